@@ -6,7 +6,7 @@ import { readFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import type { Readable } from 'node:stream';
 import { Agent } from 'undici';
-import type { PodStatus } from '../src/machines/api/pod.ts';
+import type { PodStatus } from '../src/machines/model/api/pod.ts';
 import type { ApiServer } from '../test/fakes/api-server/index.ts';
 
 const TOKEN = 'bench';

@@ -11,8 +11,8 @@ import type { RuntimeClient } from '../src/actors/cri/client.ts';
 import { preparePod } from '../src/actors/host/pods/pod-files.ts';
 import type { InputOf } from '../src/kernel/operation.ts';
 import type { EffectRecord, JournalLine } from '../src/kernel/records.ts';
-import type { criOperations } from '../src/machines/operations/cri.ts';
-import type { hostOperations } from '../src/machines/operations/host.ts';
+import type { criOperations } from '../src/machines/model/operations/cri.ts';
+import type { hostOperations } from '../src/machines/model/operations/host.ts';
 
 type Files = InputOf<(typeof hostOperations)['host.preparePod']>;
 type RunPodSandbox = InputOf<(typeof criOperations)['cri.runPodSandbox']>;

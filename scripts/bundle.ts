@@ -25,7 +25,7 @@ async function write({ rolldown }: typeof import('rolldown')): Promise<void> {
       main: join(ROOT, 'src/bin/commands/main.ts'),
       servers: join(ROOT, 'src/actors/server/thread/serve.ts'),
       'document-thread': join(ROOT, 'src/actors/host/manifests/document-thread.ts'),
-      shim: join(ROOT, 'src/actors/runtime/process/shim.ts'),
+      shim: join(ROOT, 'src/actors/embedded-runtime/process/shim.ts'),
     },
     platform: 'node',
     // Native code; and what looks for its own other parts, and is loaded only where traces are wanted.

@@ -6,9 +6,9 @@
  */
 import { writeFileSync } from 'node:fs';
 import type { Json } from '../src/kernel/json.ts';
-import type { Field, FieldType, StructType } from '../src/machines/startup/configuration/field-types.ts';
-import { API_VERSION, KIND, kubeletConfigurationType } from '../src/machines/startup/configuration/fields.ts';
-import { FLAGS } from '../src/machines/startup/configuration/flags/flag-table.ts';
+import type { Field, FieldType, StructType } from '../src/machines/configuration/fields/field-types.ts';
+import { API_VERSION, KIND, kubeletConfigurationType } from '../src/machines/configuration/fields/fields.ts';
+import { FLAGS } from '../src/machines/configuration/flags/flag-table.ts';
 
 type Schema = Record<string, Json>;
 

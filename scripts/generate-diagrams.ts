@@ -6,7 +6,7 @@
  */
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { kubeletMachine } from '../src/machines/kubelet.ts';
+import { kubeletMachine } from '../src/machines/startup/kubelet.ts';
 import { drawMachines } from './diagrams/draw.ts';
 
 const DIRECTORY = join(import.meta.dirname, '../docs/diagrams');

@@ -1,5 +1,5 @@
 /**
- * Writes `src/machines/api/cri.ts`: the TypeScript view of `proto/cri/v1/api.proto`.
+ * Writes `src/machines/model/api/cri.ts`: the TypeScript view of `proto/cri/v1/api.proto`.
  *
  * Usage: `node scripts/generate-wire-types.ts [--check]`. With `--check` nothing is written and the exit code is 1 when
  * the committed file differs.
@@ -12,7 +12,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import protobuf from 'protobufjs';
 
 const PROTO = new URL('../proto/cri/v1/api.proto', import.meta.url);
-const OUTPUT = new URL('../src/machines/api/cri.ts', import.meta.url);
+const OUTPUT = new URL('../src/machines/model/api/cri.ts', import.meta.url);
 const LINE_WIDTH = 120;
 
 const HEADER = `/**
@@ -121,7 +121,7 @@ const text = render(readContract());
 if (!process.argv.includes('--check')) writeFileSync(OUTPUT, text);
 else if (readFileSync(OUTPUT, 'utf8') !== text) {
   process.stderr.write(
-    'src/machines/api/cri.ts differs from proto/cri/v1/api.proto: run node scripts/generate-wire-types.ts\n',
+    'src/machines/model/api/cri.ts differs from proto/cri/v1/api.proto: run node scripts/generate-wire-types.ts\n',
   );
   process.exitCode = 1;
 }

@@ -14,7 +14,7 @@ import { buildInfo } from '../src/kernel/build-info.ts';
 import { type JournalWriter, openJournal } from '../src/kernel/journal/index.ts';
 import { Kernel } from '../src/kernel/kernel.ts';
 import { FORMAT_VERSION } from '../src/kernel/records.ts';
-import { kubeletMachine } from '../src/machines/kubelet.ts';
+import { kubeletMachine } from '../src/machines/startup/kubelet.ts';
 import { shopMachine } from '../test/kernel/journal/golden-shop.ts';
 import { HandTime, HandWorld } from '../test/kernel/support.ts';
 import { BootNode } from '../test/machines/startup/boot-node.ts';

@@ -7,7 +7,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { machinesOf } from '../src/kernel/atomic.ts';
-import { kubeletMachine } from '../src/machines/kubelet.ts';
+import { kubeletMachine } from '../src/machines/startup/kubelet.ts';
 
 const root = join(import.meta.dirname, '..');
 const FILE_LINES_MAX = 400;
@@ -43,7 +43,7 @@ function imports(path: string): { target: string; typeOnly: boolean }[] {
 describe('import layers', () => {
   const facade = 'src/kernel/xstate.ts';
   const jsonTypes = 'src/kernel/json.ts';
-  const wireTypes = { folder: 'src/machines/api/', target: '@kubernetes/client-node' };
+  const wireTypes = { folder: 'src/machines/model/api/', target: '@kubernetes/client-node' };
 
   it('machines import machines and the facade of xstate, nothing else', () => {
     const wrong = inRoom('src/machines').flatMap((path) =>

@@ -2,7 +2,7 @@
 import type { Command, Option } from 'commander';
 import { programOf } from '../../src/bin/commands/verbs.ts';
 import { OWN_FLAGS_HELP } from '../../src/bin/own-flags.ts';
-import { FLAGS } from '../../src/machines/startup/configuration/flags/flag-table.ts';
+import { FLAGS } from '../../src/machines/configuration/flags/flag-table.ts';
 import type { Source } from './tree.ts';
 
 interface Verb {

@@ -10,8 +10,8 @@
  */
 import type { Vault } from '../kernel/journal/index.ts';
 import type { Json } from '../kernel/json.ts';
-import { piecesOf } from '../machines/pods/spec/expansion.ts';
-import { isObject } from '../machines/startup/configuration/decode.ts';
+import { isObject } from '../machines/configuration/fields/decode.ts';
+import { piecesOf } from '../machines/model/spec/expansion.ts';
 
 type Fields = Readonly<Record<string, Json | undefined>>;
 type Change = (text: string) => string;

@@ -1,8 +1,8 @@
 /** Tells the person at the terminal, once, where everything is: when the supervisor says that starting is complete. */
 import type { Kernel } from '../kernel/kernel.ts';
 import type { KernelRecord } from '../kernel/records.ts';
-import { kubeletMachine } from '../machines/kubelet.ts';
-import type { KubeletContext } from '../machines/startup/types.ts';
+import type { KubeletContext } from '../machines/startup/context/types.ts';
+import { kubeletMachine } from '../machines/startup/kubelet.ts';
 
 interface Places {
   readonly journal: string;

@@ -7,7 +7,6 @@
 import { readConfiguration, readDropIns } from '../actors/host/configuration/configuration.ts';
 import { masked, maskedDropIns } from '../actors/host/configuration/masked-configuration.ts';
 import { readCgroups } from '../actors/host/machine.ts';
-import { buildAuth } from '../machines/startup/clients/auth.ts';
 import {
   type CommandLine,
   type ConfigurationFiles,
@@ -16,7 +15,8 @@ import {
   type KubeletFlags,
   parseCommandLine,
   resolveConfiguration,
-} from '../machines/startup/configuration/index.ts';
+} from '../machines/configuration/index.ts';
+import { buildAuth } from '../machines/startup/clients/auth.ts';
 import { parseNodeIPs } from '../machines/startup/host/node-ip.ts';
 import { maskedArguments } from './masked-arguments.ts';
 import { KUBELET_VERSION, NODE_VERSION } from './version.ts';

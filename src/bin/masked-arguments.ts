@@ -4,7 +4,7 @@
  * stay, and so does the number of arguments. Where a vault stands by, the name of a handle takes the place of a value.
  */
 import { withLogin } from '../actors/url-login.ts';
-import { MASKED } from '../machines/startup/configuration/index.ts';
+import { MASKED } from '../machines/configuration/index.ts';
 
 const FLAG = /^--manifest[-_]url([-_]header)?(=|$)/;
 

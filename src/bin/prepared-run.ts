@@ -6,8 +6,8 @@
  */
 import { hostname } from 'node:os';
 import { join, resolve } from 'node:path';
-import { hintForRefusal } from '../machines/startup/configuration/flags/removed-flags.ts';
-import { type CommandLine, commandFailed } from '../machines/startup/configuration/index.ts';
+import { hintForRefusal } from '../machines/configuration/flags/removed-flags.ts';
+import { type CommandLine, commandFailed } from '../machines/configuration/index.ts';
 import { nodeNameOf } from '../machines/startup/run.ts';
 import type { DaemonOptions } from './daemon.ts';
 import { effectiveConfiguration, parseKubeletArguments } from './effective-configuration.ts';

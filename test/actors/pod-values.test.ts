@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { openedPod, openedText, readablePod, sealedPod, valueNames } from '../../src/actors/pod-values.ts';
 import { Vault } from '../../src/kernel/journal/index.ts';
 import type { Json } from '../../src/kernel/json.ts';
-import { expand } from '../../src/machines/pods/spec/expansion.ts';
+import { expand } from '../../src/machines/model/spec/expansion.ts';
 
 const vault = new Vault(Buffer.alloc(32, 1));
 const header = { name: 'Authorization', value: 'Bearer canary-header' };

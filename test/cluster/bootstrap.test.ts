@@ -6,7 +6,7 @@ import { X509Certificate } from 'node:crypto';
 import { readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { KubeObject } from '../../src/machines/operations/kube.ts';
+import type { KubeObject } from '../../src/machines/model/operations/kube.ts';
 import { type Cluster, startCluster } from '../support/cluster.ts';
 import { eventually, TestNode } from '../support/daemon.ts';
 

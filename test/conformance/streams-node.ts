@@ -1,6 +1,6 @@
 /** The pods that the recorded streams ask for, in a containerd of the test's own, behind the server of this project. */
 import type { NodePod } from '../../src/actors/server/node-pods.ts';
-import type { Pod } from '../../src/machines/api/pod.ts';
+import type { Pod } from '../../src/machines/model/api/pod.ts';
 import { GoldenNode } from '../actors/server/golden-node.ts';
 import { Bench, eventually } from '../contract/cri-bench.ts';
 import { startContainerd } from '../support/containerd.ts';

@@ -4,7 +4,7 @@
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Json } from '../../src/kernel/json.ts';
-import type { KubeObject } from '../../src/machines/operations/kube.ts';
+import type { KubeObject } from '../../src/machines/model/operations/kube.ts';
 import { type Cluster, startCluster } from '../support/cluster.ts';
 import { eventually } from '../support/daemon.ts';
 import { pod, Rest } from '../support/rest.ts';
@@ -459,7 +459,7 @@ describe('who somebody is, and what they may do', () => {
 
   it('says who asked for a certificate', async () => {
     const node = new Rest(await cluster.kubeconfig('system:node:n9'));
-    const { createRequest } = await import('../../src/actors/kube/certificate-request.ts');
+    const { createRequest } = await import('../../src/actors/certificate/certificate-request.ts');
     const template = { commonName: 'system:node:n9', organizations: ['system:nodes'], dnsNames: [], ipAddresses: [] };
     const { request } = await createRequest(template);
     const created = await node.post('/apis/certificates.k8s.io/v1/certificatesigningrequests', {

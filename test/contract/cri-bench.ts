@@ -10,8 +10,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { connectRuntime, type RuntimeClient } from '../../src/actors/cri/client.ts';
 import { type CriPorts, criPorts } from '../../src/actors/cri/ports.ts';
 import type { InputOf, OutputOf, PortCall } from '../../src/kernel/operation.ts';
-import type { ContainerStatus, PodSandboxConfig } from '../../src/machines/api/cri.ts';
-import type { criOperations, WatchPodsItem } from '../../src/machines/operations/cri.ts';
+import type { ContainerStatus, PodSandboxConfig } from '../../src/machines/model/api/cri.ts';
+import type { criOperations, WatchPodsItem } from '../../src/machines/model/operations/cri.ts';
 
 export interface RuntimeUnderTest {
   readonly name: string;

@@ -1,6 +1,6 @@
 /** What only containerd can show: its crash, and its event service. */
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import type { WatchPodsItem } from '../../src/machines/operations/cri.ts';
+import type { WatchPodsItem } from '../../src/machines/model/operations/cri.ts';
 import { type Containerd, containerdAvailable, startContainerd } from '../support/containerd.ts';
 import { requirement } from '../support/require.ts';
 import { Bench, eventually, PATIENT } from './cri-bench.ts';

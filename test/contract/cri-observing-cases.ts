@@ -3,7 +3,7 @@ import { rename } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import type { WatchPodsItem } from '../../src/machines/operations/cri.ts';
+import type { WatchPodsItem } from '../../src/machines/model/operations/cri.ts';
 import { type Bench, eventually, PATIENT } from './cri-bench.ts';
 
 /** A relist so rare that only an event can explain what is seen sooner. */

@@ -1,7 +1,7 @@
 /** The CRI contract, held against containerd and against the embedded runtime. */
 import { mkdtemp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { startEmbeddedRuntime } from '../../src/actors/runtime/embedded-runtime.ts';
+import { startEmbeddedRuntime } from '../../src/actors/embedded-runtime/embedded-runtime.ts';
 import { containerdAvailable, startContainerd } from '../support/containerd.ts';
 import { requirement } from '../support/require.ts';
 import { describeRuntime } from './cri-suite.ts';

@@ -3,11 +3,11 @@ import { type Row, row } from './row.ts';
 
 const manifests = 'test/actors/host/manifests/manifests.test.ts';
 const folder = 'test/actors/host/manifests/bad-manifests.test.ts';
-const pod = 'test/machines/pods/config/static-pod.test.ts';
+const pod = 'test/machines/charts/pods/config/static-pod.test.ts';
 const live = 'test/node/bad-pods.test.ts';
 const http = 'test/actors/probe/http.test.ts';
 const logs = 'test/actors/server/container-logs.test.ts';
-const hooks = 'test/machines/pods/container/hooks.test.ts';
+const hooks = 'test/machines/charts/pods/container/hooks.test.ts';
 const relist = 'test/actors/cri/relist.test.ts';
 const server = 'test/actors/server/bad-inputs.test.ts';
 const streaming = 'test/contract/streaming.test.ts';
@@ -49,7 +49,7 @@ export const BAD_INPUTS: readonly Row[] = [
   row(
     'B21',
     'a subPath upwards, absolute, through a link',
-    'test/machines/pods/spec/spec.test.ts::do not let a sub-path %s out',
+    'test/machines/model/spec/spec.test.ts::do not let a sub-path %s out',
     'test/actors/volume/sub-path.test.ts::a link upwards through itself',
   ),
   row(
@@ -63,7 +63,7 @@ export const BAD_INPUTS: readonly Row[] = [
     'ports that are none, or clash',
     `${pod}::24 port 0`,
     `${pod}::24 clashing host ports`,
-    'test/machines/pods/allocation/admission.test.ts::host-ports-conflict is refused',
+    'test/machines/charts/pods/allocation/admission.test.ts::host-ports-conflict is refused',
   ),
   row(
     'B25',
@@ -87,7 +87,7 @@ export const BAD_INPUTS: readonly Row[] = [
     'hooks that never end',
     `${hooks}::that never ends has the grace and no more`,
     `${hooks}::does not hold up a removal`,
-    'test/machines/pods/stuck-calls.test.ts::begin',
+    'test/machines/charts/pods/stuck-calls.test.ts::begin',
   ),
   row('B29', 'grace of none, less, and ten years', `${live}::29 a grace of ten years`, `${pod}::29 a negative grace`),
   row(
@@ -105,7 +105,7 @@ export const BAD_INPUTS: readonly Row[] = [
     `${logs}::without a single line break`,
     `${logs}::with lines that are none`,
     `${logs}::that is a link, or no file`,
-    'test/actors/host/pods/container-logs.test.ts::does not follow a link that took the place of the log',
+    'test/actors/logs/container-logs.test.ts::does not follow a link that took the place of the log',
   ),
   row(
     'B35',
@@ -152,9 +152,9 @@ export const BAD_INPUTS: readonly Row[] = [
   row(
     'B42',
     'a pod of a thousand containers',
-    'test/machines/pods/pod/groups.test.ts::starts all, a group in a turn',
-    'test/machines/pods/pod/groups.test.ts::a new agent takes all over and touches none',
-    'test/machines/pods/pod/groups.test.ts::ends all when it is removed before a new agent has taken over the last of them',
+    'test/machines/charts/pods/pod/groups.test.ts::starts all, a group in a turn',
+    'test/machines/charts/pods/pod/groups.test.ts::a new agent takes all over and touches none',
+    'test/machines/charts/pods/pod/groups.test.ts::ends all when it is removed before a new agent has taken over the last of them',
   ),
   row(
     'B43',

@@ -9,7 +9,7 @@ const names = 'test/node/faults-of-names.test.ts';
 const mounts = 'test/node/faults-of-mounts.test.ts';
 const power = 'test/node/faults-of-power.test.ts';
 const crash = 'test/node/crash.test.ts';
-const machines = 'test/machines/pods/faults.test.ts';
+const machines = 'test/machines/charts/pods/faults.test.ts';
 const following = 'test/actors/kube/following.test.ts';
 const damage = 'test/kernel/journal/damage.test.ts';
 const disk = 'test/kernel/journal/disk-full.test.ts';
@@ -34,7 +34,7 @@ export const FAULTS: readonly Row[] = [
     'F3',
     'the runtime stands still',
     `${events}::costs no container anything, piles no calls up`,
-    'test/machines/pods/observation.test.ts::unhealthy when listing has failed for three minutes',
+    'test/machines/charts/pods/observation.test.ts::unhealthy when listing has failed for three minutes',
   ),
   row(
     'F4',
@@ -85,7 +85,7 @@ export const FAULTS: readonly Row[] = [
     'the machine kills for memory: the app, a sidecar, the agent',
     `${host}::the %s: it says so, starts again, and costs nobody else anything`,
     `${host}::the agent: it is killed and the next one takes everything up`,
-    'test/machines/node/oom-watcher.test.ts::says SystemOOM on the node',
+    'test/machines/charts/node/oom-watcher.test.ts::says SystemOOM on the node',
   ),
   row(
     'F11',
@@ -93,8 +93,8 @@ export const FAULTS: readonly Row[] = [
     `${time}::an hour ahead, in a back-off`,
     `${time}::two hours back, in a back-off`,
     `${time}::a new agent that begins on such a clock`,
-    'test/machines/pods/clock-jumps.test.ts::a second back, as a leap does',
-    'test/machines/pods/prober/prober-policy.test.ts::survives a clock that went back',
+    'test/machines/charts/pods/clock-jumps.test.ts::a second back, as a leap does',
+    'test/machines/charts/pods/prober/prober-policy.test.ts::survives a clock that went back',
   ),
   row('F12', 'the name server is dead', `${names}::is asked by many probes, and no pod waits for the answers`),
   row(

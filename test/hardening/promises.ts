@@ -3,9 +3,9 @@ import { type Row, row } from './row.ts';
 
 const calls = 'test/node/faults-of-calls.test.ts';
 const crash = 'test/node/crash.test.ts';
-const machines = 'test/machines/pods/faults.test.ts';
+const machines = 'test/machines/charts/pods/faults.test.ts';
 const power = 'test/node/faults-of-power.test.ts';
-const apiPods = 'test/machines/pods/cluster/api-pods.test.ts';
+const apiPods = 'test/machines/charts/pods/cluster/api-pods.test.ts';
 
 export const PROMISES: readonly Row[] = [
   row('P1', 'containers run on while the agent is dead', `${crash}::touches no container`, `${calls}::restarted()`),
@@ -16,13 +16,13 @@ export const PROMISES: readonly Row[] = [
     'P5',
     'no readiness changes without a probe',
     'test/node/probes.test.ts::a restart of the daemon takes no readiness away',
-    'test/machines/pods/prober/prober.test.ts::invents no verdict where nothing is known',
+    'test/machines/charts/pods/prober/prober.test.ts::invents no verdict where nothing is known',
   ),
   row(
     'P6',
     'what was deleted is never started again',
     `${apiPods}::lost the pod while the watch was broken: it ends`,
-    'test/machines/pods/cluster/remembered-pods.test.ts::end when they were deleted meanwhile',
+    'test/machines/charts/pods/cluster/remembered-pods.test.ts::end when they were deleted meanwhile',
     calls,
   ),
   row('P7', 'nothing is done twice', `${machines}::the next one finishes, and nothing runs twice`, `${calls}::starts`),
@@ -30,7 +30,7 @@ export const PROMISES: readonly Row[] = [
     'P8',
     'grace lasts over a restart',
     `${apiPods}::in the middle of an end takes nothing of the grace`,
-    'test/actors/runtime/adoption.test.ts::an adopted container stops with grace',
+    'test/actors/embedded-runtime/adoption.test.ts::an adopted container stops with grace',
   ),
   row(
     'P9',

@@ -3,9 +3,9 @@ import { notHere, type Row, row } from './row.ts';
 
 const setUp = 'test/actors/volume/set-up.test.ts';
 const subPath = 'test/actors/volume/sub-path.test.ts';
-const pod = 'test/machines/pods/config/static-pod.test.ts';
+const pod = 'test/machines/charts/pods/config/static-pod.test.ts';
 const live = 'test/node/bad-pods.test.ts';
-const spec = 'test/machines/pods/spec/spec.test.ts';
+const spec = 'test/machines/model/spec/spec.test.ts';
 const server = 'test/actors/server/bad-inputs.test.ts';
 const matrix = 'test/actors/server/auth-matrix.test.ts::rows of the authorization matrix';
 const files = 'test/actors/host/pods/pod-files.test.ts';
@@ -23,7 +23,7 @@ export const VULNERABILITIES: readonly Row[] = [
     'the writer of volumes removed files of the node',
     `${setUp}::never delete or write through links that lie in the volume (CVE-2017-1002102)`,
     `${setUp}::refuse a payload at %j`,
-    'test/machines/pods/volumes/plan.test.ts::a path upwards',
+    'test/machines/model/volumes/plan.test.ts::a path upwards',
     `${files}::a folder exchanged for a link in a loop never lets a file out`,
     `${files}::a link that is removed does not take its target with it`,
   ),
@@ -41,7 +41,7 @@ export const VULNERABILITIES: readonly Row[] = [
     'test/node/secrets.test.ts::writes no header of the manifest URL to journal, log or any other file',
     'test/node/registry.test.ts::leave no password in journal, log or any file of the node',
     'test/node/volumes.test.ts::an error of the runtime does not tell a Secret',
-    'test/actors/credentials/credentials.test.ts::the docker configuration is not JSON',
+    'test/actors/image/credentials.test.ts::the docker configuration is not JSON',
   ),
   row('CVE-2020-8551', 'a flood of requests', `${server}::fuzzed requests`, `${server}::an endless body is not read`),
   row(
@@ -53,7 +53,7 @@ export const VULNERABILITIES: readonly Row[] = [
     'CVE-2020-8558',
     'loopback of the node was reached by neighbours',
     'test/hardening/rows.test.ts::no source of this agent sets route_localnet',
-    'test/machines/pods/allocation/admission.test.ts::net.ipv4.conf.all.route_localnet',
+    'test/machines/charts/pods/allocation/admission.test.ts::net.ipv4.conf.all.route_localnet',
   ),
   row(
     'CVE-2020-8559',
@@ -65,7 +65,7 @@ export const VULNERABILITIES: readonly Row[] = [
   row(
     'CVE-2022-3294',
     'the address of a node was not verified',
-    'test/actors/kube/certificates.test.ts::is asked for again when the node gets another address',
+    'test/actors/certificate/certificates.test.ts::is asked for again when the node gets another address',
     'test/machines/startup/refusals.test.ts::%j with cloud provider %j is refused',
   ),
   row(
@@ -79,14 +79,14 @@ export const VULNERABILITIES: readonly Row[] = [
   row(
     'CVE-2025-0426',
     'checkpoints by a read-only port filled the disk',
-    'test/machines/node/server.test.ts::serves its API by TLS on 10250 and nothing read-only, unless told so',
+    'test/machines/charts/node/server.test.ts::serves its API by TLS on 10250 and nothing read-only, unless told so',
     matrix,
   ),
   row('CVE-2025-4563', 'mirror pods claimed devices', `${pod}::static pods may not reference resourceclaims`),
   row(
     'CVE-2025-5187',
     'a node deleted itself by an owner',
-    'test/machines/node/object/node-object.test.ts::a new Node is what the recorded kubelet posted',
+    'test/machines/charts/node/object/node-object.test.ts::a new Node is what the recorded kubelet posted',
   ),
   notHere('CVE-2024-9042', 'commands of Windows; so CVE-2023-3676, 3955 and 5528', 'this agent runs on Linux alone'),
   row(

@@ -7,7 +7,7 @@ import { machinesOf } from '../../src/kernel/atomic.ts';
 import { readJournal } from '../../src/kernel/journal/index.ts';
 import { type ReplayReport, replay } from '../../src/kernel/replay.ts';
 import type { AnyStateMachine } from '../../src/kernel/xstate.ts';
-import { kubeletMachine } from '../../src/machines/kubelet.ts';
+import { kubeletMachine } from '../../src/machines/startup/kubelet.ts';
 import { type Edit, shopWith } from './journal/mutated-shop.ts';
 import { NODE_CHANGES, type NodeChange, REFACTORINGS, SHOP_CHANGES } from './seeded-changes.ts';
 

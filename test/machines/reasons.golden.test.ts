@@ -12,8 +12,8 @@ import {
   runtimeErrorText,
   waitingMessages,
   waitingReasons,
-} from '../../src/machines/reasons.ts';
-import { type Recorded, recordings } from './pods/spec/recordings.ts';
+} from '../../src/machines/model/reasons/reasons.ts';
+import { type Recorded, recordings } from './model/spec/recordings.ts';
 
 /** Events about things that this agent does not do: nobody can say them by mistake. */
 const OTHERS: ReadonlySet<string> = new Set([

@@ -1,14 +1,14 @@
 /**
  * The daemon itself against what a real kubelet did: a sample of the recorded command lines and configuration files with
  * which a kubelet ended by itself, each run as a process. Exit status, stderr without klog's headers, and stdout are
- * the kubelet's. All 835 cases are held against the pure pipeline in `test/machines/startup/configuration`.
+ * the kubelet's. All 835 cases are held against the pure pipeline in `test/machines/configuration`.
  */
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { parseCommandLine } from '../../src/machines/startup/configuration/index.ts';
+import { parseCommandLine } from '../../src/machines/configuration/index.ts';
 import { ENDS_ELSEWHERE, EXCUSED } from '../golden/config-excused.ts';
-import { type Case, readCases, withCase } from '../machines/startup/configuration/corpus.ts';
+import { type Case, readCases, withCase } from '../machines/configuration/corpus.ts';
 
 const STATELET = join(import.meta.dirname, '../../src/bin/statelet.js');
 /** Of the ordinary refusals, every so many-th: with those that are always taken about 40 processes of 0.4 s. */

@@ -11,7 +11,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { systemCalls } from '../../src/actors/host/kernel/syscall.ts';
 import { mountsBelow } from '../../src/actors/volume/mounter.ts';
 import { ENDS_ELSEWHERE, NOT_EQUAL } from '../golden/config-excused.ts';
-import { type Case, readCases, withCase } from '../machines/startup/configuration/corpus.ts';
+import { type Case, readCases, withCase } from '../machines/configuration/corpus.ts';
 import { cgroupV1Available, makeCgroupRoot } from '../support/cgroups.ts';
 import { type Containerd, containerdAvailable, startContainerd } from '../support/containerd.ts';
 import { freePort } from '../support/ports.ts';

@@ -2,7 +2,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
-import { readCases } from '../machines/startup/configuration/corpus.ts';
+import { readCases } from '../machines/configuration/corpus.ts';
 import { TestNode } from '../support/daemon.ts';
 
 const FAILURE = 'Failed to register CRI auth plugins';

@@ -16,7 +16,7 @@ import { join } from 'node:path';
 import { status } from '@grpc/grpc-js';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { systemCalls } from '../../src/actors/host/kernel/syscall.ts';
-import { attachmentName } from '../../src/machines/csi/policy.ts';
+import { attachmentName } from '../../src/machines/model/csi/policy.ts';
 import { needsMounts } from '../actors/volume/support.ts';
 import { type ApiServer, startApiServer } from '../fakes/api-server/index.ts';
 import { type CsiDriver, startCsiDriver } from '../fakes/csi-driver.ts';

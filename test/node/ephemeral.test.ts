@@ -2,7 +2,7 @@
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { ContainerStatus, PodStatus } from '../../src/machines/api/pod.ts';
+import type { ContainerStatus, PodStatus } from '../../src/machines/model/api/pod.ts';
 import { type ApiServer, startApiServer } from '../fakes/api-server/index.ts';
 import { eventually, readText, SLEEP } from '../support/daemon.ts';
 import { ObservedNode, type RuntimeInUse, runtimes } from '../support/observed-node.ts';

@@ -5,7 +5,7 @@
 import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { plugin, response, writeProviders } from '../actors/credentials/support.ts';
+import { plugin, response, writeProviders } from '../actors/image/support.ts';
 import { containerdAvailable } from '../support/containerd.ts';
 import { eventually, SLEEP } from '../support/daemon.ts';
 import { ObservedNode, type RuntimeInUse, runtimes } from '../support/observed-node.ts';

@@ -105,7 +105,11 @@ test('a recording of a format to come ends with 4', () => {
 
 describe('changed code', () => {
   test('ends with 1 and shows the first decision that differs', () => {
-    const copy = changedCopy('src/machines/pods/pod/pod-policy.ts', 'MIN_GRACE_SECONDS = 1;', 'MIN_GRACE_SECONDS = 3;');
+    const copy = changedCopy(
+      'src/machines/charts/pods/pod/pod-policy.ts',
+      'MIN_GRACE_SECONDS = 1;',
+      'MIN_GRACE_SECONDS = 3;',
+    );
     const { code, stdout } = replayWith(copy);
     expect(stdout).toContain('divergence');
     expect(stdout).toMatch(/first difference at record \d+ of turn \d+/);
@@ -118,7 +122,7 @@ describe('changed code', () => {
   });
 
   test('that the world does not see ends with 0 and notes, or with --strict with 1; both name the machine', () => {
-    const copy = changedCopy('src/machines/pods/pod/pod.ts', "id: 'runSandbox'", "id: 'makeSandbox'");
+    const copy = changedCopy('src/machines/charts/pods/pod/pod.ts', "id: 'runSandbox'", "id: 'makeSandbox'");
     const { code, stdout } = replayWith(copy);
     expect(stdout).toMatch(/: same .*\n +\d+ notes? of .*\n +machines that are not the recorded ones: pod\n/);
     expect(code).toBe(0);
@@ -130,7 +134,7 @@ describe('changed code', () => {
 
   test('that is not deterministic ends with 6', () => {
     const copy = changedCopy(
-      'src/machines/pods/status/status.ts',
+      'src/machines/charts/pods/status/status.ts',
       "'Pod status'",
       '`Pod status ${process.hrtime.bigint()}`',
     );
@@ -141,7 +145,7 @@ describe('changed code', () => {
 
   test('that decides the same ends with 0', () => {
     const copy = changedCopy(
-      'src/machines/pods/status/status.ts',
+      'src/machines/charts/pods/status/status.ts',
       'const forget =',
       '// another comment\nconst forget =',
     );

@@ -2,7 +2,7 @@
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { readJournal } from '../../src/kernel/journal/index.ts';
-import type { PodResult } from '../../src/machines/startup/types.ts';
+import type { PodResult } from '../../src/machines/startup/context/types.ts';
 import { checkOrder, DOCUMENTS } from '../machines/startup/order/index.ts';
 import { SLEEP, shellPod } from '../support/daemon.ts';
 import { ObservedNode, type RuntimeChoice, runtimes } from '../support/observed-node.ts';

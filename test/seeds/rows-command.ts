@@ -2,7 +2,7 @@
 import { built, instead, type Row, TESTS } from './row.ts';
 
 const { boot, failures, golden, kubelet, corpus, flags, resolve, daemon } = TESTS;
-const CONFIGURATION = 'src/machines/startup/configuration';
+const CONFIGURATION = 'src/machines/configuration';
 const LOADING = 'kubelet: alive.startup.command.loadingConfiguration';
 const RUNTIME_OWNS = 'the container runtime owns this; the flag is refused and the hint says so';
 
@@ -27,12 +27,20 @@ export const COMMAND_ROWS: readonly Row[] = [
   built('S010', '--help', `${CONFIGURATION}/flags/help.ts#helpText`, `${flags}::help and version`),
   built('S011', '--version', `${CONFIGURATION}/flags/flags.ts#VersionText`, `${flags}::prints the version`),
   built('S012', 'KubeletFlags', `${CONFIGURATION}/flags/flags.ts#KubeletFlags`, `${flags}::own flags of a node`),
-  built('S013', 'KubeletConfiguration', `${CONFIGURATION}/defaults.ts#applyDefaults`, [resolve, corpus]),
+  built('S013', 'KubeletConfiguration', `${CONFIGURATION}/fields/defaults.ts#applyDefaults`, [resolve, corpus]),
   built('S014', 'KubeletServer', 'src/machines/startup/configuration/config-loader.ts#LoadedConfiguration', boot),
   built('S015', 'flag groups', `${CONFIGURATION}/flags/flag-table.ts#FLAGS`, `${flags}::lists every flag once`),
-  built('S016', 'feature gates from flags', `${CONFIGURATION}/feature-gates.ts#decideFeatures`, [resolve, golden]),
-  built('S017', 'gate defaults', `${CONFIGURATION}/feature-gate-table.ts#FEATURE_GATES`, `${resolve}::feature gates`),
-  built('S018', 'ValidateKubeletFlags', `${CONFIGURATION}/values/labels.ts#nodeLabelsError`, corpus),
+  built('S016', 'feature gates from flags', `${CONFIGURATION}/fields/feature-gates.ts#decideFeatures`, [
+    resolve,
+    golden,
+  ]),
+  built(
+    'S017',
+    'gate defaults',
+    `${CONFIGURATION}/fields/feature-gate-table.ts#FEATURE_GATES`,
+    `${resolve}::feature gates`,
+  ),
+  built('S018', 'ValidateKubeletFlags', 'src/machines/model/values/labels.ts#nodeLabelsError', corpus),
   instead('S019', 'pod-infra-container-image', RUNTIME_OWNS, 'pod-infra-container-image'),
   built('S020', '--config', ['configLoader: readingFile', 'host.readConfiguration'], [TESTS.configuration, golden]),
   built(
@@ -58,7 +66,7 @@ export const COMMAND_ROWS: readonly Row[] = [
     `${CONFIGURATION}/validation/validation-components.ts#validateLogging`,
     corpus,
   ),
-  built('S026', 'UnsecuredDependencies', `${CONFIGURATION}/validation/tls-options.ts#tlsError`, corpus),
+  built('S026', 'UnsecuredDependencies', 'src/machines/model/configuration/tls-options.ts#tlsError', corpus),
   built('S027', 'dependencies', 'src/machines/startup/setup.ts#kubeletSetup', `${boot}::starts every subsystem`),
   built(
     'S028',
@@ -70,7 +78,7 @@ export const COMMAND_ROWS: readonly Row[] = [
   built(
     'S030',
     'masked configuration',
-    [`${CONFIGURATION}/versioned.ts#toMasked`, 'kubelet: alive.startup.command.checkingPermissions'],
+    [`${CONFIGURATION}/fields/versioned.ts#toMasked`, 'kubelet: alive.startup.command.checkingPermissions'],
     `${boot}::says its configuration`,
   ),
   built('S031', 'call Run', 'kubelet: alive.startup.run', [boot, failures]),
@@ -119,7 +127,7 @@ export const COMMAND_ROWS: readonly Row[] = [
   built(
     'S050',
     'configz',
-    ['src/actors/server/endpoints/pods.ts#configzEndpoint', `${CONFIGURATION}/versioned.ts#toVersioned`],
+    ['src/actors/server/endpoints/pods.ts#configzEndpoint', `${CONFIGURATION}/fields/versioned.ts#toVersioned`],
     [TESTS.requested, corpus],
   ),
   instead('S051', 'hidden metrics', 'no metric of this node is hidden; the version is validated as upstream does'),

@@ -2,8 +2,8 @@
 import { built, instead, type Row, TESTS } from './row.ts';
 
 const { boot, failures, kubelet, corpus, values, refusals } = TESTS;
-const CONFIGURATION = 'src/machines/startup/configuration';
-const SETTINGS = 'src/machines/startup/derive-settings.ts';
+const CONFIGURATION = 'src/machines/configuration';
+const SETTINGS = 'src/machines/startup/context/derive-settings.ts';
 const CLIENTS = 'kubelet: alive.startup.run.clients';
 const BUILDER = 'src/machines/startup/clients/client-builder.ts';
 const clients = 'test/machines/startup/clients/client-builder.test.ts';
@@ -29,13 +29,13 @@ export const RUN_ROWS: readonly Row[] = [
     'S057',
     'client configuration',
     ['clientBuilder: connecting', 'src/actors/kube/kubeconfig.ts#loadKubeconfig', 'certificateManager: working'],
-    [clients, 'test/actors/kube/certificates.test.ts', 'test/node/configuration-elsewhere.test.ts'],
+    [clients, 'test/actors/certificate/certificates.test.ts', 'test/node/configuration-elsewhere.test.ts'],
   ),
   built(
     'S058',
     'closeAllConns',
     ['kube.closeConnections', 'lease: reconnecting'],
-    ['test/actors/kube/following.test.ts::is found by the lease', 'test/machines/node/lease.test.ts'],
+    ['test/actors/kube/following.test.ts::is found by the lease', 'test/machines/charts/node/lease.test.ts'],
   ),
   built(
     'S059',
@@ -97,10 +97,13 @@ export const RUN_ROWS: readonly Row[] = [
   built(
     'S073',
     'event recorder',
-    ['kubelet: alive.startup.run.eventRecorder', 'src/machines/pods/events/event-recorder.ts#eventRecorderMachine'],
+    [
+      'kubelet: alive.startup.run.eventRecorder',
+      'src/machines/charts/pods/events/event-recorder.ts#eventRecorderMachine',
+    ],
     boot,
   ),
-  built('S074', 'events and their counts', 'src/machines/reasons.ts#containerEvents', [
+  built('S074', 'events and their counts', 'src/machines/model/reasons/reasons.ts#containerEvents', [
     TESTS.reasons,
     `${TESTS.subsystems}::eventRecorder`,
   ]),
@@ -110,23 +113,23 @@ export const RUN_ROWS: readonly Row[] = [
     ['src/machines/startup/container-manager/policy.ts#cgroupRoots'],
     ['test/machines/startup/refusals.test.ts'],
   ),
-  built('S076', 'QoS cgroups', 'src/machines/pods/spec/qos.ts#cgroupParent', [TESTS.spec, TESTS.requests]),
+  built('S076', 'QoS cgroups', 'src/machines/model/spec/qos.ts#cgroupParent', [TESTS.spec, TESTS.requests]),
   built('S077', 'machine info', ['cadvisor: readingMachineInfo', 'host.machineInfo'], [refusals, TESTS.machine]),
-  built('S078', 'reserved-cpus parsed', `${CONFIGURATION}/values/cpu-set.ts#parseCpuSet`, [values, corpus]),
+  built('S078', 'reserved-cpus parsed', 'src/machines/model/values/cpu-set.ts#parseCpuSet', [values, corpus]),
   built(
     'S079',
     'reserved-cpus within the machine',
-    ['src/machines/node/allocatable.ts#nodeResources'],
+    ['src/machines/model/cgroups/allocatable.ts#nodeResources'],
     ['test/machines/startup/refusals.test.ts'],
   ),
   built(
     'S080',
     'reserved-cpus over reservations',
     [
-      'src/machines/node/allocatable.ts#nodeResources',
-      'src/machines/startup/configuration/validation/resource-managers.ts#reservedCPULines',
+      'src/machines/model/cgroups/allocatable.ts#nodeResources',
+      'src/machines/configuration/validation/resource-managers.ts#reservedCPULines',
     ],
-    ['test/machines/startup/refusals.test.ts', 'test/machines/startup/configuration/corpus.test.ts'],
+    ['test/machines/startup/refusals.test.ts', 'test/machines/configuration/corpus.test.ts'],
   ),
   built(
     'S081',
@@ -137,7 +140,7 @@ export const RUN_ROWS: readonly Row[] = [
   built(
     'S082',
     'hard eviction thresholds parsed',
-    `${CONFIGURATION}/validation/eviction-thresholds.ts#parseEvictionThresholds`,
+    'src/machines/model/configuration/eviction-thresholds.ts#parseEvictionThresholds',
     corpus,
   ),
   built('S083', 'ParseQOSReserved', `${CONFIGURATION}/validation/reserved-resources.ts#parseQosReserved`, corpus),
@@ -162,7 +165,7 @@ export const RUN_ROWS: readonly Row[] = [
     ['test/machines/startup/refusals.test.ts'],
   ),
   instead('S089', 'container runtime name for cgroups', 'the runtime is always CRI', 'container-runtime'),
-  built('S090', 'CgroupsPerQOS', 'src/machines/pods/spec/qos.ts#cgroupParent', [TESTS.spec, refusals]),
+  built('S090', 'CgroupsPerQOS', 'src/machines/model/spec/qos.ts#cgroupParent', [TESTS.spec, refusals]),
   built(
     'S091',
     'CgroupRoot',
@@ -188,29 +191,32 @@ export const RUN_ROWS: readonly Row[] = [
   built(
     'S095',
     'node allocatable',
-    ['src/machines/node/allocatable.ts#nodeResources', 'src/machines/node/cgroups/node-groups.ts#nodeAllocatableGroup'],
+    [
+      'src/machines/model/cgroups/allocatable.ts#nodeResources',
+      'src/machines/model/cgroups/node-groups.ts#nodeAllocatableGroup',
+    ],
     ['test/machines/startup/refusals.test.ts', 'test/actors/cgroup/version-1.test.ts'],
   ),
   built(
     'S096',
     'QOSReserved',
     [
-      'src/machines/node/cgroups/node-groups.ts#qosGroups',
-      'src/machines/startup/configuration/validation/reserved-resources.ts#parseQosReserved',
+      'src/machines/model/cgroups/node-groups.ts#qosGroups',
+      'src/machines/configuration/validation/reserved-resources.ts#parseQosReserved',
     ],
-    ['test/actors/cgroup/version-1.test.ts', 'test/machines/startup/configuration/corpus.test.ts'],
+    ['test/actors/cgroup/version-1.test.ts', 'test/machines/configuration/corpus.test.ts'],
   ),
   built(
     'S097',
     'CPU manager',
     [
       `${CONFIGURATION}/validation/resource-managers.ts#cpuManagerError`,
-      'src/machines/pods/allocation/cpu-manager.ts#allocateCpus',
-      'src/machines/pods/pod/pod-cpus.ts#pinning',
+      'src/machines/model/allocation/cpu-manager.ts#allocateCpus',
+      'src/machines/charts/pods/pod/pod-cpus.ts#pinning',
     ],
     [
-      'test/machines/pods/allocation/cpu-manager.test.ts',
-      'test/machines/pods/pod/pod-cpus.test.ts',
+      'test/machines/model/allocation/cpu-manager.test.ts',
+      'test/machines/charts/pods/pod/pod-cpus.test.ts',
       'test/node/cpu-manager.test.ts',
     ],
   ),
@@ -219,22 +225,22 @@ export const RUN_ROWS: readonly Row[] = [
     'memory manager',
     [
       `${CONFIGURATION}/validation/resource-managers.ts#memoryManagerError`,
-      'src/machines/pods/allocation/memory-manager.ts#allocateMemory',
-      'src/machines/node/state-files/memory-state-file.ts#memoryStateText',
+      'src/machines/model/allocation/memory-manager.ts#allocateMemory',
+      'src/machines/model/allocation/memory-state-file.ts#memoryStateText',
     ],
     [
-      'test/machines/pods/allocation/memory-manager.test.ts',
-      'test/machines/pods/pod/pod-cpus.test.ts',
-      'test/machines/node/state-files/state-files.test.ts',
+      'test/machines/model/allocation/memory-manager.test.ts',
+      'test/machines/charts/pods/pod/pod-cpus.test.ts',
+      'test/machines/model/allocation/state-files.test.ts',
     ],
   ),
   built(
     'S099',
     'PodPidsLimit',
-    ['src/machines/startup/derive-settings.ts#deriveSettings'],
+    ['src/machines/startup/context/derive-settings.ts#deriveSettings'],
     ['test/actors/cgroup/version-1.test.ts'],
   ),
-  built('S100', 'CPU quota and its period', 'src/machines/pods/spec/resources.ts#cpuQuota', [
+  built('S100', 'CPU quota and its period', 'src/machines/model/spec/resources.ts#cpuQuota', [
     TESTS.resources,
     TESTS.requests,
   ]),
@@ -243,11 +249,11 @@ export const RUN_ROWS: readonly Row[] = [
     'topology manager',
     [
       `${CONFIGURATION}/validation/settings.ts#topologyOptions`,
-      'src/machines/pods/allocation/topology-manager.ts#align',
+      'src/machines/model/allocation/topology-manager.ts#align',
       'src/machines/startup/container-manager/policy.ts#alignmentRefusal',
     ],
     [
-      'test/machines/pods/allocation/topology-manager.test.ts',
+      'test/machines/model/allocation/topology-manager.test.ts',
       'test/machines/startup/container-manager/container-manager.test.ts',
       'test/node/cpu-manager.test.ts',
       TESTS.corpus,
@@ -277,7 +283,7 @@ export const RUN_ROWS: readonly Row[] = [
     ['kubelet: alive.startup.startKubelet.serving.healthz', 'server.healthz'],
     [`${failures}::each five seconds`, TESTS.healthz],
   ),
-  built('S111', 'healthz port', `${CONFIGURATION}/fields.ts#kubeletConfigurationType`, [boot, corpus]),
+  built('S111', 'healthz port', `${CONFIGURATION}/fields/fields.ts#kubeletConfigurationType`, [boot, corpus]),
   built('S112', 'runonce returns', ['runOnce: finished', 'kubelet: stopped'], [TESTS.runOnce, TESTS.runOnceDaemon]),
   built(
     'S113',

@@ -5,7 +5,7 @@
  */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import type { KubeObject } from '../../src/machines/operations/kube.ts';
+import type { KubeObject } from '../../src/machines/model/operations/kube.ts';
 import { signerRefusal } from '../fakes/api-server/csr-rules.ts';
 import { startApiServer } from '../fakes/api-server/index.ts';
 import { apiVersionOf, KINDS } from '../fakes/api-server/kinds.ts';

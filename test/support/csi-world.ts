@@ -1,7 +1,7 @@
 /** CSI drivers and what is on disk of their volumes, as the pods' room sees them: the operations `csi.*`, in memory. */
 import type { InputOf, OutputOf } from '../../src/kernel/xstate.ts';
-import type { csiOperations, FoundDevice, FoundVolume } from '../../src/machines/operations/csi.ts';
-import type { Unshared } from '../../src/machines/operations/volume.ts';
+import type { csiOperations, FoundDevice, FoundVolume } from '../../src/machines/model/operations/csi.ts';
+import type { Unshared } from '../../src/machines/model/operations/volume.ts';
 
 type Operations = typeof csiOperations;
 type Handlers = {

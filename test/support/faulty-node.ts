@@ -7,7 +7,7 @@ import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'vitest';
 import { connectRuntime, type RuntimeClient } from '../../src/actors/cri/client.ts';
-import type { PodStatus } from '../../src/machines/api/pod.ts';
+import type { PodStatus } from '../../src/machines/model/api/pod.ts';
 import { type Containerd, startContainerd } from './containerd.ts';
 import { CriProxy, type RecordedCall } from './cri-proxy.ts';
 import { type DaemonOptions, eventually, SLEEP, shellPod } from './daemon.ts';

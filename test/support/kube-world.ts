@@ -6,7 +6,7 @@
 import type { EffectResult } from '../../src/kernel/effects.ts';
 import { Vault } from '../../src/kernel/journal/index.ts';
 import type { JsonEvent } from '../../src/kernel/json.ts';
-import type { KubeObject } from '../../src/machines/operations/kube.ts';
+import type { KubeObject } from '../../src/machines/model/operations/kube.ts';
 import { Refusal, unknownPath } from '../fakes/api-server/errors.ts';
 import { knownKind, kindOf as servedKind } from '../fakes/api-server/kinds.ts';
 import { Registry } from '../fakes/api-server/registry.ts';

@@ -19,7 +19,7 @@ const LONG: readonly string[] = [
   'node/probes',
   'node/standalone',
   'machines/startup/boot-golden',
-  'machines/pods/cluster/recorded.golden',
+  'machines/charts/pods/cluster/recorded.golden',
 ];
 
 const TESTS = join(import.meta.dirname, '..');

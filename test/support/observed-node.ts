@@ -2,11 +2,11 @@
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { connectRuntime, type RuntimeClient } from '../../src/actors/cri/client.ts';
-import { BUILT_IN_IMAGE } from '../../src/actors/runtime/index.ts';
+import { BUILT_IN_IMAGE } from '../../src/actors/embedded-runtime/index.ts';
 import { exitCodes } from '../../src/bin/exit-codes.ts';
 import { OperationError } from '../../src/kernel/json.ts';
-import type { ContainerStatus, PodSandbox } from '../../src/machines/api/cri.ts';
-import type { PodStatus } from '../../src/machines/api/pod.ts';
+import type { ContainerStatus, PodSandbox } from '../../src/machines/model/api/cri.ts';
+import type { PodStatus } from '../../src/machines/model/api/pod.ts';
 import { type Containerd, containerdAvailable, startContainerd } from './containerd.ts';
 import { type DaemonOptions, eventually, readText, TestNode } from './daemon.ts';
 

@@ -3,7 +3,7 @@
  * probes fail, the agent is restarted, actors crash; then peace. The same seed gives the same run.
  */
 import { SeededRandom } from '../../src/kernel/random.ts';
-import type { Manifest } from '../../src/machines/operations/host.ts';
+import type { Manifest } from '../../src/machines/model/operations/host.ts';
 import { image, manifest, PodsNode } from './pods-node.ts';
 import type { Fault } from './pods-world.ts';
 

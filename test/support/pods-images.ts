@@ -1,9 +1,9 @@
 /** Registries with locked repositories, the credentials of this node, and the records of pulls, for tests of the pods' room. */
 import type { SecretHandle } from '../../src/kernel/journal/index.ts';
 import type { InputOf, OutputOf } from '../../src/kernel/xstate.ts';
-import type { PullCredential, PulledCredentials } from '../../src/machines/operations/image.ts';
-import type { Operations } from '../../src/machines/operations/index.ts';
-import type { ConfigObject } from '../../src/machines/operations/volume.ts';
+import type { PullCredential, PulledCredentials } from '../../src/machines/model/operations/image.ts';
+import type { Operations } from '../../src/machines/model/operations/index.ts';
+import type { ConfigObject } from '../../src/machines/model/operations/volume.ts';
 
 /** A handle that anybody may read, for tests. */
 const handle = (text: string): SecretHandle => ({ $secret: text, len: text.length });

@@ -11,8 +11,8 @@ import type {
   LinuxContainerResources,
   PodSandboxConfig,
   PodSandboxStatus,
-} from '../../src/machines/api/cri.ts';
-import type { PodRuntimeStatus } from '../../src/machines/operations/cri.ts';
+} from '../../src/machines/model/api/cri.ts';
+import type { PodRuntimeStatus } from '../../src/machines/model/operations/cri.ts';
 import type { VirtualTime } from './pods-time.ts';
 
 /** What the process of a container does. */

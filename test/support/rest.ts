@@ -3,7 +3,7 @@
 import { loadKubeconfig } from '../../src/actors/kube/kubeconfig.ts';
 import { Transport, type TransportRequest } from '../../src/actors/kube/transport.ts';
 import type { Json } from '../../src/kernel/json.ts';
-import type { KubeObject } from '../../src/machines/operations/kube.ts';
+import type { KubeObject } from '../../src/machines/model/operations/kube.ts';
 
 type Method = TransportRequest['method'];
 

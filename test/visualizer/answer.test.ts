@@ -1,7 +1,7 @@
 /** The first line of the page, of starts of the real supervisor that hang, fail, go on and end. */
 import { describe, expect, it } from 'vitest';
 import { KernelFeed } from '../../src/actors/server/visualizer/feed.ts';
-import type { Operations } from '../../src/machines/operations/index.ts';
+import type { Operations } from '../../src/machines/model/operations/index.ts';
 import { type Answer, answerOf } from '../../src/visualizer/answer.ts';
 import { ARGV, BootNode, type BootOptions, fail, RUNTIME_NOT_READY } from '../machines/startup/boot-node.ts';
 

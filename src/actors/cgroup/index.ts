@@ -8,7 +8,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { OperationError } from '../../kernel/json.ts';
 import type { InputOf, PortCall, Ports } from '../../kernel/operation.ts';
-import type { CgroupDriver, CgroupsHeld, CgroupWish, cgroupOperations } from '../../machines/operations/cgroup.ts';
+import type {
+  CgroupDriver,
+  CgroupsHeld,
+  CgroupWish,
+  cgroupOperations,
+} from '../../machines/model/operations/cgroup.ts';
 import { foldersOf, type Hierarchies, readHierarchies } from './hierarchies.ts';
 import { gatherSystem, holdKubelet, ownGroup } from './processes.ts';
 import { type SystemdManager, systemdManager } from './systemd.ts';

@@ -8,7 +8,7 @@
 import { basename } from 'node:path';
 import { createClient, DBusError, type Message, type MessageBus, Variant } from 'dbus-native';
 import { OperationError } from '../../kernel/json.ts';
-import type { CgroupResources } from '../../machines/operations/cgroup.ts';
+import type { CgroupResources } from '../../machines/model/operations/cgroup.ts';
 
 export interface SystemdManager {
   start(path: string, resources: CgroupResources, version: 1 | 2): Promise<void>;

@@ -12,7 +12,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import pLimit from 'p-limit';
 import { OperationError } from '../../kernel/json.ts';
-import type { CgroupResources } from '../../machines/operations/cgroup.ts';
+import type { CgroupResources } from '../../machines/model/operations/cgroup.ts';
 import { errnoOf } from '../host/below-root.ts';
 import { shareOfThreads } from '../host/threads.ts';
 import { countingFolders, foldersOf, type Hierarchies } from './hierarchies.ts';

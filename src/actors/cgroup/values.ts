@@ -3,7 +3,7 @@
  *
  * Invariant: the order of the list is the order of writing; a period comes before the quota that counts in it.
  */
-import type { CgroupResources } from '../../machines/operations/cgroup.ts';
+import type { CgroupResources } from '../../machines/model/operations/cgroup.ts';
 
 export interface CgroupFile {
   /** Of version 1; empty in version 2. */

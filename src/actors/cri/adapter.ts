@@ -4,7 +4,7 @@ import { availableParallelism } from 'node:os';
 import { steadyNow } from '../../kernel/clock.ts';
 import { type SecretHandle, Vault } from '../../kernel/journal/index.ts';
 import { OperationError } from '../../kernel/json.ts';
-import type { PodRuntimeStatus } from '../../machines/operations/cri.ts';
+import type { PodRuntimeStatus } from '../../machines/model/operations/cri.ts';
 import { type CallOptions, connectRuntime, type Endpoints, type RuntimeClient } from './client.ts';
 import type { Outcome } from './expectations.ts';
 import { Looks } from './looks.ts';

@@ -6,7 +6,7 @@
  */
 import * as grpc from '@grpc/grpc-js';
 import { OperationError } from '../../kernel/json.ts';
-import type { ImageServiceCalls, RuntimeServiceCalls, RuntimeServiceStreams } from '../../machines/api/cri.ts';
+import type { ImageServiceCalls, RuntimeServiceCalls, RuntimeServiceStreams } from '../../machines/model/api/cri.ts';
 import { Contract } from '../contract.ts';
 
 /** The largest reply: the limit of the Go kubelet, enough for about 20,000 containers. */

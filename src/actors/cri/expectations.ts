@@ -5,7 +5,7 @@
  * see the old state. Each promise is checked again after a short, growing wait, a limited number of times; after that
  * the relist is the judge. Pure: the caller owns the clock.
  */
-import type { PodRuntimeStatus } from '../../machines/operations/cri.ts';
+import type { PodRuntimeStatus } from '../../machines/model/operations/cri.ts';
 
 /** What a sandbox or container should have become; `changed` promises nothing that can be checked. */
 export type Outcome = 'running' | 'exited' | 'gone' | 'changed';

@@ -6,7 +6,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { OperationError } from '../../kernel/json.ts';
-import type { ContainerEventResponse, ContainerEventType } from '../../machines/api/cri.ts';
+import type { ContainerEventResponse, ContainerEventType } from '../../machines/model/api/cri.ts';
 import { decodeEvent, type Envelope, type RuntimeClient, type StreamName } from './client.ts';
 import type { Outcome } from './expectations.ts';
 import { POD_UID_LABEL } from './relist.ts';

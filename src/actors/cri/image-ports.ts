@@ -1,7 +1,7 @@
 /** The operations `cri.*` on images. */
 import { OperationError } from '../../kernel/json.ts';
 import type { Ports } from '../../kernel/operation.ts';
-import type { criOperations, WatchImagesItem } from '../../machines/operations/cri.ts';
+import type { criOperations, WatchImagesItem } from '../../machines/model/operations/cri.ts';
 import { watchChanges } from '../watch-changes.ts';
 import { type Adapter, isNotFound } from './adapter.ts';
 import { canonical } from './relist.ts';

@@ -1,9 +1,9 @@
 /** One pod as the runtime has it now: the full status of each sandbox and container, asked in parallel. */
 import { steadyNow } from '../../kernel/clock.ts';
 import { OperationError } from '../../kernel/json.ts';
-import type { ContainerStatus, PodSandboxStatus } from '../../machines/api/cri.ts';
-import type { PodRuntimeStatus } from '../../machines/operations/cri.ts';
-import { containerAnnotationKeys } from '../../machines/pods/spec/annotations.ts';
+import type { ContainerStatus, PodSandboxStatus } from '../../machines/model/api/cri.ts';
+import type { PodRuntimeStatus } from '../../machines/model/operations/cri.ts';
+import { containerAnnotationKeys } from '../../machines/model/spec/annotations.ts';
 import type { CallOptions, RuntimeClient } from './client.ts';
 import type { Ids, PodIds } from './pod-ids.ts';
 import { POD_UID_LABEL, podRuntimeStatus } from './relist.ts';

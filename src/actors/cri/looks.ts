@@ -4,7 +4,7 @@
  * A pod's actor looks at itself after each of its calls; the runtime's event about that call comes at about the same
  * time and asks for the same. Invariant: whoever asks gets only what was looked at after it asked.
  */
-import type { PodRuntimeStatus } from '../../machines/operations/cri.ts';
+import type { PodRuntimeStatus } from '../../machines/model/operations/cri.ts';
 
 /** How long what was seen serves others; longer than an event waits for a look to share. */
 const KEEP_MS = 500;

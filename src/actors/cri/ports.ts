@@ -7,8 +7,8 @@
  */
 import { OperationError } from '../../kernel/json.ts';
 import type { InputOf, PortCall, Ports } from '../../kernel/operation.ts';
-import type { ContainerConfig, ContainerStatus } from '../../machines/api/cri.ts';
-import type { criOperations } from '../../machines/operations/cri.ts';
+import type { ContainerConfig, ContainerStatus } from '../../machines/model/api/cri.ts';
+import type { criOperations } from '../../machines/model/operations/cri.ts';
 import { Adapter, type CriOptions } from './adapter.ts';
 import type { RuntimeClient } from './client.ts';
 import { imagePorts } from './image-ports.ts';

@@ -8,8 +8,8 @@
  * when it differs from the last one told; an observation never overrules one that began later.
  */
 import { hash } from 'node:crypto';
-import type { Container, ContainerStatus, PodSandbox, PodSandboxStatus } from '../../machines/api/cri.ts';
-import type { PodRuntimeStatus, WatchPodsItem } from '../../machines/operations/cri.ts';
+import type { Container, ContainerStatus, PodSandbox, PodSandboxStatus } from '../../machines/model/api/cri.ts';
+import type { PodRuntimeStatus, WatchPodsItem } from '../../machines/model/operations/cri.ts';
 
 export const POD_UID_LABEL = 'io.kubernetes.pod.uid';
 const POD_NAME_LABEL = 'io.kubernetes.pod.name';

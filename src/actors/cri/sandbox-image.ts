@@ -4,7 +4,7 @@
  *
  * Asked once a connection: the runtime reads it from its configuration at its start.
  */
-import type { Image } from '../../machines/api/cri.ts';
+import type { Image } from '../../machines/model/api/cri.ts';
 import type { CallOptions, RuntimeClient } from './client.ts';
 
 /** The name that a runtime's own account of itself has for it; empty when it tells none. */

@@ -11,9 +11,9 @@ import { access, mkdir, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { isSecretHandle, type SecretHandle, type Vault } from '../../kernel/journal/index.ts';
 import { OperationError } from '../../kernel/json.ts';
-import type { AuthConfig, ContainerConfig, ContainerStatus, PodSandboxConfig } from '../../machines/api/cri.ts';
-import { containerAnnotationKeys } from '../../machines/pods/spec/annotations.ts';
-import { goJson } from '../../machines/pods/spec/hash.ts';
+import type { AuthConfig, ContainerConfig, ContainerStatus, PodSandboxConfig } from '../../machines/model/api/cri.ts';
+import { containerAnnotationKeys } from '../../machines/model/spec/annotations.ts';
+import { goJson } from '../../machines/model/spec/hash.ts';
 import type { RuntimeClient } from './client.ts';
 
 /** Lies in the folder of a container's logs, and goes with it. */

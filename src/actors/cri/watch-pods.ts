@@ -9,7 +9,7 @@
  * pod that the runtime has.
  */
 import pLimit, { type LimitFunction } from 'p-limit';
-import type { PodRuntimeStatus, WatchPodsItem } from '../../machines/operations/cri.ts';
+import type { PodRuntimeStatus, WatchPodsItem } from '../../machines/model/operations/cri.ts';
 import { type Cadence, initialCadence, nextCadence } from './cadence.ts';
 import type { RuntimeClient } from './client.ts';
 import { type Expectations, expecting, type Outcome, stillOpen } from './expectations.ts';

@@ -8,7 +8,7 @@ import { rmdir, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import type { Vault } from '../../kernel/journal/index.ts';
 import type { InputOf } from '../../kernel/operation.ts';
-import type { BlockMount, BlockStage, csiOperations } from '../../machines/operations/csi.ts';
+import type { BlockMount, BlockStage, csiOperations } from '../../machines/model/operations/csi.ts';
 import { errnoOf } from '../host/below-root.ts';
 import { bindDevice, isLinked, linkDevice, unbindDevice, unlinkDevice } from '../volume/block-device.ts';
 import type { Mounter } from '../volume/mounter.ts';

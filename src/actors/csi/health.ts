@@ -4,7 +4,7 @@
  * Invariants: a driver that cannot tell is not asked; one that fails says nothing of the volume.
  */
 import type { Port } from '../../kernel/operation.ts';
-import type { csiOperations } from '../../machines/operations/csi.ts';
+import type { csiOperations } from '../../machines/model/operations/csi.ts';
 import { watchChanges } from '../watch-changes.ts';
 import { callDriver } from './call.ts';
 import { capabilities } from './volumes.ts';

@@ -5,7 +5,7 @@
  */
 import type { Vault } from '../../kernel/journal/index.ts';
 import type { Ports } from '../../kernel/operation.ts';
-import type { csiOperations } from '../../machines/operations/csi.ts';
+import type { csiOperations } from '../../machines/model/operations/csi.ts';
 import { mounter } from '../volume/mounter.ts';
 import { publishBlock, stageBlock, unpublishBlock, unstageBlock } from './block.ts';
 import { followHealth } from './health.ts';

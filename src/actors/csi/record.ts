@@ -9,7 +9,7 @@ import { constants, type Dirent } from 'node:fs';
 import { mkdir, open, readdir, rename, rm, rmdir, unlink } from 'node:fs/promises';
 import { basename } from 'node:path';
 import { OperationError } from '../../kernel/json.ts';
-import type { CSIInventory, FoundDevice, FoundVolume, VolumeData } from '../../machines/operations/csi.ts';
+import type { CSIInventory, FoundDevice, FoundVolume, VolumeData } from '../../machines/model/operations/csi.ts';
 import { errnoOf, openParent } from '../host/below-root.ts';
 import { mountsBelow, realPath } from '../volume/mounter.ts';
 

@@ -16,8 +16,8 @@ import type {
   NodeExpandRequest,
   NodePublishRequest,
   NodeStageRequest,
-} from '../../machines/operations/csi.ts';
-import type { Content, Unshared } from '../../machines/operations/volume.ts';
+} from '../../machines/model/operations/csi.ts';
+import type { Content, Unshared } from '../../machines/model/operations/volume.ts';
 import { withoutSecrets } from '../cri/secrets.ts';
 import { openParent } from '../host/below-root.ts';
 import type { Mounter } from '../volume/mounter.ts';

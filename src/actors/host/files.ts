@@ -4,7 +4,7 @@ import { access, chmod, lstat, mkdir, open, readlink, rename, stat, symlink } fr
 import { dirname } from 'node:path';
 import { OperationError } from '../../kernel/json.ts';
 import type { Port } from '../../kernel/operation.ts';
-import type { hostOperations } from '../../machines/operations/host.ts';
+import type { hostOperations } from '../../machines/model/operations/host.ts';
 import type { Mounter } from '../volume/mounter.ts';
 import { errnoOf } from './below-root.ts';
 import { goError } from './go-error.ts';

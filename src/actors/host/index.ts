@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { Vault } from '../../kernel/journal/index.ts';
 import type { Ports } from '../../kernel/operation.ts';
-import type { hostOperations } from '../../machines/operations/host.ts';
+import type { hostOperations } from '../../machines/model/operations/host.ts';
 import { mounter } from '../volume/mounter.ts';
 import { hostAddresses } from './addresses.ts';
 import { configurationPorts } from './configuration/configuration-watch.ts';

@@ -15,7 +15,7 @@ import { readFile, stat } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import { OperationError } from '../../kernel/json.ts';
 import type { Port, PortCall } from '../../kernel/operation.ts';
-import type { hostOperations } from '../../machines/operations/host.ts';
+import type { hostOperations } from '../../machines/model/operations/host.ts';
 import { errnoOf } from './below-root.ts';
 import { reasonOf } from './go-error.ts';
 import type { SystemCalls } from './kernel/syscall.ts';

@@ -8,7 +8,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { OperationError } from '../../kernel/json.ts';
 import type { Port } from '../../kernel/operation.ts';
-import type { hostOperations } from '../../machines/operations/host.ts';
+import type { hostOperations } from '../../machines/model/operations/host.ts';
 import { runCommand } from './commands.ts';
 import type { SystemCalls } from './kernel/syscall.ts';
 

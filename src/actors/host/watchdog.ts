@@ -8,7 +8,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { toPlainError } from '../../kernel/json.ts';
 import type { Port } from '../../kernel/operation.ts';
-import type { hostOperations } from '../../machines/operations/host.ts';
+import type { hostOperations } from '../../machines/model/operations/host.ts';
 
 /** Upstream's wait before the second try. */
 const RETRY_MS = 1_000;

@@ -6,7 +6,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { OperationError } from '../../kernel/json.ts';
-import type { KubeTarget } from '../../machines/operations/kube.ts';
+import type { KubeTarget } from '../../machines/model/operations/kube.ts';
 import { refusal, requestError } from './errors.ts';
 import type { TokenBucket } from './limits.ts';
 import type { Transport, TransportAnswer, TransportRequest } from './transport.ts';

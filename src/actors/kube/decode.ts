@@ -6,7 +6,7 @@
  * than {@link NESTING_MAX}, which recursion can bear. Anything else is an error that names the field.
  */
 import { type Json, OperationError } from '../../kernel/json.ts';
-import type { KubeObject } from '../../machines/operations/kube.ts';
+import type { KubeObject } from '../../machines/model/operations/kube.ts';
 
 /** Objects of the API have a dozen levels, those of custom fields some more. */
 const NESTING_MAX = 200;

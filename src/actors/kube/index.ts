@@ -13,7 +13,7 @@ import type {
   KubeSettings,
   KubeTarget,
   kubeOperations,
-} from '../../machines/operations/kube.ts';
+} from '../../machines/model/operations/kube.ts';
 import { openedPod } from '../pod-values.ts';
 import { type ClientRequest, KubeClient, type OnRequest, pathOf } from './client.ts';
 import { decodedList, decodedObject } from './decode.ts';

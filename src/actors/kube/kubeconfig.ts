@@ -8,7 +8,7 @@
 import { accessSync, readFileSync } from 'node:fs';
 import { dirname, isAbsolute, join } from 'node:path';
 import { type Json, OperationError, toPlainError } from '../../kernel/json.ts';
-import { trimRight } from '../../machines/startup/configuration/values/go-text.ts';
+import { trimRight } from '../../machines/model/values/go-text.ts';
 import { decodeYaml } from '../host/configuration/configuration.ts';
 
 type Fields = Readonly<Record<string, Json | undefined>>;

@@ -5,7 +5,7 @@
  */
 import type { Vault } from '../../kernel/journal/index.ts';
 import type { Json } from '../../kernel/json.ts';
-import type { KubeObject, KubeTarget } from '../../machines/operations/kube.ts';
+import type { KubeObject, KubeTarget } from '../../machines/model/operations/kube.ts';
 import { sealedPod } from '../pod-values.ts';
 
 type Fields = Readonly<Record<string, Json | undefined>>;

@@ -5,7 +5,7 @@
  * is the newest that was seen whole, so that nothing is lost between this watch and the next.
  */
 import { type Json, OperationError } from '../../kernel/json.ts';
-import type { KubeObject } from '../../machines/operations/kube.ts';
+import type { KubeObject } from '../../machines/model/operations/kube.ts';
 import { decodedObject } from './decode.ts';
 import { refusal } from './errors.ts';
 import { parseExactly } from './json.ts';

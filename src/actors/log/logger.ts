@@ -9,7 +9,7 @@
 import { type DestinationStream, pino } from 'pino';
 import type { Port } from '../../kernel/operation.ts';
 import type { KernelRecord, LogLevel } from '../../kernel/records.ts';
-import type { hostOperations, LogForm } from '../../machines/operations/host.ts';
+import type { hostOperations, LogForm } from '../../machines/model/operations/host.ts';
 
 interface LoggerOptions extends LogForm {
   /** Where lines go. */

@@ -7,7 +7,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { OperationError } from '../../kernel/json.ts';
 import type { Port } from '../../kernel/operation.ts';
-import type { CSINodeInfo, pluginOperations } from '../../machines/operations/plugins.ts';
+import type { CSINodeInfo, pluginOperations } from '../../machines/model/operations/plugins.ts';
 import { callDriver } from '../csi/call.ts';
 import { watchChanges } from '../watch-changes.ts';
 import { connected, methodOf, unary } from './connection.ts';

@@ -12,7 +12,7 @@ import { lstat, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout } from 'node:timers/promises';
 import type { InputOf, ItemOf, Port, PortCall } from '../../kernel/operation.ts';
-import type { PluginSocket, pluginOperations } from '../../machines/operations/plugins.ts';
+import type { PluginSocket, pluginOperations } from '../../machines/model/operations/plugins.ts';
 import { Hints } from '../host/hints.ts';
 import { PathWatch } from '../host/path-watch.ts';
 

@@ -8,7 +8,7 @@
  *   C3 equal outputs are told once until a success lies between, and once more when they decide; different ones are
  *      told at most {@link REPORTS_BURST} at once, then one every {@link REPORT_REFILL_MS}.
  */
-import type { ProbeJudged, ProbeReport, ProbeWatch, Verdict } from '../../machines/operations/probe.ts';
+import type { ProbeJudged, ProbeReport, ProbeWatch, Verdict } from '../../machines/model/operations/probe.ts';
 import type { Attempt } from './attempt.ts';
 
 /** As the Go kubelet's filter of events: what comes faster would be dropped there. */

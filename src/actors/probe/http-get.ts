@@ -7,7 +7,7 @@
  */
 import * as http from 'node:http';
 import * as https from 'node:https';
-import type { Header } from '../../machines/operations/probe.ts';
+import type { Header } from '../../machines/model/operations/probe.ts';
 import { bodyText, exchangeText, hostPort, isPlainAnswer } from '../go-errors.ts';
 import { OUTPUT_MAX_BYTES } from './attempt.ts';
 

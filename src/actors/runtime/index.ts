@@ -1,4 +1,167 @@
-/** The door of the embedded runtime: what the rest of the program may use of it. */
-export type { EmbeddedRuntime, EmbeddedRuntimeOptions, RuntimeLog } from './embedded-runtime.ts';
-export { startEmbeddedRuntime } from './embedded-runtime.ts';
-export { BUILT_IN_IMAGE } from './store/images.ts';
+/**
+ * The way to the container runtime: finds the socket, starts the embedded runtime where it is wanted, and holds the one
+ * CRI connection through which every `cri.*` goes.
+ *
+ * Invariants: before `runtime.connect` succeeded every `cri.*` fails with a clear text; connecting again replaces the
+ * connection.
+ */
+import { accessSync, constants, statSync } from 'node:fs';
+import type { Vault } from '../../kernel/journal/index.ts';
+import { OperationError } from '../../kernel/json.ts';
+import type { InputOf, Ports } from '../../kernel/operation.ts';
+import { criOperations } from '../../machines/model/operations/cri.ts';
+import type { RuntimeCondition, runtimeOperations } from '../../machines/model/operations/runtime.ts';
+import { parseEndpoint } from '../../machines/model/values/endpoint.ts';
+import type { CriOptions } from '../cri/adapter.ts';
+import type { RuntimeClient } from '../cri/client.ts';
+import { type CriPorts, criPorts } from '../cri/ports.ts';
+import type { OnRuntime } from '../cri/seen.ts';
+import type { EmbeddedRuntime, RuntimeLog } from '../embedded-runtime/index.ts';
+import { watchChanges } from '../watch-changes.ts';
+
+export type RuntimePorts = Ports<typeof runtimeOperations> & Ports<typeof criOperations>;
+
+export interface RuntimeConnection {
+  readonly ports: RuntimePorts;
+  /** See {@link CriPorts.call}; fails with a clear text before the runtime is connected. */
+  readonly call: RuntimeClient['call'];
+  /** Ends the connection; an embedded runtime ends its containers too when `stopContainers` is true. */
+  close(options: { stopContainers: boolean }): Promise<void>;
+}
+
+/** Other protocols are refused with upstream's texts. */
+function socketPath(endpoint: string): string {
+  const { error, ...parsed } = { path: '', ...parseEndpoint(endpoint) };
+  if (error === undefined) return parsed.path;
+  throw new OperationError(error, { code: 'INVALID_ARGUMENT' });
+}
+
+const optionsOf = (
+  input: InputOf<(typeof runtimeOperations)['runtime.connect']>,
+  vault: Vault | undefined,
+  onSeen: OnRuntime | undefined,
+): CriOptions => ({
+  endpoint: `unix://${socketPath(input.endpoint)}`,
+  ...(input.imageEndpoint === '' ? {} : { imageEndpoint: `unix://${socketPath(input.imageEndpoint)}` }),
+  requestTimeoutMs: input.requestTimeoutMs,
+  ...(vault === undefined ? {} : { vault }),
+  ...(onSeen === undefined ? {} : { onSeen }),
+});
+
+/** `vault` holds the values of Secrets that containers get; `onSeen` of each call and look. */
+export function connectRuntime(log: RuntimeLog, vault?: Vault, onSeen?: OnRuntime): RuntimeConnection {
+  let connection: CriPorts | undefined;
+  let embedded: EmbeddedRuntime | undefined;
+  const current = (): CriPorts => {
+    if (connection) return connection;
+    throw new OperationError('the container runtime is not connected yet', { code: 'UNAVAILABLE', retriable: true });
+  };
+  const forward = (name: string) => (call: never) => {
+    const ports = current().ports as Readonly<Record<string, (call: never) => Promise<unknown>>>;
+    return ports[name]!(call);
+  };
+  const cri = Object.fromEntries(Object.keys(criOperations).map((name) => [name, forward(name)]));
+  const runtime: Ports<typeof runtimeOperations> = {
+    'runtime.exists': async ({ input }) => ({ exists: isUsableSocket(socketPath(input.endpoint)) }),
+    'runtime.startEmbedded': async ({ input }) => {
+      const { startEmbeddedRuntime } = await import('../embedded-runtime/index.ts');
+      const rootDir = `${input.rootDir}/embedded`;
+      embedded ??= await startEmbeddedRuntime({ rootDir, socket: `${rootDir}/cri.sock`, log });
+      return { endpoint: embedded.endpoint };
+    },
+    'runtime.connect': async ({ input, signal }) => {
+      if (socketPath(input.endpoint) === '') throw missingAddress(input.endpoint);
+      const opened = criPorts(optionsOf(input, vault, onSeen));
+      const version = await validated(opened, input.endpoint, signal);
+      connection?.close();
+      connection = opened;
+      return version;
+    },
+    'runtime.watchStatus': ({ input, signal, ...call }) =>
+      watchChanges({
+        ask: () => status(current(), signal),
+        periodMs: input.periodMs,
+        signal,
+        emit: (item) => call.emit(item),
+      }),
+  };
+  return {
+    ports: { ...runtime, ...(cri as unknown as Ports<typeof criOperations>) },
+    call: async (name, request, options) => current().call(name, request, options),
+    async close({ stopContainers }) {
+      connection?.close();
+      await embedded?.close({ stopContainers });
+    },
+  };
+}
+
+/** A socket that this user may use; one behind a closed door is as good as none. */
+function isUsableSocket(path: string): boolean {
+  try {
+    accessSync(path, constants.R_OK | constants.W_OK);
+    return statSync(path).isSocket();
+  } catch {
+    return false;
+  }
+}
+
+/** Without a path there is no socket: what follows `unix://` up to a slash is a host. */
+const missingAddress = (endpoint: string): OperationError =>
+  new OperationError(
+    `validate service connection: validate CRI v1 runtime API for endpoint ${JSON.stringify(endpoint)}: ` +
+      'rpc error: code = Unavailable desc = dns resolver: missing address',
+    { code: 'INVALID_ARGUMENT' },
+  );
+
+/** Why a call failed, in the words of Go's gRPC library. */
+function rpcText(message: string, code: string | undefined): string {
+  if (code === 'DEADLINE_EXCEEDED') return 'rpc error: code = DeadlineExceeded desc = context deadline exceeded';
+  const [, errno = '', path = ''] = /\bconnect (E[A-Z]+) (\/\S+?)\.?(?:\s|$)/.exec(message) ?? [];
+  const system = CONNECT_TEXTS[errno];
+  if (system === undefined) return message;
+  const dial = `transport: Error while dialing: dial unix ${path}: connect: ${system}`;
+  return `rpc error: code = Unavailable desc = connection error: desc = ${JSON.stringify(dial)}`;
+}
+
+const CONNECT_TEXTS: Readonly<Record<string, string>> = {
+  EACCES: 'permission denied',
+  ECONNREFUSED: 'connection refused',
+  ENOENT: 'no such file or directory',
+  ENOTSOCK: 'socket operation on non-socket',
+};
+
+async function validated(opened: CriPorts, endpoint: string, signal: AbortSignal) {
+  try {
+    return await opened.ports['cri.version'](callOf({}, signal));
+  } catch (thrown) {
+    opened.close();
+    const { message, code } = thrown as { message: string; code?: string };
+    const why = rpcText(message, code);
+    throw new OperationError(
+      `validate service connection: validate CRI v1 runtime API for endpoint ${JSON.stringify(endpoint)}: ${why}`,
+      code === undefined ? {} : { code },
+    );
+  }
+}
+
+async function status(connection: CriPorts, signal: AbortSignal) {
+  try {
+    const { conditions, ...abilities } = await connection.ports['cri.status'](callOf({}, signal));
+    return { type: 'runtime.statusChanged', conditions: conditions.map(plainCondition), ...abilities } as const;
+  } catch (thrown) {
+    return { type: 'runtime.statusFailed', message: (thrown as Error).message } as const;
+  }
+}
+
+function plainCondition(condition: Partial<RuntimeCondition>): RuntimeCondition {
+  const { type = '', status = false, reason = '', message = '' } = condition;
+  return { type, status, reason, message };
+}
+
+const callOf = <Input>(input: Input, signal: AbortSignal) => ({
+  id: 0,
+  input,
+  resume: false,
+  signal,
+  emit: (_item: never): void => {},
+});

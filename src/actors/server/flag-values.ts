@@ -1,8 +1,8 @@
 /** The value of every flag of this process as `/flagz` writes it: as given, or the flag's own default. */
 import type { Json } from '../../kernel/json.ts';
-import { flagDefaults } from '../../machines/startup/configuration/defaults.ts';
-import { FLAGS } from '../../machines/startup/configuration/flags/flag-table.ts';
-import { parseCommandLine } from '../../machines/startup/configuration/index.ts';
+import { flagDefaults } from '../../machines/configuration/fields/defaults.ts';
+import { FLAGS } from '../../machines/configuration/flags/flag-table.ts';
+import { parseCommandLine } from '../../machines/configuration/index.ts';
 
 const NO_TEXT = { version: '', raw: '' };
 

@@ -1,9 +1,9 @@
 /** What single containers were given of the machine, as agents that monitor devices are told. */
 
-import type { NodeSettings } from '../../machines/node-settings.ts';
-import type { Holding, MemoryBlock } from '../../machines/operations/grants.ts';
-import type { Devices } from '../../machines/pods/allocation/device-state.ts';
-import { allocatableMemory } from '../../machines/pods/allocation/memory-state.ts';
+import type { Devices } from '../../machines/model/allocation/device-state.ts';
+import { allocatableMemory } from '../../machines/model/allocation/memory-state.ts';
+import type { Holding, MemoryBlock } from '../../machines/model/operations/grants.ts';
+import type { NodeSettings } from '../../machines/model/settings/node-settings.ts';
 import type { NodeView } from './node-view.ts';
 
 const ALLOCATION = 'kubelet/allocation';

@@ -5,7 +5,7 @@
  * had is said once for each reason and tried again every {@link RETRY_MS}; it never ends the node.
  */
 import type { Port } from '../../kernel/operation.ts';
-import type { hostOperations } from '../../machines/operations/host.ts';
+import type { hostOperations } from '../../machines/model/operations/host.ts';
 import { aborted } from './aborted.ts';
 import { healthEndpoints } from './endpoints/health.ts';
 import { ApiServer } from './http/api-server.ts';

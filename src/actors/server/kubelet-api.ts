@@ -2,8 +2,8 @@
  * Which endpoints a port of the node has: the kubelet's port, the same without debugging handlers, and the read-only
  * port. One table, so that no endpoint is where it does not belong.
  */
-import type { ApiSettings } from '../../machines/operations/server.ts';
-import { millisecondsOf } from '../../machines/startup/configuration/values/duration.ts';
+import type { ApiSettings } from '../../machines/model/operations/server.ts';
+import { millisecondsOf } from '../../machines/model/values/duration.ts';
 import { type CheckpointContainer, checkpointEndpoints } from './endpoints/checkpoint.ts';
 import { containerLogsEndpoints } from './endpoints/container-logs.ts';
 import { debugEndpoints } from './endpoints/debug.ts';

@@ -4,7 +4,7 @@ import { createServer, type Server } from 'node:net';
 import { dirname } from 'node:path';
 import { OperationError } from '../../kernel/json.ts';
 import type { PortCall } from '../../kernel/operation.ts';
-import type { LocalSocket, ServerItem } from '../../machines/operations/server.ts';
+import type { LocalSocket, ServerItem } from '../../machines/model/operations/server.ts';
 import { aborted } from './aborted.ts';
 import { ApiServer } from './http/api-server.ts';
 import { type ApiDependencies, kubeletApi } from './kubelet-api.ts';

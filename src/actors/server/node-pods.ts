@@ -1,9 +1,9 @@
 /** The pods of this node and what else endpoints ask of it, as they see it: copies, between two turns of the kernel. */
 
-import type { Container, EphemeralContainer, Pod, PodStatus } from '../../machines/api/pod.ts';
-import type { PodRuntimeStatus } from '../../machines/operations/cri.ts';
-import type { ExclusiveCpus } from '../../machines/operations/grants.ts';
-import type { KubeletConfiguration } from '../../machines/startup/configuration/index.ts';
+import type { KubeletConfiguration } from '../../machines/configuration/index.ts';
+import type { Container, EphemeralContainer, Pod, PodStatus } from '../../machines/model/api/pod.ts';
+import type { PodRuntimeStatus } from '../../machines/model/operations/cri.ts';
+import type { ExclusiveCpus } from '../../machines/model/operations/grants.ts';
 import type { ClaimPlaces } from '../stats/claim-stats.ts';
 
 /** A pod of this node: wanted, or only found in the runtime. */

@@ -6,7 +6,7 @@
  */
 import { OperationError } from '../../kernel/json.ts';
 import type { PortCall } from '../../kernel/operation.ts';
-import type { ServedPort, ServerItem } from '../../machines/operations/server.ts';
+import type { ServedPort, ServerItem } from '../../machines/model/operations/server.ts';
 import { aborted } from './aborted.ts';
 import { authenticate } from './auth/authentication.ts';
 import { alwaysAllow, authorize, unauthorized } from './auth/authorization.ts';

@@ -1,6 +1,6 @@
 /** Use of this machine, for machines that decide by it and for ports that serve it. */
 import type { Ports } from '../../kernel/operation.ts';
-import type { statsOperations } from '../../machines/operations/stats.ts';
+import type { statsOperations } from '../../machines/model/operations/stats.ts';
 import type { StatsReader } from './reader.ts';
 import { signalPorts } from './signals.ts';
 import { watchStorage } from './storage.ts';

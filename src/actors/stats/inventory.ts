@@ -3,7 +3,7 @@
  *
  * Invariant: whatever the runtime does not answer is simply not known; statistics never fail for one missing part.
  */
-import type { ContainerStats, FilesystemUsage } from '../../machines/api/cri.ts';
+import type { ContainerStats, FilesystemUsage } from '../../machines/model/api/cri.ts';
 import type { RuntimeClient } from '../cri/client.ts';
 
 export type RuntimeCall = RuntimeClient['call'];

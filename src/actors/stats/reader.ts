@@ -8,7 +8,7 @@
 
 import { setImmediate, setTimeout as sleep } from 'node:timers/promises';
 import pLimit from 'p-limit';
-import type { StatsPlace } from '../../machines/operations/stats.ts';
+import type { StatsPlace } from '../../machines/model/operations/stats.ts';
 import { type CgroupSample, cgroupSamples } from './cgroup-samples.ts';
 import { readUsage } from './cgroup-usage.ts';
 import { type ClaimPlaces, claimStats } from './claim-stats.ts';

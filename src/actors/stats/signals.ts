@@ -9,7 +9,7 @@ import { stat } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { OperationError } from '../../kernel/json.ts';
 import type { Port } from '../../kernel/operation.ts';
-import { metThresholds } from '../../machines/node/eviction/thresholds.ts';
+import { metThresholds } from '../../machines/model/eviction/thresholds.ts';
 import type {
   DiskLayout,
   DiskUse,
@@ -20,7 +20,7 @@ import type {
   SignalObservation,
   StatsPlace,
   statsOperations,
-} from '../../machines/operations/stats.ts';
+} from '../../machines/model/operations/stats.ts';
 import { readUsage } from './cgroup-usage.ts';
 import { type FileSystemUsage, fileSystemUsage } from './disk-usage.ts';
 import type { StatsReader } from './reader.ts';

@@ -6,8 +6,8 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Port } from '../../kernel/operation.ts';
-import type { StorageExceeded, StorageLimits, statsOperations } from '../../machines/operations/stats.ts';
-import { parseQuantity, wholeUnits } from '../../machines/pods/spec/quantity.ts';
+import type { StorageExceeded, StorageLimits, statsOperations } from '../../machines/model/operations/stats.ts';
+import { parseQuantity, wholeUnits } from '../../machines/model/spec/quantity.ts';
 import type { PodStorage } from './pod-folders.ts';
 import type { StatsReader } from './reader.ts';
 

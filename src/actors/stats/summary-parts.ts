@@ -1,5 +1,5 @@
 /** From what was read to the parts of the summary, one pure function a part. */
-import type { FilesystemUsage, ContainerStats as RuntimeStats } from '../../machines/api/cri.ts';
+import type { FilesystemUsage, ContainerStats as RuntimeStats } from '../../machines/model/api/cri.ts';
 import type { CgroupUsage } from './cgroup-usage.ts';
 import type { FileSystemUsage, FolderUsage } from './disk-usage.ts';
 import { millis } from './inventory.ts';

@@ -6,7 +6,7 @@
  */
 import { readdirSync } from 'node:fs';
 import { basename } from 'node:path';
-import type { MachineTopology } from '../../machines/operations/host.ts';
+import type { MachineTopology } from '../../machines/model/operations/host.ts';
 import { parseMounts } from '../host/kernel/mounts.ts';
 import { readNumber, readText } from './kernel-text.ts';
 

@@ -5,9 +5,9 @@
  */
 import type { Kernel } from '../../kernel/kernel.ts';
 import type { KernelRecord } from '../../kernel/records.ts';
-import { kubeletMachine } from '../../machines/kubelet.ts';
-import type { PodContext } from '../../machines/pods/pod/pod-policy.ts';
-import type { KubeletContext } from '../../machines/startup/types.ts';
+import type { PodContext } from '../../machines/charts/pods/pod/pod-policy.ts';
+import type { KubeletContext } from '../../machines/startup/context/types.ts';
+import { kubeletMachine } from '../../machines/startup/kubelet.ts';
 import type { Spans, TracedPod } from './spans.ts';
 
 /** Upstream's default of `tracing.endpoint`: a collector on this machine. */

@@ -7,7 +7,7 @@
 import { constants, type Stats } from 'node:fs';
 import { mkdir, open, stat } from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';
-import type { HostPathType } from '../../machines/operations/volume.ts';
+import type { HostPathType } from '../../machines/model/operations/volume.ts';
 import { errnoOf } from '../host/below-root.ts';
 import { goError } from '../host/go-error.ts';
 

@@ -7,7 +7,7 @@
 import { randomBytes } from 'node:crypto';
 import { Vault } from '../../kernel/journal/index.ts';
 import type { Ports } from '../../kernel/operation.ts';
-import type { volumeOperations } from '../../machines/operations/volume.ts';
+import type { volumeOperations } from '../../machines/model/operations/volume.ts';
 import { type Mounter, mounter } from './mounter.ts';
 import { setUpVolumes } from './set-up.ts';
 import { bindSubPaths } from './sub-path.ts';

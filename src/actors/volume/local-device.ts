@@ -11,7 +11,7 @@ import { execFile } from 'node:child_process';
 import { constants } from 'node:fs';
 import { type FileHandle, open, rmdir } from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';
-import type { VolumeSetUp } from '../../machines/operations/volume.ts';
+import type { VolumeSetUp } from '../../machines/model/operations/volume.ts';
 import { errnoOf, makeFolder, openParent } from '../host/below-root.ts';
 import { type Mounter, mountsBelow, realPath } from './mounter.ts';
 import { fdPath } from './tree.ts';

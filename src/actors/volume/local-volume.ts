@@ -7,7 +7,7 @@
 import { constants } from 'node:fs';
 import { type FileHandle, open, realpath, stat } from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';
-import type { KeptGroup, Unshared } from '../../machines/operations/volume.ts';
+import type { KeptGroup, Unshared } from '../../machines/model/operations/volume.ts';
 import { errnoOf, makeFolder, openParent, type Place } from '../host/below-root.ts';
 import { boundedCall } from '../host/bounded-calls.ts';
 import { type LocalVolume, mountLocalDevice, unmountLocalDevice } from './local-device.ts';

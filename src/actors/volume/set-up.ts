@@ -17,7 +17,7 @@ import type {
   VolumeSetUp,
   VolumesSetUp,
   volumeOperations,
-} from '../../machines/operations/volume.ts';
+} from '../../machines/model/operations/volume.ts';
 import { makeFolder, openParent } from '../host/below-root.ts';
 import { boundedCall } from '../host/bounded-calls.ts';
 import { writeAtomically } from './atomic-writer.ts';

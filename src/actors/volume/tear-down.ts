@@ -10,7 +10,7 @@ import { constants } from 'node:fs';
 import { type FileHandle, open, readdir, stat } from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';
 import type { InputOf } from '../../kernel/operation.ts';
-import type { volumeOperations } from '../../machines/operations/volume.ts';
+import type { volumeOperations } from '../../machines/model/operations/volume.ts';
 import { errnoOf, namesBelow, openParent } from '../host/below-root.ts';
 import { unbindDevice } from './block-device.ts';
 import { leaveLocal } from './local-volume.ts';

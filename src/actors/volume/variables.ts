@@ -9,7 +9,7 @@ import { open } from 'node:fs/promises';
 import type { Vault } from '../../kernel/journal/index.ts';
 import { OperationError } from '../../kernel/json.ts';
 import type { InputOf } from '../../kernel/operation.ts';
-import type { FileValues, FileVariable, Unprepared, volumeOperations } from '../../machines/operations/volume.ts';
+import type { FileValues, FileVariable, Unprepared, volumeOperations } from '../../machines/model/operations/volume.ts';
 import { boundedCall } from '../host/bounded-calls.ts';
 import { valueInEnvFile } from './env-file.ts';
 import { openSubPath } from './sub-path.ts';

@@ -3,12 +3,7 @@
  * came from: default, file, drop-in or flag. Takes the arguments of `statelet run`; credentials are masked.
  */
 import { Document, isMap, isPair, isScalar, isSeq, type Pair, type YAMLMap } from 'yaml';
-import {
-  type OriginatedValue,
-  printOrigin,
-  toMasked,
-  valuesWithOrigin,
-} from '../../machines/startup/configuration/index.ts';
+import { type OriginatedValue, printOrigin, toMasked, valuesWithOrigin } from '../../machines/configuration/index.ts';
 import { type Effective, effectiveConfiguration, parseKubeletArguments } from '../effective-configuration.ts';
 import { exitCodes } from '../exit-codes.ts';
 import { table } from '../insight/table.ts';

@@ -6,8 +6,8 @@
  * else 1.
  */
 
+import type { KubeletMachineOutput, PodResult } from '../../machines/startup/context/types.ts';
 import { RUN_ONCE_RETRIES, RUN_ONCE_RETRIES_MAX } from '../../machines/startup/run-once.ts';
-import type { KubeletMachineOutput, PodResult } from '../../machines/startup/types.ts';
 import { duration } from '../../visualizer/words.ts';
 import { runDaemon } from '../daemon.ts';
 import { table } from '../insight/table.ts';

@@ -3,7 +3,7 @@ import type { Checkpoint } from '../../kernel/checkpoint.ts';
 import type { Journal } from '../../kernel/journal/reader.ts';
 import type { JournalRecord } from '../../kernel/records.ts';
 import type { ReplayOptions } from '../../kernel/replay.ts';
-import { kubeletMachine } from '../../machines/kubelet.ts';
+import { kubeletMachine } from '../../machines/startup/kubelet.ts';
 
 /** `records`: of the journal, in whole turns; default: all. */
 export const replayOptions = (

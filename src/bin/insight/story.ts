@@ -15,7 +15,7 @@ import type { Checkpoint } from '../../kernel/checkpoint.ts';
 import type { Journal, StoredCheckpoint } from '../../kernel/journal/reader.ts';
 import type { OperationClass } from '../../kernel/operation.ts';
 import type { GapRecord, HeaderRecord, JournalRecord, KernelRecord } from '../../kernel/records.ts';
-import { kubeletMachine } from '../../machines/kubelet.ts';
+import { kubeletMachine } from '../../machines/startup/kubelet.ts';
 import { lastOf, recordText, stateText } from '../../visualizer/words.ts';
 
 export const ROOT = kubeletMachine.id;

@@ -1,5 +1,5 @@
 /** Environment and mounts of a container as `kubectl describe pod` prints them. */
-import type { Container, EnvVar } from '../../machines/api/pod.ts';
+import type { Container, EnvVar } from '../../machines/model/api/pod.ts';
 
 const NONE = '<none>';
 

@@ -1,5 +1,5 @@
 /** A pod as `kubectl describe pod` prints it. Upstream: kubectl pkg/describe. */
-import type { Container, ContainerState, ContainerStatus, Probe } from '../../machines/api/pod.ts';
+import type { Container, ContainerState, ContainerStatus, Probe } from '../../machines/model/api/pod.ts';
 import { age } from './age.ts';
 import { containerEnvironment, containerMounts } from './describe-parts.ts';
 import { volumeLines } from './describe-volumes.ts';

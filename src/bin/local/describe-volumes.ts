@@ -1,5 +1,5 @@
 /** Volumes as `kubectl describe pod` prints them. */
-import type { PodSpec } from '../../machines/api/pod.ts';
+import type { PodSpec } from '../../machines/model/api/pod.ts';
 
 type Volume = NonNullable<PodSpec['volumes']>[number];
 type Projected = NonNullable<Volume['projected']>;

@@ -3,8 +3,8 @@ import { once } from 'node:events';
 import { type IncomingMessage, request } from 'node:http';
 import { connect } from 'node:net';
 import { join, resolve } from 'node:path';
-import type { Pod, PodStatus } from '../../machines/api/pod.ts';
-import { LOCAL_SOCKET } from '../../machines/node/server-ports.ts';
+import type { Pod, PodStatus } from '../../machines/model/api/pod.ts';
+import { LOCAL_SOCKET } from '../../machines/startup/server-ports.ts';
 
 /** Where kubelets and the quick start of this project keep their files. */
 const ROOTS = ['/var/lib/kubelet', '.statelet', '.statelet/root'];

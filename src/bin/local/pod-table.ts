@@ -1,5 +1,5 @@
 /** Pods as `kubectl get pods` prints them. Upstream: pkg/printers/internalversion. */
-import type { ContainerStatus, PodStatus } from '../../machines/api/pod.ts';
+import type { ContainerStatus, PodStatus } from '../../machines/model/api/pod.ts';
 import { age } from './age.ts';
 import type { LocalPod } from './node-client.ts';
 

@@ -9,7 +9,7 @@ import type { Divergence } from '../../kernel/divergence.ts';
 import { JournalError } from '../../kernel/journal/index.ts';
 import type { BuildInfo } from '../../kernel/records.ts';
 import { type Note, NotReplayable, replay } from '../../kernel/replay.ts';
-import { kubeletMachine } from '../../machines/kubelet.ts';
+import { kubeletMachine } from '../../machines/startup/kubelet.ts';
 import { exitCodeOf } from '../commands/journal-errors.ts';
 import { exitCodes } from '../exit-codes.ts';
 import { journalAt, placeOf } from '../insight/command.ts';

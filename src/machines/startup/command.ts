@@ -5,9 +5,9 @@
  * certificate of its own is there with its key, and says who we are.
  */
 import { assign, enqueueActions, line } from '../../kernel/xstate.ts';
+import { toMasked } from '../configuration/index.ts';
+import { tlsPairError } from '../model/configuration/tls-options.ts';
 import type { LoadedConfiguration } from './configuration/config-loader.ts';
-import { toMasked } from './configuration/index.ts';
-import { tlsPairError } from './configuration/validation/tls-options.ts';
 import { failing, kubeletSetup, warning } from './setup.ts';
 
 /** Upstream's verbosity from which the whole configuration is said. */

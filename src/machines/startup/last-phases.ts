@@ -3,10 +3,10 @@
  * on the runtime. Steps: S233, S234, S237 to S241.
  */
 import { to } from '../../kernel/xstate.ts';
-import type { NodeFolder } from '../operations/host.ts';
-import { gatesOf } from './derive-features.ts';
+import type { NodeFolder } from '../model/operations/host.ts';
+import { gatesOf } from './context/derive-features.ts';
+import type { KubeletContext } from './context/types.ts';
 import { kubeletSetup, warning } from './setup.ts';
-import type { KubeletContext } from './types.ts';
 
 /**
  * The folders of the node, with upstream's modes and names. The embedded runtime has no namespaces of mounts: there is

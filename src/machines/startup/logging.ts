@@ -10,9 +10,9 @@
  * Seeds: S025.
  */
 import { line, pick, setup } from '../../kernel/xstate.ts';
-import type { LogForm } from '../operations/host.ts';
-import { operations } from '../operations/index.ts';
-import type { KubeletConfiguration } from './configuration/index.ts';
+import type { KubeletConfiguration } from '../configuration/index.ts';
+import type { LogForm } from '../model/operations/host.ts';
+import { operations } from '../model/operations/index.ts';
 
 /** `options` are those of each format. */
 export const logForm = ({ verbosity, format, options }: KubeletConfiguration['logging']): LogForm => {

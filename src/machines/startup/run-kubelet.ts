@@ -5,14 +5,14 @@
  * name, so that none holds another.
  */
 import { assign, enqueueActions, line, raise, to } from '../../kernel/xstate.ts';
-import { cgroupV1, memoryOnDisk, nodeRef, starting } from '../node/events.ts';
-import type { Failure } from './answers.ts';
-import { logLines } from './configuration/values/go-text.ts';
-import { gatesOf } from './derive-features.ts';
-import { deriveSettings, invalidClusterDNS } from './derive-settings.ts';
+import { cgroupV1, memoryOnDisk, nodeRef, starting } from '../model/reasons/node-events.ts';
+import { logLines } from '../model/values/go-text.ts';
+import type { Failure } from './context/answers.ts';
+import { gatesOf } from './context/derive-features.ts';
+import { deriveSettings, invalidClusterDNS } from './context/derive-settings.ts';
+import type { KubeletContext } from './context/types.ts';
 import { resolveNodeIPs } from './host/node-ip.ts';
 import { failing, kubeletSetup, warning } from './setup.ts';
-import type { KubeletContext } from './types.ts';
 
 /** Largest resolv.conf and hosts file read; upstream's cap for resolv.conf is 10 MiB. */
 const NODE_FILE_MAX_BYTES = 10 * 1024 * 1024;

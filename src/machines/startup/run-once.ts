@@ -15,7 +15,7 @@
  */
 
 import { line, now, sendParent, setup, to } from '../../kernel/xstate.ts';
-import type { Pod, PodRef, PodStatus } from '../api/pod.ts';
+import type { Pod, PodRef, PodStatus } from '../model/api/pod.ts';
 import type {
   ConfigMessage,
   ObjectsTold,
@@ -23,8 +23,8 @@ import type {
   RuntimeMessage,
   SourceReady,
   StatusMessage,
-} from '../pods/messages.ts';
-import type { ContainerResult, PodResult, RunOnceFinished } from './types.ts';
+} from '../model/pods/messages.ts';
+import type { ContainerResult, PodResult, RunOnceFinished } from './context/types.ts';
 
 /** Upstream's number of looks at a pod after the first. */
 export const RUN_ONCE_RETRIES = 10;

@@ -4,13 +4,13 @@
  * Steps: S040 to S106. Each phase asks the subsystem that owns it and waits for its answer by name.
  */
 import { assign, enqueueActions, line, raise } from '../../kernel/xstate.ts';
-import type { Failure } from './answers.ts';
+import { reservedCPULines } from '../configuration/validation/resource-managers.ts';
 import { CLIENT_CA_MAX_BYTES, clientCARefusal } from './clients/client-ca.ts';
 import { clientBuilderInput } from './clients/client-input.ts';
-import { reservedCPULines } from './configuration/validation/resource-managers.ts';
-import { gatesOf } from './derive-features.ts';
+import type { Failure } from './context/answers.ts';
+import { gatesOf } from './context/derive-features.ts';
+import type { KubeletContext, NodeIdentity } from './context/types.ts';
 import { failing, kubeletSetup, warning } from './setup.ts';
-import type { KubeletContext, NodeIdentity } from './types.ts';
 
 const clientCAFile = ({ config }: KubeletContext): string => config!.authentication.x509.clientCAFile ?? '';
 

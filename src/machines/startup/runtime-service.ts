@@ -15,10 +15,10 @@
  * Seeds: S106, S236. Upstream: PreInitRuntimeService, getCgroupDriverFromCRI, updateRuntimeUp.
  */
 import { assign, line, pick, sendParent, sendTo, setup, to } from '../../kernel/xstate.ts';
-import type { RuntimeHandler } from '../api/cri.ts';
-import { operations } from '../operations/index.ts';
-import type { RuntimeAbilities, RuntimeCondition } from '../operations/runtime.ts';
-import type { RuntimeFacts } from './types.ts';
+import type { RuntimeHandler } from '../model/api/cri.ts';
+import { operations } from '../model/operations/index.ts';
+import type { RuntimeAbilities, RuntimeCondition } from '../model/operations/runtime.ts';
+import type { RuntimeFacts } from './context/types.ts';
 
 export interface RuntimeServiceInput {
   readonly endpoint: string;

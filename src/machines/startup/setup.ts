@@ -1,44 +1,45 @@
 /**
  * The vocabulary of the supervisor: its actors, its operations, how a phase fails. The chart itself is in
- * `src/machines/kubelet.ts` and the files of this folder, one for each step of the documents.
+ * `src/machines/startup/kubelet.ts` and the files of this folder, one for each step of the documents.
  */
 import { AGENT_PHASE, type AgentFault, type AnyStateMachine, assign, line, pick, setup } from '../../kernel/xstate.ts';
-import { csiVolumesMachine } from '../csi/csi-volumes.ts';
-import { csiNodeMachine } from '../node/csi-node.ts';
-import { deviceManagerMachine } from '../node/devices/device-manager.ts';
-import { evictionMachine } from '../node/eviction/eviction.ts';
-import { healthzMachine } from '../node/healthz.ts';
-import { leaseMachine } from '../node/lease.ts';
-import { localServerMachine } from '../node/local-server.ts';
-import { nodeStatusMachine } from '../node/node-status.ts';
-import { oomWatcherMachine } from '../node/oom-watcher.ts';
-import { pluginManagerMachine } from '../node/plugin-manager.ts';
-import { podCIDRMachine } from '../node/pod-cidr.ts';
-import { runtimeStateMachine } from '../node/runtime-state.ts';
-import { serverMachine } from '../node/server.ts';
-import { shutdownMachine } from '../node/shutdown/shutdown.ts';
-import { objectsMachine } from '../objects/objects.ts';
-import { operations } from '../operations/index.ts';
-import { allocationMachine } from '../pods/allocation/allocation.ts';
-import { podConfigMachine } from '../pods/config/pod-config.ts';
-import { containerGcMachine } from '../pods/container-gc.ts';
-import { eventRecorderMachine } from '../pods/events/event-recorder.ts';
-import { imageGcMachine } from '../pods/images/image-gc.ts';
-import { imagesMachine } from '../pods/images/images.ts';
-import { memoryMachine } from '../pods/memory.ts';
-import { mirrorPodsMachine } from '../pods/mirror/mirror-pods.ts';
-import { plegMachine } from '../pods/pleg.ts';
-import { podsMachine } from '../pods/pods.ts';
-import { rememberedPodsMachine } from '../pods/remembered-pods.ts';
-import { statusMachine } from '../pods/status/status.ts';
-import { syncLoopMachine } from '../pods/sync-loop.ts';
+import { csiVolumesMachine } from '../charts/csi/csi-volumes.ts';
+import { imageGcMachine } from '../charts/images/image-gc.ts';
+import { imagesMachine } from '../charts/images/images.ts';
+import { csiNodeMachine } from '../charts/node/csi-node.ts';
+import { deviceManagerMachine } from '../charts/node/devices/device-manager.ts';
+import { evictionMachine } from '../charts/node/eviction/eviction.ts';
+import { healthzMachine } from '../charts/node/healthz.ts';
+import { leaseMachine } from '../charts/node/lease.ts';
+import { localServerMachine } from '../charts/node/local-server.ts';
+import { nodeStatusMachine } from '../charts/node/node-status.ts';
+import { oomWatcherMachine } from '../charts/node/oom-watcher.ts';
+import { pluginManagerMachine } from '../charts/node/plugin-manager.ts';
+import { podCIDRMachine } from '../charts/node/pod-cidr.ts';
+import { runtimeStateMachine } from '../charts/node/runtime-state.ts';
+import { serverMachine } from '../charts/node/server.ts';
+import { shutdownMachine } from '../charts/node/shutdown/shutdown.ts';
+import { objectsMachine } from '../charts/objects/objects.ts';
+import { allocationMachine } from '../charts/pods/allocation/allocation.ts';
+import { podConfigMachine } from '../charts/pods/config/pod-config.ts';
+import { containerGcMachine } from '../charts/pods/container-gc.ts';
+import { eventRecorderMachine } from '../charts/pods/events/event-recorder.ts';
+import { memoryMachine } from '../charts/pods/memory.ts';
+import { mirrorPodsMachine } from '../charts/pods/mirror/mirror-pods.ts';
+import { plegMachine } from '../charts/pods/pleg.ts';
+import { podsMachine } from '../charts/pods/pods.ts';
+import { rememberedPodsMachine } from '../charts/pods/remembered-pods.ts';
+import { statusMachine } from '../charts/pods/status/status.ts';
+import { syncLoopMachine } from '../charts/pods/sync-loop.ts';
+import { operations } from '../model/operations/index.ts';
+import { logLines } from '../model/values/go-text.ts';
 import { certificateManagerMachine } from './certificates/certificate-manager.ts';
 import { authMachine } from './clients/auth.ts';
 import { clientBuilderMachine } from './clients/client-builder.ts';
 import { configLoaderMachine } from './configuration/config-loader.ts';
 import { configReloadMachine } from './configuration/config-reload.ts';
-import { logLines } from './configuration/values/go-text.ts';
 import { containerManagerMachine } from './container-manager/container-manager.ts';
+import type { KubeletContext, KubeletEvent, KubeletInput, KubeletMachineOutput } from './context/types.ts';
 import { cadvisorMachine } from './host/cadvisor.ts';
 import { iptablesMachine } from './host/iptables.ts';
 import { lockFileMachine } from './host/lock-file.ts';
@@ -48,7 +49,6 @@ import { loggingMachine } from './logging.ts';
 import { runOnceMachine } from './run-once.ts';
 import { runtimeServiceMachine } from './runtime-service.ts';
 import { restartDelay } from './subsystems.ts';
-import type { KubeletContext, KubeletEvent, KubeletInput, KubeletMachineOutput } from './types.ts';
 
 /** Subsystems that the supervisor starts and restarts, in the order in which the documents create them. */
 export const SUBSYSTEMS = {

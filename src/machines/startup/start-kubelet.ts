@@ -5,10 +5,10 @@
  * wait for the end. Steps: S209 to S244, S110 to S114.
  */
 import { enqueueActions, line, raise, sendTo, to } from '../../kernel/xstate.ts';
-import { nodeRef, setupFailed } from '../node/events.ts';
+import { nodeRef, setupFailed } from '../model/reasons/node-events.ts';
+import type { KubeletContext } from './context/types.ts';
 import { CONTAINER_MANAGER_PHASE, containerLogs, dataDirectories, startContainerManagerAgain } from './last-phases.ts';
 import { failing, kubeletSetup, warning } from './setup.ts';
-import type { KubeletContext } from './types.ts';
 
 const startServers = kubeletSetup.enqueueActions(({ context, enqueue }) => {
   const { enableServer, readOnlyPort } = context.config!;

@@ -7,8 +7,8 @@
  * Invariant: a crash of one subsystem never stops another.
  */
 import { assign, line } from '../../kernel/xstate.ts';
-import { pauseMs, RESPAWN_BACK_OFF } from '../back-off.ts';
-import type { KubeletContext, KubeletEvent } from './types.ts';
+import { pauseMs, RESPAWN_BACK_OFF } from '../model/values/back-off.ts';
+import type { KubeletContext, KubeletEvent } from './context/types.ts';
 
 /** Its name is free again only when the step that stopped it is over. */
 const RENEW_MS = 1;

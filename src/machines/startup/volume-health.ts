@@ -1,6 +1,6 @@
 /** Whether, and how often, CSI drivers are asked how the volumes of pods are. Pure. */
-import type { CSIVolumesInput } from '../csi/csi-volumes-setup.ts';
-import { decideFeatures, isEnabled, type KubeletConfiguration, millisecondsOf } from './configuration/index.ts';
+import type { CSIVolumesInput } from '../charts/csi/csi-volumes-setup.ts';
+import { decideFeatures, isEnabled, type KubeletConfiguration, millisecondsOf } from '../configuration/index.ts';
 
 type Configuration = Pick<KubeletConfiguration, 'featureGates' | 'volumeStatsAggPeriod'>;
 

@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
 import { type Expectations, expecting, type Outcome, stillOpen } from '../../../src/actors/cri/expectations.ts';
 import { podRuntimeStatus } from '../../../src/actors/cri/relist.ts';
-import type { ContainerStatus, PodSandboxStatus } from '../../../src/machines/api/cri.ts';
-import type { PodRuntimeStatus } from '../../../src/machines/operations/cri.ts';
+import type { ContainerStatus, PodSandboxStatus } from '../../../src/machines/model/api/cri.ts';
+import type { PodRuntimeStatus } from '../../../src/machines/model/operations/cri.ts';
 
 const status = (sandbox: PodSandboxStatus['state'] | null, container: ContainerStatus['state'] | null) => {
   const common = { created_at: '1', labels: {}, annotations: {} };

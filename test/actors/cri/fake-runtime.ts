@@ -13,7 +13,7 @@ import type {
   ContainerStatus,
   ImageServiceCalls,
   RuntimeServiceCalls,
-} from '../../../src/machines/api/cri.ts';
+} from '../../../src/machines/model/api/cri.ts';
 
 type Calls = RuntimeServiceCalls & ImageServiceCalls;
 /** An answer may leave fields out, and may say what only another runtime would: the encoder is the only judge. */

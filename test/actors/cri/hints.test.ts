@@ -2,7 +2,7 @@ import { fileURLToPath } from 'node:url';
 import protobuf from 'protobufjs';
 import { describe, expect, test } from 'vitest';
 import { hintOfContainerEvent, hintOfEnvelope } from '../../../src/actors/cri/hints.ts';
-import type { ContainerEventResponse } from '../../../src/machines/api/cri.ts';
+import type { ContainerEventResponse } from '../../../src/machines/model/api/cri.ts';
 import { labelsOf } from './fake-runtime.ts';
 
 const events = protobuf.loadSync(

@@ -5,7 +5,7 @@ import { inspectPod } from '../../../src/actors/cri/inspect.ts';
 import { Looks } from '../../../src/actors/cri/looks.ts';
 import { PodIds } from '../../../src/actors/cri/pod-ids.ts';
 import { DEFAULT_RELIST_PERIODS, PodWatcher } from '../../../src/actors/cri/watch-pods.ts';
-import type { PodRuntimeStatus, WatchPodsItem } from '../../../src/machines/operations/cri.ts';
+import type { PodRuntimeStatus, WatchPodsItem } from '../../../src/machines/model/operations/cri.ts';
 import { FakeRuntime, fakePod } from './fake-runtime.ts';
 
 const seen = (observedAtMs: number): PodRuntimeStatus => ({

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { groupByPod, PodLedger, podRuntimeStatus } from '../../../src/actors/cri/relist.ts';
-import type { Container, ContainerStatus, PodSandbox, PodSandboxStatus } from '../../../src/machines/api/cri.ts';
+import type { Container, ContainerStatus, PodSandbox, PodSandboxStatus } from '../../../src/machines/model/api/cri.ts';
 import { labelsOf } from './fake-runtime.ts';
 
 const sandbox = (id: string, uid: string | null, over: object = {}): PodSandbox => ({

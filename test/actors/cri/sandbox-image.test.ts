@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import type { RuntimeClient } from '../../../src/actors/cri/client.ts';
 import { SandboxImage, sandboxImageIn } from '../../../src/actors/cri/sandbox-image.ts';
-import type { Image } from '../../../src/machines/api/cri.ts';
+import type { Image } from '../../../src/machines/model/api/cri.ts';
 
 const image = (name: string): Image => ({
   id: `sha256:${name}`,

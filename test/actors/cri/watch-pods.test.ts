@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import * as grpc from '@grpc/grpc-js';
 import { afterEach, expect, test } from 'vitest';
 import { criPorts } from '../../../src/actors/cri/ports.ts';
-import type { WatchPodsItem } from '../../../src/machines/operations/cri.ts';
+import type { WatchPodsItem } from '../../../src/machines/model/operations/cri.ts';
 import { FakeRuntime, fakePod, type Handlers, never, Refusal } from './fake-runtime.ts';
 
 /** A relist so rare that only an event can explain what is seen sooner. */

@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { expect, test } from 'vitest';
 
-test('src/machines/api/cri.ts is what proto/cri/v1/api.proto says', async () => {
+test('src/machines/model/api/cri.ts is what proto/cri/v1/api.proto says', async () => {
   const script = fileURLToPath(new URL('../../../scripts/generate-wire-types.ts', import.meta.url));
   await expect(promisify(execFile)(process.execPath, [script, '--check'])).resolves.toMatchObject({ stderr: '' });
 });

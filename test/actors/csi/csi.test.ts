@@ -5,10 +5,10 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { status } from '@grpc/grpc-js';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { expandRequest } from '../../../src/machines/csi/expansion-policy.ts';
-import type { CSIVolume } from '../../../src/machines/csi/messages.ts';
-import { deviceIdOf, devicePlace, mountPlace } from '../../../src/machines/csi/places.ts';
-import { deviceData, publishRequest, stageRequest, volumeData } from '../../../src/machines/csi/policy.ts';
+import { expandRequest } from '../../../src/machines/charts/csi/expansion-policy.ts';
+import type { CSIVolume } from '../../../src/machines/model/csi/messages.ts';
+import { deviceIdOf, devicePlace, mountPlace } from '../../../src/machines/model/csi/places.ts';
+import { deviceData, publishRequest, stageRequest, volumeData } from '../../../src/machines/model/csi/policy.ts';
 import { needsMounts } from '../volume/support.ts';
 import { CsiRoom } from './support.ts';
 

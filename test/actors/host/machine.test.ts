@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import { hostPorts } from '../../../src/actors/host/index.ts';
 import { machinePorts } from '../../../src/actors/host/machine.ts';
 import { mounter } from '../../../src/actors/volume/mounter.ts';
-import { physicalCoresOf, socketsOf } from '../../../src/machines/operations/host.ts';
+import { physicalCoresOf, socketsOf } from '../../../src/machines/model/operations/host.ts';
 import { perform, temporaryFolder } from '../../support/host-ports.ts';
 
 /** A machine that is described by files. */

@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { isSecretHandle } from '../../../src/kernel/journal/index.ts';
-import type { KubeObject } from '../../../src/machines/operations/kube.ts';
+import type { KubeObject } from '../../../src/machines/model/operations/kube.ts';
 import { type ApiServer, type ApiServerOptions, startApiServer } from '../../fakes/api-server/index.ts';
 import { bench, pod, pods, settings } from './support.ts';
 

@@ -4,8 +4,8 @@
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
-import { type ReflectorReport, reflectorMachine } from '../../../src/machines/kube/reflector.ts';
-import { leaseMachine } from '../../../src/machines/node/lease.ts';
+import { type ReflectorReport, reflectorMachine } from '../../../src/machines/charts/kube/reflector.ts';
+import { leaseMachine } from '../../../src/machines/charts/node/lease.ts';
 import type { FaultKind } from '../../fakes/api-server/faults.ts';
 import { type ApiServer, startApiServer } from '../../fakes/api-server/index.ts';
 import { runForReal, until } from '../../support/real-machine.ts';

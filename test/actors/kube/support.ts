@@ -4,7 +4,7 @@ import type { RequestSeen } from '../../../src/actors/kube/client.ts';
 import { connectKube } from '../../../src/actors/kube/index.ts';
 import { Vault } from '../../../src/kernel/journal/index.ts';
 import type { Json } from '../../../src/kernel/json.ts';
-import type { KubeSettings, KubeTarget } from '../../../src/machines/operations/kube.ts';
+import type { KubeSettings, KubeTarget } from '../../../src/machines/model/operations/kube.ts';
 
 export const settings = (kubeconfig: string, more: Partial<KubeSettings> = {}): KubeSettings => ({
   kubeconfig,

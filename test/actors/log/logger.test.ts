@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import { logPorts, logRecords } from '../../../src/actors/log/logger.ts';
 import type { KernelRecord, LogLevel } from '../../../src/kernel/records.ts';
-import type { LogForm } from '../../../src/machines/operations/host.ts';
+import type { LogForm } from '../../../src/machines/model/operations/host.ts';
 
 const AT_MS = 1_700_000_000_000;
 const said = (level: LogLevel, text: string, fields: object = {}) =>

@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import type { Attempt } from '../../../src/actors/probe/attempt.ts';
 import { newTally, REPORT_REFILL_MS, REPORTS_BURST, tally } from '../../../src/actors/probe/counter.ts';
-import type { Verdict } from '../../../src/machines/operations/probe.ts';
+import type { Verdict } from '../../../src/machines/model/operations/probe.ts';
 
 const RESULTS: Readonly<Record<string, Attempt>> = {
   S: { result: 'success', output: 'ok' },

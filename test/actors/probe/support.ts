@@ -3,8 +3,8 @@ import { createServer as createHttpServer, type RequestListener } from 'node:htt
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { onTestFinished } from 'vitest';
 import { probePorts } from '../../../src/actors/probe/index.ts';
-import { criOperations } from '../../../src/machines/operations/cri.ts';
-import type { ProbeHandler, ProbeWatch } from '../../../src/machines/operations/probe.ts';
+import { criOperations } from '../../../src/machines/model/operations/cri.ts';
+import type { ProbeHandler, ProbeWatch } from '../../../src/machines/model/operations/probe.ts';
 import { type OpenStream, openStream } from '../../support/host-ports.ts';
 
 type Ports = ReturnType<typeof probePorts>;

@@ -1,7 +1,7 @@
 /** Which endpoints the kubelet's port has, as far as feature gates decide it. */
 import { expect, test } from 'vitest';
 import { type ApiDependencies, kubeletApi } from '../../../src/actors/server/kubelet-api.ts';
-import type { ApiSettings } from '../../../src/machines/operations/server.ts';
+import type { ApiSettings } from '../../../src/machines/model/operations/server.ts';
 
 const SETTINGS: ApiSettings = {
   nodeName: 'node1',

@@ -2,8 +2,8 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { NodePod } from '../../../src/actors/server/node-pods.ts';
-import type { ContainerStatus } from '../../../src/machines/api/cri.ts';
-import type { Pod, PodStatus } from '../../../src/machines/api/pod.ts';
+import type { ContainerStatus } from '../../../src/machines/model/api/cri.ts';
+import type { Pod, PodStatus } from '../../../src/machines/model/api/pod.ts';
 
 type State = 'running' | 'exited' | 'waiting';
 

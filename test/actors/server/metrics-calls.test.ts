@@ -14,8 +14,8 @@ import { PodResourcesMetrics } from '../../../src/actors/server/metrics/calls/po
 import { RequestMetrics } from '../../../src/actors/server/metrics/calls/request-metrics.ts';
 import { RuntimeMetrics } from '../../../src/actors/server/metrics/calls/runtime-metrics.ts';
 import { servePodResources } from '../../../src/actors/server/pod-resources.ts';
-import type { KubeObject } from '../../../src/machines/operations/kube.ts';
-import type { ServerItem } from '../../../src/machines/operations/server.ts';
+import type { KubeObject } from '../../../src/machines/model/operations/kube.ts';
+import type { ServerItem } from '../../../src/machines/model/operations/server.ts';
 import { temporaryFolder } from '../../support/host-ports.ts';
 import { askPodResources } from '../../support/pod-resources.ts';
 import { FakeRuntime, fakePod } from '../cri/fake-runtime.ts';

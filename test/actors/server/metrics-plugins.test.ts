@@ -9,7 +9,7 @@ import { countDriverCalls } from '../../../src/actors/server/metrics/calls/plugi
 import { volumeCounts } from '../../../src/actors/server/metrics/volumes/storage.ts';
 import { startCsiDriver } from '../../fakes/csi-driver.ts';
 import { perform, temporaryFolder } from '../../support/host-ports.ts';
-import { API, credentialsIn, plugin, response, writeProviders } from '../credentials/support.ts';
+import { API, credentialsIn, plugin, response, writeProviders } from '../image/support.ts';
 import { answered, asked, reading, recording } from './metrics-recording.ts';
 
 const closing: (() => unknown)[] = [];

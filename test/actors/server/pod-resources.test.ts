@@ -6,7 +6,7 @@ import { Registry } from 'prom-client';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { PodResourcesMetrics } from '../../../src/actors/server/metrics/calls/pod-resources-metrics.ts';
 import { servePodResources } from '../../../src/actors/server/pod-resources.ts';
-import type { ServerItem } from '../../../src/machines/operations/server.ts';
+import type { ServerItem } from '../../../src/machines/model/operations/server.ts';
 import { askPodResources } from '../../support/pod-resources.ts';
 
 let folder: string;

@@ -6,7 +6,7 @@ import { authenticate } from '../../../src/actors/server/auth/authentication.ts'
 import { AnswerCache } from '../../../src/actors/server/auth/cache.ts';
 import { accessReviewer, type Create, tokenReviewer } from '../../../src/actors/server/auth/reviews.ts';
 import { OperationError } from '../../../src/kernel/json.ts';
-import type { KubeObject } from '../../../src/machines/operations/kube.ts';
+import type { KubeObject } from '../../../src/machines/model/operations/kube.ts';
 
 const TTLS = { authorizedMs: 300_000, unauthorizedMs: 30_000 };
 const user = { name: 'u', uid: '1', groups: ['g'], extra: { x: ['y'] } };

@@ -6,7 +6,7 @@ import type { RuntimeCall } from '../../../src/actors/stats/inventory.ts';
 import { statsText } from '../../../src/actors/stats/json.ts';
 import { StatsReader } from '../../../src/actors/stats/reader.ts';
 import type { PodStats } from '../../../src/actors/stats/summary-types.ts';
-import type { ContainerStats } from '../../../src/machines/api/cri.ts';
+import type { ContainerStats } from '../../../src/machines/model/api/cri.ts';
 import { temporaryFolder } from '../../support/host-ports.ts';
 import { joinNetwork, type MachineName, machineFiles } from '../../support/machine-files.ts';
 

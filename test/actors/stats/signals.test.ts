@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest';
 import { StatsReader, statsPorts } from '../../../src/actors/stats/index.ts';
 import type { RuntimeCall } from '../../../src/actors/stats/inventory.ts';
 import { exceededLimit } from '../../../src/actors/stats/storage.ts';
-import type { EvictionThreshold } from '../../../src/machines/operations/stats.ts';
+import type { EvictionThreshold } from '../../../src/machines/model/operations/stats.ts';
 import { openStream, perform, temporaryFolder } from '../../support/host-ports.ts';
 import { machineFiles } from '../../support/machine-files.ts';
 

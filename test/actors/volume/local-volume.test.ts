@@ -3,7 +3,7 @@ import { chmodSync, chownSync, mkdirSync, readFileSync, statSync, symlinkSync, w
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { mounter } from '../../../src/actors/volume/mounter.ts';
-import type { VolumeSetUp } from '../../../src/machines/operations/volume.ts';
+import type { VolumeSetUp } from '../../../src/machines/model/operations/volume.ts';
 import { needsMounts, VolumeRoom } from './support.ts';
 
 let room: VolumeRoom;

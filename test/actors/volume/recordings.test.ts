@@ -6,11 +6,11 @@ import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { parseAllDocuments } from 'yaml';
 import { configObject } from '../../../src/actors/host/manifests/config-object.ts';
-import type { Pod } from '../../../src/machines/api/pod.ts';
-import { withDefaults } from '../../../src/machines/pods/config/defaults.ts';
-import { type ConfigObjects, objectKey } from '../../../src/machines/pods/volumes/objects.ts';
-import { volumePlan } from '../../../src/machines/pods/volumes/plan.ts';
-import { node } from '../../machines/pods/spec/recordings.ts';
+import { withDefaults } from '../../../src/machines/charts/pods/config/defaults.ts';
+import type { Pod } from '../../../src/machines/model/api/pod.ts';
+import { type ConfigObjects, objectKey } from '../../../src/machines/model/objects/config-objects.ts';
+import { volumePlan } from '../../../src/machines/model/volumes/plan.ts';
+import { node } from '../../machines/model/spec/recordings.ts';
 import { needsMounts, treeOf, VolumeRoom } from './support.ts';
 
 const CASES = join(import.meta.dirname, '../../golden/pods/cases');

@@ -17,7 +17,7 @@ import {
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import type { VolumeFile, VolumeSetUp } from '../../../src/machines/operations/volume.ts';
+import type { VolumeFile, VolumeSetUp } from '../../../src/machines/model/operations/volume.ts';
 import { needsMounts, needsRoot, treeOf, VolumeRoom } from './support.ts';
 
 let room: VolumeRoom;

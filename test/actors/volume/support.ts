@@ -6,7 +6,7 @@ import { systemCalls } from '../../../src/actors/host/kernel/syscall.ts';
 import { type VolumeOptions, volumePorts } from '../../../src/actors/volume/index.ts';
 import { Vault } from '../../../src/kernel/journal/index.ts';
 import type { InputOf, OutputOf } from '../../../src/kernel/operation.ts';
-import type { volumeOperations } from '../../../src/machines/operations/volume.ts';
+import type { volumeOperations } from '../../../src/machines/model/operations/volume.ts';
 import { requirement } from '../../support/require.ts';
 
 type Operations = typeof volumeOperations;

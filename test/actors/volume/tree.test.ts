@@ -17,7 +17,7 @@ import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { removeTree, shareTree, sharingsBelow } from '../../../src/actors/volume/tree.ts';
-import type { Sharing } from '../../../src/machines/operations/volume.ts';
+import type { Sharing } from '../../../src/machines/model/operations/volume.ts';
 import { needsMounts, needsRoot, VolumeRoom } from './support.ts';
 
 const GROUP = 4242;

@@ -4,7 +4,7 @@
  * A pod of a recording becomes a manifest, its deletion the removal of the manifest; ConfigMaps and Secrets lie beside
  * it. What only an API server can say (a patch, a forced deletion, an object of the cluster) is why a case is left out.
  */
-import { type Recorded, type Recording, recordings } from '../../machines/pods/spec/recordings.ts';
+import { type Recorded, type Recording, recordings } from '../../machines/model/spec/recordings.ts';
 
 /** Cases that are not played, and what they need that this node has not. */
 export const LEFT_OUT: Readonly<Record<string, string>> = {
@@ -30,8 +30,9 @@ export const LEFT_OUT: Readonly<Record<string, string>> = {
   'spec-image-update': 'a changed manifest is another pod',
   'static-pod': 'shows the mirror pod, which is an object of an API server',
   'vol-downward-update': 'a changed manifest is another pod',
-  'vol-emptydir-evict': 'static pods are critical and never evicted; test/machines/node/eviction holds the rest',
-  'vol-emptydir-evict-killed': 'static pods are critical and never evicted; test/machines/node/eviction holds the rest',
+  'vol-emptydir-evict': 'static pods are critical and never evicted; test/machines/charts/node/eviction holds the rest',
+  'vol-emptydir-evict-killed':
+    'static pods are critical and never evicted; test/machines/charts/node/eviction holds the rest',
   'vol-projected-downward': 'tokens of service accounts come from an API server',
 };
 

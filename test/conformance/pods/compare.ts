@@ -6,9 +6,9 @@
  * compared as sets. RemoveContainer is not: RemovePodSandbox takes what is left in a sandbox with it.
  */
 
-import { canonical } from '../../machines/pods/spec/canonical.ts';
-import type { Recorded, Recording } from '../../machines/pods/spec/recordings.ts';
-import { normal } from '../../machines/pods/status/replay.ts';
+import { normal } from '../../machines/charts/pods/status/replay.ts';
+import { canonical } from '../../machines/model/spec/canonical.ts';
+import type { Recorded, Recording } from '../../machines/model/spec/recordings.ts';
 import type { RecordedCall } from '../../support/cri-proxy.ts';
 import type { Published } from './golden-node.ts';
 import { isServiceVariable, type Names } from './names.ts';

@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { readJournal } from '../../../src/kernel/journal/index.ts';
 import type { JournalRecord } from '../../../src/kernel/records.ts';
-import type { PodStatus } from '../../../src/machines/api/pod.ts';
+import type { PodStatus } from '../../../src/machines/model/api/pod.ts';
 import { type Containerd, startContainerd } from '../../support/containerd.ts';
 import { CriProxy } from '../../support/cri-proxy.ts';
 import { TestNode } from '../../support/daemon.ts';

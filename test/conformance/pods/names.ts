@@ -1,6 +1,6 @@
 /** Names of a live run in the words of the recordings: `<uid:p>`, `<cid:c:0>`, `${ROOT}`, `p` for `p-node1`. */
 
-import type { Recorded, Recording } from '../../machines/pods/spec/recordings.ts';
+import type { Recorded, Recording } from '../../machines/model/spec/recordings.ts';
 import type { Message, RecordedCall } from '../../support/cri-proxy.ts';
 import type { Said } from './compare.ts';
 import type { GoldenNode, Published } from './golden-node.ts';

@@ -1,8 +1,8 @@
 /** Plays the steps of one recording on a node: writes and removes manifests, waits as the recorder waited. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { connectRuntime } from '../../../src/actors/cri/client.ts';
-import type { Pod } from '../../../src/machines/api/pod.ts';
-import { type Recorded, type Recording } from '../../machines/pods/spec/recordings.ts';
+import type { Pod } from '../../../src/machines/model/api/pod.ts';
+import { type Recorded, type Recording } from '../../machines/model/spec/recordings.ts';
 import { fileOf, manifestOf, refOf } from './cases.ts';
 import type { GoldenNode } from './golden-node.ts';
 

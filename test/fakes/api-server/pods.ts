@@ -1,8 +1,8 @@
 /** What the API server does to pods: defaults, admission of service accounts, binding, graceful deletion. */
 
-import type { Pod, PodSpec } from '../../../src/machines/api/pod.ts';
-import { withDefaults } from '../../../src/machines/pods/config/defaults.ts';
-import { podQOS } from '../../../src/machines/pods/spec/qos.ts';
+import { withDefaults } from '../../../src/machines/charts/pods/config/defaults.ts';
+import type { Pod, PodSpec } from '../../../src/machines/model/api/pod.ts';
+import { podQOS } from '../../../src/machines/model/spec/qos.ts';
 import { conflict, forbidden, invalid } from './errors.ts';
 import { knownKind } from './kinds.ts';
 import type { Store } from './store.ts';

@@ -8,10 +8,10 @@
 import { resolve } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { readConfiguration, readDropIns } from '../../../src/actors/host/configuration/configuration.ts';
-import { commandFailed, parseCommandLine } from '../../../src/machines/startup/configuration/index.ts';
+import { commandFailed, parseCommandLine } from '../../../src/machines/configuration/index.ts';
 import { ENDS_ELSEWHERE, EXCUSED, REFUSED_HERE } from '../../golden/config-excused.ts';
+import { type Case, readCases, withCase } from '../configuration/corpus.ts';
 import { BootNode, MACHINE_INFO, ok } from './boot-node.ts';
-import { type Case, readCases, withCase } from './configuration/corpus.ts';
 
 const BOOT_MS = 1_000;
 /** Of the kubelet that was recorded. */

@@ -6,7 +6,7 @@ import { describe, expect, it } from 'vitest';
 import { SeededRandom } from '../../../src/kernel/random.ts';
 import type { HeaderRecord, KernelRecord } from '../../../src/kernel/records.ts';
 import { replay } from '../../../src/kernel/replay.ts';
-import { kubeletMachine } from '../../../src/machines/kubelet.ts';
+import { kubeletMachine } from '../../../src/machines/startup/kubelet.ts';
 import { ARGV, BootNode, type BootOptions, document, MACHINE_INFO, ok } from './boot-node.ts';
 import {
   CONTRADICTIONS,

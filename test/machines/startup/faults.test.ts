@@ -10,9 +10,9 @@ import {
   type ConfigurationSource,
   parseCommandLine,
   resolveConfiguration,
-} from '../../../src/machines/startup/configuration/index.ts';
+} from '../../../src/machines/configuration/index.ts';
+import { type Case, readCases } from '../configuration/corpus.ts';
 import { type Answers, BootNode, fail, ok } from './boot-node.ts';
-import { type Case, readCases } from './configuration/corpus.ts';
 
 const SEED = 20_261_121;
 const EACH = 5_000;

@@ -3,7 +3,7 @@
  * time.
  */
 import { describe, expect, it } from 'vitest';
-import type { PodStatus } from '../../../src/machines/api/pod.ts';
+import type { PodStatus } from '../../../src/machines/model/api/pod.ts';
 import { deadlineOf, RUN_ONCE_RETRIES, runOnceMachine, verdictOf } from '../../../src/machines/startup/run-once.ts';
 import { runUnder } from '../../support/answering-world.ts';
 import { image, manifest } from '../../support/pods-node.ts';

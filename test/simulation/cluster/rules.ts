@@ -1,7 +1,7 @@
 /** What holds at every moment of a simulation, read from what the runtime starts and what the API server is told. */
 
 import type { StoreEvent } from '../../fakes/api-server/store.ts';
-import type { ClusterNode } from '../../machines/pods/cluster/support.ts';
+import type { ClusterNode } from '../../machines/charts/pods/cluster/support.ts';
 import type { Container } from '../../support/pods-runtime.ts';
 
 // oxlint-disable-next-line typescript/no-explicit-any -- pods as the API server has them

@@ -2,10 +2,10 @@
  * A node in a cluster where everything goes wrong by chance, in virtual time; then peace. The same seed gives the same
  * run.
  */
-import type { Manifest } from '../../../src/machines/operations/host.ts';
+import type { Manifest } from '../../../src/machines/model/operations/host.ts';
 import { Refusal } from '../../fakes/api-server/errors.ts';
 import { timestamp } from '../../fakes/api-server/types.ts';
-import { type ClusterNode, clusterNode } from '../../machines/pods/cluster/support.ts';
+import { type ClusterNode, clusterNode } from '../../machines/charts/pods/cluster/support.ts';
 import { ADMISSION } from '../../support/counting-node.ts';
 import { image, manifest, type PodsNode } from '../../support/pods-node.ts';
 import type { Fault } from '../../support/pods-world.ts';

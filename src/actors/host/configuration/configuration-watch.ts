@@ -11,7 +11,7 @@ import { readdir, stat } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import type { Vault } from '../../../kernel/journal/index.ts';
 import type { InputOf, ItemOf, Port, PortCall } from '../../../kernel/operation.ts';
-import type { hostOperations } from '../../../machines/operations/host.ts';
+import type { hostOperations } from '../../../machines/model/operations/host.ts';
 import { PathWatch } from '../path-watch.ts';
 import { readConfiguration, readDropIns } from './configuration.ts';
 import { masked, maskedDropIns } from './masked-configuration.ts';

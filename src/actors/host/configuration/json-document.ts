@@ -5,8 +5,8 @@
  * size are bounded by the caller and by {@link MAX_DEPTH}, so that no text can exhaust the stack.
  */
 import type { Json } from '../../../kernel/json.ts';
-import { isObject } from '../../../machines/startup/configuration/decode.ts';
-import { quote } from '../../../machines/startup/configuration/values/go-text.ts';
+import { isObject } from '../../../machines/configuration/fields/decode.ts';
+import { quote } from '../../../machines/model/values/go-text.ts';
 
 export type JsonDocument =
   | { readonly value: Json; readonly duplicates: readonly string[]; readonly error?: undefined }

@@ -9,9 +9,9 @@
  */
 
 import type { Json } from '../../../kernel/json.ts';
-import type { ConfigurationSource, DropInListing } from '../../../machines/operations/host.ts';
-import { isObject } from '../../../machines/startup/configuration/decode.ts';
-import { MASKED } from '../../../machines/startup/configuration/versioned.ts';
+import { isObject } from '../../../machines/configuration/fields/decode.ts';
+import { MASKED } from '../../../machines/configuration/fields/versioned.ts';
+import type { ConfigurationSource, DropInListing } from '../../../machines/model/operations/host.ts';
 import { hasLogin, withLogin } from '../../url-login.ts';
 
 const SECRET_FIELD = /^staticpodurlheader$/i;

@@ -11,7 +11,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { toPlainError } from '../../../kernel/json.ts';
 import type { InputOf, ItemOf, Port, PortCall } from '../../../kernel/operation.ts';
-import type { hostOperations, IptablesItem } from '../../../machines/operations/host.ts';
+import type { hostOperations, IptablesItem } from '../../../machines/model/operations/host.ts';
 import { runCommand } from '../commands.ts';
 
 type Operation = (typeof hostOperations)['host.keepIptables'];

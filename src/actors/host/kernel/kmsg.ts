@@ -10,7 +10,7 @@ import { open, readFile, rename, writeFile } from 'node:fs/promises';
 import { setImmediate, setTimeout as sleep } from 'node:timers/promises';
 import { OperationError } from '../../../kernel/json.ts';
 import type { Port } from '../../../kernel/operation.ts';
-import type { hostOperations } from '../../../machines/operations/host.ts';
+import type { hostOperations } from '../../../machines/model/operations/host.ts';
 import { errnoOf } from '../below-root.ts';
 import { OomParser, parseRecord } from './oom-records.ts';
 

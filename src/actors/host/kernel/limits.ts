@@ -2,7 +2,7 @@
 import { writeFile } from 'node:fs/promises';
 import { OperationError } from '../../../kernel/json.ts';
 import type { Port } from '../../../kernel/operation.ts';
-import type { hostOperations } from '../../../machines/operations/host.ts';
+import type { hostOperations } from '../../../machines/model/operations/host.ts';
 import { errnoOf } from '../below-root.ts';
 import { runCommand } from '../commands.ts';
 import type { SystemCalls } from './syscall.ts';

@@ -5,7 +5,7 @@
  * as in cAdvisor's oomparser: an episode begins with `invoked oom-killer:` and ends with the line of the victim.
  */
 
-import type { OomKill } from '../../../machines/operations/host.ts';
+import type { OomKill } from '../../../machines/model/operations/host.ts';
 
 export interface KernelRecord {
   readonly sequence: number;

@@ -1,7 +1,7 @@
 /** `host.tuneKernel`: settings of the kernel below /proc/sys, read and, where that was asked for, changed. */
 import { readFile, writeFile } from 'node:fs/promises';
 import type { Port } from '../../../kernel/operation.ts';
-import type { hostOperations } from '../../../machines/operations/host.ts';
+import type { hostOperations } from '../../../machines/model/operations/host.ts';
 
 export function sysctlPorts(root: string) {
   const tuneKernel: Port<(typeof hostOperations)['host.tuneKernel']> = async ({ input: { expected, modify } }) => {

@@ -8,8 +8,8 @@
 import { createHash } from 'node:crypto';
 import type { SecretHandle, Vault } from '../../../kernel/journal/index.ts';
 import type { Json } from '../../../kernel/json.ts';
-import type { ConfigObject, Content } from '../../../machines/operations/volume.ts';
-import { isConfigKey, isDnsLabel, isDnsSubdomain } from '../../../machines/pods/validation/field.ts';
+import type { ConfigObject, Content } from '../../../machines/model/operations/volume.ts';
+import { isConfigKey, isDnsLabel, isDnsSubdomain } from '../../../machines/model/validation/field.ts';
 
 /** Bytes of all values together; the API server's limit. */
 const MAX_DATA_BYTES = 1_048_576;

@@ -11,7 +11,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Vault } from '../../../kernel/journal/index.ts';
 import type { Json } from '../../../kernel/json.ts';
 import type { InputOf, Port } from '../../../kernel/operation.ts';
-import type { hostOperations, Manifest } from '../../../machines/operations/host.ts';
+import type { hostOperations, Manifest } from '../../../machines/model/operations/host.ts';
 import { environmentProxy } from '../../environment-proxy.ts';
 import { openedText, sealedPod } from '../../pod-values.ts';
 import { basicLogin, withLogin } from '../../url-login.ts';

@@ -15,7 +15,7 @@
 import { resolve } from 'node:path';
 import type { Vault } from '../../../kernel/journal/index.ts';
 import type { InputOf, ItemOf, Port, PortCall } from '../../../kernel/operation.ts';
-import type { hostOperations, ManifestError } from '../../../machines/operations/host.ts';
+import type { hostOperations, ManifestError } from '../../../machines/model/operations/host.ts';
 import { Hints } from '../hints.ts';
 import { PathWatch } from '../path-watch.ts';
 import { type Scan, scanManifests } from './manifest-files.ts';

@@ -19,7 +19,7 @@ import { readFile, rm } from 'node:fs/promises';
 import { normalize } from 'node:path';
 import { OperationError } from '../../../kernel/json.ts';
 import type { Port } from '../../../kernel/operation.ts';
-import type { hostOperations, NodeText } from '../../../machines/operations/host.ts';
+import type { hostOperations, NodeText } from '../../../machines/model/operations/host.ts';
 import { errnoOf, makeFolder, openParent, RootFolder } from '../below-root.ts';
 import { parseMounts } from '../kernel/mounts.ts';
 

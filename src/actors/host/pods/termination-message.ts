@@ -12,7 +12,7 @@ import { constants } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { OperationError } from '../../../kernel/json.ts';
 import type { Port } from '../../../kernel/operation.ts';
-import type { hostOperations } from '../../../machines/operations/host.ts';
+import type { hostOperations } from '../../../machines/model/operations/host.ts';
 
 const LOG_LINES = 80;
 const LOG_BYTES = 2_048;

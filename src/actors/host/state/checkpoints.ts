@@ -7,7 +7,7 @@
 import { mkdir, open, rename, rm } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import type { Port } from '../../../kernel/operation.ts';
-import type { hostOperations } from '../../../machines/operations/host.ts';
+import type { hostOperations } from '../../../machines/model/operations/host.ts';
 import { readTextFile } from '../files.ts';
 
 type Operations = typeof hostOperations;

@@ -11,7 +11,7 @@ import { join } from 'node:path';
 import { isSecretHandle, type Vault } from '../../../kernel/journal/index.ts';
 import { OperationError } from '../../../kernel/json.ts';
 import type { Ports } from '../../../kernel/operation.ts';
-import type { hostOperations, RememberedPod } from '../../../machines/operations/host.ts';
+import type { hostOperations, RememberedPod } from '../../../machines/model/operations/host.ts';
 import { valueNames } from '../../pod-values.ts';
 import { errnoOf } from '../below-root.ts';
 

@@ -6,7 +6,7 @@
  */
 import { readFile, rename } from 'node:fs/promises';
 import type { Port } from '../../../kernel/operation.ts';
-import type { hostOperations, SoftState } from '../../../machines/operations/host.ts';
+import type { hostOperations, SoftState } from '../../../machines/model/operations/host.ts';
 import { errnoOf } from '../below-root.ts';
 import { replaceFile } from './checkpoints.ts';
 

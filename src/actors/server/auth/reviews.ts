@@ -6,7 +6,7 @@
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Json } from '../../../kernel/json.ts';
-import type { KubeObject, KubeTarget } from '../../../machines/operations/kube.ts';
+import type { KubeObject, KubeTarget } from '../../../machines/model/operations/kube.ts';
 import type { User } from '../http/endpoint.ts';
 import type { ReviewToken } from './authentication.ts';
 import type { Authorize } from './authorization.ts';

@@ -1,7 +1,7 @@
 /** `/containerLogs/<namespace>/<pod>/<container>`: what a container wrote, now or as it is written. */
 import { Readable } from 'node:stream';
-import type { ContainerStatus as PodContainerStatus, PodStatus } from '../../../machines/api/pod.ts';
-import { quote } from '../../../machines/startup/configuration/values/go-text.ts';
+import type { ContainerStatus as PodContainerStatus, PodStatus } from '../../../machines/model/api/pod.ts';
+import { quote } from '../../../machines/model/values/go-text.ts';
 import { type Answer, pageNotFound, text } from '../http/answer.ts';
 import type { ApiRequest, Endpoint } from '../http/endpoint.ts';
 import { containerLog, type LogOptions } from '../logs/container-log.ts';

@@ -7,7 +7,7 @@
  */
 import type { IncomingMessage } from 'node:http';
 import { Readable } from 'node:stream';
-import { parseUnsigned31 } from '../../../machines/startup/configuration/values/go-text.ts';
+import { parseUnsigned31 } from '../../../machines/model/values/go-text.ts';
 import { type Answer, pageNotFound, refusal } from '../http/answer.ts';
 import { type ApiRequest, type Endpoint, first } from '../http/endpoint.ts';
 import type { Insight, ProfileKind } from '../http/inspector.ts';

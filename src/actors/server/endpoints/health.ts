@@ -1,5 +1,5 @@
 /** `/healthz` and its checks, as Kubernetes' health checks read. Why one fails is said by the check alone. */
-import { quote } from '../../../machines/startup/configuration/values/go-text.ts';
+import { quote } from '../../../machines/model/values/go-text.ts';
 import { type Answer, refusal, text } from '../http/answer.ts';
 import type { ApiRequest, Endpoint, Subresource } from '../http/endpoint.ts';
 import type { Checks } from '../node-pods.ts';

@@ -8,7 +8,7 @@ import type { Dirent } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { Readable } from 'node:stream';
-import { byBytes, trimRight } from '../../../machines/startup/configuration/values/go-text.ts';
+import { byBytes, trimRight } from '../../../machines/model/values/go-text.ts';
 import { firstHeader } from '../http/accept.ts';
 import { type Answer, escapeHtml, notFound, refusal } from '../http/answer.ts';
 import type { ApiRequest, Endpoint } from '../http/endpoint.ts';

@@ -1,5 +1,5 @@
 /** `/pods`, `/runningpods/`, `/configz`: what this node is to run, what it runs, and how it is configured. */
-import { toVersioned } from '../../../machines/startup/configuration/versioned.ts';
+import { toVersioned } from '../../../machines/configuration/fields/versioned.ts';
 import { json } from '../http/answer.ts';
 import type { Endpoint } from '../http/endpoint.ts';
 import { type ApiView, isWanted, type NodePod } from '../node-pods.ts';

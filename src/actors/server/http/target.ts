@@ -5,7 +5,7 @@
  * matches segment by segment, so that an encoded slash never separates. Below some prefixes a second router works on
  * the decoded path, where an encoded slash does separate and slashes at the end count nothing.
  */
-import { trimRight } from '../../../machines/startup/configuration/values/go-text.ts';
+import { trimRight } from '../../../machines/model/values/go-text.ts';
 
 /** Prefixes below which the decoded path is matched. */
 const DECODED = new Set([

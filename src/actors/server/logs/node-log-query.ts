@@ -4,7 +4,7 @@
  */
 import { realpath } from 'node:fs/promises';
 import { join, sep } from 'node:path';
-import { aggregate, parseDecimal, quote, trimRight } from '../../../machines/startup/configuration/values/go-text.ts';
+import { aggregate, parseDecimal, quote, trimRight } from '../../../machines/model/values/go-text.ts';
 import { type Answer, refusal } from '../http/answer.ts';
 import { nanoseconds } from './cri-line.ts';
 import { patternProblem } from './pattern.ts';

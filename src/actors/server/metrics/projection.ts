@@ -1,7 +1,7 @@
 /** What the parts of the recorder share: how they hear of the kernel's records, and where pods and containers are. */
 import type { Kernel } from '../../../kernel/kernel.ts';
 import type { KernelRecord } from '../../../kernel/records.ts';
-import type { PodContext } from '../../../machines/pods/pod/pod-policy.ts';
+import type { PodContext } from '../../../machines/charts/pods/pod/pod-policy.ts';
 
 export const MS_PER_SECOND = 1_000;
 export const DEFAULT_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];

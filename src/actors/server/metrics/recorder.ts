@@ -8,8 +8,8 @@
 import { Registry } from 'prom-client';
 import type { Kernel } from '../../../kernel/kernel.ts';
 import type { EffectRecord, KernelRecord, MessageRecord, ResultRecord } from '../../../kernel/records.ts';
-import { isMirrorPod, type PodStatus } from '../../../machines/api/pod.ts';
-import type { ConfigMessage } from '../../../machines/pods/messages.ts';
+import { isMirrorPod, type PodStatus } from '../../../machines/model/api/pod.ts';
+import type { ConfigMessage } from '../../../machines/model/pods/messages.ts';
 import { DeviceWork } from './calls/plugin-work.ts';
 import { counter, gauge, histogram, sampledGauge } from './instruments.ts';
 import { Certificates } from './node/certificates.ts';

@@ -4,7 +4,7 @@
  */
 import type { Duplex } from 'node:stream';
 import { createWebSocketStream, type WebSocket } from 'ws';
-import { quote } from '../../../machines/startup/configuration/values/go-text.ts';
+import { quote } from '../../../machines/model/values/go-text.ts';
 import { join } from './tunnel.ts';
 
 export const TUNNEL_PROTOCOL = 'SPDY/3.1+portforward.k8s.io';

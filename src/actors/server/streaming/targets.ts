@@ -1,5 +1,5 @@
 /** Decides which pod and container a command or a stream is for, with upstream's refusals. Shared by all of them. */
-import type { ContainerStatus } from '../../../machines/api/cri.ts';
+import type { ContainerStatus } from '../../../machines/model/api/cri.ts';
 import { type Answer, text } from '../http/answer.ts';
 import type { ApiRequest } from '../http/endpoint.ts';
 import { type ApiView, type NodePod, podNamed, type WantedPod } from '../node-pods.ts';

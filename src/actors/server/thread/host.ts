@@ -9,7 +9,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
 import { OperationError } from '../../../kernel/json.ts';
-import { THREAD_LOST } from '../../../machines/operations/server.ts';
+import { THREAD_LOST } from '../../../machines/model/operations/server.ts';
 import { Channel } from './channel.ts';
 import { Pace } from './pace.ts';
 import type { QuestionAnswers, ThreadFacts } from './questions.ts';

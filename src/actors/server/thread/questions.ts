@@ -4,8 +4,8 @@
  * Values are copied, and may hold bytes and 64-bit integers.
  */
 import type { Json } from '../../../kernel/json.ts';
-import type { KubeObject, KubeTarget } from '../../../machines/operations/kube.ts';
-import type { KubeletConfiguration } from '../../../machines/startup/configuration/index.ts';
+import type { KubeletConfiguration } from '../../../machines/configuration/index.ts';
+import type { KubeObject, KubeTarget } from '../../../machines/model/operations/kube.ts';
 import type { Summary } from '../../stats/summary-types.ts';
 import type { CheckpointContainer } from '../endpoints/checkpoint.ts';
 import type { Program } from '../endpoints/z-pages.ts';

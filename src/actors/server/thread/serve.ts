@@ -5,7 +5,7 @@
  * state that a new thread would miss, and no secret but the key of the serving certificate.
  */
 import type { JsonEvent } from '../../../kernel/json.ts';
-import type { LocalSocket, ServedPort } from '../../../machines/operations/server.ts';
+import type { LocalSocket, ServedPort } from '../../../machines/model/operations/server.ts';
 import { aborted } from '../aborted.ts';
 import { healthzPort } from '../healthz.ts';
 import { serveLocal } from '../local.ts';

@@ -8,7 +8,7 @@
 import { chmod, mkdir, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { OperationError } from '../../../kernel/json.ts';
-import { tlsPairError } from '../../../machines/startup/configuration/validation/tls-options.ts';
+import { tlsPairError } from '../../../machines/model/configuration/tls-options.ts';
 import { canRead } from '../../host/files.ts';
 
 const DIRECTORY_MODE = 0o755;

@@ -5,7 +5,7 @@
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import type { PlainError } from '../../../kernel/json.ts';
-import { isThreadLost, REOPEN_MS } from '../../../machines/operations/server.ts';
+import { isThreadLost, REOPEN_MS } from '../../../machines/model/operations/server.ts';
 import type { ServerThread } from '../thread/host.ts';
 
 interface Listening {

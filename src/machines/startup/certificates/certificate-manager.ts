@@ -21,9 +21,9 @@
  */
 
 import { assign, errorOf, line, now, sendParent } from '../../../kernel/xstate.ts';
-import type { CertificateFacts, CertificatePurpose } from '../../operations/certificate.ts';
-import type { Answer } from '../answers.ts';
-import type { CertificateReport } from '../types.ts';
+import type { CertificateFacts, CertificatePurpose } from '../../model/operations/certificate.ts';
+import type { Answer } from '../context/answers.ts';
+import type { CertificateReport } from '../context/types.ts';
 import { csrObject, verdictOf } from './policy.ts';
 import {
   csrOf,

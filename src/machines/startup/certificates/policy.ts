@@ -6,8 +6,8 @@ import type {
   CertificatePlace,
   CertificatePurpose,
   CertificateTemplate,
-} from '../../operations/certificate.ts';
-import type { KubeObject, KubeTarget } from '../../operations/kube.ts';
+} from '../../model/operations/certificate.ts';
+import type { KubeObject, KubeTarget } from '../../model/operations/kube.ts';
 
 export const CLIENT_SIGNER = 'kubernetes.io/kube-apiserver-client-kubelet';
 export const SERVING_SIGNER = 'kubernetes.io/kubelet-serving';

@@ -3,7 +3,6 @@
  * chart is in `certificate-manager.ts`.
  */
 import { errorOf, line, now, outputOf, pick, random, setup } from '../../../kernel/xstate.ts';
-import { type BackOff, pauseMs } from '../../back-off.ts';
 import {
   type CertificateFacts,
   type CertificateNames,
@@ -11,10 +10,11 @@ import {
   type CertificatePurpose,
   type CertificateTemplate,
   certificateOperations,
-} from '../../operations/certificate.ts';
-import { type KubeObject, type KubeTarget, kubeOperations } from '../../operations/kube.ts';
-import type { Ended } from '../../pods/messages.ts';
-import type { Answer } from '../answers.ts';
+} from '../../model/operations/certificate.ts';
+import { type KubeObject, type KubeTarget, kubeOperations } from '../../model/operations/kube.ts';
+import type { Ended } from '../../model/pods/messages.ts';
+import { type BackOff, pauseMs } from '../../model/values/back-off.ts';
+import type { Answer } from '../context/answers.ts';
 import { csrTarget, missingIn, nodeTemplate, rotationDeadline, verdictOf } from './policy.ts';
 
 export interface CertificateManagerInput {

@@ -16,13 +16,13 @@
  */
 
 import { assign, errorOf, line, outputOf, pick, setup } from '../../../kernel/xstate.ts';
-import { certificateOperations, currentPair } from '../../operations/certificate.ts';
-import { type KubeSettings, kubeOperations } from '../../operations/kube.ts';
-import type { Answer } from '../answers.ts';
+import { certificateOperations, currentPair } from '../../model/operations/certificate.ts';
+import { type KubeSettings, kubeOperations } from '../../model/operations/kube.ts';
 import { certificateManagerMachine } from '../certificates/certificate-manager.ts';
 import { CLIENT_SIGNER, clientPlace, nodeTemplate } from '../certificates/policy.ts';
 import type { CertificateManagerInput } from '../certificates/setup.ts';
-import type { KubeClients } from '../types.ts';
+import type { Answer } from '../context/answers.ts';
+import type { KubeClients } from '../context/types.ts';
 
 export interface ClientBuilderInput {
   readonly kubeconfig: string;

@@ -1,9 +1,10 @@
 /** From flags and configuration to what the client builder and the certificate managers are told. */
+
+import { millisecondsOf } from '../../model/values/duration.ts';
 import { nodeTemplate, SERVING_SIGNER, servingPlace } from '../certificates/policy.ts';
 import type { CertificateManagerInput } from '../certificates/setup.ts';
-import { millisecondsOf } from '../configuration/values/duration.ts';
-import { gatesOf } from '../derive-features.ts';
-import type { KubeletContext } from '../types.ts';
+import { gatesOf } from '../context/derive-features.ts';
+import type { KubeletContext } from '../context/types.ts';
 import type { ClientBuilderInput } from './client-builder.ts';
 
 /** Needs a context in which the node has its name. */

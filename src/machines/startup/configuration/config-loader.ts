@@ -13,10 +13,7 @@
  * Seeds: S006 to S025, S044, S045. Upstream: cmd/kubelet/app/server.go.
  */
 import { assign, enqueueActions, line, pick, setup } from '../../../kernel/xstate.ts';
-import { operations } from '../../operations/index.ts';
-import type { Failure } from '../answers.ts';
-import { logEntries } from '../log-entries.ts';
-import { hintForRefusal } from './flags/removed-flags.ts';
+import { hintForRefusal } from '../../configuration/flags/removed-flags.ts';
 import {
   type ConfigurationSource,
   commandFailed,
@@ -29,7 +26,10 @@ import {
   parseCommandLine,
   type Resolution,
   resolveConfiguration,
-} from './index.ts';
+} from '../../configuration/index.ts';
+import { operations } from '../../model/operations/index.ts';
+import type { Failure } from '../context/answers.ts';
+import { logEntries } from '../context/log-entries.ts';
 
 export interface ConfigLoaderInput {
   readonly argv: readonly string[];

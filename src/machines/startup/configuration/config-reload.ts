@@ -14,12 +14,12 @@
  */
 
 import { assign, line, pick, sendParent, sendTo, setup, to } from '../../../kernel/xstate.ts';
-import { configurationChanged, configurationRefused, nodeRef } from '../../node/events.ts';
-import { operations } from '../../operations/index.ts';
-import type { ConfigReloadApplied } from '../types.ts';
+import type { KubeletConfiguration } from '../../configuration/index.ts';
+import { type ConfigurationChange, changeOf } from '../../configuration/reloadable.ts';
+import { operations } from '../../model/operations/index.ts';
+import { configurationChanged, configurationRefused, nodeRef } from '../../model/reasons/node-events.ts';
+import type { ConfigReloadApplied } from '../context/types.ts';
 import { configLoaderMachine } from './config-loader.ts';
-import type { KubeletConfiguration } from './index.ts';
-import { type ConfigurationChange, changeOf } from './reloadable.ts';
 
 export interface ConfigReloadInput {
   readonly argv: readonly string[];

@@ -3,8 +3,8 @@
  * the chart of `container-manager.ts`.
  */
 import { assign, line, sendTo, to } from '../../../kernel/xstate.ts';
-import { nodeAllocatablePath, podParents } from '../../node/cgroups/names.ts';
-import { nodeAllocatableGroup, qosGroups } from '../../node/cgroups/node-groups.ts';
+import { nodeAllocatablePath, podParents } from '../../model/cgroups/names.ts';
+import { nodeAllocatableGroup, qosGroups } from '../../model/cgroups/node-groups.ts';
 import { daemonGroup, setUpSteps } from './policy.ts';
 import {
   draftFile,

@@ -1,25 +1,25 @@
 /** What the container manager is told, and the pure rules by which it accepts a machine and names its groups. */
 
-import { type NodeFacts, type NodeResources, nodeResources } from '../../node/allocatable.ts';
-import { configuredPath, nodeAllocatablePath } from '../../node/cgroups/names.ts';
+import { unbuiltCpuOptions } from '../../configuration/validation/cpu-manager-options.ts';
+import { parseQosReserved } from '../../configuration/validation/reserved-resources.ts';
+import { memoryManagerError } from '../../configuration/validation/resource-managers.ts';
+import { numaNodesOf } from '../../model/allocation/memory-state.ts';
+import { type NodeFacts, type NodeResources, nodeResources } from '../../model/cgroups/allocatable.ts';
+import { configuredPath, nodeAllocatablePath } from '../../model/cgroups/names.ts';
 import {
   type NodeGroupSettings,
   nodeAllocatableGroup,
   qosGroupsAtStart,
   reservedGroups,
-} from '../../node/cgroups/node-groups.ts';
-import type { CgroupWish } from '../../operations/cgroup.ts';
-import type { MachineInfo } from '../../operations/host.ts';
-import { numaNodesOf } from '../../pods/allocation/memory-state.ts';
-import type { ResourceManagers } from '../../resource-managers.ts';
-import { unbuiltCpuOptions } from '../configuration/validation/cpu-manager-options.ts';
-import { parseQosReserved } from '../configuration/validation/reserved-resources.ts';
-import { memoryManagerError } from '../configuration/validation/resource-managers.ts';
-import type { Parsed } from '../configuration/values/go-text.ts';
-import { resourceManagers } from '../derive-admission.ts';
-import { gatesOf } from '../derive-features.ts';
-import { hugePageName } from '../derive-settings.ts';
-import type { KubeletContext } from '../types.ts';
+} from '../../model/cgroups/node-groups.ts';
+import type { CgroupWish } from '../../model/operations/cgroup.ts';
+import type { MachineInfo } from '../../model/operations/host.ts';
+import type { ResourceManagers } from '../../model/settings/resource-managers.ts';
+import type { Parsed } from '../../model/values/go-text.ts';
+import { resourceManagers } from '../context/derive-admission.ts';
+import { gatesOf } from '../context/derive-features.ts';
+import { hugePageName } from '../context/derive-settings.ts';
+import type { KubeletContext } from '../context/types.ts';
 
 export interface ContainerManagerInput extends NodeGroupSettings {
   readonly nodeName: string;

@@ -11,9 +11,9 @@
  * Seeds: S070, S072, S077, S164. Upstream: pkg/kubelet/cadvisor.
  */
 import { assign, pick, setup } from '../../../kernel/xstate.ts';
-import type { MachineInfo } from '../../operations/host.ts';
-import { operations } from '../../operations/index.ts';
-import type { Answer } from '../answers.ts';
+import type { MachineInfo } from '../../model/operations/host.ts';
+import { operations } from '../../model/operations/index.ts';
+import type { Answer } from '../context/answers.ts';
 
 export const cadvisorMachine = setup({
   types: {

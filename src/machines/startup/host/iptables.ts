@@ -10,8 +10,8 @@
  * Seeds: S138, S224, S225. Upstream: pkg/kubelet/kubelet_network_linux.go.
  */
 import { line, pick, setup } from '../../../kernel/xstate.ts';
-import type { IptablesItem } from '../../operations/host.ts';
-import { operations } from '../../operations/index.ts';
+import type { IptablesItem } from '../../model/operations/host.ts';
+import { operations } from '../../model/operations/index.ts';
 
 /** Upstream's period of looking for its canary. */
 const MONITOR_PERIOD_MS = 60_000;

@@ -12,7 +12,7 @@
  * Seeds: S047 to S049. Upstream: cmd/kubelet/app/server.go, server_linux.go.
  */
 import { line, pick, sendParent, setup } from '../../../kernel/xstate.ts';
-import { operations } from '../../operations/index.ts';
+import { operations } from '../../model/operations/index.ts';
 
 export interface LockFileInput {
   readonly path: string;

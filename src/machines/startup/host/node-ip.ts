@@ -4,9 +4,9 @@
  * Seeds: S116 to S120. Upstream: component-helpers/node/util/ips.go.
  */
 
-import type { Answer } from '../answers.ts';
-import type { KubeletFlags } from '../configuration/index.ts';
-import { isIpAddress, parseIp } from '../configuration/values/ip.ts';
+import type { KubeletFlags } from '../../configuration/index.ts';
+import { isIpAddress, parseIp } from '../../model/values/ip.ts';
+import type { Answer } from '../context/answers.ts';
 
 interface HostAddress {
   readonly address: string;

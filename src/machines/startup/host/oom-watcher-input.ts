@@ -1,7 +1,7 @@
 /** What the OOM watcher is given: where the kernel's log is, and whether the node may do without it. */
-import type { OomWatcherInput } from '../../node/oom-watcher.ts';
-import { gatesOf } from '../derive-features.ts';
-import type { KubeletContext } from '../types.ts';
+import type { OomWatcherInput } from '../../charts/node/oom-watcher.ts';
+import { gatesOf } from '../context/derive-features.ts';
+import type { KubeletContext } from '../context/types.ts';
 
 const KERNEL_LOG = '/dev/kmsg';
 

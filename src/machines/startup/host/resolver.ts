@@ -12,9 +12,9 @@
  * Seeds: S155, S157, S243. Upstream: pkg/kubelet/network/dns.
  */
 import { assign, line, pick, sendParent, sendTo, setup, to } from '../../../kernel/xstate.ts';
-import { nodeRef } from '../../node/events.ts';
-import { operations } from '../../operations/index.ts';
-import { parseResolvConf } from '../derive-settings.ts';
+import { operations } from '../../model/operations/index.ts';
+import { nodeRef } from '../../model/reasons/node-events.ts';
+import { parseResolvConf } from '../context/derive-settings.ts';
 
 export interface ResolverInput {
   /** `resolvConf` of the configuration; empty without one. */

@@ -15,9 +15,9 @@
  * Seeds: S113, S230. Upstream: pkg/kubelet/watchdog.
  */
 import { assign, line, pick, sendParent, setup } from '../../../kernel/xstate.ts';
-import { operations } from '../../operations/index.ts';
-import type { Answer } from '../answers.ts';
-import { formatDuration } from '../configuration/values/duration.ts';
+import { operations } from '../../model/operations/index.ts';
+import { formatDuration } from '../../model/values/duration.ts';
+import type { Answer } from '../context/answers.ts';
 
 export interface WatchdogInput {
   readonly syncFrequencyMs: number;

@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { manifestPort } from '../../../../src/actors/host/manifests/manifests.ts';
 import { Vault } from '../../../../src/kernel/journal/index.ts';
-import { mergeManifests } from '../../../../src/machines/pods/config/static-pod.ts';
+import { mergeManifests } from '../../../../src/machines/charts/pods/config/static-pod.ts';
 import { openStream, temporaryFolder } from '../../../support/host-ports.ts';
 
 const pod = (name: string, spec = '', metadata = '') =>

@@ -15,7 +15,7 @@ import {
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { preparePod, removePod } from '../../../../src/actors/host/pods/pod-files.ts';
-import type { NodeText } from '../../../../src/machines/operations/host.ts';
+import type { NodeText } from '../../../../src/machines/model/operations/host.ts';
 import { exchange } from '../../../support/host-exchange.ts';
 import { perform, temporaryFolder } from '../../../support/host-ports.ts';
 

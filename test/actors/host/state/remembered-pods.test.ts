@@ -6,7 +6,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { rememberingPorts } from '../../../../src/actors/host/state/remembered-pods.ts';
 import { openedPod, sealedPod } from '../../../../src/actors/pod-values.ts';
 import { Vault } from '../../../../src/kernel/journal/index.ts';
-import type { RememberedPod } from '../../../../src/machines/operations/host.ts';
+import type { RememberedPod } from '../../../../src/machines/model/operations/host.ts';
 import { perform } from '../../../support/host-ports.ts';
 
 let directory: string;

@@ -2,8 +2,8 @@
 
 import { describe, expect, it } from 'vitest';
 import type { Json } from '../../../../src/kernel/json.ts';
-import { type CertificateNames, namesOf } from '../../../../src/machines/operations/certificate.ts';
-import type { KubeObject } from '../../../../src/machines/operations/kube.ts';
+import { type CertificateNames, namesOf } from '../../../../src/machines/model/operations/certificate.ts';
+import type { KubeObject } from '../../../../src/machines/model/operations/kube.ts';
 import { certificateManagerMachine } from '../../../../src/machines/startup/certificates/certificate-manager.ts';
 import {
   missingIn,

@@ -1,10 +1,10 @@
 /** Proves F1 and F2 of the config loader; the rules themselves are held by the corpus. */
 import { describe, expect, it } from 'vitest';
-import type { Answer } from '../../../../src/machines/startup/answers.ts';
 import {
   configLoaderMachine,
   type LoadedConfiguration,
 } from '../../../../src/machines/startup/configuration/config-loader.ts';
+import type { Answer } from '../../../../src/machines/startup/context/answers.ts';
 import { type Answers, fail, ok, runUnder } from '../../../support/answering-world.ts';
 
 const document = (path: string, value: object) => ({

@@ -3,12 +3,12 @@
  */
 import { describe, expect, it } from 'vitest';
 import type { Json } from '../../../../src/kernel/json.ts';
-import { kubeletMachine } from '../../../../src/machines/kubelet.ts';
+import { kubeletConfigurationType } from '../../../../src/machines/configuration/fields/fields.ts';
+import { flagDefaults, type KubeletConfiguration } from '../../../../src/machines/configuration/index.ts';
+import { changeOf, RELOADABLE } from '../../../../src/machines/configuration/reloadable.ts';
 import { configReloadMachine } from '../../../../src/machines/startup/configuration/config-reload.ts';
-import { kubeletConfigurationType } from '../../../../src/machines/startup/configuration/fields.ts';
-import { flagDefaults, type KubeletConfiguration } from '../../../../src/machines/startup/configuration/index.ts';
-import { changeOf, RELOADABLE } from '../../../../src/machines/startup/configuration/reloadable.ts';
-import { deriveSettings } from '../../../../src/machines/startup/derive-settings.ts';
+import { deriveSettings } from '../../../../src/machines/startup/context/derive-settings.ts';
+import { kubeletMachine } from '../../../../src/machines/startup/kubelet.ts';
 import { SUBSYSTEMS } from '../../../../src/machines/startup/setup.ts';
 import { runUnder } from '../../../support/answering-world.ts';
 import { image, manifest } from '../../../support/pods-node.ts';

@@ -1,6 +1,6 @@
 /** `--node-ip` as upstream reads it. */
 import { describe, expect, it } from 'vitest';
-import type { KubeletFlags } from '../../../../src/machines/startup/configuration/index.ts';
+import type { KubeletFlags } from '../../../../src/machines/configuration/index.ts';
 import { parseNodeIPs, resolveNodeIPs } from '../../../../src/machines/startup/host/node-ip.ts';
 
 const DUAL = 'must contain either a single IP or a dual-stack pair of IPs';

@@ -1,6 +1,6 @@
 /** resolv.conf: its limits, in upstream's words, and its changes while the node runs. */
 import { describe, expect, it } from 'vitest';
-import { parseResolvConf } from '../../../../src/machines/startup/derive-settings.ts';
+import { parseResolvConf } from '../../../../src/machines/startup/context/derive-settings.ts';
 import { limitExceeded, resolverMachine } from '../../../../src/machines/startup/host/resolver.ts';
 import { fail, ok, runUnder } from '../../../support/answering-world.ts';
 import { image, manifest } from '../../../support/pods-node.ts';

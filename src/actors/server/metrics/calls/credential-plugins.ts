@@ -1,6 +1,6 @@
 /** The programs that this node runs for logins to registries. */
 import type { Registry } from 'prom-client';
-import type { OnPluginRun } from '../../../credentials/plugin.ts';
+import type { OnPluginRun } from '../../../image/plugin.ts';
 import { counter, histogram } from '../instruments.ts';
 import { DEFAULT_BUCKETS, MS_PER_SECOND } from '../projection.ts';
 

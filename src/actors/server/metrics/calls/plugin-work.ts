@@ -1,8 +1,8 @@
 /** What this node says to plugins: calls of CSI drivers, device plugins that came, and devices that were given out. */
 import type { Registry } from 'prom-client';
 import type { KernelRecord } from '../../../../kernel/records.ts';
-import { endpointOf } from '../../../../machines/node/plugin-policy.ts';
-import type { PluginInfo } from '../../../../machines/operations/plugins.ts';
+import { endpointOf } from '../../../../machines/charts/node/plugin-policy.ts';
+import type { PluginInfo } from '../../../../machines/model/operations/plugins.ts';
 import { type PluginCall, pluginCalls } from '../../../plugins/connection.ts';
 import type { NodeView } from '../../node-view.ts';
 import { counter, histogram } from '../instruments.ts';

@@ -4,7 +4,7 @@
  */
 import type { Counter, Histogram, Registry } from 'prom-client';
 import type { KernelRecord, ResultRecord, StateRecord } from '../../../../kernel/records.ts';
-import type { CertificateFacts } from '../../../../machines/operations/certificate.ts';
+import type { CertificateFacts } from '../../../../machines/model/operations/certificate.ts';
 import { counter, histogram, sampledGauge } from '../instruments.ts';
 import { MS_PER_SECOND, type Projection, type Seen } from '../projection.ts';
 

@@ -1,8 +1,8 @@
 /** Gauges of the node itself: what it is called, what it was built from, what it may do and what it keeps. */
 
-import { FEATURE_GATES } from '../../../../machines/startup/configuration/feature-gate-table.ts';
-import { isEnabled } from '../../../../machines/startup/configuration/index.ts';
-import { parseCpuSet } from '../../../../machines/startup/configuration/values/cpu-set.ts';
+import { FEATURE_GATES } from '../../../../machines/configuration/fields/feature-gate-table.ts';
+import { isEnabled } from '../../../../machines/configuration/index.ts';
+import { parseCpuSet } from '../../../../machines/model/values/cpu-set.ts';
 import type { NodePod } from '../../node-pods.ts';
 import type { NodeView } from '../../node-view.ts';
 import { type Family, gaugeOf, one } from '../family.ts';

@@ -5,7 +5,7 @@
 import { readFileSync } from 'node:fs';
 import { Gauge, type Registry } from 'prom-client';
 import type { KernelRecord } from '../../../../kernel/records.ts';
-import type { NodeStatus } from '../../../../machines/api/node.ts';
+import type { NodeStatus } from '../../../../machines/model/api/node.ts';
 import { MS_PER_SECOND, type Projection, type Seen, type UnderWay } from '../projection.ts';
 
 const CREATE = 'kubelet/nodeStatus/registration/create';

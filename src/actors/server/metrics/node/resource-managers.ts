@@ -6,10 +6,10 @@
 import type { Registry } from 'prom-client';
 import type { Kernel } from '../../../../kernel/kernel.ts';
 import type { KernelRecord, MessageRecord } from '../../../../kernel/records.ts';
-import type { Rejection } from '../../../../machines/pods/allocation/predicates.ts';
-import { MISALIGNED } from '../../../../machines/pods/allocation/topology-manager.ts';
-import type { ContainerWish } from '../../../../machines/pods/allocation/wishes.ts';
-import type { ResourceManagers } from '../../../../machines/resource-managers.ts';
+import type { Rejection } from '../../../../machines/model/allocation/predicates.ts';
+import { MISALIGNED } from '../../../../machines/model/allocation/topology-manager.ts';
+import type { ContainerWish } from '../../../../machines/model/allocation/wishes.ts';
+import type { ResourceManagers } from '../../../../machines/model/settings/resource-managers.ts';
 import { counter, histogram } from '../instruments.ts';
 import type { Projection, Seen } from '../projection.ts';
 

@@ -5,8 +5,8 @@
 import type { Registry } from 'prom-client';
 import type { Kernel } from '../../../../kernel/kernel.ts';
 import type { KernelRecord, StateRecord } from '../../../../kernel/records.ts';
-import type { ContainerConfig } from '../../../../machines/api/cri.ts';
-import type { Hook } from '../../../../machines/pods/messages.ts';
+import type { ContainerConfig } from '../../../../machines/model/api/cri.ts';
+import type { Hook } from '../../../../machines/model/pods/messages.ts';
 import { counter, histogram } from '../instruments.ts';
 import {
   DEFAULT_BUCKETS,

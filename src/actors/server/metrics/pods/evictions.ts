@@ -1,7 +1,7 @@
 /** How old the look at the machine was for which a pod had to go. */
 import type { Histogram, Registry } from 'prom-client';
 import type { KernelRecord } from '../../../../kernel/records.ts';
-import type { EvictionContext } from '../../../../machines/node/eviction/policy.ts';
+import type { EvictionContext } from '../../../../machines/model/eviction/policy.ts';
 import { histogram } from '../instruments.ts';
 import { DEFAULT_BUCKETS, MS_PER_SECOND, type Projection, type Seen } from '../projection.ts';
 

@@ -2,17 +2,17 @@
 import type { Registry } from 'prom-client';
 import type { Kernel } from '../../../../kernel/kernel.ts';
 import type { KernelRecord, MessageRecord, ResultRecord } from '../../../../kernel/records.ts';
-import type { Image } from '../../../../machines/api/cri.ts';
-import type { PullCredential, PullRecord } from '../../../../machines/operations/image.ts';
-import { type ImageGcKnowledge, isTooOld } from '../../../../machines/pods/images/image-gc.ts';
+import { type ImageGcKnowledge, isTooOld } from '../../../../machines/charts/images/image-gc.ts';
 import {
   admission,
   admittedAnyway,
   mustVerify,
   type VerificationSettings,
-} from '../../../../machines/pods/images/verification.ts';
-import type { ImageWanted } from '../../../../machines/pods/messages.ts';
-import { repositoryOf } from '../../../../machines/pods/spec/index.ts';
+} from '../../../../machines/charts/images/verification.ts';
+import type { Image } from '../../../../machines/model/api/cri.ts';
+import type { PullCredential, PullRecord } from '../../../../machines/model/operations/image.ts';
+import type { ImageWanted } from '../../../../machines/model/pods/messages.ts';
+import { repositoryOf } from '../../../../machines/model/spec/index.ts';
 import { counter, histogram } from '../instruments.ts';
 import { MS_PER_SECOND, type Projection, type Seen, type UnderWay } from '../projection.ts';
 

@@ -1,7 +1,7 @@
 /** Pods that this node refused, each once, and those that had to go for others. */
 import type { Counter, Registry } from 'prom-client';
 import type { KernelRecord } from '../../../../kernel/records.ts';
-import type { PodKillWanted } from '../../../../machines/pods/messages.ts';
+import type { PodKillWanted } from '../../../../machines/model/pods/messages.ts';
 import { counter } from '../instruments.ts';
 import type { Projection } from '../projection.ts';
 

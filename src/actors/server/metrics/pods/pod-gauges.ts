@@ -1,6 +1,6 @@
 /** Gauges of pods and their containers: what is so now. */
 import { dirname } from 'node:path';
-import { isStaticPod } from '../../../../machines/api/pod.ts';
+import { isStaticPod } from '../../../../machines/model/api/pod.ts';
 import { isWanted, type NodePod } from '../../node-pods.ts';
 import { type Family, gaugeOf, one, type Sample } from '../family.ts';
 import { bytesBelow } from './disk.ts';

@@ -7,8 +7,8 @@
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
 import type { Kernel } from '../../../../kernel/kernel.ts';
 import type { EffectRecord, KernelRecord, MessageRecord } from '../../../../kernel/records.ts';
-import { isMirrorPod, isStaticPod, type Pod, type PodStatus } from '../../../../machines/api/pod.ts';
-import type { ConfigMessage, ImageReport, ImageWanted } from '../../../../machines/pods/messages.ts';
+import { isMirrorPod, isStaticPod, type Pod, type PodStatus } from '../../../../machines/model/api/pod.ts';
+import type { ConfigMessage, ImageReport, ImageWanted } from '../../../../machines/model/pods/messages.ts';
 import {
   DEFAULT_BUCKETS,
   MS_PER_SECOND,

@@ -4,8 +4,8 @@
  */
 import { Histogram, type Registry } from 'prom-client';
 import type { KernelRecord } from '../../../../kernel/records.ts';
-import { isMirrorPod } from '../../../../machines/api/pod.ts';
-import type { ConfigMessage } from '../../../../machines/pods/messages.ts';
+import { isMirrorPod } from '../../../../machines/model/api/pod.ts';
+import type { ConfigMessage } from '../../../../machines/model/pods/messages.ts';
 import { DEFAULT_BUCKETS, MS_PER_SECOND, type Projection, podUidAt, type Seen } from '../projection.ts';
 
 /** Upstream's. */

@@ -5,8 +5,8 @@
  */
 import { Registry } from 'prom-client';
 import type { KernelRecord } from '../../../../kernel/records.ts';
-import type { PodStatus } from '../../../../machines/api/pod.ts';
-import type { PodContext } from '../../../../machines/pods/pod/pod-policy.ts';
+import type { PodContext } from '../../../../machines/charts/pods/pod/pod-policy.ts';
+import type { PodStatus } from '../../../../machines/model/api/pod.ts';
 import { counter, histogram } from '../instruments.ts';
 import { DEFAULT_BUCKETS, MS_PER_SECOND, type Projection } from '../projection.ts';
 

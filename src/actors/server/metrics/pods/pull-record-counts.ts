@@ -1,5 +1,5 @@
 /** How much is on disk of who pulled which image. Nothing where no record is kept. */
-import { recordCounts } from '../../../credentials/pull-records.ts';
+import { recordCounts } from '../../../image/pull-records.ts';
 import { type Family, gaugeOf, one } from '../family.ts';
 
 /** `rootDir` is `--root-dir`; `null` before it is known. */

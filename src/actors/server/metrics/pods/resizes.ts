@@ -5,10 +5,10 @@
 
 import type { Registry } from 'prom-client';
 import type { KernelRecord, MessageRecord } from '../../../../kernel/records.ts';
-import type { ResourceRequirements } from '../../../../machines/api/pod.ts';
-import type { Allocation } from '../../../../machines/operations/grants.ts';
-import type { ResizeRefusal } from '../../../../machines/pods/allocation/admit.ts';
-import { parseQuantity } from '../../../../machines/pods/spec/quantity.ts';
+import type { ResizeRefusal } from '../../../../machines/model/allocation/admit.ts';
+import type { ResourceRequirements } from '../../../../machines/model/api/pod.ts';
+import type { Allocation } from '../../../../machines/model/operations/grants.ts';
+import { parseQuantity } from '../../../../machines/model/spec/quantity.ts';
 import { counter, histogram } from '../instruments.ts';
 import { type Projection, podUidAt, type Seen } from '../projection.ts';
 

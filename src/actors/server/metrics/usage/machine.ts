@@ -1,5 +1,5 @@
 /** What `/metrics/cadvisor` says of the machine itself: from the facts that starting found out. */
-import { type MachineInfo, physicalCoresOf, socketsOf } from '../../../../machines/operations/host.ts';
+import { type MachineInfo, physicalCoresOf, socketsOf } from '../../../../machines/model/operations/host.ts';
 import type { Family } from '../family.ts';
 
 /** `null`: it is not known yet. */

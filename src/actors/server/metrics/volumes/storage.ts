@@ -4,8 +4,8 @@
  */
 import { Histogram, type Registry } from 'prom-client';
 import type { KernelRecord } from '../../../../kernel/records.ts';
-import type { Volume } from '../../../../machines/api/pod.ts';
-import type { VolumeFailure, VolumeSetUp } from '../../../../machines/operations/volume.ts';
+import type { Volume } from '../../../../machines/model/api/pod.ts';
+import type { VolumeFailure, VolumeSetUp } from '../../../../machines/model/operations/volume.ts';
 import type { NodePod } from '../../node-pods.ts';
 import type { Family, Sample } from '../family.ts';
 import { MS_PER_SECOND, type Projection, podContextAt, podUidAt, type Seen, type UnderWay } from '../projection.ts';

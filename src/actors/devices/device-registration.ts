@@ -1,0 +1,100 @@
+/**
+ * `devices.serveRegistration`: the socket where device plugins register, as the kubelet serves it.
+ *
+ * Decides: nothing but what {@link registrationProblem} says. A plugin hears that it is registered when it has answered
+ * itself; sockets that lie beside the one of registration when it begins are of plugins of an earlier start, and their
+ * going away is how those learn that they have to register again. Upstream: plugin/v1beta1/server.go.
+ */
+import { chmod, mkdir, readdir, rm } from 'node:fs/promises';
+import { dirname, isAbsolute, join, normalize } from 'node:path';
+import * as grpc from '@grpc/grpc-js';
+import { OperationError } from '../../kernel/json.ts';
+import type { Port, PortCall } from '../../kernel/operation.ts';
+import { registrationProblem } from '../../machines/charts/node/devices/device-policy.ts';
+import type { deviceOperations, RegistrationItem } from '../../machines/model/operations/devices.ts';
+import { Contract } from '../contract.ts';
+import { optionsAt } from './device-contract.ts';
+
+const FOLDER_MODE = 0o750;
+const SOCKET_MODE = 0o600;
+
+interface RegisterRequest {
+  readonly version: string;
+  readonly endpoint: string;
+  readonly resource_name: string;
+}
+
+type Call = PortCall<{ socket: string }, RegistrationItem>;
+
+export const serveRegistration: Port<(typeof deviceOperations)['devices.serveRegistration']> = async (call) => {
+  const { socket } = call.input;
+  const folder = dirname(socket);
+  await mkdir(folder, { recursive: true, mode: FOLDER_MODE });
+  await removeSockets(folder);
+  const server = new grpc.Server();
+  server.addService(service(), { Register: register(call, folder) });
+  await bind(server, socket);
+  await chmod(socket, SOCKET_MODE);
+  call.emit({ type: 'devices.serving' });
+  try {
+    await aborted(call.signal);
+  } finally {
+    server.forceShutdown();
+    await rm(socket, { force: true });
+  }
+  return null;
+};
+
+const aborted = (signal: AbortSignal): Promise<void> =>
+  new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    else signal.addEventListener('abort', () => resolve(), { once: true });
+  });
+
+async function removeSockets(folder: string): Promise<void> {
+  const entries = await readdir(folder, { withFileTypes: true });
+  for (const entry of entries) if (entry.isSocket()) await rm(join(folder, entry.name), { force: true });
+}
+
+const service = (): grpc.ServiceDefinition =>
+  new Contract(['deviceplugin/v1beta1/api.proto']).service('v1beta1.Registration');
+
+type Done = grpc.sendUnaryData<object>;
+
+const register =
+  (call: Call, folder: string): grpc.handleUnaryCall<RegisterRequest, object> =>
+  ({ request }, done) => {
+    void answer(call, folder, request, done);
+  };
+
+async function answer(call: Call, folder: string, request: RegisterRequest, done: Done): Promise<void> {
+  try {
+    await registered(call, folder, request);
+  } catch (error) {
+    return done({ code: grpc.status.UNKNOWN, details: (error as Error).message });
+  }
+  done(null, {});
+}
+
+async function registered(call: Call, folder: string, request: RegisterRequest): Promise<void> {
+  const { version, endpoint: name, resource_name: resource } = request;
+  const problem = registrationProblem(version, resource);
+  if (problem !== '') throw new OperationError(problem);
+  const endpoint = normalize(join(folder, name));
+  if (isAbsolute(name) || dirname(endpoint) !== normalize(folder)) {
+    throw new OperationError(`the endpoint ${JSON.stringify(name)} is not a socket beside the one of the kubelet`);
+  }
+  const options = await optionsAt(endpoint, call.signal).catch((error: Error) => {
+    throw new OperationError(`failed to get device plugin options: ${error.message}`);
+  });
+  call.emit({ type: 'devices.registered', resource, endpoint, options });
+}
+
+function bind(server: grpc.Server, path: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.bindAsync(`unix://${path}`, grpc.ServerCredentials.createInsecure(), (error) => {
+      if (error) reject(new OperationError(`cannot listen on ${path}: ${error.message}`));
+      else resolve();
+    });
+  });
+}

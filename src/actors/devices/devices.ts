@@ -1,0 +1,182 @@
+/**
+ * Ports for `devices.*`: the talk with device plugins, each over the connection on which its devices are followed.
+ *
+ * Invariant: a plugin is known by its resource for as long as its stream is open; without it nobody can be asked.
+ * Upstream: pkg/kubelet/cm/devicemanager/endpoint.go and plugin/v1beta1/client.go.
+ */
+import * as grpc from '@grpc/grpc-js';
+import { OperationError } from '../../kernel/json.ts';
+import type { Port, PortCall, Ports } from '../../kernel/operation.ts';
+import type {
+  Device,
+  DevicePlugin,
+  DeviceResponse,
+  DevicesListed,
+  deviceOperations,
+} from '../../machines/model/operations/devices.ts';
+import { toOperationError } from '../cri/client.ts';
+import { connected, methodOf, unary } from '../plugins/connection.ts';
+import { writeDeviceCheckpoint } from './device-checkpoint.ts';
+import { type AllocateReply, DEVICE_PLUGIN, optionsAt } from './device-contract.ts';
+import { serveRegistration } from './device-registration.ts';
+
+type Operations = typeof deviceOperations;
+
+/** Upstream waits for ever; a plugin that does not answer by then costs its pod, and no more. */
+const ALLOCATE_TIMEOUT_MS = 120_000;
+/** Upstream's. */
+const PRE_START_TIMEOUT_MS = 30_000;
+/** A node with thousands of devices fits; a plugin that sends more would fill the journal. */
+const LIST_MAX_BYTES = 1_024 * 1_024;
+
+interface Connection extends DevicePlugin {
+  readonly client: grpc.Client;
+}
+
+export function devicePorts(): Ports<Operations> {
+  const connections = new Map<string, Connection>();
+  return {
+    'devices.serveRegistration': serveRegistration,
+    'devices.getOptions': ({ input: { endpoint }, signal }) => optionsAt(endpoint, signal),
+    'devices.listAndWatch': (call) => listAndWatch(connections, call),
+    'devices.getPreferredAllocation': preferredAllocation(connections),
+    'devices.allocate': allocate(connections),
+    'devices.preStartContainers': preStartContainers(connections),
+    'devices.writeCheckpoint': writeDeviceCheckpoint,
+  };
+}
+
+type Connections = ReadonlyMap<string, Connection>;
+
+interface ListReply {
+  readonly devices: readonly {
+    readonly ID: string;
+    readonly health: string;
+    readonly topology: { readonly nodes: readonly { readonly ID: string }[] } | null;
+  }[];
+}
+
+async function listAndWatch(
+  connections: Map<string, Connection>,
+  call: PortCall<DevicePlugin, DevicesListed>,
+): Promise<null> {
+  const { input, signal } = call;
+  const options = { 'grpc.max_receive_message_length': LIST_MAX_BYTES };
+  await connected(
+    input.endpoint,
+    signal,
+    async (client) => {
+      const connection = { ...input, client };
+      connections.set(input.resource, connection);
+      try {
+        await followed(client, call);
+      } finally {
+        if (connections.get(input.resource) === connection) connections.delete(input.resource);
+      }
+    },
+    options,
+  );
+  return null;
+}
+
+function followed(client: grpc.Client, call: PortCall<DevicePlugin, DevicesListed>): Promise<void> {
+  const method = methodOf<object, ListReply>(DEVICE_PLUGIN, 'ListAndWatch');
+  const stream = client.makeServerStreamRequest(method.path, method.requestSerialize, method.responseDeserialize, {});
+  const cancel = () => stream.cancel();
+  call.signal.addEventListener('abort', cancel, { once: true });
+  let before = '';
+  stream.on('data', ({ devices }: ListReply) => {
+    const listed = devices.map(deviceOf).toSorted((a, b) => (a.id < b.id ? -1 : 1));
+    const text = JSON.stringify(listed);
+    if (text !== before) call.emit({ type: 'devices.listed', devices: listed });
+    before = text;
+  });
+  return new Promise((resolve, reject) => {
+    stream.on('error', (error: grpc.ServiceError) => reject(toOperationError(error)));
+    stream.on('end', resolve);
+  });
+}
+
+const deviceOf = ({ ID, health, topology }: ListReply['devices'][number]): Device => ({
+  id: ID,
+  isHealthy: health === 'Healthy',
+  nodes: topology === null ? null : topology.nodes.map((node) => Number(node.ID)).toSorted((a, b) => a - b),
+});
+
+function connectionOf(connections: Connections, resource: string): Connection {
+  const found = connections.get(resource);
+  if (found) return found;
+  throw new OperationError(`endpoint not found in cache for a registered resource: ${resource}`, { code: 'NOT_FOUND' });
+}
+
+interface PreferredReply {
+  readonly container_responses: readonly { readonly deviceIDs: readonly string[] }[];
+}
+
+const preferredAllocation =
+  (connections: Connections): Port<Operations['devices.getPreferredAllocation']> =>
+  async ({ input: { resource, available, mustInclude, size } }) => {
+    const { client } = connectionOf(connections, resource);
+    const request = {
+      available_deviceIDs: available,
+      must_include_deviceIDs: mustInclude,
+      allocation_size: size,
+    };
+    const method = methodOf<object, PreferredReply>(DEVICE_PLUGIN, 'GetPreferredAllocation');
+    const reply = await unary(client, method, { container_requests: [request] }, ALLOCATE_TIMEOUT_MS);
+    return { ids: reply.container_responses[0]?.deviceIDs ?? [] };
+  };
+
+const allocate =
+  (connections: Connections): Port<Operations['devices.allocate']> =>
+  async ({ input: { resource, ids } }) => {
+    const { client } = connectionOf(connections, resource);
+    const method = methodOf<object, AllocateReply>(DEVICE_PLUGIN, 'Allocate');
+    const request = { container_requests: [{ devices_ids: ids }] };
+    const { container_responses: responses } = await unary(client, method, request, ALLOCATE_TIMEOUT_MS);
+    if (responses[0] === undefined) {
+      throw new OperationError('no containers return in allocation response &AllocateResponse{}', { code: 'EMPTY' });
+    }
+    return responseOf(responses[0]);
+  };
+
+const responseOf = (reply: AllocateReply['container_responses'][number]): DeviceResponse => ({
+  envs: reply.envs,
+  mounts: reply.mounts.map((mount) => ({
+    containerPath: mount.container_path,
+    hostPath: mount.host_path,
+    readOnly: mount.read_only,
+  })),
+  devices: reply.devices.map((device) => ({
+    containerPath: device.container_path,
+    hostPath: device.host_path,
+    permissions: device.permissions,
+  })),
+  annotations: reply.annotations,
+  cdiDevices: reply.cdi_devices.map(({ name }) => name),
+});
+
+const preStartContainers =
+  (connections: Connections): Port<Operations['devices.preStartContainers']> =>
+  async ({ input: { containers } }) => {
+    const started = containers.map(async ({ name, devices }) => {
+      for (const [resource, ids] of Object.entries(devices)) await preStart(connections, resource, ids);
+      return name;
+    });
+    const results = await Promise.allSettled(started);
+    const failed = results.flatMap((result, at) =>
+      result.status === 'rejected' ? [[containers[at]!.name, (result.reason as Error).message]] : [],
+    );
+    return { failed: Object.fromEntries(failed) };
+  };
+
+async function preStart(connections: Connections, resource: string, ids: readonly string[]): Promise<void> {
+  const { client, options } = connectionOf(connections, resource);
+  if (!options.preStart) return;
+  try {
+    const method = methodOf<object, object>(DEVICE_PLUGIN, 'PreStartContainer');
+    await unary(client, method, { devices_ids: ids }, PRE_START_TIMEOUT_MS);
+  } catch (error) {
+    throw new OperationError(`device plugin PreStartContainer rpc failed with err: ${(error as Error).message}`);
+  }
+}

@@ -1,0 +1,211 @@
+/**
+ * ExecSync and Exec: one more process beside a running container, with its environment, directory and user.
+ *
+ * Invariants: an answer always fits into one message; the process ends with its deadline, with its caller and with the
+ * container (it carries the container's marker); nothing waits forever for a pipe that an unrelated process holds.
+ */
+import { type ChildProcess, type ChildProcessByStdio, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { constants } from 'node:os';
+import type { Readable, Writable } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { status } from '@grpc/grpc-js';
+import type { ExecSyncResponse } from '../../machines/model/api/cri.ts';
+import { CriError, invalid, wrongState } from './errors.ts';
+import { sendSignal } from './process/proc.ts';
+import { type Spawned, spawnProcess } from './process/spawn-process.ts';
+import type { Terminal } from './process/terminal.ts';
+import { stateOf } from './status.ts';
+import { errnoOf } from './store/files.ts';
+import type { ProcessSpec } from './store/records.ts';
+import type { Container } from './store/store.ts';
+import type { CommandStreams } from './streaming/command-streams.ts';
+
+/** Bytes of both streams together: what a node agent accepts in one message, less the envelope. */
+const MAX_OUTPUT_BYTES = 16 * 1024 * 1024 - 1024;
+/** Processes at once: probes of a full node; beyond it something is wrong. */
+const MAX_RUNNING = 256;
+/** Milliseconds that output may still come after the process ended. */
+const DRAIN_MS = 1_000;
+/** Milliseconds that a command may go on without its client. */
+const ABANDONED_MS = 2_000;
+/** The longest that a timer of Node can wait, in milliseconds. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
+
+let running = 0;
+
+export interface ExecRequest {
+  readonly container: Container;
+  readonly command: readonly string[];
+  /** 0: no deadline. */
+  readonly timeoutSeconds: number;
+  readonly signal: AbortSignal;
+}
+
+export async function execSync({ container, command, timeoutSeconds, signal }: ExecRequest): Promise<ExecSyncResponse> {
+  checkExec(container, command);
+  return await counted(() => execute(container, command, timeoutSeconds, signal));
+}
+
+/** @throws CriError when there is nothing to run, or nothing to run it in */
+export function checkExec(container: Container, command: readonly string[]): void {
+  if (command.length === 0 || command[0] === '') throw invalid('failed to exec in container: no command specified');
+  if (command.some((argument) => argument.includes('\0'))) throw invalid('failed to exec in container: zero byte');
+  if (!container.running) throw wrongState(`failed to exec in container: container is in ${stateOf(container)} state`);
+}
+
+async function counted<T>(work: () => Promise<T>): Promise<T> {
+  if (running >= MAX_RUNNING) {
+    throw new CriError(status.RESOURCE_EXHAUSTED, `failed to exec in container: ${MAX_RUNNING} commands already run`);
+  }
+  running += 1;
+  try {
+    return await work();
+  } finally {
+    running -= 1;
+  }
+}
+
+/**
+ * Runs a command with a client at its streams. Resolves with its exit code once the client has all of its output.
+ * Rejects when it cannot be executed, and when the client went away: then it is killed.
+ */
+export async function execStreams(
+  container: Container,
+  command: readonly string[],
+  tty: boolean,
+  streams: CommandStreams,
+): Promise<number> {
+  checkExec(container, command);
+  const spec = { ...container.record.process, command };
+  return await counted(async () => {
+    const terminal = tty ? (await import('./process/terminal.ts')).openTerminal(spec) : null;
+    try {
+      return await conducted(spec, terminal, streams);
+    } finally {
+      terminal?.stream.destroy();
+    }
+  });
+}
+
+async function conducted(spec: ProcessSpec, terminal: Terminal | null, streams: CommandStreams): Promise<number> {
+  const file = spec.command[0] ?? '';
+  const { child, stdin, stdout, stderr, resize } = started(spec, terminal, streams.stdin !== null);
+  streams.sizes.follow(resize);
+  if (stdin && streams.stdin) follow(streams.stdin, stdin, terminal === null);
+  // A process that was left behind may hold the pipes longer; whoever does not want to wait for it can go.
+  const copied = Promise.all([copy(stdout, streams.stdout), stderr && copy(stderr, streams.stderr)]);
+  try {
+    const code = await exitOf(child, file, 0, streams.gone);
+    await Promise.race([copied, once(streams.gone, 'abort')]);
+    return code;
+  } finally {
+    stdin?.end();
+    for (const stream of [stdout, stderr]) stream?.destroy();
+    await ended(child);
+  }
+}
+
+/** What has lost its client has lost its streams, too; it may notice and tidy up before it is killed. */
+async function ended(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null || !child.pid) return;
+  const exited = once(child, 'exit');
+  await Promise.race([exited, sleep(ABANDONED_MS, undefined, { ref: false })]);
+  if (child.exitCode === null && child.signalCode === null) sendSignal(-child.pid, 'SIGKILL');
+}
+
+function started(spec: ProcessSpec, terminal: Terminal | null, stdin: boolean): Spawned {
+  try {
+    return spawnProcess(spec, stdin, terminal);
+  } catch (thrown) {
+    throw wrongState(explain(spec.command[0] ?? '', thrown as Error));
+  }
+}
+
+/** What comes when the process reads no more is thrown away: it must not keep the client from being heard. */
+function follow(client: Readable, stdin: Writable, doesEnd: boolean): void {
+  client.pipe(stdin, { end: doesEnd });
+  stdin.once('close', () => client.resume());
+}
+
+/** Resolves when all there was has been handed on. */
+async function copy(from: Readable, to: Writable | null): Promise<void> {
+  if (to) from.pipe(to, { end: false });
+  else from.resume();
+  await new Promise((resolve) => from.once('close', resolve));
+}
+
+type Child = ChildProcessByStdio<null, Readable, Readable>;
+
+async function execute(container: Container, command: readonly string[], timeoutSeconds: number, signal: AbortSignal) {
+  const { env, cwd, uid, gid } = container.record.process;
+  const [file = '', ...args] = command;
+  const child: Child = spawn(file, args, {
+    env: { ...env },
+    cwd,
+    detached: true,
+    stdio: ['ignore', 'pipe', 'pipe'],
+    ...(uid === undefined ? {} : { uid }),
+    ...(gid === undefined ? {} : { gid }),
+  });
+  const output = collect(child);
+  try {
+    const exit_code = await exitOf(child, file, timeoutSeconds, signal);
+    await Promise.race([output.closed, sleep(DRAIN_MS, undefined, { ref: false })]);
+    return { stdout: output.take('stdout'), stderr: output.take('stderr'), exit_code };
+  } finally {
+    if (child.exitCode === null && child.signalCode === null && child.pid) sendSignal(-child.pid, 'SIGKILL');
+    child.stdout.destroy();
+    child.stderr.destroy();
+  }
+}
+
+/**
+ * Rejects when it cannot be executed, when its time is over and when the caller went away. The signals live longer than
+ * the call: nothing of it stays with them.
+ */
+async function exitOf(child: ChildProcess, file: string, seconds: number, signal: AbortSignal): Promise<number> {
+  let timer: NodeJS.Timeout | undefined;
+  let gone = () => {};
+  const exit = new Promise<number>((resolve, reject) => {
+    child.once('error', (thrown) => reject(wrongState(explain(file, thrown))));
+    child.once('exit', (code, by) => resolve(by === null ? (code ?? 0) : 128 + constants.signals[by]));
+    const late = () => {
+      const message = `failed to exec in container: timeout ${seconds}s exceeded: context deadline exceeded`;
+      reject(new CriError(status.DEADLINE_EXCEEDED, message));
+    };
+    if (seconds > 0) timer = setTimeout(late, Math.min(seconds * 1_000, MAX_TIMER_MS));
+    gone = () => reject(new CriError(status.CANCELLED, 'failed to exec in container: context canceled'));
+    if (signal.aborted) gone();
+    signal.addEventListener('abort', gone);
+  });
+  try {
+    return await exit;
+  } finally {
+    clearTimeout(timer);
+    signal.removeEventListener('abort', gone);
+  }
+}
+
+function explain(file: string, thrown: Error): string {
+  const why = errnoOf(thrown) === 'ENOENT' ? 'executable file not found in $PATH' : thrown.message;
+  return `failed to exec in container: failed to start exec: exec: "${file}": ${why}`;
+}
+
+/** Keeps what fits and reads on past the limit, so that the process never blocks on a full pipe. */
+function collect(child: Child) {
+  const chunks = { stdout: [] as Buffer[], stderr: [] as Buffer[] };
+  let room = MAX_OUTPUT_BYTES;
+  for (const name of ['stdout', 'stderr'] as const) {
+    child[name].on('error', () => {});
+    child[name].on('data', (bytes: Buffer) => {
+      const kept = bytes.subarray(0, room);
+      room -= kept.length;
+      if (kept.length > 0) chunks[name].push(kept);
+    });
+  }
+  return {
+    closed: new Promise<void>((resolve) => child.once('close', () => resolve())),
+    take: (name: 'stdout' | 'stderr'): string => Buffer.concat(chunks[name]).toString('base64'),
+  };
+}

@@ -1,0 +1,169 @@
+/**
+ * What the runtime remembers on disk, so that its next start finds every container again.
+ *
+ *     <root>/runtime.json                     who serves this root now
+ *     <root>/images.json                      references that were pulled
+ *     <root>/sandboxes/<id>.json              SandboxRecord
+ *     <root>/containers/<id>/container.json   ContainerRecord   written by the runtime
+ *     <root>/containers/<id>/shim.json        ProcessIdentity   claimed by the shim that may start the process
+ *     <root>/containers/<id>/process.json     ProcessRecord     written by the shim: it runs
+ *     <root>/containers/<id>/exit.json        ExitRecord        written by the shim: it ended (or by the runtime: lost)
+ *     <root>/containers/<id>/log.json         LogRecord         written by the shim: answers to "reopen the log"
+ *     <root>/containers/<id>/attach.sock                        held by the shim: the way to the container's streams
+ *
+ * Invariant: the state of a container follows from which of these files exist; nothing else is state.
+ */
+import { join } from 'node:path';
+import type {
+  ContainerMetadata,
+  Mount,
+  NamespaceOption,
+  PodSandboxMetadata,
+  Signal,
+} from '../../../machines/model/api/cri.ts';
+import type { ProcessIdentity } from '../process/proc.ts';
+
+/** Raised when a record's meaning changes; a record of another version is not adopted. */
+export const RECORD_VERSION = 1;
+
+interface NamedRecord {
+  readonly version: typeof RECORD_VERSION;
+  readonly id: string;
+  /** Reserved name: two living objects never share one. */
+  readonly name: string;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly annotations: Readonly<Record<string, string>>;
+  /** Nanoseconds since 1970. */
+  readonly createdAt: string;
+}
+
+export interface SandboxRecord extends NamedRecord {
+  readonly metadata: PodSandboxMetadata;
+  readonly hostname: string;
+  readonly logDirectory: string;
+  readonly namespaces: NamespaceOption;
+  readonly ready: boolean;
+}
+
+export interface ContainerRecord extends NamedRecord {
+  readonly sandboxId: string;
+  readonly metadata: ContainerMetadata;
+  readonly image: string;
+  readonly imageId: string;
+  readonly mounts: readonly Mount[];
+  readonly stopSignal: Signal;
+  /** Absolute; empty: output is dropped. */
+  readonly logPath: string;
+  readonly process: ProcessSpec;
+  /** Absent: it has none of them, its input is empty. */
+  readonly terminal?: TerminalSpec;
+  /** What the container asked for and does not get, in words. */
+  readonly ignored: readonly string[];
+  /** Set before the shim is started: from here on a process may exist. */
+  readonly startRequested: boolean;
+}
+
+export interface ProcessSpec {
+  readonly command: readonly string[];
+  readonly env: Readonly<Record<string, string>>;
+  readonly cwd: string;
+  /** Absent: those of the runtime. */
+  readonly uid?: number;
+  readonly gid?: number;
+}
+
+/** What of a terminal a container has. */
+export interface TerminalSpec {
+  readonly stdin: boolean;
+  /** Input ends with the first client's. */
+  readonly stdinOnce: boolean;
+  readonly tty: boolean;
+}
+
+export interface ProcessRecord extends ProcessIdentity {
+  readonly startedAt: string;
+}
+
+export interface ExitRecord {
+  readonly exitCode: number;
+  readonly reason: ExitReason;
+  readonly message: string;
+  /** `0` when it never ran. */
+  readonly startedAt: string;
+  readonly finishedAt: string;
+}
+
+/** containerd's words: `StartError` (128) never ran; `Unknown` (255) ended while nobody was there to see how. */
+export type ExitReason = 'Completed' | 'Error' | 'StartError' | 'Unknown';
+
+export const START_ERROR_CODE = 128;
+export const UNKNOWN_CODE = 255;
+
+export interface LogRecord {
+  readonly reopened: number;
+  readonly error?: string;
+}
+
+type Shape = Readonly<Record<string, 'string' | 'number' | 'boolean' | 'object'>>;
+
+function hasShape(value: unknown, shape: Shape): value is Readonly<Record<string, unknown>> {
+  if (typeof value !== 'object' || value === null) return false;
+  const fields = new Map<string, unknown>(Object.entries(value));
+  return Object.entries(shape).every(([name, type]) => typeof fields.get(name) === type && fields.get(name) !== null);
+}
+
+const NAMED: Shape = {
+  version: 'number',
+  id: 'string',
+  name: 'string',
+  labels: 'object',
+  annotations: 'object',
+  createdAt: 'string',
+  metadata: 'object',
+};
+
+export const isSandboxRecord = (value: unknown): value is SandboxRecord =>
+  hasShape(value, { ...NAMED, hostname: 'string', logDirectory: 'string', namespaces: 'object', ready: 'boolean' }) &&
+  value['version'] === RECORD_VERSION;
+
+export const isContainerRecord = (value: unknown): value is ContainerRecord =>
+  hasShape(value, {
+    ...NAMED,
+    sandboxId: 'string',
+    image: 'string',
+    imageId: 'string',
+    mounts: 'object',
+    stopSignal: 'string',
+    logPath: 'string',
+    process: 'object',
+    ignored: 'object',
+    startRequested: 'boolean',
+  }) &&
+  value['version'] === RECORD_VERSION &&
+  hasShape(value['process'], { command: 'object', env: 'object', cwd: 'string' });
+
+export const isProcessIdentity = (value: unknown): value is ProcessIdentity =>
+  hasShape(value, { pid: 'number', startTime: 'string' });
+
+export const isProcessRecord = (value: unknown): value is ProcessRecord =>
+  hasShape(value, { pid: 'number', startTime: 'string', startedAt: 'string' });
+
+export const isExitRecord = (value: unknown): value is ExitRecord =>
+  hasShape(value, {
+    exitCode: 'number',
+    reason: 'string',
+    message: 'string',
+    startedAt: 'string',
+    finishedAt: 'string',
+  });
+
+export const isLogRecord = (value: unknown): value is LogRecord => hasShape(value, { reopened: 'number' });
+
+export const containerFiles = (directory: string) => ({
+  record: join(directory, 'container.json'),
+  shim: join(directory, 'shim.json'),
+  process: join(directory, 'process.json'),
+  exit: join(directory, 'exit.json'),
+  log: join(directory, 'log.json'),
+  shimErrors: join(directory, 'shim.log'),
+});

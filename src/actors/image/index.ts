@@ -1,0 +1,161 @@
+/**
+ * The ports of `images.*`: credentials for pulls, and the records of who pulled what.
+ *
+ * Invariant: a password, a token and a hash of them leave this folder as handles only.
+ */
+import { createHash } from 'node:crypto';
+import { accessSync, constants, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { steadyNow } from '../../kernel/clock.ts';
+import type { Vault } from '../../kernel/journal/index.ts';
+import { OperationError, toPlainError } from '../../kernel/json.ts';
+import type { Ports } from '../../kernel/operation.ts';
+import type { AuthConfig } from '../../machines/model/api/cri.ts';
+import type {
+  CredentialSource,
+  imageOperations,
+  PullCredential,
+  PullingPod,
+} from '../../machines/model/operations/image.ts';
+import type { ConfigObject } from '../../machines/model/operations/volume.ts';
+import { goJson } from '../../machines/model/spec/hash.ts';
+import { dockerConfigJson, dockercfg, type Login, type Logins, nodeLogins } from './docker-config.ts';
+import { type Held, Keyring } from './keyring.ts';
+import { type OnPluginRun, Plugin } from './plugin.ts';
+import { type Provider, readProviders } from './provider-config.ts';
+import { recordPorts } from './pull-records.ts';
+import type { ServiceAccounts } from './service-accounts.ts';
+
+export interface CredentialOptions {
+  readonly vault: Vault;
+  /** Hears why a plugin gave nothing; the pull is tried without it. */
+  readonly warn?: (message: string) => void;
+  readonly workingDirectory?: string;
+  readonly environment?: NodeJS.ProcessEnv;
+  /** Milliseconds; for the life of cached answers. */
+  readonly now?: () => number;
+  /** Absent on a node that runs alone. */
+  readonly accounts?: ServiceAccounts;
+  readonly onRun?: OnPluginRun;
+}
+
+type Source = CredentialSource | null;
+
+export function credentialPorts(options: CredentialOptions): Ports<typeof imageOperations> {
+  const { vault, warn = () => {}, environment = process.env, now = steadyNow } = options;
+  const workingDirectory = options.workingDirectory ?? process.cwd();
+  const accounts = options.accounts ? { accounts: options.accounts } : {};
+  const onRun = options.onRun ? { onRun: options.onRun } : {};
+  let plugins: readonly Plugin[] = [];
+  return {
+    ...recordPorts(vault),
+    'images.registerProviders': async ({ input: { config, binDir, tokens } }) => {
+      const providers = config === '' && binDir === '' ? [] : await readyProviders(config, binDir, tokens);
+      plugins = providers.map((provider) => new Plugin(provider, { binDir, now, ...accounts, ...onRun }));
+      return { usesAccounts: plugins.some(({ usesAccounts }) => usesAccounts) };
+    },
+    'images.credentials': async ({ input: { root, repository, secrets, pod }, signal }) => {
+      const home = environment['HOME'] ?? '';
+      const rings = [
+        secretRing(secrets, vault),
+        nodeRing(await nodeLogins({ root, workingDirectory, home })),
+        await pluginRing(plugins, { repository, pod, signal }, warn),
+      ];
+      const found = rings.flatMap((ring) => ring.lookup(repository));
+      return { credentials: found.map((each) => sealed(each, vault)) };
+    },
+  };
+}
+
+async function readyProviders(config: string, binDir: string, tokens: boolean): Promise<readonly Provider[]> {
+  if (binDir === '' || !statSync(binDir, { throwIfNoEntry: false })) {
+    throw new OperationError(`plugin binary directory ${binDir} did not exist`, { code: 'ENOENT' });
+  }
+  const providers = await readProviders(config, tokens);
+  for (const { name } of providers) requireExecutable(join(binDir, name));
+  return providers;
+}
+
+/** Go's LookPath gives no path where it finds nothing: hence the two blanks. */
+function requireExecutable(path: string): void {
+  try {
+    accessSync(path, constants.X_OK);
+    if (statSync(path).isFile()) return;
+  } catch (error) {
+    const { code } = toPlainError(error);
+    if (code === 'ENOENT') {
+      throw new OperationError('plugin binary executable  did not exist', { code });
+    }
+  }
+  const message = `error inspecting binary executable : exec: "${path}": permission denied`;
+  throw new OperationError(message, { code: 'EACCES' });
+}
+
+const DECODERS: Readonly<Record<string, readonly [key: string, decode: (text: string) => Logins]>> = {
+  'kubernetes.io/dockerconfigjson': ['.dockerconfigjson', dockerConfigJson],
+  'kubernetes.io/dockercfg': ['.dockercfg', dockercfg],
+};
+
+function secretRing(secrets: readonly ConfigObject[], vault: Vault): Keyring<Source> {
+  const ring = new Keyring<Source>();
+  for (const { namespace, name, uid = '', type = '', data } of secrets) {
+    const [key, decode] = DECODERS[type] ?? [];
+    const content = key === undefined ? undefined : data[key];
+    if (content === undefined || decode === undefined) continue;
+    try {
+      ring.add(decode(opened(content, vault)), { kind: 'Secret', namespace, name, uid });
+    } catch (error) {
+      const message = `pull secret ${namespace}/${name}: ${(error as Error).message}`;
+      throw new OperationError(message, { code: 'INVALID_ARGUMENT' });
+    }
+  }
+  return ring;
+}
+
+function opened(content: ConfigObject['data'][string], vault: Vault): string {
+  const isText = 'text' in content;
+  const value = isText ? content.text : content.base64;
+  const text = typeof value === 'string' ? value : vault.open(value);
+  return isText ? text : Buffer.from(text, 'base64').toString('utf8');
+}
+
+function nodeRing(logins: Logins): Keyring<Source> {
+  const ring = new Keyring<Source>();
+  ring.add(logins, null);
+  return ring;
+}
+
+interface Lookup {
+  readonly repository: string;
+  readonly pod: PullingPod | null;
+  readonly signal: AbortSignal;
+}
+
+/** A plugin that fails gives nothing, and says why; the others are asked all the same. */
+async function pluginRing(
+  plugins: readonly Plugin[],
+  { repository, pod, signal }: Lookup,
+  warn: (message: string) => void,
+) {
+  const ring = new Keyring<Source>();
+  for (const plugin of plugins) {
+    try {
+      const { logins, account } = await plugin.logins(repository, pod, signal);
+      ring.add(logins, account && { kind: 'ServiceAccount', ...account });
+    } catch (error) {
+      warn((error as Error).message);
+    }
+  }
+  return ring;
+}
+
+const authOf = ({ username, password }: Login): AuthConfig => ({
+  ...(username === '' ? {} : { username }),
+  ...(password === '' ? {} : { password }),
+});
+
+function sealed({ login, source }: Held<Source>, vault: Vault): PullCredential {
+  const auth = goJson(authOf(login));
+  const hash = createHash('sha256').update(auth).digest('hex');
+  return { auth: vault.seal(JSON.stringify(authOf(login))), hash: vault.seal(hash), source };
+}

@@ -1,0 +1,249 @@
+/**
+ * Who has shown the right to an image: files below `image_manager` of the root directory, in upstream's format, so that
+ * either agent may go on where the other left.
+ *
+ * Invariants: a file is the old one or the new one, never a part; changes of one record come one after another; a hash
+ * of a credential is on disk for the owner alone and leaves this file as a handle.
+ */
+import { createHash } from 'node:crypto';
+import { mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { SecretHandle, Vault } from '../../kernel/journal/index.ts';
+import { toPlainError } from '../../kernel/json.ts';
+import type { Ports } from '../../kernel/operation.ts';
+import { isObject } from '../../machines/configuration/fields/decode.ts';
+import type { imageOperations, PulledCredentials } from '../../machines/model/operations/image.ts';
+
+type Operations = typeof imageOperations;
+type RecordPorts = Pick<
+  Ports<Operations>,
+  | 'images.pullRecord'
+  | 'images.recordIntent'
+  | 'images.recordPulled'
+  | 'images.forgetIntent'
+  | 'images.listIntents'
+  | 'images.pruneRecords'
+>;
+
+const GROUP = 'kubelet.config.k8s.io';
+const VERSION = `${GROUP}/v1beta1`;
+const READABLE = [VERSION, `${GROUP}/v1alpha1`];
+const PREFIX = 'sha256-';
+const UNFINISHED = '.tmp';
+/** A record has about 200 bytes for each tenant. */
+const MAX_RECORD_BYTES = 1_048_576;
+
+interface StoredSecret {
+  readonly uid: string;
+  readonly namespace: string;
+  readonly name: string;
+  readonly credentialHash: string;
+}
+
+type StoredAccount = Pick<StoredSecret, 'uid' | 'namespace' | 'name'>;
+
+interface StoredCredentials {
+  readonly kubernetesSecrets?: readonly StoredSecret[];
+  readonly kubernetesServiceAccounts?: readonly StoredAccount[];
+  readonly nodePodsAccessible?: boolean;
+}
+
+interface StoredRecord {
+  readonly kind: string;
+  readonly apiVersion: string;
+  readonly lastUpdatedTime: string;
+  readonly imageRef: string;
+  readonly credentialMapping: Readonly<Record<string, StoredCredentials>>;
+}
+
+export function recordPorts(vault: Vault): RecordPorts {
+  const queue = new Queue();
+  return {
+    'images.pullRecord': async ({ input: { root, image, imageRef } }) => {
+      const [intent, record] = await Promise.all([
+        readJson(pulling(root, image)),
+        readRecord(pulled(root, imageRef), imageRef),
+      ]);
+      return { intended: intent?.['image'] === image, record: record && sealed(record, vault) };
+    },
+    'images.recordIntent': async ({ input: { root, image } }) => {
+      await write(pulling(root, image), { kind: 'ImagePullIntent', apiVersion: VERSION, image });
+      return null;
+    },
+    'images.recordPulled': ({ input: { root, image, imageRef, repository, credentials } }) =>
+      queue.run(imageRef, async () => {
+        const path = pulled(root, imageRef);
+        const before = await readRecord(path, imageRef).catch(() => null);
+        const added = credentials && stored(credentials, vault);
+        const after = merged(before, imageRef, repository, added);
+        if (after !== before) await write(path, { ...after, lastUpdatedTime: goTime(Date.now()) });
+        await rm(pulling(root, image), { force: true });
+        return null;
+      }),
+    'images.forgetIntent': async ({ input: { root, image } }) => {
+      await rm(pulling(root, image), { force: true });
+      return null;
+    },
+    'images.listIntents': async ({ input: { root } }) => {
+      const intents = await Promise.all((await recordFiles(join(root, PULLING))).map((path) => readJson(path)));
+      return { images: intents.flatMap((each) => (typeof each?.['image'] === 'string' ? [each['image']] : [])) };
+    },
+    'images.pruneRecords': async ({ input: { root, keep, untilMs } }) => {
+      const kept = new Set(keep.map((imageRef) => pulled(root, imageRef)));
+      const files = (await recordFiles(join(root, PULLED))).filter((path) => !kept.has(path));
+      for (const path of files) await prune(path, untilMs);
+      return null;
+    },
+  };
+}
+
+async function prune(path: string, untilMs: number): Promise<void> {
+  const record = await readJson(path);
+  if (Date.parse(String(record?.['lastUpdatedTime'])) >= untilMs) return;
+  await rm(path, { force: true });
+}
+
+// ---- merging --------------------------------------------------------------------------------------------------------
+
+/** Returns `before` itself when there is nothing new. */
+function merged(
+  before: StoredRecord | null,
+  imageRef: string,
+  repository: string,
+  added: StoredCredentials | null,
+): StoredRecord | null {
+  const empty = { kind: 'ImagePulledRecord', apiVersion: VERSION, lastUpdatedTime: '', imageRef };
+  const record = before ?? { ...empty, credentialMapping: {} };
+  if (added === null) return record;
+  const known = record.credentialMapping[repository];
+  const next = known === undefined ? added : joined(known, added);
+  if (next === known) return before;
+  return { ...record, apiVersion: VERSION, credentialMapping: { ...record.credentialMapping, [repository]: next } };
+}
+
+function joined(known: StoredCredentials, added: StoredCredentials): StoredCredentials {
+  if (known.nodePodsAccessible === true) return known;
+  if (added.nodePodsAccessible === true) return { nodePodsAccessible: true };
+  const before = new Map((known.kubernetesSecrets ?? []).map((each) => [placeOf(each), each]));
+  const isNew = (each: StoredSecret) => before.get(placeOf(each))?.credentialHash !== each.credentialHash;
+  const secrets = (added.kubernetesSecrets ?? []).filter(isNew);
+  const accounts = known.kubernetesServiceAccounts ?? [];
+  const places = new Set(accounts.map(placeOf));
+  const more = (added.kubernetesServiceAccounts ?? []).filter((each) => !places.has(placeOf(each)));
+  if (secrets.length + more.length === 0) return known;
+  for (const each of secrets) before.set(placeOf(each), each);
+  return {
+    ...known,
+    ...(before.size === 0 ? {} : { kubernetesSecrets: byPlace([...before.values()]) }),
+    ...(accounts.length + more.length === 0 ? {} : { kubernetesServiceAccounts: byPlace([...accounts, ...more]) }),
+  };
+}
+
+const placeOf = ({ namespace, name, uid }: StoredAccount): string => JSON.stringify([namespace, name, uid]);
+
+const byPlace = <Stored extends StoredAccount>(all: readonly Stored[]): readonly Stored[] =>
+  all.toSorted((a, b) => (placeOf(a) < placeOf(b) ? -1 : 1));
+
+function stored({ nodePodsAccessible, secrets, accounts }: PulledCredentials, vault: Vault): StoredCredentials {
+  if (nodePodsAccessible) return { nodePodsAccessible };
+  const kubernetesSecrets = secrets.map(({ uid, namespace, name, hash }) => ({
+    uid,
+    namespace,
+    name,
+    credentialHash: vault.open(hash),
+  }));
+  const kubernetesServiceAccounts = (accounts ?? []).map(({ uid, namespace, name }) => ({ uid, namespace, name }));
+  return {
+    ...(kubernetesSecrets.length > 0 ? { kubernetesSecrets } : {}),
+    ...(kubernetesServiceAccounts.length > 0 ? { kubernetesServiceAccounts } : {}),
+  };
+}
+
+const sealed = ({ credentialMapping }: StoredRecord, vault: Vault): Record<string, PulledCredentials> =>
+  Object.fromEntries(
+    Object.entries(credentialMapping).map(([repository, stored]) => {
+      const { nodePodsAccessible = false, kubernetesSecrets = [], kubernetesServiceAccounts = [] } = stored;
+      const secrets = kubernetesSecrets.map(({ uid, namespace, name, credentialHash }) => {
+        const hash: SecretHandle = vault.seal(credentialHash);
+        return { uid, namespace, name, hash };
+      });
+      const accounts = kubernetesServiceAccounts.map(({ uid, namespace, name }) => ({ uid, namespace, name }));
+      return [repository, { nodePodsAccessible, secrets, ...(accounts.length > 0 ? { accounts } : {}) }];
+    }),
+  );
+
+// ---- files ----------------------------------------------------------------------------------------------------------
+
+const PULLING = 'image_manager/pulling';
+const PULLED = 'image_manager/pulled';
+
+const fileName = (name: string): string => `${PREFIX}${createHash('sha256').update(name).digest('hex')}`;
+const pulling = (root: string, image: string): string => join(root, PULLING, fileName(image));
+const pulled = (root: string, imageRef: string): string => join(root, PULLED, fileName(imageRef));
+
+/** As Go prints a metav1.Time: without fractions of a second. */
+const goTime = (ms: number): string => `${new Date(ms).toISOString().slice(0, -'.000Z'.length)}Z`;
+
+/** How many records of either kind there are below the root directory. */
+export async function recordCounts(root: string): Promise<{ readonly pulling: number; readonly pulled: number }> {
+  const [begun, done] = await Promise.all([recordFiles(join(root, PULLING)), recordFiles(join(root, PULLED))]);
+  return { pulling: begun.length, pulled: done.length };
+}
+
+async function recordFiles(folder: string): Promise<string[]> {
+  const entries = await readdir(folder, { withFileTypes: true }).catch(() => []);
+  const isRecord = (name: string) => name.startsWith(PREFIX) && !name.endsWith(UNFINISHED);
+  return entries.filter((each) => each.isFile() && isRecord(each.name)).map(({ name }) => join(folder, name));
+}
+
+/** `null`: no such file. Fails on one that cannot be decoded: then the right to the image is shown again. */
+async function readRecord(path: string, imageRef: string): Promise<StoredRecord | null> {
+  const value = await readJson(path);
+  if (value === null) return null;
+  const { kind, apiVersion, credentialMapping = {} } = value as Partial<StoredRecord>;
+  if (kind !== 'ImagePulledRecord' || !READABLE.includes(apiVersion ?? '') || !isObject(credentialMapping as never)) {
+    throw new Error(`${path} is not an ImagePulledRecord; remove it, and the image is pulled again`);
+  }
+  return value['imageRef'] === imageRef ? ({ ...value, credentialMapping } as unknown as StoredRecord) : null;
+}
+
+async function readJson(path: string): Promise<Readonly<Record<string, unknown>> | null> {
+  try {
+    const text = await readFile(path, 'utf8');
+    if (text.length > MAX_RECORD_BYTES) throw new Error(`${path} has more than ${MAX_RECORD_BYTES} bytes`);
+    const value: unknown = JSON.parse(text);
+    if (isObject(value as never)) return value as Record<string, unknown>;
+    throw new Error(`${path} is not a JSON object; remove it, and the image is pulled again`);
+  } catch (error) {
+    if (toPlainError(error).code === 'ENOENT') return null;
+    throw error;
+  }
+}
+
+async function write(path: string, value: object): Promise<void> {
+  await mkdir(join(path, '..'), { recursive: true, mode: 0o700 });
+  const draft = `${path}${UNFINISHED}`;
+  const file = await open(draft, 'w', 0o600);
+  try {
+    await file.writeFile(JSON.stringify(value));
+  } finally {
+    await file.close();
+  }
+  await rename(draft, path);
+}
+
+/** Work on one name in the order in which it came. */
+class Queue {
+  readonly #last = new Map<string, Promise<unknown>>();
+
+  async run<T>(name: string, work: () => Promise<T>): Promise<T> {
+    const before = this.#last.get(name) ?? Promise.resolve();
+    const next = before.then(work, work);
+    this.#last.set(name, next);
+    try {
+      return await next;
+    } finally {
+      if (this.#last.get(name) === next) this.#last.delete(name);
+    }
+  }
+}

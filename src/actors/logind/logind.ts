@@ -1,0 +1,206 @@
+/**
+ * logind over the system's bus: how long it waits, when the machine shuts down, and the lock that delays it.
+ *
+ * The lock is a descriptor that logind hands out, which Node cannot receive; systemd's own `systemd-inhibit` holds it
+ * as long as its child runs, and the child as long as our end of its input is open. So the lock ends with this process,
+ * however it ends.
+ * Source: org.freedesktop.login1(5), systemd-inhibit(1), logind.conf(5).
+ */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdir, writeFile } from 'node:fs/promises';
+import { createClient, DBusError, type Message } from 'dbus-native';
+import { OperationError } from '../../kernel/json.ts';
+import type { Ports } from '../../kernel/operation.ts';
+import type { logindOperations } from '../../machines/model/operations/logind.ts';
+
+const SERVICE = 'org.freedesktop.login1';
+const OBJECT = '/org/freedesktop/login1';
+const MANAGER = 'org.freedesktop.login1.Manager';
+const DEFAULT_ADDRESS = 'unix:path=/run/dbus/system_bus_socket';
+const CONFIGURATION = '/etc/systemd/logind.conf.d';
+const OVERRIDE = '99-kubelet.conf';
+const SIGHUP = 1;
+const US_PER_MS = 1_000n;
+/** An answer of the bus takes milliseconds; one that takes longer than this never comes. */
+const CALL_TIMEOUT_MS = 25_000;
+/** What Go's zero time is in JSON. */
+const NEVER = '0001-01-01T00:00:00Z';
+
+export interface LogindOptions {
+  /** Of the system's bus, as D-Bus writes it. */
+  readonly address?: string;
+  /** logind's folder for parts of its configuration. */
+  readonly configuration?: string;
+}
+
+type LogindPorts = Ports<typeof logindOperations>;
+
+export function logindPorts(options: LogindOptions = {}): LogindPorts {
+  const address = options.address ?? process.env['DBUS_SYSTEM_BUS_ADDRESS'] ?? DEFAULT_ADDRESS;
+  const configuration = options.configuration ?? CONFIGURATION;
+  return {
+    'logind.inhibitDelay': async () => ({ delayMs: await inhibitDelay(address) }),
+    'logind.overrideInhibitDelay': async ({ input: { seconds } }) => {
+      await overrideDelay(configuration, seconds);
+      await reloadLogind(address);
+      return null;
+    },
+    'logind.inhibitShutdown': async ({ signal, ...call }) => {
+      await holdLock(address, signal, () => call.emit({ type: 'inhibit.held' }));
+      return null;
+    },
+    'logind.watchShutdown': async ({ signal, ...call }) => {
+      await watchShutdown(address, signal, (active) => call.emit({ type: 'shutdown.prepared', active }));
+      return null;
+    },
+    'logind.storeShutdown': async ({ input: { path, startMs, endMs } }) => {
+      const timeOf = (ms: number | null): string => (ms === null ? NEVER : new Date(ms).toISOString());
+      const state = { startTime: timeOf(startMs), endTime: timeOf(endMs) };
+      await writeFile(path, JSON.stringify(state), { mode: 0o600 });
+      return null;
+    },
+  };
+}
+
+// ---- the bus --------------------------------------------------------------------------------------------------------
+
+interface Bus {
+  call(message: Message): Promise<unknown>;
+  /** Hears every message; rejects when the bus breaks. */
+  listen(match: string, heard: (message: Message) => void, signal: AbortSignal): Promise<void>;
+  close(): void;
+}
+
+function openBus(address: string): Bus {
+  const client = createClient({ busAddress: address });
+  const broken = new Promise<never>((_, reject) => {
+    const fail = (why: string): void =>
+      reject(
+        new OperationError(`cannot speak to the system's bus over ${address}: ${why}`, {
+          code: 'UNAVAILABLE',
+          retriable: true,
+        }),
+      );
+    client.connection.on('error', (error: Error) => fail(error.message));
+    client.connection.on('end', () => fail('the connection ended'));
+  });
+  broken.catch(() => {});
+  return {
+    call: (message) => Promise.race([client.invoke(message, { timeout: CALL_TIMEOUT_MS }), broken]),
+    async listen(match, heard, signal) {
+      client.connection.on('message', heard);
+      await Promise.race([client.watch(match), broken]);
+      const aborted = once(signal, 'abort');
+      if (!signal.aborted) await Promise.race([aborted, broken]);
+    },
+    close: () => void client.close(),
+  };
+}
+
+async function withBus<Result>(address: string, use: (bus: Bus) => Promise<Result>): Promise<Result> {
+  const bus = openBus(address);
+  try {
+    return await use(bus);
+  } finally {
+    bus.close();
+  }
+}
+
+/** What the other side refused, with its name for it. */
+function refusal(what: string, error: unknown): unknown {
+  if (!(error instanceof DBusError)) return error;
+  const { dbusName, message } = error as DBusError & { dbusName?: string };
+  return new OperationError(`${what}: ${message}`, { code: dbusName ?? error.name, retriable: true });
+}
+
+async function inhibitDelay(address: string): Promise<number> {
+  const message: Message = {
+    destination: SERVICE,
+    path: OBJECT,
+    interface: 'org.freedesktop.DBus.Properties',
+    member: 'Get',
+    signature: 'ss',
+    body: [MANAGER, 'InhibitDelayMaxUSec'],
+  };
+  try {
+    const value = await withBus(address, (bus) => bus.call(message));
+    const delayUs = BigInt(String(unwrapped(value)));
+    return Number(delayUs / US_PER_MS);
+  } catch (error) {
+    throw refusal('failed reading InhibitDelayMaxUSec property from logind', error);
+  }
+}
+
+/** A variant, in whatever form the library hands it out. */
+function unwrapped(value: unknown): unknown {
+  if (typeof value !== 'object' || value === null) return value;
+  if ('value' in value) return unwrapped(value.value);
+  return Array.isArray(value) ? unwrapped(value.at(-1)) : value;
+}
+
+async function reloadLogind(address: string): Promise<void> {
+  const message: Message = {
+    destination: 'org.freedesktop.systemd1',
+    path: '/org/freedesktop/systemd1',
+    interface: 'org.freedesktop.systemd1.Manager',
+    member: 'KillUnit',
+    signature: 'ssi',
+    body: ['systemd-logind.service', 'all', SIGHUP],
+  };
+  try {
+    await withBus(address, (bus) => bus.call(message));
+  } catch (error) {
+    throw refusal('unable to reload logind conf', error);
+  }
+}
+
+async function overrideDelay(folder: string, seconds: number): Promise<void> {
+  await mkdir(folder, { recursive: true, mode: 0o755 });
+  const text = `# Kubelet logind override\n[Login]\nInhibitDelayMaxSec=${seconds}\n`;
+  await writeFile(`${folder}/${OVERRIDE}`, text, { mode: 0o644 });
+}
+
+async function watchShutdown(address: string, signal: AbortSignal, tell: (active: boolean) => void): Promise<void> {
+  const match = `type='signal',interface='${MANAGER}',member='PrepareForShutdown',path='${OBJECT}'`;
+  const heard = ({ interface: name, member, body }: Message): void => {
+    const active: unknown = body?.[0];
+    if (name === MANAGER && member === 'PrepareForShutdown' && typeof active === 'boolean') tell(active);
+  };
+  await withBus(address, (bus) => bus.listen(match, heard, signal));
+}
+
+// ---- the lock -------------------------------------------------------------------------------------------------------
+
+const LOCK = [
+  '--what=shutdown',
+  '--who=kubelet',
+  '--why=Kubelet needs time to handle node shutdown',
+  '--mode=delay',
+  // Says what it hears: an answer shows that it runs, and so that the lock is held. It ends with its input.
+  'cat',
+];
+
+async function holdLock(address: string, signal: AbortSignal, held: () => void): Promise<void> {
+  const environment = { ...process.env, DBUS_SYSTEM_BUS_ADDRESS: address };
+  const holder = spawn('systemd-inhibit', LOCK, { env: environment, stdio: 'pipe' });
+  let said = '';
+  holder.stderr.on('data', (chunk) => (said = `${said}${String(chunk)}`.slice(-1_000)));
+  holder.stdout.once('data', held);
+  holder.stdin.on('error', () => {});
+  const release = (): void => void holder.stdin.end();
+  signal.addEventListener('abort', release, { once: true });
+  holder.stdin.write('.');
+  if (signal.aborted) release();
+  try {
+    const [code] = (await once(holder, 'close')) as [number | null];
+    if (!signal.aborted)
+      throw new OperationError(`failed creating systemd inhibitor: ${said.trim() || `exit code ${code}`}`);
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    if (code !== 'ENOENT') throw error;
+    throw new OperationError(`failed creating systemd inhibitor: ${message}; is systemd installed?`, { code });
+  } finally {
+    signal.removeEventListener('abort', release);
+  }
+}

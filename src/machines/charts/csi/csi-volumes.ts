@@ -1,0 +1,275 @@
+/**
+ * The volumes of CSI drivers on this node: one actor for each volume of each pod, one for each device behind them, and
+ * where it is wanted one for how each volume is.
+ *
+ * Decides: which volumes begin, which devices are staged and unstaged, who of several pods has a volume for one pod.
+ * Owns: which drivers listen and what the cluster says of them; who wants what; what earlier agents left on disk.
+ * Hears: `csi.wanted`, `csi.overdue`, `csi.released` of pods; `csi.driverListening`, `csi.driverGone` of
+ *   `pluginManager`; `node.volumes` of `nodeStatus`; the reports of its actors.
+ * Asks: `csi.inventory` once; the CSIDriver objects by a reflector, from the first driver or volume on.
+ * Sends: pods `csi.mounted`, `csi.unmounted`, and `csi.started` when it lost who wants what; `nodeStatus` which volumes
+ *   are in use; the plugin manager how often a driver is asked how many fit; pods `pods.kill` where none fits.
+ * Invariants:
+ *   I1 nothing begins before it is known what is left on disk; what is left and wanted goes on, what is left and wanted
+ *      by nobody is taken away when its pod is released.
+ *   I2 a device is unstaged only when no volume of it is published, and may not be detached before that.
+ *   I3 one driver, one volume or one pod that hangs holds up no other.
+ *   I4 a pod is told `csi.unmounted` only when no record of its volumes is left.
+ * Seeds: S193, S220. Upstream: pkg/kubelet/volumemanager, pkg/volume/csi.
+ */
+
+import { errorOf, line, outputOf, type PlainError, to } from '../../../kernel/xstate.ts';
+import type { ObjectReference } from '../../model/api/pod.ts';
+import type { CSIDriverSpec } from '../../model/api/storage.ts';
+import type { CSILimits, CSIReport } from '../../model/csi/messages.ts';
+import { deviceKey } from '../../model/csi/policy.ts';
+import type { CSIInventory } from '../../model/operations/csi.ts';
+import type { KubeObject } from '../../model/operations/kube.ts';
+import { eventRecorded, type PodKillWanted } from '../../model/pods/messages.ts';
+import { podEvents, podMessages } from '../../model/reasons/reasons.ts';
+import {
+  type Context,
+  type Enqueue,
+  type Event,
+  fullDriver,
+  missingVolumes,
+  csiVolumesSetup as s,
+} from './csi-volumes-setup.ts';
+import { beginHealth, healthOf, reconcile, tellMounted, tellUsers } from './reconcile.ts';
+
+/** Before the actor of a volume that crashed starts again, or the disk is looked through again. */
+const RETRY_MS = 5_000;
+/** Before the watch of the CSIDriver objects that crashed begins again. */
+const REOPEN_MS = 1_000;
+
+/** Takes news in, and does what follows from it. */
+const news = (take: (context: Context, event: Event) => Partial<Context>) =>
+  s.enqueueActions(({ context, event, enqueue }) => {
+    enqueue.assign(reconcile(enqueue, { ...context, ...take(context, event) }));
+  });
+
+const takeInventory = news((_, event) => {
+  const { volumes, devices } = outputOf<CSIInventory>(event);
+  return { found: { volumes, devices } };
+});
+
+const sayUnread = s.enqueueActions(({ event, enqueue }) => {
+  const { errors } = outputOf<CSIInventory>(event);
+  for (const error of errors) enqueue(line('error', [error, {}]));
+});
+
+/** A volume that was wanted before may be larger by now. */
+const takeWanted = news(({ pods, mounts }, event) => {
+  if (event.type !== 'csi.wanted') return {};
+  const { pod, volumes } = event;
+  const bySpec = new Map(volumes.map((volume) => [volume.spec, volume]));
+  return {
+    pods: { ...pods, [pod.uid]: { pod, volumes, isReleased: pods[pod.uid]?.isReleased ?? false } },
+    mounts: mounts.map((mount) =>
+      mount.uid === pod.uid ? { ...mount, volume: bySpec.get(mount.volume.spec) ?? mount.volume } : mount,
+    ),
+  };
+});
+
+/** Who asks again may have lost what it was told. */
+const answerWanted = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type === 'csi.wanted') tellMounted(enqueue, context, event.pod.uid);
+});
+
+/** Who has no room here may find it elsewhere. */
+function reject(enqueue: Enqueue, ref: ObjectReference & { readonly uid: string }, driver: string): void {
+  const text = podEvents.attachmentLimit();
+  const verdict = { reason: text.reason, message: podMessages.rejected(text.message), said: 'always' } as const;
+  enqueue.sendTo(to('eventRecorder'), eventRecorded(ref, text));
+  enqueue.sendTo(to('pods'), { type: 'pods.kill', uid: ref.uid, graceSeconds: null, verdict } satisfies PodKillWanted);
+  enqueue.sendTo(to('pluginManager'), { type: 'csi.limitReached', name: driver } satisfies CSILimits);
+}
+
+const tellOverdue = s.enqueueActions(({ context, event, enqueue }) => {
+  const pod = event.type === 'csi.overdue' ? context.pods[event.uid]?.pod : null;
+  if (!pod) return;
+  const { serviceAccount: _, ...ref } = pod;
+  const full = fullDriver(context, pod.uid);
+  if (full !== null) return reject(enqueue, ref, full);
+  const { unmounted, unattached } = missingVolumes(context, pod.uid);
+  const text = podEvents.unmountedVolumes(unmounted, unattached);
+  if (unmounted.length > 0) enqueue.sendTo(to('eventRecorder'), eventRecorded(ref, text));
+});
+
+const takeReleased = news(({ pods }, event) => {
+  if (event.type !== 'csi.released') return {};
+  const before = pods[event.uid] ?? { pod: null, volumes: [] };
+  return { pods: { ...pods, [event.uid]: { ...before, isReleased: true } } };
+});
+
+const takeEndpoint = news(({ endpoints }, event) => {
+  if (event.type === 'csi.driverListening') return { endpoints: { ...endpoints, [event.name]: event.endpoint } };
+  if (event.type !== 'csi.driverGone') return {};
+  const { [event.name]: _gone, ...others } = endpoints;
+  return { endpoints: others };
+});
+
+/** What the Node lists and was not told to list is told again: who tells it may have begun anew. */
+const takeNode = news(({ inUse }, event) => {
+  if (event.type !== 'node.volumes') return {};
+  const isAsTold = JSON.stringify(event.inUse) === JSON.stringify(inUse);
+  return { node: { inUse: event.inUse, attached: event.attached }, inUse: isAsTold ? inUse : null };
+});
+
+const specIn = (object: KubeObject): CSIDriverSpec => (object['spec'] ?? {}) as CSIDriverSpec;
+
+const takeDrivers = news(({ drivers }, event) => {
+  if (event.type === 'reflector.listed') {
+    return { drivers: Object.fromEntries(event.items.map((item) => [item.metadata.name, specIn(item)])) };
+  }
+  if (event.type !== 'reflector.changed') return {};
+  const { name } = event.object.metadata;
+  const { [name]: _before, ...others } = drivers ?? {};
+  return { drivers: event.change === 'DELETED' ? others : { ...others, [name]: specIn(event.object) } };
+});
+
+const takeStaged = news(({ devices }, event) => {
+  if (event.type !== 'device.staged') return {};
+  const { key, device: staged } = event;
+  return { devices: devices.map((each) => (each.key === key ? { ...each, staged, isNodeFull: false } : each)) };
+});
+
+const forwardFailure = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'device.failed') return;
+  const { key, step, message, isNodeFull } = event;
+  tellUsers(enqueue, context, key, { step, message });
+  enqueue.assign({ devices: context.devices.map((each) => (each.key === key ? { ...each, isNodeFull } : each)) });
+});
+
+/** Published again is no news. */
+const takePublished = s.enqueueActions(({ context, event, enqueue }) => {
+  const found = context.mounts.find(({ id }) => event.type === 'mount.published' && id === event.id);
+  if (!found || found.isPublished) return;
+  const published = { ...found, isPublished: true };
+  const mounts = context.mounts.map((mount) => (mount === found ? published : mount));
+  tellMounted(enqueue, { ...context, mounts }, found.uid);
+  beginHealth(enqueue, context, found);
+  enqueue.assign({ mounts });
+});
+
+const takeExpanded = news(({ mounts, devices }, event) => {
+  if (event.type !== 'mount.expanded') return {};
+  const { id, size } = event;
+  const key = mounts.flatMap((mount) => (mount.id === id ? [deviceKey(mount.volume)] : []))[0];
+  return { devices: devices.map((device) => (device.key === key ? { ...device, size } : device)) };
+});
+
+const actorIn = (event: { readonly type: string }): string => event.type.replace(/^xstate\.(done|error)\.actor\./, '');
+
+/** A volume that was unpublished, or a device that was unstaged. */
+const reap = s.enqueueActions(({ context, event, enqueue }) => {
+  const id = actorIn(event);
+  enqueue.stopChild(id);
+  if (context.healthPeriodMs !== undefined) enqueue.stopChild(healthOf(id));
+  const mounts = context.mounts.filter((mount) => mount.id !== id);
+  const devices = context.devices.filter((device) => device.id !== id);
+  enqueue.assign(reconcile(enqueue, { ...context, mounts, devices }));
+});
+
+/** What it did is on disk: another actor goes on from there. */
+const reapCrashed = s.enqueueActions(({ context, event, enqueue }) => {
+  const id = actorIn(event);
+  const { message } = errorOf(event);
+  enqueue(line('error', ['The actor of a CSI volume crashed and starts again', { id, err: message }]));
+  enqueue.stopChild(id);
+  if (context.healthPeriodMs !== undefined) enqueue.stopChild(healthOf(id));
+  const crashed = <Of extends { readonly id: string }>(each: Of): Of => (each.id === id ? { ...each, id: '' } : each);
+  enqueue.assign({ mounts: context.mounts.map(crashed), devices: context.devices.map(crashed) });
+  enqueue.raise({ type: 'csi.respawn' }, { delay: RETRY_MS, id: `respawn-${id}` });
+});
+
+const respawn = news(() => ({}));
+
+const start = s.enqueueActions(({ enqueue }) => {
+  enqueue.sendTo(to('pods'), { type: 'csi.started' } satisfies CSIReport);
+  enqueue.sendTo(to('pluginManager'), { type: 'csi.driversWanted' });
+  enqueue.sendTo(to('nodeStatus'), { type: 'node.wanted' });
+});
+
+export const csiVolumesMachine = s.createMachine({
+  id: 'csiVolumes',
+  context: ({ input }) => ({
+    ...input,
+    found: null,
+    endpoints: {},
+    drivers: null,
+    node: { inUse: [], attached: [] },
+    pods: {},
+    mounts: [],
+    devices: [],
+    spawned: 0,
+    inUse: null,
+    periods: {},
+  }),
+  type: 'parallel',
+  entry: start,
+  on: {
+    'csi.wanted': { actions: [takeWanted, answerWanted] },
+    'csi.overdue': { actions: tellOverdue },
+    'csi.released': { actions: takeReleased },
+    'csi.driverListening': { actions: takeEndpoint },
+    'csi.driverGone': { actions: takeEndpoint },
+    'node.volumes': { actions: takeNode },
+    'device.staged': { actions: takeStaged },
+    'device.failed': { actions: forwardFailure },
+    'mount.published': { actions: takePublished },
+    'mount.expanded': { actions: takeExpanded },
+    'csi.respawn': { actions: respawn },
+    'xstate.done.actor.*': { actions: reap },
+    'xstate.error.actor.*': { actions: reapCrashed },
+  },
+  states: {
+    disk: {
+      initial: 'looking',
+      states: {
+        looking: {
+          meta: { waitsFor: 'what earlier agents left on disk' },
+          invoke: {
+            id: 'inventory',
+            src: 'csi.inventory',
+            input: ({ context: { rootDir } }) => ({ root: rootDir }),
+            onDone: { target: 'known', actions: [sayUnread, takeInventory] },
+            onError: {
+              target: 'backingOff',
+              actions: line('error', ({ event }) => [
+                'Cannot look for volumes of CSI drivers on disk',
+                { err: (event.error as PlainError).message },
+              ]),
+            },
+          },
+        },
+        backingOff: { after: { [RETRY_MS]: 'looking' } },
+        known: {},
+      },
+    },
+    drivers: {
+      initial: 'unneeded',
+      states: {
+        /** There is no CSI driver, and nobody uses a volume of one: nothing has to be known of them. */
+        unneeded: { always: { guard: 'isUsed', target: 'watching' } },
+        watching: {
+          on: { 'reflector.listed': { actions: takeDrivers }, 'reflector.changed': { actions: takeDrivers } },
+          invoke: {
+            id: 'csiDrivers',
+            src: 'reflector',
+            input: { target: { client: 'kube', apiVersion: 'storage.k8s.io/v1', resource: 'csidrivers' } },
+            onDone: 'reopening',
+            onError: {
+              target: 'reopening',
+              actions: line('error', ({ event }) => [
+                'Following the CSIDriver objects crashed and starts again',
+                { err: (event.error as PlainError).message },
+              ]),
+            },
+          },
+        },
+        reopening: { after: { [REOPEN_MS]: 'watching' } },
+      },
+    },
+  },
+});

@@ -1,0 +1,367 @@
+/**
+ * One volume of a CSI driver as the whole node has it (`device-<n>` below `csiVolumes`): attached, then staged, for as
+ * long as some pod uses it; unstaged when the last one is done.
+ *
+ * Decides: when the driver is asked, and asked again.
+ * Owns: what the attachment says, what the driver can do, the secrets' handles, the back-off.
+ * Hears: `device.known` of `csiVolumes`, whenever something of it changed.
+ * Asks: `kube.get` of the attachment and of the secret; `csi.capabilities`, `csi.stage`, `csi.unstage`.
+ * Sends: `csiVolumes` `device.staged`, or `device.failed` for the events of those who wait.
+ * Invariants:
+ *   D1 a volume that must be attached is staged only when the API server knows that it is in use here and says that it
+ *      is attached.
+ *   D2 a call to the driver is never given up half-way: what follows waits for its answer or its deadline.
+ *   D3 it ends only when the volume is unstaged and its record is gone.
+ * Upstream: pkg/volume/csi/csi_attacher.go, pkg/volume/util/operationexecutor.
+ */
+import { errorOf, line, now, outputOf, pick, sendParent, setup } from '../../../kernel/xstate.ts';
+import type { VolumeAttachment } from '../../model/api/storage.ts';
+import type { CSIFailure, DeviceOrder, DeviceReport, StagedDevice } from '../../model/csi/messages.ts';
+import { type DeviceId, devicePlace } from '../../model/csi/places.ts';
+import {
+  attachmentName,
+  attachmentOf,
+  type Capabilities,
+  deviceData,
+  isAttachable,
+  isNodeFull,
+  notRegistered,
+  type Secrets,
+  stageRequest,
+  stages,
+} from '../../model/csi/policy.ts';
+import { csiOperations } from '../../model/operations/csi.ts';
+import { kubeOperations } from '../../model/operations/kube.ts';
+import type { Ended } from '../../model/pods/messages.ts';
+import { askCapabilities, capabilitiesIn, fetchSecret, retryDelayMs, secretError, secretsIn } from './driver-calls.ts';
+
+/** Between two looks at an attachment that is not attached yet; a change of the Node is a reason to look at once. */
+const LOOK_BASE_MS = 500;
+const LOOK_MAX_MS = 10_000;
+
+interface DeviceInput extends Omit<DeviceOrder, 'type'> {
+  readonly key: string;
+  readonly root: string;
+  readonly nodeName: string;
+  readonly id: DeviceId;
+  /** An agent before this one, or an actor, may have staged it. */
+  readonly mayBeStaged: boolean;
+}
+
+interface Context extends DeviceInput {
+  readonly publishContext: StagedDevice['publishContext'];
+  readonly capabilities: Capabilities;
+  readonly secrets: Secrets;
+  readonly failure: CSIFailure;
+  /** The attachment failed because no more volumes fit on this node. */
+  readonly isNodeFull: boolean;
+  /** Failed tries, or looks in vain, since the last success. */
+  readonly tries: number;
+  readonly untilMs: number;
+}
+
+const s = setup({
+  types: { input: {} as DeviceInput, context: {} as Context, events: {} as DeviceOrder | Ended },
+  actors: {
+    ...pick(csiOperations, 'csi.capabilities', 'csi.stage', 'csi.unstage'),
+    ...pick(kubeOperations, 'kube.get'),
+  },
+  guards: {
+    isUnused: ({ context }) => !context.isUsed,
+    isUsed: ({ context }) => context.isUsed,
+    isUntouched: ({ context }) => !context.mayBeStaged,
+    isUnsynced: ({ context }) => context.driver.spec === undefined,
+    isSynced: ({ context }) => context.driver.spec !== undefined,
+    mustBeAttached: ({ context }) => isAttachable(context.driver),
+    needsNoAttachment: ({ context }) => !isAttachable(context.driver),
+    mustReport: ({ context }) => isAttachable(context.driver) && !context.isReported,
+    isReported: ({ context }) => context.isReported,
+    isUnregistered: ({ context }) => context.driver.endpoint === null,
+    isRegistered: ({ context }) => context.driver.endpoint !== null,
+    hasSecret: ({ context }) => stages(context.capabilities) && context.volume?.stageSecret != null,
+  },
+  delays: { wait: (args) => Math.max(0, args.context.untilMs - now(args)) },
+});
+
+const takeOrder = s.assign(({ context, event }) => {
+  if (event.type !== 'device.known') return {};
+  const { type: _, ...known } = event;
+  return { ...known, volume: known.volume ?? context.volume };
+});
+
+const becameAttached = ({ context, event }: { context: Context; event: unknown }): boolean =>
+  (event as DeviceOrder).isAttached && !context.isAttached;
+
+/** What failed for want of the driver, or of an attachment that is there or needless now, need not wait any longer. */
+function becamePossible({ context, event }: { context: Context; event: unknown }): boolean {
+  const { driver } = event as DeviceOrder;
+  const isFreed = isAttachable(context.driver) && !isAttachable(driver);
+  return driver.endpoint !== context.driver.endpoint || isFreed || becameAttached({ context, event });
+}
+
+const noteCapabilities = s.assign(({ event }) => capabilitiesIn(event));
+const noteSecrets = s.assign(({ event }) => secretsIn(event));
+
+const attachmentIn = (event: unknown) => attachmentOf(outputOf<VolumeAttachment>(event));
+
+const noteAttachment = s.assign(({ event }) => {
+  const publishContext = attachmentIn(event);
+  return typeof publishContext === 'object' && publishContext !== null
+    ? { publishContext, tries: 0, isNodeFull: false }
+    : {};
+});
+
+const failing = (stepOf: (context: Context) => string, prefix: (context: Context) => string = () => '') =>
+  s.assign(({ context, event }) => ({
+    failure: { step: stepOf(context), message: `${prefix(context)}${errorOf(event).message}` },
+  }));
+
+/** Upstream's names of the steps. */
+const waitingStep = ({ id }: Context): string => `${id.block === null ? 'MountVolume' : 'MapVolume'}.WaitForAttach`;
+const stagingStep = ({ id }: Context): string =>
+  id.block === null ? 'MountVolume.MountDevice' : 'MapVolume.SetUpDevice';
+
+const noteAttachError = s.assign(({ context, event }) => {
+  const message = attachmentIn(event);
+  if (typeof message !== 'string') return {};
+  return {
+    failure: { step: waitingStep(context), message },
+    isNodeFull: isNodeFull(outputOf<VolumeAttachment>(event)),
+  };
+});
+
+const noteUnregistered = s.assign(({ context }) => {
+  const what =
+    context.id.block === null
+      ? 'attacher.MountDevice failed to create newCsiDriverClient'
+      : 'blockMapper.SetUpDevice failed to get CSI client';
+  const message = `kubernetes.io/csi: ${what}: ${notRegistered(context.id.driver)}`;
+  return { failure: { step: stagingStep(context), message } };
+});
+
+const getError = ({ id, nodeName }: Context): string =>
+  `volume ${id.handle} has GET error for volume attachment ${attachmentName(id, nodeName)}: `;
+
+function stageSecretError({ id, volume }: Context): string {
+  const ref = volume?.stageSecret ?? null;
+  if (id.block === null) return secretError('NodeStageSecretRef', ref);
+  return `failed to get NodeStageSecretRef ${ref?.namespace}/${ref?.name}: `;
+}
+
+const backOff = s.assign((args) => {
+  const { tries } = args.context;
+  return { tries: tries + 1, untilMs: now(args) + retryDelayMs(tries) };
+});
+
+const checkLater = s.assign((args) => {
+  const delayMs = Math.min(LOOK_MAX_MS, LOOK_BASE_MS * 2 ** args.context.tries);
+  return { tries: args.context.tries + 1, untilMs: now(args) + delayMs };
+});
+
+const tellFailure = s.enqueueActions(({ context, enqueue }) => {
+  const { key, failure, isNodeFull: isFull } = context;
+  enqueue(line('warn', ['A volume cannot be staged', { volume: key, step: failure.step, err: failure.message }]));
+  enqueue(sendParent({ type: 'device.failed', key, ...failure, isNodeFull: isFull } satisfies DeviceReport));
+});
+
+const sayStuck = s.enqueueActions(({ context, event, enqueue }) => {
+  const err = errorOf(event).message;
+  enqueue(line('error', ['UnmountVolume.UnmountDevice failed', { volume: context.key, err }]));
+});
+
+const placeOf = ({ root, id }: Context) => devicePlace(root, id);
+
+const attaching = s.createStateConfig({
+  invoke: {
+    id: 'attachment',
+    src: 'kube.get',
+    input: ({ context: { id, nodeName } }) => ({
+      client: 'kube',
+      apiVersion: 'storage.k8s.io/v1',
+      resource: 'volumeattachments',
+      name: attachmentName(id, nodeName),
+    }),
+    onDone: [
+      { guard: ({ event }) => attachmentIn(event) === null, target: 'detached', actions: checkLater },
+      { guard: ({ event }) => typeof attachmentIn(event) === 'string', target: 'failing', actions: noteAttachError },
+      { target: 'connecting', actions: noteAttachment },
+    ],
+    onError: [
+      { guard: ({ event }) => errorOf(event).code === 'NotFound', target: 'detached', actions: checkLater },
+      { target: 'failing', actions: failing(waitingStep, getError) },
+    ],
+  },
+});
+
+const staging = s.createStateConfig({
+  meta: { waitsFor: 'the CSI driver to stage the volume' },
+  entry: s.assign({ mayBeStaged: true }),
+  invoke: {
+    id: 'stage',
+    src: 'csi.stage',
+    input: ({ context }) => {
+      const { root, driver, volume, nodeName, capabilities } = context;
+      const { directory, staging: target, block } = placeOf(context);
+      const request = stages(capabilities) ? stageRequest(volume!, target, context) : null;
+      return { root, directory, endpoint: driver.endpoint!, data: deviceData(volume!, nodeName), request, block };
+    },
+    onDone: { target: 'staged', actions: s.assign({ tries: 0 }) },
+    onError: { target: 'failing', actions: failing(stagingStep) },
+  },
+});
+
+/** From nobody's use until nothing is left, or until somebody uses it again. */
+const leaving = s.createStateConfig({
+  initial: 'connecting',
+  states: {
+    connecting: {
+      meta: { waitsFor: 'the CSI driver to register' },
+      always: [
+        { guard: 'isUsed', target: '#csiDevice.deciding' },
+        { guard: 'isUntouched', target: '#csiDevice.gone' },
+        { guard: 'isRegistered', target: 'asking' },
+      ],
+    },
+    asking: {
+      invoke: {
+        ...askCapabilities,
+        onDone: { target: 'unstaging', actions: noteCapabilities },
+        onError: { target: 'backingOff', actions: [sayStuck, backOff] },
+      },
+    },
+    unstaging: {
+      meta: { waitsFor: 'the CSI driver to unstage the volume' },
+      invoke: {
+        id: 'unstage',
+        src: 'csi.unstage',
+        input: ({ context }) => ({
+          root: context.root,
+          directory: placeOf(context).directory,
+          block: placeOf(context).block,
+          endpoint: context.driver.endpoint!,
+          handle: context.id.handle,
+          isStaged: stages(context.capabilities),
+        }),
+        onDone: [
+          { guard: 'isUsed', target: '#csiDevice.deciding', actions: s.assign({ tries: 0, mayBeStaged: false }) },
+          { target: '#csiDevice.gone' },
+        ],
+        onError: { target: 'backingOff', actions: [sayStuck, backOff] },
+      },
+    },
+    backingOff: {
+      always: { guard: 'isUsed', target: '#csiDevice.deciding' },
+      after: { wait: 'connecting' },
+    },
+  },
+});
+
+export const csiDeviceMachine = s.createMachine({
+  id: 'csiDevice',
+  context: ({ input }) => ({
+    ...input,
+    publishContext: {},
+    capabilities: [],
+    secrets: {},
+    failure: { step: '', message: '' },
+    isNodeFull: false,
+    tries: 0,
+    untilMs: 0,
+  }),
+  initial: 'deciding',
+  on: { 'device.known': { actions: takeOrder } },
+  states: {
+    deciding: {
+      always: [
+        { guard: 'isUnused', target: 'leaving' },
+        { guard: 'isUnsynced', target: 'unsynced' },
+        { guard: 'mustReport', target: 'reporting' },
+        { guard: 'mustBeAttached', target: 'attaching' },
+        { target: 'connecting' },
+      ],
+    },
+    unsynced: {
+      meta: { waitsFor: 'the CSIDriver objects of the cluster' },
+      always: [
+        { guard: 'isUnused', target: 'leaving' },
+        { guard: 'isSynced', target: 'deciding' },
+      ],
+    },
+    reporting: {
+      meta: { waitsFor: 'the Node to list the volume as in use' },
+      always: [
+        { guard: 'isUnused', target: 'leaving' },
+        { guard: 'isReported', target: 'deciding' },
+        { guard: 'needsNoAttachment', target: 'deciding' },
+      ],
+    },
+    attaching,
+    detached: {
+      meta: { waitsFor: 'the volume to be attached to this node' },
+      always: [
+        { guard: 'isUnused', target: 'leaving' },
+        { guard: 'needsNoAttachment', target: 'deciding' },
+      ],
+      on: {
+        'device.known': [{ guard: becameAttached, target: 'attaching', actions: takeOrder }, { actions: takeOrder }],
+      },
+      after: { wait: 'attaching' },
+    },
+    connecting: {
+      always: [
+        { guard: 'isUnused', target: 'leaving' },
+        { guard: 'isUnregistered', target: 'failing', actions: noteUnregistered },
+        { target: 'asking' },
+      ],
+    },
+    asking: {
+      invoke: {
+        ...askCapabilities,
+        onDone: { target: 'choosing', actions: noteCapabilities },
+        onError: { target: 'failing', actions: failing(stagingStep) },
+      },
+    },
+    choosing: {
+      always: [
+        { guard: 'isUnused', target: 'leaving' },
+        { guard: 'hasSecret', target: 'fetchingSecret' },
+        { target: 'staging', actions: s.assign({ secrets: {} }) },
+      ],
+    },
+    fetchingSecret: {
+      always: { guard: 'isUnused', target: 'leaving' },
+      invoke: {
+        ...fetchSecret(({ volume }: Context) => volume?.stageSecret ?? null),
+        onDone: { target: 'staging', actions: noteSecrets },
+        onError: {
+          target: 'failing',
+          actions: failing(stagingStep, stageSecretError),
+        },
+      },
+    },
+    staging,
+    staged: {
+      entry: sendParent(
+        ({ context }): DeviceReport => ({
+          type: 'device.staged',
+          key: context.key,
+          device: {
+            stagingPath: stages(context.capabilities) ? placeOf(context).staging : '',
+            publishContext: context.publishContext,
+          },
+        }),
+      ),
+      always: { guard: 'isUnused', target: 'leaving' },
+    },
+    failing: { entry: [tellFailure, backOff], always: 'backingOff' },
+    backingOff: {
+      always: { guard: 'isUnused', target: 'leaving' },
+      on: {
+        'device.known': [{ guard: becamePossible, target: 'deciding', actions: takeOrder }, { actions: takeOrder }],
+      },
+      after: { wait: 'deciding' },
+    },
+    leaving,
+    gone: { type: 'final' },
+  },
+});

@@ -1,0 +1,165 @@
+/**
+ * When a volume is expanded on this node, what its driver is asked for it, and what its claim is told. Pure.
+ *
+ * Invariant: every text that a user sees is upstream's. Upstream: pkg/volume/util/operationexecutor/node_expander.go,
+ * pkg/volume/util/resize_util.go, pkg/volume/csi/expander.go.
+ */
+import type { PlainError } from '../../../kernel/xstate.ts';
+import type { PersistentVolumeClaim } from '../../model/api/storage.ts';
+import type { CSIVolume } from '../../model/csi/messages.ts';
+import { type Capabilities, capabilityOf, type Secrets } from '../../model/csi/policy.ts';
+import type { NodeExpandRequest } from '../../model/operations/csi.ts';
+import { parseQuantity } from '../../model/values/quantity.ts';
+
+const STORAGE = 'storage';
+const PENDING = 'NodeResizePending';
+const IN_PROGRESS = 'NodeResizeInProgress';
+const INFEASIBLE = 'NodeResizeInfeasible';
+const NODE_ERROR = 'NodeResizeError';
+/** They end with the expansion. */
+const CONDITIONS: ReadonlySet<string> = new Set([
+  'FileSystemResizePending',
+  'Resizing',
+  'ControllerResizeError',
+  NODE_ERROR,
+]);
+
+// ---- sizes ----------------------------------------------------------------------------------------------------------
+
+/** In billionths of a byte; nothing for what is no quantity. Others have written it. */
+function nanoOf(size: unknown): bigint {
+  const parsed = parseQuantity(typeof size === 'number' ? String(size) : typeof size === 'string' ? size : '');
+  return 'error' in parsed ? 0n : parsed.value.nano;
+}
+
+export const isLarger = (size: string, than: string): boolean => nanoOf(size) > nanoOf(than);
+export const isKnown = (size: string): boolean => nanoOf(size) > 0n;
+
+const NANO = 1_000_000_000n;
+const bytesOf = (size: string): string => String((nanoOf(size) + NANO - 1n) / NANO);
+
+// ---- the claim ------------------------------------------------------------------------------------------------------
+
+/**
+ * What the claim says of an expansion: it goes on; the claim has the size already, because another node was faster; it
+ * is of a controller that does not say how far it is; or it is not, or no more, this node's turn.
+ */
+type Verdict = 'expanding' | 'expanded' | 'unguided' | 'refused';
+
+export function verdictOf({ status }: PersistentVolumeClaim, to: string): Verdict {
+  const step = status?.allocatedResourceStatuses?.[STORAGE] ?? '';
+  if (step === PENDING || step === IN_PROGRESS) return 'expanding';
+  if (step !== '') return 'refused';
+  if (status?.allocatedResources === undefined) return 'unguided';
+  return isLarger(to, status.capacity?.[STORAGE] ?? '') ? 'refused' : 'expanded';
+}
+
+/** Its user asks for another size by now: the controller has to decide again. */
+export const isOutdated = ({ spec }: PersistentVolumeClaim, to: string): boolean =>
+  nanoOf(spec?.resources?.requests?.[STORAGE] ?? '') !== nanoOf(to);
+
+export const hasSize = ({ status }: PersistentVolumeClaim, size: string): boolean =>
+  !isLarger(size, status?.capacity?.[STORAGE] ?? '');
+
+/** Only what the agent has seen is changed. */
+const seen = ({ metadata }: PersistentVolumeClaim) => ({ resourceVersion: metadata?.resourceVersion ?? '' });
+
+/** `null`: the claim says so already. */
+export function progressPatch(claim: PersistentVolumeClaim) {
+  if (claim.status?.allocatedResourceStatuses?.[STORAGE] === IN_PROGRESS) return null;
+  return { metadata: seen(claim), status: { allocatedResourceStatuses: { [STORAGE]: IN_PROGRESS } } };
+}
+
+export function finishPatch(claim: PersistentVolumeClaim, size: string) {
+  const { allocatedResourceStatuses, conditions = [] } = claim.status ?? {};
+  const isAlone = Object.keys(allocatedResourceStatuses ?? {}).every((resource) => resource === STORAGE);
+  const over = conditions.filter(({ type }) => CONDITIONS.has(type));
+  return {
+    metadata: seen(claim),
+    status: {
+      capacity: { [STORAGE]: size },
+      ...(allocatedResourceStatuses ? { allocatedResourceStatuses: isAlone ? null : { [STORAGE]: null } } : {}),
+      ...(over.length > 0 ? { conditions: over.map(({ type }) => ({ $patch: 'delete', type })) } : {}),
+    },
+  };
+}
+
+/** `null`: the claim says so already. `at` as RFC 3339. */
+export function failurePatch(claim: PersistentVolumeClaim, error: string, isInfeasible: boolean, at: string) {
+  const { conditions = [] } = claim.status ?? {};
+  const isTold = conditions.some(({ type, status }) => type === NODE_ERROR && status === 'True');
+  if (isTold && !isInfeasible) return null;
+  const condition = {
+    type: NODE_ERROR,
+    status: 'True',
+    lastTransitionTime: at,
+    message: `failed to expand pvc with ${error}`,
+  };
+  return {
+    status: {
+      ...(isInfeasible ? { allocatedResourceStatuses: { [STORAGE]: INFEASIBLE } } : {}),
+      ...(isTold ? {} : { conditions: [condition] }),
+    },
+  };
+}
+
+// ---- the driver -----------------------------------------------------------------------------------------------------
+
+export const expands = (capabilities: Capabilities): boolean => capabilities.includes('EXPAND_VOLUME');
+
+export const expandRequest = (
+  volume: CSIVolume,
+  to: string,
+  more: { target: string; stagingPath: string; capabilities: Capabilities; secrets: Secrets },
+): NodeExpandRequest => ({
+  volume_id: volume.handle,
+  volume_path: more.target,
+  capacity_range: { required_bytes: bytesOf(to) },
+  staging_target_path: more.stagingPath,
+  volume_capability: capabilityOf(volume, more.capabilities),
+  secrets: more.secrets,
+});
+
+const FAILED = 'Expander.NodeExpand failed to expand the volume';
+
+/** What a failure of a driver means for the expansion. */
+export interface ExpandFailure {
+  readonly message: string;
+  /** The driver has surely stopped; otherwise it may still be at it. */
+  readonly isFinal: boolean;
+  /** It will never succeed: the cluster has to do something else. */
+  readonly isInfeasible: boolean;
+  /** The driver does not expand what is in use. */
+  readonly isInUse: boolean;
+}
+
+const INFEASIBLE_CODES: ReadonlySet<string | undefined> = new Set(['INVALID_ARGUMENT', 'OUT_OF_RANGE', 'NOT_FOUND']);
+const UNCERTAIN_CODES: ReadonlySet<string | undefined> = new Set([
+  undefined,
+  'CANCELLED',
+  'DEADLINE_EXCEEDED',
+  'UNAVAILABLE',
+  'RESOURCE_EXHAUSTED',
+  'ABORTED',
+]);
+
+export function expandFailure({ message, code }: PlainError): ExpandFailure {
+  const isInfeasible = INFEASIBLE_CODES.has(code);
+  return {
+    message: isInfeasible ? `${FAILED} ${message}` : `${FAILED} : ${message}`,
+    isFinal: !UNCERTAIN_CODES.has(code),
+    isInfeasible,
+    isInUse: code === 'FAILED_PRECONDITION',
+  };
+}
+
+/** What fails before a driver is asked. */
+export const certain = (message: string): ExpandFailure => ({
+  message,
+  isFinal: true,
+  isInfeasible: false,
+  isInUse: false,
+});
+
+export const cannotExpand = (driver: string): string =>
+  `Expander.NodeExpand found CSI plugin kubernetes.io/csi/${driver} to not support node expansion`;

@@ -1,0 +1,362 @@
+/**
+ * One volume that has become too small (`expansion` below `mount-<n>`): from what its claim says to what it is told.
+ *
+ * Decides: whether it is this node's turn, when the driver is asked, and asked again; what a failure means.
+ * Owns: the claim as it was last seen, the back-off.
+ * Hears: `expansion.known` of its mount, whenever the driver or the pod changed.
+ * Asks: `kube.get` of the claim and of the secret; `csi.capabilities`, `csi.expand`; `kube.patch` of the claim's
+ *   status.
+ * Sends: `eventRecorder` each failure and the end, for the pod and for the claim. Its output is what came of it.
+ * Invariants:
+ *   Z1 the driver is asked only when the claim says that it is the node's turn, and after the claim says that it is at
+ *      it.
+ *   Z2 the claim has its size only after the driver has said that the volume has it.
+ *   Z3 a call to the driver is never given up half-way; a pod that ends is left between two steps.
+ * Upstream: pkg/volume/util/operationexecutor/node_expander.go.
+ */
+import { errorOf, line, now, outputOf, pick, setup, to } from '../../../kernel/xstate.ts';
+import type { PersistentVolumeClaim } from '../../model/api/storage.ts';
+import type { CSIPod, CSIVolume, Driver, Expansion } from '../../model/csi/messages.ts';
+import { type Capabilities, notRegistered, type Secrets } from '../../model/csi/policy.ts';
+import { csiOperations } from '../../model/operations/csi.ts';
+import { kubeOperations } from '../../model/operations/kube.ts';
+import { type Ended, eventRecorded } from '../../model/pods/messages.ts';
+import { type EventText, volumeEvents } from '../../model/reasons/reasons.ts';
+import { rfc3339 } from '../../model/values/time.ts';
+import { askCapabilities, capabilitiesIn, fetchSecret, retryDelayMs, secretsIn } from './driver-calls.ts';
+import {
+  cannotExpand,
+  certain,
+  type ExpandFailure,
+  expandFailure,
+  expandRequest,
+  expands,
+  failurePatch,
+  finishPatch,
+  hasSize,
+  isOutdated,
+  progressPatch,
+  verdictOf,
+} from './expansion-policy.ts';
+
+interface Known {
+  readonly driver: Driver;
+  readonly isReleased: boolean;
+}
+
+interface ExpansionInput extends Known {
+  readonly nodeName: string;
+  readonly pod: CSIPod;
+  readonly volume: CSIVolume;
+  readonly expansion: Expansion;
+  readonly target: string;
+  readonly stagingPath: string;
+  /** Containers use it already; otherwise they wait for it. */
+  readonly isInUse: boolean;
+}
+
+export type ExpansionOrder = { readonly type: 'expansion.known' } & Known;
+
+/** `refused`: not while the claim says what it says. `inUse`: not to this size, as long as it is in use. */
+export interface ExpansionResult {
+  readonly outcome: 'expanded' | 'refused' | 'inUse' | 'released';
+  /** The size that was tried. */
+  readonly to: string;
+}
+
+interface Context extends ExpansionInput {
+  readonly claim: PersistentVolumeClaim;
+  readonly capabilities: Capabilities;
+  readonly secrets: Secrets;
+  readonly failure: ExpandFailure;
+  /** When, as RFC 3339. */
+  readonly failedAt: string;
+  /** The driver has failed for sure before. */
+  readonly hasFailed: boolean;
+  readonly tries: number;
+  readonly untilMs: number;
+  readonly outcome: ExpansionResult['outcome'];
+}
+
+const s = setup({
+  types: {
+    input: {} as ExpansionInput,
+    context: {} as Context,
+    events: {} as ExpansionOrder | Ended,
+    output: {} as ExpansionResult,
+  },
+  actors: {
+    ...pick(csiOperations, 'csi.capabilities', 'csi.expand'),
+    ...pick(kubeOperations, 'kube.get', 'kube.patch'),
+  },
+  guards: {
+    isReleased: ({ context }) => context.isReleased,
+    isReadOnly: ({ context }) => context.volume.readOnly,
+    isRefused: ({ context: { claim, expansion } }) => verdictOf(claim, expansion.to) === 'refused',
+    mustMark: ({ context: { claim, expansion } }) =>
+      verdictOf(claim, expansion.to) === 'expanding' && progressPatch(claim) !== null,
+    isUnregistered: ({ context }) => context.driver.endpoint === null,
+    cannotExpand: ({ context }) => !expands(context.capabilities),
+    hasSecret: ({ context }) => context.volume.expandSecret !== null,
+    isDone: ({ context: { claim, expansion } }) => hasSize(claim, expansion.to),
+    mustTellFailure: ({ context }) => failureToTell(context) !== null,
+    isInUse: ({ context }) => context.failure.isInUse,
+  },
+  delays: { wait: (args) => Math.max(0, args.context.untilMs - now(args)) },
+});
+
+/** What the claim is told of a failure; `null`: nothing, or it says so already. */
+function failureToTell({ claim, expansion, failure, failedAt, hasFailed }: Context) {
+  if (!failure.isFinal || verdictOf(claim, expansion.to) === 'unguided') return null;
+  const isInfeasible = failure.isInfeasible || (hasFailed && isOutdated(claim, expansion.to));
+  return failurePatch(claim, failure.message, isInfeasible, failedAt);
+}
+
+const takeOrder = s.assign(({ event }) => {
+  if (event.type !== 'expansion.known') return {};
+  const { driver, isReleased } = event;
+  return { driver, isReleased };
+});
+
+/** Another driver than the one that failed need not be waited for. */
+const becameRegistered = ({ context, event }: { context: Context; event: unknown }): boolean =>
+  (event as ExpansionOrder).driver.endpoint !== context.driver.endpoint || (event as ExpansionOrder).isReleased;
+
+const noteClaim = s.assign(({ event }) => ({
+  claim: outputOf<PersistentVolumeClaim>(event),
+}));
+const uncertain = (prefix: string) =>
+  s.assign(({ event }) => ({ failure: { ...certain(`${prefix}${errorOf(event).message}`), isFinal: false } }));
+const failing = (message: (context: Context, error: string) => string) =>
+  s.assign(({ context, event }) => {
+    const error = 'error' in event ? errorOf(event).message : '';
+    return { failure: certain(message(context, error)) };
+  });
+const noteFailure = s.assign(({ event }) => ({ failure: expandFailure(errorOf(event)) }));
+const patchError = ({ claim }: Context, error: string): string =>
+  `patchPVCStatus failed to patch PVC ${JSON.stringify(claim.metadata?.name ?? '')}: ${error}`;
+const secretError = ({ volume: { expandSecret } }: Context, error: string): string =>
+  `failed to get NodeExpandSecretRef ${expandSecret?.namespace}/${expandSecret?.name}: ${error}`;
+
+const ends = (outcome: ExpansionResult['outcome']) => s.assign({ outcome });
+
+/** Of the pod, and of the claim. */
+const record = (textOf: (context: Context) => EventText) =>
+  s.enqueueActions(({ context, enqueue }) => {
+    const { serviceAccount: _, ...pod } = context.pod;
+    const claim = { kind: 'PersistentVolumeClaim' as const, ...context.expansion.claim };
+    for (const ref of [pod, claim]) enqueue.sendTo(to('eventRecorder'), eventRecorded(ref, textOf(context)));
+  });
+
+const tellFailure = s.enqueueActions(({ context, enqueue }) => {
+  const { volume, failure, isInUse } = context;
+  const { serviceAccount: _, ...pod } = context.pod;
+  const waiting = volume.isBlock ? volumeEvents.notMapped : volumeEvents.notMounted;
+  const text = (isInUse ? volumeEvents.notExpanded : waiting)(volume.spec, failure.message);
+  enqueue.sendTo(to('eventRecorder'), eventRecorded(pod, text));
+  enqueue(line('warn', [text.message, { pod: `${pod.namespace}/${pod.name}`, driver: volume.driver }]));
+});
+
+const backOff = s.assign((args) => ({
+  tries: args.context.tries + 1,
+  untilMs: now(args) + retryDelayMs(args.context.tries),
+  hasFailed: args.context.hasFailed || args.context.failure.isFinal,
+}));
+
+const claimOf = ({ expansion: { claim } }: Context) =>
+  ({
+    client: 'kube',
+    apiVersion: 'v1',
+    resource: 'persistentvolumeclaims',
+    namespace: claim.namespace,
+    name: claim.name,
+  }) as const;
+
+const patching = (context: Context, body: object) => ({
+  ...claimOf(context),
+  subresource: 'status',
+  patchType: 'application/strategic-merge-patch+json' as const,
+  body: body as never,
+});
+
+/** What the driver needs, then the driver itself. */
+const expanding = s.createStateConfig({
+  initial: 'connecting',
+  states: {
+    connecting: {
+      always: [
+        { guard: 'isReleased', target: '#csiExpansion.over', actions: ends('released') },
+        {
+          guard: 'isUnregistered',
+          target: '#csiExpansion.failed',
+          actions: failing(({ volume }) => notRegistered(volume.driver)),
+        },
+        { target: 'asking' },
+      ],
+    },
+    asking: {
+      invoke: {
+        ...askCapabilities,
+        onDone: { target: 'choosing', actions: s.assign(({ event }) => capabilitiesIn(event)) },
+        onError: {
+          target: '#csiExpansion.failed',
+          actions: uncertain('Expander.NodeExpand failed to check if node supports expansion : '),
+        },
+      },
+    },
+    choosing: {
+      always: [
+        {
+          guard: 'cannotExpand',
+          target: '#csiExpansion.failed',
+          actions: failing(({ volume }) => cannotExpand(volume.driver)),
+        },
+        { guard: 'hasSecret', target: 'fetchingSecret' },
+        { target: 'calling' },
+      ],
+    },
+    fetchingSecret: {
+      invoke: {
+        ...fetchSecret(({ volume }: Context) => volume.expandSecret),
+        onDone: { target: 'calling', actions: s.assign(({ event }) => secretsIn(event)) },
+        onError: { target: '#csiExpansion.failed', actions: failing(secretError) },
+      },
+    },
+    calling: {
+      meta: { waitsFor: 'the CSI driver to expand the volume' },
+      invoke: {
+        id: 'expand',
+        src: 'csi.expand',
+        input: ({ context }) => ({
+          endpoint: context.driver.endpoint!,
+          request: expandRequest(context.volume, context.expansion.to, context),
+        }),
+        onDone: {
+          target: '#csiExpansion.expanded',
+          actions: record(({ volume, nodeName }) => volumeEvents.expanded(volume.spec, nodeName)),
+        },
+        onError: { target: '#csiExpansion.failed', actions: noteFailure },
+      },
+    },
+  },
+});
+
+/** Something failed: the claim hears of it if it is final, the pod in any case. */
+const failed = s.createStateConfig({
+  initial: 'judging',
+  states: {
+    judging: {
+      entry: s.assign((args) => ({ failedAt: rfc3339(now(args)) })),
+      always: [{ guard: 'mustTellFailure', target: 'telling' }, { target: 'told' }],
+    },
+    telling: {
+      invoke: {
+        id: 'failure',
+        src: 'kube.patch',
+        input: ({ context }) => patching(context, failureToTell(context)!),
+        onDone: { target: 'told', actions: noteClaim },
+        onError: {
+          target: 'told',
+          actions: line('error', ({ context, event }) => [
+            'Cannot tell a claim that its volume was not expanded',
+            { err: patchError(context, errorOf(event).message) },
+          ]),
+        },
+      },
+    },
+    told: {
+      entry: [tellFailure, backOff],
+      always: [
+        { guard: 'isInUse', target: '#csiExpansion.over', actions: ends('inUse') },
+        { target: '#csiExpansion.backingOff' },
+      ],
+    },
+  },
+});
+
+export const csiExpansionMachine = s.createMachine({
+  id: 'csiExpansion',
+  context: ({ input }) => ({
+    ...input,
+    claim: {},
+    capabilities: [],
+    secrets: {},
+    failure: certain(''),
+    failedAt: '',
+    hasFailed: false,
+    tries: 0,
+    untilMs: 0,
+    outcome: 'released',
+  }),
+  initial: 'deciding',
+  on: { 'expansion.known': { actions: takeOrder } },
+  output: ({ context: { outcome, expansion } }) => ({ outcome, to: expansion.to }),
+  states: {
+    deciding: {
+      always: [
+        { guard: 'isReleased', target: 'over', actions: ends('released') },
+        {
+          guard: 'isReadOnly',
+          target: 'over',
+          actions: [record(({ volume }) => volumeEvents.readOnly(volume.spec)), ends('refused')],
+        },
+        { target: 'looking' },
+      ],
+    },
+    looking: {
+      invoke: {
+        id: 'claim',
+        src: 'kube.get',
+        input: ({ context }) => claimOf(context),
+        onDone: { target: 'judging', actions: noteClaim },
+        onError: { target: 'failed', actions: uncertain('mountVolume.NodeExpandVolume get PVC failed : ') },
+      },
+    },
+    judging: {
+      always: [
+        { guard: 'isRefused', target: 'over', actions: ends('refused') },
+        { guard: 'mustMark', target: 'marking' },
+        { target: 'expanding' },
+      ],
+    },
+    marking: {
+      invoke: {
+        id: 'progress',
+        src: 'kube.patch',
+        input: ({ context }) => patching(context, progressPatch(context.claim)!),
+        onDone: { target: 'expanding', actions: noteClaim },
+        onError: {
+          target: 'failed',
+          actions: s.assign(({ context, event }) => ({
+            failure: { ...certain(patchError(context, errorOf(event).message)), isFinal: false },
+          })),
+        },
+      },
+    },
+    expanding,
+    expanded: {
+      always: [{ guard: 'isDone', target: 'over', actions: ends('expanded') }, { target: 'finishing' }],
+    },
+    finishing: {
+      invoke: {
+        id: 'finish',
+        src: 'kube.patch',
+        input: ({ context }) => patching(context, finishPatch(context.claim, context.expansion.to)),
+        onDone: { target: 'over', actions: ends('expanded') },
+        onError: { target: 'failed', actions: uncertain('mountVolume.NodeExpandVolume update pvc status failed: ') },
+      },
+    },
+    failed,
+    backingOff: {
+      always: { guard: 'isReleased', target: 'over', actions: ends('released') },
+      on: {
+        'expansion.known': [
+          { guard: becameRegistered, target: 'deciding', actions: takeOrder },
+          { actions: takeOrder },
+        ],
+      },
+      after: { wait: 'deciding' },
+    },
+    over: { type: 'final' },
+  },
+});

@@ -1,0 +1,60 @@
+/**
+ * How one volume of one pod is (`health-<n>` below `csiVolumes`), where the feature gate CSIVolumeHealth has drivers
+ * asked: from when containers may use the volume to its end.
+ *
+ * Decides: what the pod's user hears.
+ * Owns: nothing.
+ * Hears: `csi.health`.
+ * Asks: `csi.followHealth`.
+ * Sends: `eventRecorder` that the volume is abnormal.
+ * Invariants:
+ *   I1 what the driver says again is no news.
+ * Upstream: pkg/kubelet/server/stats/volume_stat_calculator.go.
+ */
+
+import { pick, setup, to } from '../../../kernel/xstate.ts';
+import type { ObjectReference } from '../../model/api/pod.ts';
+import { csiOperations, type VolumeHealth } from '../../model/operations/csi.ts';
+import { type Ended, eventRecorded } from '../../model/pods/messages.ts';
+import { volumeEvents } from '../../model/reasons/reasons.ts';
+
+interface HealthInput {
+  readonly pod: ObjectReference & { readonly uid: string };
+  /** In the pod. */
+  readonly name: string;
+  readonly endpoint: string;
+  readonly handle: string;
+  /** Where the pod has it. */
+  readonly path: string;
+  readonly periodMs: number;
+}
+
+const s = setup({
+  types: { input: {} as HealthInput, context: {} as HealthInput, events: {} as VolumeHealth | Ended },
+  actors: pick(csiOperations, 'csi.followHealth'),
+  delays: { period: ({ context }) => context.periodMs },
+});
+
+const tellAbnormal = s.enqueueActions(({ context: { pod, name }, event, enqueue }) => {
+  if (event.type !== 'csi.health' || !event.abnormal) return;
+  enqueue.sendTo(to('eventRecorder'), eventRecorded(pod, volumeEvents.abnormal(name, event.message)));
+});
+
+export const csiHealthMachine = s.createMachine({
+  id: 'csiHealth',
+  context: ({ input }) => input,
+  initial: 'following',
+  states: {
+    following: {
+      on: { 'csi.health': { actions: tellAbnormal } },
+      invoke: {
+        id: 'health',
+        src: 'csi.followHealth',
+        input: ({ context: { endpoint, handle, path, periodMs } }) => ({ endpoint, handle, path, periodMs }),
+        onDone: 'pausing',
+        onError: 'pausing',
+      },
+    },
+    pausing: { after: { period: 'following' } },
+  },
+});

@@ -1,0 +1,391 @@
+/**
+ * One volume of a CSI driver for one pod (`mount-<n>` below `csiVolumes`): published for as long as the pod wants it.
+ *
+ * Decides: when the driver is asked, and asked again; what it is told of the pod.
+ * Owns: the secrets' and tokens' handles, what the driver can do, the back-off; `expansion`, while the volume is too
+ *   small; `sharing`, while its files are given to the pod's group and that takes long.
+ * Hears: `mount.known` of `csiVolumes`, whenever something of it changed; `mount.deviceFailed`.
+ * Asks: `kube.get` of the secret, `kube.create` of tokens; `csi.capabilities`, `csi.publish`, `csi.unpublish`.
+ * Sends: `csiVolumes` `mount.published` and `mount.expanded`; `eventRecorder` each failure.
+ * Invariants:
+ *   U1 a persistent volume is published only while its device is staged.
+ *   U2 a call to the driver is never given up half-way: what follows waits for its answer or its deadline.
+ *   U3 it ends only when the volume is unpublished and its record is gone.
+ * Upstream: pkg/volume/csi/csi_mounter.go, pkg/volume/util/operationexecutor.
+ */
+import { type AnyActorRef, errorOf, line, now, outputOf, sendParent, to } from '../../../kernel/xstate.ts';
+import type { MountReport } from '../../model/csi/messages.ts';
+import { deviceIdOf, devicePlace, linkFolder, mapFolder, mountPlace } from '../../model/csi/places.ts';
+import { modeRefusal, notRegistered, ownershipOf, publishRequest, TAKEN, volumeData } from '../../model/csi/policy.ts';
+import type { IssuedToken } from '../../model/operations/csi.ts';
+import type { Unshared } from '../../model/operations/volume.ts';
+import { eventRecorded } from '../../model/pods/messages.ts';
+import { podEvents, volumeEvents } from '../../model/reasons/reasons.ts';
+import { SLOW_SHARING_MS } from '../volumes/sharing.ts';
+import { askCapabilities, capabilitiesIn, fetchSecret, retryDelayMs, secretError, secretsIn } from './driver-calls.ts';
+import type { ExpansionOrder, ExpansionResult } from './expansion.ts';
+import { type Context, type Known, csiMountSetup as s, sharingInput } from './mount-setup.ts';
+import { dueTokens, heldToken, type TokenAnswer, tokenRequestOf } from './tokens.ts';
+
+const takeOrder = s.assign(({ event }) => {
+  if (event.type !== 'mount.known') return {};
+  const { type: _, ...known } = event;
+  return known;
+});
+
+/** Upstream's names of the steps. */
+const settingUp = ({ volume }: Context): string => (volume.isBlock ? 'MapVolume.MapPodDevice' : 'MountVolume.SetUp');
+const beginning = ({ volume }: Context): string =>
+  volume.isBlock ? 'MapVolume.NewBlockVolumeMapper initialization' : 'MountVolume.NewMounter initialization';
+
+const noteRefusal = s.assign(({ context }) => ({
+  failure: {
+    step: beginning(context),
+    message: modeRefusal(context.volume, context.driver.spec ?? null),
+  },
+}));
+const noteTaken = s.assign(({ context }) => ({
+  failure: { step: context.volume.isBlock ? 'MapVolume.SetUpDevice' : settingUp(context), message: TAKEN },
+}));
+const noteUnregistered = s.assign(({ context }) => {
+  const { isBlock, driver } = context.volume;
+  const what = `${isBlock ? 'blockMapper.MapPodDevice' : 'mounter.SetUpAt'} failed to get CSI client`;
+  return { failure: { step: settingUp(context), message: `kubernetes.io/csi: ${what}: ${notRegistered(driver)}` } };
+});
+const noteDeviceFailure = s.assign(({ event }) =>
+  event.type === 'mount.deviceFailed' ? { failure: { step: event.step, message: event.message } } : {},
+);
+const failing = (prefix: (context: Context) => string = () => '') =>
+  s.assign(({ context, event }) => ({
+    failure: { step: settingUp(context), message: `${prefix(context)}${errorOf(event).message}` },
+  }));
+function publishSecretError({ volume: { isBlock, publishSecret: ref } }: Context): string {
+  if (!isBlock) return secretError('NodePublishSecretRef', ref);
+  const what = 'kubernetes.io/csi: blockMapper.publishVolumeForBlock failed to get NodePublishSecretRef';
+  return `${what} ${ref?.namespace}/${ref?.name}: `;
+}
+const tokenError = (): string => 'kubernetes.io/csi: mounter.SetUpAt failed to get service accoount token attributes: ';
+
+const tellFailure = s.enqueueActions(({ context, enqueue }) => {
+  const { failure, pod, volume } = context;
+  const { serviceAccount: _, ...ref } = pod;
+  const textOf = volume.isBlock ? volumeEvents.failedMap : podEvents.failedMount;
+  const event = textOf(volume.spec, failure.message, failure.step);
+  enqueue.sendTo(to('eventRecorder'), eventRecorded(ref, event));
+  enqueue(line('warn', [event.message, { pod: `${pod.namespace}/${pod.name}`, driver: volume.driver }]));
+});
+
+const backOff = s.assign((args) => {
+  const { tries } = args.context;
+  return { tries: tries + 1, untilMs: now(args) + retryDelayMs(tries) };
+});
+
+/** What failed for want of the driver, or because another pod had the volume, need not wait any longer. */
+const becameFree = ({ context, event }: { context: Context; event: unknown }): boolean => {
+  const { driver, isTaken } = event as Known;
+  return driver.endpoint !== context.driver.endpoint || (context.isTaken && !isTaken);
+};
+
+const noteCapabilities = s.assign(({ event }) => capabilitiesIn(event));
+const noteSecrets = s.assign(({ event }) => secretsIn(event));
+const noteDue = s.assign((args) => {
+  const { context } = args;
+  return { due: dueTokens(context.driver.spec ?? null, context.tokens, now(args)) };
+});
+const noteToken = s.assign((args) => {
+  const { context, event } = args;
+  const [audience = '', ...due] = context.due;
+  const output = outputOf<TokenAnswer>(event);
+  return { due, tokens: { ...context.tokens, [audience]: heldToken(output, now(args)) } };
+});
+/** Tokens of which only the handles are left are asked for again. */
+const dropForgotten = s.assign(({ context, event }) => ({
+  tokens: errorOf(event).code === 'SECRET_NOT_HELD' ? {} : context.tokens,
+}));
+const notePublished = s.assign({ isPublished: true, tries: 0 });
+
+const sayUnshared = s.enqueueActions(({ event, enqueue }) => {
+  const output = outputOf<Unshared | null>(event);
+  if (output === null) return;
+  const { text, ...fields } = output;
+  enqueue(line('error', [text, fields]));
+});
+
+/** Of a block device the user hears where it is, once. */
+const tellMapped = s.enqueueActions(({ context, enqueue }) => {
+  const { block } = mountPlace(context, context.volume);
+  if (block === null || context.isPublished) return;
+  const { serviceAccount: _, ...pod } = context.pod;
+  const { spec } = context.volume;
+  const texts = [
+    volumeEvents.mapped(spec, 'globalMapPath', mapFolder(block)),
+    volumeEvents.mapped(spec, 'volumeMapPath', linkFolder(block)),
+  ];
+  for (const text of texts) enqueue.sendTo(to('eventRecorder'), eventRecorded(pod, text));
+});
+
+const sayStuck = s.enqueueActions(({ context, event, enqueue }) => {
+  const err = errorOf(event).message;
+  const { volume, pod } = context;
+  enqueue(line('error', ['UnmountVolume.TearDown failed', { volume: volume.spec, uid: pod.uid, err }]));
+});
+
+const issuedTokens = ({ tokens }: Context): Readonly<Record<string, IssuedToken>> =>
+  Object.fromEntries(Object.entries(tokens).map(([audience, { issued }]) => [audience, issued]));
+
+function publishInput({ context }: { context: Context }) {
+  const { root, volume, driver, capabilities, nodeName, isPublished } = context;
+  const spec = driver.spec ?? null;
+  const { directory, target, block } = mountPlace(context, volume);
+  return {
+    root,
+    directory,
+    block,
+    endpoint: driver.endpoint!,
+    data: volumeData(volume, nodeName),
+    again: isPublished,
+    request: publishRequest(volume, target, { ...context, spec }),
+    tokens: issuedTokens(context),
+    tokensIn: spec?.serviceAccountTokenInSecrets === true ? ('secrets' as const) : ('volume_context' as const),
+    ownership: ownershipOf(volume, spec, capabilities),
+  };
+}
+
+function expansionInput({ context }: { context: Context }) {
+  const { driver, isReleased, nodeName, pod, volume, expansion, root, isUsable } = context;
+  return {
+    driver,
+    isReleased,
+    nodeName,
+    pod,
+    volume,
+    expansion: expansion!,
+    target: mountPlace(context, volume).target,
+    stagingPath: devicePlace(root, deviceIdOf(volume)).staging,
+    isInUse: isUsable,
+  };
+}
+
+/** What the driver needs to know first, then the driver itself. */
+const publishing = s.createStateConfig({
+  initial: 'asking',
+  states: {
+    asking: {
+      invoke: {
+        ...askCapabilities,
+        onDone: [
+          { guard: 'hasSecret', target: 'fetchingSecret', actions: noteCapabilities },
+          { target: 'tokens', actions: noteCapabilities },
+        ],
+        onError: { target: '#csiMount.failing', actions: failing() },
+      },
+    },
+    fetchingSecret: {
+      invoke: {
+        ...fetchSecret(({ volume, pod }: Context) => ({ namespace: pod.namespace, ...volume.publishSecret })),
+        onDone: { target: 'tokens', actions: noteSecrets },
+        onError: {
+          target: '#csiMount.failing',
+          actions: failing(publishSecretError),
+        },
+      },
+    },
+    tokens: { entry: noteDue, always: 'next' },
+    fetchingToken: {
+      invoke: {
+        id: 'token',
+        src: 'kube.create',
+        input: ({ context: { pod, driver, due } }) => ({
+          client: 'kube',
+          apiVersion: 'v1',
+          resource: 'serviceaccounts',
+          namespace: pod.namespace,
+          name: pod.serviceAccount,
+          subresource: 'token',
+          body: tokenRequestOf(driver.spec ?? null, due[0] ?? '', pod),
+        }),
+        onDone: { target: 'next', actions: noteToken },
+        onError: { target: '#csiMount.failing', actions: failing(tokenError) },
+      },
+    },
+    next: {
+      always: [
+        { guard: 'isReleased', target: '#csiMount.leaving' },
+        { guard: 'lacksToken', target: 'fetchingToken' },
+        { target: 'calling' },
+      ],
+    },
+    calling: {
+      meta: { waitsFor: 'the CSI driver to publish the volume' },
+      entry: s.assign({ mayBePublished: true }),
+      invoke: {
+        id: 'publish',
+        src: 'csi.publish',
+        input: publishInput,
+        onDone: { target: '#csiMount.published', actions: [sayUnshared, tellMapped, notePublished] },
+        onError: { target: '#csiMount.failing', actions: [failing(), dropForgotten] },
+      },
+      initial: 'working',
+      states: {
+        working: { always: { guard: 'shares', target: 'sharing' } },
+        sharing: { after: { [SLOW_SHARING_MS]: 'overdue' } },
+        overdue: { invoke: { id: 'sharing', src: 'sharing', input: sharingInput, onError: 'sharing' } },
+      },
+    },
+  },
+});
+
+const tellExpansion = s.enqueueActions(({ context: { driver, isReleased }, enqueue }) => {
+  const order: ExpansionOrder = { type: 'expansion.known', driver, isReleased };
+  enqueue.sendTo<AnyActorRef>('expansion', order);
+});
+
+const resultIn = (event: unknown): ExpansionResult => outputOf<ExpansionResult>(event);
+
+/** A larger size that was wished for meanwhile is wished for still. */
+const tellSize = s.enqueueActions(({ context: { id, expansion }, event, enqueue }) => {
+  const { to: size } = resultIn(event);
+  enqueue.sendParent({ type: 'mount.expanded', id, size } satisfies MountReport);
+  if (expansion?.to === size) enqueue.assign({ expansion: null });
+});
+const decline = s.assign(({ context: { expansion }, event }) => {
+  const { outcome, to: size } = resultIn(event);
+  return { declined: { to: size, status: outcome === 'inUse' ? null : (expansion?.status ?? '') } };
+});
+
+/** From the driver's word to the end of the pod: what is too small is expanded first. */
+const published = s.createStateConfig({
+  initial: 'fitting',
+  states: {
+    fitting: {
+      always: [
+        { guard: 'isReleased', target: '#csiMount.leaving' },
+        { guard: 'mustExpand', target: 'expanding' },
+        { target: 'usable' },
+      ],
+    },
+    expanding: {
+      meta: { waitsFor: 'the volume to be expanded' },
+      on: { 'mount.known': { actions: [takeOrder, tellExpansion] } },
+      invoke: {
+        id: 'expansion',
+        src: 'expansion',
+        input: expansionInput,
+        onDone: [
+          { guard: ({ event }) => resultIn(event).outcome === 'expanded', target: 'usable', actions: tellSize },
+          { target: 'usable', actions: decline },
+        ],
+        onError: { target: '#csiMount.failing', actions: failing() },
+      },
+    },
+    usable: {
+      entry: [
+        s.assign({ isUsable: true }),
+        sendParent(({ context }): MountReport => ({ type: 'mount.published', id: context.id })),
+      ],
+      always: [
+        { guard: 'isReleased', target: '#csiMount.leaving' },
+        { guard: 'mustExpand', target: 'expanding' },
+      ],
+      initial: 'lasting',
+      states: {
+        lasting: { always: { guard: 'republishes', target: 'aging' } },
+        /** Waits for the time to publish it again. */
+        aging: { after: { republish: '#csiMount.deciding' } },
+      },
+    },
+  },
+});
+
+/** From the end of the pod until nothing is left. */
+const leaving = s.createStateConfig({
+  initial: 'connecting',
+  states: {
+    connecting: {
+      meta: { waitsFor: 'the CSI driver to register' },
+      always: [
+        { guard: 'isUntouched', target: '#csiMount.gone' },
+        { guard: 'isRegistered', target: 'unpublishing' },
+      ],
+    },
+    unpublishing: {
+      meta: { waitsFor: 'the CSI driver to unpublish the volume' },
+      invoke: {
+        id: 'unpublish',
+        src: 'csi.unpublish',
+        input: ({ context }) => {
+          const { root, podDirectory, volume, driver } = context;
+          const { directory, block } = mountPlace(context, volume);
+          return { root, podDirectory, directory, block, endpoint: driver.endpoint!, handle: volume.handle };
+        },
+        onDone: '#csiMount.gone',
+        onError: { target: 'backingOff', actions: [sayStuck, backOff] },
+      },
+    },
+    backingOff: {
+      on: {
+        'mount.known': [{ guard: becameFree, target: 'connecting', actions: takeOrder }, { actions: takeOrder }],
+      },
+      after: { wait: 'connecting' },
+    },
+  },
+});
+
+export const csiMountMachine = s.createMachine({
+  id: 'csiMount',
+  context: ({ input }) => ({
+    ...input,
+    capabilities: [],
+    secrets: {},
+    tokens: {},
+    due: [],
+    isPublished: false,
+    isUsable: false,
+    declined: null,
+    failure: { step: '', message: '' },
+    tries: 0,
+    untilMs: 0,
+  }),
+  initial: 'deciding',
+  on: { 'mount.known': { actions: takeOrder } },
+  states: {
+    deciding: {
+      always: [
+        { guard: 'isReleased', target: 'leaving' },
+        { guard: 'isUnsynced', target: 'unsynced' },
+        { guard: 'isRefused', target: 'failing', actions: noteRefusal },
+        { guard: 'isTaken', target: 'failing', actions: noteTaken },
+        { guard: 'lacksDevice', target: 'awaitingDevice' },
+        { guard: 'isUnregistered', target: 'failing', actions: noteUnregistered },
+        { target: 'publishing' },
+      ],
+    },
+    unsynced: {
+      meta: { waitsFor: 'the CSIDriver objects of the cluster' },
+      always: [
+        { guard: 'isReleased', target: 'leaving' },
+        { guard: 'isSynced', target: 'deciding' },
+      ],
+    },
+    awaitingDevice: {
+      meta: { waitsFor: 'the volume to be attached and staged' },
+      always: [
+        { guard: 'isReleased', target: 'leaving' },
+        { guard: 'hasDevice', target: 'deciding' },
+      ],
+      on: { 'mount.deviceFailed': { actions: [noteDeviceFailure, tellFailure] } },
+    },
+    publishing,
+    published,
+    failing: { entry: [tellFailure, backOff], always: 'backingOff' },
+    backingOff: {
+      always: { guard: 'isReleased', target: 'leaving' },
+      on: {
+        'mount.known': [{ guard: becameFree, target: 'deciding', actions: takeOrder }, { actions: takeOrder }],
+      },
+      after: { wait: 'deciding' },
+    },
+    leaving,
+    gone: { type: 'final' },
+  },
+});

@@ -1,0 +1,249 @@
+/**
+ * From what `csiVolumes` knows to what its actors have to be told: level-triggered, the same whatever the news was.
+ * Part of `csi-volumes.ts`.
+ *
+ * Invariant: an actor is told only what differs from what it was told last.
+ */
+import { type AnyActorRef, to } from '../../../kernel/xstate.ts';
+import type { CSIFailure, CSILimits, CSIReport, DeviceOrder, Expansion, MountOrder } from '../../model/csi/messages.ts';
+import { type DeviceId, deviceIdOf, mountPlace } from '../../model/csi/places.ts';
+import { deviceKey, limitsPeriodMs, uniqueName } from '../../model/csi/policy.ts';
+import type { FoundVolume } from '../../model/operations/csi.ts';
+import {
+  type Context,
+  type Device,
+  driverOf,
+  type Enqueue,
+  isTaken,
+  type Mount,
+  podDirectoryOf,
+  podFound,
+  usedKeys,
+  usersOf,
+  volumeFound,
+  volumesInUse,
+} from './csi-volumes-setup.ts';
+import { isKnown, isLarger } from './expansion-policy.ts';
+
+/** Does what follows, and says what is known afterwards. */
+export function reconcile(enqueue: Enqueue, before: Context): Context {
+  if (before.found === null) return before;
+  const steps = [beginMounts, beginDevices, noteSizes, tellDevices, tellMounts, tellPods, tellNode, tellPeriods];
+  return steps.reduce((context, step) => step(enqueue, context), before);
+}
+
+// ---- volumes of pods ------------------------------------------------------------------------------------------------
+
+const isSame = (one: { uid: string; spec: string }, other: { uid: string; spec: string }): boolean =>
+  one.uid === other.uid && one.spec === other.spec;
+
+/** What is wanted begins; what is only found begins when its pod is released, to be taken away. */
+function beginMounts(enqueue: Enqueue, before: Context): Context {
+  const crashed = before.mounts.filter(({ id }) => id === '');
+  const wanted = Object.entries(before.pods).flatMap(([uid, { volumes, isReleased }]): Begin[] =>
+    isReleased
+      ? foundOf(before, uid).map((found) => ({ uid, volume: volumeFound(found), isWanted: false }))
+      : volumes.map((volume) => ({ uid, volume, isWanted: true })),
+  );
+  return [...crashed, ...wanted].reduce((context, each) => beginMount(enqueue, context, each), before);
+}
+
+type Begin = Pick<Mount, 'uid' | 'volume' | 'isWanted'>;
+
+const foundOf = ({ found }: Context, uid: string): readonly FoundVolume[] =>
+  (found?.volumes ?? []).filter((volume) => volume.uid === uid);
+
+function beginMount(enqueue: Enqueue, before: Context, { uid, volume, isWanted }: Begin): Context {
+  const at = { uid, spec: volume.spec };
+  const existing = before.mounts.find((mount) => isSame({ uid: mount.uid, spec: mount.volume.spec }, at));
+  if (existing && existing.id !== '') return before;
+  const mount = { id: `mount-${before.spawned}`, uid, volume, isWanted, isPublished: false, told: '' };
+  const found = before.found!.volumes;
+  const context = {
+    ...before,
+    found: { ...before.found!, volumes: found.filter((each) => !isSame(each, at)) },
+    mounts: existing ? before.mounts.map((each) => (each === existing ? mount : each)) : [...before.mounts, mount],
+    spawned: before.spawned + 1,
+  };
+  const { type: _, ...known } = mountOrder(context, mount);
+  const { rootDir: root, nodeName } = before;
+  const input = {
+    ...known,
+    id: mount.id,
+    root,
+    nodeName,
+    volume,
+    podDirectory: podDirectoryOf(before, uid),
+    pod: before.pods[uid]?.pod ?? podFound(uid),
+    mayBePublished: existing !== undefined || found.some((each) => isSame(each, at)),
+  };
+  enqueue.spawnChild('mount', { id: mount.id, input });
+  return noteMountTold(context, mount.id, JSON.stringify(known));
+}
+
+const noteMountTold = (context: Context, id: string, told: string): Context => ({
+  ...context,
+  mounts: context.mounts.map((mount) => (mount.id === id ? { ...mount, told } : mount)),
+});
+
+function mountOrder(context: Context, mount: Mount): Extract<MountOrder, { type: 'mount.known' }> {
+  const { volume, uid } = mount;
+  const device = context.devices.find(({ key }) => !volume.isEphemeral && key === deviceKey(volume));
+  return {
+    type: 'mount.known',
+    driver: driverOf(context, volume.driver),
+    device: device?.staged ?? null,
+    isTaken: isTaken(context, mount),
+    isReleased: context.pods[uid]?.isReleased ?? false,
+    expansion: expansionOf(context, mount, device?.size ?? ''),
+  };
+}
+
+/** One of the mounts of a device expands it: the oldest that containers may use, or the oldest. */
+function expansionOf(context: Context, { id, volume }: Mount, has: string): Expansion | null {
+  const { size } = volume;
+  if (size === null || !isKnown(has) || !isLarger(size.wanted, has)) return null;
+  const users = usersOf(context, deviceKey(volume)).filter(({ isWanted }) => isWanted);
+  const user = users.find(({ isPublished }) => isPublished) ?? users[0];
+  return user?.id === id ? { claim: size.claim, to: size.wanted, status: size.status } : null;
+}
+
+function tellMounts(enqueue: Enqueue, before: Context): Context {
+  return before.mounts.reduce((context, mount) => {
+    const { type, ...known } = mountOrder(context, mount);
+    const told = JSON.stringify(known);
+    if (mount.id === '' || told === mount.told) return context;
+    enqueue.sendTo<AnyActorRef>(mount.id, { type, ...known } satisfies MountOrder);
+    return noteMountTold(context, mount.id, told);
+  }, before);
+}
+
+// ---- devices --------------------------------------------------------------------------------------------------------
+
+/** A device begins with the first who wants it; one that is only found, and that nobody uses, begins to be unstaged. */
+function beginDevices(enqueue: Enqueue, before: Context): Context {
+  const used = usedKeys(before);
+  const unused = before.found!.devices.filter((device) => !used.has(deviceKey(device)));
+  const crashed = before.devices.filter(({ id }) => id === '').map(({ volume }) => volume);
+  const wanted = before.mounts.flatMap(({ volume, isWanted }) =>
+    volume.isEphemeral || !isWanted ? [] : [deviceIdOf(volume)],
+  );
+  return [...crashed, ...wanted, ...unused].reduce((context, id) => beginDevice(enqueue, context, id), before);
+}
+
+function beginDevice(enqueue: Enqueue, before: Context, volume: DeviceId): Context {
+  const key = deviceKey(volume);
+  const existing = before.devices.find((device) => device.key === key);
+  if (existing && existing.id !== '') return before;
+  const device = { id: `device-${before.spawned}`, key, volume, staged: null, isNodeFull: false, size: '', told: '' };
+  const found = before.found!.devices;
+  const context = {
+    ...before,
+    found: { ...before.found!, devices: found.filter((each) => deviceKey(each) !== key) },
+    devices: [...before.devices.filter((each) => each !== existing), device],
+    spawned: before.spawned + 1,
+  };
+  const { type: _, ...known } = deviceOrder(context, device);
+  const { rootDir: root, nodeName } = before;
+  const mayBeStaged = existing !== undefined || found.some((each) => deviceKey(each) === key);
+  const input = { ...known, key, root, nodeName, id: device.volume, mayBeStaged };
+  enqueue.spawnChild('device', { id: device.id, input });
+  return noteDevice(context, key, { told: JSON.stringify(known) });
+}
+
+/** What the users of a volume had when it began is the size that it had on this node. */
+function noteSizes(_enqueue: Enqueue, before: Context): Context {
+  return before.devices.reduce((context, { key, size }) => {
+    if (size !== '') return context;
+    const had = usersOf(context, key).find(({ volume }) => isKnown(volume.size?.had ?? ''))?.volume.size?.had;
+    return had === undefined ? context : noteDevice(context, key, { size: had });
+  }, before);
+}
+
+const noteDevice = (context: Context, key: string, more: Partial<Device>): Context => ({
+  ...context,
+  devices: context.devices.map((device) => (device.key === key ? { ...device, ...more } : device)),
+});
+
+function deviceOrder(context: Context, { key, volume }: Device): DeviceOrder {
+  const name = uniqueName(key);
+  return {
+    type: 'device.known',
+    driver: driverOf(context, volume.driver),
+    volume: usersOf(context, key).find(({ isWanted }) => isWanted)?.volume ?? null,
+    isUsed: usedKeys(context).has(key),
+    isReported: context.node.inUse.includes(name),
+    isAttached: context.node.attached.includes(name),
+  };
+}
+
+function tellDevices(enqueue: Enqueue, before: Context): Context {
+  return before.devices.reduce((context, device) => {
+    const { type, ...known } = deviceOrder(context, device);
+    const told = JSON.stringify(known);
+    if (device.id === '' || told === device.told) return context;
+    enqueue.sendTo<AnyActorRef>(device.id, { type, ...known } satisfies DeviceOrder);
+    return noteDevice(context, device.key, known.isUsed ? { told } : { told, staged: null });
+  }, before);
+}
+
+export function tellUsers(enqueue: Enqueue, context: Context, key: string, failure: CSIFailure): void {
+  const order: MountOrder = { type: 'mount.deviceFailed', ...failure };
+  for (const { id } of usersOf(context, key)) if (id !== '') enqueue.sendTo<AnyActorRef>(id, order);
+}
+
+/** Where it is wanted, the driver is asked how a volume is from when it is published. */
+export function beginHealth(enqueue: Enqueue, context: Context, { id, uid, volume }: Mount): void {
+  const { healthPeriodMs: periodMs, endpoints, rootDir: root } = context;
+  const [endpoint, known] = [endpoints[volume.driver], context.pods[uid]?.pod];
+  if (periodMs === undefined || endpoint === undefined || !known) return;
+  const { serviceAccount: _, ...pod } = known;
+  const { target: path } = mountPlace({ root, podDirectory: podDirectoryOf(context, uid) }, volume);
+  const input = { pod, name: volume.name, endpoint, handle: volume.handle, path, periodMs };
+  enqueue.spawnChild('health', { id: healthOf(id), input });
+}
+
+/** Its name goes with that of the mount. */
+export const healthOf = (mount: string): string => `health-${mount}`;
+
+// ---- others ---------------------------------------------------------------------------------------------------------
+
+export function tellMounted(enqueue: Enqueue, { mounts }: Context, uid: string): void {
+  const published = mounts.filter((mount) => mount.uid === uid && mount.isPublished);
+  const names = published.map(({ volume }) => volume.name);
+  if (names.length > 0) enqueue.sendTo(to('pods'), { type: 'csi.mounted', uid, names } satisfies CSIReport);
+}
+
+function tellPods(enqueue: Enqueue, context: Context): Context {
+  const gone = Object.entries(context.pods).filter(
+    ([uid, { isReleased }]) =>
+      isReleased && context.mounts.every((mount) => mount.uid !== uid) && foundOf(context, uid).length === 0,
+  );
+  for (const [uid] of gone) enqueue.sendTo(to('pods'), { type: 'csi.unmounted', uid } satisfies CSIReport);
+  const uids = new Set(gone.map(([uid]) => uid));
+  return { ...context, pods: Object.fromEntries(Object.entries(context.pods).filter(([uid]) => !uids.has(uid))) };
+}
+
+/** What the cluster says of drivers decides what is attached: before that is known nothing is said of what there is. */
+function tellNode(enqueue: Enqueue, context: Context): Context {
+  const { mounts, devices, found } = context;
+  const isEmpty = mounts.length + devices.length + found!.volumes.length + found!.devices.length === 0;
+  if (context.drivers === null && !isEmpty) return context;
+  const inUse = volumesInUse(context);
+  if (JSON.stringify(inUse) === JSON.stringify(context.inUse)) return context;
+  enqueue.sendTo(to('nodeStatus'), { type: 'node.reported', reports: { volumesInUse: inUse } });
+  return { ...context, inUse };
+}
+
+/** Of drivers that listen, and of those that were asked so far. */
+function tellPeriods(enqueue: Enqueue, context: Context): Context {
+  const { drivers, endpoints, periods: before } = context;
+  if (drivers === null) return context;
+  const names = [...new Set([...Object.keys(endpoints), ...Object.keys(before)])];
+  const periods = names.map((name) => [name, name in endpoints ? limitsPeriodMs(drivers[name]) : 0] as const);
+  for (const [name, periodMs] of periods) {
+    if (periodMs === (before[name] ?? 0)) continue;
+    enqueue.sendTo(to('pluginManager'), { type: 'csi.limitsFollowed', name, periodMs } satisfies CSILimits);
+  }
+  return { ...context, periods: Object.fromEntries(periods.filter(([, periodMs]) => periodMs > 0)) };
+}

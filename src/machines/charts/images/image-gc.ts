@@ -1,0 +1,342 @@
+/**
+ * The garbage collector of images.
+ *
+ * Decides: which images go, by use of the disk and by age.
+ * Owns: when each image was last given to a container, and which images each pod's containers have.
+ * Hears: `images.inUse` of pods, `image.used` of images; `garbage.purge` of `eviction`, which it answers.
+ * Asks: `cri.imageFsInfo`, `host.fileSystem`; only when something may have to go `cri.listImages`, `cri.removeImage`;
+ *   `images.pruneRecords` afterwards.
+ * Invariants:
+ *   G1 pinned images and images of any container, dead ones included, are never removed.
+ *   G2 above the high threshold the least recently used go first, until the low threshold is reached; none that was
+ *      used less than the minimum age ago.
+ *   G3 with the high threshold at 100 and no maximum age it does nothing at all.
+ */
+
+import { errorOf, line, now, outputOf, type PlainError, pick, sendTo, setup, to } from '../../../kernel/xstate.ts';
+import type { Image } from '../../model/api/cri.ts';
+import { operations } from '../../model/operations/index.ts';
+import { type Ended, eventRecorded, type GarbagePurge, type ImageUsed } from '../../model/pods/messages.ts';
+import type { NodeSettings } from '../../model/settings/node-settings.ts';
+import type { ImagesInUse } from '../../model/status/runtime-facts.ts';
+import { aggregate } from '../../model/values/go-text.ts';
+
+/** As upstream: every five minutes. */
+const IMAGE_GC_MS = 300_000;
+
+export type ImageGcInput = Pick<NodeSettings, 'imageGc' | 'nodeName' | 'rootDir' | 'imagePullVerification'>;
+type Policy = NodeSettings['imageGc'];
+
+interface Context {
+  readonly nodeName: string;
+  /** Where the records of pulls are; `null` when there are none. */
+  readonly recordsRoot: string | null;
+  /** Of the images of the runtime those that were not removed. */
+  readonly present: readonly string[];
+  /** When the runtime was asked for them. */
+  readonly listedAtMs: number;
+  readonly policy: Policy;
+  readonly startedAtMs: number;
+  /** By image id; an image that nobody was given since the agent started is as old as can be. */
+  readonly usedAtMs: Readonly<Record<string, number>>;
+  /** By pod. */
+  readonly inUse: Readonly<Record<string, readonly string[]>>;
+  readonly mountpoint: string;
+  readonly capacityBytes: number;
+  readonly usedPercent: number;
+  readonly toFreeBytes: number;
+  readonly queue: readonly Candidate[];
+  readonly freedBytes: number;
+  /** Why images of this round could not be removed. */
+  readonly errors: readonly string[];
+  /** The round before failed, too. */
+  readonly failedBefore: boolean;
+  /** Somebody waits for the answer. */
+  readonly purging: boolean;
+}
+
+export interface Candidate {
+  readonly id: string;
+  readonly sizeBytes: number;
+}
+
+const usedPercentOf = (capacityBytes: number, availableBytes: number): number =>
+  100 - Math.floor((availableBytes * 100) / capacityBytes);
+
+/** What must be freed to come down to the low threshold; 0 below the high one. */
+export function bytesToFree(capacityBytes: number, availableBytes: number, policy: Policy): number {
+  if (usedPercentOf(capacityBytes, availableBytes) < policy.highThresholdPercent) return 0;
+  return Math.floor((capacityBytes * (100 - policy.lowThresholdPercent)) / 100) - availableBytes;
+}
+
+/** What it goes by when it chooses. */
+export type ImageGcKnowledge = Pick<Context, 'usedAtMs' | 'inUse' | 'policy' | 'startedAtMs' | 'toFreeBytes'>;
+
+/** Nobody used it for so long that it goes whether there is room or not. */
+export function isTooOld(known: ImageGcKnowledge, id: string, nowMs: number): boolean {
+  const { policy, startedAtMs, usedAtMs } = known;
+  const knowsAge = policy.maxAgeMs > 0 && nowMs - startedAtMs > policy.maxAgeMs;
+  return knowsAge && nowMs - (usedAtMs[id] ?? 0) > policy.maxAgeMs;
+}
+
+/** Which images go: too old ones, then the least recently used until enough is freed. */
+export function imagesToRemove(known: ImageGcKnowledge, images: readonly Image[], nowMs: number): Candidate[] {
+  const { policy } = known;
+  const refs = new Set(Object.values(known.inUse).flat());
+  const usedAt = ({ id }: Image): number => known.usedAtMs[id] ?? 0;
+  const isUsed = ({ id, repo_tags, repo_digests }: Image): boolean =>
+    [id, ...repo_tags, ...repo_digests].some((ref) => refs.has(ref));
+  let rest = known.toFreeBytes;
+  const chosen: Candidate[] = [];
+  const unused = images.filter((image) => !image.pinned && !isUsed(image)).sort((a, b) => usedAt(a) - usedAt(b));
+  for (const image of unused) {
+    const idleMs = nowMs - usedAt(image);
+    if (!isTooOld(known, image.id, nowMs) && (rest <= 0 || idleMs < policy.minAgeMs)) continue;
+    chosen.push({ id: image.id, sizeBytes: Number(image.size) });
+    rest -= Number(image.size);
+  }
+  return chosen;
+}
+
+type Event = ImagesInUse | ImageUsed | GarbagePurge | Ended;
+
+const s = setup({
+  types: { input: {} as ImageGcInput, context: {} as Context, events: {} as Event },
+  actors: pick(
+    operations,
+    'cri.imageFsInfo',
+    'host.fileSystem',
+    'cri.listImages',
+    'cri.removeImage',
+    'images.pruneRecords',
+  ),
+  guards: {
+    isOff: ({ context }) => context.policy.highThresholdPercent === 100 && context.policy.maxAgeMs === 0,
+    hasErrors: ({ context }) => !context.purging && context.errors.length > 0,
+    isShort: ({ context }) => !context.purging && context.freedBytes < context.toFreeBytes,
+    hasRemoved: ({ context }) => context.recordsRoot !== null && context.freedBytes > 0,
+    mayHaveOldOnes: ({ context }) => context.policy.maxAgeMs > 0 || context.toFreeBytes > 0,
+  },
+});
+
+const noteInUse = s.assign(({ context, event }) => {
+  if (event.type !== 'images.inUse') return {};
+  const { [event.uid]: _before, ...others } = context.inUse;
+  return { inUse: event.refs.length === 0 ? others : { ...others, [event.uid]: event.refs } };
+});
+
+const noteUse = s.assign((args) => {
+  const { context, event } = args;
+  return event.type === 'image.used' ? { usedAtMs: { ...context.usedAtMs, [event.id]: now(args) } } : {};
+});
+
+const noteDisk = s.assign(({ context, event }) => {
+  const disk = outputOf<{ capacityBytes: string; availableBytes: string }>(event);
+  const capacityBytes = Number(disk.capacityBytes);
+  const availableBytes = Math.min(Number(disk.availableBytes), capacityBytes);
+  const usedPercent = usedPercentOf(capacityBytes, availableBytes);
+  const toFreeBytes = bytesToFree(capacityBytes, availableBytes, context.policy);
+  return { capacityBytes, usedPercent, toFreeBytes, freedBytes: 0, errors: [] };
+});
+
+/** What is pulled after the question may not be in the answer. Records of pulls know whole seconds. */
+const noteListing = s.assign((args) => ({ listedAtMs: Math.floor(now(args) / 1_000) * 1_000 }));
+
+/** Forgets images that are gone, and chooses among those that are there. */
+const choose = s.assign((args) => {
+  const { context, event } = args;
+  const { images } = outputOf<{ images: readonly Image[] }>(event);
+  const present = new Set(images.map(({ id }) => id));
+  return {
+    present: images.map(({ id }) => id),
+    usedAtMs: Object.fromEntries(Object.entries(context.usedAtMs).filter(([id]) => present.has(id))),
+    queue: imagesToRemove(context, images, now(args)),
+  };
+});
+
+/** Everything that is not in use and not too young goes. */
+const beginPurge = s.assign({ purging: true, toFreeBytes: Number.MAX_SAFE_INTEGER, freedBytes: 0, errors: [] });
+
+const answer = s.enqueueActions(({ context, enqueue }) => {
+  if (!context.purging) return;
+  enqueue.assign({ purging: false, toFreeBytes: 0 });
+  enqueue.sendTo(to('eviction'), { type: 'garbage.purged' });
+});
+
+const noteRemoval = s.assign(({ context }) => ({
+  queue: context.queue.slice(1),
+  present: context.present.filter((id) => id !== context.queue[0]?.id),
+  freedBytes: context.freedBytes + (context.queue[0]?.sizeBytes ?? 0),
+}));
+
+const noteError = s.assign(({ context, event }) => ({
+  queue: context.queue.slice(1),
+  errors: [...context.errors, errorOf(event).message],
+}));
+
+const sayUnremoved = line<Context, { type: string; error: unknown }, undefined, Event>(
+  'error',
+  ({ context, event }) => [
+    'Failed to remove image',
+    { image: context.queue[0]?.id, err: (event.error as PlainError).message },
+  ],
+);
+
+const FAILED_ONCE = 'Image garbage collection failed once. Stats initialization may not have completed yet';
+const FAILED_AGAIN = 'Image garbage collection failed multiple times in a row';
+
+/** A failure becomes an event only when it comes again: at first the disk may not have been measured yet. */
+const fail = (messageOf: (context: Context, error: PlainError) => string, reason?: string) =>
+  s.enqueueActions(({ context, event, enqueue }) => {
+    const message = messageOf(context, errorOf(event));
+    enqueue(line('error', [context.failedBefore ? FAILED_AGAIN : FAILED_ONCE, { err: message }]));
+    const ref = { kind: 'Node' as const, namespace: '', name: context.nodeName, uid: '' };
+    const reasons = [reason, context.failedBefore ? 'ImageGCFailed' : undefined].filter((each) => each !== undefined);
+    for (const each of reasons) {
+      enqueue.sendTo(to('eventRecorder'), eventRecorded(ref, { type: 'Warning', reason: each, message }));
+    }
+    enqueue.assign({ failedBefore: true });
+  });
+
+const failed = { target: 'waiting', actions: fail((_, { message }) => message) } as const;
+const succeed = s.assign({ failedBefore: false });
+
+const noCapacity = fail(() => 'invalid capacity 0 on image filesystem', 'InvalidDiskCapacity');
+
+const notRemoved = fail(
+  ({ toFreeBytes, freedBytes, errors }) =>
+    `wanted to free ${toFreeBytes} bytes, but freed ${freedBytes} bytes space with errors in image deletion: ` +
+    aggregate(errors),
+);
+
+const notEnough = fail(
+  ({ capacityBytes, usedPercent, freedBytes }) =>
+    `Insufficient free disk space on the node's image filesystem (${usedPercent}% of ${sizeText(capacityBytes)} ` +
+    `used). Failed to free sufficient space by deleting unused images (freed ${freedBytes} bytes). Investigate ` +
+    'disk usage, as it could be used by active images, logs, volumes, or other data.',
+  'FreeDiskSpaceFailed',
+);
+
+const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
+
+/** `10.0 GiB`. */
+function sizeText(bytes: number): string {
+  const unit = Math.min(UNITS.length - 1, Math.floor(Math.log2(Math.max(1, bytes)) / 10));
+  return `${(bytes / 1024 ** unit).toFixed(1)} ${UNITS[unit] ?? ''}`;
+}
+
+export const imageGcMachine = s.createMachine({
+  id: 'imageGC',
+  context: ({ input }) => ({
+    nodeName: input.nodeName,
+    recordsRoot: input.imagePullVerification ? input.rootDir : null,
+    present: [],
+    listedAtMs: 0,
+    policy: input.imageGc,
+    startedAtMs: 0,
+    usedAtMs: {},
+    inUse: {},
+    mountpoint: '',
+    capacityBytes: 0,
+    usedPercent: 0,
+    toFreeBytes: 0,
+    queue: [],
+    freedBytes: 0,
+    errors: [],
+    failedBefore: false,
+    purging: false,
+  }),
+  entry: [s.assign({ startedAtMs: (args) => now(args) }), sendTo(to('pods'), { type: 'garbage.wanted' })],
+  initial: 'choosing',
+  on: {
+    'images.inUse': { actions: noteInUse },
+    'image.used': { actions: noteUse },
+    'garbage.purge': { target: '.listing', actions: beginPurge },
+  },
+  states: {
+    choosing: { always: [{ guard: 'isOff', target: 'off' }, { target: 'waiting' }] },
+    off: { entry: answer },
+    waiting: {
+      entry: answer,
+      always: { guard: 'isOff', target: 'off' },
+      after: { [IMAGE_GC_MS]: 'locating' },
+    },
+    /** Waits for the runtime to say where its images are. */
+    locating: {
+      invoke: {
+        id: 'fsInfo',
+        src: 'cri.imageFsInfo',
+        input: {},
+        onDone: {
+          target: 'measuring',
+          actions: s.assign({ mountpoint: ({ event }) => outputOf<{ mountpoint: string }>(event).mountpoint }),
+        },
+        onError: failed,
+      },
+    },
+    measuring: {
+      invoke: {
+        id: 'fileSystem',
+        src: 'host.fileSystem',
+        input: ({ context }) => ({ path: context.mountpoint }),
+        onDone: [
+          {
+            guard: ({ event }) => Number(event.output.capacityBytes) === 0,
+            target: 'waiting',
+            actions: noCapacity,
+          },
+          { target: 'judging', actions: noteDisk },
+        ],
+        onError: failed,
+      },
+    },
+    judging: {
+      always: [
+        { guard: 'mayHaveOldOnes', target: 'listing' },
+        { target: 'waiting', actions: succeed },
+      ],
+    },
+    listing: {
+      entry: noteListing,
+      invoke: {
+        id: 'listImages',
+        src: 'cri.listImages',
+        input: {},
+        onDone: { target: 'next', actions: choose },
+        onError: failed,
+      },
+    },
+    next: {
+      always: [
+        { guard: ({ context }) => context.queue.length > 0, target: 'removing' },
+        { guard: 'hasErrors', target: 'waiting', actions: notRemoved },
+        { guard: 'isShort', target: 'settling', actions: notEnough },
+        { target: 'settling', actions: succeed },
+      ],
+    },
+    settling: { always: [{ guard: 'hasRemoved', target: 'pruning' }, { target: 'waiting' }] },
+    /** Waits until nothing is recorded any more of images that are gone. */
+    pruning: {
+      invoke: {
+        id: 'prune',
+        src: 'images.pruneRecords',
+        input: ({ context: { recordsRoot, present, listedAtMs } }) => ({
+          root: recordsRoot ?? '',
+          keep: present,
+          untilMs: listedAtMs,
+        }),
+        onDone: 'waiting',
+        onError: failed,
+      },
+    },
+    removing: {
+      invoke: {
+        id: 'removeImage',
+        src: 'cri.removeImage',
+        input: ({ context }) => ({ image: context.queue[0]?.id ?? '' }),
+        onDone: { target: 'next', actions: noteRemoval },
+        onError: { target: 'next', actions: [sayUnremoved, noteError] },
+      },
+    },
+  },
+});

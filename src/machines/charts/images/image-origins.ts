@@ -1,0 +1,110 @@
+/**
+ * The origins of images (`imageOrigins`): what an agent that died in the middle of a pull has left.
+ *
+ * Decides: which images that are there were pulled by it. Such an image gets a record without credentials, so that
+ *   whoever wants it has to show one.
+ * Owns: the intents that it found.
+ * Hears: nothing.
+ * Asks: `images.listIntents`, `cri.listImages`, `images.recordPulled`. Ends when all is recorded.
+ * Invariants:
+ *   I1 an intent whose image is not there stays: a later agent may still find it.
+ */
+import { errorOf, line, outputOf, pick, setup } from '../../../kernel/xstate.ts';
+import type { Image } from '../../model/api/cri.ts';
+import { operations } from '../../model/operations/index.ts';
+import type { Ended } from '../../model/pods/messages.ts';
+import { parseImage, repositoryOf } from '../../model/spec/index.ts';
+
+export interface ImageOriginsInput {
+  readonly root: string;
+}
+
+interface Origin {
+  readonly image: string;
+  readonly imageRef: string;
+}
+
+interface Context extends ImageOriginsInput {
+  readonly intents: readonly string[];
+  /** Images that are there and not yet recorded. */
+  readonly queue: readonly Origin[];
+}
+
+const s = setup({
+  types: { input: {} as ImageOriginsInput, context: {} as Context, events: {} as Ended },
+  actors: pick(operations, 'images.listIntents', 'cri.listImages', 'images.recordPulled'),
+  guards: {
+    hasNone: ({ context }) => context.intents.length === 0,
+    isDone: ({ context }) => context.queue.length === 0,
+  },
+});
+
+/** By the name under which it was to be pulled, or its full name. */
+const match = s.assign(({ context, event }) => {
+  const { images } = outputOf<{ images: readonly Image[] }>(event);
+  const isOf = (intent: string) => (name: string) => name === intent || repositoryWithTag(intent) === name;
+  const queue = images.flatMap(({ id, repo_tags, repo_digests }) =>
+    context.intents
+      .filter((intent) => [...repo_tags, ...repo_digests].some(isOf(intent)))
+      .map((image) => ({ image, imageRef: id })),
+  );
+  return { queue };
+});
+
+function repositoryWithTag(image: string): string {
+  const reference = parseImage(image);
+  const name = 'error' in reference ? image : reference.name;
+  return `${repositoryOf(image)}${image.slice(name.length)}`;
+}
+
+const complain = s.enqueueActions(({ event, enqueue }) => {
+  const { message } = errorOf(event);
+  enqueue(line('error', ['Cannot tell which images were being pulled when the agent ended', { error: message }]));
+});
+
+const dequeue = s.assign({ queue: ({ context }) => context.queue.slice(1) });
+
+export const imageOriginsMachine = s.createMachine({
+  id: 'imageOrigins',
+  context: ({ input }) => ({ ...input, intents: [], queue: [] }),
+  initial: 'reading',
+  states: {
+    reading: {
+      invoke: {
+        id: 'intents',
+        src: 'images.listIntents',
+        input: ({ context }) => ({ root: context.root }),
+        onDone: {
+          target: 'read',
+          actions: s.assign({ intents: ({ event }) => outputOf<{ images: readonly string[] }>(event).images }),
+        },
+        onError: { target: 'done', actions: complain },
+      },
+    },
+    read: { always: [{ guard: 'hasNone', target: 'done' }, { target: 'listing' }] },
+    /** Waits for the runtime to name its images. */
+    listing: {
+      invoke: {
+        id: 'images',
+        src: 'cri.listImages',
+        input: {},
+        onDone: { target: 'next', actions: match },
+        onError: { target: 'done', actions: complain },
+      },
+    },
+    next: { always: [{ guard: 'isDone', target: 'done' }, { target: 'recording' }] },
+    recording: {
+      invoke: {
+        id: 'record',
+        src: 'images.recordPulled',
+        input: ({ context }) => {
+          const { image, imageRef } = context.queue[0]!;
+          return { root: context.root, image, imageRef, repository: repositoryOf(image), credentials: null };
+        },
+        onDone: { target: 'next', actions: dequeue },
+        onError: { target: 'next', actions: [complain, dequeue] },
+      },
+    },
+    done: { type: 'final' },
+  },
+});

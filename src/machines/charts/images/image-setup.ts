@@ -1,0 +1,360 @@
+/** The vocabulary of an image's machine: its context, its operations, its actions. The chart is in `image.ts`. */
+import { errorIn, errorOf, line, now, outputOf, pick, setup, to } from '../../../kernel/xstate.ts';
+import type { Image } from '../../model/api/cri.ts';
+import type { PullCredential, PulledCredentials, PullingPod, PullRecord } from '../../model/operations/image.ts';
+import { operations } from '../../model/operations/index.ts';
+import {
+  type Ended,
+  eventRecorded,
+  type ImageFacts,
+  type ImageReport,
+  type ImageWanted,
+  imageFacts,
+  type PullMemory,
+} from '../../model/pods/messages.ts';
+import {
+  containerEvents,
+  type EventText,
+  pullFailure,
+  runtimeErrorText,
+  waitingMessages,
+  waitingReasons,
+} from '../../model/reasons/reasons.ts';
+import { goDuration, nextBackoff, RESET_AFTER_MAX_DELAYS } from '../../model/status/index.ts';
+import { aggregate } from '../../model/values/go-text.ts';
+import { type Admission, admission, admittedAnyway, recordOf, type VerificationSettings } from './verification.ts';
+
+const BACKOFF_MAX_MS = 300_000;
+/** After so long without a pull a back-off begins anew. */
+export const PULL_QUIET_MS = RESET_AFTER_MAX_DELAYS * BACKOFF_MAX_MS;
+/** After a fresh failure the reason ErrImagePull stays this long before it becomes ImagePullBackOff. */
+const SHOW_ERROR_MS = 5_000;
+/** Nothing that time could change: the container asks again when its pod changes, or after this. */
+const HOPELESS_RETRY_MS = 300_000;
+/** An image that nobody asked for so long is forgotten, so that a node does not hold every image it ever had. */
+const IDLE_MS = 300_000;
+
+export interface ImageInput {
+  /** As the runtime is asked for it: with a tag or a digest. */
+  readonly image: string;
+  /** Its repository, without tag and digest. */
+  readonly repository: string;
+  /** Where pulls are recorded, and under which name. */
+  readonly place: { readonly root: string; readonly image: string };
+  /** `null`: an image that is there is for everybody. */
+  readonly verification: VerificationSettings | null;
+  /** Some plugin gives credentials by the service account of a pod. */
+  readonly usesAccounts: boolean;
+}
+
+interface Context extends ImageInput {
+  /** Who has neither an answer nor a turn. */
+  readonly waiting: readonly ImageWanted[];
+  /** For whom credentials are looked up and the image is pulled: all have the same pull secrets. */
+  readonly turn: readonly ImageWanted[];
+  /** What the runtime has of it; `null` when it has not, or nobody looked. */
+  readonly present: (ImageFacts & { readonly sizeBytes: string }) | null;
+  /** What is recorded of earlier pulls; `null` when that does not matter. */
+  readonly record: PullRecord | null;
+  readonly credentials: readonly PullCredential[];
+  /** Index of the credential that is tried. */
+  readonly attempt: number;
+  /** Why the credentials before were not accepted. */
+  readonly errors: readonly string[];
+  /** To be added to the record. */
+  readonly learnt: PulledCredentials | null;
+  readonly askedAtMs: number;
+  readonly beganAtMs: number;
+  /** By pod. */
+  readonly backoff: Readonly<Record<string, PullMemory>>;
+}
+
+type Event =
+  | { readonly type: 'image.asked'; readonly request: ImageWanted }
+  | { readonly type: 'image.mayPull' }
+  /** Too many pulls came before it. */
+  | { readonly type: 'image.throttled' }
+  | Ended;
+
+export const imageSetup = setup({
+  types: { input: {} as ImageInput, context: {} as Context, events: {} as Event },
+  actors: pick(
+    operations,
+    'cri.imageStatus',
+    'cri.pullImage',
+    'images.credentials',
+    'images.pullRecord',
+    'images.recordIntent',
+    'images.recordPulled',
+    'images.forgetIntent',
+  ),
+  guards: {
+    isUseless: ({ context }) => context.waiting.length === 0,
+    isTurnOver: ({ context }) => context.turn.length === 0,
+    verifies: ({ context }) => context.verification !== null,
+    needsRecord: ({ context }) =>
+      context.verification !== null && context.present !== null && context.waiting.some(mayBeServed),
+    hasLearnt: ({ context }) => context.learnt !== null,
+    hasAnotherCredential: ({ context }) => context.attempt + 1 < context.credentials.length,
+  },
+  delays: {
+    /** A back-off counts until a long quiet resets it. */
+    idle: (args) => {
+      const ends = Object.values(args.context.backoff).map(({ untilMs }) => untilMs + PULL_QUIET_MS - now(args));
+      return Math.max(IDLE_MS, ...ends);
+    },
+  },
+});
+const s = imageSetup;
+type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
+
+const mayBeServed = ({ policy }: ImageWanted): boolean => policy !== 'Always';
+
+const say = (enqueue: Enqueue, { ref }: ImageWanted, text: EventText): void =>
+  enqueue.sendTo(to('eventRecorder'), eventRecorded(ref, text));
+
+const used = (enqueue: Enqueue, { ref }: ImageFacts): void =>
+  enqueue.sendTo(to('imageGC'), { type: 'image.used', id: ref });
+
+function give(
+  enqueue: Enqueue,
+  { uid, container, image: of }: ImageWanted,
+  { ref, uid: user, username }: ImageFacts,
+  said: Pick<ImageFacts, 'said'> = {},
+): void {
+  const image = { ref, uid: user, username, ...said };
+  const answer: ImageReport = { type: 'image.ready', uid, container, of, image };
+  enqueue.sendTo(to('pods'), answer);
+}
+
+function refuse(enqueue: Enqueue, request: ImageWanted, reason: string, message: string, retryMs: number): void {
+  const { uid, container, image: of } = request;
+  const answer: ImageReport = { type: 'image.failed', uid, container, of, reason, message, retryMs };
+  say(enqueue, request, containerEvents.failed(reason));
+  enqueue.sendTo(to('pods'), answer);
+}
+
+function giveKnown(enqueue: Enqueue, request: ImageWanted, image: ImageFacts): void {
+  used(enqueue, image);
+  give(enqueue, request, image, { said: containerEvents.present(request.image) });
+}
+
+/** The same words whether the image is not there or not theirs: to whom it does not belong it does not exist. */
+function refuseNeverPull(enqueue: Enqueue, request: ImageWanted): void {
+  say(enqueue, request, containerEvents.neverPull(request.image));
+  const message = waitingMessages.neverPull(request.image);
+  refuse(enqueue, request, waitingReasons.errImageNeverPull, message, HOPELESS_RETRY_MS);
+}
+
+const backoffOf = ({ backoff }: Context, { uid, remembered }: ImageWanted): PullMemory | null =>
+  backoff[uid] ?? remembered;
+
+/** True when its pod has to wait; it has been told so. */
+function refuseInBackoff(enqueue: Enqueue, context: Context, request: ImageWanted, nowMs: number): boolean {
+  const backoff = backoffOf(context, request);
+  if (!backoff || backoff.untilMs <= nowMs) return false;
+  const message = waitingMessages.imagePullBackOff(request.image, backoff.message);
+  say(enqueue, request, containerEvents.pullBackOff(request.image));
+  refuse(enqueue, request, waitingReasons.imagePullBackOff, message, backoff.untilMs - nowMs);
+  return true;
+}
+
+/** Who shares a turn: pods for which the same credentials are looked up. */
+const keyOf = ({ usesAccounts }: Context, { secrets, ref, serviceAccount }: ImageWanted): string =>
+  JSON.stringify([
+    secrets.map(({ namespace, name, version }) => [namespace, name, version]),
+    ...(usesAccounts ? [ref.namespace, serviceAccount] : []),
+  ]);
+
+/** For which pod credentials are looked up: any of those who share the turn. */
+export function pullingPod({ turn: [first] }: Context): PullingPod | null {
+  if (first === undefined) return null;
+  const { uid, serviceAccount, ref } = first;
+  return { namespace: ref.namespace, name: ref.name, uid, serviceAccount };
+}
+
+/** Who asks again replaces the older question. A pull under way serves everybody who has the same secrets. */
+export const enlist = s.assign((args) => {
+  const { context, event } = args;
+  if (event.type !== 'image.asked') return {};
+  const { request } = event;
+  const isOther = ({ uid, container }: ImageWanted) => uid !== request.uid || container !== request.container;
+  const [turn, waiting] = [context.turn.filter(isOther), context.waiting.filter(isOther)];
+  const askedAtMs = waiting.length + turn.length === 0 ? now(args) : context.askedAtMs;
+  return joinsPull(context, request)
+    ? { turn: [...turn, request], waiting, askedAtMs }
+    : { turn, waiting: [...waiting, request], askedAtMs };
+});
+
+/** Whether an image that is there may be used each asks for itself. */
+function joinsPull(context: Context, request: ImageWanted): boolean {
+  const { turn, beganAtMs } = context;
+  const [first] = turn;
+  if (first === undefined || beganAtMs === 0 || request.policy === 'Never') return false;
+  return keyOf(context, first) === keyOf(context, request);
+}
+
+export const noteStatus = s.assign(({ event }) => {
+  const { image } = outputOf<{ image: Image | null }>(event);
+  return { present: image && { ...imageFacts(image), sizeBytes: image.size }, record: null };
+});
+
+export const noteRecord = s.assign(({ event }) => ({
+  record: outputOf<PullRecord>(event),
+}));
+
+/** What cannot be read might say anything: then the right to the image is shown again. */
+export const failRecord = s.assign({ record: { intended: true, record: null } });
+
+/** Answers all for whom no credential is needed: the image is theirs, must not be pulled, or their pod has to wait. */
+export const answerKnown = s.enqueueActions((args) => {
+  const { context, enqueue } = args;
+  const { present, verification, record } = context;
+  const isFree = verification === null || record === null;
+  const anyway = present && (isFree ? true : admittedAnyway(verification, context.place.image, record));
+  const rest = context.waiting.filter((request) => {
+    const admitted = mayBeServed(request) ? (anyway ?? null) : false;
+    if (present !== null && admitted === true) giveKnown(enqueue, request, present);
+    else if (request.policy === 'Never' && (present === null || admitted === false)) refuseNeverPull(enqueue, request);
+    else return (present !== null && admitted === null) || !refuseInBackoff(enqueue, context, request, now(args));
+    return false;
+  });
+  enqueue.assign({ waiting: rest });
+});
+
+export const beginTurn = s.assign(({ context }) => {
+  const { waiting } = context;
+  const key = keyOf(context, waiting[0]!);
+  return {
+    turn: waiting.filter((each) => keyOf(context, each) === key),
+    waiting: waiting.filter((each) => keyOf(context, each) !== key),
+    credentials: [],
+    attempt: 0,
+    errors: [],
+    learnt: null,
+    beganAtMs: 0,
+  };
+});
+
+export const noteCredentials = s.assign(({ event }) => ({
+  credentials: outputOf<{ credentials: readonly PullCredential[] }>(event).credentials,
+}));
+
+/** With the credentials it is known who may use what is there; for the others it is pulled, or not. */
+export const judge = s.enqueueActions((args) => {
+  const { context, enqueue } = args;
+  const verdict = verdictOf(context);
+  const turn = context.turn.filter((request) => {
+    if (context.present !== null && mayBeServed(request) && verdict?.admitted) {
+      giveKnown(enqueue, request, context.present);
+    } else if (request.policy === 'Never') refuseNeverPull(enqueue, request);
+    else return !refuseInBackoff(enqueue, context, request, now(args));
+    return false;
+  });
+  enqueue.assign({ turn, learnt: verdict?.learnt ?? null });
+});
+
+/** `null` where credentials are not what decides. */
+function verdictOf({ verification, record, repository, place, credentials }: Context): Admission | null {
+  const pulled = record?.record?.[repository];
+  if (verification === null || record === null || pulled === undefined) return null;
+  return admittedAnyway(verification, place.image, record) === null ? admission(pulled, credentials) : null;
+}
+
+/** What goes to the record: what was learnt, or the credential of the pull. */
+export const sendLearnt = ({ context }: { context: Context }) => ({
+  ...context.place,
+  imageRef: context.present?.ref ?? '',
+  repository: context.repository,
+  credentials: context.learnt ?? recordOf(context.credentials[context.attempt]),
+});
+
+export const beginPull = s.enqueueActions((args) => {
+  for (const request of args.context.turn) say(args.enqueue, request, containerEvents.pulling(request.image));
+  args.enqueue.assign({ beganAtMs: now(args) });
+});
+
+export const serveTurn = s.enqueueActions((args) => {
+  const { context, enqueue } = args;
+  const { turn, present, askedAtMs, beganAtMs } = context;
+  if (present === null) return;
+  used(enqueue, present);
+  const took = goDuration(now(args) - beganAtMs);
+  const withWaiting = goDuration(now(args) - askedAtMs);
+  for (const request of turn) {
+    say(enqueue, request, containerEvents.pulled(request.image, took, withWaiting, present.sizeBytes));
+    give(enqueue, request, present);
+    if (backoffOf(context, request)) remember(enqueue, request, null);
+  }
+  const served = new Set(turn.map(({ uid }) => uid));
+  const backoff = Object.fromEntries(Object.entries(context.backoff).filter(([uid]) => !served.has(uid)));
+  enqueue.assign({ turn: [], backoff });
+});
+
+const remember = (enqueue: Enqueue, { uid, image }: ImageWanted, pull: PullMemory | null): void =>
+  enqueue.sendTo(to('memory'), { type: 'memory.pulled', key: `${uid}/${image}`, pull });
+
+export const noteFailure = s.assign(({ context, event }) => {
+  const { message } = errorOf(event);
+  return { errors: [...context.errors, runtimeErrorText(message)], attempt: context.attempt + 1 };
+});
+
+export const failPull = s.enqueueActions((args) => {
+  const { context, enqueue } = args;
+  const error = aggregate(context.errors);
+  const nowMs = now(args);
+  const isOver = ({ untilMs }: PullMemory): boolean => nowMs - untilMs > PULL_QUIET_MS;
+  const held = Object.entries(context.backoff).filter(([, each]) => !isOver(each));
+  const backoff: Record<string, PullMemory> = Object.fromEntries(held);
+  for (const request of context.turn) {
+    const before = backoffOf(context, request);
+    const quietMs = before ? nowMs - before.untilMs : 0;
+    const ms = nextBackoff({ previousMs: before?.backoffMs ?? 0, quietMs, maxMs: BACKOFF_MAX_MS });
+    const { reason, message } = pullFailure(request.image, error);
+    const next = { backoffMs: ms, untilMs: nowMs + ms, message: `${reason}: ${message}` };
+    if (backoff[request.uid]?.untilMs !== next.untilMs) remember(enqueue, request, next);
+    backoff[request.uid] = next;
+    say(enqueue, request, containerEvents.pullFailed(request.image, error));
+    refuse(enqueue, request, reason, message, SHOW_ERROR_MS);
+  }
+  enqueue.assign({ turn: [], backoff });
+});
+
+/** It ends as soon as it has begun. */
+export const throttlePull = [beginPull, s.assign({ errors: [waitingMessages.pullQPSExceeded] }), failPull];
+
+export const warn = (text: string) =>
+  s.enqueueActions(({ context, event, enqueue }) => {
+    const error = errorOf(event).message;
+    enqueue(line('warn', [text, { image: context.image, error }]));
+  });
+
+/** The turn ends for a reason that is not the registry's: no back-off of the pod, but not at once again either. */
+const failTurn = (text: (context: Context, error: string) => string, reason: string) =>
+  s.enqueueActions(({ context, event, enqueue }) => {
+    const message = text(context, errorIn(event)?.message ?? '');
+    for (const request of context.turn) refuse(enqueue, request, reason, message, SHOW_ERROR_MS);
+    enqueue.assign({ turn: [] });
+  });
+
+export const failCredentials = failTurn((_, error) => error, waitingReasons.errImagePull);
+
+export const failIntent = failTurn(
+  ({ place }, error) => `Failed to record image pull intent for container image "${place.image}": ${error}`,
+  waitingReasons.errImagePull,
+);
+
+export const failVanished = failTurn(
+  ({ image }) => `Failed to inspect image "${image}": the runtime does not have it after the pull`,
+  waitingReasons.imageInspectError,
+);
+
+export const failLook = s.enqueueActions(({ context, event, enqueue }) => {
+  const { message } = errorOf(event);
+  const text = `Failed to inspect image "${context.image}": ${message}`;
+  for (const request of [...context.waiting, ...context.turn]) {
+    say(enqueue, request, containerEvents.inspectFailed(text));
+    refuse(enqueue, request, waitingReasons.imageInspectError, text, SHOW_ERROR_MS);
+  }
+  enqueue.assign({ waiting: [], turn: [] });
+});

@@ -1,0 +1,180 @@
+/**
+ * The images of this node, for everybody who needs one: one actor an image, and a door for the pulls.
+ *
+ * Decides: which pulls may run at once, and which follow the others too fast.
+ * Owns: the queue of pulls, the pulls under way, the tokens of `registryPullQPS`.
+ * Hears: `image.wanted` of containers; `image.pullWanted` and `image.pullEnded` of its images.
+ * Asks: nothing of the world; its images do.
+ * Invariants:
+ *   G1 never more pulls at once, or in a time, than the settings allow; first come, first served.
+ *   G2 after its own start it says `images.started`, so that who waited asks again.
+ *   G3 an image's actor that crashes is buried, and who waits asks again.
+ *   G4 an image's actor that ends is gone within the same turn, so that no request meets one that is over.
+ */
+import { type AnyActorRef, errorOf, line, now, setup, to } from '../../../kernel/xstate.ts';
+import { type Ended, eventRecorded, type ImageReport, type ImageWanted } from '../../model/pods/messages.ts';
+import { containerEvents, waitingMessages, waitingReasons } from '../../model/reasons/reasons.ts';
+import type { NodeSettings } from '../../model/settings/node-settings.ts';
+import { imageWithTag, parseImage, repositoryOf } from '../../model/spec/index.ts';
+import { imageMachine } from './image.ts';
+import { imageOriginsMachine } from './image-origins.ts';
+import type { VerificationSettings } from './verification.ts';
+
+export type ImagesInput = Pick<
+  NodeSettings,
+  | 'serializeImagePulls'
+  | 'maxParallelImagePulls'
+  | 'registryPullQPS'
+  | 'registryBurst'
+  | 'imagePullVerification'
+  | 'pullsByServiceAccount'
+  | 'rootDir'
+>;
+
+/** A name that does not parse never will; the container asks again with its pod's next configuration. */
+const HOPELESS_RETRY_MS = 300_000;
+
+interface Context {
+  readonly root: string;
+  readonly verification: VerificationSettings | null;
+  readonly usesAccounts: boolean;
+  /** Pulls at once; `null`: no limit. */
+  readonly parallel: number | null;
+  readonly qps: number;
+  readonly burst: number;
+  readonly tokens: number;
+  readonly refilledAtMs: number;
+  /** Images with an actor, as ids. */
+  readonly known: readonly string[];
+  readonly queue: readonly string[];
+  readonly pulling: readonly string[];
+}
+
+type Event =
+  | ImageWanted
+  | { readonly type: 'image.pullWanted'; readonly image: string }
+  | { readonly type: 'image.pullEnded'; readonly image: string }
+  | Ended;
+
+const s = setup({
+  types: { input: {} as ImagesInput, context: {} as Context, events: {} as Event },
+  actors: { image: imageMachine, origins: imageOriginsMachine },
+});
+type Args = Parameters<Parameters<typeof s.enqueueActions>[0]>[0];
+
+/** An address is a path: the name of an image must not look like one. */
+const idOf = (image: string): string => `image-${encodeURIComponent(image)}`;
+
+const take = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'image.wanted') return;
+  const parsed = parseImage(event.image);
+  if ('error' in parsed) {
+    const { uid, container, image: of } = event;
+    const message = waitingMessages.invalidImageName(event.image, parsed.error);
+    const reason = waitingReasons.invalidImageName;
+    const retryMs = HOPELESS_RETRY_MS;
+    const answer: ImageReport = { type: 'image.failed', uid, container, of, reason, message, retryMs };
+    enqueue.sendTo(to('eventRecorder'), eventRecorded(event.ref, containerEvents.inspectFailed(message)));
+    enqueue.sendTo(to('eventRecorder'), eventRecorded(event.ref, containerEvents.failed(reason)));
+    enqueue.sendTo(to('pods'), answer);
+    return;
+  }
+  const image = imageWithTag(event.image);
+  const id = idOf(image);
+  if (!context.known.includes(id)) {
+    const { root, verification, usesAccounts } = context;
+    const input = { image, repository: repositoryOf(image), place: { root, image }, verification, usesAccounts };
+    enqueue.spawnChild('image', { id, input });
+    enqueue.assign({ known: [...context.known, id] });
+  }
+  enqueue.sendTo<AnyActorRef>(id, { type: 'image.asked', request: event });
+});
+
+/** Lets pulls go as long as there is room. Whose turn it is without a token has failed, as in the kubelet. */
+function release(args: Args, queue: readonly string[], pulling: readonly string[]): void {
+  const { context, enqueue } = args;
+  const nowMs = now(args);
+  const earned = ((nowMs - context.refilledAtMs) / 1_000) * context.qps;
+  let tokens = Math.min(context.burst, context.tokens + earned);
+  const waiting = [...queue];
+  const running = [...pulling];
+  while (waiting.length > 0 && (context.parallel === null || running.length < context.parallel)) {
+    const id = waiting.shift()!;
+    if (context.qps > 0 && tokens < 1) {
+      enqueue.sendTo<AnyActorRef>(id, { type: 'image.throttled' });
+      continue;
+    }
+    if (context.qps > 0) tokens -= 1;
+    running.push(id);
+    enqueue.sendTo<AnyActorRef>(id, { type: 'image.mayPull' });
+  }
+  enqueue.assign({ queue: waiting, pulling: running, tokens, refilledAtMs: nowMs });
+}
+
+const queuePull = s.enqueueActions((args) => {
+  if (args.event.type !== 'image.pullWanted') return;
+  release(args, [...args.context.queue, idOf(args.event.image)], args.context.pulling);
+});
+
+const endPull = s.enqueueActions((args) => {
+  if (args.event.type !== 'image.pullEnded') return;
+  const id = idOf(args.event.image);
+  release(
+    args,
+    args.context.queue,
+    args.context.pulling.filter((other) => other !== id),
+  );
+});
+
+const reapCrashed = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
+  if (!event.type.startsWith('xstate.error.actor.image-')) return;
+  const id = event.type.slice('xstate.error.actor.'.length);
+  const error = errorOf(event).message;
+  enqueue.stopChild(id);
+  enqueue(line('error', ['The actor of an image crashed', { image: decodeURIComponent(id.slice(6)), error }]));
+  const without = (ids: readonly string[]) => ids.filter((other) => other !== id);
+  enqueue.assign({ known: without(context.known) });
+  release(args, without(context.queue), without(context.pulling));
+  enqueue.sendTo(to('pods'), { type: 'images.started' }, { delay: ASK_AGAIN_MS });
+});
+
+/** Nobody wants the image any more. */
+const reap = s.enqueueActions(({ context, event, enqueue }) => {
+  const id = event.type.slice('xstate.done.actor.'.length);
+  enqueue.stopChild(id);
+  enqueue.assign({ known: context.known.filter((other) => other !== id) });
+});
+
+/** Before who waits for a crashed actor asks again. */
+const ASK_AGAIN_MS = 1_000;
+
+export const imagesMachine = s.createMachine({
+  id: 'images',
+  context: ({ input }) => ({
+    root: input.rootDir,
+    verification: input.imagePullVerification ?? null,
+    usesAccounts: input.pullsByServiceAccount === true,
+    parallel: input.serializeImagePulls ? 1 : input.maxParallelImagePulls || null,
+    qps: input.registryPullQPS,
+    burst: input.registryBurst,
+    tokens: input.registryBurst,
+    refilledAtMs: 0,
+    known: [],
+    queue: [],
+    pulling: [],
+  }),
+  entry: s.enqueueActions((args) => {
+    const { root, verification } = args.context;
+    args.enqueue.assign({ refilledAtMs: now(args) });
+    if (verification !== null) args.enqueue.spawnChild('origins', { id: 'origins', input: { root } });
+    args.enqueue.sendTo(to('pods'), { type: 'images.started' });
+  }),
+  on: {
+    'image.wanted': { actions: take },
+    'image.pullWanted': { actions: queuePull },
+    'image.pullEnded': { actions: endPull },
+    'xstate.done.actor.*': { actions: reap },
+    'xstate.error.actor.*': { actions: reapCrashed },
+  },
+});

@@ -1,0 +1,84 @@
+/**
+ * Who may use an image that is already on the node (`imagePullCredentialsVerificationPolicy`). Pure.
+ *
+ * Invariant: a pod that never showed a credential which a registry accepted for this image does not get it for having
+ * the luck that another pod did; what the node itself could pull every pod may use.
+ */
+
+import type { PullCredential, PulledCredentials, PullRecord, SourceCoordinates } from '../../model/operations/image.ts';
+import type { NodeSettings } from '../../model/settings/node-settings.ts';
+import { repositoryOf } from '../../model/spec/index.ts';
+
+export type VerificationSettings = NonNullable<NodeSettings['imagePullVerification']>;
+
+/** Whether anything has to be shown for this image at all. */
+export function mustVerify({ policy, allowlist }: VerificationSettings, image: string, known: PullRecord): boolean {
+  switch (policy) {
+    case 'AlwaysVerify':
+      return true;
+    case 'NeverVerifyPreloadedImages':
+      return known.intended || known.record !== null;
+    case 'NeverVerifyAllowlistedImages':
+      return !allowlist.some((pattern) => isListed(pattern, repositoryOf(image)));
+    default:
+      return false;
+  }
+}
+
+const isListed = (pattern: string, repository: string): boolean =>
+  pattern.endsWith('/*') ? repository.startsWith(pattern.slice(0, -1)) : repository === pattern;
+
+/** Whether that a pod was let in is decided without its credentials; `null`: only they can tell. */
+export function admittedAnyway(settings: VerificationSettings, image: string, known: PullRecord): boolean | null {
+  if (!mustVerify(settings, image, known)) return true;
+  const pulled = known.record?.[repositoryOf(image)];
+  if (pulled === undefined) return false;
+  if (pulled.nodePodsAccessible) return true;
+  return pulled.secrets.length + (pulled.accounts ?? []).length === 0 ? false : null;
+}
+
+export interface Admission {
+  readonly admitted: boolean;
+  /** What is to be added to the record, so that the same secret is known next time; `null`: nothing. */
+  readonly learnt: PulledCredentials | null;
+}
+
+/** So many tenants of one image are learnt without a pull: a namespace that comes and goes must not fill the disk. */
+const LEARNT_MAX = 100;
+
+type KnownSecret = PulledCredentials['secrets'][number];
+
+/**
+ * Either the content of a credential or the secret that held it has been accepted before; or the service account, since
+ * what a plugin gives for it changes each time.
+ */
+export function admission(pulled: PulledCredentials, credentials: readonly PullCredential[]): Admission {
+  for (const { hash, source } of credentials) {
+    if (source === null) continue;
+    if (source.kind === 'ServiceAccount') {
+      const isKnown = (pulled.accounts ?? []).some((known) => placeOf(known) === placeOf(source));
+      if (isKnown) return { admitted: true, learnt: null };
+      continue;
+    }
+    const isSamePlace = (known: KnownSecret) => placeOf(known) === placeOf(source);
+    const isSameHash = (known: KnownSecret) => known.hash.$secret === hash.$secret;
+    const match = pulled.secrets.find((known) => isSameHash(known) || isSamePlace(known));
+    if (match === undefined) continue;
+    const isKnown = pulled.secrets.some((known) => isSameHash(known) && isSamePlace(known));
+    const learns = !isKnown && pulled.secrets.length < LEARNT_MAX;
+    return { admitted: true, learnt: learns ? recordOf({ hash, source }) : null };
+  }
+  return { admitted: false, learnt: null };
+}
+
+const placeOf = ({ namespace, name, uid }: SourceCoordinates): string => JSON.stringify([namespace, name, uid]);
+
+/** What a pull with this credential shows; without one, or with one of the node, everybody may have the image. */
+export function recordOf(used: Pick<PullCredential, 'hash' | 'source'> | undefined): PulledCredentials {
+  if (!used || used.source === null) return { nodePodsAccessible: true, secrets: [] };
+  const { kind, namespace, name, uid } = used.source;
+  if (kind === 'ServiceAccount') {
+    return { nodePodsAccessible: false, secrets: [], accounts: [{ namespace, name, uid }] };
+  }
+  return { nodePodsAccessible: false, secrets: [{ namespace, name, uid, hash: used.hash }] };
+}

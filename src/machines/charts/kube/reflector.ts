@@ -1,0 +1,211 @@
+/**
+ * Reflector: follows one collection of the API server, so that its parent always knows what is in it.
+ *
+ * Decides: when to list, from where to watch on, how long to wait after a failure.
+ * Owns: the newest resource version that was seen; the pages of a list that is not complete yet. Not the objects.
+ * Hears: nothing but the answers to what it asks.
+ * Asks: `kube.list`, `kube.watch`.
+ * Sends: its parent `reflector.listed` with everything there is, then `reflector.changed` for each change since.
+ * Invariants:
+ *   F1 a list is told when it is complete, never page by page: what it lacks is gone.
+ *   F2 a watch goes on after the newest version that was told; nothing between a list and its watch is lost.
+ *   F3 a version that the server has forgotten (410, Expired) leads to a new list, anything else to the same watch.
+ *   F4 it never gives up; the pauses double, with jitter, and start small again after quiet time.
+ *   F5 a list ends: one of more than {@link PAGES_MAX} pages is a failure, and what was told before stays.
+ * Upstream: client-go tools/cache/reflector.go.
+ */
+import { assign, errorIn, line, now, outputOf, pick, random, sendParent, setup } from '../../../kernel/xstate.ts';
+import { type KubeObject, type KubeSelection, type KubeTarget, kubeOperations } from '../../model/operations/kube.ts';
+import type { Ended } from '../../model/pods/messages.ts';
+import { type BackOff, doubledMs } from '../../model/values/back-off.ts';
+
+export interface ReflectorInput extends KubeSelection {
+  readonly target: KubeTarget;
+}
+
+export type ReflectorReport =
+  | { readonly type: 'reflector.listed'; readonly items: readonly KubeObject[] }
+  | {
+      readonly type: 'reflector.changed';
+      readonly change: 'ADDED' | 'MODIFIED' | 'DELETED';
+      readonly object: KubeObject;
+    };
+
+/** Objects of one page, as client-go asks for. */
+const PAGE_LIMIT = 500;
+/** A hundred thousand objects; a server whose pages never end would fill memory and journal. client-go has no limit. */
+const PAGES_MAX = 200;
+/** A watch ends by itself after five to ten minutes, so that no server keeps one for ever. */
+const WATCH_MIN_S = 300;
+/** Pauses after failures, as client-go's: doubled each time, up to twice as long by jitter. */
+const BACK_OFF: BackOff = { baseMs: 800, maxMs: 30_000 };
+/** A failure after this long without one is a first failure again. */
+const BACKOFF_RESET_MS = 120_000;
+/** A watch that the server closed sooner than this was refused in other words. */
+const SHORT_WATCH_MS = 1_000;
+
+interface Context extends ReflectorInput {
+  /** `0`: whatever the server has at hand; empty: the newest there is. */
+  readonly resourceVersion: string;
+  readonly pages: readonly KubeObject[];
+  readonly continue: string;
+  readonly pageCount: number;
+  readonly watchingSinceMs: number;
+  readonly closedAtMs: number;
+  readonly failedAtMs: number;
+  readonly backoffMs: number;
+  readonly isListed: boolean;
+}
+
+type Changed = {
+  readonly type: 'watch.changed';
+  readonly change: 'ADDED' | 'MODIFIED' | 'DELETED';
+  object: KubeObject;
+};
+type Event = Changed | Ended;
+
+interface ListPage {
+  readonly items: readonly KubeObject[];
+  readonly resourceVersion: string;
+  readonly continue: string;
+}
+
+const pageOf = (event: unknown): ListPage => outputOf<ListPage>(event);
+const hasMore = (event: unknown): boolean => pageOf(event).continue !== '';
+
+const s = setup({
+  types: { input: {} as ReflectorInput, context: {} as Context, events: {} as Event },
+  actors: pick(kubeOperations, 'kube.list', 'kube.watch'),
+  guards: {
+    isListed: ({ context }) => context.isListed,
+    isEndless: ({ context, event }) => hasMore(event) && context.pageCount + 1 >= PAGES_MAX,
+    hasMore: ({ event }) => hasMore(event),
+    wasShort: ({ context }) => context.closedAtMs - context.watchingSinceMs < SHORT_WATCH_MS,
+  },
+  delays: { backoff: (args) => args.context.backoffMs * (1 + random(args)) },
+});
+
+/** None in an answer that counts as a failure. */
+const isExpired = ({ event }: { event: unknown }): boolean => ['Expired', 'Gone'].includes(errorIn(event)?.code ?? '');
+
+const takePage = s.assign(({ context, event }) => {
+  const { items, continue: more, resourceVersion } = pageOf(event);
+  return { pages: [...context.pages, ...items], continue: more, resourceVersion, pageCount: context.pageCount + 1 };
+});
+
+const takeChange = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'watch.changed') return;
+  const { change, object } = event;
+  enqueue.assign({ resourceVersion: object.metadata.resourceVersion ?? context.resourceVersion });
+  enqueue(sendParent({ type: 'reflector.changed', change, object } satisfies ReflectorReport));
+});
+
+const fail = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
+  const { message, retryAfterMs = 0 } = errorIn(event) ?? { message: `the list has more than ${PAGES_MAX} pages` };
+  const nowMs = now(args);
+  const isFirst = nowMs - context.failedAtMs > BACKOFF_RESET_MS;
+  const doubled = isFirst ? BACK_OFF.baseMs : doubledMs(BACK_OFF, context.backoffMs);
+  enqueue.assign({ failedAtMs: nowMs, backoffMs: Math.max(doubled, retryAfterMs) });
+  const { resource, namespace } = context.target;
+  enqueue(line('warn', ['Failed to watch', { resource, ...(namespace ? { namespace } : {}), err: message }]));
+});
+
+/** Forgets the pages of a list that will not be completed. */
+const drop = s.assign({ pages: [], continue: '', pageCount: 0 });
+
+const selection = ({ target, fieldSelector, labelSelector }: Context) => ({
+  ...target,
+  ...(fieldSelector === undefined ? {} : { fieldSelector }),
+  ...(labelSelector === undefined ? {} : { labelSelector }),
+});
+
+export const reflectorMachine = s.createMachine({
+  id: 'reflector',
+  context: ({ input }) => ({
+    ...input,
+    resourceVersion: '0',
+    pages: [],
+    continue: '',
+    pageCount: 0,
+    watchingSinceMs: 0,
+    closedAtMs: 0,
+    failedAtMs: -BACKOFF_RESET_MS,
+    backoffMs: BACK_OFF.baseMs,
+    isListed: false,
+  }),
+  initial: 'listing',
+  states: {
+    listing: {
+      meta: { waitsFor: 'the API server to list the collection' },
+      invoke: {
+        id: 'list',
+        src: 'kube.list',
+        input: ({ context }) => ({
+          ...selection(context),
+          limit: PAGE_LIMIT,
+          ...(context.continue === '' ? { resourceVersion: context.resourceVersion } : { continue: context.continue }),
+        }),
+        onDone: [
+          { guard: 'isEndless', target: 'backingOff', actions: [drop, fail] },
+          { guard: 'hasMore', target: 'listing', reenter: true, actions: takePage },
+          {
+            target: 'watching',
+            actions: [
+              takePage,
+              sendParent(
+                ({ context }) => ({ type: 'reflector.listed', items: context.pages }) satisfies ReflectorReport,
+              ),
+              drop,
+              assign({ isListed: true }),
+            ],
+          },
+        ],
+        onError: [
+          { guard: isExpired, target: 'backingOff', actions: [drop, fail, assign({ resourceVersion: '' })] },
+          { target: 'backingOff', actions: [drop, fail] },
+        ],
+      },
+    },
+    watching: {
+      entry: assign({ watchingSinceMs: (args) => now({ system: args.self.system }) }),
+      invoke: {
+        id: 'watch',
+        src: 'kube.watch',
+        input: (args) => ({
+          ...selection(args.context),
+          resourceVersion: args.context.resourceVersion,
+          timeoutSeconds: Math.floor(WATCH_MIN_S * (1 + random({ system: args.self.system }))),
+        }),
+        onDone: [
+          {
+            guard: ({ event }) => event.output.reason === 'expired',
+            target: 'listing',
+            actions: assign({ resourceVersion: '', isListed: false }),
+          },
+          {
+            target: 'closed',
+            actions: assign({ resourceVersion: ({ event }) => event.output.resourceVersion }),
+          },
+        ],
+        onError: [
+          {
+            guard: isExpired,
+            target: 'backingOff',
+            actions: [fail, assign({ resourceVersion: '', isListed: false })],
+          },
+          { target: 'backingOff', actions: fail },
+        ],
+      },
+      on: { 'watch.changed': { actions: takeChange } },
+    },
+    closed: {
+      entry: assign({ closedAtMs: (args) => now({ system: args.self.system }) }),
+      always: [{ guard: 'wasShort', target: 'backingOff' }, { target: 'watching' }],
+    },
+    backingOff: {
+      meta: { waitsFor: 'the next try' },
+      after: { backoff: [{ guard: 'isListed', target: 'watching' }, { target: 'listing' }] },
+    },
+  },
+});

@@ -1,0 +1,225 @@
+/**
+ * The CSINode: tells the cluster which CSI drivers this node has. Until it exists the node is not ready.
+ *
+ * Decides: create it, or keep the one that exists.
+ * Owns: the drivers that registered on this node.
+ * Hears: `node.registered`; `csi.driverRegistered` and `csi.driverGone` of the plugin manager.
+ * Asks: `kube.get`, `kube.create`, `kube.patch` of its CSINode.
+ * Sends: `nodeStatus` why storage is not usable, and that it is; the plugin manager which drivers are written, and
+ *   which cannot be.
+ * Invariants:
+ *   C1 it never gives up, and never asks twice at once for what the server does not take.
+ *   C2 an entry of a driver is written before pods may use that driver.
+ * Upstream: pkg/volume/csi/nodeinfomanager.
+ */
+import type { Json } from '../../../kernel/json.ts';
+import { assign, errorOf, line, outputOf, type PlainError, pick, sendTo, setup, to } from '../../../kernel/xstate.ts';
+import type { CSINode } from '../../model/api/node.ts';
+import { strategicPatch } from '../../model/api/strategic-patch.ts';
+import { kubeOperations } from '../../model/operations/kube.ts';
+import type { Ended } from '../../model/pods/messages.ts';
+import { type BackOff, doubledMs } from '../../model/values/back-off.ts';
+import { CSINODE_UNKNOWN } from './object/facts.ts';
+
+/** Upstream's pauses between tries. */
+const RETRY: BackOff = { baseMs: 500, maxMs: 60_000 };
+/** After so many tries upstream tells a driver that it is not registered. */
+const TRIES_MAX = 4;
+
+/** Volume plugins of the tree whose work CSI drivers took over; every kubelet lists them. */
+const MIGRATED = ['aws-ebs', 'azure-disk', 'azure-file', 'cinder', 'gce-pd', 'portworx-volume', 'vsphere-volume']
+  .map((name) => `kubernetes.io/${name}`)
+  .join(',');
+const MIGRATED_PLUGINS = 'storage.alpha.kubernetes.io/migrated-plugins';
+
+export interface CSIDriver {
+  readonly name: string;
+  /** What the driver calls this node. */
+  readonly nodeID: string;
+  readonly topologyKeys: readonly string[];
+  /** Volumes that fit on this node; absent where the driver has no limit. */
+  readonly count?: number;
+}
+
+export type CSINodeReport =
+  | { readonly type: 'csi.driversWritten'; readonly names: readonly string[] }
+  | { readonly type: 'csi.driversUnwritten'; readonly names: readonly string[]; readonly error: string };
+
+interface Context {
+  readonly nodeName: string;
+  readonly nodeUid: string;
+  readonly drivers: Readonly<Record<string, CSIDriver>>;
+  /** Drivers that were here and are gone: their entries are taken back. */
+  readonly gone: readonly string[];
+  readonly existing: CSINode | null;
+  readonly retryMs: number;
+  /** Failed tries since the CSINode was last as it should be. */
+  readonly failures: number;
+}
+
+type Event =
+  | { readonly type: 'node.registered'; readonly uid: string }
+  | { readonly type: 'csi.driverRegistered'; readonly driver: CSIDriver }
+  | { readonly type: 'csi.driverGone'; readonly name: string }
+  | Ended;
+
+const driverSpec = ({ name, nodeID, topologyKeys, count }: CSIDriver) => ({
+  name,
+  nodeID,
+  topologyKeys,
+  ...(count === undefined ? {} : { allocatable: { count } }),
+});
+
+function csiNode({ nodeName, nodeUid, drivers }: Context): CSINode {
+  return {
+    kind: 'CSINode',
+    apiVersion: 'storage.k8s.io/v1',
+    metadata: {
+      name: nodeName,
+      annotations: { [MIGRATED_PLUGINS]: MIGRATED },
+      ownerReferences: [{ apiVersion: 'v1', kind: 'Node', name: nodeName, uid: nodeUid }],
+    },
+    spec: { drivers: Object.values(drivers).map(driverSpec) },
+  };
+}
+
+/** Annotation and drivers of an existing CSINode as they should be, or `null` when they are. */
+function csiNodePatch(context: Context): Readonly<Record<string, Json>> | null {
+  const existing = context.existing!;
+  const names = new Set([...Object.keys(context.drivers), ...context.gone]);
+  const others = (existing.spec?.drivers ?? []).filter(({ name }) => !names.has(name));
+  const before = { metadata: { annotations: existing.metadata?.annotations ?? {} }, spec: existing.spec };
+  const after = {
+    metadata: { annotations: { ...existing.metadata?.annotations, [MIGRATED_PLUGINS]: MIGRATED } },
+    spec: { ...existing.spec, drivers: [...others, ...Object.values(context.drivers).map(driverSpec)] },
+  };
+  return strategicPatch(before, after, { 'spec.drivers': 'name' });
+}
+
+const target = (nodeName: string) =>
+  ({ client: 'kube', apiVersion: 'storage.k8s.io/v1', resource: 'csinodes', name: nodeName }) as const;
+
+const s = setup({
+  types: { input: {} as { nodeName: string }, context: {} as Context, events: {} as Event },
+  actors: pick(kubeOperations, 'kube.get', 'kube.create', 'kube.patch'),
+  guards: { isInLine: ({ context }) => csiNodePatch(context) === null },
+  delays: { retry: ({ context }) => context.retryMs },
+});
+
+const codeOf = (event: { error: unknown }): string => (event.error as PlainError).code ?? '';
+
+const failed = s.enqueueActions(({ context, event, enqueue }) => {
+  const { message } = errorOf(event);
+  enqueue(line('error', ['Failed to initialize CSINode', { node: context.nodeName, err: message }]));
+  const failures = context.failures + 1;
+  enqueue.assign({ failures });
+  const names = Object.keys(context.drivers);
+  if (failures < TRIES_MAX || names.length === 0) return;
+  const error =
+    'error updating CSINode object with CSI driver node info: error updating CSINode: ' +
+    `timed out waiting for the condition; caused by: ${message}`;
+  enqueue.sendTo(to('pluginManager'), { type: 'csi.driversUnwritten', names, error } satisfies CSINodeReport);
+});
+
+const tellWritten = s.enqueueActions(({ context, enqueue }) => {
+  const names = Object.keys(context.drivers);
+  if (names.length === 0) return;
+  enqueue.sendTo(to('pluginManager'), { type: 'csi.driversWritten', names } satisfies CSINodeReport);
+});
+
+const noteNode = s.assign(({ event }) => (event.type === 'node.registered' ? { nodeUid: event.uid } : {}));
+
+const remember = s.assign({ existing: ({ event }) => outputOf<CSINode>(event) });
+
+const noteDriver = s.assign(({ context, event }) => {
+  if (event.type === 'csi.driverRegistered') {
+    const { driver } = event;
+    const gone = context.gone.filter((name) => name !== driver.name);
+    return { drivers: { ...context.drivers, [driver.name]: driver }, gone };
+  }
+  if (event.type !== 'csi.driverGone') return {};
+  const { [event.name]: _gone, ...drivers } = context.drivers;
+  return { drivers, gone: [...new Set([...context.gone, event.name])] };
+});
+
+export const csiNodeMachine = s.createMachine({
+  id: 'csiNode',
+  context: ({ input }) => ({
+    ...input,
+    nodeUid: '',
+    drivers: {},
+    gone: [],
+    existing: null,
+    retryMs: RETRY.baseMs,
+    failures: 0,
+  }),
+  entry: sendTo(to('nodeStatus'), { type: 'node.reported', reports: { storageError: CSINODE_UNKNOWN } }),
+  initial: 'unregistered',
+  on: {
+    'csi.driverRegistered': { actions: noteDriver },
+    'csi.driverGone': { actions: noteDriver },
+  },
+  states: {
+    unregistered: {
+      meta: { waitsFor: 'the Node to be registered' },
+      on: { 'node.registered': { target: 'reading', actions: noteNode } },
+    },
+    reading: {
+      meta: { waitsFor: 'the CSINode of this node' },
+      invoke: {
+        id: 'get',
+        src: 'kube.get',
+        input: ({ context }) => target(context.nodeName),
+        onDone: { target: 'comparing', actions: remember },
+        onError: [
+          { guard: ({ event }) => codeOf(event) === 'NotFound', target: 'creating' },
+          { target: 'backingOff', actions: failed },
+        ],
+      },
+    },
+    creating: {
+      meta: { waitsFor: 'the API server to take the CSINode' },
+      invoke: {
+        id: 'create',
+        src: 'kube.create',
+        input: ({ context }) => {
+          const { name: _named, ...collection } = target(context.nodeName);
+          return { ...collection, body: csiNode(context) };
+        },
+        onDone: { target: 'comparing', actions: remember },
+        onError: { target: 'backingOff', actions: failed },
+      },
+    },
+    comparing: { always: [{ guard: 'isInLine', target: 'initialized' }, { target: 'patching' }] },
+    patching: {
+      meta: { waitsFor: 'the API server to take the drivers of this node' },
+      invoke: {
+        id: 'patch',
+        src: 'kube.patch',
+        input: ({ context }) => ({
+          ...target(context.nodeName),
+          patchType: 'application/strategic-merge-patch+json' as const,
+          body: csiNodePatch(context),
+        }),
+        onDone: { target: 'verifying', actions: remember },
+        onError: { target: 'backingOff', actions: failed },
+      },
+    },
+    verifying: { always: [{ guard: 'isInLine', target: 'initialized' }, { target: 'backingOff' }] },
+    backingOff: {
+      exit: assign({ retryMs: ({ context }) => doubledMs(RETRY, context.retryMs) }),
+      after: { retry: 'reading' },
+    },
+    initialized: {
+      entry: [
+        assign({ retryMs: RETRY.baseMs, failures: 0 }),
+        sendTo(to('nodeStatus'), { type: 'node.reported', reports: { storageError: '' } }),
+        tellWritten,
+      ],
+      on: {
+        'csi.driverRegistered': { target: 'reading', actions: noteDriver },
+        'csi.driverGone': { target: 'reading', actions: noteDriver },
+      },
+    },
+  },
+});

@@ -1,0 +1,265 @@
+/**
+ * The device manager: which devices the plugins of this node offer.
+ *
+ * Decides: when a resource is over.
+ * Owns: the plugins that are connected, by resource, and their devices.
+ * Hears: `devices.registered` of its server and of the plugin manager, `devices.withdrawn` of the latter; `device.*` of
+ *   its actors; `devices.held` and `devices.wanted` of `allocation`.
+ * Asks: `devices.serveRegistration`, `host.readCheckpoints`, `devices.writeCheckpoint`.
+ * Sends: `allocation` `devices.changed`; `nodeStatus` what the node has of them.
+ * Invariants:
+ *   R1 a resource has at most one plugin: the newest that registered.
+ *   R2 devices of a plugin that is gone are not healthy; five minutes later the resource is none of this node's.
+ *   R3 a resource that an earlier start knew is there, without devices, until its plugin registers again or that time.
+ *   R4 one plugin that hangs or lies keeps no other from registering.
+ * Seeds: S241. Upstream: pkg/kubelet/cm/devicemanager.
+ */
+
+import { errorOf, line, outputOf, type PlainError, pick, sendTo, setup, to } from '../../../../kernel/xstate.ts';
+import { deviceAmounts } from '../../../model/allocation/device-state.ts';
+import { deviceOperations, type RegistrationItem } from '../../../model/operations/devices.ts';
+import type { DeviceHoldings } from '../../../model/operations/grants.ts';
+import { hostOperations } from '../../../model/operations/host.ts';
+import type { Ended } from '../../../model/pods/messages.ts';
+import { type DevicePluginReport, devicePluginMachine } from './device-plugin.ts';
+import {
+  CHECKPOINT_FILE,
+  devicesOf,
+  entriesOfAll,
+  NO_OPTIONS,
+  type ResourceEntry,
+  type Resources,
+  registeredDevices,
+  rememberedResources,
+  STOP_GRACE_MS,
+  stopped,
+} from './device-policy.ts';
+
+/** Upstream's pause before the registration is served again. */
+const SERVE_RETRY_MS = 1_000;
+/** Before a checkpoint that could not be written is tried again. */
+const WRITE_RETRY_MS = 10_000;
+
+interface DeviceManagerInput {
+  /** The folder of device plugins, below the root directory. */
+  readonly folder: string;
+}
+
+interface Context extends DeviceManagerInput {
+  readonly resources: Resources;
+  /** By uid of a pod. */
+  readonly held: Readonly<Record<string, DeviceHoldings>>;
+  /** Connections that there ever were: their names are never used again. */
+  readonly spawned: number;
+  /** The checkpoint does not say what is. */
+  readonly isStale: boolean;
+}
+
+type Event =
+  | RegistrationItem
+  | DevicePluginReport
+  | { readonly type: 'devices.withdrawn'; readonly resource: string; readonly endpoint: string }
+  | { readonly type: 'devices.held'; readonly held: Context['held'] }
+  | { readonly type: 'devices.wanted' }
+  | { readonly type: 'device.expired'; readonly resource: string }
+  | Ended;
+
+const s = setup({
+  types: { input: {} as DeviceManagerInput, context: {} as Context, events: {} as Event },
+  actors: {
+    devicePlugin: devicePluginMachine,
+    ...pick(deviceOperations, 'devices.serveRegistration', 'devices.writeCheckpoint'),
+    ...pick(hostOperations, 'host.readCheckpoints'),
+  },
+  guards: { isStale: ({ context }) => context.isStale },
+});
+
+type Args = Parameters<Parameters<typeof s.enqueueActions>[0]>[0];
+
+const checkpoint = ({ folder }: Context): string => `${folder}/${CHECKPOINT_FILE}`;
+
+const changed = (resources: Resources) => ({ type: 'devices.changed', devices: devicesOf(resources) });
+
+function tell({ enqueue }: Pick<Args, 'enqueue'>, resources: Resources): void {
+  const { capacity, allocatable } = deviceAmounts(devicesOf(resources));
+  enqueue.sendTo(to('allocation'), changed(resources));
+  const reports = { deviceCapacity: capacity, deviceAllocatable: allocatable };
+  enqueue.sendTo(to('nodeStatus'), { type: 'node.reported', reports });
+}
+
+/** Keeps what is, and tells it where it is something else. */
+function keep(args: Args, resources: Resources, change: Partial<Context> = {}): void {
+  const isSame = JSON.stringify(resources) === JSON.stringify(args.context.resources);
+  if (!isSame) tell(args, resources);
+  args.enqueue.assign({ ...change, resources, isStale: args.context.isStale || !isSame });
+}
+
+const remember = s.enqueueActions((args) => {
+  const { contents } = outputOf<{ contents: readonly (string | null)[] }>(args.event);
+  const entry: ResourceEntry = { id: '', endpoint: '', options: NO_OPTIONS, devices: [] };
+  const names = rememberedResources(contents[0] ?? null);
+  for (const resource of names) expireLater(args, resource);
+  keep(args, Object.fromEntries(names.map((name) => [name, entry])));
+});
+
+function expireLater({ enqueue }: Args, resource: string): void {
+  enqueue.raise({ type: 'device.expired', resource }, { delay: STOP_GRACE_MS, id: `expire-${resource}` });
+}
+
+const connect = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
+  if (event.type !== 'devices.registered') return;
+  const { resource, endpoint, options } = event;
+  const before = context.resources[resource];
+  if (before !== undefined && before.id !== '') enqueue.stopChild(before.id);
+  enqueue.cancel(`expire-${resource}`);
+  const id = `device-plugin-${context.spawned}`;
+  enqueue(line('info', ['Device plugin connected', { resourceName: resource, endpoint }]));
+  enqueue.spawnChild('devicePlugin', { id, input: { id, resource, endpoint, options } });
+  const entry = { id, endpoint, options, devices: before?.devices ?? [] };
+  keep(args, { ...context.resources, [resource]: entry }, { spawned: context.spawned + 1 });
+});
+
+const list = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
+  if (event.type !== 'device.listed') return;
+  const { resource, id, devices } = event;
+  const entry = context.resources[resource];
+  if (entry?.id !== id) return;
+  const healthyCount = devices.filter(({ isHealthy }) => isHealthy).length;
+  const counts = { resourceName: resource, totalCount: devices.length, healthyCount };
+  enqueue(line('info', ['Processed device updates for resource', counts]));
+  keep(args, { ...context.resources, [resource]: { ...entry, devices } });
+});
+
+/** The plugin of a resource is gone. */
+function end(args: Args, resource: string, entry: ResourceEntry): void {
+  args.enqueue(line('info', ['Endpoint became unhealthy', { resourceName: resource, endpoint: entry.endpoint }]));
+  expireLater(args, resource);
+  keep(args, { ...args.context.resources, [resource]: stopped(entry) });
+}
+
+const stop = s.enqueueActions((args) => {
+  const { context, event } = args;
+  if (event.type !== 'device.stopped') return;
+  const entry = context.resources[event.resource];
+  if (entry?.id === event.id) end(args, event.resource, entry);
+});
+
+const withdraw = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
+  if (event.type !== 'devices.withdrawn') return;
+  const entry = context.resources[event.resource];
+  if (entry === undefined || entry.id === '' || entry.endpoint !== event.endpoint) return;
+  enqueue.stopChild(entry.id);
+  end(args, event.resource, entry);
+});
+
+/** The actor of a plugin crashed: for this node its plugin is gone, and may register again. */
+const reapCrashed = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
+  const id = event.type.slice('xstate.error.actor.'.length);
+  const found = Object.entries(context.resources).find(([, entry]) => entry.id === id);
+  if (found === undefined) return;
+  const { message } = errorOf(event);
+  enqueue(line('error', ['The actor of a device plugin crashed', { resourceName: found[0], err: message }]));
+  end(args, ...found);
+});
+
+const expire = s.enqueueActions((args) => {
+  const { context, event } = args;
+  if (event.type !== 'device.expired' || context.resources[event.resource]?.id !== '') return;
+  const { [event.resource]: _gone, ...resources } = context.resources;
+  keep(args, resources);
+});
+
+const noteHeld = s.assign(({ event }) => (event.type === 'devices.held' ? { held: event.held, isStale: true } : {}));
+
+const tellAgain = s.enqueueActions((args) => args.enqueue.sendTo(to('allocation'), changed(args.context.resources)));
+
+export const deviceManagerMachine = s.createMachine({
+  id: 'deviceManager',
+  context: ({ input }) => ({ ...input, resources: {}, held: {}, spawned: 0, isStale: false }),
+  initial: 'loading',
+  on: { 'devices.held': { actions: noteHeld }, 'devices.wanted': { actions: tellAgain } },
+  states: {
+    loading: {
+      meta: { waitsFor: 'the resources of which an earlier start knew' },
+      invoke: {
+        id: 'load',
+        src: 'host.readCheckpoints',
+        input: ({ context }) => ({ paths: [checkpoint(context)] }),
+        onDone: { target: 'ready', actions: remember },
+        onError: {
+          target: 'ready',
+          actions: line('error', ({ event }) => [
+            'Continue after failing to read checkpoint file. Device allocation info may NOT be up-to-date',
+            { err: (event.error as PlainError).message },
+          ]),
+        },
+      },
+    },
+    ready: {
+      type: 'parallel',
+      entry: sendTo(to('allocation'), { type: 'devices.heldWanted' }),
+      on: {
+        'devices.registered': { actions: connect },
+        'devices.withdrawn': { actions: withdraw },
+        'device.listed': { actions: list },
+        'device.stopped': { actions: stop },
+        'device.expired': { actions: expire },
+        'xstate.error.actor.*': { actions: reapCrashed },
+      },
+      states: {
+        registration: {
+          initial: 'serving',
+          states: {
+            serving: {
+              invoke: {
+                id: 'registration',
+                src: 'devices.serveRegistration',
+                input: ({ context: { folder } }) => ({ socket: `${folder}/kubelet.sock` }),
+                onDone: 'broken',
+                onError: {
+                  target: 'broken',
+                  actions: line('error', ({ event }) => [
+                    'Failed to serve device plugin registration grpc server, retrying...',
+                    { err: (event.error as PlainError).message },
+                  ]),
+                },
+              },
+            },
+            broken: { after: { [SERVE_RETRY_MS]: 'serving' } },
+          },
+        },
+        checkpoint: {
+          initial: 'written',
+          states: {
+            written: { always: { guard: 'isStale', target: 'writing' } },
+            writing: {
+              entry: s.assign({ isStale: false }),
+              invoke: {
+                id: 'checkpoint',
+                src: 'devices.writeCheckpoint',
+                input: ({ context }) => ({
+                  path: checkpoint(context),
+                  entries: entriesOfAll(context.held),
+                  registered: registeredDevices(context.resources),
+                }),
+                onDone: 'written',
+                onError: {
+                  target: 'failing',
+                  actions: line('error', ({ event }) => [
+                    'Writing checkpoint encountered',
+                    { err: (event.error as PlainError).message },
+                  ]),
+                },
+              },
+            },
+            failing: { after: { [WRITE_RETRY_MS]: 'writing' } },
+          },
+        },
+      },
+    },
+  },
+});

@@ -1,0 +1,87 @@
+/**
+ * Which device plugins a node takes, and what it keeps of their resources. Pure.
+ *
+ * Upstream: pkg/kubelet/cm/devicemanager/plugin/v1beta1/server.go and handler.go.
+ */
+
+import { decoded, isRecord } from '../../../model/allocation/checkpoint.ts';
+import { type Devices, entriesOf } from '../../../model/allocation/device-state.ts';
+import { isExtendedResource } from '../../../model/allocation/wishes.ts';
+import type { Device, DeviceEntry, DevicePluginOptions } from '../../../model/operations/devices.ts';
+import type { DeviceHoldings } from '../../../model/operations/grants.ts';
+import { isQualifiedName } from '../../../model/validation/field.ts';
+
+const VERSION = 'v1beta1';
+
+/** How long a resource is kept whose plugin is gone. */
+export const STOP_GRACE_MS = 300_000;
+
+export const CHECKPOINT_FILE = 'kubelet_internal_checkpoint';
+
+/** Why a plugin may not register; empty when it may. */
+export function registrationProblem(version: string, resource: string): string {
+  if (version !== VERSION) {
+    return `requested API version ${JSON.stringify(version)} is not supported by kubelet. Supported version is ["${VERSION}"]`;
+  }
+  return isResource(resource) ? '' : invalidName(resource);
+}
+
+/** The same for one that announced itself in the folder of plugins. */
+export function announcementProblem(versions: readonly string[], resource: string): string {
+  if (!versions.includes(VERSION)) {
+    return `manager version, ${VERSION}, is not among plugin supported versions [${versions.join(' ')}]`;
+  }
+  return isResource(resource) ? '' : `invalid name of device plugin socket: ${invalidName(resource)}`;
+}
+
+const isResource = (name: string): boolean =>
+  isExtendedResource(name) && [...isQualifiedName(`requests.${name}`)].length === 0;
+
+const invalidName = (name: string): string => `the ResourceName ${JSON.stringify(name)} is invalid`;
+
+/** A resource of this node. */
+export interface ResourceEntry {
+  /** Of the connection to its plugin; empty: it has none any more. */
+  readonly id: string;
+  readonly endpoint: string;
+  readonly options: DevicePluginOptions;
+  readonly devices: readonly Device[];
+}
+
+export type Resources = Readonly<Record<string, ResourceEntry>>;
+
+export const NO_OPTIONS: DevicePluginOptions = { preStart: false, prefers: false };
+
+export const devicesOf = (resources: Resources): Devices =>
+  Object.fromEntries(
+    Object.entries(resources).map(([name, { devices, options }]) => [name, { devices, prefers: options.prefers }]),
+  );
+
+/** Nobody can say any more how they are. */
+export const stopped = (entry: ResourceEntry): ResourceEntry => ({
+  ...entry,
+  id: '',
+  devices: entry.devices.map((device) => ({ ...device, isHealthy: false })),
+});
+
+/** Resources of which an earlier start knew: they are there, with nothing, until their plugins register again. */
+export function rememberedResources(text: string | null): readonly string[] {
+  const found = decoded(text ?? '{}');
+  if ('error' in found) return [];
+  const { Data: data } = found.value;
+  const registered = isRecord(data) ? data['RegisteredDevices'] : null;
+  return isRecord(registered) ? Object.keys(registered).filter(isResource) : [];
+}
+
+/** What the checkpoint says of registered devices: those that are healthy. */
+export const registeredDevices = (resources: Resources): Readonly<Record<string, readonly string[]>> =>
+  Object.fromEntries(
+    Object.entries(resources).map(([name, { devices }]) => [
+      name,
+      devices.filter(({ isHealthy }) => isHealthy).map(({ id }) => id),
+    ]),
+  );
+
+/** By uid of a pod. */
+export const entriesOfAll = (held: Readonly<Record<string, DeviceHoldings>>): readonly DeviceEntry[] =>
+  Object.entries(held).flatMap(([uid, holdings]) => entriesOf(uid, holdings));

@@ -1,0 +1,398 @@
+/**
+ * The eviction manager: the node keeps enough memory, disk and processes for itself, if need be at the cost of pods.
+ *
+ * Decides: when the node is short of something, what is cleared away, and which pod goes, one a turn.
+ * Owns: thresholds, since when each is met, the node's pressure conditions, what it knows of pods.
+ * Hears: `signals.*` of its watch, `node.podChanged` of pods, `storage.exceeded` of its children, `garbage.purged` of
+ *   the collectors.
+ * Asks: `stats.diskLayout`, `stats.watchSignals`, `stats.observe`.
+ * Sends: `nodeStatus` and `allocation` the conditions when they changed; `pods` which pod to kill, and the collectors
+ *   to clear away what nobody needs.
+ * Invariants:
+ *   E1 nothing is cleared and nobody goes without a look at the machine that is newer than whatever went before.
+ *   E2 one pod a turn; the next turn begins when that pod is gone, or after 30 s.
+ *   E3 a critical pod never goes.
+ *   E4 a condition is reported while it lasts and for the transition period after it.
+ * Seeds: S150, S195, S239. Upstream: pkg/kubelet/eviction/eviction_manager.go.
+ */
+import { errorOf, line, now, outputOf, pick, setup, to } from '../../../../kernel/xstate.ts';
+import { statsPlace } from '../../../model/cgroups/stats-place.ts';
+import type { NodePodChanged } from '../../../model/eviction/facts.ts';
+import {
+  type ConditionsChanged,
+  candidates,
+  clears,
+  counted,
+  dueThresholds,
+  type EvictionContext,
+  graceAtMs,
+  initialEviction,
+  isCleared,
+  located,
+  observed,
+  reliefAtMs,
+  reobserved,
+  target,
+} from '../../../model/eviction/policy.ts';
+import {
+  type Candidate,
+  evictionGrace,
+  evictionMessage,
+  IMMEDIATE_GRACE_SECONDS,
+  thresholdEvent,
+} from '../../../model/eviction/ranking.ts';
+import { storageMessage } from '../../../model/eviction/storage.ts';
+import { resourceOf } from '../../../model/eviction/thresholds.ts';
+import { type DiskLayout, type Observations, type PodUse, statsOperations } from '../../../model/operations/stats.ts';
+import { type Ended, eventRecorded, type GarbagePurged, type PodKillWanted } from '../../../model/pods/messages.ts';
+import { nodeRef } from '../../../model/reasons/node-events.ts';
+import { podReasons } from '../../../model/reasons/reasons.ts';
+import type { NodeSettings } from '../../../model/settings/node-settings.ts';
+import { MONITORING_MS, type StorageReport, storageWatchMachine } from './storage-watch.ts';
+
+/** How long a pod that was evicted may take before the next one is looked at; as upstream. */
+const POD_CLEANUP_MS = 30_000;
+/** A collector that takes longer than this is not waited for. */
+const PURGE_MS = 120_000;
+/** The longest pause between two turns in which nothing could be done and nothing changed. */
+const MAX_PAUSE_MS = 300_000;
+/** What limits of local storage are counted as; as upstream's metric has it. */
+const STORAGE_SIGNALS = {
+  emptyDir: 'emptydirfs.limit',
+  pod: 'ephemeralpodfs.limit',
+  container: 'ephemeralcontainerfs.limit',
+} as const;
+
+type Event =
+  | { readonly type: 'signals.changed'; readonly observations: Observations }
+  | { readonly type: 'signals.failed'; readonly message: string }
+  | { readonly type: 'shortage.noted' }
+  | { readonly type: 'world.changed' }
+  | NodePodChanged
+  | StorageReport
+  | GarbagePurged
+  | Ended;
+
+const s = setup({
+  types: { input: {} as NodeSettings, context: {} as EvictionContext, events: {} as Event },
+  actors: {
+    ...pick(statsOperations, 'stats.diskLayout', 'stats.watchSignals', 'stats.observe'),
+    storageWatch: storageWatchMachine,
+  },
+  guards: {
+    isDue: ({ context }) => target(context) !== null,
+    hasGrace: ({ context }) => graceAtMs(context) !== null,
+    hasRelief: ({ context }) => reliefAtMs(context) !== null,
+    clearsContainers: ({ context }) => clears(context).containers,
+    clearsImages: ({ context }) => clears(context).images,
+    isCleared: ({ context }) => isCleared(context),
+    hasVictim: ({ context }) => context.victim !== null,
+    isVictimGone: ({ context }) => context.victim !== null && context.pods[context.victim] === undefined,
+    watchesNothing: ({ context }) => context.thresholds.length === 0,
+  },
+  delays: {
+    grace: (args) => Math.max(0, (graceAtMs(args.context) ?? 0) - now(args)),
+    pause: ({ context }) => Math.min(MONITORING_MS * 2 ** Math.max(0, context.idleTurns - 1), MAX_PAUSE_MS),
+    relief: (args) => Math.max(0, (reliefAtMs(args.context) ?? 0) - now(args)),
+  },
+});
+
+type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
+
+// ---- what is observed -----------------------------------------------------------------------------------------------
+
+type Change = ReturnType<typeof observed>;
+
+/** Takes what is known now; tells the conditions when they are others. */
+function settle(enqueue: Enqueue, context: EvictionContext, change: Change): void {
+  enqueue.assign(change);
+  enqueue.raise({ type: 'shortage.noted' });
+  if (change.conditions.join() === context.conditions.join()) return;
+  const message: ConditionsChanged = { type: 'eviction.conditions', conditions: change.conditions };
+  enqueue.sendTo(to('nodeStatus'), message);
+  enqueue.sendTo(to('allocation'), { type: 'node.pressed', pressures: change.conditions });
+}
+
+const noteSignals = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
+  if (event.type !== 'signals.changed') return;
+  enqueue.assign({ failing: false, idleTurns: 0 });
+  enqueue.raise({ type: 'world.changed' });
+  settle(enqueue, context, observed(context, event.observations, now(args)));
+});
+
+const noteLook = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
+  const output = outputOf<{ observations: Observations; pods: readonly PodUse[] }>(event);
+  const { observations, pods } = output;
+  enqueue.assign({ uses: pods });
+  settle(enqueue, context, observed(context, observations, now(args)));
+});
+
+const noteTime = s.enqueueActions((args) => {
+  const { context, enqueue } = args;
+  settle(enqueue, context, reobserved(context, now(args)));
+});
+
+const sayFailure = s.enqueueActions(({ context, event, enqueue }) => {
+  const err = event.type === 'signals.failed' ? event.message : errorOf(event).message;
+  if (!context.failing) enqueue(line('error', ['Eviction manager: failed to get summary stats', { err }]));
+  enqueue.assign({ failing: true });
+});
+
+// ---- pods -----------------------------------------------------------------------------------------------------------
+
+const watchId = (uid: string): string => `storage-${uid}`;
+
+function watchStorage(enqueue: Enqueue, context: EvictionContext, uid: string): void {
+  const pod = context.pods[uid];
+  const { layout, place, settings } = context;
+  if (!settings.localStorage || layout === null || !pod?.storage) return;
+  const { name, namespace, storage: limits } = pod;
+  const input = { place, pod: { uid, name, namespace }, limits, countLayers: !layout.dedicatedImageFs };
+  enqueue.spawnChild('storageWatch', { id: watchId(uid), input });
+}
+
+const notePod = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'node.podChanged') return;
+  const { uid, pod } = event;
+  const { [uid]: before, ...others } = context.pods;
+  const pods = pod === null ? others : { ...others, [uid]: pod };
+  const ordered = pod === null ? context.ordered.filter((each) => each !== uid) : context.ordered;
+  enqueue.assign({ pods, ordered, idleTurns: 0 });
+  enqueue.raise({ type: 'world.changed' });
+  if (JSON.stringify(before?.storage) === JSON.stringify(pod?.storage)) return;
+  enqueue.stopChild(watchId(uid));
+  watchStorage(enqueue, { ...context, pods }, uid);
+});
+
+const noteLayout = s.enqueueActions(({ context, event, enqueue }) => {
+  const change = located(context, outputOf<DiskLayout>(event));
+  enqueue.assign(change);
+  for (const uid of Object.keys(context.pods)) watchStorage(enqueue, { ...context, ...change }, uid);
+});
+
+interface Order {
+  readonly message: string;
+  readonly graceSeconds: number;
+  readonly annotations: Readonly<Record<string, string>>;
+  /** The node was short of something, which is a disruption of the pod. */
+  readonly disruptionTarget: boolean;
+}
+
+/** False: a critical pod stays. */
+function evict(enqueue: Enqueue, { uid, pod }: Pick<Candidate, 'uid' | 'pod'>, order: Order): boolean {
+  const name = `${pod.namespace}/${pod.name}`;
+  if (pod.isCritical) {
+    enqueue(line('error', ['Eviction manager: cannot evict a critical pod', { pod: name }]));
+    return false;
+  }
+  const ref = { kind: 'Pod' as const, namespace: pod.namespace, name: pod.name, uid };
+  const { message, graceSeconds, disruptionTarget, annotations } = order;
+  const text = { type: 'Warning' as const, reason: podReasons.evicted, message };
+  enqueue.sendTo(to('eventRecorder'), eventRecorded(ref, text, annotations));
+  const kill: PodKillWanted = {
+    type: 'pods.kill',
+    uid,
+    graceSeconds,
+    verdict: { reason: podReasons.evicted, message, said: 'once', disruptionTarget },
+  };
+  enqueue.sendTo(to('pods'), kill);
+  return true;
+}
+
+const evictForStorage = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'storage.exceeded') return;
+  const { uid, exceeded } = event;
+  const pod = context.pods[uid];
+  if (!pod?.storage || context.ordered.includes(uid)) return;
+  const message = storageMessage(exceeded, pod.storage);
+  const order = { message, graceSeconds: IMMEDIATE_GRACE_SECONDS, annotations: {}, disruptionTarget: false };
+  if (!evict(enqueue, { uid, pod }, order)) return;
+  const evictions = counted(context.evictions, STORAGE_SIGNALS[exceeded.kind]);
+  enqueue.assign({ ordered: [...context.ordered, uid], evictions });
+});
+
+const evictFirst = s.enqueueActions(({ context, enqueue }) => {
+  const threshold = target(context);
+  if (threshold === null) return enqueue.assign({ victim: null });
+  const resource = resourceOf(threshold.signal);
+  const ranked = candidates(context);
+  enqueue(line('info', ['Eviction manager: must evict pod(s) to reclaim', { resourceName: resource }]));
+  const why = { resource, due: dueThresholds(context), observations: context.observations };
+  const graceSeconds = evictionGrace(threshold, context.settings.maxPodGraceSeconds);
+  const victim = ranked.find((candidate) =>
+    evict(enqueue, candidate, { ...evictionMessage(candidate, why), graceSeconds, disruptionTarget: true }),
+  );
+  if (victim === undefined) {
+    enqueue(line('info', 'Eviction manager: unable to evict any pods from the node'));
+    return enqueue.assign({ victim: null });
+  }
+  const evictions = counted(context.evictions, threshold.signal);
+  enqueue.assign({ victim: victim.uid, ordered: [...context.ordered, victim.uid], evictions });
+});
+
+const sayThreshold = s.enqueueActions(({ context, enqueue }) => {
+  const threshold = target(context);
+  if (threshold === null) return;
+  const resource = resourceOf(threshold.signal);
+  enqueue(line('warn', ['Eviction manager: attempting to reclaim', { resourceName: resource }]));
+  enqueue.sendTo(to('eventRecorder'), eventRecorded(nodeRef(context.nodeName), thresholdEvent(resource)));
+});
+
+// ---- the chart ------------------------------------------------------------------------------------------------------
+
+const watch = s.createStateConfig({
+  initial: 'locating',
+  states: {
+    /** Waits to know on which file systems images and containers are. */
+    locating: {
+      invoke: {
+        id: 'diskLayout',
+        src: 'stats.diskLayout',
+        input: ({ context }) => ({ place: context.place }),
+        onDone: { target: 'choosing', actions: noteLayout },
+        onError: { target: 'unlocated', actions: sayFailure },
+      },
+    },
+    unlocated: { after: { [MONITORING_MS]: 'locating' } },
+    choosing: { always: [{ guard: 'watchesNothing', target: 'off' }, { target: 'watching' }] },
+    off: {},
+    watching: {
+      invoke: {
+        id: 'signals',
+        src: 'stats.watchSignals',
+        input: ({ context }) => ({ place: context.place, thresholds: context.thresholds, periodMs: MONITORING_MS }),
+        onError: { target: 'blind', actions: sayFailure },
+      },
+      on: { 'signals.changed': { actions: noteSignals }, 'signals.failed': { actions: sayFailure } },
+    },
+    blind: { after: { [MONITORING_MS]: 'watching' } },
+  },
+});
+
+const look = {
+  src: 'stats.observe' as const,
+  input: ({ context }: { context: EvictionContext }) => ({ place: context.place, withPods: true }),
+};
+
+const turn = s.createStateConfig({
+  initial: 'idle',
+  states: {
+    idle: {
+      always: [
+        { guard: 'isDue', target: 'observing' },
+        { guard: 'hasGrace', target: 'awaitingGrace' },
+      ],
+    },
+    /** Something is short, softly: waits whether it comes back by itself. */
+    awaitingGrace: {
+      always: { guard: 'isDue', target: 'observing' },
+      on: { 'shortage.noted': 'idle' },
+      after: { grace: { target: 'idle', actions: noteTime } },
+    },
+    observing: {
+      invoke: {
+        id: 'look',
+        ...look,
+        onDone: { target: 'judging', actions: noteLook },
+        onError: { target: 'pausing', actions: sayFailure },
+      },
+    },
+    judging: { always: [{ guard: 'isDue', target: 'clearing' }, { target: 'idle' }] },
+    clearing: {
+      entry: sayThreshold,
+      initial: 'containers',
+      states: {
+        containers: {
+          always: { guard: ({ context }) => !clears(context).containers, target: 'images' },
+          entry: s.enqueueActions(({ context, enqueue }) => {
+            if (clears(context).containers) enqueue.sendTo(to('containerGC'), { type: 'garbage.purge' });
+          }),
+          on: { 'garbage.purged': 'images' },
+          after: { [PURGE_MS]: 'images' },
+        },
+        images: {
+          always: [
+            {
+              guard: ({ context }) => !clears(context).images && !clears(context).containers,
+              target: '#evicting',
+            },
+            { guard: ({ context }) => !clears(context).images, target: 'checking' },
+          ],
+          entry: s.enqueueActions(({ context, enqueue }) => {
+            if (clears(context).images) enqueue.sendTo(to('imageGC'), { type: 'garbage.purge' });
+          }),
+          on: { 'garbage.purged': 'checking' },
+          after: { [PURGE_MS]: 'checking' },
+        },
+        checking: {
+          invoke: {
+            id: 'lookAgain',
+            ...look,
+            onDone: { target: 'judging', actions: noteLook },
+            onError: { target: '#evicting', actions: sayFailure },
+          },
+        },
+        judging: {
+          always: [
+            {
+              guard: 'isCleared',
+              target: '#pausing',
+              actions: line('info', 'Eviction manager: able to reduce resource pressure without evicting pods.'),
+            },
+            { target: '#evicting' },
+          ],
+        },
+      },
+    },
+    evicting: {
+      id: 'evicting',
+      entry: evictFirst,
+      always: [{ guard: 'hasVictim', target: 'cleaning' }, { target: 'pausing' }],
+    },
+    /** Waits until the pod that went is gone. */
+    cleaning: {
+      always: { guard: 'isVictimGone', target: 'observing' },
+      after: {
+        [POD_CLEANUP_MS]: {
+          target: 'observing',
+          actions: line('info', ({ context }) => [
+            'Eviction manager: timed out waiting for pods to be cleaned up',
+            { uid: context.victim },
+          ]),
+        },
+      },
+    },
+    /** Nothing more can be done for now. */
+    pausing: {
+      id: 'pausing',
+      entry: s.assign({ idleTurns: ({ context }) => context.idleTurns + 1 }),
+      on: { 'world.changed': 'resuming' },
+      after: { pause: 'observing' },
+    },
+    /** Something changed: whatever else changes until the next turn is seen in it. */
+    resuming: { after: { [MONITORING_MS]: 'observing' } },
+  },
+});
+
+/** Conditions that are over end their time. */
+const relief = s.createStateConfig({
+  initial: 'steady',
+  states: {
+    steady: { always: { guard: 'hasRelief', target: 'counting' } },
+    counting: {
+      on: { 'shortage.noted': 'steady' },
+      after: { relief: { target: 'steady', actions: noteTime } },
+    },
+  },
+});
+
+export const evictionMachine = s.createMachine({
+  id: 'eviction',
+  context: ({ input }) => initialEviction(input.eviction!, statsPlace(input)),
+  entry: s.enqueueActions(({ enqueue }) => enqueue.sendTo(to('pods'), { type: 'garbage.wanted' })),
+  on: { 'node.podChanged': { actions: notePod }, 'storage.exceeded': { actions: evictForStorage } },
+  type: 'parallel',
+  states: { watch, turn, relief },
+});

@@ -1,0 +1,62 @@
+/**
+ * healthz: the small server that says whether this process lives.
+ *
+ * Decides: nothing but to try again when the port cannot be had, and sooner when its server was lost.
+ * Owns: the listener on `healthzBindAddress:healthzPort`.
+ * Hears: `healthz.listening` and `healthz.failed` from the listener.
+ * Asks: `server.healthz`.
+ * Sends: the supervisor `healthz.serving`.
+ * Invariants:
+ *   H1 a port that is taken never ends the node; it is tried again every 5 s.
+ * Seeds: S110, S111. Upstream: cmd/kubelet/app/server.go.
+ */
+import { line, type PlainError, pick, sendParent, setup } from '../../../kernel/xstate.ts';
+import { operations } from '../../model/operations/index.ts';
+import { isThreadLost, REOPEN_MS } from '../../model/operations/server.ts';
+
+export interface HealthzInput {
+  readonly address: string;
+  readonly port: number;
+}
+
+type HealthzEvent =
+  | { readonly type: 'healthz.listening'; readonly address: string; readonly port: number }
+  | { readonly type: 'healthz.failed'; readonly message: string };
+
+/** Upstream's wait before it tries the port again. */
+const RETRY_MS = 5_000;
+
+export const healthzMachine = setup({
+  types: { input: {} as HealthzInput, context: {} as HealthzInput, events: {} as HealthzEvent },
+  actors: pick(operations, 'server.healthz'),
+  delays: { retry: RETRY_MS, reopen: REOPEN_MS },
+}).createMachine({
+  id: 'healthz',
+  context: ({ input }) => input,
+  initial: 'listening',
+  states: {
+    listening: {
+      meta: { waitsFor: 'the healthz port' },
+      invoke: {
+        id: 'listen',
+        src: 'server.healthz',
+        input: ({ context }) => context,
+        onError: [
+          { guard: ({ event }) => isThreadLost(event.error as PlainError), target: 'lost' },
+          { target: 'retrying' },
+        ],
+      },
+      on: {
+        'healthz.listening': { actions: sendParent(({ event }) => ({ ...event, type: 'healthz.serving' })) },
+        'healthz.failed': {
+          actions: line('error', ({ event }) => ['Failed to start healthz server', { err: event.message }]),
+        },
+      },
+    },
+    lost: { after: { reopen: 'listening' } },
+    retrying: {
+      entry: line('error', 'Failed to start healthz server'),
+      after: { retry: 'listening' },
+    },
+  },
+});

@@ -1,0 +1,187 @@
+/**
+ * The node's lease: says every few seconds that this node lives.
+ *
+ * Decides: when the lease is renewed and what a refused renewal means.
+ * Owns: the lease as last seen.
+ * Hears: nothing but the answers to what it asks.
+ * Asks: `kube.get`, `kube.create`, `kube.update` of its Lease by the heartbeat client; `kube.closeConnections`.
+ * Invariants:
+ *   E1 a renewal is based on the newest version that was seen; a conflict reads again.
+ *   E2 a lease that somebody deleted is made again, but not while there is no Node; one without an owner gets the Node
+ *      as owner once that is known.
+ *   E3 renewals never stop: what fails is tried again with the next period at the latest.
+ *   E4 the second renewal in a row that fails breaks the connections once: nobody waits for one that is dead (S058).
+ * Upstream: component-helpers/apimachinery/lease. Seeds: S202, S223.
+ */
+import type { Json } from '../../../kernel/json.ts';
+import { assign, errorOf, line, now, outputOf, type PlainError, pick, random, setup } from '../../../kernel/xstate.ts';
+import type { Lease } from '../../model/api/node.ts';
+import { kubeOperations } from '../../model/operations/kube.ts';
+import type { Ended } from '../../model/pods/messages.ts';
+import { doubledMs, NODE_BACK_OFF } from '../../model/values/back-off.ts';
+
+export interface LeaseInput {
+  readonly nodeName: string;
+  readonly durationSeconds: number;
+}
+
+/** A lease is renewed four times in its life, as upstream, with a little jitter so that nodes do not march in step. */
+const RENEWALS = 4;
+const JITTER = 0.04;
+/** Renewals that fail at once before the next period, as upstream. */
+const TRIES_MAX = 5;
+/** The failure after which upstream calls OnHeartbeatFailure. */
+const REPEATED_TRIES = 2;
+
+interface Context extends LeaseInput {
+  readonly lease: Lease | null;
+  /** Uid of the Node that owns the lease; empty until it is known, `null` when somebody deleted it. */
+  readonly ownerUid: string | null;
+  /** The pause while there is no lease at all. */
+  readonly ensureMs: number;
+  readonly tries: number;
+}
+
+type Event = { readonly type: 'node.registered'; readonly uid: string } | { readonly type: 'node.gone' } | Ended;
+
+/** Coordination times have microseconds. */
+export const microTime = (ms: number): string => new Date(ms).toISOString().replace(/Z$/, '000Z');
+
+const s = setup({
+  types: { input: {} as LeaseInput, context: {} as Context, events: {} as Event },
+  actors: pick(kubeOperations, 'kube.get', 'kube.create', 'kube.update', 'kube.closeConnections'),
+  guards: {
+    isRepeated: ({ context }) => context.tries === REPEATED_TRIES,
+    hasNoNode: ({ context }) => context.ownerUid === null,
+    mayTryAgain: ({ context }) => context.tries < TRIES_MAX,
+  },
+  delays: {
+    ensure: ({ context }) => context.ensureMs,
+    renew: (args) => ((args.context.durationSeconds * 1_000) / RENEWALS) * (1 + JITTER * random(args)),
+  },
+});
+
+const target = ({ nodeName }: LeaseInput, name?: string) =>
+  ({
+    client: 'heartbeat',
+    apiVersion: 'coordination.k8s.io/v1',
+    resource: 'leases',
+    namespace: 'kube-node-lease',
+    ...(name === undefined ? {} : { name: nodeName }),
+  }) as const;
+
+/** The lease with a new time. */
+function renewed({ nodeName, durationSeconds, lease, ownerUid }: Context, nowMs: number): Lease {
+  const owners =
+    lease?.metadata?.ownerReferences ??
+    (ownerUid ? [{ apiVersion: 'v1', kind: 'Node', name: nodeName, uid: ownerUid }] : undefined);
+  return {
+    kind: 'Lease',
+    apiVersion: 'coordination.k8s.io/v1',
+    metadata: {
+      ...(lease?.metadata ?? { name: nodeName, namespace: 'kube-node-lease' }),
+      ...(owners === undefined ? {} : { ownerReferences: owners }),
+    },
+    spec: {
+      ...lease?.spec,
+      holderIdentity: nodeName,
+      leaseDurationSeconds: durationSeconds,
+      renewTime: microTime(nowMs),
+    },
+  };
+}
+
+const noteOwner = s.assign(({ event }) => (event.type === 'node.registered' ? { ownerUid: event.uid } : {}));
+
+const remember = s.assign({ lease: ({ event }) => outputOf<Lease>(event), tries: 0 });
+
+const failed = (text: string) =>
+  s.enqueueActions(({ context, event, enqueue }) => {
+    const { message } = errorOf(event);
+    enqueue(line('error', [text, { node: context.nodeName, err: message }]));
+  });
+
+const isCode = (code: string) => (args: { event: { error: unknown } }) =>
+  (args.event.error as PlainError).code === code;
+
+export const leaseMachine = s.createMachine({
+  id: 'lease',
+  context: ({ input }) => ({ ...input, lease: null, ownerUid: '', ensureMs: NODE_BACK_OFF.baseMs, tries: 0 }),
+  initial: 'reading',
+  on: { 'node.registered': { actions: noteOwner }, 'node.gone': { actions: s.assign({ ownerUid: null }) } },
+  states: {
+    reading: {
+      meta: { waitsFor: 'the lease of this node' },
+      invoke: {
+        id: 'get',
+        src: 'kube.get',
+        input: ({ context }) => target(context, context.nodeName),
+        onDone: { target: 'renewing', actions: remember },
+        onError: [
+          { guard: isCode('NotFound'), target: 'creating' },
+          { target: 'pausing', actions: failed('Failed to ensure lease exists, will retry') },
+        ],
+      },
+    },
+    creating: {
+      always: { guard: 'hasNoNode', target: 'withoutNode' },
+      meta: { waitsFor: 'the API server to take the lease' },
+      invoke: {
+        id: 'create',
+        src: 'kube.create',
+        input: (args) => ({
+          ...target(args.context),
+          body: renewed({ ...args.context, lease: null }, now({ system: args.self.system })) as Json,
+        }),
+        onDone: { target: 'holding', actions: remember },
+        onError: { target: 'pausing', actions: failed('Failed to ensure lease exists, will retry') },
+      },
+    },
+    /** What it would make is collected with the Node that it belongs to. */
+    withoutNode: {
+      entry: line('error', ({ context }) => [
+        'Failed to get node when trying to set owner ref to the node lease',
+        { node: context.nodeName, err: `nodes ${JSON.stringify(context.nodeName)} not found` },
+      ]),
+      after: { renew: 'reading' },
+      on: { 'node.registered': { target: 'reading', actions: noteOwner } },
+    },
+    pausing: {
+      exit: assign({ ensureMs: ({ context }) => doubledMs(NODE_BACK_OFF, context.ensureMs) }),
+      after: { ensure: 'reading' },
+    },
+    holding: {
+      entry: assign({ ensureMs: NODE_BACK_OFF.baseMs, tries: 0 }),
+      after: { renew: 'renewing' },
+    },
+    renewing: {
+      meta: { waitsFor: 'the API server to take the renewal' },
+      entry: assign({ tries: ({ context }) => context.tries + 1 }),
+      invoke: {
+        id: 'update',
+        src: 'kube.update',
+        input: (args) => ({
+          ...target(args.context, args.context.nodeName),
+          body: renewed(args.context, now({ system: args.self.system })) as Json,
+        }),
+        onDone: { target: 'holding', actions: remember },
+        onError: [
+          { guard: isCode('Conflict'), target: 'reading', actions: failed('Failed to update lease') },
+          { guard: isCode('NotFound'), target: 'creating' },
+          { guard: 'isRepeated', target: 'reconnecting', actions: failed('Failed to update lease') },
+          { guard: 'mayTryAgain', target: 'renewing', reenter: true, actions: failed('Failed to update lease') },
+          { target: 'holding', actions: failed('Failed to update lease using latest lease, fallback to ensure lease') },
+        ],
+      },
+    },
+    reconnecting: {
+      invoke: {
+        id: 'reconnect',
+        src: 'kube.closeConnections',
+        input: {},
+        onDone: 'renewing',
+        onError: 'renewing',
+      },
+    },
+  },
+});

@@ -1,0 +1,55 @@
+/**
+ * A local server: the node's API, or its pod resources, on a unix socket for those who are on the node itself.
+ *
+ * Decides: that a socket which cannot be had is said and tried again, and never the node's end, and at once when only
+ *   its server was lost.
+ * Owns: nothing.
+ * Hears: nothing but the end of its socket.
+ * Asks: `server.serveLocal`.
+ * Invariants:
+ *   W1 who may use it is decided by the rights on the socket's file alone.
+ */
+import { line, type PlainError, pick, setup } from '../../../kernel/xstate.ts';
+import {
+  isThreadLost,
+  type LocalSocket,
+  REOPEN_MS,
+  type ServerItem,
+  serverOperations,
+} from '../../model/operations/server.ts';
+
+/** Pause before the socket is tried again. */
+const RETRY_MS = 30_000;
+
+const s = setup({
+  types: { input: {} as LocalSocket, context: {} as LocalSocket, events: {} as ServerItem },
+  actors: pick(serverOperations, 'server.serveLocal'),
+});
+
+export const localServerMachine = s.createMachine({
+  id: 'localServer',
+  context: ({ input }) => input,
+  initial: 'open',
+  states: {
+    open: {
+      invoke: {
+        id: 'serve',
+        src: 'server.serveLocal',
+        input: ({ context }) => context,
+        onDone: 'closed',
+        onError: [
+          { guard: ({ event }) => isThreadLost(event.error as PlainError), target: 'lost' },
+          {
+            target: 'closed',
+            actions: line('warn', ({ context, event }) => [
+              'Cannot serve a local socket, and tries again',
+              { path: context.path, service: context.service, err: (event.error as PlainError).message },
+            ]),
+          },
+        ],
+      },
+    },
+    closed: { after: { [RETRY_MS]: 'open' } },
+    lost: { after: { [REOPEN_MS]: 'open' } },
+  },
+});

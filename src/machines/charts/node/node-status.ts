@@ -1,0 +1,393 @@
+/**
+ * Node status: keeps the Node object of this machine true.
+ *
+ * Decides: when there is something to say of the node, and what; which changes of conditions are events.
+ * Owns: what the subsystems reported, the Node as the API server last had it.
+ * Hears: `node.wanted` of `allocation`, `objects` and `csiVolumes`; `node.reported` of every subsystem that knows a
+ *   part, `eviction.conditions`; `images.changed` of the runtime; the watch of its own Node.
+ * Asks: `registration` first; then `cri.watchImages`, `kube.get` of the Node, and `kube.patch` of nodes/status by the
+ *   heartbeat client.
+ * Sends: `lease` and `csiNode` `node.registered`; `allocation` and `podCIDR` `node.known` on each change of it;
+ *   `objects` its labels and `csiVolumes` its volumes, when they changed.
+ * Invariants:
+ *   O1 a changed condition, or one more volume in use, is said at once, other news with the next period, and the time
+ *      alone rarely.
+ *   O2 a PATCH holds what differs from the Node that the API server has, never more.
+ *   O3 after a restart neither a PATCH nor an event tells what did not change.
+ *   O4 a Node that somebody deleted stays away until somebody makes it again or this agent starts anew; its status is
+ *      tried with each period.
+ * Upstream: syncNodeStatus, tryUpdateNodeStatus, fastStatusUpdateOnce. Seeds: S216, S220 to S223.
+ */
+
+import type { Json } from '../../../kernel/json.ts';
+import { assign, errorOf, line, now, outputOf, pick, random, sendTo, setup, to } from '../../../kernel/xstate.ts';
+import type { NodeKnown } from '../../model/allocation/messages.ts';
+import type { Node, NodeStatus } from '../../model/api/node.ts';
+import type { NodeVolumes } from '../../model/csi/messages.ts';
+import type { NodeLabels } from '../../model/objects/messages.ts';
+import { namesOf } from '../../model/operations/certificate.ts';
+import { criOperations, type WatchImagesItem } from '../../model/operations/cri.ts';
+import { kubeOperations } from '../../model/operations/kube.ts';
+import { type Ended, eventRecorded } from '../../model/pods/messages.ts';
+import { nodeRef } from '../../model/reasons/node-events.ts';
+import { type ReflectorReport, reflectorMachine } from '../kube/reflector.ts';
+import { transitionEvents } from './object/conditions.ts';
+import { isUndecided, NOTHING_REPORTED, type NodeFacts, type NodeReports } from './object/facts.ts';
+import { nodeImages } from './object/images.ts';
+import { newNode } from './object/node.ts';
+import { hasConditionNews, hasNews, nodeStatus, statusPatch } from './object/status.ts';
+import { nodeTarget, type Registered, registrationMachine } from './registration.ts';
+
+export interface NodeStatusInput {
+  readonly facts: NodeFacts;
+  /** What is known before the subsystems speak: capacity and allocatable. */
+  readonly reports: Partial<NodeReports>;
+  /** `registerNode`: false waits for somebody else to make the Node. */
+  readonly register: boolean;
+  /** Of registration; absent: false. */
+  readonly getsOnExistsOnly?: boolean;
+  readonly updateFrequencyMs: number;
+  readonly reportFrequencyMs: number;
+  /** `nodeStatusMaxImages`; -1: all of them. */
+  readonly maxImages: number;
+}
+
+/** Tries of one report before it waits for the next period, as upstream. */
+const TRIES_MAX = 5;
+/** As long as upstream waits for the runtime at the start of a kubelet. */
+const DECIDING_MS = 30_000;
+/** Pause before a Node that is not there is looked for again. */
+const LOOK_AGAIN_MS = 1_000;
+
+interface Context extends Omit<NodeStatusInput, 'reports'> {
+  readonly reports: NodeReports;
+  readonly node: Node | null;
+  /** Conditions of which an event was told, or whose state an earlier start left. */
+  readonly said: NonNullable<NodeStatus['conditions']>;
+  readonly next: NodeStatus;
+  readonly reportedAtMs: number;
+  readonly quietMs: number;
+  readonly tries: number;
+}
+
+/** A part of the node's state, from the subsystem that knows it. */
+export interface NodeReported {
+  readonly type: 'node.reported';
+  readonly reports: Partial<NodeReports>;
+}
+
+/** `allocation` starts anew and knows nothing of the Node. */
+interface NodeWanted {
+  readonly type: 'node.wanted';
+}
+
+/** `eviction` tells it; the types of the conditions that are true. */
+interface EvictionConditions {
+  readonly type: 'eviction.conditions';
+  readonly conditions: readonly string[];
+}
+
+type Event = NodeReported | NodeWanted | EvictionConditions | ReflectorReport | WatchImagesItem | Ended;
+
+const statusOf = (context: Context): NodeStatus => context.node?.status ?? {};
+const projected = (context: Context, nowMs: number): NodeStatus =>
+  nodeStatus(context.facts, context.reports, statusOf(context), nowMs);
+
+const s = setup({
+  types: { input: {} as NodeStatusInput, context: {} as Context, events: {} as Event },
+  actors: {
+    registration: registrationMachine,
+    reflector: reflectorMachine,
+    ...pick(kubeOperations, 'kube.get', 'kube.patch'),
+    ...pick(criOperations, 'cri.watchImages'),
+  },
+  guards: {
+    isDecided: ({ context }) => context.said.length === 0 || !isUndecided(context.reports),
+    registersItself: ({ context }) => context.register,
+    isUrgent: ({ context }) => {
+      const [before, after] = [statusOf(context), projected(context, context.reportedAtMs)];
+      return context.node !== null && (hasConditionNews(before, after) || holdsMore(before, after));
+    },
+    mayTryAgain: ({ context }) => context.tries < TRIES_MAX,
+  },
+  delays: {
+    nextReport: (args) => {
+      const { context } = args;
+      const news = hasNews(statusOf(context), projected(context, context.reportedAtMs));
+      const period = news ? context.updateFrequencyMs : context.quietMs;
+      return Math.max(0, context.reportedAtMs + period - now({ system: args.self.system }));
+    },
+  },
+});
+
+/** A pod waits until the API server knows that its volume must not be detached. */
+const holdsMore = ({ volumesInUse: before = [] }: NodeStatus, { volumesInUse: after = [] }: NodeStatus): boolean =>
+  after.some((name) => !before.includes(name));
+
+type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
+
+const pressures = (conditions: readonly string[]): Partial<NodeReports> => ({
+  memoryPressure: conditions.includes('MemoryPressure'),
+  diskPressure: conditions.includes('DiskPressure'),
+  pidPressure: conditions.includes('PIDPressure'),
+});
+
+/** A resource of devices whose plugin is gone for good stays, at zero. */
+function reported(before: NodeReports, now: Partial<NodeReports>): NodeReports {
+  const { deviceCapacity, deviceAllocatable } = now;
+  if (deviceCapacity === undefined) return { ...before, ...now };
+  const gone = Object.fromEntries(Object.keys(before.deviceCapacity).map((name) => [name, '0']));
+  const devices = {
+    deviceCapacity: { ...gone, ...deviceCapacity },
+    deviceAllocatable: { ...gone, ...deviceAllocatable },
+  };
+  return { ...before, ...now, ...devices };
+}
+
+const take = s.assign({
+  reports: ({ context, event }) => {
+    if (event.type === 'node.reported') return reported(context.reports, event.reports);
+    if (event.type === 'eviction.conditions') return { ...context.reports, ...pressures(event.conditions) };
+    if (event.type !== 'images.changed') return context.reports;
+    return { ...context.reports, images: nodeImages(event.images, context.maxImages) };
+  },
+});
+
+function tell(enqueue: Enqueue, { facts }: Context, eventType: 'Normal' | 'Warning', reason: string, message?: string) {
+  const text = message ?? `Node ${facts.nodeName} status is now: ${reason}`;
+  enqueue.sendTo(
+    to('eventRecorder'),
+    eventRecorded(nodeRef(facts.nodeName), { type: eventType, reason, message: text }),
+  );
+}
+
+const labelsIn = ({ metadata }: Node): NodeLabels => ({
+  type: 'node.labels',
+  labels: metadata?.labels ?? {},
+  objectTtl: metadata?.annotations?.['node.alpha.kubernetes.io/ttl'] ?? null,
+});
+const volumesIn = ({ status }: Node): NodeVolumes => ({
+  type: 'node.volumes',
+  inUse: status?.volumesInUse ?? [],
+  attached: (status?.volumesAttached ?? []).map(({ name }) => name),
+});
+
+/** Those who need a part of the Node hear of it when that part changed. */
+function tellParts(enqueue: Enqueue, before: Node | null, node: Node): void {
+  const isNew = (part: (of: Node) => object) =>
+    before === null || JSON.stringify(part(before)) !== JSON.stringify(part(node));
+  if (isNew(labelsIn)) enqueue.sendTo(to('objects'), labelsIn(node));
+  if (isNew(volumesIn)) enqueue.sendTo(to('csiVolumes'), volumesIn(node));
+}
+
+/** Somebody deleted it. */
+function lose(enqueue: Enqueue): void {
+  enqueue.assign({ node: null });
+  enqueue.sendTo(to('lease'), { type: 'node.gone' });
+}
+
+/** The Node as it is now: what others changed in it is kept, told, and corrected where it is ours. */
+const know = s.enqueueActions(({ context, event, enqueue }) => {
+  const node = nodeIn(event, context.facts.nodeName);
+  if (node === null) return lose(enqueue);
+  const before = context.node?.spec?.unschedulable ?? false;
+  const after = node.spec?.unschedulable ?? false;
+  if (before !== after) tell(enqueue, context, 'Normal', after ? 'NodeNotSchedulable' : 'NodeSchedulable');
+  const { bootID } = context.facts.info;
+  const known = node.status?.nodeInfo?.bootID ?? '';
+  if (context.node === null && known !== '' && known !== bootID) {
+    const text = `Node ${context.facts.nodeName} has been rebooted, boot id: ${bootID}`;
+    tell(enqueue, context, 'Warning', 'Rebooted', text);
+  }
+  enqueue.assign({ node });
+  tellParts(enqueue, context.node, node);
+  const message: NodeKnown = { type: 'node.known', node };
+  enqueue.sendTo(to('allocation'), message);
+  enqueue.sendTo(to('podCIDR'), message);
+  const addresses = node.status?.addresses ?? [];
+  if (JSON.stringify(addresses) !== JSON.stringify(context.node?.status?.addresses ?? [])) {
+    enqueue.sendTo(to('servingCertificate'), { type: 'certificate.namesChanged', ...namesOf(addresses) });
+  }
+});
+
+const tellAgain = s.enqueueActions(({ context, enqueue }) => {
+  if (!context.node) return;
+  enqueue.sendTo(to('allocation'), { type: 'node.known', node: context.node } satisfies NodeKnown);
+  tellParts(enqueue, null, context.node);
+});
+
+/** The newest version of our Node that this event holds. */
+function nodeIn(event: unknown, nodeName: string): Node | null {
+  const { output, items, object } = event as { output?: Node | Registered; items?: readonly Node[]; object?: Node };
+  if (output) return 'isNew' in output ? output.node : output;
+  return object ?? items?.find(({ metadata }) => metadata?.name === nodeName) ?? null;
+}
+
+/** A Node that was there has told its conditions; one that this start made has not. */
+const remember = s.assign({
+  said: ({ context, event }) => {
+    const { isNew } = outputOf<Partial<Registered>>(event);
+    return isNew ? [] : (context.node?.status?.conditions ?? []);
+  },
+});
+
+const announce = s.enqueueActions(({ context, enqueue }) => {
+  const registered = { type: 'node.registered', uid: context.node?.metadata?.uid ?? '' } as const;
+  for (const id of ['lease', 'csiNode']) enqueue.sendTo(to(id), registered);
+});
+
+/** Somebody made the Node again. */
+const announceAnother = s.enqueueActions(({ context, event, enqueue }) => {
+  const uid = nodeIn(event, context.facts.nodeName)?.metadata?.uid;
+  if (uid !== undefined && uid !== context.node?.metadata?.uid) {
+    enqueue.sendTo(to('lease'), { type: 'node.registered', uid });
+  }
+});
+
+const compose = s.enqueueActions((args) => {
+  const { context, enqueue } = args;
+  const nowMs = now(args);
+  const next = projected(context, nowMs);
+  for (const reason of transitionEvents(context.said, next.conditions ?? [])) tell(enqueue, context, 'Normal', reason);
+  enqueue.assign({ next, said: next.conditions ?? [], reportedAtMs: nowMs, tries: context.tries + 1 });
+});
+
+/**
+ * Nodes that all changed at once do not all report at once again: half to one and a half of the period, as upstream.
+ */
+const settle = s.assign((args) => {
+  const { context } = args;
+  const wasNews = hasNews(statusOf(context), context.next);
+  return { tries: 0, quietMs: context.reportFrequencyMs * (wasNews ? 0.5 + random(args) : 1) };
+});
+
+const failed = s.enqueueActions(({ context, event, enqueue }) => {
+  const { code, message } = errorOf(event);
+  const prefix = code === 'NotFound' ? `error getting node ${JSON.stringify(context.facts.nodeName)}: ` : '';
+  enqueue(line('error', ['Error updating node status, will retry', { err: `${prefix}${message}` }]));
+});
+
+export const nodeStatusMachine = s.createMachine({
+  id: 'nodeStatus',
+  context: ({ input }) => ({
+    ...input,
+    reports: { ...NOTHING_REPORTED, ...input.reports },
+    node: null,
+    said: [],
+    next: {},
+    reportedAtMs: 0,
+    quietMs: input.reportFrequencyMs,
+    tries: 0,
+  }),
+  entry: sendTo(to('runtimeState'), { type: 'runtimeState.wanted' }),
+  initial: 'choosing',
+  on: {
+    'node.wanted': { actions: tellAgain },
+    'node.reported': { actions: take },
+    'images.changed': { actions: take },
+    'eviction.conditions': { actions: take },
+  },
+  states: {
+    choosing: { always: [{ guard: 'registersItself', target: 'registering' }, { target: 'looking' }] },
+    registering: {
+      meta: { steps: 'S216', waitsFor: 'the Node to be registered' },
+      invoke: {
+        id: 'registration',
+        src: 'registration',
+        input: (args) => {
+          const status = projected(args.context, now({ system: args.self.system }));
+          const { facts, getsOnExistsOnly = false } = args.context;
+          return { facts, node: newNode(facts, status), ...(getsOnExistsOnly ? { getsOnExistsOnly } : {}) };
+        },
+        onDone: { target: 'known', actions: [know, remember] },
+        onError: { target: 'absent', actions: failed },
+      },
+    },
+    looking: {
+      meta: { waitsFor: 'somebody to register the Node' },
+      invoke: {
+        id: 'get',
+        src: 'kube.get',
+        input: ({ context }) => nodeTarget(context.facts.nodeName),
+        onDone: { target: 'known', actions: [know, remember] },
+        onError: { target: 'absent', actions: failed },
+      },
+    },
+    absent: { after: { [LOOK_AGAIN_MS]: 'choosing' } },
+    known: {
+      meta: { waitsFor: 'a first look at the runtime and at the CSINode' },
+      entry: [assign({ reportedAtMs: (args) => now({ system: args.self.system }) }), announce],
+      // A Node that is ready is not called otherwise for the moment in which nobody has looked yet.
+      always: { guard: 'isDecided', target: 'reporting' },
+      after: { [DECIDING_MS]: 'reporting' },
+    },
+    reporting: {
+      invoke: [
+        {
+          id: 'watch',
+          src: 'reflector',
+          input: ({ context }) => ({
+            target: { client: 'kube', apiVersion: 'v1', resource: 'nodes' },
+            fieldSelector: `metadata.name=${context.facts.nodeName}`,
+          }),
+          onError: { target: 'absent', actions: failed },
+        },
+        {
+          id: 'images',
+          src: 'cri.watchImages',
+          input: ({ context }) => ({ periodMs: context.updateFrequencyMs }),
+          onError: { target: 'absent', actions: failed },
+        },
+      ],
+      on: {
+        'reflector.listed': { target: '.judging', actions: [announceAnother, know] },
+        'reflector.changed': [
+          {
+            guard: ({ event }) => event.change === 'DELETED',
+            target: '.calm',
+            actions: s.enqueueActions(({ enqueue }) => lose(enqueue)),
+          },
+          { target: '.judging', actions: [announceAnother, know] },
+        ],
+      },
+      initial: 'judging',
+      states: {
+        judging: { always: [{ guard: 'isUrgent', target: 'patching' }, { target: 'calm' }] },
+        calm: {
+          after: { nextReport: 'patching' },
+          on: {
+            'node.reported': { target: 'judging', actions: take },
+            'images.changed': { target: 'judging', actions: take },
+            'eviction.conditions': { target: 'judging', actions: take },
+          },
+        },
+        patching: {
+          meta: { waitsFor: "the API server to take the node's status" },
+          entry: compose,
+          invoke: {
+            id: 'patch',
+            src: 'kube.patch',
+            input: ({ context }) => ({
+              ...nodeTarget(context.facts.nodeName),
+              client: 'heartbeat',
+              subresource: 'status',
+              patchType: 'application/strategic-merge-patch+json' as const,
+              body: (statusPatch(statusOf(context), context.next) ?? {}) as Json,
+            }),
+            onDone: { target: 'judging', actions: [settle, know] },
+            onError: [
+              { guard: 'mayTryAgain', target: 'patching', reenter: true, actions: failed },
+              {
+                target: 'calm',
+                actions: [
+                  assign({ tries: 0 }),
+                  line('error', ['Unable to update node status', { err: 'update node status exceeds retry count' }]),
+                ],
+              },
+            ],
+          },
+        },
+      },
+    },
+  },
+});

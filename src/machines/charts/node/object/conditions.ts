@@ -1,0 +1,111 @@
+/**
+ * The node's conditions, from what its subsystems report. Reasons and messages are upstream's
+ * (pkg/kubelet/nodestatus/setters.go), byte for byte.
+ *
+ * A condition keeps its transition time until its status changes; the heartbeat is the time of the report.
+ */
+import type { NodeCondition } from '../../../model/api/node.ts';
+import { rfc3339 } from '../../../model/values/time.ts';
+import type { NodeReports } from './facts.ts';
+
+interface Judgement {
+  readonly type: string;
+  readonly status: 'True' | 'False';
+  readonly reason: string;
+  readonly message: string;
+}
+
+const pressure = (type: string, has: boolean, yes: readonly [string, string], no: readonly [string, string]) => {
+  const [reason, message] = has ? yes : no;
+  return { type, status: has ? 'True' : 'False', reason, message } as const;
+};
+
+const memory = ({ memoryPressure }: NodeReports): Judgement =>
+  pressure(
+    'MemoryPressure',
+    memoryPressure,
+    ['KubeletHasInsufficientMemory', 'kubelet has insufficient memory available'],
+    ['KubeletHasSufficientMemory', 'kubelet has sufficient memory available'],
+  );
+
+const disk = ({ diskPressure }: NodeReports): Judgement =>
+  pressure(
+    'DiskPressure',
+    diskPressure,
+    ['KubeletHasDiskPressure', 'kubelet has disk pressure'],
+    ['KubeletHasNoDiskPressure', 'kubelet has no disk pressure'],
+  );
+
+const pid = ({ pidPressure }: NodeReports): Judgement =>
+  pressure(
+    'PIDPressure',
+    pidPressure,
+    ['KubeletHasInsufficientPID', 'kubelet has insufficient PID available'],
+    ['KubeletHasSufficientPID', 'kubelet has sufficient PID available'],
+  );
+
+const REQUIRED_CAPACITY = ['cpu', 'memory', 'pods', 'ephemeral-storage'];
+
+/** Everything that keeps the node from being ready, in upstream's order, each once. */
+export function readinessErrors(reports: NodeReports): string[] {
+  const missing = REQUIRED_CAPACITY.filter((name) => reports.capacity[name] === undefined);
+  const errors = [
+    ...reports.runtimeErrors,
+    reports.networkError,
+    reports.storageError,
+    reports.shuttingDown ? 'node is shutting down' : '',
+    missing.length > 0 ? `missing node capacity for resources: ${missing.join(', ')}` : '',
+  ];
+  return [...new Set(errors.filter((error) => error !== ''))];
+}
+
+/** As Go prints several errors at once. */
+const aggregate = (errors: readonly string[]): string =>
+  errors.length === 1 ? (errors[0] ?? '') : `[${errors.join(', ')}]`;
+
+function ready(reports: NodeReports): Judgement {
+  const errors = readinessErrors(reports);
+  return errors.length === 0
+    ? { type: 'Ready', status: 'True', reason: 'KubeletReady', message: 'kubelet is posting ready status' }
+    : { type: 'Ready', status: 'False', reason: 'KubeletNotReady', message: aggregate(errors) };
+}
+
+/**
+ * The conditions this node owns, after what others have set; those keep their place and their text.
+ * @param before conditions of the Node as last known
+ */
+export function nodeConditions(
+  reports: NodeReports,
+  before: readonly NodeCondition[],
+  nowMs: number,
+): readonly NodeCondition[] {
+  const at = rfc3339(nowMs);
+  const own = [memory(reports), disk(reports), pid(reports), ready(reports)].map((judgement): NodeCondition => {
+    const known = before.find(({ type }) => type === judgement.type);
+    const lastTransitionTime = known?.status === judgement.status ? (known.lastTransitionTime ?? at) : at;
+    return { ...judgement, lastHeartbeatTime: at, lastTransitionTime };
+  });
+  const byType = new Map(own.map((condition) => [condition.type, condition]));
+  const kept = before.map((condition) => byType.get(condition.type) ?? condition);
+  return [...kept, ...own.filter(({ type }) => !before.some((condition) => condition.type === type))];
+}
+
+const EVENTS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  MemoryPressure: { True: 'NodeHasInsufficientMemory', False: 'NodeHasSufficientMemory' },
+  DiskPressure: { True: 'NodeHasDiskPressure', False: 'NodeHasNoDiskPressure' },
+  PIDPressure: { True: 'NodeHasInsufficientPID', False: 'NodeHasSufficientPID' },
+  Ready: { True: 'NodeReady', False: 'NodeNotReady' },
+};
+
+/**
+ * Reasons of the events that tell of changed conditions. A node that starts not ready says nothing of that, as
+ * upstream.
+ */
+export function transitionEvents(before: readonly NodeCondition[], after: readonly NodeCondition[]): string[] {
+  return after.flatMap(({ type, status }) => {
+    const known = before.find((condition) => condition.type === type);
+    if (known?.status === status || (known === undefined && type === 'Ready' && status === 'False')) return [];
+    const reason = EVENTS[type]?.[status];
+    return reason === undefined ? [] : [reason];
+  });
+}

@@ -1,0 +1,84 @@
+/**
+ * What is known of this node, as far as its Node object shows it. {@link NodeFacts} is fixed for one start of the
+ * agent; {@link NodeReports} is what its subsystems say as it changes.
+ */
+import type { NodeAddress, NodeFeatures, NodeRuntimeHandler, NodeSystemInfo, Taint } from '../../../model/api/node.ts';
+
+export interface NodeFacts {
+  readonly nodeName: string;
+  readonly hostname: string;
+  /** `InternalIP` of each family, then `Hostname`; `ExternalIP` and others come from a cloud's controller. */
+  readonly addresses: readonly NodeAddress[];
+  readonly info: NodeSystemInfo;
+  /** Port of the node's own API. */
+  readonly port: number;
+  /** `--node-labels`. */
+  readonly labels: Readonly<Record<string, string>>;
+  readonly taints: readonly Taint[];
+  /** A unique name of the machine at its cloud; empty when there is none. */
+  readonly providerID: string;
+  /** `--cloud-provider=external`: the cloud's controller finishes the registration. */
+  readonly externalCloud: boolean;
+  /** `--node-ip` as given; only an external cloud wants to see it. */
+  readonly providedNodeIP: string;
+  readonly enableControllerAttachDetach: boolean;
+  /** Sorted; of the features that a node declares (KEP-5328) those that this agent has. */
+  readonly declaredFeatures: readonly string[];
+}
+
+/** An image as the Node lists it. */
+export interface NodeImage {
+  readonly names: readonly string[];
+  readonly sizeBytes: number;
+}
+
+export interface NodeReports {
+  /** Why pods cannot run; empty while the runtime and PLEG are up. */
+  readonly runtimeErrors: readonly string[];
+  /** Why pods get no network; empty while the network plugin is up. */
+  readonly networkError: string;
+  /** Why volumes of CSI drivers cannot be used; empty once the CSINode exists. */
+  readonly storageError: string;
+  readonly shuttingDown: boolean;
+  readonly memoryPressure: boolean;
+  readonly diskPressure: boolean;
+  readonly pidPressure: boolean;
+  readonly capacity: Readonly<Record<string, string>>;
+  readonly allocatable: Readonly<Record<string, string>>;
+  /** The same of the devices that plugins offer. */
+  readonly deviceCapacity: Readonly<Record<string, string>>;
+  readonly deviceAllocatable: Readonly<Record<string, string>>;
+  /** Largest first, as {@link import('./images.ts').nodeImages} lists them. */
+  readonly images: readonly NodeImage[];
+  readonly runtimeHandlers: readonly NodeRuntimeHandler[];
+  readonly features: NodeFeatures | null;
+  /** `<plugin>/<volume>` of attachable volumes that pods here have mounted, sorted; `null`: not known yet. */
+  readonly volumesInUse: readonly string[] | null;
+}
+
+/** What upstream says of a runtime and of a CSINode that nobody has looked at yet. */
+export const RUNTIME_UNKNOWN = 'container runtime status check may not have completed yet';
+export const CSINODE_UNKNOWN = 'CSINode is not yet initialized';
+
+/** Something that decides readiness was not looked at since the agent started. */
+export const isUndecided = ({ runtimeErrors, storageError }: NodeReports): boolean =>
+  runtimeErrors.includes(RUNTIME_UNKNOWN) || storageError === CSINODE_UNKNOWN;
+
+/** Before anybody has said anything. */
+export const NOTHING_REPORTED: NodeReports = {
+  runtimeErrors: [RUNTIME_UNKNOWN],
+  networkError: '',
+  storageError: CSINODE_UNKNOWN,
+  shuttingDown: false,
+  memoryPressure: false,
+  diskPressure: false,
+  pidPressure: false,
+  capacity: {},
+  allocatable: {},
+  deviceCapacity: {},
+  deviceAllocatable: {},
+  images: [],
+  runtimeHandlers: [],
+  features: null,
+  volumesInUse: null,
+};

@@ -1,0 +1,68 @@
+/**
+ * The Node object as this agent registers it, and what it corrects in one that exists already.
+ * Upstream: pkg/kubelet/kubelet_node_status.go (initialNode, tryRegisterWithAPIServer). Seeds: S146, S216.
+ */
+import type { Json } from '../../../../kernel/json.ts';
+import type { Node, NodeStatus, Taint } from '../../../model/api/node.ts';
+import { strategicPatch } from '../../../model/api/strategic-patch.ts';
+import type { NodeFacts } from './facts.ts';
+
+const ATTACH_DETACH = 'volumes.kubernetes.io/controller-managed-attach-detach';
+const PROVIDED_NODE_IP = 'alpha.kubernetes.io/provided-node-ip';
+const UNINITIALIZED: Taint = {
+  key: 'node.cloudprovider.kubernetes.io/uninitialized',
+  value: 'true',
+  effect: 'NoSchedule',
+};
+
+/** Labels that every node has; an existing node gets them back when somebody changed them. */
+const defaultLabels = ({ hostname, info }: NodeFacts): Readonly<Record<string, string>> => ({
+  'beta.kubernetes.io/arch': info.architecture,
+  'beta.kubernetes.io/os': info.operatingSystem,
+  'kubernetes.io/arch': info.architecture,
+  'kubernetes.io/hostname': hostname,
+  'kubernetes.io/os': info.operatingSystem,
+});
+
+function annotations(facts: NodeFacts): Readonly<Record<string, string>> {
+  return {
+    ...(facts.enableControllerAttachDetach ? { [ATTACH_DETACH]: 'true' } : {}),
+    ...(facts.externalCloud && facts.providedNodeIP !== '' ? { [PROVIDED_NODE_IP]: facts.providedNodeIP } : {}),
+  };
+}
+
+function taints({ taints: configured, externalCloud }: NodeFacts): readonly Taint[] {
+  return externalCloud ? [...configured, UNINITIALIZED] : configured;
+}
+
+/** What POST sends. */
+export function newNode(facts: NodeFacts, status: NodeStatus): Node {
+  const notes = annotations(facts);
+  const unscheduled = taints(facts);
+  return {
+    kind: 'Node',
+    apiVersion: 'v1',
+    metadata: {
+      name: facts.nodeName,
+      labels: { ...defaultLabels(facts), ...facts.labels },
+      ...(Object.keys(notes).length === 0 ? {} : { annotations: notes }),
+    },
+    spec: {
+      ...(unscheduled.length === 0 ? {} : { taints: unscheduled }),
+      ...(facts.providerID === '' ? {} : { providerID: facts.providerID }),
+    },
+    status,
+  };
+}
+
+/**
+ * The patch that brings an existing Node's labels and annotations in line; `null` when they are. Labels and taints that
+ * others set stay, and so do `--node-labels` and taints of an earlier registration: they apply to new nodes only.
+ */
+export function reconciliation(facts: NodeFacts, existing: Node): Readonly<Record<string, Json>> | null {
+  const { [ATTACH_DETACH]: _managed, ...others } = existing.metadata?.annotations ?? {};
+  const labels = existing.metadata?.labels ?? {};
+  const wanted = { labels: { ...labels, ...defaultLabels(facts) }, annotations: { ...others, ...annotations(facts) } };
+  const before = { labels, annotations: existing.metadata?.annotations ?? {} };
+  return strategicPatch({ metadata: before }, { metadata: wanted }, {});
+}

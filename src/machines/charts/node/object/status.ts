@@ -1,0 +1,62 @@
+/**
+ * The status of the Node: a projection of what is known of the machine and of what its subsystems report.
+ * Upstream: pkg/kubelet/nodestatus/setters.go. Judge: the recording `node-register`.
+ */
+import type { Json } from '../../../../kernel/json.ts';
+import type { NodeStatus } from '../../../model/api/node.ts';
+import { strategicPatch } from '../../../model/api/strategic-patch.ts';
+import { nodeConditions } from './conditions.ts';
+import type { NodeFacts, NodeReports } from './facts.ts';
+
+type Fields = Readonly<Record<string, Json>>;
+
+/** Lists of the status that the API merges by a key. Addresses are replaced whole, as upstream does. */
+const MERGE_KEYS = { 'status.conditions': 'type' };
+
+/** Extended resources that others advertise stay as those say. */
+const advertised = ({ capacity = {} }: NodeStatus): Readonly<Record<string, string>> =>
+  Object.fromEntries(Object.entries(capacity).filter(([name]) => name.includes('/')));
+
+/** @param before the status as last known; what others set in it stays */
+export function nodeStatus(facts: NodeFacts, reports: NodeReports, before: NodeStatus, nowMs: number): NodeStatus {
+  const { volumesInUse: listed = [], declaredFeatures: _declared, ...others } = before;
+  const volumesInUse = reports.volumesInUse ?? listed;
+  return {
+    ...others,
+    capacity: { ...advertised(before), ...reports.capacity, ...reports.deviceCapacity },
+    allocatable: { ...advertised(before), ...reports.allocatable, ...reports.deviceAllocatable },
+    conditions: nodeConditions(reports, before.conditions ?? [], nowMs),
+    // With an external cloud its controller owns the addresses once it has set them.
+    addresses: facts.externalCloud && before.addresses?.length ? before.addresses : facts.addresses,
+    daemonEndpoints: { kubeletEndpoint: { Port: facts.port } },
+    nodeInfo: facts.info,
+    images: reports.images,
+    ...(facts.declaredFeatures.length === 0 ? {} : { declaredFeatures: facts.declaredFeatures }),
+    ...(volumesInUse.length === 0 ? {} : { volumesInUse }),
+    ...(reports.runtimeHandlers.length === 0 ? {} : { runtimeHandlers: reports.runtimeHandlers }),
+    ...(reports.features === null ? {} : { features: reports.features }),
+  };
+}
+
+/** The PATCH of nodes/status from one status to the next, or `null` when nothing at all differs. */
+export function statusPatch(before: NodeStatus, after: NodeStatus): Fields | null {
+  const patch = strategicPatch({ status: before }, { status: after }, MERGE_KEYS);
+  if (patch === null || before.addresses === undefined) return patch;
+  const status = patch.status as Fields;
+  if (status.addresses === undefined || status.addresses === null) return patch;
+  // The API would merge addresses by type and so mix two of one type; `$patch: replace` says that these are all.
+  return { ...patch, status: { ...status, addresses: [...(status.addresses as Json[]), { $patch: 'replace' }] } };
+}
+
+/** True when a condition changed in more than the time of its heartbeat. */
+export const hasConditionNews = (before: NodeStatus, after: NodeStatus): boolean =>
+  hasNews({ conditions: before.conditions ?? [] }, { conditions: after.conditions ?? [] });
+
+/** True when something other than the time of the heartbeat differs. */
+export function hasNews(before: NodeStatus, after: NodeStatus): boolean {
+  const calm = ({ conditions, ...status }: NodeStatus): NodeStatus => ({
+    ...status,
+    conditions: (conditions ?? []).map(({ lastHeartbeatTime: _at, ...rest }) => rest),
+  });
+  return statusPatch(calm(before), calm(after)) !== null;
+}

@@ -1,0 +1,110 @@
+/**
+ * The OOM watcher: says when the machine as a whole ran out of memory.
+ *
+ * Decides: whether a kill concerns the node (a container that hits its own limit is its pod's matter), and whether a
+ *   log that cannot be read keeps the node from starting.
+ * Owns: nothing but the watch.
+ * Hears: `oom.*` of its watch.
+ * Asks: `host.watchOom`.
+ * Sends: `eventRecorder` the event `SystemOOM`; the supervisor `oomWatcher.failed` when the node must not start.
+ * Invariants:
+ *   O1 an event for each kill, no more.
+ *   O2 only at the start is a failure fatal; later it is tried again.
+ * Seeds: S154, S235. Upstream: pkg/kubelet/oom/oom_watcher_linux.go, pkg/kubelet/kubelet.go.
+ */
+import { errorOf, line, pick, sendParent, setup, stateIn, to } from '../../../kernel/xstate.ts';
+import { hostOperations, type OomKill } from '../../model/operations/host.ts';
+import { type EventRecorded, eventRecorded } from '../../model/pods/messages.ts';
+import { nodeRef } from '../../model/reasons/node-events.ts';
+
+export interface OomWatcherInput {
+  readonly nodeName: string;
+  /** The kernel's log. */
+  readonly path: string;
+  /** Where it is kept what was told already. */
+  readonly seenFile: string;
+  /** A node that cannot read the kernel's log may run: in a user namespace, or with the embedded runtime. */
+  readonly optional: boolean;
+}
+
+type Event = { readonly type: 'oom.watching' } | ({ readonly type: 'oom.killed' } & OomKill);
+
+/** Before a log that broke is opened again. */
+const RETRY_MS = 60_000;
+/** The victim's cgroup of an episode that is the whole machine's. */
+const MACHINE = '/';
+
+/** `null`: a container reached its own limit. */
+function oomEvent(nodeName: string, kill: OomKill): EventRecorded | null {
+  if (kill.victimContainer !== MACHINE) return null;
+  const hasVictim = kill.processName !== '' && kill.pid !== 0;
+  const victim = hasVictim ? `, victim process: ${kill.processName}, pid: ${kill.pid}` : '';
+  const message = `System OOM encountered${victim}`;
+  return eventRecorded(nodeRef(nodeName), { type: 'Warning', reason: 'SystemOOM', message });
+}
+
+const s = setup({
+  types: { input: {} as OomWatcherInput, context: {} as OomWatcherInput, events: {} as Event },
+  actors: pick(hostOperations, 'host.watchOom'),
+  guards: { isOpen: stateIn({ opening: 'watching' }) },
+});
+
+const record = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'oom.killed') return;
+  const said = oomEvent(context.nodeName, event);
+  if (said === null) return;
+  enqueue(line('warn', ['Got sys oom event', { process: event.processName, pid: event.pid }]));
+  enqueue.sendTo(to('eventRecorder'), said);
+});
+
+const watch = {
+  id: 'oom',
+  src: 'host.watchOom' as const,
+  input: ({ context: { path, seenFile } }: { context: OomWatcherInput }) => ({ path, seenFile }),
+};
+
+export const oomWatcherMachine = s.createMachine({
+  id: 'oomWatcher',
+  context: ({ input }) => input,
+  initial: 'opening',
+  states: {
+    opening: {
+      initial: 'first',
+      on: { 'oom.watching': '.watching', 'oom.killed': { actions: record } },
+      states: { first: {}, watching: {} },
+      invoke: {
+        ...watch,
+        onError: [
+          {
+            guard: ({ context }) => context.optional,
+            target: 'unavailable',
+            actions: line('warn', ({ event }) => [
+              'Failed to create an oomWatcher, ignoring',
+              { err: errorOf(event).message },
+            ]),
+          },
+          {
+            guard: 'isOpen',
+            target: 'broken',
+          },
+          {
+            target: 'unavailable',
+            actions: sendParent(({ event }) => ({
+              type: 'oomWatcher.failed',
+              message: `failed to create kubelet: ${errorOf(event).message}`,
+            })),
+          },
+        ],
+      },
+    },
+    unavailable: {},
+    broken: {
+      entry: line('error', 'Unexpectedly stopped receiving OOM notifications'),
+      after: { [RETRY_MS]: 'watching' },
+    },
+    watching: {
+      on: { 'oom.killed': { actions: record } },
+      invoke: { ...watch, onDone: 'broken', onError: 'broken' },
+    },
+  },
+});

@@ -1,0 +1,278 @@
+/**
+ * The plugin manager: one actor for each plugin that put a socket into the plugin folder.
+ *
+ * Decides: which plugins are taken (CSI drivers, one a name; device plugins; no resource drivers).
+ * Owns: the sockets that are there, and which driver registered on which.
+ * Hears: `plugins.changed` of its watch; `plugin.*` of its actors; of `csiNode` which drivers the cluster knows; of
+ *   `csiVolumes` which drivers are to be asked, how often, how many volumes fit on this node.
+ * Asks: `plugins.watch`; its actors ask the plugins.
+ * Sends: `deviceManager` which device plugins are connected; in a cluster, `csiNode` which drivers this node has and
+ *   has no more, and what they say of it now; `csiVolumes` where they listen.
+ * Invariants:
+ *   M1 a driver is registered exactly as long as its socket is the one it registered on.
+ *   M2 one plugin that hangs, lies or crashes its actor keeps no other from registering.
+ * Seeds: S191, S241. Upstream: pkg/kubelet/pluginmanager.
+ */
+import { type AnyActorRef, errorOf, line, pick, setup, to } from '../../../kernel/xstate.ts';
+import type { CSIDriverNews, CSILimits } from '../../model/csi/messages.ts';
+import type { DevicePlugin } from '../../model/operations/devices.ts';
+import { type PluginSocket, type PluginsChanged, pluginOperations } from '../../model/operations/plugins.ts';
+import type { Ended } from '../../model/pods/messages.ts';
+import type { CSINodeReport } from './csi-node.ts';
+import { type PluginReport, type PluginVerdict, pluginMachine } from './plugin.ts';
+import { endpointOf, judge, type Verdict } from './plugin-policy.ts';
+
+/** Before a watch that broke, or the actor of a plugin that crashed, begins again. */
+const RETRY_MS = 5_000;
+
+export interface PluginManagerInput {
+  /** The folder where plugins announce themselves. */
+  readonly path: string;
+  /** False: there is no CSINode to be told. */
+  readonly inCluster: boolean;
+}
+
+interface Taken {
+  readonly name: string;
+  /** Of CSI. */
+  readonly version: string;
+  readonly endpoint: string;
+  /** It said what it calls this node: pods can have its volumes. */
+  readonly isRegistered: boolean;
+}
+
+interface Plugin {
+  /** Of its actor. */
+  readonly id: string;
+  readonly identity: string;
+  /** The driver that was taken; `null` while none was. */
+  readonly driver: Taken | null;
+  /** The device plugin that was connected; `null` while none was. */
+  readonly device: DevicePlugin | null;
+}
+
+interface Context extends PluginManagerInput {
+  /** By path of the socket. */
+  readonly plugins: Readonly<Record<string, Plugin>>;
+  /** By name of a driver: how often it is asked how many volumes fit on this node; absent: it is not. */
+  readonly periods: Readonly<Record<string, number>>;
+  /** Actors that there ever were: their names are never used again. */
+  readonly spawned: number;
+}
+
+type Event =
+  | PluginsChanged
+  | PluginReport
+  | CSINodeReport
+  | CSILimits
+  | { readonly type: 'csi.driversWanted' }
+  | Ended
+  | { readonly type: 'plugin.respawn'; readonly path: string; readonly id: string };
+
+const s = setup({
+  types: { input: {} as PluginManagerInput, context: {} as Context, events: {} as Event },
+  actors: { plugin: pluginMachine, ...pick(pluginOperations, 'plugins.watch') },
+});
+
+type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
+
+function start(enqueue: Enqueue, context: Context, { path, identity }: PluginSocket): Context {
+  const id = `plugin-${context.spawned}`;
+  enqueue.spawnChild('plugin', { id, input: { socket: path } });
+  const plugins = { ...context.plugins, [path]: { id, identity, driver: null, device: null } };
+  return { ...context, plugins, spawned: context.spawned + 1 };
+}
+
+/** Ends the actor of a socket, and the driver that registered there. */
+function end(enqueue: Enqueue, context: Context, path: string, { id, driver, device }: Plugin): void {
+  enqueue.stopChild(id);
+  if (device) {
+    const { resource, endpoint } = device;
+    enqueue.sendTo(to('deviceManager'), { type: 'devices.withdrawn', resource, endpoint });
+  }
+  if (!driver) return;
+  enqueue(line('info', ['DeRegisterPlugin called', { pluginName: driver.name, socket: path }]));
+  withdraw(enqueue, context, id, driver.name);
+}
+
+/** Takes a driver back, unless a newer one has its name by now. */
+function withdraw(enqueue: Enqueue, { inCluster, plugins }: Context, id: string, name: string): void {
+  if (!inCluster) return;
+  const holder = Object.values(plugins).find((other) => other.id !== id && other.driver?.name === name)?.driver;
+  if (holder) return tellEndpoint(enqueue, holder);
+  for (const part of ['csiNode', 'csiVolumes']) enqueue.sendTo(to(part), { type: 'csi.driverGone', name });
+}
+
+function tellEndpoint(enqueue: Enqueue, { name, endpoint, isRegistered }: Taken): void {
+  const news: CSIDriverNews = { type: 'csi.driverListening', name, endpoint };
+  if (isRegistered) enqueue.sendTo(to('csiVolumes'), news);
+}
+
+/** `csiVolumes` began anew and knows no driver: it says again which are to be asked. */
+const tellEndpoints = s.enqueueActions(({ context, enqueue }) => {
+  for (const { id, driver } of Object.values(context.plugins)) {
+    if (!driver) continue;
+    if (context.periods[driver.name]) followLimits(enqueue, id, 0);
+    tellEndpoint(enqueue, driver);
+  }
+  enqueue.assign({ periods: {} });
+});
+
+const followLimits = (enqueue: Enqueue, id: string, periodMs: number): void =>
+  enqueue.sendTo<AnyActorRef>(id, { type: 'plugin.followed', periodMs } satisfies PluginVerdict);
+
+const pluginsOf = ({ plugins }: Context, name: string): readonly Plugin[] =>
+  Object.values(plugins).filter(({ driver }) => driver?.name === name);
+
+const noteLimits = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'csi.limitsFollowed') return;
+  const { name, periodMs } = event;
+  const { [name]: _before, ...others } = context.periods;
+  enqueue.assign({ periods: periodMs > 0 ? { ...others, [name]: periodMs } : others });
+  for (const { id } of pluginsOf(context, name)) followLimits(enqueue, id, periodMs);
+});
+
+const askLimits = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'csi.limitReached') return;
+  const order: PluginVerdict = { type: 'plugin.asked' };
+  for (const { id } of pluginsOf(context, event.name)) enqueue.sendTo<AnyActorRef>(id, order);
+});
+
+const tellChanged = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'plugin.changed' || !context.inCluster) return;
+  enqueue.sendTo(to('csiNode'), { type: 'csi.driverRegistered', driver: event.driver });
+});
+
+const follow = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'plugins.changed') return;
+  for (const error of event.errors) enqueue(line('error', [error, {}]));
+  const there = new Map(event.sockets.map(({ path, identity }) => [path, identity]));
+  const plugins = Object.entries(context.plugins);
+  const stays = ([path, { identity }]: (typeof plugins)[number]) => there.get(path) === identity;
+  let after: Context = { ...context, plugins: Object.fromEntries(plugins.filter(stays)) };
+  for (const entry of plugins) if (!stays(entry)) end(enqueue, after, ...entry);
+  for (const socket of event.sockets) if (!after.plugins[socket.path]) after = start(enqueue, after, socket);
+  enqueue.assign(after);
+});
+
+const decide = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'plugin.introduced') return;
+  const { socket, info } = event;
+  const plugin = context.plugins[socket];
+  if (!plugin) return;
+  const taken = Object.values(context.plugins).flatMap(({ driver }) => (driver ? [driver] : []));
+  const verdict = judge(info, socket, new Map(taken.map(({ name, version }) => [name, version])));
+  enqueue.sendTo<AnyActorRef>(plugin.id, answerTo(verdict));
+  if (!('version' in verdict)) return;
+  const endpoint = endpointOf(info, socket);
+  const driver = { name: info.name, version: verdict.version, endpoint, isRegistered: false };
+  enqueue.assign({ plugins: { ...context.plugins, [socket]: { ...plugin, driver } } });
+});
+
+function answerTo(verdict: Verdict): PluginVerdict {
+  if ('error' in verdict) return { type: 'plugin.refused', error: verdict.error };
+  return { type: 'version' in verdict ? 'plugin.accepted' : 'plugin.acceptedDevice' };
+}
+
+const connectDevice = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'plugin.deviceConnected') return;
+  const { socket, device } = event;
+  const plugin = context.plugins[socket];
+  if (!plugin) return;
+  enqueue.sendTo(to('deviceManager'), { type: 'devices.registered', ...device });
+  enqueue.assign({ plugins: { ...context.plugins, [socket]: { ...plugin, device } } });
+});
+
+const register = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'plugin.registered') return;
+  const { driver, socket } = event;
+  enqueue(line('info', ['Registered CSI driver', { driver: driver.name, nodeID: driver.nodeID, socket }]));
+  const plugin = context.plugins[socket];
+  if (context.inCluster) {
+    enqueue.sendTo(to('csiNode'), { type: 'csi.driverRegistered', driver });
+    if (!plugin?.driver) return;
+    const taken = { ...plugin.driver, isRegistered: true };
+    tellEndpoint(enqueue, taken);
+    const periodMs = context.periods[driver.name];
+    if (periodMs !== undefined) followLimits(enqueue, plugin.id, periodMs);
+    enqueue.assign({ plugins: { ...context.plugins, [socket]: { ...plugin, driver: taken } } });
+  } else if (plugin) enqueue.sendTo<AnyActorRef>(plugin.id, { type: 'plugin.announced' } satisfies PluginVerdict);
+});
+
+/** Those who wait for the cluster to know of them; to the others it is no news. */
+const answer = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'csi.driversWritten' && event.type !== 'csi.driversUnwritten') return;
+  const verdict: PluginVerdict =
+    event.type === 'csi.driversWritten'
+      ? { type: 'plugin.announced' }
+      : { type: 'plugin.unannounced', error: event.error };
+  for (const { id, driver } of Object.values(context.plugins)) {
+    if (driver !== null && event.names.includes(driver.name)) enqueue.sendTo<AnyActorRef>(id, verdict);
+  }
+});
+
+const forget = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'plugin.failed') return;
+  const plugin = context.plugins[event.socket];
+  if (!plugin?.driver) return;
+  withdraw(enqueue, context, plugin.id, plugin.driver.name);
+  enqueue.assign({ plugins: { ...context.plugins, [event.socket]: { ...plugin, driver: null } } });
+});
+
+const reapCrashed = s.enqueueActions(({ context, event, enqueue }) => {
+  const id = event.type.slice('xstate.error.actor.'.length);
+  const found = Object.entries(context.plugins).find(([, plugin]) => plugin.id === id);
+  if (!found) return;
+  const [path, plugin] = found;
+  const { message } = errorOf(event);
+  enqueue(line('error', ['The actor of a plugin crashed and starts again', { socket: path, err: message }]));
+  end(enqueue, context, path, plugin);
+  enqueue.assign({ plugins: { ...context.plugins, [path]: { ...plugin, driver: null, device: null } } });
+  enqueue.raise({ type: 'plugin.respawn', path, id }, { delay: RETRY_MS, id: `respawn-${id}` });
+});
+
+const respawn = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'plugin.respawn') return;
+  const { path, id } = event;
+  const plugin = context.plugins[path];
+  if (plugin?.id === id) enqueue.assign(start(enqueue, context, { path, identity: plugin.identity }));
+});
+
+const sayBroken = line<Context, { type: string }, undefined, Event>('error', ({ context, event }) => [
+  'The watch of the plugin folder broke and starts again',
+  { path: context.path, err: errorOf(event).message },
+]);
+
+export const pluginManagerMachine = s.createMachine({
+  id: 'pluginManager',
+  context: ({ input }) => ({ ...input, plugins: {}, periods: {}, spawned: 0 }),
+  entry: line('info', 'Starting Kubelet Plugin Manager'),
+  initial: 'watching',
+  on: {
+    'plugins.changed': { actions: follow },
+    'plugin.introduced': { actions: decide },
+    'plugin.registered': { actions: register },
+    'plugin.changed': { actions: tellChanged },
+    'plugin.deviceConnected': { actions: connectDevice },
+    'plugin.failed': { actions: forget },
+    'csi.driversWritten': { actions: answer },
+    'csi.driversUnwritten': { actions: answer },
+    'csi.driversWanted': { actions: tellEndpoints },
+    'csi.limitsFollowed': { actions: noteLimits },
+    'csi.limitReached': { actions: askLimits },
+    'plugin.respawn': { actions: respawn },
+    'xstate.error.actor.*': { actions: reapCrashed },
+  },
+  states: {
+    watching: {
+      invoke: {
+        id: 'sockets',
+        src: 'plugins.watch',
+        input: ({ context: { path } }) => ({ path }),
+        onDone: 'broken',
+        onError: { target: 'broken', actions: sayBroken },
+      },
+    },
+    broken: { after: { [RETRY_MS]: 'watching' } },
+  },
+});

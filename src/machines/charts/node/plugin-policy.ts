@@ -1,0 +1,119 @@
+/**
+ * What may register on this node, and as what. Pure.
+ *
+ * Upstream: pkg/volume/csi/csi_plugin.go, pkg/volume/csi/nodeinfomanager, staging apimachinery's util/version.
+ */
+import type { CSINodeInfo, PluginInfo } from '../../model/operations/plugins.ts';
+import { isDnsSubdomain } from '../../model/validation/field.ts';
+import type { CSIDriver } from './csi-node.ts';
+import { announcementProblem } from './devices/device-policy.ts';
+
+const CSI_PLUGIN = 'CSIPlugin';
+const DEVICE_PLUGIN = 'DevicePlugin';
+/** What a CSINode takes: it has the drivers of the whole node, so one bad entry would keep the others out. */
+const DRIVER_NAME_MAX_CHARACTERS = 63;
+const NODE_ID_MAX_BYTES = 256;
+/** The field of the CSINode is an int32. */
+const COUNT_MAX = 2n ** 31n - 1n;
+
+type Version = readonly bigint[];
+/** By name of a driver: the highest version of CSI that it speaks. */
+export type DriverVersions = ReadonlyMap<string, string>;
+
+/** A CSI driver by its version, a device plugin, or neither. */
+export type Verdict = { readonly version: string } | { readonly isDevice: true } | { readonly error: string };
+
+function parsed(text: string): Version | string {
+  const numbers = /^\s*v?([0-9]+(?:\.[0-9]+)*)/.exec(text)?.[1]?.split('.');
+  if (!numbers) return `could not parse ${JSON.stringify(text)} as version`;
+  const [major = ''] = numbers;
+  if (numbers.length < 2) return `illegal version string ${JSON.stringify(text)}`;
+  if (/^0./.test(major))
+    return `illegal zero-prefixed version component ${JSON.stringify(major)} in ${JSON.stringify(text)}`;
+  return numbers.map(BigInt);
+}
+
+function isLess(one: Version, other: Version): boolean {
+  for (let at = 0; at < Math.max(one.length, other.length); at++) {
+    const [mine, yours] = [one[at] ?? 0n, other[at] ?? 0n];
+    if (mine !== yours) return mine < yours;
+  }
+  return false;
+}
+
+/** The highest version of CSI that both sides may speak, or upstream's words for there being none. */
+export function highestSupported(versions: readonly string[]): Version | string {
+  let highest: Version | null = null;
+  let problem = '<nil>';
+  for (const text of versions.toReversed()) {
+    const version = parsed(text);
+    if (typeof version === 'string') problem = version;
+    else if (version[0]! <= 1n && (highest === null || isLess(highest, version))) highest = version;
+  }
+  if (highest === null) {
+    const all = `(${goList(versions)})`;
+    return `could not find a highest supported version from versions ${all} reported by this driver: ${problem}`;
+  }
+  if (highest[0] !== 1n) return `highest supported version reported by driver is ${highest.join('.')}, must be v1.x`;
+  return highest;
+}
+
+const goList = (texts: readonly string[]): string => `[${texts.join(' ')}]`;
+
+function validated(
+  { name, versions }: PluginInfo,
+  endpoint: string,
+  drivers: DriverVersions,
+): Exclude<Verdict, { readonly isDevice: true }> {
+  const of = `kubernetes.io/csi: ValidatePlugin for CSI driver ${JSON.stringify(name)} failed.`;
+  if (versions.length === 0) return { error: `${of} Plugin returned an empty list for supported versions` };
+  const highest = highestSupported(versions);
+  if (typeof highest === 'string') {
+    const quoted = goList(versions.map((version) => JSON.stringify(version)));
+    return { error: `${of} None of the versions specified ${quoted} are supported. err=${highest}` };
+  }
+  const existing = drivers.get(name);
+  if (existing !== undefined && !isLess(existing.split('.').map(BigInt), highest)) {
+    const other = 'Another driver with the same name is already registered with a higher supported version:';
+    return { error: `${of} ${other} ${JSON.stringify(existing)}` };
+  }
+  const wrong = [...isDnsSubdomain(name)];
+  if (name.length > DRIVER_NAME_MAX_CHARACTERS) wrong.push(`must be no more than ${DRIVER_NAME_MAX_CHARACTERS} bytes`);
+  if (wrong.length > 0) return { error: `${of} Its name is not one of a CSI driver: ${wrong.join(', ')}` };
+  if (!endpoint.startsWith('/')) return { error: `${of} Its endpoint must be the absolute path of a unix socket` };
+  return { version: highest.join('.') };
+}
+
+export const endpointOf = ({ endpoint }: PluginInfo, socket: string): string => endpoint || socket;
+
+/** Whether the plugin that listens on `socket` is taken; `error` is the sentence that the plugin is told. */
+export function judge(info: PluginInfo, socket: string, drivers: DriverVersions): Verdict {
+  const { type, name } = info;
+  if (type === DEVICE_PLUGIN) {
+    const problem = announcementProblem(info.versions, name);
+    if (problem === '') return { isDevice: true };
+    return { error: `RegisterPlugin error -- plugin validation failed with err: ${problem}` };
+  }
+  if (type !== CSI_PLUGIN) {
+    const what = `no handler registered for plugin type: ${type} at socket ${socket}`;
+    return { error: `RegisterPlugin error -- ${what}` };
+  }
+  const endpoint = endpointOf(info, socket);
+  const verdict = validated(info, endpoint, drivers);
+  if ('version' in verdict) return verdict;
+  const reason = `validation failed for CSI Driver ${name} at endpoint ${endpoint}: ${verdict.error}`;
+  return { error: `RegisterPlugin error -- plugin validation failed with err: ${reason}` };
+}
+
+/** What a driver that does not know this node is told; `null` when it does. */
+export function nodeInfoProblem({ nodeID }: CSINodeInfo): string | null {
+  const what = 'error adding CSI driver node info: driverNodeID must';
+  if (nodeID === '') return `${what} not be empty`;
+  return nodeID.length > NODE_ID_MAX_BYTES ? `${what} be ${NODE_ID_MAX_BYTES} characters or less` : null;
+}
+
+export function driverOf(name: string, { nodeID, maxVolumes, topologyKeys }: CSINodeInfo): CSIDriver {
+  const most = BigInt(maxVolumes);
+  const count = most > 0n ? { count: Number(most < COUNT_MAX ? most : COUNT_MAX) } : {};
+  return { name, nodeID, topologyKeys, ...count };
+}

@@ -1,0 +1,266 @@
+/**
+ * One plugin: the handshake with the socket that it put into the plugin folder.
+ *
+ * Decides: when it is asked again, and what it is told.
+ * Owns: what the plugin says of itself; how often a driver is asked how many volumes fit on this node.
+ * Hears: `plugin.accepted`, `plugin.acceptedDevice`, `plugin.refused`, `plugin.announced`, `plugin.unannounced`,
+ *   `plugin.followed`, `plugin.asked` of the plugin manager.
+ * Asks: `plugins.getInfo`, `plugins.csiNodeGetInfo`, `plugins.followNodeInfo`, `devices.getOptions`,
+ *   `plugins.notifyRegistrationStatus`.
+ * Sends: the plugin manager `plugin.introduced`, then `plugin.registered`, `plugin.deviceConnected` or `plugin.failed`;
+ *   of a driver that is registered `plugin.changed`.
+ * Invariants:
+ *   G1 a plugin is told that it is registered only when the cluster was told of it, too.
+ *   G2 what cannot be asked, or is refused, is asked again with a growing pause; a driver that was taken and then
+ *      cannot say what it calls this node, or of which the cluster cannot be told, hears so once and must listen anew.
+ * Upstream: pkg/kubelet/pluginmanager/operationexecutor/operation_generator.go, pkg/volume/csi/csi_node_updater.go.
+ */
+import { assign, errorOf, line, outputOf, pick, sendParent, setup } from '../../../kernel/xstate.ts';
+import { type DevicePlugin, type DevicePluginOptions, deviceOperations } from '../../model/operations/devices.ts';
+import {
+  type CSINodeInfo,
+  type NodeInfoChanged,
+  type PluginInfo,
+  pluginOperations,
+} from '../../model/operations/plugins.ts';
+import type { Ended } from '../../model/pods/messages.ts';
+import { doubledMs, OPERATION_BACK_OFF } from '../../model/values/back-off.ts';
+import type { CSIDriver } from './csi-node.ts';
+import { driverOf, endpointOf, nodeInfoProblem } from './plugin-policy.ts';
+
+/** A cluster that was not told by then cannot be told; the plugin waits no longer than its own start may take. */
+const ANNOUNCING_MAX_MS = 60_000;
+const UNANNOUNCED = 'error updating CSINode object with CSI driver node info: timed out waiting for the condition';
+
+export interface PluginInput {
+  readonly socket: string;
+}
+
+export type PluginReport =
+  | { readonly type: 'plugin.introduced'; readonly socket: string; readonly info: PluginInfo }
+  | { readonly type: 'plugin.registered'; readonly socket: string; readonly driver: CSIDriver }
+  /** What a registered driver says of this node now. */
+  | { readonly type: 'plugin.changed'; readonly driver: CSIDriver }
+  | { readonly type: 'plugin.deviceConnected'; readonly socket: string; readonly device: DevicePlugin }
+  | { readonly type: 'plugin.failed'; readonly socket: string };
+
+export type PluginVerdict =
+  | { readonly type: 'plugin.accepted' }
+  | { readonly type: 'plugin.acceptedDevice' }
+  | { readonly type: 'plugin.refused'; readonly error: string }
+  /** The cluster knows of the driver, or there is no cluster. */
+  | { readonly type: 'plugin.announced' }
+  | { readonly type: 'plugin.unannounced'; readonly error: string }
+  /** How often it is to be asked what it says of this node; 0: no more. */
+  | { readonly type: 'plugin.followed'; readonly periodMs: number }
+  /** It is to be asked now, if it is asked at all. */
+  | { readonly type: 'plugin.asked' };
+
+interface Context {
+  readonly socket: string;
+  readonly info: PluginInfo | null;
+  /** What it is told is wrong; empty when nothing is. */
+  readonly error: string;
+  readonly retryMs: number;
+  /** Between two questions how many volumes fit on this node; 0: it is not asked. */
+  readonly periodMs: number;
+}
+
+type Event = PluginVerdict | NodeInfoChanged | Ended;
+
+const s = setup({
+  types: { input: {} as PluginInput, context: {} as Context, events: {} as Event },
+  actors: {
+    ...pick(pluginOperations, 'plugins.getInfo', 'plugins.notifyRegistrationStatus'),
+    ...pick(pluginOperations, 'plugins.csiNodeGetInfo', 'plugins.followNodeInfo'),
+    ...pick(deviceOperations, 'devices.getOptions'),
+  },
+  guards: { isFollowed: ({ context }) => context.periodMs > 0 },
+  delays: { retry: ({ context }) => context.retryMs },
+});
+
+const nodeInfoOf = (event: unknown): CSINodeInfo => outputOf<CSINodeInfo>(event);
+
+const introduce = s.enqueueActions(({ context, event, enqueue }) => {
+  const info = outputOf<PluginInfo>(event);
+  enqueue.assign({ info });
+  enqueue.sendParent({ type: 'plugin.introduced', socket: context.socket, info } satisfies PluginReport);
+});
+
+const tellConnected = s.enqueueActions(({ context, event, enqueue }) => {
+  const { socket, info } = context;
+  const options = outputOf<DevicePluginOptions>(event);
+  const device = { resource: info!.name, endpoint: endpointOf(info!, socket), options };
+  enqueue.sendParent({ type: 'plugin.deviceConnected', socket, device } satisfies PluginReport);
+});
+
+const sayUnheard = line<Context, { type: string }, undefined, Event>('error', ({ context, event }) => [
+  errorOf(event).message,
+  { socket: context.socket, retryInMs: context.retryMs },
+]);
+
+const sayUntold = line<Context, { type: string }, undefined, Event>('error', ({ context, event }) => [
+  'Failed to tell a plugin whether it is registered',
+  { socket: context.socket, err: errorOf(event).message },
+]);
+
+const fail = (reason: (event: unknown) => string) =>
+  s.enqueueActions(({ context, event, enqueue }) => {
+    enqueue.assign({ error: `RegisterPlugin error -- plugin registration failed with err: ${reason(event)}` });
+    enqueue.sendParent({ type: 'plugin.failed', socket: context.socket } satisfies PluginReport);
+  });
+
+const notePeriod = s.assign(({ event }) => (event.type === 'plugin.followed' ? { periodMs: event.periodMs } : {}));
+
+/** What cannot be written changes nothing. */
+const tellChanged = s.enqueueActions(({ context: { info, socket }, event, enqueue }) => {
+  const { info: now, error } = event.type === 'plugin.nodeInfo' ? event : { info: nodeInfoOf(event), error: '' };
+  const problem = now === null ? error : nodeInfoProblem(now);
+  if (now !== null && problem === null) {
+    enqueue.sendParent({ type: 'plugin.changed', driver: driverOf(info!.name, now) } satisfies PluginReport);
+  } else enqueue(line('error', ['Failed to update CSIDriver', { driver: info!.name, socket, err: problem }]));
+});
+
+const sayUnasked = line<Context, { type: string }, undefined, Event>('error', ({ context, event }) => [
+  'Failed to update CSIDriver',
+  { driver: context.info?.name ?? '', socket: context.socket, err: errorOf(event).message },
+]);
+
+const endpointIn = ({ context }: { context: Context }) => ({ endpoint: endpointOf(context.info!, context.socket) });
+
+/** What registered is asked nothing more, but how many volumes fit on this node, where the cluster wants to know. */
+const registered = s.createStateConfig({
+  initial: 'resting',
+  on: { 'plugin.followed': { target: '.resting', actions: notePeriod } },
+  states: {
+    resting: { always: { guard: 'isFollowed', target: 'following' } },
+    following: {
+      on: { 'plugin.nodeInfo': { actions: tellChanged }, 'plugin.asked': 'asking' },
+      invoke: {
+        id: 'nodeInfos',
+        src: 'plugins.followNodeInfo',
+        input: (args) => ({ ...endpointIn(args), periodMs: args.context.periodMs }),
+        onDone: 'pausing',
+        onError: { target: 'pausing', actions: sayUnasked },
+      },
+    },
+    asking: {
+      invoke: {
+        id: 'nodeInfoNow',
+        src: 'plugins.csiNodeGetInfo',
+        input: endpointIn,
+        onDone: { target: 'following', actions: tellChanged },
+        onError: { target: 'following', actions: sayUnasked },
+      },
+    },
+    pausing: { after: { [OPERATION_BACK_OFF.maxMs]: 'following' } },
+  },
+});
+
+const tell = (registered: boolean) => ({
+  id: 'notify',
+  src: 'plugins.notifyRegistrationStatus' as const,
+  input: ({ context: { socket, error } }: { context: Context }) => ({ socket, registered, error }),
+});
+
+const sayRefusal = s.enqueueActions(({ context, enqueue }) => {
+  enqueue(line('error', [context.error, { socket: context.socket, plugin: context.info?.name ?? '' }]));
+});
+
+export const pluginMachine = s.createMachine({
+  id: 'plugin',
+  context: ({ input }) => ({
+    socket: input.socket,
+    info: null,
+    error: '',
+    retryMs: OPERATION_BACK_OFF.baseMs,
+    periodMs: 0,
+  }),
+  initial: 'asking',
+  on: { 'plugin.followed': { actions: notePeriod } },
+  states: {
+    asking: {
+      meta: { waitsFor: 'the plugin to say what it is' },
+      invoke: {
+        id: 'info',
+        src: 'plugins.getInfo',
+        input: ({ context: { socket } }) => ({ socket }),
+        onDone: { target: 'judged', actions: introduce },
+        onError: { target: 'backingOff', actions: sayUnheard },
+      },
+    },
+    judged: {
+      meta: { waitsFor: 'the plugin manager to take the plugin or not' },
+      on: {
+        'plugin.accepted': 'identifying',
+        'plugin.acceptedDevice': 'connecting',
+        'plugin.refused': { target: 'refused', actions: assign({ error: ({ event }) => event.error }) },
+      },
+    },
+    connecting: {
+      meta: { waitsFor: 'the device plugin to say how it wants to be asked' },
+      invoke: {
+        id: 'options',
+        src: 'devices.getOptions',
+        input: ({ context }) => ({ endpoint: endpointOf(context.info!, context.socket) }),
+        onDone: { target: 'accepted', actions: tellConnected },
+        onError: {
+          target: 'failed',
+          actions: fail((event) => `failed to get device plugin options: ${errorOf(event).message}`),
+        },
+      },
+    },
+    identifying: {
+      meta: { waitsFor: 'the CSI driver to say what it calls this node' },
+      invoke: {
+        id: 'nodeInfo',
+        src: 'plugins.csiNodeGetInfo',
+        input: ({ context }) => ({ endpoint: endpointOf(context.info!, context.socket) }),
+        onDone: [
+          {
+            guard: ({ event }) => nodeInfoProblem(event.output) === null,
+            target: 'announcing',
+            actions: sendParent(({ context, event }) => ({
+              type: 'plugin.registered',
+              socket: context.socket,
+              driver: driverOf(context.info!.name, nodeInfoOf(event)),
+            })),
+          },
+          { target: 'failed', actions: fail((event) => nodeInfoProblem(nodeInfoOf(event))!) },
+        ],
+        onError: { target: 'failed', actions: fail((event) => errorOf(event).message) },
+      },
+    },
+    announcing: {
+      meta: { waitsFor: 'the CSINode to have the driver' },
+      on: {
+        'plugin.announced': 'accepted',
+        'plugin.unannounced': {
+          target: 'failed',
+          actions: fail((event) => (event as Extract<PluginVerdict, { readonly error: string }>).error),
+        },
+      },
+      after: { [ANNOUNCING_MAX_MS]: { target: 'failed', actions: fail(() => UNANNOUNCED) } },
+    },
+    accepted: {
+      meta: { waitsFor: 'the plugin to hear that it is registered' },
+      invoke: { ...tell(true), onDone: 'registered', onError: { target: 'registered', actions: sayUntold } },
+    },
+    registered,
+    refused: {
+      meta: { waitsFor: 'the plugin to hear that it is not registered' },
+      entry: sayRefusal,
+      invoke: { ...tell(false), onDone: 'backingOff', onError: { target: 'backingOff', actions: sayUntold } },
+    },
+    backingOff: {
+      exit: assign({ error: '', retryMs: ({ context }) => doubledMs(OPERATION_BACK_OFF, context.retryMs) }),
+      after: { retry: 'asking' },
+    },
+    failed: {
+      entry: sayRefusal,
+      meta: { waitsFor: 'the plugin to hear that it is not registered' },
+      invoke: { ...tell(false), onDone: 'dismissed', onError: { target: 'dismissed', actions: sayUntold } },
+    },
+    dismissed: { meta: { waitsFor: 'the plugin to listen anew' } },
+  },
+});

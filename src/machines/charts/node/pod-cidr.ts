@@ -1,0 +1,68 @@
+/**
+ * Pod CIDR: which addresses the cluster gave to the pods of this node.
+ *
+ * Decides: when the runtime must be told.
+ * Owns: the CIDRs that the runtime knows.
+ * Hears: `node.known` of `nodeStatus`.
+ * Asks: `cri.updateRuntimeConfig`.
+ * Invariants:
+ *   D1 the runtime is told once for each change, and again until it took it.
+ * Seeds: S222. Upstream: updatePodCIDR.
+ */
+import { assign, line, pick, setup } from '../../../kernel/xstate.ts';
+import type { Node } from '../../model/api/node.ts';
+import { criOperations } from '../../model/operations/cri.ts';
+import type { Ended } from '../../model/pods/messages.ts';
+
+/** Pause before the runtime is told again what it did not take. */
+const RETRY_MS = 10_000;
+
+interface Context {
+  readonly wanted: string;
+  readonly known: string;
+}
+
+type Event = { readonly type: 'node.known'; readonly node: Node } | Ended;
+
+/** All CIDRs of the Node, comma-separated, as the runtime takes them. */
+export const podCIDROf = ({ spec }: Node): string =>
+  spec?.podCIDRs && spec.podCIDRs.length > 0 ? spec.podCIDRs.join(',') : (spec?.podCIDR ?? '');
+
+const s = setup({
+  types: { context: {} as Context, events: {} as Event },
+  actors: pick(criOperations, 'cri.updateRuntimeConfig'),
+  guards: { isTold: ({ context }) => context.wanted === '' || context.wanted === context.known },
+});
+
+const note = s.assign({
+  wanted: ({ context, event }) => (event.type === 'node.known' ? podCIDROf(event.node) : context.wanted),
+});
+
+export const podCIDRMachine = s.createMachine({
+  id: 'podCIDR',
+  context: { wanted: '', known: '' },
+  initial: 'judging',
+  on: { 'node.known': { actions: note } },
+  states: {
+    judging: { always: [{ guard: 'isTold', target: 'told' }, { target: 'telling' }] },
+    told: { on: { 'node.known': { target: 'judging', actions: note } } },
+    telling: {
+      meta: { waitsFor: 'the runtime to take the addresses of pods' },
+      entry: line('info', ({ context }) => [
+        'Updating Pod CIDR',
+        { originalPodCIDR: context.known, newPodCIDR: context.wanted },
+      ]),
+      invoke: {
+        id: 'update',
+        src: 'cri.updateRuntimeConfig',
+        input: ({ context }) => ({ podCIDR: context.wanted }),
+        onDone: { target: 'judging', actions: assign({ known: ({ context }) => context.wanted }) },
+        onError: {
+          target: 'pausing',
+          actions: line('error', ({ event }) => ['Failed to update pod CIDR', { err: (event.error as Error).message }]),
+        },
+      },
+    },
+    pausing: { after: { [RETRY_MS]: 'judging' } },
+  },
+});

@@ -1,0 +1,135 @@
+/**
+ * Registration: makes sure that the API server has a Node for this machine.
+ *
+ * Decides: create, or bring an existing Node's labels and annotations in line.
+ * Owns: the pause before the next try.
+ * Hears: nothing but the answers to what it asks.
+ * Asks: `kube.create`, `kube.get`, `kube.patch` of its own Node.
+ * Answers: the Node as the API server has it, and whether this start made it.
+ * Invariants:
+ *   N1 it never gives up and never ends the agent.
+ *   N2 an existing Node keeps what others set in it.
+ * Upstream: registerWithAPIServer. Seeds: S146, S216.
+ */
+
+import { assign, errorOf, line, type PlainError, pick, setup } from '../../../kernel/xstate.ts';
+import type { Node } from '../../model/api/node.ts';
+import { kubeOperations } from '../../model/operations/kube.ts';
+import type { Ended } from '../../model/pods/messages.ts';
+import { doubledMs, NODE_BACK_OFF } from '../../model/values/back-off.ts';
+import type { NodeFacts } from './object/facts.ts';
+import { reconciliation } from './object/node.ts';
+
+export interface RegistrationInput {
+  readonly facts: NodeFacts;
+  /** What is posted when there is no Node yet. */
+  readonly node: Node;
+  /** Who may not create Nodes does not look for one either (gate KubeletRegistrationGetOnExistsOnly). */
+  readonly getsOnExistsOnly?: boolean;
+}
+
+export interface Registered {
+  readonly node: Node;
+  /** False when an earlier start, or somebody else, made it. */
+  readonly isNew: boolean;
+}
+
+interface Context extends RegistrationInput {
+  readonly isNew: boolean;
+  readonly retryMs: number;
+  readonly existing: Node | null;
+}
+
+const codeOf = (event: { error: unknown }): string => (event.error as PlainError).code ?? '';
+
+const mayExist = ({ getsOnExistsOnly = false }: Context, code: string): boolean =>
+  code === 'AlreadyExists' || (code === 'Forbidden' && !getsOnExistsOnly);
+
+const s = setup({
+  types: { input: {} as RegistrationInput, context: {} as Context, events: {} as Ended, output: {} as Registered },
+  actors: pick(kubeOperations, 'kube.create', 'kube.get', 'kube.patch'),
+  guards: { isInLine: ({ context }) => reconciliation(context.facts, context.existing!) === null },
+  delays: { retry: ({ context }) => context.retryMs },
+});
+
+export const nodeTarget = (nodeName: string) =>
+  ({ client: 'kube', apiVersion: 'v1', resource: 'nodes', name: nodeName }) as const;
+
+const unable = (text: string) =>
+  s.enqueueActions(({ context, event, enqueue }) => {
+    const { message } = errorOf(event);
+    enqueue(line('error', [text, { node: context.facts.nodeName, err: message }]));
+  });
+
+export const registrationMachine = s.createMachine({
+  id: 'registration',
+  context: ({ input }) => ({ ...input, isNew: false, retryMs: NODE_BACK_OFF.baseMs, existing: null }),
+  initial: 'creating',
+  states: {
+    creating: {
+      meta: { waitsFor: 'the API server to take the Node' },
+      entry: line('info', ({ context }) => ['Attempting to register node', { node: context.facts.nodeName }]),
+      invoke: {
+        id: 'create',
+        src: 'kube.create',
+        input: ({ context }) => {
+          const { name: _generated, ...target } = nodeTarget(context.facts.nodeName);
+          return { ...target, body: context.node };
+        },
+        onDone: {
+          target: 'registered',
+          actions: [
+            assign({ existing: ({ event }) => event.output as Node, isNew: true }),
+            line('info', ({ context }) => ['Successfully registered node', { node: context.facts.nodeName }]),
+          ],
+        },
+        onError: [
+          // Who may not create Nodes may find that somebody did.
+          { guard: ({ context, event }) => mayExist(context, codeOf(event)), target: 'reading' },
+          { target: 'backingOff', actions: unable('Unable to register node with API server') },
+        ],
+      },
+    },
+    reading: {
+      meta: { waitsFor: 'the Node that exists' },
+      invoke: {
+        id: 'get',
+        src: 'kube.get',
+        input: ({ context }) => nodeTarget(context.facts.nodeName),
+        onDone: { target: 'comparing', actions: assign({ existing: ({ event }) => event.output as Node }) },
+        onError: {
+          target: 'backingOff',
+          actions: unable('Unable to register node with API server, error getting existing node'),
+        },
+      },
+    },
+    comparing: {
+      entry: line('info', ({ context }) => ['Node was previously registered', { node: context.facts.nodeName }]),
+      always: [{ guard: 'isInLine', target: 'registered' }, { target: 'reconciling' }],
+    },
+    reconciling: {
+      meta: { waitsFor: 'the API server to take the corrected Node' },
+      invoke: {
+        id: 'patch',
+        src: 'kube.patch',
+        input: ({ context }) => ({
+          ...nodeTarget(context.facts.nodeName),
+          patchType: 'application/strategic-merge-patch+json' as const,
+          body: reconciliation(context.facts, context.existing!),
+        }),
+        onDone: { target: 'registered', actions: assign({ existing: ({ event }) => event.output as Node }) },
+        onError: {
+          target: 'backingOff',
+          actions: unable('Unable to reconcile node with API server, error updating node'),
+        },
+      },
+    },
+    backingOff: {
+      meta: { waitsFor: 'the next try to register' },
+      exit: assign({ retryMs: ({ context }) => doubledMs(NODE_BACK_OFF, context.retryMs) }),
+      after: { retry: 'creating' },
+    },
+    registered: { type: 'final' },
+  },
+  output: ({ context }) => ({ node: context.existing!, isNew: context.isNew }),
+});

@@ -1,0 +1,124 @@
+/**
+ * Runtime state: may pods be synchronised at all?
+ *
+ * Decides: up or down, from what the runtime says of itself and from the health of PLEG.
+ * Owns: the list of runtime errors and network errors.
+ * Hears: `runtime.statusChanged` and `runtime.statusFailed` (runtime service), `pleg.healthy` and `pleg.unhealthy`;
+ *   `runtimeState.wanted` of `nodeStatus`, which is then told of each change.
+ * Asks: nothing of the world.
+ * Sends: the supervisor `runtimeState.up` and `runtimeState.down` on each change, and nothing between.
+ * Invariants:
+ *   T1 before the first status nothing is synchronised.
+ *   T2 a missing network does not stop host-network pods: only RuntimeReady and PLEG decide.
+ * Seeds: S183, S236. Upstream: pkg/kubelet/runtime.go, updateRuntimeUp.
+ */
+import { assign, line, sendParent, sendTo, setup, to } from '../../../kernel/xstate.ts';
+import type { RuntimeAbilities, RuntimeCondition } from '../../model/operations/runtime.ts';
+import { type NodeReports, RUNTIME_UNKNOWN } from './object/facts.ts';
+
+export interface RuntimeStateContext {
+  readonly runtimeError: string;
+  readonly networkError: string;
+  readonly plegError: string;
+  readonly abilities: RuntimeAbilities;
+  /** The node has a Node object that shows all this. */
+  readonly isPublished: boolean;
+}
+
+export type RuntimeStateEvent =
+  | ({ readonly type: 'runtime.statusChanged'; readonly conditions: readonly RuntimeCondition[] } & RuntimeAbilities)
+  | { readonly type: 'runtimeState.wanted' }
+  | { readonly type: 'runtime.statusFailed'; readonly message: string }
+  | { readonly type: 'pleg.healthy' }
+  | { readonly type: 'pleg.unhealthy'; readonly message: string };
+
+/** What upstream says of a condition that is missing or false; empty when it is true. */
+function conditionError(kind: 'RuntimeReady' | 'NetworkReady', conditions: readonly RuntimeCondition[]): string {
+  const prefix = kind === 'RuntimeReady' ? 'container runtime not ready' : 'container runtime network not ready';
+  const condition = conditions.find(({ type }) => type === kind);
+  if (!condition) return `${prefix}: ${kind} condition is not set`;
+  if (condition.status) return '';
+  return `${prefix}: ${kind}=false reason:${condition.reason} message:${condition.message}`;
+}
+
+const errorsOf = (context: RuntimeStateContext): readonly string[] =>
+  [context.runtimeError, context.plegError].filter((error) => error !== '');
+
+const recordStatus = assign<
+  RuntimeStateContext,
+  Extract<RuntimeStateEvent, { type: 'runtime.statusChanged' }>,
+  undefined,
+  RuntimeStateEvent,
+  never
+>(({ event }) => ({
+  abilities: { handlers: event.handlers, features: event.features },
+  runtimeError: conditionError('RuntimeReady', event.conditions),
+  networkError: conditionError('NetworkReady', event.conditions),
+}));
+
+/** The part of the Node's status that the runtime decides. */
+function reportsOf(context: RuntimeStateContext): Partial<NodeReports> {
+  const { handlers, features } = context.abilities;
+  return {
+    runtimeErrors: errorsOf(context),
+    networkError: context.networkError,
+    runtimeHandlers: handlers.map((handler) => ({
+      name: handler.name,
+      features: {
+        recursiveReadOnlyMounts: handler.features?.recursive_read_only_mounts ?? false,
+        userNamespaces: handler.features?.user_namespaces ?? false,
+      },
+    })),
+    features: features === null ? null : { supplementalGroupsPolicy: features.supplemental_groups_policy },
+  };
+}
+
+const s = setup({
+  types: { context: {} as RuntimeStateContext, events: {} as RuntimeStateEvent },
+  guards: { isUp: ({ context }) => errorsOf(context).length === 0 },
+});
+
+const publish = s.enqueueActions(({ context, enqueue }) => {
+  if (!context.isPublished) return;
+  const message = { type: 'node.reported', reports: reportsOf(context) };
+  for (const id of ['nodeStatus', 'allocation']) enqueue.sendTo(to(id), message);
+});
+
+export const runtimeStateMachine = s.createMachine({
+  id: 'runtimeState',
+  context: {
+    runtimeError: RUNTIME_UNKNOWN,
+    networkError: '',
+    plegError: '',
+    abilities: { handlers: [], features: null },
+    isPublished: false,
+  },
+  entry: [
+    sendTo(to('runtimeService'), { type: 'runtime.statusWanted' }),
+    sendTo(to('pleg'), { type: 'pleg.healthWanted' }),
+  ],
+  initial: 'down',
+  on: {
+    'runtimeState.wanted': { actions: [assign({ isPublished: true }), publish] },
+    'runtime.statusChanged': { actions: recordStatus, target: '.judging' },
+    'runtime.statusFailed': {
+      actions: assign({ runtimeError: ({ event }) => `container runtime is down: ${event.message}` }),
+      target: '.judging',
+    },
+    'pleg.healthy': { actions: assign({ plegError: '' }), target: '.judging' },
+    'pleg.unhealthy': { actions: assign({ plegError: ({ event }) => event.message }), target: '.judging' },
+  },
+  states: {
+    judging: { entry: publish, always: [{ guard: 'isUp', target: 'up' }, { target: 'down' }] },
+    up: {
+      entry: sendParent({ type: 'runtimeState.up' }),
+    },
+    down: {
+      meta: { waitsFor: 'RuntimeReady and a first complete relist' },
+      entry: [
+        sendParent(({ context }) => ({ type: 'runtimeState.down', errors: errorsOf(context) })),
+        line('debug', ({ context }) => ['Skipping pod synchronization', { err: errorsOf(context).join(', ') }]),
+      ],
+    },
+  },
+});

@@ -1,0 +1,126 @@
+/**
+ * A server of the node's own API: the kubelet's port, or the read-only one.
+ *
+ * Decides: whether the node has to sign its own certificate first; that a port which cannot be had is the node's end,
+ *   and one whose server was lost is opened anew.
+ * Owns: one listening port.
+ * Hears: `server.*` of its port.
+ * Asks: `server.selfSign`, `server.serve`.
+ * Sends: the supervisor `server.serving` and `server.failed`.
+ * Invariants:
+ *   V1 nothing is served before there is a certificate, or the word that one will come.
+ *   V2 a file that changes and cannot be used is said, and what was in force stays.
+ * Seeds: S065, S187, S210 to S212. Upstream: pkg/kubelet/server/server.go.
+ */
+import { assign, line, type PlainError, pick, sendParent, setup } from '../../../kernel/xstate.ts';
+import { http2Refusal } from '../../model/configuration/tls-options.ts';
+import {
+  isThreadLost,
+  REOPEN_MS,
+  type ServedPort,
+  type ServerItem,
+  serverOperations,
+} from '../../model/operations/server.ts';
+
+export interface ServerInput {
+  readonly served: ServedPort;
+  /** Where the node makes a certificate of its own; `null` when it was given one, will be, or needs none. */
+  readonly selfSign: { readonly directory: string; readonly hostname: string } | null;
+}
+
+interface Context extends ServerInput {
+  readonly failure: string;
+}
+
+const refusalOf = ({ secure }: ServedPort): string =>
+  secure === null ? '' : http2Refusal(secure.tls.cipherSuites, secure.tls.minVersion);
+
+const s = setup({
+  types: { input: {} as ServerInput, context: {} as Context, events: {} as ServerItem },
+  actors: pick(serverOperations, 'server.selfSign', 'server.serve'),
+  guards: { isRefused: ({ context }) => context.failure !== '', mustSign: ({ context }) => context.selfSign !== null },
+});
+
+export const serverMachine = s.createMachine({
+  id: 'server',
+  context: ({ input }) => ({ ...input, failure: refusalOf(input.served) }),
+  initial: 'choosingCertificate',
+  states: {
+    choosingCertificate: {
+      always: [{ guard: 'isRefused', target: 'failed' }, { guard: 'mustSign', target: 'signing' }, { target: 'open' }],
+    },
+    signing: {
+      meta: { waitsFor: 'a certificate of its own' },
+      invoke: {
+        id: 'sign',
+        src: 'server.selfSign',
+        input: ({ context }) => context.selfSign!,
+        onDone: 'open',
+        onError: {
+          target: 'failed',
+          actions: assign({
+            failure: ({ event }) => `unable to generate self signed cert: ${(event.error as PlainError).message}`,
+          }),
+        },
+      },
+    },
+    open: {
+      entry: line('info', ({ context: { served } }) => [
+        served.secure ? 'Starting to listen' : 'Starting to listen read-only',
+        { address: served.address, port: served.port },
+      ]),
+      invoke: {
+        id: 'serve',
+        src: 'server.serve',
+        input: ({ context }) => context.served,
+        onDone: 'failed',
+        onError: [
+          {
+            guard: ({ event }) => isThreadLost(event.error as PlainError),
+            target: 'lost',
+            actions: line('error', ({ context: { served }, event }) => [
+              'A server was lost, and opens its port anew',
+              { address: served.address, port: served.port, err: (event.error as PlainError).message },
+            ]),
+          },
+          { target: 'failed', actions: assign({ failure: ({ event }) => (event.error as PlainError).message }) },
+        ],
+      },
+      initial: 'listening',
+      on: {
+        'server.certificateChanged': {
+          actions: line('info', ({ event: { type: _type, ...certificate } }) => [
+            'The serving certificate changed',
+            certificate,
+          ]),
+        },
+        'server.clientCAChanged': { actions: line('info', 'The authorities of clients changed') },
+        'server.reloadFailed': {
+          actions: line('error', ({ event }) => [
+            'Cannot use a certificate file that changed; what was in force stays',
+            { err: event.message },
+          ]),
+        },
+      },
+      states: {
+        listening: {
+          meta: { waitsFor: 'the port' },
+          on: {
+            'server.listening': {
+              target: 'serving',
+              actions: sendParent(({ context, event }) => ({
+                type: 'server.serving',
+                address: event.address,
+                port: event.port,
+                isReadOnly: context.served.secure === null,
+              })),
+            },
+          },
+        },
+        serving: {},
+      },
+    },
+    lost: { after: { [REOPEN_MS]: 'open' } },
+    failed: { entry: sendParent(({ context }) => ({ type: 'server.failed', message: context.failure })) },
+  },
+});

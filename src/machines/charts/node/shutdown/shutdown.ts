@@ -1,0 +1,310 @@
+/**
+ * The shutdown manager: when the machine shuts down, pods end first, the least important ones before the others.
+ *
+ * Decides: who ends when, and how long the machine waits for it.
+ * Owns: the lock that delays the shutdown, the pods that may run, the group that ends now.
+ * Hears: `shutdown.prepared` of logind, `node.podChanged` of pods.
+ * Asks: `logind.*`.
+ * Sends: `nodeStatus` and `allocation` that the node is shutting down, and no longer is; `pods` which pods to end.
+ * Invariants:
+ *   D1 the lock is held from the first moment until the last group is over, and never longer.
+ *   D2 a group begins when the one before is gone, or when its time is over.
+ *   D3 without logind the node runs as ever, and its end is not graceful.
+ * Seeds: S203, S241. Upstream: pkg/kubelet/nodeshutdown/nodeshutdown_manager_linux.go.
+ */
+import { errorIn, line, now, outputOf, pick, setup, stateIn, to } from '../../../../kernel/xstate.ts';
+import type { NodePod, NodePodChanged } from '../../../model/eviction/facts.ts';
+import { logindOperations } from '../../../model/operations/logind.ts';
+import { type Ended, eventRecorded, type PodKillWanted } from '../../../model/pods/messages.ts';
+import { nodeRef } from '../../../model/reasons/node-events.ts';
+import { podMessages, podReasons } from '../../../model/reasons/reasons.ts';
+import type { NodeSettings, ShutdownSettings } from '../../../model/settings/node-settings.ts';
+import { graceOf, periodRequestedSeconds, podsOfGroup } from './policy.ts';
+
+/** Before a bus or a lock that was lost is asked for again; as upstream. */
+const RECONNECT_MS = 1_000;
+/** Before a machine that has no logind is asked again. */
+const ABSENT_MS = 60_000;
+const MS_PER_SECOND = 1_000;
+
+interface Context {
+  readonly settings: ShutdownSettings;
+  readonly nodeName: string;
+  readonly pods: Readonly<Record<string, NodePod>>;
+  readonly delayMs: number;
+  /** Index of the group that ends now. */
+  readonly group: number;
+  readonly beganAtMs: number;
+  readonly endedAtMs: number | null;
+  /** Why logind cannot be used, as it was said last. */
+  readonly complaint: string;
+}
+
+type Event =
+  | { readonly type: 'shutdown.prepared'; readonly active: boolean }
+  | { readonly type: 'inhibit.held' }
+  | NodePodChanged
+  | Ended;
+
+const requestedMs = ({ settings }: Context): number => periodRequestedSeconds(settings.periods) * MS_PER_SECOND;
+const openPods = ({ settings, group, pods }: Context) => podsOfGroup(settings.periods, group, pods);
+const graceSeconds = ({ settings, group }: Context): number => settings.periods[group]?.graceSeconds ?? 0;
+
+const s = setup({
+  types: { input: {} as NodeSettings, context: {} as Context, events: {} as Event },
+  actors: pick(
+    logindOperations,
+    'logind.inhibitDelay',
+    'logind.overrideInhibitDelay',
+    'logind.inhibitShutdown',
+    'logind.watchShutdown',
+    'logind.storeShutdown',
+  ),
+  guards: {
+    waitsLongEnough: ({ context }) => context.delayMs >= requestedMs(context),
+    isGroupGone: ({ context }) => openPods(context).length === 0,
+    isLastGroup: ({ context }) => context.group >= context.settings.periods.length - 1,
+    isActive: ({ event }) => event.type === 'shutdown.prepared' && event.active,
+    isCancelled: ({ event }) => event.type === 'shutdown.prepared' && !event.active,
+    isWaiting: stateIn({ active: { guarding: 'waiting' } }),
+  },
+  delays: { group: ({ context }) => graceSeconds(context) * MS_PER_SECOND },
+});
+
+// ---- what it says ---------------------------------------------------------------------------------------------------
+
+type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
+
+/** The same complaint is made once. */
+function complain(enqueue: Enqueue, { complaint }: Context, text: string, err: string): void {
+  if (complaint === err) return;
+  enqueue(line('error', [text, { err }]));
+  enqueue.assign({ complaint: err });
+}
+
+const sayUnavailable = s.enqueueActions(({ context, event, enqueue }) =>
+  complain(enqueue, context, 'Failed to start node shutdown manager', reasonOf(event)),
+);
+
+const sayTooShort = s.enqueueActions(({ context, enqueue }) => {
+  const requested = `${requestedMs(context) / MS_PER_SECOND}s`;
+  const current = `${context.delayMs / MS_PER_SECOND}s`;
+  const err =
+    `node shutdown manager was unable to update logind InhibitDelayMaxSec to ${requested} (ShutdownGracePeriod), ` +
+    `current value of InhibitDelayMaxSec (${current}) is less than requested ShutdownGracePeriod`;
+  complain(enqueue, context, 'Failed to start node shutdown manager', err);
+});
+
+const sayLost = s.enqueueActions(({ context, event, enqueue }) =>
+  complain(enqueue, context, 'Unable to watch the node for shutdown events', reasonOf(event)),
+);
+
+const reasonOf = (event: unknown): string => errorIn(event)?.message ?? 'it ended';
+
+function tellNode(enqueue: Enqueue, active: boolean): void {
+  enqueue.sendTo(to('nodeStatus'), { type: 'node.reported', reports: { shuttingDown: active } });
+  enqueue.sendTo(to('allocation'), { type: 'node.shuttingDown', active });
+}
+
+function recordEvent(enqueue: Enqueue, { nodeName }: Context, what: 'event' | 'cancellation'): void {
+  const message = `Shutdown manager detected shutdown ${what}`;
+  enqueue.sendTo(
+    to('eventRecorder'),
+    eventRecorded(nodeRef(nodeName), { type: 'Normal', reason: 'Shutdown', message }),
+  );
+}
+
+const begin = s.enqueueActions((args) => {
+  const { context, enqueue } = args;
+  enqueue(line('info', 'Shutdown manager processing shutdown event'));
+  enqueue.assign({ group: 0, beganAtMs: now(args), endedAtMs: null });
+  recordEvent(enqueue, context, 'event');
+  tellNode(enqueue, true);
+});
+
+const cancel = s.enqueueActions(({ context, enqueue }) => {
+  recordEvent(enqueue, context, 'cancellation');
+  tellNode(enqueue, false);
+});
+
+// ---- pods -----------------------------------------------------------------------------------------------------------
+
+const VERDICT = {
+  reason: podReasons.terminated,
+  message: podMessages.nodeShutdown,
+  said: 'once',
+  disruptionTarget: true,
+} as const;
+
+const endGroup = s.enqueueActions(({ context, enqueue }) => {
+  const period = context.settings.periods[context.group]!;
+  for (const [uid, pod] of openPods(context)) {
+    const grace = graceOf(pod, period);
+    const name = `${pod.namespace}/${pod.name}`;
+    enqueue(line('info', ['Shutdown manager killing pod with gracePeriod', { pod: name, gracePeriod: grace }]));
+    const kill: PodKillWanted = { type: 'pods.kill', uid, graceSeconds: grace, verdict: VERDICT };
+    enqueue.sendTo(to('pods'), kill);
+  }
+});
+
+const sayTimeOut = line<Context, Event, undefined, Event>('info', ({ context }) => [
+  'Shutdown manager pod killing time out',
+  { gracePeriod: graceSeconds(context), priority: context.settings.periods[context.group]?.priority },
+]);
+
+const noteDelay = s.assign({
+  delayMs: ({ event }) => outputOf<{ delayMs: number }>(event).delayMs,
+});
+
+const notePod = s.assign({
+  pods: ({ context, event }) => {
+    if (event.type !== 'node.podChanged') return context.pods;
+    const { [event.uid]: _before, ...others } = context.pods;
+    return event.pod === null ? others : { ...others, [event.uid]: event.pod };
+  },
+});
+
+// ---- the chart ------------------------------------------------------------------------------------------------------
+
+const sayUnstored = line<Context, { type: string; error: unknown }, undefined, Event>('error', ({ event }) => [
+  'Failed to store graceful shutdown state',
+  { err: reasonOf(event) },
+]);
+
+const state = ({ context: { settings, beganAtMs: startMs, endedAtMs: endMs } }: { context: Context }) => ({
+  path: settings.stateFile,
+  startMs,
+  endMs,
+});
+
+const nextGroup = s.assign({ group: ({ context }) => context.group + 1 });
+const end = s.assign({ endedAtMs: (args) => now(args) });
+
+const guarding = s.createStateConfig({
+  invoke: {
+    id: 'lock',
+    src: 'logind.inhibitShutdown',
+    input: {},
+    onDone: { guard: 'isWaiting', target: 'reacquiring', actions: sayLost },
+    onError: [{ guard: 'isWaiting', target: 'reacquiring', actions: sayLost }, { actions: sayLost }],
+  },
+  initial: 'waiting',
+  states: {
+    /** Waits for the machine to shut down. */
+    waiting: { on: { 'shutdown.prepared': { guard: 'isActive', target: 'storingStart', actions: begin } } },
+    storingStart: {
+      invoke: {
+        id: 'storeStart',
+        src: 'logind.storeShutdown',
+        input: state,
+        onDone: 'ending',
+        onError: { target: 'ending', actions: sayUnstored },
+      },
+    },
+    /** Waits until the pods of this group are gone, or their time is over. */
+    ending: {
+      entry: endGroup,
+      always: { guard: 'isGroupGone', target: 'ended' },
+      after: { group: { target: 'ended', actions: sayTimeOut } },
+    },
+    ended: {
+      always: [
+        { guard: 'isLastGroup', target: 'storingEnd', actions: end },
+        { target: 'ending', actions: nextGroup },
+      ],
+    },
+    storingEnd: {
+      invoke: {
+        id: 'storeEnd',
+        src: 'logind.storeShutdown',
+        input: state,
+        onDone: '#released',
+        onError: { target: '#released', actions: sayUnstored },
+      },
+    },
+  },
+  on: { 'shutdown.prepared': { guard: 'isCancelled', target: '.waiting', actions: cancel } },
+});
+
+const active = s.createStateConfig({
+  invoke: {
+    id: 'bus',
+    src: 'logind.watchShutdown',
+    input: {},
+    onDone: { guard: 'isWaiting', target: 'lost', actions: sayLost },
+    onError: [{ guard: 'isWaiting', target: 'lost', actions: sayLost }, { actions: sayLost }],
+  },
+  initial: 'guarding',
+  states: {
+    guarding,
+    reacquiring: { after: { [RECONNECT_MS]: 'guarding' } },
+    /** Every pod had its time: the machine may go down. */
+    released: {
+      id: 'released',
+      entry: line('info', 'Shutdown manager completed processing shutdown event, node will shutdown shortly'),
+      on: { 'shutdown.prepared': { guard: 'isCancelled', target: 'guarding', actions: cancel } },
+    },
+  },
+});
+
+const delay = {
+  src: 'logind.inhibitDelay' as const,
+  input: {},
+};
+
+export const shutdownMachine = s.createMachine({
+  id: 'shutdown',
+  context: ({ input }) => ({
+    settings: input.shutdown!,
+    nodeName: input.nodeName,
+    pods: {},
+    delayMs: 0,
+    group: 0,
+    beganAtMs: 0,
+    endedAtMs: null,
+    complaint: '',
+  }),
+  entry: s.enqueueActions(({ enqueue }) => enqueue.sendTo(to('pods'), { type: 'garbage.wanted' })),
+  on: { 'node.podChanged': { actions: notePod } },
+  initial: 'locating',
+  states: {
+    /** Waits for logind to say how long it would wait. */
+    locating: {
+      invoke: {
+        id: 'delay',
+        ...delay,
+        onDone: { target: 'judging', actions: noteDelay },
+        onError: { target: 'absent', actions: sayUnavailable },
+      },
+    },
+    judging: { always: [{ guard: 'waitsLongEnough', target: 'active' }, { target: 'overriding' }] },
+    /** Waits for logind to take the longer delay. */
+    overriding: {
+      invoke: {
+        id: 'override',
+        src: 'logind.overrideInhibitDelay',
+        input: ({ context }) => ({ seconds: periodRequestedSeconds(context.settings.periods) }),
+        onDone: 'checking',
+        onError: { target: 'absent', actions: sayUnavailable },
+      },
+    },
+    checking: {
+      invoke: {
+        id: 'newDelay',
+        ...delay,
+        onDone: { target: 'accepting', actions: noteDelay },
+        onError: { target: 'absent', actions: sayUnavailable },
+      },
+    },
+    accepting: {
+      always: [
+        { guard: 'waitsLongEnough', target: 'active' },
+        { target: 'absent', actions: sayTooShort },
+      ],
+    },
+    /** Shutting down is not graceful for now. */
+    absent: { after: { [ABSENT_MS]: 'locating' } },
+    lost: { after: { [RECONNECT_MS]: 'locating' } },
+    active,
+  },
+});

@@ -1,0 +1,259 @@
+/**
+ * One PersistentVolumeClaim that pods use (`object-<key>` below `objects`), and the volume that is bound to it.
+ *
+ * Decides: whether the claim can be mounted on this node, and where it lies.
+ * Owns: the version that was last told; the name of the bound volume.
+ * Hears: `node.labels` of `objects`.
+ * Asks: `kube.get` of the claim, again and again, for a node may not watch claims, and of the volume.
+ * Sends: `objects` `object.observed`.
+ * Invariants:
+ *   A1 a claim is usable only while it is bound to its volume, and not deleted under those who use it; what uses it
+ *      already keeps it.
+ *   A2 what this agent cannot mount is said by its kind, never left out.
+ *   A3 of a volume that only some nodes can reach nothing is told before the labels of this one are known.
+ */
+import { errorOf, now, outputOf, type PlainError, pick, random, sendParent, setup } from '../../../kernel/xstate.ts';
+import { matchesTerm } from '../../model/allocation/predicates.ts';
+import type { NodeTerm } from '../../model/allocation/request.ts';
+import type { PersistentVolumeClaim, PersistentVolumeSpec } from '../../model/api/storage.ts';
+import { versionOf } from '../../model/objects/from-api.ts';
+import { idOf, type ObjectId } from '../../model/objects/keys.ts';
+import type { NodeLabels, ObjectObserved, ObjectState } from '../../model/objects/messages.ts';
+import { type KubeObject, kubeOperations } from '../../model/operations/kube.ts';
+import type { BoundVolume } from '../../model/operations/volume.ts';
+import type { Ended } from '../../model/pods/messages.ts';
+import { isRecord } from '../../model/validation/schema.ts';
+import { pauseMs, READ_BACK_OFF } from '../../model/values/back-off.ts';
+
+/** How long what is known of a claim that is in use is good enough: as often as a kubelet syncs a pod. */
+const LOOK_AGAIN_MS = 60_000;
+
+export interface ClaimInput {
+  readonly key: string;
+  /** Of this node; `null`: not known yet. */
+  readonly labels: Readonly<Record<string, string>> | null;
+}
+
+interface Context extends ClaimInput {
+  /** Of what was last told; `null`: nothing was. */
+  readonly version: string | null;
+  /** Of the volume that is bound; empty: none that could be mounted. */
+  readonly volumeName: string;
+  /** The pod that the claim was made for; empty: none. */
+  readonly owner: string;
+  readonly size: BoundVolume['size'];
+  readonly volume: KubeObject | null;
+  readonly failures: number;
+  readonly untilMs: number;
+}
+
+const s = setup({
+  types: { input: {} as ClaimInput, context: {} as Context, events: {} as NodeLabels | Ended },
+  actors: pick(kubeOperations, 'kube.get'),
+  guards: {
+    hasVolume: ({ context }) => context.volumeName !== '',
+    needsLabels: ({ context }) => context.labels === null && termsOf(context.volume) !== null,
+    knowsLabels: ({ context }) => context.labels !== null,
+  },
+  delays: {
+    retry: (args) => Math.max(0, args.context.untilMs - now(args)),
+    lookAgain: (args) => LOOK_AGAIN_MS * (1 + random(args) / 2),
+  },
+});
+
+type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
+
+function tell(enqueue: Enqueue, { key, version }: Context, state: ObjectState): void {
+  const next = versionOf(state);
+  enqueue.assign({ version: next });
+  if (next !== version) enqueue(sendParent({ type: 'object.observed', key, ...state } satisfies ObjectObserved));
+}
+
+const problem = ({ key }: Pick<Context, 'key'>, text: string): ObjectState => {
+  const { namespace, name } = idOf(key);
+  return { state: 'unknown', message: `error processing PVC ${namespace}/${name}: ${text}` };
+};
+
+/** Upstream's reason why the claim cannot be used; empty when it can. */
+function refusalOf(claim: KubeObject | null, name: string): string {
+  if (claim === null) return `failed to fetch PVC from API server: persistentvolumeclaims "${name}" not found`;
+  if (isGoing(claim)) return 'PVC is being deleted';
+  const [spec, status] = [claim['spec'], claim['status']];
+  if (!isRecord(status) || status['phase'] !== 'Bound') return 'PVC is not bound';
+  return isRecord(spec) && spec['volumeName'] ? '' : 'PVC has empty pvc.Spec.VolumeName';
+}
+
+const PROTECTION = 'kubernetes.io/pvc-protection';
+
+/** A claim that is protected stays as long as pods use it, also those of which this agent knows nothing yet. */
+function isGoing({ metadata }: KubeObject): boolean {
+  const { deletionTimestamp, finalizers } = metadata;
+  return deletionTimestamp !== undefined && !(Array.isArray(finalizers) && finalizers.includes(PROTECTION));
+}
+
+const pauseOf = (args: Parameters<Parameters<typeof s.enqueueActions>[0]>[0]) => {
+  const { failures } = args.context;
+  const pause = pauseMs(READ_BACK_OFF, failures, random(args));
+  return { failures: failures + 1, untilMs: now(args) + pause };
+};
+
+const take = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
+  const claim = (event as unknown as { output?: KubeObject }).output ?? null;
+  const refusal = refusalOf(claim, idOf(context.key).name);
+  const volumeName = refusal === '' ? (claim!['spec'] as { readonly volumeName: string }).volumeName : '';
+  const size = sizeOf(idOf(context.key), claim);
+  enqueue.assign({ volumeName, owner: ownerOf(claim), size, volume: null });
+  if (refusal === '') return enqueue.assign({ failures: 0 });
+  enqueue.assign(pauseOf(args));
+  tell(enqueue, { ...context, volumeName }, problem(context, refusal));
+});
+
+/** What was known stays: a server that is away takes no volume away. */
+const noteUnread = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
+  const { message } = errorOf(event);
+  enqueue.assign(pauseOf(args));
+  if (context.version === null)
+    tell(enqueue, context, problem(context, `failed to fetch PVC from API server: ${message}`));
+});
+
+/** Of a claim that was made for a pod: that pod. */
+function ownerOf(claim: KubeObject | null): string {
+  const owners = claim?.metadata['ownerReferences'];
+  const controller = Array.isArray(owners)
+    ? owners.find((each) => isRecord(each) && each['controller'] === true)
+    : null;
+  return isRecord(controller) && typeof controller['uid'] === 'string' ? controller['uid'] : '';
+}
+
+function sizeOf({ namespace, name }: ObjectId, claim: KubeObject | null): BoundVolume['size'] {
+  const { metadata, status } = (claim ?? {}) as Partial<PersistentVolumeClaim>;
+  const { capacity = {}, allocatedResourceStatuses = {} } = status ?? {};
+  return {
+    claim: { namespace, name, uid: metadata?.uid ?? '' },
+    had: capacity['storage'] ?? '',
+    status: allocatedResourceStatuses['storage'] ?? '',
+  };
+}
+
+const noteVolume = s.assign({ volume: ({ event }) => outputOf<KubeObject>(event) });
+const noteLabels = s.assign(({ event }) => (event.type === 'node.labels' ? { labels: event.labels } : {}));
+
+const tellVolume = s.enqueueActions(({ context, enqueue }) => {
+  if (context.volume !== null) tell(enqueue, context, stateOf(context, context.volume));
+});
+
+const specOf = (volume: KubeObject): PersistentVolumeSpec => (isRecord(volume['spec']) ? volume['spec'] : {});
+
+/** Of which a node has to match one; `null`: every node will do. */
+const termsOf = (volume: KubeObject | null): readonly NodeTerm[] | null =>
+  (volume && specOf(volume).nodeAffinity?.required?.nodeSelectorTerms) ?? null;
+
+const otherHolder = (volume: string, holder: string, claim: string): string =>
+  `found PV object ${volume} but its pv.Spec.ClaimRef.UID ${holder} does not point to claim.UID ${claim}`;
+
+function stateOf({ key, labels, owner, size }: Context, volume: KubeObject): ObjectState {
+  const { claimRef, ...spec } = specOf(volume);
+  const { namespace, name } = idOf(key);
+  const [holder, claim] = [claimRef?.uid ?? size.claim.uid, size.claim.uid];
+  if (holder !== claim) return problem({ key }, otherHolder(volume.metadata.name, holder, claim));
+  if (!KINDS.some((kind) => isRecord(spec[kind]))) {
+    const kinds = Object.keys(spec).filter((each) => isRecord(spec[each as 'nfs']) && !NO_SOURCES.has(each));
+    const text = `PV "${volume.metadata.name}" is of kind ${kinds.join(', ')}, which this node agent cannot mount`;
+    return problem({ key }, `${text}; use ${KINDS.join(', ')}`);
+  }
+  const terms = termsOf(volume);
+  const isReachable = terms === null || terms.some((term) => matchesTerm(term, labels ?? {}, ''));
+  const nodeMismatch = isReachable ? '' : 'no matching NodeSelectorTerms';
+  const bound = { name: volume.metadata.name, spec, size, owner, ...groupOf(volume), nodeMismatch };
+  const version = versionOf([volume.metadata['uid'], bound]);
+  return { state: 'found', object: { kind: 'PersistentVolumeClaim', namespace, name, version, data: {}, bound } };
+}
+
+const GROUP_ANNOTATION = 'pv.beta.kubernetes.io/gid';
+
+/** Text that is no number names no group, as upstream has it. */
+function groupOf({ metadata }: KubeObject): Pick<BoundVolume, 'groupId'> {
+  const { annotations } = metadata;
+  const text = isRecord(annotations) ? annotations[GROUP_ANNOTATION] : undefined;
+  return typeof text === 'string' && /^[+-]?\d{1,15}$/.test(text) ? { groupId: Number(text) } : {};
+}
+
+const KINDS = ['hostPath', 'local', 'csi'] as const;
+const NO_SOURCES: ReadonlySet<string> = new Set(['capacity', 'nodeAffinity']);
+
+const noteFailure = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
+  const { message } = errorOf(event);
+  enqueue.assign(pauseOf(args));
+  tell(enqueue, context, problem(context, `failed to fetch PV ${context.volumeName} from API server: ${message}`));
+});
+
+const isMissing = ({ event }: { event: { error: unknown } }): boolean =>
+  (event.error as PlainError).code === 'NotFound';
+
+export const claimMachine = s.createMachine({
+  id: 'claim',
+  context: ({ input }) => ({
+    ...input,
+    version: null,
+    volumeName: '',
+    owner: '',
+    size: sizeOf(idOf(input.key), null),
+    volume: null,
+    failures: 0,
+    untilMs: 0,
+  }),
+  initial: 'gettingClaim',
+  on: { 'node.labels': { actions: noteLabels } },
+  states: {
+    gettingClaim: {
+      invoke: {
+        id: 'claim',
+        src: 'kube.get',
+        input: ({ context: { key } }) => ({
+          client: 'kube',
+          apiVersion: 'v1',
+          resource: 'persistentvolumeclaims',
+          namespace: idOf(key).namespace,
+          name: idOf(key).name,
+        }),
+        onDone: { target: 'deciding', actions: take },
+        onError: [
+          { guard: isMissing, target: 'deciding', actions: take },
+          { target: 'backingOff', actions: noteUnread },
+        ],
+      },
+    },
+    deciding: { always: [{ guard: 'hasVolume', target: 'gettingVolume' }, { target: 'backingOff' }] },
+    gettingVolume: {
+      invoke: {
+        id: 'volume',
+        src: 'kube.get',
+        input: ({ context }) => ({
+          client: 'kube',
+          apiVersion: 'v1',
+          resource: 'persistentvolumes',
+          name: context.volumeName,
+        }),
+        onDone: { target: 'judging', actions: noteVolume },
+        onError: { target: 'backingOff', actions: noteFailure },
+      },
+    },
+    judging: {
+      always: [
+        { guard: 'needsLabels', target: 'unlabelled' },
+        { target: 'told', actions: tellVolume },
+      ],
+    },
+    /** Waits to know the labels of this node. */
+    unlabelled: { always: { guard: 'knowsLabels', target: 'judging' } },
+    /** What is known is good enough for a while. */
+    told: {
+      after: { lookAgain: 'gettingClaim' },
+      on: { 'node.labels': { target: 'judging', actions: noteLabels } },
+    },
+    backingOff: { after: { retry: 'gettingClaim' } },
+  },
+});

@@ -1,0 +1,202 @@
+/**
+ * One object that pods use (`object-<key>` below `objects`): a ConfigMap, a Secret or a RuntimeClass.
+ *
+ * Decides: how it is followed, by the strategy of the configuration; what of a change is news.
+ * Owns: the version that was last told.
+ * Hears: its reflector; `object.refresh`, `object.period` of `objects`.
+ * Asks: `kube.get`, or its reflector's list and watch.
+ * Sends: `objects` `object.observed`.
+ * Invariants:
+ *   O1 what did not change is not told.
+ *   O2 an immutable object that was found is not asked for again, but for a refresh.
+ *   O3 an object that cannot be read is told as unknown, never as missing; what was known of it stays.
+ *   O4 a refresh is answered by the first call that began after it, also with what did not change.
+ */
+import { errorOf, line, now, outputOf, pick, random, sendParent, setup } from '../../../kernel/xstate.ts';
+import { configObjectFrom } from '../../model/objects/from-api.ts';
+import { idOf } from '../../model/objects/keys.ts';
+import type { ObjectObserved, ObjectPeriod, ObjectRefresh, ObjectState } from '../../model/objects/messages.ts';
+import { type KubeObject, kubeOperations } from '../../model/operations/kube.ts';
+import type { Ended } from '../../model/pods/messages.ts';
+import type { NodeSettings } from '../../model/settings/node-settings.ts';
+import { pauseMs, READ_BACK_OFF } from '../../model/values/back-off.ts';
+import { type ReflectorReport, reflectorMachine } from '../kube/reflector.ts';
+
+type Strategy = NonNullable<NodeSettings['apiServer']>['changeDetection'];
+
+/** A list that did not come by then is said to those who wait for it. */
+const SYNC_MS = 10_000;
+const REOPEN_MS = 1_000;
+
+export interface ObjectInput {
+  readonly key: string;
+  readonly strategy: Strategy;
+  /** The newest refresh that somebody wants. */
+  readonly refresh: number;
+  /** So long a value is good enough. */
+  readonly periodMs: number;
+}
+
+interface Context extends ObjectInput {
+  /** Of what was last told; `null`: nothing was. Empty: that it is missing. */
+  readonly version: string | null;
+  readonly isImmutable: boolean;
+  /** The newest refresh that was wanted when the call under way began, and the newest that was answered. */
+  readonly asked: number;
+  readonly answered: number;
+  readonly failures: number;
+  readonly untilMs: number;
+}
+
+const s = setup({
+  types: {
+    input: {} as ObjectInput,
+    context: {} as Context,
+    events: {} as ReflectorReport | ObjectRefresh | ObjectPeriod | Ended,
+  },
+  actors: { reflector: reflectorMachine, ...pick(kubeOperations, 'kube.get') },
+  guards: {
+    watches: ({ context }) => context.strategy === 'Watch',
+    isImmutable: ({ context }) => context.isImmutable,
+    isOverdue: ({ context }) => context.refresh > context.asked,
+    isUnsaid: ({ context }) => context.version === null,
+  },
+  delays: {
+    period: ({ context }) => context.periodMs,
+    retry: (args) => Math.max(0, args.context.untilMs - now(args)),
+  },
+});
+
+type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
+
+const tellParent = (enqueue: Enqueue, { key, asked }: Context, state: ObjectState): void =>
+  enqueue(sendParent({ type: 'object.observed', key, refresh: asked, ...state } satisfies ObjectObserved));
+
+function tell(enqueue: Enqueue, context: Context, object: KubeObject | null): void {
+  const { key, version, asked, answered } = context;
+  const found = object && configObjectFrom(idOf(key), object);
+  const next = found?.version ?? '';
+  enqueue.assign({ version: next, answered: asked, isImmutable: object?.['immutable'] === true, failures: 0 });
+  if (next === version && asked === answered) return;
+  tellParent(enqueue, context, found === null ? { state: 'missing' } : { state: 'found', object: found });
+}
+
+const takeList = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type === 'reflector.listed') tell(enqueue, context, event.items[0] ?? null);
+});
+
+const takeChange = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'reflector.changed') return;
+  tell(enqueue, context, event.change === 'DELETED' ? null : event.object);
+});
+
+const takeAnswer = s.enqueueActions(({ context, event, enqueue }) => {
+  tell(enqueue, context, outputOf<KubeObject>(event));
+});
+
+const pauseOf = (args: Parameters<Parameters<typeof s.enqueueActions>[0]>[0]) => {
+  const { failures } = args.context;
+  return { failures: failures + 1, untilMs: now(args) + pauseMs(READ_BACK_OFF, failures, random(args)) };
+};
+
+const sayUnsynced = s.enqueueActions(({ context, enqueue }) => {
+  const { kind } = idOf(context.key);
+  const message = `failed to sync ${kind.toLowerCase()} cache: timed out waiting for the condition`;
+  tellParent(enqueue, context, { state: 'unknown', message });
+});
+
+/** It is not there, or could not be read. */
+const noteFailure = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
+  const { code, message } = errorOf(event);
+  const { version, asked, answered } = context;
+  if (code === 'NotFound') tell(enqueue, context, null);
+  else if (version === null || asked > answered) tellParent(enqueue, context, { state: 'unknown', message });
+  enqueue.assign(pauseOf(args));
+});
+
+const noteRefresh = s.assign(({ event }) => (event.type === 'object.refresh' ? { refresh: event.refresh } : {}));
+
+const notePeriod = s.assign(({ event }) => (event.type === 'object.period' ? { periodMs: event.periodMs } : {}));
+
+const RESOURCES: Readonly<Record<string, { readonly apiVersion: string; readonly resource: string }>> = {
+  ConfigMap: { apiVersion: 'v1', resource: 'configmaps' },
+  Secret: { apiVersion: 'v1', resource: 'secrets' },
+  RuntimeClass: { apiVersion: 'node.k8s.io/v1', resource: 'runtimeclasses' },
+};
+
+function collectionOf(key: string) {
+  const { kind, namespace } = idOf(key);
+  const place = RESOURCES[kind] ?? { apiVersion: 'v1', resource: kind.toLowerCase() };
+  return { client: 'kube' as const, ...place, ...(namespace === '' ? {} : { namespace }) };
+}
+
+export const objectMachine = s.createMachine({
+  id: 'object',
+  context: ({ input }) => ({
+    ...input,
+    version: null,
+    isImmutable: false,
+    asked: input.refresh,
+    answered: 0,
+    failures: 0,
+    untilMs: 0,
+  }),
+  initial: 'choosing',
+  on: {
+    'object.refresh': { target: '.getting', actions: noteRefresh },
+    'object.period': { actions: notePeriod },
+  },
+  states: {
+    choosing: { always: [{ guard: 'watches', target: 'watching' }, { target: 'getting' }] },
+    watching: {
+      invoke: {
+        id: 'reflector',
+        src: 'reflector',
+        input: ({ context: { key } }) => ({
+          target: collectionOf(key),
+          fieldSelector: `metadata.name=${idOf(key).name}`,
+        }),
+        onDone: 'reopening',
+        onError: {
+          target: 'reopening',
+          actions: line('error', ({ context, event }) => [
+            'Following an object of the API server crashed and starts again',
+            { object: context.key, error: (event.error as Error).message },
+          ]),
+        },
+      },
+      always: { guard: 'isImmutable', target: 'settled' },
+      on: { 'reflector.listed': { actions: takeList }, 'reflector.changed': { actions: takeChange } },
+      after: { [SYNC_MS]: { guard: 'isUnsaid', actions: sayUnsynced } },
+    },
+    reopening: { after: { [REOPEN_MS]: 'watching' } },
+    getting: {
+      entry: s.assign({ asked: ({ context }) => context.refresh }),
+      on: { 'object.refresh': { actions: noteRefresh } },
+      invoke: {
+        id: 'get',
+        src: 'kube.get',
+        input: ({ context: { key } }) => ({ ...collectionOf(key), name: idOf(key).name }),
+        onDone: [
+          { guard: 'isOverdue', target: 'getting', reenter: true, actions: takeAnswer },
+          { target: 'resting', actions: takeAnswer },
+        ],
+        onError: [
+          { guard: 'isOverdue', target: 'getting', reenter: true, actions: noteFailure },
+          { target: 'backingOff', actions: noteFailure },
+        ],
+      },
+    },
+    /** What is known is good enough for a while. */
+    resting: {
+      always: { guard: 'isImmutable', target: 'settled' },
+      after: { period: 'getting' },
+      on: { 'object.period': { target: 'resting', reenter: true, actions: notePeriod } },
+    },
+    /** It was not there, or could not be read. */
+    backingOff: { after: { retry: 'getting' } },
+    /** It can never change again; one of the same name may take its place. */
+    settled: {},
+  },
+});

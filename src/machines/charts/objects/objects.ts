@@ -1,0 +1,239 @@
+/**
+ * The objects of the API server that pods use: one actor each, for as long as some pod uses it.
+ *
+ * Decides: which objects are followed.
+ * Owns: who wants what, what is known under each key, and who waits for it to be asked for anew.
+ * Hears: `objects.wanted`, `objects.released` of `pods`; `node.labels` of `nodeStatus`; `object.observed` of its
+ *   actors.
+ * Asks: nothing; its actors do.
+ * Sends: `pods` `object.found`, and `objects.started` when it lost who wants what.
+ * Invariants:
+ *   J1 an object is followed exactly as long as one pod wants it.
+ *   J2 who wants an object is told what is known of it at once, and every change after that; where objects are not
+ *      watched it is asked for anew first.
+ *   J3 an object that became unreadable takes nothing back from those who have it.
+ */
+import { type AnyActorRef, errorOf, line, setup, to } from '../../../kernel/xstate.ts';
+import { versionOf } from '../../model/objects/from-api.ts';
+import { idOf } from '../../model/objects/keys.ts';
+import type {
+  NodeLabels,
+  ObjectFound,
+  ObjectObserved,
+  ObjectPeriod,
+  ObjectRefresh,
+  ObjectState,
+  ObjectsReleased,
+  ObjectsWanted,
+} from '../../model/objects/messages.ts';
+import type { Ended } from '../../model/pods/messages.ts';
+import type { NodeSettings } from '../../model/settings/node-settings.ts';
+import { parseDecimal } from '../../model/values/go-text.ts';
+import { claimMachine } from './claim.ts';
+import { objectMachine } from './object.ts';
+import { servicesMachine } from './services.ts';
+import { trustBundlesMachine } from './trust-bundles.ts';
+
+export type ObjectsInput = Pick<NodeSettings, 'nodeName' | 'apiServer'>;
+
+/** Before the actor of an object that crashed starts again. */
+const RESPAWN_MS = 1_000;
+/** A pod is looked after so often and asks for no object more often; upstream's default for `Cache`, too. */
+const PERIOD_MS = 60_000;
+/** Kinds of which one actor follows all objects for all keys; by kind, its id. */
+const SHARED: Readonly<Record<string, 'services' | 'trustBundles'>> = {
+  Services: 'services',
+  ClusterTrustBundle: 'trustBundles',
+};
+
+interface Context {
+  readonly strategy: NonNullable<NodeSettings['apiServer']>['changeDetection'];
+  /** By uid of a pod, the keys that it wants. */
+  readonly wants: Readonly<Record<string, readonly string[]>>;
+  /** By key, what is known; absent: nothing yet. */
+  readonly known: Readonly<Record<string, ObjectState>>;
+  /** By key, the uids that were told nothing of it yet, for what is known may be too old: each with its refresh. */
+  readonly awaited: Readonly<Record<string, Readonly<Record<string, number>>>>;
+  /** The number of the newest refresh. */
+  readonly refreshes: number;
+  /** Ids of the actors that are there. */
+  readonly actors: readonly string[];
+  /** Of this node; `null`: not known yet. */
+  readonly labels: NodeLabels['labels'] | null;
+  /** See {@link NodeLabels}; 0: it is not known, or no number. */
+  readonly objectTtlMs: number;
+}
+
+type Event =
+  | ObjectsWanted
+  | ObjectsReleased
+  | ObjectObserved
+  | NodeLabels
+  | Ended
+  | { readonly type: 'object.respawn'; readonly id: string };
+
+const s = setup({
+  types: { input: {} as ObjectsInput, context: {} as Context, events: {} as Event },
+  actors: { claim: claimMachine, object: objectMachine, services: servicesMachine, trustBundles: trustBundlesMachine },
+});
+
+type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
+
+const sharedOf = (key: string) => SHARED[idOf(key).kind];
+const actorOf = (key: string): string => sharedOf(key) ?? `object-${key.replaceAll('/', ':')}`;
+const keysOf = (wants: Context['wants']): ReadonlySet<string> => new Set(Object.values(wants).flat());
+
+/** Starts what is wanted by somebody and stops what is wanted by nobody. */
+function follow(
+  enqueue: Enqueue,
+  context: Context,
+  wants: Context['wants'],
+): Pick<Context, 'wants' | 'actors' | 'known' | 'awaited'> {
+  const keys = keysOf(wants);
+  const actors = new Set([...keys].map(actorOf));
+  for (const id of context.actors) if (!actors.has(id)) enqueue.stopChild(id);
+  const there = new Set(context.actors);
+  for (const key of keys) {
+    if (!there.has(actorOf(key))) start(enqueue, context, key);
+    there.add(actorOf(key));
+  }
+  for (const id of Object.values(SHARED)) {
+    const wanted = [...keys].filter((key) => sharedOf(key) === id).toSorted();
+    const before = [...keysOf(context.wants)].filter((key) => sharedOf(key) === id).toSorted();
+    if (wanted.length > 0 && wanted.join() !== before.join()) want(enqueue, id, wanted);
+  }
+  const [known, awaited] = [context.known, context.awaited].map((table) =>
+    Object.fromEntries(Object.entries(table).filter(([key]) => keys.has(key))),
+  ) as [Context['known'], Context['awaited']];
+  return { wants, actors: [...actors], known, awaited };
+}
+
+const isConfiguration = (key: string): boolean => /^(ConfigMap|Secret)$/.test(idOf(key).kind);
+
+/** What is known of it is as old as a period may be. */
+const isAged = ({ strategy, known }: Context, key: string): boolean =>
+  strategy !== 'Watch' && known[key] !== undefined && isConfiguration(key);
+
+const periodOf = ({ strategy, objectTtlMs }: Context, key: string): number =>
+  strategy === 'Cache' && isConfiguration(key) ? Math.max(PERIOD_MS, objectTtlMs) : PERIOD_MS;
+
+const want = (enqueue: Enqueue, id: 'services' | 'trustBundles', keys: readonly string[]): void =>
+  enqueue.sendTo<AnyActorRef>(id, { type: `${id}.wanted`, keys });
+
+function start(enqueue: Enqueue, context: Context, key: string): void {
+  const { strategy, labels, refreshes: refresh } = context;
+  const shared = sharedOf(key);
+  if (shared !== undefined) enqueue.spawnChild(shared, { id: shared });
+  else if (idOf(key).kind === 'PersistentVolumeClaim')
+    enqueue.spawnChild('claim', { id: actorOf(key), input: { key, labels } });
+  else
+    enqueue.spawnChild('object', {
+      id: actorOf(key),
+      input: { key, strategy, refresh, periodMs: periodOf(context, key) },
+    });
+}
+
+const take = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'objects.wanted') return;
+  const { uid, keys } = event;
+  const before = context.wants[uid] ?? [];
+  const followed = follow(enqueue, context, { ...context.wants, [uid]: keys });
+  const awaited: Record<string, Readonly<Record<string, number>>> = { ...followed.awaited };
+  let refresh = context.refreshes;
+  for (const key of keys) {
+    if (!before.includes(key) && isAged(context, key)) {
+      refresh += 1;
+      awaited[key] = { ...awaited[key], [uid]: refresh };
+      enqueue.sendTo<AnyActorRef>(actorOf(key), { type: 'object.refresh', refresh } satisfies ObjectRefresh);
+    }
+    const state = awaited[key]?.[uid] === undefined ? context.known[key] : undefined;
+    if (state) enqueue.sendTo(to('pods'), { type: 'object.found', key, uids: [uid], ...state } satisfies ObjectFound);
+  }
+  enqueue.assign({ ...followed, awaited, refreshes: refresh });
+});
+
+const release = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'objects.released' || !context.wants[event.uid]) return;
+  const { [event.uid]: _gone, ...wants } = context.wants;
+  enqueue.assign(follow(enqueue, context, wants));
+});
+
+const observe = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'object.observed') return;
+  const { type: _, key, refresh = 0, ...state } = event;
+  const before = Object.entries(context.awaited[key] ?? {});
+  const waiting = before.flatMap(([uid, wanted]) => (wanted <= refresh ? [uid] : []));
+  const later = Object.fromEntries(before.filter(([, wanted]) => wanted > refresh));
+  const known = context.known[key];
+  const isKept = state.state === 'unknown' && known !== undefined && known.state !== 'unknown';
+  const isNews = !isKept && (waiting.length === 0 || known === undefined || versionOf(state) !== versionOf(known));
+  if (!isKept) enqueue.assign({ known: { ...context.known, [key]: state } });
+  if (state.state !== 'unknown') enqueue.assign({ awaited: { ...context.awaited, [key]: later } });
+  const uids = Object.entries(context.wants).flatMap(([uid, keys]) =>
+    keys.includes(key) && (waiting.includes(uid) || (isNews && later[uid] === undefined)) ? [uid] : [],
+  );
+  if (uids.length === 0) return;
+  enqueue.sendTo(to('pods'), { type: 'object.found', key, uids, ...state } satisfies ObjectFound);
+});
+
+/** What claims can be mounted here may depend on it, and how long an object is good enough. */
+const label = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'node.labels') return;
+  const seconds = parseDecimal(event.objectTtl ?? '');
+  const objectTtlMs = seconds.error === undefined ? seconds.value * 1_000 : 0;
+  enqueue.assign({ labels: event.labels, objectTtlMs });
+  for (const key of keysOf(context.wants)) {
+    const periodMs = periodOf({ ...context, objectTtlMs }, key);
+    if (periodMs === periodOf(context, key) || !context.actors.includes(actorOf(key))) continue;
+    enqueue.sendTo<AnyActorRef>(actorOf(key), { type: 'object.period', periodMs } satisfies ObjectPeriod);
+  }
+  const claims = context.actors.filter((id) => id.startsWith('object-PersistentVolumeClaim:'));
+  for (const id of claims) enqueue.sendTo<AnyActorRef>(id, event);
+});
+
+const reapCrashed = s.enqueueActions(({ context, event, enqueue }) => {
+  const id = event.type.slice('xstate.error.actor.'.length);
+  const { message } = errorOf(event);
+  enqueue(line('error', ['The actor of an object of the API server crashed and starts again', { id, error: message }]));
+  enqueue.stopChild(id);
+  enqueue.assign({ actors: context.actors.filter((each) => each !== id) });
+  enqueue.raise({ type: 'object.respawn', id }, { delay: RESPAWN_MS, id: `respawn-${id}` });
+});
+
+const respawn = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'object.respawn' || context.actors.includes(event.id)) return;
+  const { id } = event;
+  const keys = [...keysOf(context.wants)].filter((key) => actorOf(key) === id);
+  const [key] = keys;
+  if (key === undefined) return;
+  start(enqueue, context, key);
+  const shared = sharedOf(key);
+  if (shared !== undefined) want(enqueue, shared, keys);
+  enqueue.assign({ actors: [...context.actors, id] });
+});
+
+export const objectsMachine = s.createMachine({
+  id: 'objects',
+  context: ({ input }) => ({
+    strategy: input.apiServer?.changeDetection ?? 'Watch',
+    wants: {},
+    known: {},
+    awaited: {},
+    refreshes: 0,
+    actors: [],
+    labels: null,
+    objectTtlMs: 0,
+  }),
+  entry: s.enqueueActions(({ enqueue }) => {
+    enqueue.sendTo(to('pods'), { type: 'objects.started' });
+    enqueue.sendTo(to('nodeStatus'), { type: 'node.wanted' });
+  }),
+  on: {
+    'objects.wanted': { actions: take },
+    'objects.released': { actions: release },
+    'object.observed': { actions: observe },
+    'node.labels': { actions: label },
+    'xstate.error.actor.*': { actions: reapCrashed },
+    'object.respawn': { actions: respawn },
+  },
+});

@@ -1,0 +1,116 @@
+/**
+ * The services of the cluster (`services` below `objects`), as far as pods see them in their environment.
+ *
+ * Decides: which services a pod of a namespace may see, and what variables they make.
+ * Owns: of each service its name, address and ports; which keys are wanted, and what was last told of them.
+ * Hears: its reflector, `services.wanted` of `objects`.
+ * Asks: its reflector.
+ * Sends: `objects` `object.observed` for each wanted key.
+ * Invariants:
+ *   S1 nothing is told before the first complete list: a pod must not miss the address of the API server.
+ *   S2 a service without an address of its own makes no variables.
+ */
+import { line, sendParent, setup } from '../../../kernel/xstate.ts';
+import { versionOf } from '../../model/objects/from-api.ts';
+import { idOf } from '../../model/objects/keys.ts';
+import type { ObjectObserved } from '../../model/objects/messages.ts';
+import { type Service, serviceOf, serviceVariables } from '../../model/objects/service-variables.ts';
+import type { KubeObject } from '../../model/operations/kube.ts';
+import type { Ended } from '../../model/pods/messages.ts';
+import { type ReflectorReport, reflectorMachine } from '../kube/reflector.ts';
+
+const REOPEN_MS = 1_000;
+
+export interface ServicesWanted {
+  readonly type: 'services.wanted';
+  readonly keys: readonly string[];
+}
+
+interface Context {
+  /** By `<namespace>/<name>`. */
+  readonly services: Readonly<Record<string, Service>>;
+  readonly isListed: boolean;
+  /** By wanted key, the version that was last told. */
+  readonly told: Readonly<Record<string, string>>;
+}
+
+const s = setup({
+  types: { context: {} as Context, events: {} as ReflectorReport | ServicesWanted | Ended },
+  actors: { reflector: reflectorMachine },
+});
+
+type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
+
+const nameOf = ({ metadata: { namespace, name } }: KubeObject): string =>
+  `${typeof namespace === 'string' ? namespace : ''}/${name}`;
+
+/** Tells what changed under the wanted keys; with nothing listed yet, nothing. */
+function settle(enqueue: Enqueue, next: Context): void {
+  const told: Record<string, string> = {};
+  for (const [key, before] of Object.entries(next.told)) {
+    told[key] = next.isListed ? tellKey(enqueue, key, before, next.services) : before;
+  }
+  enqueue.assign({ ...next, told });
+}
+
+function tellKey(enqueue: Enqueue, key: string, before: string, services: Context['services']): string {
+  const { namespace, name } = idOf(key);
+  const variables = serviceVariables(Object.values(services), namespace, name);
+  const version = versionOf(variables);
+  if (version === before) return version;
+  const data = Object.fromEntries(variables.map(([variable, text]) => [variable, { text }]));
+  const object = { kind: 'Services', namespace, name, version, data } as const;
+  enqueue(sendParent({ type: 'object.observed', key, state: 'found', object } satisfies ObjectObserved));
+  return version;
+}
+
+const takeList = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'reflector.listed') return;
+  const services = event.items.flatMap((object) => {
+    const service = serviceOf(object);
+    return service === null ? [] : [[nameOf(object), service] as const];
+  });
+  settle(enqueue, { ...context, isListed: true, services: Object.fromEntries(services) });
+});
+
+const takeChange = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'reflector.changed') return;
+  const name = nameOf(event.object);
+  const { [name]: _old, ...others } = context.services;
+  const service = event.change === 'DELETED' ? null : serviceOf(event.object);
+  settle(enqueue, { ...context, services: service === null ? others : { ...others, [name]: service } });
+});
+
+const takeWish = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'services.wanted') return;
+  settle(enqueue, { ...context, told: Object.fromEntries(event.keys.map((key) => [key, context.told[key] ?? ''])) });
+});
+
+export const servicesMachine = s.createMachine({
+  id: 'services',
+  context: { services: {}, isListed: false, told: {} },
+  initial: 'watching',
+  on: { 'services.wanted': { actions: takeWish } },
+  states: {
+    watching: {
+      invoke: {
+        id: 'reflector',
+        src: 'reflector',
+        input: {
+          target: { client: 'kube', apiVersion: 'v1', resource: 'services' },
+          fieldSelector: 'spec.clusterIP!=None',
+        },
+        onDone: 'reopening',
+        onError: {
+          target: 'reopening',
+          actions: line('error', ({ event }) => [
+            'Following the services of the API server crashed and starts again',
+            { error: (event.error as Error).message },
+          ]),
+        },
+      },
+      on: { 'reflector.listed': { actions: takeList }, 'reflector.changed': { actions: takeChange } },
+    },
+    reopening: { after: { [REOPEN_MS]: 'watching' } },
+  },
+});

@@ -1,0 +1,176 @@
+/**
+ * The ClusterTrustBundles of the cluster (`trustBundles` below `objects`), for as long as some pod projects one.
+ *
+ * Decides: by which version of the API they are read; which anchors a query of a pod means.
+ * Owns: the bundles, which keys are wanted, and what was last told of them.
+ * Hears: its reflector, `trustBundles.wanted` of `objects`.
+ * Asks: `kube.list` of one bundle, to find the version of the API; its reflector.
+ * Sends: `objects` `object.observed` for each wanted key.
+ * Invariants:
+ *   Y1 nothing is told as missing before the first complete list.
+ *   Y2 what did not change is not told.
+ *   Y3 a cluster without this API is asked again later, and until then pods hear why they wait.
+ * Upstream: pkg/kubelet/clustertrustbundle/clustertrustbundle_manager.go.
+ */
+import { errorOf, line, now, pick, random, sendParent, setup } from '../../../kernel/xstate.ts';
+import { versionOf } from '../../model/objects/from-api.ts';
+import type { ObjectObserved, ObjectState } from '../../model/objects/messages.ts';
+import { type TrustBundle, trustAnchors, trustBundleOf, UNSUPPORTED } from '../../model/objects/trust-anchors.ts';
+import { kubeOperations } from '../../model/operations/kube.ts';
+import type { Ended } from '../../model/pods/messages.ts';
+import { pauseMs, READ_BACK_OFF } from '../../model/values/back-off.ts';
+import { type ReflectorReport, reflectorMachine } from '../kube/reflector.ts';
+
+/** The newest that the cluster has is used. */
+const VERSIONS = ['v1', 'v1beta1', 'v1alpha1'].map((version) => `certificates.k8s.io/${version}`);
+/** An API server gets another API by a restart with other flags. */
+const ABSENT_MS = 300_000;
+const REOPEN_MS = 1_000;
+/** A list that did not come by then is said to those who wait for it. */
+const SYNC_MS = 10_000;
+
+const UNSYNCED = 'ClusterTrustBundle informer has not yet synced';
+
+export interface TrustBundlesWanted {
+  readonly type: 'trustBundles.wanted';
+  readonly keys: readonly string[];
+}
+
+interface Context {
+  /** By name. */
+  readonly bundles: Readonly<Record<string, TrustBundle>>;
+  readonly isListed: boolean;
+  /** Index of the version of the API that is tried or used. */
+  readonly version: number;
+  readonly failures: number;
+  readonly untilMs: number;
+  /** By wanted key, the version that was last told. */
+  readonly told: Readonly<Record<string, string>>;
+}
+
+const isNotFound = (event: unknown): boolean => errorOf(event).code === 'NotFound';
+
+const s = setup({
+  types: { context: {} as Context, events: {} as ReflectorReport | TrustBundlesWanted | Ended },
+  actors: { reflector: reflectorMachine, ...pick(kubeOperations, 'kube.list') },
+  guards: {
+    isAbsent: ({ event }) => isNotFound(event),
+    hasAnother: ({ context, event }) => isNotFound(event) && context.version + 1 < VERSIONS.length,
+    isUnlisted: ({ context }) => !context.isListed,
+  },
+  delays: { retry: (args) => Math.max(0, args.context.untilMs - now(args)) },
+});
+
+type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
+
+const target = ({ version }: Context) =>
+  ({ client: 'kube', apiVersion: VERSIONS[version] ?? '', resource: 'clustertrustbundles' }) as const;
+
+/** Tells what changed under the wanted keys. */
+function tell(enqueue: Enqueue, told: Context['told'], stateOf: (key: string) => ObjectState): void {
+  const after = Object.entries(told).map(([key, before]) => {
+    const state = stateOf(key);
+    const version = versionOf(state);
+    if (version !== before) enqueue(sendParent({ type: 'object.observed', key, ...state } satisfies ObjectObserved));
+    return [key, version] as const;
+  });
+  enqueue.assign({ told: Object.fromEntries(after) });
+}
+
+function settle(enqueue: Enqueue, next: Context): void {
+  const { bundles, isListed, told } = next;
+  enqueue.assign({ bundles, isListed, told });
+  if (isListed) tell(enqueue, told, (key) => trustAnchors(key, Object.values(bundles)));
+}
+
+const takeList = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'reflector.listed') return;
+  const bundles = event.items.map(trustBundleOf).map((bundle) => [bundle.name, bundle] as const);
+  settle(enqueue, { ...context, isListed: true, bundles: Object.fromEntries(bundles) });
+});
+
+const takeChange = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'reflector.changed') return;
+  const bundle = trustBundleOf(event.object);
+  const { [bundle.name]: _old, ...others } = context.bundles;
+  settle(enqueue, { ...context, bundles: event.change === 'DELETED' ? others : { ...others, [bundle.name]: bundle } });
+});
+
+const takeWish = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'trustBundles.wanted') return;
+  settle(enqueue, { ...context, told: Object.fromEntries(event.keys.map((key) => [key, context.told[key] ?? ''])) });
+});
+
+const sayUnknown = (message: (event: unknown) => string) =>
+  s.enqueueActions(({ context, event, enqueue }) =>
+    tell(enqueue, context.told, () => ({ state: 'unknown', message: message(event) })),
+  );
+
+const noteFailure = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
+  const pause = pauseMs(READ_BACK_OFF, context.failures, random(args));
+  enqueue.assign({ failures: context.failures + 1, untilMs: now(args) + pause });
+  enqueue(line('warn', ['Failed to look for the ClusterTrustBundle API', { err: errorOf(event).message }]));
+});
+
+/** Who begins to want one while there is no API hears why, too. */
+const absent = s.createStateConfig({
+  meta: { waitsFor: 'the API server to have ClusterTrustBundles' },
+  entry: [
+    line(
+      'info',
+      "No version of the ClusterTrustBundle API was found, the ClusterTrustBundle informer won't be started",
+    ),
+    sayUnknown(() => UNSUPPORTED),
+  ],
+  on: { 'trustBundles.wanted': { actions: [takeWish, sayUnknown(() => UNSUPPORTED)] } },
+  after: { [ABSENT_MS]: { target: 'choosing', actions: s.assign({ version: 0 }) } },
+});
+
+export const trustBundlesMachine = s.createMachine({
+  id: 'trustBundles',
+  context: { bundles: {}, isListed: false, version: 0, failures: 0, untilMs: 0, told: {} },
+  initial: 'choosing',
+  on: { 'trustBundles.wanted': { actions: takeWish } },
+  states: {
+    choosing: {
+      meta: { waitsFor: 'the API server to say which version of ClusterTrustBundles it has' },
+      invoke: {
+        id: 'probe',
+        src: 'kube.list',
+        input: ({ context }) => ({ ...target(context), limit: 1, resourceVersion: '0' }),
+        onDone: { target: 'watching', actions: s.assign({ failures: 0 }) },
+        onError: [
+          {
+            guard: 'hasAnother',
+            target: 'choosing',
+            reenter: true,
+            actions: s.assign({ version: ({ context }) => context.version + 1 }),
+          },
+          { guard: 'isAbsent', target: 'absent' },
+          { target: 'backingOff', actions: [noteFailure, sayUnknown((event) => errorOf(event).message)] },
+        ],
+      },
+    },
+    backingOff: { after: { retry: 'choosing' } },
+    absent,
+    watching: {
+      invoke: {
+        id: 'reflector',
+        src: 'reflector',
+        input: ({ context }) => ({ target: target(context) }),
+        onDone: 'reopening',
+        onError: {
+          target: 'reopening',
+          actions: line('error', ({ event }) => [
+            'Following the ClusterTrustBundles of the API server crashed and starts again',
+            { error: (event.error as Error).message },
+          ]),
+        },
+      },
+      on: { 'reflector.listed': { actions: takeList }, 'reflector.changed': { actions: takeChange } },
+      after: { [SYNC_MS]: { guard: 'isUnlisted', actions: sayUnknown(() => UNSYNCED) } },
+    },
+    reopening: { after: { [REOPEN_MS]: 'watching' } },
+  },
+});

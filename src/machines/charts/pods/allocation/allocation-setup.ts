@@ -1,0 +1,200 @@
+/** The vocabulary of the allocation manager: its books, its events, how it speaks. The chart is in `allocation.ts`. */
+
+import { setup, to } from '../../../../kernel/xstate.ts';
+import type { DeviceAnswers } from '../../../model/allocation/device-manager.ts';
+import type { Devices } from '../../../model/allocation/device-state.ts';
+import type { AllocationMessage, AllocationReport } from '../../../model/allocation/messages.ts';
+import type { NodeView, Rejection, Taint } from '../../../model/allocation/predicates.ts';
+import type { Candidate } from '../../../model/allocation/preemption.ts';
+import type { AdmissionRequest } from '../../../model/allocation/request.ts';
+import { demandOf, devicesHeldBy, heldBy } from '../../../model/allocation/resource-grants.ts';
+import type { Node } from '../../../model/api/node.ts';
+import type { QOSDemand } from '../../../model/cgroups/node-groups.ts';
+import type { Allocation, Grant, Holding } from '../../../model/operations/grants.ts';
+import type { SoftState } from '../../../model/operations/host.ts';
+import { type Ended, eventRecorded } from '../../../model/pods/messages.ts';
+import type { EventText } from '../../../model/reasons/reasons.ts';
+import type { NodeSettings } from '../../../model/settings/node-settings.ts';
+import { type DeviceCallsReport, deviceCallsMachine } from './device-calls.ts';
+
+export interface AllocationInput {
+  readonly settings: NodeSettings;
+}
+
+export interface Wish {
+  readonly request: AdmissionRequest;
+  readonly allocation: Allocation;
+}
+
+export interface Waiting extends Wish {
+  readonly victims: readonly string[];
+}
+
+/** A pod while plugins are asked for it. */
+export interface Arranging extends Wish {
+  /** What it will have; `null` while that is not settled, for want of an answer. */
+  readonly holding: Holding | null;
+  readonly answers: DeviceAnswers;
+  /** Of the actor that asks. */
+  readonly talk: string;
+}
+
+interface PendingResize {
+  readonly request: AdmissionRequest;
+  readonly allocation: Allocation;
+  readonly sinceMs: number;
+}
+
+export interface Context {
+  readonly settings: NodeSettings;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly taints: readonly Taint[];
+  readonly pressures: readonly string[];
+  readonly isShuttingDown: boolean;
+  /** Labels and taints are settled: the Node was seen, or there is no cluster that could have one. */
+  readonly isNodeKnown: boolean;
+  /** The runtime keeps a pod's groups to those of its specification. */
+  readonly strictGroups: boolean;
+  /** What an agent before noted was heard. */
+  readonly remembers: boolean;
+  readonly grants: Readonly<Record<string, Grant>>;
+  /** What pods were given that are over and still wanted: they stay taken, and hold nothing. */
+  readonly over: Readonly<Record<string, Grant>>;
+  readonly rejections: Readonly<Record<string, Rejection>>;
+  readonly waiting: Readonly<Record<string, Waiting>>;
+  /** Those that the Node may be right for once it is known. */
+  readonly unjudged: Readonly<Record<string, Wish>>;
+  /** Who was taken by an agent before this one and has not been looked at since. */
+  readonly recalled: readonly string[];
+  readonly resizes: Readonly<Record<string, PendingResize>>;
+  /** Those whose devices are being arranged with their plugins. */
+  readonly arranging: Readonly<Record<string, Arranging>>;
+  /** What plugins offer. */
+  readonly devices: Devices;
+  /** Actors that talk with plugins that there ever were: their names are never used again. */
+  readonly talks: number;
+  readonly demand: QOSDemand;
+}
+
+type Event =
+  | AllocationMessage
+  | DeviceCallsReport
+  | { readonly type: 'devices.changed'; readonly devices: Devices }
+  | { readonly type: 'devices.heldWanted' }
+  | Ended
+  | { readonly type: 'memory.loaded'; readonly state: SoftState }
+  | { readonly type: 'allocation.waited'; readonly uid: string };
+
+export const allocationSetup = setup({
+  types: { input: {} as AllocationInput, context: {} as Context, events: {} as Event },
+  actors: { deviceCalls: deviceCallsMachine },
+  guards: {
+    hasPending: ({ context }) => Object.keys(context.resizes).length > 0,
+    hasNoPending: ({ context }) => Object.keys(context.resizes).length === 0,
+  },
+});
+
+type Args = Parameters<Parameters<typeof allocationSetup.enqueueActions>[0]>[0];
+
+/** What changes while one message is worked on; it becomes the context at the end, all at once. */
+export type Books = {
+  -readonly [Key in
+    | 'grants'
+    | 'over'
+    | 'rejections'
+    | 'waiting'
+    | 'unjudged'
+    | 'recalled'
+    | 'resizes'
+    | 'arranging'
+    | 'talks']: Context[Key];
+};
+
+export interface Work {
+  readonly args: Args;
+  readonly books: Books;
+}
+
+/** Does the work, then keeps the books and tells what follows from them. */
+export const keeping = (work: (w: Work) => void) =>
+  allocationSetup.enqueueActions((args) => {
+    const { context, enqueue } = args;
+    const { grants, over, rejections, waiting, unjudged, recalled, resizes, arranging, talks } = context;
+    const books: Books = { grants, over, rejections, waiting, unjudged, recalled, resizes, arranging, talks };
+    work({ args, books });
+    const demand = demandOf(books.grants);
+    if (!isSame(demand, context.demand)) enqueue.sendTo(to('containerManager'), { type: 'qos.changed', demand });
+    const [before, held] = [heldBy(context.settings, grants), heldBy(context.settings, books.grants)];
+    if (!isSame(held, before)) enqueue.sendTo(to('containerManager'), held);
+    const devices = devicesHeldBy(books.grants);
+    if (!isSame(devices, devicesHeldBy(grants))) enqueue.sendTo(to('deviceManager'), devices);
+    const { shared } = held;
+    if (shared !== before.shared) reply({ args, books }, { type: 'allocation.shared', shared });
+    enqueue.assign({ ...books, demand });
+  });
+
+/** What is remembered, of pods that go on and of those that are over. */
+export function recalledOf({ grants = {} }: Pick<SoftState, 'grants'>): Pick<Context, 'grants' | 'over' | 'recalled'> {
+  const [active, over] = [false, true].map((ended) =>
+    Object.fromEntries(Object.entries(grants).filter(([, grant]) => (grant.ended === true) === ended)),
+  );
+  return { grants: active!, over: over!, recalled: Object.keys(active!) };
+}
+
+/** What was known before, once: others ask for it, too, and here it is known better by then which pods are over. */
+export const remember = keeping(({ args: { context, event }, books }) => {
+  if (event.type !== 'memory.loaded' || context.remembers) return;
+  const { grants, over, recalled } = recalledOf(event.state);
+  books.recalled = [...new Set([...books.recalled, ...recalled])];
+  books.grants = { ...grants, ...books.grants };
+  books.over = { ...over, ...books.over };
+  books.rejections = { ...event.state.rejections, ...books.rejections };
+});
+
+/** It is over, and holds nothing of the node any more: also for the next agent. */
+export function noteEnd(w: Work, uid: string, { demand, allocation }: Grant): void {
+  const grant: Grant = { demand, allocation, ended: true };
+  w.books.over = { ...w.books.over, [uid]: grant };
+  w.args.enqueue.sendTo(to('memory'), { type: 'memory.allocated', uid, grant });
+}
+
+export const isSame = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);
+
+export const reply = ({ args }: Work, message: AllocationReport): void => args.enqueue.sendTo(to('pods'), message);
+
+export function tellEvent({ args }: Work, { uid, namespace, name }: AdmissionRequest, text: EventText): void {
+  args.enqueue.sendTo(to('eventRecorder'), eventRecorded({ kind: 'Pod', namespace, name, uid }, text));
+}
+
+export const viewOf = ({ settings, labels, taints, pressures, isShuttingDown, strictGroups }: Context): NodeView => ({
+  ...settings.admission!,
+  nodeName: settings.nodeName,
+  labels,
+  taints,
+  pressures,
+  isShuttingDown,
+  strictGroups,
+});
+
+export const candidates = ({ grants, waiting, arranging }: Books): readonly Candidate[] => [
+  ...Object.entries(grants).map(([uid, { demand }]) => ({ uid, demand })),
+  ...[...Object.values(waiting), ...Object.values(arranging)].map(({ request }) => ({
+    uid: request.uid,
+    demand: request.demand,
+  })),
+];
+
+export const without = <Value>(
+  table: Readonly<Record<string, Value>>,
+  uid: string,
+): Readonly<Record<string, Value>> => {
+  const { [uid]: _gone, ...rest } = table;
+  return rest;
+};
+
+/** What a Node of the API server changes for admission. */
+export const observed = ({ metadata, spec }: Node): Pick<Context, 'labels' | 'taints' | 'isNodeKnown'> => ({
+  labels: metadata?.labels ?? {},
+  taints: spec?.taints ?? [],
+  isNodeKnown: true,
+});

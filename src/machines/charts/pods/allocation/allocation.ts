@@ -1,0 +1,400 @@
+/**
+ * The allocation manager: which pods this node takes, and which resources each was given.
+ *
+ * Decides: admission of new pods, preemption for critical ones, and whether a change of resources can be had now, later
+ *   or never.
+ * Owns: by uid what a pod holds and was given; who was refused and why; who waits for more; who waits for room.
+ * Hears: `allocation.*` of pods, `pods.known` of `pods`, `node.*` of whoever watches the node, `memory.loaded`,
+ *   `resources.wanted` of `containerManager`, `devices.changed` of `deviceManager`, `devices.*` of its actors that talk
+ *   with plugins.
+ * Asks: `pods` to end the pods that a critical one displaces.
+ * Sends: pods its answers (through `pods`), `memory` what must outlive the agent, `containerManager` the sums by QoS
+ *   class, it and `deviceManager` what single containers hold.
+ * Invariants:
+ *   A1 what was taken once stays taken over a restart of the agent, but where the Node's labels are no longer for it;
+ *      what was refused stays refused. Not so what is in files: it begins anew after a shutdown, and when it was over.
+ *   A2 the sum of what pods were given never exceeds what the node allows, but for pods taken before it shrank.
+ *   A3 a pod that displaces others is told only when they have ended, or when they took too long.
+ *   A4 an answer comes in the same turn as the question; only a refusal for labels or taints waits until the Node was
+ *      seen, and a pod with devices until their plugins have answered.
+ */
+
+import { errorOf, line, now, sendTo, to } from '../../../../kernel/xstate.ts';
+import { admit, byUrgency, resize } from '../../../model/allocation/admit.ts';
+import {
+  type DeviceAnswers,
+  unasked,
+  unexpected,
+  withAnswer,
+  withResponses,
+} from '../../../model/allocation/device-manager.ts';
+import { type Devices, deviceHealth } from '../../../model/allocation/device-state.ts';
+import type { AllocationReport } from '../../../model/allocation/messages.ts';
+import { isOfThisStart, type Rejection } from '../../../model/allocation/predicates.ts';
+import type { AdmissionRequest } from '../../../model/allocation/request.ts';
+import type { Assignment } from '../../../model/allocation/resource-assignment.ts';
+import {
+  assignedTo,
+  devicesHeldBy,
+  heldBy,
+  pinnedResize,
+  podShares,
+} from '../../../model/allocation/resource-grants.ts';
+import { NO_DEMAND } from '../../../model/cgroups/node-groups.ts';
+import type { Grant, Holding } from '../../../model/operations/grants.ts';
+import type { PodKillWanted } from '../../../model/pods/messages.ts';
+import { podEvents, podMessages, podReasons } from '../../../model/reasons/reasons.ts';
+import {
+  type Arranging,
+  allocationSetup,
+  type Context,
+  candidates,
+  isSame,
+  keeping,
+  noteEnd,
+  observed,
+  recalledOf,
+  remember,
+  reply,
+  tellEvent,
+  viewOf,
+  type Wish,
+  type Work,
+  without,
+} from './allocation-setup.ts';
+import type { DeviceCallsInput } from './device-calls.ts';
+import { judgeRecalled } from './recalled.ts';
+
+const s = allocationSetup;
+
+/** Upstream's period of looking again at what waits for more; ends of pods come first. */
+const RETRY_MS = 180_000;
+/** A pod that is displaced and does not end by then holds up a critical one no longer. */
+const PREEMPTION_WAIT_MS = 60_000;
+
+// ---- who wants something --------------------------------------------------------------------------------------------
+
+const judge = keeping((w) => {
+  const { event } = w.args;
+  if (event.type !== 'allocation.wanted') return;
+  const { uid } = event.request;
+  if (event.request.rules.isStatic || event.isAnew) w.books.over = without(w.books.over, uid);
+  const rejection = w.books.rejections[uid];
+  if (rejection) reply(w, { type: 'allocation.refused', uid, rejection });
+  else if (w.books.over[uid]) reply(w, { type: 'allocation.granted', uid, allocation: w.books.over[uid].allocation });
+  else if (w.books.grants[uid]) keep(w, event);
+  else if (!w.books.waiting[uid] && !w.books.arranging[uid]) take(w, event);
+});
+
+/** A new pod. */
+function take(w: Work, wish: Wish): void {
+  const { request, allocation } = wish;
+  const { uid } = request;
+  const { rejection, victims = [], shortOf } = admit(request, viewOf(w.args.context), candidates(w.books));
+  const isEarly = !w.args.context.isNodeKnown && !request.rules.isStatic && mayChange(rejection);
+  w.books.unjudged = isEarly ? { ...w.books.unjudged, [uid]: wish } : without(w.books.unjudged, uid);
+  if (isEarly) return;
+  if (rejection !== null) return refuse(w, request, ownShortage(w, wish, rejection) ?? rejection);
+  if (victims.length === 0) return give(w, wish);
+  w.books.waiting = { ...w.books.waiting, [uid]: { request, allocation, victims } };
+  w.args.enqueue.raise({ type: 'allocation.waited', uid }, { delay: PREEMPTION_WAIT_MS, id: `waited-${uid}` });
+  for (const victim of victims) displace(w, victim, uid, shortOf);
+}
+
+const OF_THE_NODE = ['NodeAffinity', 'TaintToleration'];
+const mayChange = (rejection: Rejection | null): boolean =>
+  rejection !== null && OF_THE_NODE.includes(rejection.reason);
+
+function refuse(w: Work, request: AdmissionRequest, rejection: Rejection): void {
+  const { uid } = request;
+  w.books.rejections = { ...w.books.rejections, [uid]: rejection };
+  if (!isOfThisStart(request, rejection)) {
+    w.args.enqueue.sendTo(to('memory'), { type: 'memory.rejected', uid, rejection });
+  }
+  tellEvent(w, request, podEvents.rejected(rejection.reason, rejection.message));
+  reply(w, { type: 'allocation.refused', uid, rejection });
+}
+
+/** Upstream gives out single CPUs and memory before it counts, and so that refusal is the one that a pod has. */
+function ownShortage(w: Work, { request }: Wish, { reason }: Rejection): Rejection | null {
+  if (!reason.startsWith('OutOf') && reason !== 'UnexpectedAdmissionError') return null;
+  const answer = assigned(w, request, {});
+  return 'rejection' in answer ? answer.rejection : null;
+}
+
+function assigned(w: Work, request: AdmissionRequest, answers: DeviceAnswers): Assignment {
+  const { settings, devices } = w.args.context;
+  const { [request.uid]: _own, ...others } = w.books.arranging;
+  const promised = Object.values(others).flatMap(({ holding }) => holding ?? []);
+  return assignedTo(settings, request, { grants: w.books.grants, promised, devices, answers });
+}
+
+/** It is taken: at once, or when the plugins of its devices have answered. */
+function give(w: Work, { request, allocation }: Wish, answers: DeviceAnswers = {}): void {
+  const { uid } = request;
+  w.books.waiting = without(w.books.waiting, uid);
+  w.books.arranging = without(w.books.arranging, uid);
+  const answer = assigned(w, request, answers);
+  if ('rejection' in answer) return refuse(w, request, answer.rejection);
+  if ('question' in answer) {
+    return talk(w, { request, allocation, holding: null, answers }, { uid, question: answer.question, calls: [] });
+  }
+  const calls = unasked(answer.devices ?? {});
+  if (calls.length === 0) return grant(w, { request, allocation }, answer);
+  talk(w, { request, allocation, holding: answer, answers }, { uid, question: null, calls });
+}
+
+function talk(w: Work, arranging: Omit<Arranging, 'talk'>, input: DeviceCallsInput): void {
+  const id = `devices-${w.books.talks}`;
+  w.books.talks += 1;
+  w.books.arranging = { ...w.books.arranging, [input.uid]: { ...arranging, talk: id } };
+  w.args.enqueue.spawnChild('deviceCalls', { id, input });
+}
+
+function grant(w: Work, { request: { uid, demand }, allocation }: Wish, holding: Holding): void {
+  const given: Grant = { demand, allocation, ...holding };
+  const held = w.books.grants[uid];
+  const before = held === undefined ? {} : { before: held.allocation };
+  w.books.grants = { ...w.books.grants, [uid]: given };
+  w.books.resizes = without(w.books.resizes, uid);
+  w.args.enqueue.sendTo(to('memory'), { type: 'memory.allocated', uid, grant: given });
+  const shares = podShares(w.args.context.settings, w.books.grants, uid);
+  reply(w, { type: 'allocation.granted', uid, allocation, ...before, ...shares });
+  tellHealth(w, uid, given, w.args.context.devices);
+}
+
+/** How the devices of a pod are, for its status. */
+function tellHealth(
+  { args: { enqueue } }: Pick<Work, 'args'>,
+  uid: string,
+  { devices }: Holding,
+  offered: Devices,
+): void {
+  if (devices === undefined) return;
+  const health = deviceHealth(devices, offered);
+  enqueue.sendTo(to('pods'), { type: 'allocation.deviceHealth', uid, health } satisfies AllocationReport);
+}
+
+/** Plugins offer something else: pods hear of it whose devices are in another state now. */
+const takeDevices = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
+  if (event.type !== 'devices.changed') return;
+  for (const [uid, holding] of Object.entries(context.grants)) {
+    const [before, after] = [context.devices, event.devices].map((each) => deviceHealth(holding.devices ?? {}, each));
+    if (!isSame(before, after)) tellHealth({ args }, uid, holding, event.devices);
+  }
+  enqueue.assign({ devices: event.devices });
+});
+
+/** What plugins said of a pod that is still there. */
+const hearPlugins = keeping((w) => {
+  const { event } = w.args;
+  if (!('uid' in event) || !event.type.startsWith('devices.')) return;
+  const arranging = w.books.arranging[event.uid];
+  if (arranging === undefined) return;
+  if (event.type === 'devices.preferred') {
+    return give(w, arranging, withAnswer(arranging.answers, event.question, event.ids));
+  }
+  w.books.arranging = without(w.books.arranging, event.uid);
+  if (event.type === 'devices.refused') return refuse(w, arranging.request, unexpected(event.error));
+  if (event.type !== 'devices.allocated' || arranging.holding === null) return;
+  grant(w, arranging, withResponses(arranging.holding, event.answers));
+});
+
+const reapCrashed = keeping((w) => {
+  const id = w.args.event.type.slice('xstate.error.actor.'.length);
+  const found = Object.values(w.books.arranging).find((each) => each.talk === id);
+  if (found === undefined) return;
+  w.books.arranging = without(w.books.arranging, found.request.uid);
+  const { message } = errorOf(w.args.event);
+  refuse(w, found.request, unexpected(message));
+});
+
+function displace({ args: { enqueue } }: Work, uid: string, critical: string, shortOf = ''): void {
+  const { preempting: reason } = podReasons;
+  const verdict = { reason, message: podMessages.preempted, said: 'once', disruptionTarget: true } as const;
+  enqueue(line('info', ['Ending a pod to make room for a critical one', { uid, critical }]));
+  enqueue.sendTo(to('pods'), { type: 'pods.kill', uid, graceSeconds: null, verdict, shortOf } satisfies PodKillWanted);
+}
+
+// ---- who wants something else ---------------------------------------------------------------------------------------
+
+/** A pod that was taken before, after a restart of its actor or with another specification. */
+function keep(w: Work, wish: Wish): void {
+  const { uid } = wish.request;
+  const held = w.books.grants[uid]!;
+  const { allocation } = held;
+  if (!isSame(allocation, wish.allocation)) return change(w, wish);
+  w.books.resizes = without(w.books.resizes, uid);
+  reply(w, { type: 'allocation.granted', uid, allocation, ...podShares(w.args.context.settings, w.books.grants, uid) });
+  tellHealth(w, uid, held, w.args.context.devices);
+  judgeRecalled(w, wish);
+}
+
+function change(w: Work, wish: Wish): void {
+  const { settings } = w.args.context;
+  const { request } = wish;
+  const { uid } = request;
+  const wholeNode = settings.admission?.wholeNode ?? {};
+  const { allocation } = w.books.grants[uid]!;
+  const refusal =
+    pinnedResize(settings, wish, allocation) ?? resize(request, viewOf(w.args.context), wholeNode, candidates(w.books));
+  if (refusal === null) return give(w, wish);
+  const before = w.books.resizes[uid];
+  const sinceMs = before?.sinceMs ?? now(w.args);
+  const pending = refusal.reason === 'Deferred' ? { ...w.books.resizes, [uid]: { ...wish, sinceMs } } : null;
+  w.books.resizes = pending ?? without(w.books.resizes, uid);
+  const shares = podShares(settings, w.books.grants, uid);
+  reply(w, { type: 'allocation.pending', uid, allocation, refusal, ...shares });
+}
+
+/** Something became free, or enough time went by: what waits is looked at again, the most urgent first. */
+function retry(w: Work): void {
+  const pending = Object.values(w.books.resizes).map((each) => ({
+    ...each,
+    increases: increases(w.books.grants[each.request.uid], each.request),
+  }));
+  for (const wish of pending.toSorted(byUrgency)) {
+    if (w.books.grants[wish.request.uid]) change(w, { request: wish.request, allocation: wish.allocation });
+    else w.books.resizes = without(w.books.resizes, wish.request.uid);
+  }
+}
+
+const increases = (grant: Grant | undefined, { demand }: AdmissionRequest): boolean =>
+  ['cpu', 'memory'].some((name) => BigInt(demand.requests[name] ?? '0') > BigInt(grant?.demand.requests[name] ?? '0'));
+
+const retryNow = keeping(retry);
+
+// ---- who is gone ----------------------------------------------------------------------------------------------------
+
+const free = keeping((w) => {
+  const { event } = w.args;
+  if (event.type !== 'allocation.ended' && event.type !== 'allocation.released') return;
+  const { uid } = event;
+  const { grants, waiting, arranging } = w.books;
+  const held = grants[uid];
+  const counted = held ?? waiting[uid] ?? arranging[uid];
+  w.books.grants = without(w.books.grants, uid);
+  w.books.waiting = without(w.books.waiting, uid);
+  w.books.unjudged = without(w.books.unjudged, uid);
+  w.books.resizes = without(w.books.resizes, uid);
+  if (arranging[uid] !== undefined) w.args.enqueue.stopChild(arranging[uid].talk);
+  w.books.arranging = without(w.books.arranging, uid);
+  if (event.type === 'allocation.released') {
+    w.books.rejections = without(w.books.rejections, uid);
+    w.books.over = without(w.books.over, uid);
+  } else if (held !== undefined && event.byItself) noteEnd(w, uid, held);
+  if (counted === undefined) return;
+  admitWaiting(w, uid);
+  retry(w);
+});
+
+/** Those that waited for this pod to end, and for nobody else. */
+function admitWaiting(w: Work, uid: string): void {
+  for (const waiting of Object.values(w.books.waiting)) {
+    const victims = waiting.victims.filter((victim) => victim !== uid);
+    if (victims.length === 0) give(w, waiting);
+    else w.books.waiting = { ...w.books.waiting, [waiting.request.uid]: { ...waiting, victims } };
+  }
+}
+
+const stopWaiting = keeping((w) => {
+  const { event } = w.args;
+  if (event.type !== 'allocation.waited') return;
+  const waiting = w.books.waiting[event.uid];
+  if (!waiting) return;
+  w.args.enqueue(line('warn', ['Pods that were displaced have not ended', { uid: event.uid, pods: waiting.victims }]));
+  give(w, waiting);
+});
+
+/** What is remembered of pods that are not on this node any more holds nothing. */
+const forgetOthers = keeping((w) => {
+  const { event } = w.args;
+  if (event.type !== 'pods.known') return;
+  const known = new Set(event.uids);
+  const remembered = [w.books.grants, w.books.over, w.books.rejections].flatMap((table) => Object.keys(table));
+  for (const uid of remembered.filter((each) => !known.has(each))) {
+    w.books.grants = without(w.books.grants, uid);
+    w.books.over = without(w.books.over, uid);
+    w.books.rejections = without(w.books.rejections, uid);
+  }
+});
+
+const observe = s.assign(({ context, event }): Partial<Context> => {
+  if (event.type === 'node.known') return observed(event.node);
+  if (event.type === 'node.pressed') return { pressures: event.pressures };
+  if (event.type === 'node.reported') {
+    return { strictGroups: event.reports.features?.supplementalGroupsPolicy ?? context.strictGroups };
+  }
+  return event.type === 'node.shuttingDown' ? { isShuttingDown: event.active } : {};
+});
+
+/** The Node is known from now on: who had to wait for that is judged. */
+const judgeEarly = keeping((w) => {
+  for (const wish of Object.values(w.books.unjudged)) {
+    if (w.books.grants[wish.request.uid]) judgeRecalled(w, wish);
+    else take(w, wish);
+  }
+});
+
+export const allocationMachine = s.createMachine({
+  id: 'allocation',
+  context: ({ input: { settings } }) => ({
+    settings,
+    labels: settings.admission?.labels ?? {},
+    taints: settings.admission?.taints ?? [],
+    pressures: [],
+    isShuttingDown: false,
+    isNodeKnown: settings.apiServer === undefined,
+    strictGroups: false,
+    ...recalledOf({}),
+    remembers: false,
+    rejections: {},
+    waiting: {},
+    unjudged: {},
+    resizes: {},
+    arranging: {},
+    devices: {},
+    talks: 0,
+    demand: NO_DEMAND,
+  }),
+  entry: s.enqueueActions(({ enqueue }) => {
+    enqueue.sendTo(to('memory'), { type: 'memory.wanted' });
+    enqueue.sendTo(to('pods'), { type: 'allocation.started' } satisfies AllocationReport);
+    enqueue.sendTo(to('runtimeState'), { type: 'runtimeState.wanted' });
+    enqueue.sendTo(to('nodeStatus'), { type: 'node.wanted' });
+    enqueue.sendTo(to('deviceManager'), { type: 'devices.wanted' });
+  }),
+  on: {
+    'memory.loaded': { actions: [remember, s.assign({ remembers: true })] },
+    'allocation.wanted': { actions: judge },
+    'allocation.ended': { actions: free },
+    'allocation.released': { actions: free },
+    'allocation.waited': { actions: stopWaiting },
+    'pods.known': { actions: forgetOthers },
+    'devices.preferred': { actions: hearPlugins },
+    'devices.allocated': { actions: hearPlugins },
+    'devices.refused': { actions: hearPlugins },
+    'devices.changed': { actions: takeDevices },
+    'devices.heldWanted': {
+      actions: sendTo(to('deviceManager'), ({ context }) => devicesHeldBy(context.grants)),
+    },
+    'xstate.error.actor.*': { actions: reapCrashed },
+    'resources.wanted': {
+      actions: sendTo(to('containerManager'), ({ context }) => heldBy(context.settings, context.grants)),
+    },
+    'node.known': { actions: [observe, judgeEarly] },
+    'node.pressed': { actions: observe },
+    'node.shuttingDown': { actions: observe },
+    'node.reported': { actions: observe },
+  },
+  initial: 'quiet',
+  states: {
+    quiet: { always: { guard: 'hasPending', target: 'pending' } },
+    /** Some pod waits for more than there is. */
+    pending: {
+      always: { guard: 'hasNoPending', target: 'quiet' },
+      after: { [RETRY_MS]: { target: 'pending', reenter: true, actions: retryNow } },
+    },
+  },
+});

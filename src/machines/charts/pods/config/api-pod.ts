@@ -1,0 +1,53 @@
+/**
+ * From an object of the API server to a pod that the agent can hold, or why it cannot. Pure.
+ *
+ * Decides nothing about defaults: the API server has set them. Invariants: what is not a pod never gets to a pod's
+ * actor; who wrote which field last (`managedFields`) is of no use here and is dropped.
+ */
+import { CONFIG_MIRROR_ANNOTATION, type Pod, type PodMeta, type PodStatus } from '../../../model/api/pod.ts';
+import type { KubeObject } from '../../../model/operations/kube.ts';
+import type { SeenPod } from '../../../model/pods/api-messages.ts';
+import { isRecord } from '../../../model/validation/schema.ts';
+
+export type ApiPod = { readonly pod: Pod; readonly error?: undefined } | { readonly error: string };
+
+const isText = (value: unknown): value is string => typeof value === 'string' && value !== '';
+
+const UID_LENGTH_MAX = 128;
+/** As a name of a folder: no way out of it. */
+const isUid = (value: unknown): value is string =>
+  isText(value) && value.length <= UID_LENGTH_MAX && /^[A-Za-z0-9][A-Za-z0-9-]*$/.test(value);
+
+export function podFromApi(object: KubeObject): ApiPod {
+  const { metadata, spec, status } = object;
+  if (!isRecord(metadata)) return { error: 'metadata: the object has none' };
+  const { managedFields: _, ...meta } = metadata as Record<string, unknown>;
+  if (!isText(meta['name']) || !isText(meta['namespace'])) return { error: 'metadata: name and namespace are needed' };
+  if (!isUid(meta['uid'])) return { error: `metadata.uid: ${JSON.stringify(meta['uid'])} is no uid` };
+  if (!isRecord(spec) || !Array.isArray(spec['containers'])) return { error: 'spec.containers: must be a list' };
+  const lists = ['containers', 'initContainers', 'ephemeralContainers', 'volumes'] as const;
+  const broken = lists.find((list) => !isListOfNamed((spec as Record<string, unknown>)[list]));
+  if (broken !== undefined) return { error: `spec.${broken}: must be a list of objects with a name` };
+  const pod = {
+    apiVersion: 'v1',
+    kind: 'Pod',
+    metadata: meta as unknown as PodMeta,
+    spec: spec as unknown as Pod['spec'],
+    status: (isRecord(status) ? status : {}) as PodStatus,
+  };
+  return { pod };
+}
+
+const isListOfNamed = (value: unknown): boolean =>
+  value === undefined ||
+  value === null ||
+  (Array.isArray(value) && value.every((each) => isRecord(each) && isText(each['name'])));
+
+/** What the publisher of its status needs of it. */
+export const seenPod = ({ metadata, status }: Pod): SeenPod => ({
+  uid: metadata.uid,
+  isMirror: metadata.annotations?.[CONFIG_MIRROR_ANNOTATION] !== undefined,
+  resourceVersion: metadata.resourceVersion ?? '',
+  isDeleting: metadata.deletionTimestamp !== undefined,
+  status: status ?? {},
+});

@@ -1,0 +1,309 @@
+/**
+ * The API server as a source of pods (`apiSource` below `podConfig`): all pods that are bound to this node.
+ *
+ * Decides: what was added, changed, is being deleted, was removed; what of it concerns only the status.
+ * Owns: by pod what was last told; which pods are mirrors of static ones. Never a pod.
+ * Hears: the reflector of `pods` with `spec.nodeName` of this node; `config.wanted`, `status.wanted`.
+ * Asks: `host.loadPods`, at the start and when pods are wanted again. Its reflector asks the rest.
+ * Sends: `syncLoop` `config.pods` and `config.sourceReady`; `status` and `mirrorPods` what the API server has;
+ *   `rememberedPods` which of them are gone since.
+ * Invariants:
+ *   K1 the source is ready when its first complete list is in; a list that fails takes nothing back.
+ *   K2 a mirror pod is never told as a pod to run.
+ *   K3 what the API server sends and is no pod is said once and left alone.
+ *   K4 a pod that is remembered is told only while nothing else is known, and makes the source not ready.
+ */
+import { line, now, outputOf, pick, setup, to } from '../../../../kernel/xstate.ts';
+import { CONFIG_MIRROR_ANNOTATION, isMirrorPod, type Pod, type PodRef } from '../../../model/api/pod.ts';
+import type { ObjectFound, ObjectState } from '../../../model/objects/messages.ts';
+import { hostOperations, type RememberedPod } from '../../../model/operations/host.ts';
+import type { KubeObject } from '../../../model/operations/kube.ts';
+import type { ConfigObject } from '../../../model/operations/volume.ts';
+import type { MirrorListed, MirrorSeen, StatusListed, StatusObserved } from '../../../model/pods/api-messages.ts';
+import type { ConfigWanted, Ended, SourceReady, StatusWanted } from '../../../model/pods/messages.ts';
+import type { NodeSettings } from '../../../model/settings/node-settings.ts';
+import { type ReflectorReport, reflectorMachine } from '../../kube/reflector.ts';
+import { podFromApi, seenPod } from './api-pod.ts';
+import { differences, forgotten, goneFrom, type ToldPods, toldOf, withSource } from './pod-source.ts';
+
+const SOURCE = 'api';
+/** Before the reflector is started again after it crashed. */
+const REOPEN_MS = 1_000;
+/** An API server that has told nothing by then is away: pods that are remembered start without it. */
+const AWAY_MS = 10_000;
+
+export type ApiSourceInput = Pick<NodeSettings, 'nodeName' | 'rememberedPodsDir' | 'unseenFields'>;
+
+interface Context {
+  readonly nodeName: string;
+  readonly directory: string;
+  readonly unseenFields?: ApiSourceInput['unseenFields'];
+  readonly isListed: boolean;
+  readonly remembered: readonly RememberedPod[];
+  readonly told: ToldPods;
+  /** By uid, the mirror pods that there are. */
+  readonly mirrors: Readonly<Record<string, Mirror>>;
+  /** By uid, when a pod was first seen; kept when it has to be told again. */
+  readonly seen: Readonly<Record<string, string>>;
+}
+
+/** A mirror pod and the static pod that it stands for. */
+interface Mirror extends PodRef {
+  readonly staticUid: string;
+}
+
+const s = setup({
+  types: {
+    input: {} as ApiSourceInput,
+    context: {} as Context,
+    events: {} as ReflectorReport | ConfigWanted | StatusWanted | Ended,
+  },
+  actors: { reflector: reflectorMachine, ...pick(hostOperations, 'host.loadPods') },
+  guards: {
+    isListed: ({ context }) => context.isListed,
+    remembersNone: ({ context }) => context.directory === '',
+  },
+});
+
+type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
+
+const refOf = ({ metadata: { uid, namespace, name } }: Pod): PodRef => ({ uid, namespace, name });
+
+/** The pods among these objects; what is none is said. */
+function podsOf(enqueue: Enqueue, objects: readonly KubeObject[], context: Context, nowMs: number): Pod[] {
+  const atFirst = new Date(nowMs).toISOString();
+  return objects.flatMap((object) => {
+    const result = podFromApi(object);
+    if (result.error === undefined) {
+      const { pod } = result;
+      const seen = context.seen[pod.metadata.uid] ?? atFirst;
+      return [isMirrorPod(pod) ? pod : withSource(pod, SOURCE, seen, context.unseenFields)];
+    }
+    enqueue(
+      line('error', [
+        'The API server sent something that is no pod',
+        { name: object.metadata?.name ?? '', error: result.error },
+      ]),
+    );
+    return [];
+  });
+}
+
+function tell(enqueue: Enqueue, context: Context, pods: readonly Pod[], gone: readonly PodRef[]): Context {
+  const own = pods.filter((pod) => !isMirrorPod(pod));
+  const goneOwn = gone.filter(({ uid }) => context.told[uid] !== undefined);
+  for (const pod of pods) tellSeen(enqueue, pod);
+  const after = toldOf(own);
+  const messages = differences(SOURCE, own, { before: context.told, after, gone: goneOwn });
+  for (const message of messages) enqueue.sendTo(to('syncLoop'), message);
+  const goneUids = new Set(gone.map(({ uid }) => uid));
+  const without = <Value>(table: Readonly<Record<string, Value>>): Record<string, Value> =>
+    Object.fromEntries(Object.entries(table).filter(([uid]) => !goneUids.has(uid)));
+  const told = { ...without(context.told), ...after };
+  const mirrors = pods
+    .filter(isMirrorPod)
+    .map((pod) => [pod.metadata.uid, { ...refOf(pod), staticUid: hashIn(pod) }] as const);
+  return {
+    ...context,
+    told,
+    mirrors: { ...without(context.mirrors), ...Object.fromEntries(mirrors) },
+    seen: { ...without(context.seen), ...Object.fromEntries(Object.values(told).map(({ uid, seen }) => [uid, seen])) },
+  };
+}
+
+function tellSeen(enqueue: Enqueue, pod: Pod): void {
+  const seen = seenPod(pod);
+  const ref = isMirrorPod(pod) ? { ...refOf(pod), uid: hashIn(pod) } : refOf(pod);
+  enqueue.sendTo(to('status'), { type: 'status.observed', pod: ref, seen } satisfies StatusObserved);
+  if (isMirrorPod(pod)) enqueue.sendTo(to('mirrorPods'), mirrorSeen(pod));
+}
+
+/** What is not listed is gone, also where this source began anew and does not know that it was there. */
+function tellListed(enqueue: Enqueue, pods: readonly Pod[]): void {
+  const uids = pods.map((pod) => (isMirrorPod(pod) ? hashIn(pod) : pod.metadata.uid));
+  enqueue.sendTo(to('status'), { type: 'status.listed', uids } satisfies StatusListed);
+  const mirrors = pods.filter(isMirrorPod).map(({ metadata }) => metadata.uid);
+  enqueue.sendTo(to('mirrorPods'), { type: 'mirror.listed', uids: mirrors } satisfies MirrorListed);
+}
+
+function tellGone(enqueue: Enqueue, pod: PodRef, staticUid: string | undefined): void {
+  const { uid, namespace, name } = pod;
+  const ref = { uid, namespace, name };
+  const shown = { ...ref, uid: staticUid ?? uid };
+  enqueue.sendTo(to('status'), { type: 'status.observed', pod: shown, seen: null } satisfies StatusObserved);
+  if (staticUid !== undefined)
+    enqueue.sendTo(to('mirrorPods'), { type: 'mirror.seen', pod: ref, seen: null } satisfies MirrorSeen);
+}
+
+const hashIn = ({ metadata }: Pod): string => metadata.annotations?.[CONFIG_MIRROR_ANNOTATION] ?? '';
+
+const mirrorSeen = (pod: Pod): MirrorSeen => ({
+  type: 'mirror.seen',
+  pod: refOf(pod),
+  seen: { hash: hashIn(pod), isDeleting: pod.metadata.deletionTimestamp !== undefined },
+});
+
+const takeList = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
+  if (event.type !== 'reflector.listed') return;
+  const pods = podsOf(enqueue, event.items, context, now(args));
+  tellListed(enqueue, pods);
+  const next = tell(enqueue, { ...context, mirrors: {} }, pods, goneFrom(context.told, pods));
+  tellReady(enqueue, next);
+  enqueue.assign({ ...next, isListed: true });
+});
+
+const takeChange = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
+  if (event.type !== 'reflector.changed') return;
+  const pods = podsOf(enqueue, [event.object], context, now(args));
+  const isGone = event.change === 'DELETED';
+  if (isGone) for (const pod of pods) tellGone(enqueue, refOf(pod), context.mirrors[pod.metadata.uid]?.staticUid);
+  const next = tell(enqueue, context, isGone ? [] : pods, isGone ? pods.map(refOf) : []);
+  if (Object.keys(next.told).join() !== Object.keys(context.told).join()) tellReady(enqueue, next);
+  enqueue.assign(next);
+});
+
+function tellReady(enqueue: Enqueue, { told }: Context): void {
+  const ready: SourceReady = { type: 'config.sourceReady', source: SOURCE, uids: Object.keys(told) };
+  enqueue.sendTo(to('syncLoop'), ready);
+}
+
+const noteRemembered = s.assign({
+  remembered: ({ event }) => outputOf<{ pods: readonly RememberedPod[] }>(event).pods,
+});
+
+/** The pods of this node among those that are remembered. */
+function ownRemembered({ remembered, nodeName }: Context): { pod: Pod; objects: RememberedPod['objects'] }[] {
+  return remembered.flatMap(({ pod, objects }) => {
+    const result = podFromApi(pod as never);
+    const isOwn = result.error === undefined && result.pod.spec.nodeName === nodeName;
+    return isOwn ? [{ pod: result.pod, objects }] : [];
+  });
+}
+
+/** What was deleted while this node was away never gets an actor that says so. */
+const forgetDeleted = s.enqueueActions(({ context, enqueue }) => {
+  for (const { pod } of ownRemembered(context)) {
+    const { uid } = pod.metadata;
+    if (context.told[uid] === undefined) enqueue.sendTo(to('rememberedPods'), { type: 'pod.forgotten', uid });
+  }
+  enqueue.assign({ remembered: [] });
+});
+
+/** Nobody says what is wanted: what was wanted last is, as long as nobody says otherwise. */
+const startRemembered = s.enqueueActions((args) => {
+  const { context, enqueue } = args;
+  const known = ownRemembered(context).filter(({ pod }) => context.told[pod.metadata.uid] === undefined);
+  if (known.length === 0) return;
+  const atFirst = new Date(now(args)).toISOString();
+  const pods = known.map(({ pod }) => withSource(pod, SOURCE, atFirst, context.unseenFields));
+  const names = pods.map(({ metadata }) => `${metadata.namespace}/${metadata.name}`);
+  enqueue(line('warn', ['The API server is away; starting the pods that are remembered', { pods: names }]));
+  const after = toldOf(pods);
+  const messages = differences(SOURCE, pods, { before: context.told, after, gone: [] });
+  for (const message of messages) enqueue.sendTo(to('syncLoop'), message);
+  for (const { pod, objects } of known) tellObjects(enqueue, pod.metadata.uid, objects, now(args));
+  enqueue.assign({ told: { ...context.told, ...after }, remembered: [] });
+});
+
+const EXPIRED = 'failed to fetch token: the one that was kept has expired, and the API server is away';
+
+function tellObjects(enqueue: Enqueue, uid: string, objects: RememberedPod['objects'], nowMs: number): void {
+  for (const [key, object] of Object.entries(objects)) {
+    const state: ObjectState =
+      object === null
+        ? { state: 'missing' }
+        : isExpired(object, nowMs)
+          ? { state: 'unknown', message: EXPIRED }
+          : { state: 'found', object };
+    enqueue.sendTo(to('syncLoop'), { type: 'object.found', key, uids: [uid], ...state } satisfies ObjectFound);
+  }
+}
+
+/** Only tokens expire. */
+function isExpired({ kind, data }: ConfigObject, nowMs: number): boolean {
+  const { expires } = data;
+  const text = expires !== undefined && 'text' in expires && typeof expires.text === 'string' ? expires.text : '';
+  return kind === 'Token' && !(Date.parse(text) > nowMs);
+}
+
+/** The next list tells again what is forgotten here. */
+const forget = s.assign(({ context, event }) =>
+  event.type === 'config.wanted' ? { told: forgotten(context.told, event.uids), isListed: false } : {},
+);
+
+const following = s.createStateConfig({
+  initial: 'open',
+  on: {
+    'config.wanted': { target: '.open', reenter: true, actions: forget },
+    'status.wanted': { target: '.open', reenter: true },
+  },
+  states: {
+    open: {
+      invoke: {
+        id: 'reflector',
+        src: 'reflector',
+        input: ({ context }) => ({
+          target: { client: 'kube', apiVersion: 'v1', resource: 'pods' },
+          fieldSelector: `spec.nodeName=${context.nodeName}`,
+        }),
+        onDone: 'reopening',
+        onError: {
+          target: 'reopening',
+          actions: line('error', ({ event }) => [
+            'Following the pods of the API server crashed and starts again',
+            { error: (event.error as Error).message },
+          ]),
+        },
+      },
+      on: { 'reflector.listed': { actions: takeList }, 'reflector.changed': { actions: takeChange } },
+    },
+    reopening: { after: { [REOPEN_MS]: 'open' } },
+  },
+});
+
+/** What to do until the API server says something; anew whenever `following` begins anew, as regions do together. */
+const remembering = s.createStateConfig({
+  initial: 'loading',
+  states: {
+    loading: {
+      always: { guard: 'remembersNone', target: 'done' },
+      invoke: {
+        id: 'load',
+        src: 'host.loadPods',
+        input: ({ context }) => ({ directory: context.directory }),
+        onDone: { target: 'waiting', actions: noteRemembered },
+        onError: {
+          target: 'done',
+          actions: line('error', ({ event }) => [
+            'Cannot read the pods that are remembered',
+            { error: (event.error as Error).message },
+          ]),
+        },
+      },
+    },
+    /** Waits for the first list. */
+    waiting: {
+      always: { guard: 'isListed', target: 'done', actions: forgetDeleted },
+      after: { [AWAY_MS]: { target: 'done', actions: startRemembered } },
+    },
+    done: {},
+  },
+});
+
+export const apiSourceMachine = s.createMachine({
+  id: 'apiSource',
+  context: ({ input }) => ({
+    nodeName: input.nodeName,
+    directory: input.rememberedPodsDir ?? '',
+    ...(input.unseenFields === undefined ? {} : { unseenFields: input.unseenFields }),
+    isListed: false,
+    remembered: [],
+    told: {},
+    mirrors: {},
+    seen: {},
+  }),
+  type: 'parallel',
+  states: { following, remembering },
+});

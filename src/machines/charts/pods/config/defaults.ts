@@ -1,0 +1,175 @@
+/**
+ * The defaults of the API's Pod: what the API server would have filled in (`SetObjectDefaults_Pod`).
+ *
+ * A static pod never passes an API server, so the agent does it. Decides only what is left out; it changes nothing that
+ * was said. Invariant: applying the defaults twice is applying them once.
+ */
+import type {
+  Container,
+  EnvVar,
+  HTTPGetAction,
+  Lifecycle,
+  LifecycleHandler,
+  PodSpec,
+  Probe,
+  ResourceList,
+  ResourceRequirements,
+  Volume,
+  VolumeProjection,
+} from '../../../model/api/pod.ts';
+import { pullPolicy } from '../../../model/spec/image.ts';
+import { VOLUME_KINDS } from '../../../model/validation/pod-schema.ts';
+import { formatQuantity, milliUnitsOf, parseQuantity } from '../../../model/values/quantity.ts';
+
+const TERMINATION_GRACE_PERIOD_SECONDS = 30;
+/** rw-r--r-- */
+const VOLUME_FILE_MODE = 0o644;
+const TOKEN_EXPIRATION_SECONDS = 3_600;
+
+export function withDefaults(spec: PodSpec): PodSpec {
+  const hostNetwork = spec.hostNetwork ?? false;
+  return {
+    ...spec,
+    ...(spec.volumes ? { volumes: spec.volumes.map(volumeDefaults) } : {}),
+    ...(spec.initContainers
+      ? { initContainers: spec.initContainers.map((each) => containerDefaults(each, hostNetwork)) }
+      : {}),
+    containers: spec.containers.map((each) => containerDefaults(each, hostNetwork)),
+    restartPolicy: spec.restartPolicy || 'Always',
+    terminationGracePeriodSeconds: spec.terminationGracePeriodSeconds ?? TERMINATION_GRACE_PERIOD_SECONDS,
+    dnsPolicy: spec.dnsPolicy || 'ClusterFirst',
+    securityContext: spec.securityContext ?? {},
+    schedulerName: spec.schedulerName || 'default-scheduler',
+    enableServiceLinks: spec.enableServiceLinks ?? true,
+    ...(spec.resources ? { resources: requestsFromLimits(spec.resources) } : {}),
+    ...(spec.overhead ? { overhead: roundedUp(spec.overhead) } : {}),
+  };
+}
+
+function containerDefaults(container: Container, hostNetwork: boolean): Container {
+  const { env, ports, lifecycle, livenessProbe, readinessProbe, startupProbe } = container;
+  return {
+    ...container,
+    ...(env ? { env: env.map(envDefaults) } : {}),
+    ...(ports ? { ports: ports.map((port) => portDefaults(port, hostNetwork)) } : {}),
+    resources: requestsFromLimits(container.resources ?? {}),
+    ...(lifecycle ? { lifecycle: lifecycleDefaults(lifecycle) } : {}),
+    ...(livenessProbe ? { livenessProbe: probeDefaults(livenessProbe) } : {}),
+    ...(readinessProbe ? { readinessProbe: probeDefaults(readinessProbe) } : {}),
+    ...(startupProbe ? { startupProbe: probeDefaults(startupProbe) } : {}),
+    terminationMessagePath: container.terminationMessagePath || '/dev/termination-log',
+    terminationMessagePolicy: container.terminationMessagePolicy || 'File',
+    imagePullPolicy: container.imagePullPolicy || pullPolicy(container),
+  };
+}
+
+type Port = NonNullable<Container['ports']>[number];
+
+/** On the host's network a container's port is the host's. */
+function portDefaults(port: Port, hostNetwork: boolean): Port {
+  const hostPort = hostNetwork && !port.hostPort ? port.containerPort : port.hostPort;
+  return { ...port, ...(hostPort === undefined ? {} : { hostPort }), protocol: port.protocol || 'TCP' };
+}
+
+function envDefaults(variable: EnvVar): EnvVar {
+  const fieldRef = variable.valueFrom?.fieldRef;
+  if (!fieldRef) return variable;
+  return { ...variable, valueFrom: { ...variable.valueFrom, fieldRef: fieldRefDefaults(fieldRef) } };
+}
+
+const fieldRefDefaults = <Ref extends { readonly apiVersion?: string }>(ref: Ref): Ref => ({
+  ...ref,
+  apiVersion: ref.apiVersion || 'v1',
+});
+
+/** A request that is not said equals the limit; amounts below a thousandth are rounded up to one. */
+function requestsFromLimits(resources: ResourceRequirements): ResourceRequirements {
+  const { limits, requests } = resources;
+  if (!limits && !requests) return resources;
+  return {
+    ...resources,
+    ...(limits ? { limits: roundedUp(limits) } : {}),
+    requests: roundedUp({ ...limits, ...requests }),
+  };
+}
+
+const NANO_PER_MILLI = 1_000_000n;
+
+function roundedUp(amounts: ResourceList): ResourceList {
+  const entries = Object.entries(amounts).map(([name, amount]) => {
+    const parsed = parseQuantity(amount);
+    if (parsed.error !== undefined) return [name, amount];
+    return [name, formatQuantity({ ...parsed.value, nano: milliUnitsOf(parsed.value) * NANO_PER_MILLI })];
+  });
+  return Object.fromEntries(entries);
+}
+
+function probeDefaults(probe: Probe): Probe {
+  return {
+    ...probe,
+    ...(probe.httpGet ? { httpGet: httpGetDefaults(probe.httpGet) } : {}),
+    ...(probe.grpc ? { grpc: { ...probe.grpc, service: probe.grpc.service ?? '' } } : {}),
+    timeoutSeconds: probe.timeoutSeconds || 1,
+    periodSeconds: probe.periodSeconds || 10,
+    successThreshold: probe.successThreshold || 1,
+    failureThreshold: probe.failureThreshold || 3,
+  };
+}
+
+const httpGetDefaults = (action: HTTPGetAction): HTTPGetAction => ({
+  ...action,
+  path: action.path || '/',
+  scheme: action.scheme || 'HTTP',
+});
+
+function lifecycleDefaults(lifecycle: Lifecycle): Lifecycle {
+  const { postStart, preStop } = lifecycle;
+  return {
+    ...lifecycle,
+    ...(postStart ? { postStart: handlerDefaults(postStart) } : {}),
+    ...(preStop ? { preStop: handlerDefaults(preStop) } : {}),
+  };
+}
+
+const handlerDefaults = (handler: LifecycleHandler): LifecycleHandler =>
+  handler.httpGet ? { ...handler, httpGet: httpGetDefaults(handler.httpGet) } : handler;
+
+function volumeDefaults(volume: Volume): Volume {
+  const { hostPath, image, secret, configMap, downwardAPI, projected } = volume;
+  const defaultMode = VOLUME_FILE_MODE;
+  return {
+    ...volume,
+    ...(VOLUME_KINDS.some((kind) => Object.hasOwn(volume, kind)) ? {} : { emptyDir: {} }),
+    ...(hostPath ? { hostPath: { ...hostPath, type: hostPath.type ?? '' } } : {}),
+    ...(image
+      ? { image: { ...image, pullPolicy: image.pullPolicy || pullPolicy({ image: image.reference ?? '' }) } }
+      : {}),
+    ...(secret ? { secret: { defaultMode, ...secret } } : {}),
+    ...(configMap ? { configMap: { defaultMode, ...configMap } } : {}),
+    ...(downwardAPI ? { downwardAPI: { defaultMode, ...withFieldRefs(downwardAPI) } } : {}),
+    ...(projected
+      ? { projected: { defaultMode, ...projected, sources: (projected.sources ?? []).map(projectionDefaults) } }
+      : {}),
+  };
+}
+
+type DownwardSource = NonNullable<VolumeProjection['downwardAPI']>;
+
+function withFieldRefs<Source extends DownwardSource>(source: Source): Source {
+  if (!source.items) return source;
+  const items = source.items.map((item) =>
+    item.fieldRef ? { ...item, fieldRef: fieldRefDefaults(item.fieldRef) } : item,
+  );
+  return { ...source, items };
+}
+
+function projectionDefaults(source: VolumeProjection): VolumeProjection {
+  const { downwardAPI, serviceAccountToken } = source;
+  return {
+    ...source,
+    ...(downwardAPI ? { downwardAPI: withFieldRefs(downwardAPI) } : {}),
+    ...(serviceAccountToken
+      ? { serviceAccountToken: { expirationSeconds: TOKEN_EXPIRATION_SECONDS, ...serviceAccountToken } }
+      : {}),
+  };
+}

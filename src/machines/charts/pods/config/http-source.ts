@@ -1,0 +1,134 @@
+/**
+ * A URL as a source of static pods (`httpSource` below `podConfig`): one Pod, or a list of Pods.
+ *
+ * Decides: what was added, changed, was removed.
+ * Owns: by pod what was last told, and the error that is known. Never a pod.
+ * Hears: `manifests.fetched` of the stream, `config.wanted`.
+ * Asks: `host.watchManifestUrl`.
+ * Sends: `syncLoop` `config.pods` and `config.sourceReady`; `mirrorPods` its pods.
+ * Invariants:
+ *   H1 what cannot be fetched takes nothing back, and does not make the source ready; nor does an answer of which one
+ *      pod is invalid. An empty answer does both, though it is an error.
+ *   H2 an error is said once, and once more when it is gone.
+ *   H3 the values of headers are handles here.
+ */
+import { line, now, type PlainError, pick, setup, to } from '../../../../kernel/xstate.ts';
+import { hostOperations, type Manifest } from '../../../model/operations/host.ts';
+import type { ConfigWanted, Ended, SourceReady } from '../../../model/pods/messages.ts';
+import type { NodeSettings } from '../../../model/settings/node-settings.ts';
+import { tellMirrors, tellMirrorsReady } from '../mirror/mirrors.ts';
+import { differences, forgotten, goneFrom, type ToldPods, toldOf, withSource } from './pod-source.ts';
+import { mergeManifests } from './static-pod.ts';
+
+const SOURCE = 'http';
+/** Before the stream is opened again after it broke. */
+const REOPEN_MS = 1_000;
+const PERIOD_DEFAULT_MS = 20_000;
+
+export type HttpSourceInput = Pick<
+  NodeSettings,
+  | 'nodeName'
+  | 'staticPodURL'
+  | 'staticPodURLHeader'
+  | 'httpCheckFrequencyMs'
+  | 'apiServer'
+  | 'unseenFields'
+  | 'staticPodReferences'
+>;
+
+interface Context extends HttpSourceInput {
+  readonly told: ToldPods;
+  /** By uid, when a pod was first seen; kept when it has to be told again. */
+  readonly seen: Readonly<Record<string, string>>;
+  readonly error: string;
+}
+
+export interface ManifestsFetched {
+  readonly type: 'manifests.fetched';
+  /** `null`: nothing could be fetched; what was fetched before stays. */
+  readonly manifests: readonly Manifest[] | null;
+  /** Empty when all is well. */
+  readonly error: string;
+}
+
+const s = setup({
+  types: {
+    input: {} as HttpSourceInput,
+    context: {} as Context,
+    events: {} as ManifestsFetched | ConfigWanted | Ended,
+  },
+  actors: pick(hostOperations, 'host.watchManifestUrl'),
+});
+
+const take = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
+  if (event.type !== 'manifests.fetched') return;
+  const hasApiServer = context.apiServer !== undefined;
+  const { seen, unseenFields, staticPodReferences } = context;
+  const merged = mergeManifests(event.manifests ?? [], context.nodeName, hasApiServer, staticPodReferences);
+  const error = [event.error, ...merged.errors.map(({ message }) => message)].filter((each) => each !== '').join('; ');
+  if (error !== context.error) {
+    enqueue(
+      error === ''
+        ? line('info', ['The pods of the URL are read again', { url: context.staticPodURL ?? '' }])
+        : line('error', ['Failed to read pods from URL', { url: context.staticPodURL ?? '', error }]),
+    );
+    enqueue.assign({ error });
+  }
+  if (event.manifests === null || !merged.isValid) return;
+  const atFirst = new Date(now(args)).toISOString();
+  const pods = merged.pods.map((pod) => withSource(pod, SOURCE, seen[pod.metadata.uid] ?? atFirst, unseenFields));
+  const told = toldOf(pods);
+  const gone = goneFrom(context.told, pods);
+  for (const message of differences(SOURCE, pods, { before: context.told, after: told, gone })) {
+    if (hasApiServer) tellMirrors(enqueue, message);
+    enqueue.sendTo(to('syncLoop'), message);
+  }
+  const ready: SourceReady = { type: 'config.sourceReady', source: SOURCE, uids: Object.keys(told) };
+  enqueue.sendTo(to('syncLoop'), ready);
+  if (hasApiServer) tellMirrorsReady(enqueue, SOURCE);
+  enqueue.assign({ told, seen: Object.fromEntries(Object.values(told).map((each) => [each.uid, each.seen])) });
+});
+
+export const httpSourceMachine = s.createMachine({
+  id: 'httpSource',
+  context: ({ input }) => ({
+    ...input,
+    told: {},
+    seen: {},
+    error: '',
+  }),
+  initial: 'watching',
+  on: {
+    'config.wanted': {
+      target: '.watching',
+      actions: s.assign(({ context, event }) =>
+        event.type === 'config.wanted' ? { told: forgotten(context.told, event.uids) } : {},
+      ),
+    },
+  },
+  states: {
+    watching: {
+      invoke: {
+        id: 'watch',
+        src: 'host.watchManifestUrl',
+        input: ({ context }) => ({
+          url: context.staticPodURL ?? '',
+          headers: context.staticPodURLHeader ?? {},
+          nodeName: context.nodeName,
+          periodMs: context.httpCheckFrequencyMs ?? PERIOD_DEFAULT_MS,
+        }),
+        onDone: 'reopening',
+        onError: {
+          target: 'reopening',
+          actions: line('error', ({ context, event }) => [
+            'Failed to read pods from URL',
+            { url: context.staticPodURL ?? '', error: (event.error as PlainError).message },
+          ]),
+        },
+      },
+      on: { 'manifests.fetched': { actions: take } },
+    },
+    reopening: { after: { [REOPEN_MS]: 'watching' } },
+  },
+});

@@ -1,0 +1,118 @@
+/**
+ * What every source of pods does: tells its pods as differences to what it told before. Pure.
+ *
+ * Invariants: within one telling removals come first, so that a pod that was rewritten leaves before it comes; what did
+ * not change is not told; a pod that is being deleted is told so once.
+ */
+import { CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, type Pod, type PodRef } from '../../../model/api/pod.ts';
+import type { ConfigMessage, Source } from '../../../model/pods/messages.ts';
+import type { UnseenField } from '../../../model/settings/node-settings.ts';
+import { fnv1a32 } from '../../../model/spec/hash.ts';
+import { isForeignCondition } from '../../../model/status/conditions.ts';
+import { isTerminalPhase } from '../../../model/status/phase.ts';
+import { withoutUnseen } from './unseen-fields.ts';
+
+/** What a source keeps of a pod that it told. */
+export interface Told extends PodRef {
+  /** Of everything that its agent acts on. */
+  readonly hash: string;
+  /** Of what others have written into its status. */
+  readonly statusHash: string;
+  readonly deleting: boolean;
+  /** `kubernetes.io/config.seen`: when the pod was first seen, for as long as it is. */
+  readonly seen: string;
+}
+
+/** By uid. */
+export type ToldPods = Readonly<Record<string, Told>>;
+
+/** The pod as this node sees it, with the annotations that say where it came from, and when. */
+export const withSource = (pod: Pod, source: Source, seen: string, unseen?: readonly UnseenField[]): Pod => ({
+  ...withoutUnseen(pod, unseen),
+  metadata: {
+    ...pod.metadata,
+    annotations: {
+      ...pod.metadata.annotations,
+      [CONFIG_SEEN_ANNOTATION]: seen,
+      [CONFIG_SOURCE_ANNOTATION]: source,
+    },
+  },
+});
+
+/** Two hashes from different beginnings: a change that both miss is not going to happen. */
+const hashOf = (value: unknown): string => {
+  const text = JSON.stringify(value);
+  return `${fnv1a32(text).toString(36)}.${fnv1a32(`#${text}`).toString(36)}`;
+};
+
+const LOCAL_ANNOTATIONS: ReadonlySet<string> = new Set([CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION]);
+
+function definitionOf({ metadata, spec }: Pod): unknown {
+  const annotations = Object.entries(metadata.annotations ?? {}).filter(([key]) => !LOCAL_ANNOTATIONS.has(key));
+  const { labels, deletionTimestamp, deletionGracePeriodSeconds, generation } = metadata;
+  return [spec, labels, annotations, deletionTimestamp, deletionGracePeriodSeconds, generation];
+}
+
+function othersStatusOf({ status }: Pod): unknown {
+  const phase = isTerminalPhase(status?.phase) ? status?.phase : '';
+  const { resourceClaimStatuses: claims, extendedResourceClaimStatus: extended } = status ?? {};
+  const foreign = (status?.conditions ?? []).filter(isForeignCondition);
+  return [phase, foreign, claims, ...(extended === undefined ? [] : [extended])];
+}
+
+const tellable = (pod: Pod): Told => ({
+  uid: pod.metadata.uid,
+  namespace: pod.metadata.namespace,
+  name: pod.metadata.name,
+  hash: hashOf(definitionOf(pod)),
+  statusHash: hashOf(othersStatusOf(pod)),
+  deleting: pod.metadata.deletionTimestamp !== undefined,
+  seen: pod.metadata.annotations?.[CONFIG_SEEN_ANNOTATION] ?? '',
+});
+
+/** What was told, what is told now ({@link toldOf}), and what is gone. */
+interface Tellings {
+  readonly before: ToldPods;
+  readonly after: ToldPods;
+  readonly gone: readonly PodRef[];
+}
+
+/** What has to be told when these pods came or changed and those are gone. */
+export function differences(source: Source, pods: readonly Pod[], told: Tellings): readonly ConfigMessage[] {
+  const { gone } = told;
+  const known = pods.map((pod) => {
+    const { uid } = pod.metadata;
+    return { pod, before: told.before[uid], after: told.after[uid]! };
+  });
+  const of = (op: (each: (typeof known)[number]) => boolean): readonly Pod[] => known.filter(op).map(({ pod }) => pod);
+  const isDeletion = ({ before, after }: (typeof known)[number]) => before?.deleting === false && after.deleting;
+  const isUpdate = (each: (typeof known)[number]) =>
+    each.before !== undefined && each.before.hash !== each.after.hash && !isDeletion(each);
+  const removed = gone.map(({ uid, namespace, name }) => ({ uid, namespace, name }));
+  const messages: ConfigMessage[] = [
+    { type: 'config.pods', op: 'REMOVE', source, pods: removed },
+    { type: 'config.pods', op: 'ADD', source, pods: of(({ before }) => before === undefined) },
+    { type: 'config.pods', op: 'UPDATE', source, pods: of(isUpdate) },
+    { type: 'config.pods', op: 'DELETE', source, pods: of(isDeletion) },
+    {
+      type: 'config.pods',
+      op: 'RECONCILE',
+      source,
+      pods: of(({ before, after }) => before?.hash === after.hash && before.statusHash !== after.statusHash),
+    },
+  ];
+  return messages.filter((message) => message.pods.length > 0);
+}
+
+/** Of what was told, that which is not among these pods. */
+export function goneFrom(told: ToldPods, pods: readonly Pod[]): readonly Told[] {
+  const there = new Set(pods.map((pod) => pod.metadata.uid));
+  return Object.values(told).filter(({ uid }) => !there.has(uid));
+}
+
+export const toldOf = (pods: readonly Pod[]): ToldPods =>
+  Object.fromEntries(pods.map((pod) => [pod.metadata.uid, tellable(pod)]));
+
+/** Somebody lost what was told: these pods, or all (`null`), are told again. */
+export const forgotten = (told: ToldPods, uids: readonly string[] | null): ToldPods =>
+  Object.fromEntries(Object.entries(told).filter(([uid]) => uids !== null && !uids.includes(uid)));

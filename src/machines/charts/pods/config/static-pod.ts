@@ -1,0 +1,156 @@
+/**
+ * From a decoded manifest to a static pod: types, identity, defaults, validation, and the union of all files.
+ *
+ * Decides, as the Go kubelet does (`applyDefaults`, `tryDecodeSinglePod`): the name gets the node's as a suffix, the
+ * uid is the hash of the file, the pod tolerates every NoExecute taint, and it may not refer to what only an API server
+ * has, because it must be able to start without one. ConfigMaps and Secrets can lie as files beside it.
+ *
+ * Invariants:
+ *   P1 a pod that comes out has all defaults and passed the validation of the API server.
+ *   P2 a bad file costs only its own pod. Of two files that claim one name or one uid, the first in order keeps it.
+ */
+import {
+  CONFIG_HASH_ANNOTATION,
+  CONFIG_SOURCE_ANNOTATION,
+  type Pod,
+  type PodMeta,
+  type PodSpec,
+  podFullName,
+  type Toleration,
+} from '../../../model/api/pod.ts';
+import type { Manifest, ManifestError } from '../../../model/operations/host.ts';
+import { type ApiReferenceRule, apiReferences } from '../../../model/validation/api-references.ts';
+import { validatePod } from '../../../model/validation/pod.ts';
+import { podSchema } from '../../../model/validation/pod-schema.ts';
+import { conform, isRecord } from '../../../model/validation/schema.ts';
+import { aggregate } from '../../../model/values/go-text.ts';
+import { withDefaults } from './defaults.ts';
+
+export type StaticPod = { readonly pod: Pod; readonly errors?: undefined } | { readonly errors: readonly string[] };
+
+/** Of each manifest what it gave last: it is asked for when its file was read, and whenever another one changes. */
+const known = new WeakMap<Manifest, { readonly asked: string; readonly answer: StaticPod }>();
+
+/** `hasApiServer`: then ConfigMaps and Secrets do not lie beside it, and it may name none unless the rule says so. */
+export function staticPod(
+  manifest: Manifest,
+  nodeName: string,
+  hasApiServer = false,
+  rule: ApiReferenceRule = 'none',
+): StaticPod {
+  const asked = `${nodeName} ${hasApiServer} ${rule}`;
+  const before = known.get(manifest);
+  if (before?.asked === asked) return before.answer;
+  const answer = staticPodOf(manifest, nodeName, hasApiServer, rule);
+  known.set(manifest, { asked, answer });
+  return answer;
+}
+
+function staticPodOf(manifest: Manifest, nodeName: string, hasApiServer: boolean, rule: ApiReferenceRule): StaticPod {
+  const kindError = wrongKind(manifest.value);
+  if (kindError !== null) return { errors: [kindError] };
+  const errors: string[] = [];
+  const decoded = conform(manifest.value, podSchema, '', errors);
+  if (errors.length > 0 || !isDecoded(decoded)) return { errors };
+  if (!decoded.metadata?.name) return { errors: ['name is needed for the pod'] };
+  const pod = applyIdentity(decoded, decoded.metadata.name, manifest.uid, nodeName);
+  const refused = [...validatePod(pod), ...apiReferences(pod.spec, hasApiServer, rule)];
+  return refused.length > 0 ? { errors: refused } : { pod };
+}
+
+interface Decoded {
+  readonly metadata?: Partial<PodMeta>;
+  readonly spec?: Partial<PodSpec>;
+}
+
+/** What conforms to the schema of the Pod has this shape. */
+const isDecoded = (value: unknown): value is Decoded => isRecord(value);
+
+function wrongKind(value: unknown): string | null {
+  if (!isRecord(value)) return 'the document is not a map of fields';
+  const { kind, apiVersion } = value;
+  if (typeof kind !== 'string' || kind === '') return "Object 'Kind' is missing";
+  if (typeof apiVersion !== 'string' || apiVersion === '') return "Object 'apiVersion' is missing";
+  if (kind === 'Pod' && apiVersion === 'v1') return null;
+  return `kind "${kind}" of apiVersion "${apiVersion}" is not a Pod of v1; a manifest file holds one Pod`;
+}
+
+function applyIdentity(decoded: Decoded, name: string, uid: string, nodeName: string): Pod {
+  const metadata: PodMeta = {
+    ...decoded.metadata,
+    name: `${name}-${nodeName.toLowerCase()}`,
+    namespace: decoded.metadata?.namespace || 'default',
+    uid,
+    annotations: {
+      ...decoded.metadata?.annotations,
+      [CONFIG_HASH_ANNOTATION]: uid,
+      [CONFIG_SOURCE_ANNOTATION]: 'file',
+    },
+  };
+  const spec = withDefaults({ ...decoded.spec, containers: decoded.spec?.containers ?? [] });
+  const { serviceAccount, ...rest } = spec;
+  const serviceAccountName = spec.serviceAccountName || serviceAccount;
+  return {
+    apiVersion: 'v1',
+    kind: 'Pod',
+    metadata,
+    spec: {
+      ...rest,
+      ...(serviceAccountName ? { serviceAccountName, serviceAccount: serviceAccountName } : {}),
+      nodeName,
+      tolerations: withToleration(spec.tolerations ?? [], { operator: 'Exists', effect: 'NoExecute' }),
+    },
+    status: { phase: 'Pending' },
+  };
+}
+
+/** Adds a toleration, or takes the place of the one that tolerates the same. */
+function withToleration(tolerations: readonly Toleration[], wanted: Toleration): readonly Toleration[] {
+  const fields = ['key', 'operator', 'value', 'effect'] as const;
+  const isSame = (other: Toleration) => fields.every((field) => (other[field] ?? '') === (wanted[field] ?? ''));
+  if (!tolerations.some(isSame)) return [...tolerations, wanted];
+  return tolerations.map((toleration) => (isSame(toleration) ? wanted : toleration));
+}
+
+export interface MergedManifests {
+  readonly pods: readonly Pod[];
+  readonly errors: readonly ManifestError[];
+  /** Each file is a pod that could run by itself. */
+  readonly isValid: boolean;
+}
+
+/** The pods of all files, and what is wrong with the files that gave none. */
+export function mergeManifests(
+  manifests: readonly Manifest[],
+  nodeName: string,
+  hasApiServer = false,
+  rule: ApiReferenceRule = 'none',
+): MergedManifests {
+  const pods: Pod[] = [];
+  const errors: ManifestError[] = [];
+  const owners = new Map<string, string>();
+  const results = manifests.map((manifest) => staticPod(manifest, nodeName, hasApiServer, rule));
+  for (const [index, result] of results.entries()) {
+    const { file } = manifests[index]!;
+    const problem =
+      result.errors === undefined ? claim(result.pod, file, owners) : `invalid pod: ${aggregate(result.errors)}`;
+    if (result.errors === undefined && problem === null) pods.push(result.pod);
+    if (problem !== null) errors.push({ file, message: `Can't process manifest file "${file}": ${problem}` });
+  }
+  return { pods, errors, isValid: results.every((result) => result.errors === undefined) };
+}
+
+/** Takes name and uid for this file, or says which file has them. */
+function claim({ metadata }: Pod, file: string, owners: Map<string, string>): string | null {
+  const { name, namespace, uid } = metadata;
+  const claims = [
+    [`name ${podFullName({ metadata })}`, `pod "${name}" in namespace "${namespace}"`],
+    [`uid ${uid}`, `uid "${uid}"`],
+  ] as const;
+  for (const [key, what] of claims) {
+    const owner = owners.get(key);
+    if (owner !== undefined) return `${what} is already defined by "${owner}"; rename or remove one of the two`;
+  }
+  for (const [key] of claims) owners.set(key, file);
+  return null;
+}

@@ -1,0 +1,226 @@
+/**
+ * The garbage collector of containers: instances that ended and sandboxes that were replaced.
+ *
+ * Decides: what is old enough to count, and too much, by `containerGc` of the settings.
+ * Owns: by pod what is dead, as the pods' actors say it.
+ * Hears: `garbage.changed` of pods; `garbage.purge` of `eviction`, which it answers.
+ * Asks: `cri.removeContainer`, `logs.remove`, `cri.removePodSandbox`, once `logs.unlink`; the runtime is never listed.
+ * Invariants:
+ *   G1 nothing that runs is ever removed, and of each container at least the newest instances that the settings keep.
+ *   G2 an idle node is silent: without too much garbage there is no timer and no call.
+ */
+import { errorOf, line, now, type PlainError, pick, sendTo, setup, to } from '../../../kernel/xstate.ts';
+import { operations } from '../../model/operations/index.ts';
+import { type Ended, eventRecorded, type GarbagePurge } from '../../model/pods/messages.ts';
+import type { NodeSettings } from '../../model/settings/node-settings.ts';
+import { type DeadContainer, type GarbageChanged, milliseconds } from '../../model/status/runtime-facts.ts';
+
+/** As upstream: once a minute. */
+const CONTAINER_GC_MS = 60_000;
+
+export type ContainerGcInput = Pick<NodeSettings, 'containerGc' | 'nodeName' | 'podLogsDir' | 'containerLogsDir'>;
+type Policy = NodeSettings['containerGc'];
+
+interface Garbage {
+  readonly dead: readonly DeadContainer[];
+  readonly sandboxes: readonly string[];
+  readonly over: boolean;
+}
+type Pods = Readonly<Record<string, Garbage>>;
+
+interface Victim {
+  readonly kind: 'container' | 'sandbox';
+  readonly id: string;
+}
+
+interface Context {
+  readonly nodeName: string;
+  readonly podLogsDir: string;
+  /** Empty: there are no links to logs. */
+  readonly containerLogsDir: string;
+  readonly policy: Policy;
+  readonly pods: Pods;
+  readonly queue: readonly Victim[];
+  /** Somebody waits for the answer. */
+  readonly purging: boolean;
+}
+
+/** Of different containers. */
+const newestFirst = (a: DeadContainer, b: DeadContainer): number =>
+  b.createdAt.length - a.createdAt.length || (a.createdAt < b.createdAt ? 1 : -1);
+
+/** Dead instances by pod and container, newest first. */
+function groupsOf(pods: Pods): DeadContainer[][] {
+  const groups = new Map<string, DeadContainer[]>();
+  for (const [uid, { dead }] of Object.entries(pods)) {
+    for (const each of dead) groups.set(`${uid}/${each.name}`, [...(groups.get(`${uid}/${each.name}`) ?? []), each]);
+  }
+  return [...groups.values()].map((group) =>
+    group.sort((a, b) => b.restartCount - a.restartCount || newestFirst(a, b)),
+  );
+}
+
+/** Without what is too young to count yet. */
+function ofAge(pods: Pods, { minAgeMs }: Policy, nowMs: number): Pods {
+  if (minAgeMs === 0) return pods;
+  const isOldEnough = ({ createdAt }: DeadContainer): boolean => milliseconds(createdAt) <= nowMs - minAgeMs;
+  return Object.fromEntries(
+    Object.entries(pods).map(([uid, each]) => [uid, { ...each, dead: each.dead.filter(isOldEnough) }]),
+  );
+}
+
+/** Beyond the limit of each container first; then, where there is a limit for the node, the oldest of all. */
+export function victimsOf(pods: Pods, policy: Policy): Victim[] {
+  const groups = groupsOf(pods);
+  const share = Math.max(1, Math.floor(policy.maxContainers / Math.max(1, groups.length)));
+  const total = groups.reduce((sum, group) => sum + group.length, 0);
+  const isTooMany = policy.maxContainers >= 0 && total > policy.maxContainers;
+  const limit = policy.maxPerPodContainer < 0 ? Number.POSITIVE_INFINITY : policy.maxPerPodContainer;
+  const keep = isTooMany ? Math.min(limit, share) : limit;
+  const beyond = groups.flatMap((group) => group.slice(keep));
+  const kept = groups.flatMap((group) => group.slice(0, keep)).sort(newestFirst);
+  const oldest = policy.maxContainers >= 0 ? kept.slice(policy.maxContainers) : [];
+  return [
+    ...[...beyond, ...oldest].map(({ id }) => ({ kind: 'container' as const, id })),
+    ...Object.values(pods).flatMap(({ sandboxes }) => sandboxes.map((id) => ({ kind: 'sandbox' as const, id }))),
+  ];
+}
+
+/** When the node is short of disk, also what is left of pods that are over. */
+const purgeVictimsOf = (pods: Pods, policy: Policy): Victim[] => {
+  const ofOver = Object.values(pods).flatMap(({ over, dead }) => (over ? dead : []));
+  const others = victimsOf(pods, policy).filter(({ id }) => !ofOver.some((each) => each.id === id));
+  return [...ofOver.map(({ id }) => ({ kind: 'container' as const, id })), ...others];
+};
+
+/** What the container that is removed has written. */
+function logOf({ podLogsDir, containerLogsDir, pods, queue: [victim] }: Context) {
+  const dead = Object.values(pods).flatMap((garbage) => garbage.dead);
+  const { logPath = '', linkName = '' } = dead.find(({ id }) => id === victim?.id) ?? {};
+  return { root: podLogsDir, path: logPath, link: containerLogsDir === '' ? '' : `${containerLogsDir}/${linkName}` };
+}
+
+const s = setup({
+  types: { input: {} as ContainerGcInput, context: {} as Context, events: {} as GarbageChanged | GarbagePurge | Ended },
+  actors: pick(operations, 'cri.removeContainer', 'cri.removePodSandbox', 'logs.remove', 'logs.unlink'),
+  guards: {
+    hasVictims: ({ context }) => victimsOf(context.pods, context.policy).length > 0,
+    isDone: ({ context }) => context.queue.length === 0,
+    isPurging: ({ context }) => context.purging,
+    hasLog: ({ context }) => logOf(context).path.startsWith(`${context.podLogsDir}/`),
+    hasLinks: ({ context }) => context.containerLogsDir !== '',
+    isContainer: ({ context }) => context.queue[0]?.kind === 'container',
+  },
+});
+
+const note = s.assign(({ context, event }) => {
+  if (event.type !== 'garbage.changed') return {};
+  const { uid, dead, sandboxes, over } = event;
+  const { [uid]: _before, ...others } = context.pods;
+  const isClean = dead.length === 0 && sandboxes.length === 0;
+  return { pods: isClean ? others : { ...others, [uid]: { dead, sandboxes, over } } };
+});
+
+const dequeue = s.assign({ queue: ({ context }) => context.queue.slice(1) });
+
+const counted = (args: { readonly context: Context; readonly system: unknown }): Pods =>
+  ofAge(args.context.pods, args.context.policy, now(args));
+
+const collect = s.assign({ queue: (args) => victimsOf(counted(args), args.context.policy) });
+
+const beginPurge = s.assign({
+  purging: true,
+  queue: (args) => purgeVictimsOf(counted(args), args.context.policy),
+});
+
+const answer = s.enqueueActions(({ enqueue }) => {
+  enqueue.assign({ purging: false });
+  enqueue.sendTo(to('eviction'), { type: 'garbage.purged' });
+});
+
+const complain = s.enqueueActions(({ context, event, enqueue }) => {
+  const { message } = errorOf(event);
+  enqueue(line('error', ['Container garbage collection failed', { id: context.queue[0]?.id, error: message }]));
+  const ref = { kind: 'Node' as const, namespace: '', name: context.nodeName, uid: '' };
+  const text = { type: 'Warning' as const, reason: 'ContainerGCFailed', message };
+  enqueue.sendTo(to('eventRecorder'), eventRecorded(ref, text));
+});
+
+const failed = { target: 'next', actions: [complain, dequeue] } as const;
+
+export const containerGcMachine = s.createMachine({
+  id: 'containerGC',
+  context: ({ input }) => ({
+    nodeName: input.nodeName,
+    podLogsDir: input.podLogsDir,
+    containerLogsDir: input.containerLogsDir,
+    policy: input.containerGc,
+    pods: {},
+    queue: [],
+    purging: false,
+  }),
+  entry: sendTo(to('pods'), { type: 'garbage.wanted' }),
+  initial: 'choosing',
+  on: { 'garbage.changed': { actions: note }, 'garbage.purge': { target: '.next', actions: beginPurge } },
+  states: {
+    choosing: { always: [{ guard: 'hasLinks', target: 'sweeping' }, { target: 'idle' }] },
+    /** Waits until the links are gone whose logs are: an agent that crashed may have left them. */
+    sweeping: {
+      invoke: {
+        id: 'sweep',
+        src: 'logs.unlink',
+        input: ({ context }) => ({ links: context.containerLogsDir, folder: context.podLogsDir, dangling: true }),
+        onDone: 'idle',
+        onError: {
+          target: 'idle',
+          actions: line('warn', ({ event }) => [
+            'Cannot look for links to logs that are gone',
+            { error: (event.error as PlainError).message },
+          ]),
+        },
+      },
+    },
+    idle: { always: { guard: 'hasVictims', target: 'waiting' } },
+    waiting: { after: { [CONTAINER_GC_MS]: { target: 'next', actions: collect } } },
+    next: {
+      always: [
+        { guard: ({ context }) => context.purging && context.queue.length === 0, target: 'settling', actions: answer },
+        { guard: 'isDone', target: 'settling' },
+        { guard: 'isContainer', target: 'removingContainer' },
+        { target: 'removingSandbox' },
+      ],
+    },
+    removingContainer: {
+      invoke: {
+        id: 'removeContainer',
+        src: 'cri.removeContainer',
+        input: ({ context }) => ({ containerId: context.queue[0]?.id ?? '' }),
+        onDone: [
+          { guard: 'hasLog', target: 'removingLog' },
+          { target: 'next', actions: dequeue },
+        ],
+        onError: failed,
+      },
+    },
+    removingLog: {
+      invoke: {
+        id: 'removeLog',
+        src: 'logs.remove',
+        input: ({ context }) => logOf(context),
+        onDone: { target: 'next', actions: dequeue },
+        onError: failed,
+      },
+    },
+    removingSandbox: {
+      invoke: {
+        id: 'removeSandbox',
+        src: 'cri.removePodSandbox',
+        input: ({ context }) => ({ podSandboxId: context.queue[0]?.id ?? '' }),
+        onDone: { target: 'next', actions: dequeue },
+        onError: failed,
+      },
+    },
+    /** Waits for the pods to see what was removed. */
+    settling: { after: { [CONTAINER_GC_MS]: 'idle' } },
+  },
+});

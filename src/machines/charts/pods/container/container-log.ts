@@ -1,0 +1,99 @@
+/**
+ * The log of one instance of a container that runs (`log-<name>`).
+ *
+ * Decides: what follows a rotation.
+ * Owns: nothing but the instance it was made for.
+ * Hears: `log.rotated`, `log.missing`, `log.failed` of its watch.
+ * Asks: `logs.keep`, `cri.reopenContainerLog`, `logs.restore`.
+ * Invariants:
+ *   I1 a log that was moved aside and that the runtime does not open anew gets its name back, so that nothing that the
+ *      container writes is lost to who reads it by name.
+ */
+import { line, type PlainError, pick, setup } from '../../../../kernel/xstate.ts';
+import { operations } from '../../../model/operations/index.ts';
+import type { KeptLog } from '../../../model/operations/logs.ts';
+import type { Ended } from '../../../model/pods/messages.ts';
+
+export interface ContainerLogInput {
+  readonly containerId: string;
+  readonly log: KeptLog;
+}
+
+interface Context extends ContainerLogInput {
+  /** What the log is called while the runtime is asked to open a new one; empty when it was not moved. */
+  readonly aside: string;
+}
+
+type Event =
+  | { readonly type: 'log.rotated'; readonly aside: string }
+  | { readonly type: 'log.missing' }
+  | { readonly type: 'log.failed'; readonly message: string }
+  | Ended;
+
+/** Before a watch that broke begins again. */
+const WATCH_RETRY_MS = 60_000;
+
+const s = setup({
+  types: { input: {} as ContainerLogInput, context: {} as Context, events: {} as Event },
+  actors: pick(operations, 'logs.keep', 'cri.reopenContainerLog', 'logs.restore'),
+  guards: { wasMoved: ({ context }) => context.aside !== '' },
+});
+
+const complain = (text: string) =>
+  s.enqueueActions(({ context, event, enqueue }) => {
+    const { error, message } = event as unknown as { error?: PlainError; message?: string };
+    const { containerId, log } = context;
+    enqueue(line('error', [text, { containerID: containerId, path: log.path, err: error?.message ?? message ?? '' }]));
+  });
+
+const noteAside = s.assign(({ event }) => (event.type === 'log.rotated' ? { aside: event.aside } : {}));
+
+export const containerLogMachine = s.createMachine({
+  id: 'containerLog',
+  context: ({ input }) => ({ ...input, aside: '' }),
+  initial: 'kept',
+  states: {
+    kept: {
+      invoke: {
+        id: 'keep',
+        src: 'logs.keep',
+        input: ({ context }) => context.log,
+        onDone: 'unkept',
+        onError: { target: 'unkept', actions: complain('Cannot look after a container log') },
+      },
+      on: { 'log.failed': { actions: complain('Failed to rotate container log') } },
+      initial: 'idle',
+      states: {
+        idle: {
+          on: {
+            'log.rotated': { target: 'reopening', actions: noteAside },
+            'log.missing': { target: 'reopening', actions: s.assign({ aside: '' }) },
+          },
+        },
+        /** Waits for the runtime to write into a new file. */
+        reopening: {
+          invoke: {
+            id: 'reopen',
+            src: 'cri.reopenContainerLog',
+            input: ({ context }) => ({ containerId: context.containerId }),
+            onDone: 'idle',
+            onError: [
+              { guard: 'wasMoved', target: 'restoring', actions: complain('Failed to reopen container log') },
+              { target: 'idle', actions: complain("Container log doesn't exist, reopen container log failed") },
+            ],
+          },
+        },
+        restoring: {
+          invoke: {
+            id: 'restore',
+            src: 'logs.restore',
+            input: ({ context: { log, aside } }) => ({ root: log.root, path: log.path, aside }),
+            onDone: 'idle',
+            onError: { target: 'idle', actions: complain('Failed to rename rotated log') },
+          },
+        },
+      },
+    },
+    unkept: { after: { [WATCH_RETRY_MS]: 'kept' } },
+  },
+});

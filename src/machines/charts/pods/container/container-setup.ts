@@ -1,0 +1,377 @@
+/** The vocabulary of a container's machine: its events, its operations, its actions. The chart is in `container.ts`. */
+
+import {
+  errorOf,
+  now,
+  outputOf,
+  type PlainError,
+  pick,
+  random,
+  type SecretHandle,
+  sendParent,
+  sendTo,
+  setup,
+  to,
+} from '../../../../kernel/xstate.ts';
+import type { ContainerConfig, PodSandboxConfig } from '../../../model/api/cri.ts';
+import { operations } from '../../../model/operations/index.ts';
+import {
+  type ContainerReport,
+  type ContainerView,
+  type ContainerWanted,
+  type Ended,
+  eventRecorded,
+  type Hook,
+  type ImageReport,
+  type MemoryMessage,
+} from '../../../model/pods/messages.ts';
+import { containerEvents, type EventText, killMessages, startErrorText } from '../../../model/reasons/reasons.ts';
+import type { ContainerFacts } from '../../../model/status/runtime-facts.ts';
+import { urlOf } from '../prober/prober-policy.ts';
+import {
+  anew,
+  anotherStart as anotherStartOf,
+  asksForAll,
+  type ContainerContext,
+  type ContainerInput,
+  type ContainerStop,
+  forgiven,
+  hasExited,
+  hasLastWords,
+  hookMessage,
+  isAliveInstance,
+  isAsWanted,
+  isBetween,
+  isCreated,
+  isLost,
+  isStillCreated,
+  mayRestart,
+  nextInstance as nextInstanceOf,
+  refOf,
+  remainingGrace,
+  retryDelay,
+  runsInOrder,
+  startsAtOnce,
+  viewOf,
+  wishOf,
+} from './container-policy.ts';
+
+/** How long a start that was given up may still be under way in the runtime. */
+const GIVEN_UP_MS = 10_000;
+
+/** What the pod tells its container. */
+export type ContainerOrder =
+  | { readonly type: 'container.observed'; readonly facts: ContainerFacts | null }
+  | { readonly type: 'container.configured'; readonly wanted: ContainerWanted }
+  | {
+      readonly type: 'container.permitted';
+      readonly podSandboxId: string;
+      readonly podIP: string;
+      readonly config: ContainerConfig;
+      readonly sandboxConfig: PodSandboxConfig;
+      readonly secrets: readonly SecretHandle[];
+      readonly written: readonly SecretHandle[];
+    }
+  | { readonly type: 'container.refused'; readonly reason: string; readonly message: string }
+  | ({ readonly type: 'container.stop' } & ContainerStop)
+  | { readonly type: 'container.turn' }
+  /** The longest back-off is another. */
+  | { readonly type: 'container.limited'; readonly maxBackoffMs: number }
+  | { readonly type: 'images.started' };
+
+/** What a hook asks of the container itself. */
+export function hookRequest(hook: Hook | null, podIP: string) {
+  if (hook?.kind !== 'httpGet') throw new Error(`no request in a hook of kind ${hook?.kind ?? 'none'}`);
+  return { url: urlOf(hook, podIP), headers: hook.headers };
+}
+
+const sleepMs = (hook: Hook | null): number => (hook?.kind === 'sleep' ? hook.seconds * 1_000 : 0);
+
+export const containerSetup = setup({
+  types: {
+    input: {} as ContainerInput,
+    context: {} as ContainerContext,
+    events: {} as ContainerOrder | ImageReport | Ended,
+  },
+  actors: pick(
+    operations,
+    'cri.createContainer',
+    'cri.startContainer',
+    'cri.stopContainer',
+    'cri.execSync',
+    'probe.httpHook',
+    'host.terminationMessage',
+  ),
+  guards: {
+    isDormant: ({ context }) => context.dormant && !isAliveInstance(context),
+    isAsWanted: ({ context }) => isAsWanted(context),
+    isAlive: ({ context }) => isAliveInstance(context),
+    /** Its start was given up before the runtime took it; a runtime does not end what it has not begun. */
+    neverRan: ({ context }) => isStillCreated(context),
+    isCreated: ({ context }) => isCreated(context),
+    isBetween: ({ context }) => isBetween(context),
+    /** Its end was decided before, and nobody has ordered anything else since. */
+    goesOn: ({ context }) => isBetween(context) && context.stop === null,
+    hasUnread: ({ context }) => isBetween(context) && hasLastWords(context),
+    isUnknown: ({ context }) => context.facts?.state === 'unknown',
+    hasBecomeUnknown: ({ context }) => context.facts?.state === 'unknown' && context.facts.id === context.id,
+    isOver: ({ context }) => context.facts?.state === 'exited',
+    hasExited: ({ context }) => hasExited(context),
+    isLost: ({ context, event }) => event.type === 'container.observed' && isLost(context, event.facts),
+    /** It runs, but its definition is not the wanted one any more. */
+    isReplaced: ({ context }) => isAliveInstance(context) && context.facts?.id === context.id && !isAsWanted(context),
+    startsAtOnce: ({ context }) => startsAtOnce(context),
+    asksForAll: ({ context }) => asksForAll(context),
+    isReset: ({ event }) => event.type === 'container.stop' && event.after === 'reset',
+    /** All begin anew, or what was made for it belongs to a sandbox that is replaced. */
+    mustBeginAnew: ({ context, event }) =>
+      event.type === 'container.stop' && (event.after === 'reset' || (event.after === 'restart' && isCreated(context))),
+    hasPostStart: ({ context }) => context.wanted.postStart !== null,
+    hasPreStop: ({ context }) => context.wanted.preStop !== null && (context.stop?.graceSeconds ?? 0) > 0,
+    postStartExecs: ({ context }) => context.wanted.postStart?.kind === 'exec',
+    postStartGets: ({ context }) => context.wanted.postStart?.kind === 'httpGet',
+    postStartSleeps: ({ context }) => context.wanted.postStart?.kind === 'sleep',
+    preStopExecs: ({ context }) => context.wanted.preStop?.kind === 'exec',
+    preStopGets: ({ context }) => context.wanted.preStop?.kind === 'httpGet',
+    /** Its hook has taken the whole grace. */
+    isOverdue: ({ context }) => context.stop?.graceSeconds === 0,
+    preStopSleeps: ({ context }) => context.wanted.preStop?.kind === 'sleep',
+    mayRestart: ({ context }) => mayRestart(context),
+    mayStartAgain: ({ context }) => context.facts?.cutOff === true && mayRestart(context),
+    mustStopAgain: ({ context, event }) =>
+      event.type === 'container.observed' && event.facts?.state === 'running' && context.stop?.after === 'end',
+    /** Its sandbox is made anew: what ran in order before runs in order again. Or all containers begin anew. */
+    mustRunAgain: ({ context, event }) =>
+      event.type === 'container.stop' &&
+      (event.after === 'reset' || (event.after === 'restart' && runsInOrder(context))),
+    /** A regular container that ended by itself while its sandbox is replaced keeps to its restart policy. */
+    mustEndOrRunAgain: ({ context, event }) =>
+      event.type === 'container.stop' && (['end', 'reset'].includes(event.after) || runsInOrder(context)),
+    /** Grace only shrinks. */
+    isShorter: ({ context, event }) =>
+      event.type === 'container.stop' && event.graceSeconds < (context.stop?.graceSeconds ?? 0),
+    isRedefined: ({ context, event }) =>
+      event.type === 'container.configured' && event.wanted.hash !== context.wanted.hash,
+    isItsTurn: ({ context }) => context.stop?.awaitsTurn !== true,
+    saidSomething: ({ context }) => hasLastWords(context),
+  },
+  delays: {
+    givenUp: (args) => Math.max(0, args.context.knownAtMs + GIVEN_UP_MS - now(args)),
+    wait: (args) => Math.max(0, args.context.untilMs - now(args)),
+    postStart: ({ context }) => sleepMs(context.wanted.postStart),
+    preStop: ({ context }) => Math.min(sleepMs(context.wanted.preStop), (context.stop?.graceSeconds ?? 0) * 1_000),
+    grace: ({ context }) => (context.stop?.graceSeconds ?? 0) * 1_000,
+  },
+  actions: {
+    tell: sendParent(
+      ({ context }, params: { phase: ContainerView['phase']; look?: boolean }): ContainerReport => ({
+        type: 'container.changed',
+        name: context.name,
+        view: viewOf(context, params.phase),
+        look: params.look ?? false,
+      }),
+    ),
+    sayUnseen: sendParent({ type: 'container.unseen' } satisfies ContainerReport),
+    askTurn: sendParent(
+      ({ context }): ContainerReport => ({ type: 'container.wanted', name: context.name, wish: wishOf(context) }),
+    ),
+    askImage: sendParent(
+      ({ context }): ContainerReport => ({
+        type: 'container.imageWanted',
+        name: context.name,
+        image: context.wanted.image,
+        policy: context.wanted.imagePolicy,
+        ref: refOf(context),
+      }),
+    ),
+    record: sendTo(to('eventRecorder'), ({ context }, text: EventText) => eventRecorded(refOf(context), text)),
+    rememberStart: sendTo(
+      to('memory'),
+      ({ context: { uid, name, restartCount } }): MemoryMessage => ({
+        type: 'memory.begun',
+        key: `${uid}/${name}`,
+        restartCount,
+      }),
+    ),
+    remember: sendTo(
+      to('memory'),
+      ({ context }): MemoryMessage => ({
+        type: 'memory.noted',
+        key: `${context.uid}/${context.name}`,
+        container: {
+          restartCount: context.restartCount,
+          backoffMs: context.backoffMs ?? 0,
+          backoffUntilMs: context.untilMs,
+        },
+      }),
+    ),
+  },
+});
+
+const s = containerSetup;
+
+export const observe = s.assign({
+  facts: ({ context, event }) => (event.type === 'container.observed' ? event.facts : context.facts),
+});
+
+/** The runtime has an instance that nobody here knew of: a reply was lost. It is taken. */
+export const take = s.assign((args) => {
+  const { context, event } = args;
+  const facts = event.type === 'container.observed' ? event.facts : context.facts;
+  if (facts === null) return {};
+  const { id, restartCount } = facts;
+  return { facts, id, restartCount, reason: '', message: '', failures: 0, knownAtMs: now(args) };
+});
+
+export const noteStart = s.assign({ knownAtMs: (args) => now(args) });
+
+export const configure = s.assign({
+  wanted: ({ context, event }) => (event.type === 'container.configured' ? event.wanted : context.wanted),
+});
+
+export const limit = s.assign({
+  maxBackoffMs: ({ context, event }) =>
+    event.type === 'container.limited' ? event.maxBackoffMs : context.maxBackoffMs,
+});
+
+export const noteStop = s.assign({
+  stop: ({ context, event }) =>
+    event.type === 'container.stop'
+      ? {
+          graceSeconds: event.graceSeconds,
+          message: event.message,
+          after: event.after,
+          awaitsTurn: event.awaitsTurn ?? context.stop?.awaitsTurn ?? false,
+        }
+      : context.stop,
+});
+
+/** Those that stop first have stopped. */
+export const noteTurn = s.assign({ stop: ({ context: { stop } }) => stop && { ...stop, awaitsTurn: false } });
+
+/** It stops already, soon enough; only what follows is new. */
+export const noteAfter = s.assign({
+  stop: ({ context, event }) =>
+    event.type === 'container.stop' && context.stop ? { ...context.stop, after: event.after } : context.stop,
+});
+
+/** A step towards the next instance failed: why, and how long to wait. */
+export const failed = (reason: string) =>
+  s.assign((args) => {
+    const error = errorOf(args.event);
+    return {
+      reason,
+      message: startErrorText(error.message),
+      failures: args.context.failures + 1,
+      untilMs: now(args) + retryDelay(args.context.failures, random(args)),
+    };
+  });
+
+export const refused = s.assign((args) => {
+  const { event, context } = args;
+  if (event.type !== 'container.refused') return {};
+  const untilMs = now(args) + retryDelay(context.failures, random(args));
+  return { reason: event.reason, message: event.message, failures: context.failures + 1, untilMs };
+});
+
+export const imageFailed = s.assign(({ event, ...args }) =>
+  event.type === 'image.failed'
+    ? { reason: event.reason, message: event.message, untilMs: now(args) + event.retryMs }
+    : {},
+);
+
+export const imageReady = s.assign(({ event }) =>
+  event.type === 'image.ready' ? { image: event.image, reason: '', message: '' } : {},
+);
+
+/** The image is there; people learn that when it is used. */
+export const sayImage = s.enqueueActions(({ context: { image }, enqueue }) => {
+  if (image?.said) enqueue({ type: 'record', params: image.said });
+});
+
+export const noteMessage = s.assign(({ context, event }) => {
+  const { message } = outputOf<{ message: string }>(event);
+  return { ended: { id: context.facts?.id ?? '', message } };
+});
+
+export const forgive = s.assign(({ context }) => forgiven(context));
+
+export const beginAnew = s.assign(({ context }) => anew(context));
+
+export const nextInstance = s.assign((args) => nextInstanceOf(args.context, now(args)));
+
+export const anotherStart = s.assign((args) => anotherStartOf(args.context, now(args)));
+
+export const replace = s.assign(({ context }) => ({
+  stop: {
+    graceSeconds: context.wanted.graceSeconds,
+    message: killMessages.definitionChanged(context.name, context.kind === 'sidecar'),
+    after: 'restart' as const,
+  },
+}));
+
+export const replaceUnknown = s.assign(({ context }) => ({
+  id: context.facts?.id ?? '',
+  stop: {
+    graceSeconds: context.wanted.graceSeconds,
+    message: killMessages.unknownState(runsInOrder(context)),
+    after: 'restart' as const,
+  },
+}));
+
+/** For its pod a container that was stopped for good has ended; one that comes again is still on its way. */
+export const sayStopped = s.enqueueActions(({ context, enqueue }) => {
+  enqueue({ type: 'tell', params: { phase: context.stop?.after === 'end' ? 'ended' : 'stopping', look: true } });
+});
+
+const preStopFailed = containerEvents.failedPreStopHook();
+
+/** The hook of its start failed: how, for people. */
+export const noteHookFailure = s.assign(({ context, event }) => {
+  const { output, error } = event as unknown as { output?: never; error?: PlainError };
+  return { message: hookMessage(context, error ? { error: error.message } : (output ?? null)) };
+});
+
+export const failPostStart = s.assign(({ context }) => ({
+  stop: {
+    graceSeconds: context.wanted.graceSeconds,
+    message: killMessages.failedPostStartHook,
+    after: 'exit' as const,
+  },
+}));
+
+/** People learn that the server does not speak what the hook asks for. */
+export const sayFallback = s.enqueueActions(({ context, event, enqueue }) => {
+  const output = outputOf<{ fellBack: boolean }>(event);
+  const hook = context.stop === null ? context.wanted.postStart : context.wanted.preStop;
+  if (!output.fellBack || hook?.kind !== 'httpGet') return;
+  const text = containerEvents.lifecycleHttpFallback(`${hook.host || context.podIP}:${hook.port}`);
+  enqueue({ type: 'record', params: text });
+});
+
+export const notePlace = s.assign({
+  podIP: ({ context, event }) => (event.type === 'container.permitted' ? event.podIP : context.podIP),
+});
+
+/** A hook begins, or a wait for its turn. */
+export const beginWait = s.assign({ hookBeganAtMs: (args) => now(args) });
+
+/** The hook of its end answered: nothing is left to be told of it but what it said. */
+export const endHook = s.enqueueActions(({ event, enqueue }) => {
+  const { output } = event as unknown as { output?: { exitCode?: number; fellBack?: boolean } };
+  if (output?.fellBack) enqueue(sayFallback);
+  if (output === undefined || (output.exitCode ?? 0) !== 0) enqueue({ type: 'record', params: preStopFailed });
+  enqueue.assign({ hookBeganAtMs: 0 });
+});
+
+/** A hook whose container ends before it has failed. */
+export const leaveHook = s.enqueueActions(({ context, enqueue }) => {
+  if (context.hookBeganAtMs !== 0) enqueue({ type: 'record', params: preStopFailed });
+});
+
+/** The time that the hook or the wait took is gone from the grace. */
+export const endWait = s.assign((args) => {
+  const { stop, hookBeganAtMs } = args.context;
+  if (!stop) return {};
+  return { stop: { ...stop, graceSeconds: remainingGrace(stop.graceSeconds, now(args) - hookBeganAtMs) } };
+});

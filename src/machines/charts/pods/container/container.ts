@@ -1,0 +1,336 @@
+/**
+ * One container of a pod (`container-<name>`): from the wish to the running instance, and back.
+ *
+ * Decides: when to ask for the image, when to create, start, stop, wait and start again.
+ * Owns: the instance it works on, its restart count, its crash-loop back-off.
+ * Hears: `container.observed` (the newest instance in the runtime), `container.permitted` and `container.refused` (its
+ *   turn), `container.configured`, `container.stop` and `container.turn` (those before it have stopped) of its pod;
+ *   `image.*` of `images` through its pod.
+ * Asks: `cri.createContainer`, `cri.startContainer`, `cri.stopContainer`, `cri.execSync` and `probe.httpHook` for
+ *   hooks, `host.terminationMessage`.
+ * Sends: its pod every change; `eventRecorder` what people see; `memory` what a restart must not forget.
+ * Invariants:
+ *   T1 a container that runs as wanted is never touched.
+ *   T2 nothing is created without the pod's permission; the permission is for one instance in one sandbox.
+ *   T3 after a call whose outcome is unknown the runtime is looked at before anything is tried again: an instance that
+ *      the runtime has is taken, never made twice.
+ *   T4 between two starts lies the back-off: 0, 10 s, 20 s, ... up to the maximum; ten good minutes forgive it, and a
+ *      start that ended with the agent that asked for it is none.
+ */
+import { errorOf, line, outputOf, type PlainError } from '../../../../kernel/xstate.ts';
+import { containerEvents, startErrorText, waitingReasons } from '../../../model/reasons/reasons.ts';
+import { initialContext, podOf } from './container-policy.ts';
+import {
+  anotherStart,
+  beginAnew,
+  beginWait,
+  configure,
+  endWait,
+  failed,
+  forgive,
+  imageFailed,
+  imageReady,
+  limit,
+  nextInstance,
+  noteAfter,
+  noteMessage,
+  notePlace,
+  noteStart,
+  noteStop,
+  noteTurn,
+  observe,
+  refused,
+  replace,
+  replaceUnknown,
+  containerSetup as s,
+  sayImage,
+  sayStopped,
+  take,
+} from './container-setup.ts';
+import { preStop, started } from './hooks.ts';
+import { stopCall } from './stop-call.ts';
+
+/** How long the runtime may take to show the end of what it stopped before it is asked again. */
+const SHOW_END_MS = 2_000;
+/** Bytes of a termination message, as upstream. */
+const MESSAGE_MAX_BYTES = 4_096;
+
+const recordFailed = {
+  type: 'record',
+  params: ({ event }: { event: unknown }) => containerEvents.failed(startErrorText(errorOf(event).message)),
+} as const;
+
+/** Nothing is under way: another definition takes the place of the one before at once. */
+const redefined = {
+  'container.configured': [
+    { guard: 'isRedefined', target: 'image', actions: [configure, forgive] },
+    { actions: configure },
+  ],
+} as const;
+
+const waiting = s.createStateConfig({
+  initial: 'image',
+  on: {
+    'container.observed': [
+      { guard: ({ event }) => event.facts?.state === 'running', actions: take, target: '#container.running' },
+      { actions: observe },
+    ],
+    'container.stop': [
+      { guard: ({ event }) => event.after === 'end', target: '#container.ended', actions: noteStop },
+      { guard: 'mustBeginAnew', target: '#container.waiting', reenter: true, actions: beginAnew },
+    ],
+  },
+  states: {
+    /** Waits for `images` to have the image. */
+    image: {
+      entry: [{ type: 'tell', params: { phase: 'waiting' } }, 'askImage'],
+      on: {
+        'image.ready': { target: 'turn', actions: imageReady },
+        'image.failed': { target: 'imageFailed', actions: imageFailed },
+        'images.started': { target: 'image', reenter: true },
+        'container.configured': [
+          { guard: 'isRedefined', target: 'image', reenter: true, actions: [configure, forgive] },
+          { actions: configure },
+        ],
+      },
+    },
+    /** Waits until asking for the image again can help. */
+    imageFailed: { entry: { type: 'tell', params: { phase: 'waiting' } }, after: { wait: 'image' }, on: redefined },
+    /** Waits for the sandbox and for the containers that come first. */
+    turn: {
+      entry: 'askTurn',
+      on: {
+        ...redefined,
+        'container.permitted': [
+          { guard: 'isCreated', target: 'starting', actions: [take, notePlace] },
+          { target: 'creating', actions: [notePlace, sayImage] },
+        ],
+        'container.refused': {
+          target: 'failed',
+          actions: [
+            sayImage,
+            refused,
+            { type: 'record', params: ({ event }) => containerEvents.failed(event.message) },
+          ],
+        },
+      },
+    },
+    creating: {
+      invoke: {
+        id: 'create',
+        src: 'cri.createContainer',
+        input: ({ event }) => {
+          if (event.type !== 'container.permitted') throw new Error(`no permission in ${event.type}`);
+          const { podSandboxId, config, sandboxConfig, secrets, written } = event;
+          const values = { ...(secrets.length === 0 ? {} : { secrets }), ...(written.length === 0 ? {} : { written }) };
+          return { podSandboxId, config, sandboxConfig, ...values };
+        },
+        onDone: {
+          target: 'starting',
+          actions: [
+            s.assign({
+              id: ({ event }) => outputOf<{ containerId: string }>(event).containerId,
+            }),
+            { type: 'record', params: () => containerEvents.created() },
+          ],
+        },
+        onError: {
+          target: 'failed',
+          actions: [failed(waitingReasons.createContainerError), recordFailed],
+        },
+      },
+      on: {
+        'container.observed': { actions: observe },
+        'container.stop': [
+          { guard: ({ event }) => event.after === 'end', target: '#container.ended', actions: noteStop },
+          { guard: 'isReset', target: 'image', actions: beginAnew },
+          { target: 'image' },
+        ],
+      },
+    },
+    starting: {
+      entry: [noteStart, 'rememberStart'],
+      invoke: {
+        id: 'start',
+        src: 'cri.startContainer',
+        input: ({ context }) => ({ containerId: context.id }),
+        onDone: {
+          target: '#container.started',
+          actions: [
+            s.assign({ failures: 0, reason: '', message: '' }),
+            { type: 'record', params: () => containerEvents.started() },
+          ],
+        },
+        onError: {
+          target: 'failed',
+          actions: [failed(waitingReasons.runContainerError), recordFailed],
+        },
+      },
+      on: {
+        'container.observed': { actions: observe },
+        'container.stop': { target: '#container.stopping', actions: noteStop },
+      },
+    },
+    /** A call failed: waits, while the pod looks at what became of it. */
+    failed: {
+      entry: { type: 'tell', params: { phase: 'waiting', look: true } },
+      after: { wait: '#container.deciding' },
+      on: redefined,
+    },
+    /** The first restart comes at once. */
+    between: { always: [{ guard: 'startsAtOnce', target: 'image' }, { target: 'backOff' }] },
+    /** Waits for the end of the crash-loop back-off. */
+    backOff: {
+      entry: [
+        { type: 'tell', params: { phase: 'waiting' } },
+        { type: 'record', params: ({ context }) => containerEvents.backOff(context.name, podOf(context)) },
+      ],
+      after: { wait: 'image' },
+      on: redefined,
+    },
+  },
+});
+
+const running = s.createStateConfig({
+  entry: { type: 'tell', params: { phase: 'running' } },
+  always: [
+    { guard: 'hasExited', target: 'exited' },
+    { guard: 'hasBecomeUnknown', target: 'stopping', actions: replaceUnknown },
+    { guard: 'isReplaced', target: 'stopping', actions: replace },
+  ],
+  on: {
+    'container.observed': [{ guard: 'isLost', target: 'exited', actions: observe }, { actions: observe }],
+    'container.configured': { actions: configure },
+    'container.stop': { target: 'stopping', actions: noteStop },
+  },
+});
+
+/** What an instance that ended leaves behind, and what follows from it. */
+const exited = s.createStateConfig({
+  initial: 'choosing',
+  on: { 'container.stop': { guard: 'mustEndOrRunAgain', actions: noteStop } },
+  states: {
+    choosing: { always: [{ guard: 'saidSomething', target: 'reading' }, { target: 'decided' }] },
+    /** Waits for the termination message. */
+    reading: {
+      invoke: {
+        id: 'message',
+        src: 'host.terminationMessage',
+        input: ({ context }) => ({
+          file: context.facts?.messageFile ?? '',
+          logFile: context.facts?.messageLog || null,
+          maxBytes: MESSAGE_MAX_BYTES,
+        }),
+        onDone: { target: 'decided', actions: noteMessage },
+        onError: {
+          target: 'decided',
+          actions: line('warn', ({ context, event }) => [
+            'Cannot read the termination message',
+            { container: context.name, error: (event.error as PlainError).message },
+          ]),
+        },
+      },
+    },
+    decided: {
+      always: [
+        { guard: 'goesOn', target: '#container.waiting.between' },
+        { guard: 'asksForAll', target: 'asking' },
+        { guard: 'mayStartAgain', target: '#container.waiting', actions: anotherStart },
+        { guard: 'mayRestart', target: '#container.waiting.between', actions: [nextInstance, 'remember'] },
+        { target: '#container.ended' },
+      ],
+    },
+    /** Waits for its pod, which sees this end, too, to begin with all of its containers anew, or to end. */
+    asking: { on: { 'container.stop': { target: 'decided', actions: noteStop } } },
+  },
+});
+
+const stopping = s.createStateConfig({
+  entry: [
+    { type: 'tell', params: { phase: 'stopping' } },
+    { type: 'record', params: ({ context }) => containerEvents.killing(context.stop?.message ?? '') },
+  ],
+  initial: 'choosing',
+  always: { guard: 'hasExited', target: 'stopped' },
+  on: {
+    'container.observed': { actions: observe },
+    'container.stop': [{ guard: 'isShorter', target: '.turn', actions: noteStop }, { actions: noteAfter }],
+    'container.turn': { actions: noteTurn },
+  },
+  states: {
+    choosing: {
+      always: [{ guard: 'hasPreStop', target: 'hook', actions: beginWait }, { target: 'turn' }],
+    },
+    /** Waits for the hook that belongs to its end, within the grace; longer, it is stopped beside it. */
+    hook: preStop,
+    /** Waits until those have stopped that stop before it, within the grace. */
+    turn: {
+      entry: beginWait,
+      exit: endWait,
+      always: { guard: 'isItsTurn', target: 'asking' },
+      after: { grace: 'asking' },
+    },
+    ...stopCall,
+  },
+});
+
+/** Waits until the runtime shows the end of what was stopped. */
+const stopped = s.createStateConfig({
+  entry: sayStopped,
+  always: { guard: 'hasExited', target: 'exited' },
+  on: {
+    'container.observed': [{ guard: 'isLost', target: 'exited', actions: observe }, { actions: observe }],
+    'container.stop': { actions: noteStop },
+  },
+  initial: 'unseen',
+  states: {
+    unseen: {
+      after: {
+        [SHOW_END_MS]: { target: 'unseen', reenter: true, actions: 'sayUnseen' },
+        givenUp: { guard: 'neverRan', target: '#container.waiting', actions: beginAnew },
+      },
+    },
+  },
+});
+
+/** Nothing more happens unless its pod says so. */
+const ended = s.createStateConfig({
+  entry: { type: 'tell', params: { phase: 'ended' } },
+  on: {
+    'container.observed': [{ guard: 'mustStopAgain', target: 'stopping', actions: observe }, { actions: observe }],
+    'container.stop': [
+      { guard: 'isAlive', target: 'stopping', actions: noteStop },
+      { guard: 'mustRunAgain', target: 'waiting', actions: [noteStop, nextInstance] },
+      { actions: noteStop },
+    ],
+  },
+});
+
+export const containerMachine = s.createMachine({
+  id: 'container',
+  context: ({ input }) => initialContext(input),
+  initial: 'deciding',
+  on: { 'container.configured': { actions: configure }, 'container.limited': { actions: limit } },
+  states: {
+    /** Looks at what the runtime has, and goes where that leads. */
+    deciding: {
+      always: [
+        { guard: 'isDormant', target: 'ended' },
+        { guard: 'isAsWanted', target: 'running', actions: take },
+        { guard: 'isUnknown', target: 'stopping', actions: replaceUnknown },
+        { guard: 'isAlive', target: 'stopping', actions: [take, replace] },
+        { guard: 'hasUnread', target: 'exited', actions: { type: 'tell', params: { phase: 'waiting' } } },
+        { guard: 'isBetween', target: 'waiting.between' },
+        { guard: 'isOver', target: 'exited' },
+        { target: 'waiting' },
+      ],
+    },
+    waiting,
+    started,
+    running,
+    exited,
+    stopping,
+    stopped,
+    ended,
+  },
+});

@@ -1,0 +1,135 @@
+/**
+ * The lifecycle hooks of a container: what runs with its start and before its end. Part of the chart of `container.ts`.
+ *
+ * Invariants: a container whose postStart hook runs is not shown as running, and one whose hook failed is killed; a
+ * preStop hook never delays the stop call beyond the grace, its time is gone from it, and it may run on until its
+ * container ends; a container that is to stop does not wait for its postStart hook; no hook runs twice for one
+ * instance.
+ */
+import { containerEvents } from '../../../model/reasons/reasons.ts';
+import {
+  endHook,
+  endWait,
+  failPostStart,
+  hookRequest,
+  leaveHook,
+  noteHookFailure,
+  noteStop,
+  observe,
+  containerSetup as s,
+  sayFallback,
+} from './container-setup.ts';
+import { stopCall } from './stop-call.ts';
+
+/** Waits for the hook that belongs to its start; the process runs meanwhile. */
+export const started = s.createStateConfig({
+  entry: {
+    type: 'tell',
+    params: ({ context }) => ({ phase: context.wanted.postStart === null ? 'running' : 'starting', look: true }),
+  },
+  initial: 'choosing',
+  always: { guard: 'hasExited', target: 'exited' },
+  on: {
+    'container.observed': [{ guard: 'isLost', target: 'exited', actions: observe }, { actions: observe }],
+    'container.stop': { target: 'stopping', actions: noteStop },
+  },
+  states: {
+    choosing: {
+      always: [
+        { guard: 'postStartExecs', target: 'executing' },
+        { guard: 'postStartGets', target: 'requesting' },
+        { guard: 'postStartSleeps', target: 'sleeping' },
+        { guard: 'hasPostStart', target: 'failed', actions: noteHookFailure },
+        { target: '#container.running' },
+      ],
+    },
+    executing: {
+      invoke: {
+        id: 'postStart',
+        src: 'cri.execSync',
+        input: ({ context }) => ({
+          containerId: context.id,
+          command: context.wanted.postStart?.kind === 'exec' ? context.wanted.postStart.command : [],
+          timeoutSeconds: 0,
+        }),
+        onDone: [
+          { guard: ({ event }) => event.output.exitCode === 0, target: '#container.running' },
+          { target: 'failed', actions: noteHookFailure },
+        ],
+        onError: { target: 'failed', actions: noteHookFailure },
+      },
+    },
+    requesting: {
+      invoke: {
+        id: 'postStart',
+        src: 'probe.httpHook',
+        input: ({ context }) => hookRequest(context.wanted.postStart, context.podIP),
+        onDone: { target: '#container.running', actions: sayFallback },
+        onError: { target: 'failed', actions: noteHookFailure },
+      },
+    },
+    sleeping: { after: { postStart: '#container.running' } },
+    failed: {
+      entry: { type: 'record', params: () => containerEvents.failedPostStartHook() },
+      always: { target: '#container.stopping', actions: failPostStart },
+    },
+  },
+});
+
+const hookFailed = { type: 'record', params: () => containerEvents.failedPreStopHook() } as const;
+
+/** Its answer came, in the grace or after it. */
+const hookAnswered = [
+  { guard: 'isOverdue', actions: endHook },
+  { target: '.answered', actions: endHook },
+] as const;
+
+/** The hook runs alone until the grace is over, and then beside the call that stops its container. */
+const beside = {
+  initial: 'alone',
+  exit: leaveHook,
+  states: {
+    alone: { exit: endWait, after: { grace: 'overdue' } },
+    overdue: { initial: 'asking', states: stopCall },
+    answered: { always: '#container.stopping.turn' },
+  },
+} as const;
+
+export const preStop = s.createStateConfig({
+  initial: 'choosing',
+  states: {
+    choosing: {
+      always: [
+        { guard: 'preStopExecs', target: 'executing' },
+        { guard: 'preStopGets', target: 'requesting' },
+        { guard: 'preStopSleeps', target: 'sleeping' },
+        { target: '#container.stopping.turn', actions: hookFailed },
+      ],
+    },
+    executing: {
+      ...beside,
+      invoke: {
+        id: 'preStop',
+        src: 'cri.execSync',
+        input: ({ context }) => ({
+          containerId: context.id,
+          command: context.wanted.preStop?.kind === 'exec' ? context.wanted.preStop.command : [],
+          timeoutSeconds: 0,
+        }),
+        onDone: hookAnswered,
+        onError: hookAnswered,
+      },
+    },
+    requesting: {
+      ...beside,
+      invoke: {
+        id: 'preStop',
+        src: 'probe.httpHook',
+        input: ({ context }) => hookRequest(context.wanted.preStop, context.podIP),
+        onDone: hookAnswered,
+        onError: hookAnswered,
+      },
+    },
+    sleeping: { exit: endWait, after: { preStop: '#container.stopping.turn' } },
+  },
+});

@@ -1,0 +1,34 @@
+/** The call that stops a container, and its next try. Part of the chart of `container.ts`, also beside a hook. */
+import { line, type PlainError } from '../../../../kernel/xstate.ts';
+import { stopSeconds } from './container-policy.ts';
+import { containerSetup as s } from './container-setup.ts';
+
+/** Before a stop that failed is tried again. */
+const STOP_RETRY_MS = 1_000;
+
+/** Waits for the runtime to stop it, with grace. */
+const asking = s.createStateConfig({
+  invoke: {
+    id: 'stop',
+    src: 'cri.stopContainer',
+    input: ({ context }) => ({ containerId: context.id, timeoutSeconds: stopSeconds(context) }),
+    onDone: '#container.stopped',
+    onError: [
+      { guard: ({ event }) => (event.error as PlainError).code === 'NOT_FOUND', target: '#container.stopped' },
+      {
+        target: 'failed',
+        actions: line('error', ({ context, event }) => [
+          'Kill container failed',
+          { container: context.name, error: (event.error as PlainError).message },
+        ]),
+      },
+    ],
+  },
+});
+
+const failed = s.createStateConfig({
+  entry: { type: 'tell', params: { phase: 'stopping', look: true } },
+  after: { [STOP_RETRY_MS]: 'asking' },
+});
+
+export const stopCall = { asking, failed };

@@ -1,0 +1,108 @@
+/**
+ * What becomes of an event before anybody reads it: similar ones are told as one, equal ones are counted, and nobody
+ * floods the others. Pure; bounds as upstream's correlator.
+ */
+import type { EventRecorded } from '../../../model/pods/messages.ts';
+import { fnv1a32 } from '../../../model/spec/hash.ts';
+import { noneRecent, type Recent, recentOf, withRecent } from './recent.ts';
+
+/** As upstream's spam filter: tokens by source and object. */
+const SPAM_BURST = 25;
+const SPAM_REFILL_MS = 300_000;
+/** As upstream's aggregation: from this many different messages under one reason on, they are told as one. */
+const SIMILAR_MAX = 10;
+const SIMILAR_WINDOW_MS = 600_000;
+
+/** Tuples, for each checkpoint has thousands of them. */
+type Tokens = readonly [left: number, atMs: number];
+/** Hashes of different messages under one object and reason. */
+type Similar = readonly [atMs: number, ...messages: readonly string[]];
+/** Equal events so far. `serial` and `firstMs` are in the name of the Event object. */
+type Counter = readonly [count: number, firstMs: number, serial: number];
+
+export interface Correlation {
+  readonly tokens: Recent<Tokens>;
+  readonly similar: Recent<Similar>;
+  readonly counters: Recent<Counter>;
+  /** Makes names of two events of one millisecond different. */
+  readonly serial: number;
+}
+
+export const nothingSaid: Correlation = {
+  tokens: noneRecent,
+  similar: noneRecent,
+  counters: noneRecent,
+  serial: 0,
+};
+
+export interface Correlated {
+  /** Of the Event object in the API server. */
+  readonly name: string;
+  readonly count: number;
+  readonly firstMs: number;
+  readonly correlation: Correlation;
+  /** Of the series. */
+  readonly key: string;
+  readonly message: string;
+  /** Its object has said too much. */
+  readonly isSpam: boolean;
+}
+
+function spend(tokens: Tokens | undefined, nowMs: number): { readonly isSpam: boolean; readonly tokens: Tokens } {
+  const [left, atMs] = tokens ?? [SPAM_BURST, nowMs];
+  const refilled = Math.min(SPAM_BURST, left + (nowMs - atMs) / SPAM_REFILL_MS);
+  const isSpam = refilled < 1;
+  return { isSpam, tokens: [isSpam ? refilled : refilled - 1, nowMs] };
+}
+
+/** A short hash keeps the counters small; two that collide share a counter, no more. */
+const hashOf = (text: string): string => fnv1a32(text).toString(36);
+
+/** Of the name of any object (RFC 1123). */
+const NAME_MAX = 253;
+
+/** With nanoseconds since the epoch in hexadecimal, as upstream; where there is no room for them, a UUID. */
+function nameOf(name: string, nowMs: number, serial: number): string {
+  const timed = `${name}.${(BigInt(nowMs) * 1_000_000n + BigInt(serial % 1_000_000)).toString(16)}`;
+  return timed.length > NAME_MAX ? uuidOf(timed) : timed;
+}
+
+/** Of version 8: the bits are the text's. */
+function uuidOf(text: string): string {
+  const words = ['a', 'b', 'c', 'd'].map((salt) =>
+    fnv1a32(salt + text)
+      .toString(16)
+      .padStart(8, '0'),
+  );
+  const hex = words.join('');
+  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-8${hex.slice(13, 16)}-a${hex.slice(17, 20)}-${hex.slice(20)}`;
+}
+
+export function correlate(before: Correlation, event: EventRecorded, nowMs: number): Correlated {
+  const { ref, reason, eventType, message } = event;
+  const object = hashOf(`${ref.kind}/${ref.namespace}/${ref.name}/${ref.uid}`);
+  const spent = spend(recentOf(before.tokens, object), nowMs);
+  const group = hashOf(`${object}/${eventType}/${reason}`);
+  const [similarMs, ...known] = recentOf(before.similar, group) ?? [nowMs];
+  const fresh = nowMs - similarMs < SIMILAR_WINDOW_MS ? known : [];
+  const hash = hashOf(message);
+  const messages = fresh.includes(hash) ? fresh : [...fresh, hash].slice(-SIMILAR_MAX);
+  const isCombined = messages.length >= SIMILAR_MAX;
+  const key = isCombined ? group : `${group}-${hashOf(`${ref.fieldPath ?? ''}/${message}`)}`;
+  const [told, firstMs, serial] = recentOf(before.counters, key) ?? [0, nowMs, before.serial + 1];
+  const count = told + 1;
+  return {
+    name: nameOf(ref.name, firstMs, serial),
+    count,
+    firstMs,
+    key,
+    message: isCombined ? `(combined from similar events): ${message}` : message,
+    isSpam: spent.isSpam,
+    correlation: {
+      tokens: withRecent(before.tokens, object, spent.tokens),
+      similar: withRecent(before.similar, group, [nowMs, ...messages]),
+      counters: withRecent(before.counters, key, [count, firstMs, serial]),
+      serial: before.serial + 1,
+    },
+  };
+}

@@ -1,0 +1,101 @@
+/**
+ * The event recorder: what people read about pods and the node (`kubectl describe`), as log lines and, on a node with
+ * an API server, as Event objects.
+ *
+ * Decides: what is too much (`event-correlator.ts`).
+ * Owns: small counters by object, the writers that are at work.
+ * Hears: `event.recorded` of everybody.
+ * Asks: nothing; its writers do (`event-writer.ts`).
+ * Invariants:
+ *   R1 of one object at most so many events at once, then one now and then.
+ *   R2 equal events are one with a count; similar ones within ten minutes become `(combined from similar events)`.
+ *   R3 an API server that does not answer holds up nobody; beyond {@link WRITERS_MAX} events are only lines.
+ */
+import { type AnyActorRef, line, now, setup } from '../../../../kernel/xstate.ts';
+import type { Ended, EventRecorded } from '../../../model/pods/messages.ts';
+import { rfc3339 } from '../../../model/values/time.ts';
+import { type Correlation, correlate, nothingSaid } from './event-correlator.ts';
+import { type EventSeries, eventWriterMachine } from './event-writer.ts';
+
+/** Events that wait for the API server; as upstream's queue. */
+const WRITERS_MAX = 1_000;
+
+export interface EventRecorderInput {
+  readonly nodeName: string;
+  /** There is an API server. */
+  readonly publishes: boolean;
+}
+
+interface Context extends Correlation {
+  readonly nodeName: string;
+  readonly publishes: boolean;
+  /** Keys of the series that are being written. */
+  readonly writing: readonly string[];
+}
+
+const s = setup({
+  types: { input: {} as EventRecorderInput, context: {} as Context, events: {} as EventRecorded | Ended },
+  actors: { writer: eventWriterMachine },
+});
+
+type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
+
+const take = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
+  if (event.type !== 'event.recorded') return;
+  const nowMs = now(args);
+  const { correlation, key, isSpam, count, name, firstMs, message } = correlate(context, event, nowMs);
+  enqueue.assign(correlation);
+  if (isSpam) return;
+  const { ref, eventType, reason } = event;
+  const fields = {
+    object: ref.namespace === '' ? ref.name : `${ref.namespace}/${ref.name}`,
+    kind: ref.kind,
+    ...(ref.fieldPath === undefined ? {} : { fieldPath: ref.fieldPath }),
+    type: eventType,
+    reason,
+    message,
+    ...(count > 1 ? { count } : {}),
+  };
+  enqueue(line('info', ['Event occurred', fields]));
+  const [firstTimestamp, lastTimestamp] = [rfc3339(firstMs), rfc3339(nowMs)];
+  write(enqueue, context, key, { name, ref, eventType, reason, message, firstTimestamp, lastTimestamp, count });
+});
+
+function write(enqueue: Enqueue, context: Context, key: string, series: EventSeries): void {
+  const { publishes, writing, nodeName } = context;
+  if (!publishes) return;
+  if (writing.includes(key)) {
+    enqueue.sendTo<AnyActorRef>(idOf(key), { type: 'event.counted', series });
+  } else if (writing.length < WRITERS_MAX) {
+    enqueue.spawnChild('writer', { id: idOf(key), input: { nodeName, series } });
+    enqueue.assign({ writing: [...writing, key] });
+  } else {
+    enqueue(
+      line('warn', ['Unable to record event: too many wait for the API server, dropped', { reason: series.reason }]),
+    );
+  }
+}
+
+const idOf = (key: string): string => `event-${key}`;
+
+/** A writer has done its work, or crashed over it. */
+const reap = s.enqueueActions(({ context, event, enqueue }) => {
+  const key = event.type.replace(/^xstate\.(done|error)\.actor\.event-/, '');
+  enqueue.stopChild(idOf(key));
+  enqueue.assign({ writing: context.writing.filter((each) => each !== key) });
+});
+
+export const eventRecorderMachine = s.createMachine({
+  id: 'eventRecorder',
+  context: ({ input }) => ({
+    ...nothingSaid,
+    ...input,
+    writing: [],
+  }),
+  on: {
+    'event.recorded': { actions: take },
+    'xstate.done.actor.*': { actions: reap },
+    'xstate.error.actor.*': { actions: reap },
+  },
+});

@@ -1,0 +1,228 @@
+/**
+ * The memory of this node: soft facts that the world does not keep, from one start of the agent to the next.
+ *
+ * Decides: when to write.
+ * Owns: restart counts, back-offs and results of probes by container, back-offs of pulls; what pods were given, who was
+ *   refused and why, and what running instances have.
+ * Hears: `memory.noted` and `memory.begun` of containers, `memory.pulled` of images, `memory.probed` and
+ *   `memory.resized` of pods, `memory.allocated` and `memory.rejected` of `allocation`, `memory.forgotten` and
+ *   `pods.known` of `pods`, `memory.wanted` of both.
+ * Asks: `host.loadSoftState` once, `host.saveSoftState` after changes.
+ * Sends: the root and `pods` `memory.loaded`.
+ * Invariants:
+ *   M1 at most one write under way; what changes meanwhile is written by the next one.
+ *   M2 a memory that cannot be read is an empty one: pods start, and it is said.
+ *   M3 nothing is written before it was read, so that a slow disk never costs what was known.
+ *   M4 nobody waits longer for what was noted than it was to take, also when the clock of the machine was set back.
+ *   M5 what a pod has for itself (CPUs, memory of chosen nodes, devices) is written at once: no agent that was killed
+ *      and started again gives it to another.
+ */
+import { line, now, outputOf, type PlainError, pick, sendParent, sendTo, setup, to } from '../../../kernel/xstate.ts';
+import { hostOperations, type SoftState } from '../../model/operations/host.ts';
+import type { Ended, MemoryMessage } from '../../model/pods/messages.ts';
+import type { NodeSettings } from '../../model/settings/node-settings.ts';
+import { PULL_QUIET_MS } from '../images/image-setup.ts';
+
+/** Changes are gathered this long: a crash of the agent may cost so much, a burst of restarts one write. */
+const GATHER_MS = 1_000;
+/** Before a write that failed is tried again. */
+const RETRY_MS = 30_000;
+
+export type MemoryInput = Pick<NodeSettings, 'softStateFile'>;
+
+interface Context {
+  readonly path: string;
+  readonly state: SoftState;
+  /** Changed since the last write began. */
+  readonly isDirty: boolean;
+  /** What changed is not to wait for more. */
+  readonly isUrgent: boolean;
+}
+
+const s = setup({
+  types: { input: {} as MemoryInput, context: {} as Context, events: {} as MemoryMessage | Ended },
+  actors: pick(hostOperations, 'host.loadSoftState', 'host.saveSoftState'),
+  guards: { isDirty: ({ context }) => context.isDirty, isUrgent: ({ context }) => context.isUrgent },
+});
+
+const note = s.assign(({ context, event }) => {
+  if (event.type !== 'memory.noted') return {};
+  const containers = { ...context.state.containers, [event.key]: event.container };
+  return { state: { ...context.state, containers }, isDirty: true };
+});
+
+const noteBegun = s.assign(({ context, event }) => {
+  if (event.type !== 'memory.begun') return {};
+  const begun = { ...context.state.begun, [event.key]: event.restartCount };
+  return { state: { ...context.state, begun }, isDirty: true };
+});
+
+/** A pull may end after its pod is gone: back-offs that would begin anew anyway go. */
+const notePull = s.assign((args) => {
+  const { context, event } = args;
+  if (event.type !== 'memory.pulled') return {};
+  const pulls = Object.fromEntries(
+    Object.entries(context.state.pulls ?? {}).filter(
+      ([key, { untilMs }]) => key !== event.key && now(args) - untilMs <= PULL_QUIET_MS,
+    ),
+  );
+  if (event.pull !== null) pulls[event.key] = event.pull;
+  return { state: { ...context.state, pulls }, isDirty: true };
+});
+
+const noteGrant = s.assign(({ context, event }) => {
+  if (event.type !== 'memory.allocated') return {};
+  const { cpus, memory, devices } = event.grant;
+  const isUrgent = context.isUrgent || [cpus, memory, devices].some((held) => held !== undefined);
+  const grants = { ...context.state.grants, [event.uid]: event.grant };
+  return { state: { ...context.state, grants }, isDirty: true, isUrgent };
+});
+
+/** `null`: the change is done. */
+const noteResize = s.assign(({ context, event }) => {
+  if (event.type !== 'memory.resized') return {};
+  const { [event.uid]: _before, ...others } = context.state.resizes ?? {};
+  const resizes = event.actuated === null ? others : { ...others, [event.uid]: event.actuated };
+  return { state: { ...context.state, resizes }, isDirty: true };
+});
+
+const noteRejection = s.assign(({ context, event }) => {
+  if (event.type !== 'memory.rejected') return {};
+  const rejections = { ...context.state.rejections, [event.uid]: event.rejection };
+  return { state: { ...context.state, rejections }, isDirty: true };
+});
+
+const noteProbes = s.assign(({ context, event }) => {
+  if (event.type !== 'memory.probed') return {};
+  const probes = { ...context.state.probes, [event.key]: event.probed };
+  return { state: { ...context.state, probes }, isDirty: true };
+});
+
+/** What is remembered of those pods alone; `null` when that is everything. */
+function ofPods(state: SoftState, isKept: (uid: string) => boolean): SoftState | null {
+  const only = <Value>(table: Readonly<Record<string, Value>> = {}): Record<string, Value> =>
+    Object.fromEntries(Object.entries(table).filter(([key]) => isKept(key.split('/', 1)[0]!)));
+  const kept = {
+    containers: only(state.containers),
+    begun: only(state.begun),
+    probes: only(state.probes),
+    pulls: only(state.pulls),
+    grants: only(state.grants),
+    resizes: only(state.resizes),
+    rejections: only(state.rejections),
+  };
+  const sizeOf = (tables: SoftState) =>
+    Object.values(tables).reduce((sum, table) => sum + Object.keys(table).length, 0);
+  return sizeOf(kept) === sizeOf(state) ? null : kept;
+}
+
+const forget = s.assign(({ context, event }) => {
+  if (event.type !== 'memory.forgotten') return {};
+  const state = ofPods(context.state, (uid) => uid !== event.uid);
+  return state === null ? {} : { state, isDirty: true };
+});
+
+/** What was noted of a pod after it was forgotten goes at the next start. */
+const forgetOthers = s.assign(({ context, event }) => {
+  if (event.type !== 'pods.known') return {};
+  const known = new Set(event.uids);
+  const state = ofPods(context.state, (uid) => known.has(uid));
+  return state === null ? {} : { state, isDirty: true };
+});
+
+const mapped = <Value>(table: Readonly<Record<string, Value>>, change: (value: Value) => Value) =>
+  Object.fromEntries(Object.entries(table).map(([key, value]) => [key, change(value)]));
+
+function withPossibleWaits(state: SoftState, nowMs: number): SoftState {
+  const containers = mapped(state.containers, (container) => ({
+    ...container,
+    backoffUntilMs: Math.min(container.backoffUntilMs, nowMs + container.backoffMs),
+  }));
+  const pulls = mapped(state.pulls ?? {}, (pull) => ({
+    ...pull,
+    untilMs: Math.min(pull.untilMs, nowMs + pull.backoffMs),
+  }));
+  return { ...state, containers, ...(state.pulls === undefined ? {} : { pulls }) };
+}
+
+/** What was noted while the memory was read, after a crash of this actor, is newer. */
+function merged(read: SoftState, noted: SoftState): SoftState {
+  const tables = Object.entries(noted).map(([name, table]) => [name, { ...read[name as keyof SoftState], ...table }]);
+  return { ...read, ...Object.fromEntries(tables) };
+}
+
+/** `pods` hears it last: it answers which of them there are. */
+const loaded = ({ context }: { context: Context }) => ({ type: 'memory.loaded', state: context.state });
+
+export const memoryMachine = s.createMachine({
+  id: 'memory',
+  context: ({ input }) => ({
+    path: input.softStateFile,
+    state: { containers: {}, probes: {} },
+    isDirty: false,
+    isUrgent: false,
+  }),
+  initial: 'loading',
+  on: {
+    'memory.noted': { actions: note },
+    'memory.begun': { actions: noteBegun },
+    'memory.probed': { actions: noteProbes },
+    'memory.pulled': { actions: notePull },
+    'memory.allocated': { actions: noteGrant },
+    'memory.resized': { actions: noteResize },
+    'memory.rejected': { actions: noteRejection },
+    'memory.forgotten': { actions: forget },
+    'pods.known': { actions: forgetOthers },
+  },
+  states: {
+    loading: {
+      invoke: {
+        id: 'load',
+        src: 'host.loadSoftState',
+        input: ({ context }) => ({ path: context.path }),
+        onDone: {
+          target: 'ready',
+          actions: s.assign({
+            state: (args) => {
+              const output = outputOf<SoftState>(args.event);
+              return merged(withPossibleWaits(output, now(args)), args.context.state);
+            },
+          }),
+        },
+        onError: {
+          target: 'ready',
+          actions: line('warn', ({ context, event }) => [
+            'Cannot read what was remembered; starting without it',
+            { path: context.path, error: (event.error as PlainError).message },
+          ]),
+        },
+      },
+    },
+    ready: {
+      entry: [sendParent(loaded), sendTo(to('allocation'), loaded), sendTo(to('pods'), loaded)],
+      initial: 'saved',
+      on: { 'memory.wanted': { actions: [sendTo(to('allocation'), loaded), sendTo(to('pods'), loaded)] } },
+      states: {
+        saved: { always: { guard: 'isDirty', target: 'gathering' } },
+        gathering: { always: { guard: 'isUrgent', target: 'saving' }, after: { [GATHER_MS]: 'saving' } },
+        saving: {
+          entry: s.assign({ isDirty: false, isUrgent: false }),
+          invoke: {
+            id: 'save',
+            src: 'host.saveSoftState',
+            input: ({ context }) => ({ path: context.path, state: context.state }),
+            onDone: 'saved',
+            onError: {
+              target: 'retrying',
+              actions: line('error', ({ context, event }) => [
+                'Cannot write what is remembered',
+                { path: context.path, error: (event.error as PlainError).message },
+              ]),
+            },
+          },
+        },
+        retrying: { after: { [RETRY_MS]: 'saving' } },
+      },
+    },
+  },
+});

@@ -1,0 +1,99 @@
+/**
+ * Mirror pods: what the API server shows of static pods. One actor a full name (`mirror-pod.ts`).
+ *
+ * Decides: which static pod and which mirror pod belong together, and when a mirror pod that has no static pod may go.
+ * Owns: the names.
+ * Hears: `mirror.wanted`, `mirror.unwanted` of the sources of static pods, `mirror.seen` and `mirror.listed` of the API
+ *   server, `mirror.ready` of each source of static pods, `mirror.released` of `pods`.
+ * Asks: nothing; its actors do. Asks `podConfig` to tell everything again when it starts anew.
+ * Invariants:
+ *   I1 before every source has spoken no mirror pod is taken away for having no static pod.
+ */
+
+import { type AnyActorRef, errorOf, line, setup, to } from '../../../../kernel/xstate.ts';
+import type { PodRef } from '../../../model/api/pod.ts';
+import type { MirrorMessage } from '../../../model/pods/api-messages.ts';
+import type { Ended } from '../../../model/pods/messages.ts';
+import type { NodeSettings } from '../../../model/settings/node-settings.ts';
+import { mirrorPodMachine } from './mirror-pod.ts';
+
+export type MirrorPodsInput = Pick<NodeSettings, 'nodeName' | 'staticPodURL'>;
+
+interface Context {
+  readonly nodeName: string;
+  readonly names: readonly string[];
+  /** Sources of static pods that have not spoken yet. */
+  readonly silent: readonly ('file' | 'http')[];
+}
+
+const s = setup({
+  types: { input: {} as MirrorPodsInput, context: {} as Context, events: {} as MirrorMessage | Ended },
+  actors: { mirror: mirrorPodMachine },
+});
+
+const idOf = ({ namespace, name }: Pick<PodRef, 'namespace' | 'name'>): string => `mirror-${namespace}_${name}`;
+
+const route = s.enqueueActions(({ context, event, enqueue }) => {
+  if (!('pod' in event)) return;
+  const ref = event.type === 'mirror.wanted' ? event.pod.metadata : event.pod;
+  const id = idOf(ref);
+  if (!context.names.includes(id)) {
+    if (event.type === 'mirror.released' || (event.type === 'mirror.seen' && event.seen === null)) return;
+    const { namespace, name } = ref;
+    const input = { namespace, name, nodeName: context.nodeName, judges: context.silent.length === 0 };
+    enqueue.spawnChild('mirror', { id, input });
+    enqueue.assign({ names: [...context.names, id] });
+  }
+  enqueue.sendTo<AnyActorRef>(id, event);
+});
+
+const tellListed = s.enqueueActions(({ context, event, enqueue }) => {
+  for (const id of context.names) enqueue.sendTo<AnyActorRef>(id, event);
+});
+
+const noteReady = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'mirror.ready' || !context.silent.includes(event.source)) return;
+  const silent = context.silent.filter((each) => each !== event.source);
+  enqueue.assign({ silent });
+  if (silent.length > 0) return;
+  for (const id of context.names) enqueue.sendTo<AnyActorRef>(id, { type: 'mirror.judged' });
+});
+
+const nameIn = (event: Ended): string => event.type.replace(/^xstate\.(done|error)\.actor\./, '');
+
+const reap = s.enqueueActions(({ context, event, enqueue }) => {
+  const id = nameIn(event as Ended);
+  enqueue.stopChild(id);
+  enqueue.assign({ names: context.names.filter((each) => each !== id) });
+});
+
+const reapCrashed = s.enqueueActions(({ event, enqueue }) => {
+  const { message } = errorOf(event);
+  enqueue(
+    line('error', [
+      'The actor of a mirror pod crashed and starts again',
+      { id: nameIn(event as Ended), error: message },
+    ]),
+  );
+  enqueue.sendTo(to('podConfig'), { type: 'config.wanted', uids: null });
+});
+
+export const mirrorPodsMachine = s.createMachine({
+  id: 'mirrorPods',
+  context: ({ input }) => ({
+    nodeName: input.nodeName,
+    names: [],
+    silent: input.staticPodURL ? ['file', 'http'] : ['file'],
+  }),
+  entry: s.enqueueActions(({ enqueue }) => enqueue.sendTo(to('podConfig'), { type: 'config.wanted', uids: null })),
+  on: {
+    'mirror.wanted': { actions: route },
+    'mirror.unwanted': { actions: route },
+    'mirror.seen': { actions: route },
+    'mirror.listed': { actions: tellListed },
+    'mirror.released': { actions: route },
+    'mirror.ready': { actions: noteReady },
+    'xstate.done.actor.*': { actions: reap },
+    'xstate.error.actor.*': { actions: [reapCrashed, reap] },
+  },
+});

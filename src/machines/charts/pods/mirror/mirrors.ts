@@ -1,0 +1,18 @@
+/** What sources of static pods tell about them to those who show them in the API server. */
+import { to } from '../../../../kernel/xstate.ts';
+import type { MirrorMessage } from '../../../model/pods/api-messages.ts';
+import type { ConfigMessage } from '../../../model/pods/messages.ts';
+
+interface Enqueue {
+  sendTo(target: ReturnType<typeof to>, message: MirrorMessage): void;
+}
+
+/** Everything that the source has was told. */
+export const tellMirrorsReady = (enqueue: Enqueue, source: 'file' | 'http'): void =>
+  enqueue.sendTo(to('mirrorPods'), { type: 'mirror.ready', source });
+
+export function tellMirrors(enqueue: Enqueue, message: ConfigMessage): void {
+  const tell = (mirror: MirrorMessage): void => enqueue.sendTo(to('mirrorPods'), mirror);
+  if (message.op === 'REMOVE') for (const pod of message.pods) tell({ type: 'mirror.unwanted', pod });
+  else for (const pod of message.pods) tell({ type: 'mirror.wanted', pod });
+}

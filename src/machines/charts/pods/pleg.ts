@@ -1,0 +1,130 @@
+/**
+ * The pod lifecycle event generator: what the runtime's pods do, as the stream `cri.watchPods` tells it.
+ *
+ * Decides: whether observation of the runtime can be trusted (healthy or not).
+ * Owns: nothing; the stream's port compares and speaks only of changes.
+ * Hears: the items of the stream; `runtime.wanted` from `syncLoop`; `pleg.healthWanted` from `runtimeState`.
+ * Asks: `cri.watchPods`. Tells `syncLoop` every change, and `runtimeState` its health.
+ * Invariants:
+ *   P1 unhealthy until the first complete list; unhealthy again when listing has failed for {@link PLEG_THRESHOLD_MS}.
+ *   P2 one pod that cannot be inspected never makes the node unhealthy.
+ */
+import { line, type PlainError, pick, sendTo, setup, to } from '../../../kernel/xstate.ts';
+import { criOperations, type WatchPodsItem } from '../../model/operations/cri.ts';
+import type { PlegHealth, PlegHealthWanted, RuntimeMessage, RuntimeWanted } from '../../model/pods/messages.ts';
+import type { NodeSettings } from '../../model/settings/node-settings.ts';
+import { slimmed } from '../../model/status/runtime-facts.ts';
+
+/** The kubelet's threshold: three minutes without a successful list. */
+const PLEG_THRESHOLD_MS = 180_000;
+/** One pod's inspection; past it only that pod is stale. */
+const INSPECT_DEADLINE_MS = 10_000;
+/** Inspections at once: enough to read 100 pods in a moment, few enough not to hold up the runtime's own work. */
+const INSPECT_PARALLEL = 8;
+/** Before the stream is opened again after it broke. */
+const REOPEN_MS = 1_000;
+
+export type PlegInput = Pick<NodeSettings, 'relistPeriodMs'>;
+
+const NOT_YET = 'PLEG is not healthy: pleg has yet to be successful';
+const NOT_SEEN = 'PLEG is not healthy: pleg was last seen active 3m0s ago; threshold is 3m0s';
+
+const { createMachine } = setup({
+  types: {
+    input: {} as PlegInput,
+    context: {} as PlegInput,
+    events: {} as
+      | WatchPodsItem
+      | RuntimeWanted
+      | PlegHealthWanted
+      | { type: 'xstate.error.actor.watch'; error: PlainError },
+  },
+  actors: pick(criOperations, 'cri.watchPods'),
+  actions: {
+    tellHealth: sendTo(to('runtimeState'), (_, params: PlegHealth) => params),
+    sayFailing: line('warn', ({ event }) => [
+      'Listing the pods of the runtime fails',
+      { error: (event as { message: string }).message },
+    ]),
+    forward: sendTo(to('syncLoop'), ({ event }) => event as RuntimeMessage),
+  },
+});
+
+const healthy: PlegHealth = { type: 'pleg.healthy' };
+const unhealthy = (message: string): PlegHealth => ({ type: 'pleg.unhealthy', message });
+
+export const plegMachine = createMachine({
+  id: 'pleg',
+  context: ({ input }) => ({ relistPeriodMs: input.relistPeriodMs }),
+  type: 'parallel',
+  states: {
+    stream: {
+      initial: 'open',
+      states: {
+        open: {
+          invoke: {
+            id: 'watch',
+            src: 'cri.watchPods',
+            input: ({ context }) => ({
+              relistPeriodMs: context.relistPeriodMs,
+              inspectDeadlineMs: INSPECT_DEADLINE_MS,
+              inspectParallel: INSPECT_PARALLEL,
+            }),
+            onDone: 'broken',
+            onError: {
+              target: 'broken',
+              actions: line('error', ({ event }) => [
+                'The watch of the runtime broke; opening it again',
+                { error: (event.error as PlainError).message },
+              ]),
+            },
+          },
+          on: {
+            'runtime.podChanged': {
+              actions: sendTo(to('syncLoop'), ({ event }) => ({ ...event, status: slimmed(event.status) })),
+            },
+            'runtime.podRemoved': { actions: 'forward' },
+            'runtime.podStale': { actions: 'forward' },
+            'runtime.relisted': { actions: 'forward' },
+            'runtime.wanted': { target: 'open', reenter: true },
+          },
+        },
+        broken: { after: { [REOPEN_MS]: 'open' } },
+      },
+    },
+    health: {
+      initial: 'unseen',
+      on: { 'runtime.relistFailing': { actions: 'sayFailing' } },
+      states: {
+        unseen: {
+          entry: { type: 'tellHealth', params: unhealthy(NOT_YET) },
+          on: {
+            'runtime.relisted': 'healthy',
+            'pleg.healthWanted': { actions: { type: 'tellHealth', params: unhealthy(NOT_YET) } },
+          },
+        },
+        healthy: {
+          entry: { type: 'tellHealth', params: healthy },
+          on: {
+            'runtime.relistFailing': { target: 'failing', actions: 'sayFailing' },
+            'pleg.healthWanted': { actions: { type: 'tellHealth', params: healthy } },
+          },
+        },
+        failing: {
+          on: {
+            'runtime.relistWorking': 'healthy',
+            'pleg.healthWanted': { actions: { type: 'tellHealth', params: healthy } },
+          },
+          after: { [PLEG_THRESHOLD_MS]: 'unhealthy' },
+        },
+        unhealthy: {
+          entry: { type: 'tellHealth', params: unhealthy(NOT_SEEN) },
+          on: {
+            'runtime.relistWorking': 'healthy',
+            'pleg.healthWanted': { actions: { type: 'tellHealth', params: unhealthy(NOT_SEEN) } },
+          },
+        },
+      },
+    },
+  },
+});

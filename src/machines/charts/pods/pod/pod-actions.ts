@@ -1,0 +1,298 @@
+/** What a pod's machine does on its way: containers, configuration, sandbox, end. The chart is in `pod.ts`. */
+import { errorIn, errorOf, line, now, outputOf, type PlainError, random, to } from '../../../../kernel/xstate.ts';
+import { withAllocation } from '../../../model/allocation/request.ts';
+import type { UserMapping } from '../../../model/operations/users.ts';
+import { eventRecorded } from '../../../model/pods/messages.ts';
+import { nodeRef } from '../../../model/reasons/node-events.ts';
+import { type EventText, killMessages, podEvents, podMessages, podReasons } from '../../../model/reasons/reasons.ts';
+import { claimRefusal, podDns } from '../../../model/spec/index.ts';
+import { factsOf, hasBegunInSandbox } from '../../../model/status/runtime-facts.ts';
+import { pauseMs, RESPAWN_BACK_OFF } from '../../../model/values/back-off.ts';
+import { isSame } from '../../../model/values/same.ts';
+import { isCreated, retryDelay, runsInOrder } from '../container/container-policy.ts';
+import type { ContainerOrder } from '../container/container-setup.ts';
+import { containerInput } from './container-input.ts';
+import { permission } from './pod-files.ts';
+import { orphanInput, orphansOf } from './pod-orphans.ts';
+import {
+  addressesOf,
+  type ContainerRecord,
+  graceLeft,
+  membersOf,
+  mergedKill,
+  nextToStop,
+  type PodContext,
+  podOrName,
+  refOf,
+  wantedOf,
+} from './pod-policy.ts';
+import { type Enqueue, order, SPAWNED, podSetup as s, settle } from './pod-setup.ts';
+import { impossibility, isRegularTurn, nextAttempt, sandboxPlan, turnsOf } from './pod-turns.ts';
+
+// ---- containers -----------------------------------------------------------------------------------------------------
+
+/**
+ * Containers of a pod that one turn begins, or lets be created: a pod may have a thousand, and no turn may take longer
+ * than a moment.
+ */
+const GROUP = 40;
+
+const missingMembers = (context: PodContext) =>
+  membersOf(podOrName(context)).filter(({ container }) => context.containers[container.name] === undefined);
+
+/** It waits for its image, or for the runtime to begin it. */
+const isUnderWay = ({ view, wish, isEarly }: ContainerRecord): boolean =>
+  view.phase === 'waiting' && view.reason === '' && wish === null && isEarly !== true;
+
+/** Those of a large pod that have no actor yet follow when none of the others is under way. */
+function beginNextGroup(enqueue: Enqueue, context: PodContext): void {
+  const count = membersOf(podOrName(context)).length;
+  if (count <= GROUP || Object.keys(context.containers).length >= count) return;
+  const [next] = missingMembers(context).filter(({ container }) => context.crashes[container.name] === undefined);
+  if (next === undefined || Object.values(context.containers).some(isUnderWay)) return;
+  enqueue.raise({ type: 'container.respawn', name: next.container.name }, { delay: 0, id: 'next-group' });
+}
+
+export const adoptContainers = s.enqueueActions((args) => {
+  const { context, enqueue } = args;
+  if (context.stage !== 'sync') return;
+  const facts = { ...context, initialised: context.initialised || hasBegun(context) };
+  const members = missingMembers(context).slice(0, GROUP);
+  const records = members.map(({ container, kind }) => [container.name, { kind, view: SPAWNED, wish: null }] as const);
+  const containers = { ...context.containers, ...Object.fromEntries(records) };
+  settle(enqueue, context, { initialised: facts.initialised, containers }, now(args));
+  for (const member of members) {
+    const id = `container-${member.container.name}`;
+    enqueue.spawnChild('container', { id, input: containerInput(facts, member, now(args)) });
+  }
+});
+
+const hasBegun = (context: PodContext): boolean =>
+  sandboxPlan(context) === 'use' &&
+  (context.pod?.spec.containers ?? []).some(({ name }) => hasBegunInSandbox(context.runtime, name));
+
+/** What the runtime still runs under this pod's name gets an actor, so that it can be stopped. */
+const adoptOrphans = (enqueue: Enqueue, context: PodContext): Partial<PodContext> => {
+  const names = orphansOf(context);
+  for (const name of names) {
+    enqueue.spawnChild('container', { id: `container-${name}`, input: orphanInput(context, name) });
+  }
+  const records = names.map((name) => [name, { kind: 'regular' as const, view: SPAWNED, wish: null }]);
+  return { containers: { ...context.containers, ...Object.fromEntries(records) } };
+};
+
+export const noteContainer = s.enqueueActions((args) => {
+  const { event, context, enqueue } = args;
+  if (event.type !== 'container.changed') return;
+  const record = context.containers[event.name];
+  const isNews = event.look || record?.begins === true || !isSame(record?.view, event.view);
+  if (!record || !isNews) return;
+  const wish = event.view.phase === 'waiting' ? null : record.wish;
+  const containers = { ...context.containers, [event.name]: { ...record, view: event.view, wish, begins: false } };
+  const nowMs = now(args);
+  settle(enqueue, context, event.look ? { containers, actedAtMs: nowMs } : { containers }, nowMs);
+  beginNextGroup(enqueue, { ...context, containers });
+  if (event.look) enqueue.raise({ type: 'look' });
+});
+
+export const noteWish = s.enqueueActions(({ event, context, enqueue }) => {
+  if (event.type !== 'container.wanted') return;
+  const record = context.containers[event.name];
+  if (!record) return;
+  const containers = { ...context.containers, [event.name]: { ...record, wish: event.wish } };
+  enqueue.assign({ containers });
+  beginNextGroup(enqueue, { ...context, containers });
+});
+
+export const beginWriting = s.assign({
+  writing: ({ context }) =>
+    turnsOf(context)
+      .slice(0, GROUP)
+      .map(({ container }) => container.name),
+});
+
+export const noteUsers = s.assign({
+  users: ({ event }) => outputOf<UserMapping>(event),
+});
+
+/** The files are there: those whose turn it is may be created. */
+export const permit = s.enqueueActions((args) => {
+  const { context, enqueue } = args;
+  const members = turnsOf(context).filter(({ container }) => context.writing.includes(container.name));
+  const containers = { ...context.containers };
+  const actuated = { ...context.actuated };
+  for (const member of members) {
+    const { name } = member.container;
+    const answer = permission(context, member);
+    const restartCount = containers[name]?.wish?.restartCount ?? 0;
+    const isMade = isCreated({ facts: factsOf(context.runtime, name), restartCount });
+    containers[name] = { ...containers[name]!, wish: null, begins: !('error' in answer) };
+    if (!isMade && context.allocation?.[name] !== undefined) actuated[name] = context.allocation[name];
+    if ('error' in answer) order(enqueue, name, { type: 'container.refused', ...answer.error });
+    else order(enqueue, name, { type: 'container.permitted', podIP: addressesOf(context)[0] ?? '', ...answer });
+  }
+  const initialised = context.initialised || isRegularTurn(members);
+  if (context.resize !== null) enqueue.sendTo(to('memory'), { type: 'memory.resized', uid: context.uid, actuated });
+  enqueue.assign({
+    containers,
+    initialised,
+    writing: [],
+    unbound: {},
+    unread: {},
+    fileValues: {},
+    unprepared: {},
+    actuated: context.actuated === null ? null : actuated,
+  });
+});
+
+/** An actor of a container crashed: it starts again from what the runtime shows. */
+export const reapContainer = s.enqueueActions(({ event, context, enqueue }) => {
+  if (!event.type.startsWith('xstate.error.actor.container-')) return;
+  const id = event.type.slice('xstate.error.actor.'.length);
+  const name = id.slice('container-'.length);
+  enqueue.stopChild(id);
+  const { [name]: record, ...containers } = context.containers;
+  if (!record) return;
+  const crashes = context.crashes[name] ?? 0;
+  enqueue.assign({ containers, crashes: { ...context.crashes, [name]: crashes + 1 } });
+  const delay = pauseMs(RESPAWN_BACK_OFF, crashes);
+  enqueue.raise({ type: 'look' });
+  enqueue.raise({ type: 'container.respawn', name }, { delay, id: `respawn-${name}` });
+});
+
+// ---- configuration, sandbox -----------------------------------------------------------------------------------------
+
+export const configure = s.enqueueActions((args) => {
+  const { event, context, enqueue } = args;
+  if (event.type !== 'pod.configured') return;
+  const pod = withAllocation(event.pod, context.allocation);
+  settle(enqueue, context, { pod, asked: event.pod }, now(args));
+  for (const member of membersOf(pod)) {
+    const { name } = member.container;
+    if (!context.containers[name]) continue;
+    const wanted = wantedOf(pod, member);
+    const before = context.pod && membersOf(context.pod).find(({ container }) => container.name === name);
+    if (before && JSON.stringify(wantedOf(context.pod, before)) === JSON.stringify(wanted)) continue;
+    order(enqueue, name, { type: 'container.configured', wanted });
+  }
+});
+
+export const record = (text: (context: PodContext, error: PlainError) => EventText) =>
+  s.enqueueActions(({ context, event, enqueue }) => {
+    const error = errorOf(event);
+    enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), text(context, error)));
+  });
+
+/** How the pod's names are resolved is not quite what it asked for. */
+export const recordDns = s.enqueueActions(({ context, enqueue }) => {
+  const { events, nodeEvents } = podDns(podOrName(context), context.node);
+  for (const text of events) enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), text));
+  for (const text of nodeEvents) {
+    enqueue.sendTo(to('eventRecorder'), eventRecorded(nodeRef(context.node.nodeName), text));
+  }
+});
+
+export const complain = (text: string) =>
+  s.enqueueActions(({ context, event, enqueue }) => {
+    const { uid, namespace, name } = context;
+    const error = errorOf(event);
+    enqueue(line('error', [text, { pod: `${namespace}/${name}`, uid, error: error.message }]));
+  });
+
+export const recordBlocked = s.enqueueActions(({ context, enqueue }) => {
+  const problem = impossibility(context);
+  if (problem === null) return;
+  const isOfClaims = context.pod !== null && claimRefusal(context.pod) === problem;
+  const text = podEvents[isOfClaims ? 'failedPrepareDynamicResources' : 'failedCreatePodSandBox'](problem);
+  enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), text));
+});
+
+/** `reserved for` means that the runtime's books have this name already, from a call whose reply was lost. */
+export const failed = s.assign((args) => {
+  const { context, event } = args;
+  const message = errorIn(event)?.message ?? '';
+  return {
+    failures: context.failures + 1,
+    untilMs: now(args) + retryDelay(context.failures, random(args)),
+    attempt: message.includes('is reserved for') ? nextAttempt(context) + 1 : context.attempt,
+    writing: [],
+  };
+});
+
+/** The sandbox died: everything in it ends, and what ran in order before runs in order again. */
+export const beginReplacing = s.enqueueActions((args) => {
+  const { context, enqueue } = args;
+  const graceSeconds = context.pod?.spec.terminationGracePeriodSeconds ?? 30;
+  const containers = Object.fromEntries(
+    Object.entries(context.containers).map(([name, each]) => {
+      const runsAgain = each.view.phase === 'ended' && runsInOrder(each);
+      return [name, runsAgain ? { ...each, view: SPAWNED } : each];
+    }),
+  );
+  settle(enqueue, context, { containers, initialised: false, attempt: nextAttempt(context) }, now(args));
+  for (const name of Object.keys(containers)) {
+    const message = killMessages.stopping(name);
+    order(enqueue, name, { type: 'container.stop', graceSeconds, message, after: 'restart' });
+  }
+});
+
+// ---- ending ---------------------------------------------------------------------------------------------------------
+
+/** A pod that ended by itself, or that is being deleted, is killed by nobody but itself. */
+const BY_ITSELF = { graceSeconds: null, remove: false, verdict: null };
+
+export const noteKill = s.enqueueActions((args) => {
+  const { event, context, enqueue } = args;
+  const kill = mergedKill(context, event.type === 'pod.kill' ? event : BY_ITSELF, now(args));
+  const isNew = context.kill === null || kill.graceSeconds < context.kill.graceSeconds;
+  settle(enqueue, context, { kill }, now(args));
+  if (!isNew) return;
+  for (const [name, { view }] of Object.entries(context.containers)) {
+    if (view.phase === 'stopping') order(enqueue, name, stopOrder(name, kill.graceSeconds));
+  }
+});
+
+/** The pod has been active for too long: it fails, whatever its containers do. */
+export const killOverdue = s.raise({
+  type: 'pod.kill',
+  graceSeconds: null,
+  remove: false,
+  verdict: { reason: podReasons.deadlineExceeded, message: podMessages.deadlineExceeded, said: 'always' },
+});
+
+const stopOrder = (name: string, graceSeconds: number, turn: { awaitsTurn?: boolean } = {}): ContainerOrder => ({
+  type: 'container.stop',
+  graceSeconds,
+  message: killMessages.stopping(name),
+  after: 'end',
+  ...turn,
+});
+
+/** Level-triggered: whoever should stop and does not yet stop is told to, and who waits for its turn, when it comes. */
+export const stopContainers = s.enqueueActions((args) => {
+  const { context, enqueue } = args;
+  const graceSeconds = context.kill === null ? 1 : graceLeft(context.kill, now(args));
+  const adopted = adoptOrphans(enqueue, context);
+  const next = { ...context, ...adopted };
+  enqueue.assign(adopted);
+  const orphans = orphansOf(context);
+  const turn = new Set(nextToStop(next));
+  for (const name of new Set([...Object.keys(next.containers), ...orphans])) {
+    const phase = next.containers[name]?.view.phase;
+    if (orphans.includes(name) || phase === 'waiting' || phase === 'starting' || phase === 'running') {
+      order(enqueue, name, stopOrder(name, graceSeconds, { awaitsTurn: !turn.has(name) && !orphans.includes(name) }));
+    } else if (phase === 'stopping' && next.containers[name]?.kind === 'sidecar' && turn.has(name)) {
+      order(enqueue, name, { type: 'container.turn' });
+    }
+  }
+});
+
+export const queueSandboxes = s.assign({
+  queue: ({ context }) => (context.runtime?.sandboxes ?? []).map(({ id }) => id),
+});
+
+export const queueContainers = s.assign({
+  queue: ({ context }) => (context.runtime?.containers ?? []).map(({ id }) => id),
+});
+
+export const dequeue = s.assign({ queue: ({ context }) => context.queue.slice(1) });

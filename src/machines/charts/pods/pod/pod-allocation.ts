@@ -1,0 +1,159 @@
+/**
+ * What a pod holds of the node: its admission, the resources that it was given, and the cgroup that bounds it. Part of
+ * the chart of `pod.ts`.
+ *
+ * Invariants: G1 nothing is made for a pod that the node has not taken. G2 `pod` has the resources that were given,
+ * `asked` those of its source. G3 the group is there before the sandbox and goes after it.
+ */
+import { errorOf, now, to } from '../../../../kernel/xstate.ts';
+import type { AllocationMessage } from '../../../model/allocation/messages.ts';
+import { admissionRequest, allocationOf, withAllocation } from '../../../model/allocation/request.ts';
+import type { PodShares } from '../../../model/allocation/resource-grants.ts';
+import type { Pod } from '../../../model/api/pod.ts';
+import { podGroup, podGroupName } from '../../../model/cgroups/pod-cgroup.ts';
+import { eventRecorded } from '../../../model/pods/messages.ts';
+import { podEvents } from '../../../model/reasons/reasons.ts';
+import { configure, failed, noteKill } from './pod-actions.ts';
+import { anyAlive, anyReadySandbox, type PodContext, refOf } from './pod-policy.ts';
+import { type Enqueue, podSetup as s, settle } from './pod-setup.ts';
+import { resizeSummary } from './resize-policy.ts';
+
+const tell = (enqueue: Enqueue, message: AllocationMessage): void => enqueue.sendTo(to('allocation'), message);
+
+function ask(enqueue: Enqueue, { node, runtime }: PodContext, pod: Pod): void {
+  const isAnew = !runtime?.sandboxes.length && !runtime?.containers.length;
+  const request = admissionRequest(pod, node);
+  tell(enqueue, { type: 'allocation.wanted', request, allocation: allocationOf(pod), isAnew });
+}
+
+/** Asks for what its source wants; also a manager that has lost what it was told, which hears again of what is over. */
+export const askAllocation = s.enqueueActions(({ context, enqueue }) => {
+  if (context.node.admission === undefined) return;
+  if (context.stage === 'terminated') tellEnd(enqueue, context);
+  else if (context.asked !== null) ask(enqueue, context, context.asked);
+});
+
+/** Its configuration is another: other resources have to be asked for, everything else is as it says. */
+export const askChange = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'pod.configured' || context.node.admission === undefined) return;
+  const isOther = JSON.stringify(allocationOf(event.pod)) !== JSON.stringify(context.allocation);
+  const isPending = context.refusal !== null;
+  if (isOther || isPending) ask(enqueue, context, event.pod);
+});
+
+export const takeGrant = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
+  if (event.type !== 'allocation.granted' || context.asked === null) return;
+  const { allocation } = event;
+  const pod = withAllocation(context.asked, allocation);
+  const had = context.allocation ?? event.before ?? allocation;
+  const isOther = !isSame(had, allocation);
+  if (isOther) {
+    const text = podEvents.resizeStarted(resizeSummary(pod));
+    enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), text));
+  }
+  const actuated = context.actuated ?? had;
+  settle(enqueue, context, { allocation, actuated, refusal: null, pod, ...sharesOf(event) }, now(args));
+});
+
+/** What was granted was asked for by a configuration that another one has followed meanwhile. */
+const askOther = s.enqueueActions(({ context, enqueue }) => {
+  const { asked, allocation } = context;
+  if (asked !== null && !isSame(allocationOf(asked), allocation)) ask(enqueue, context, asked);
+});
+
+const sharesOf = ({ cpus, memoryNodes = {}, devices = {} }: PodShares) => ({
+  cpus: cpus ?? null,
+  memoryNodes,
+  devices,
+});
+
+const isSame = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);
+
+/** How its devices are, for its status. */
+export const takeHealth = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
+  if (event.type !== 'allocation.deviceHealth' || context.node.reportsDeviceHealth !== true) return;
+  settle(enqueue, context, { deviceHealth: event.health }, now(args));
+});
+
+/** It keeps what it has; said once for each reason. */
+export const notePending = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
+  if (event.type !== 'allocation.pending' || context.asked === null) return;
+  const { allocation, refusal } = event;
+  if (!isSame(context.refusal, refusal)) {
+    const summary = resizeSummary(context.asked, refusal.message);
+    const said = refusal.reason === 'Deferred' ? podEvents.resizeDeferred : podEvents.resizeInfeasible;
+    enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), said(refusal.cause, summary)));
+  }
+  const actuated = context.actuated ?? allocation;
+  settle(
+    enqueue,
+    context,
+    { allocation, actuated, refusal, pod: withAllocation(context.asked, allocation), ...sharesOf(event) },
+    now(args),
+  );
+});
+
+const noteRejection = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
+  if (event.type !== 'allocation.refused') return;
+  settle(enqueue, context, { rejection: event.rejection }, now(args));
+});
+
+/** What it held is free for others. */
+export const endAllocation = s.enqueueActions(({ context, enqueue }) => {
+  if (context.node.admission !== undefined) tellEnd(enqueue, context);
+});
+
+const tellEnd = (enqueue: Enqueue, { uid, kill }: PodContext): void =>
+  tell(enqueue, { type: 'allocation.ended', uid, byItself: kill === null || kill.verdict === null });
+
+export const releaseAllocation = s.enqueueActions(({ context, enqueue }) => {
+  if (context.node.admission !== undefined) tell(enqueue, { type: 'allocation.released', uid: context.uid });
+});
+
+const isStill = ({ context }: { context: PodContext }): boolean => !anyAlive(context) && !anyReadySandbox(context);
+
+/** Waits for the node to take it. */
+export const admitting = s.createStateConfig({
+  entry: askAllocation,
+  on: {
+    'allocation.granted': { target: 'sync', actions: [takeGrant, askOther] },
+    'allocation.pending': { target: 'sync', actions: notePending },
+    'allocation.refused': [
+      { guard: isStill, target: '#terminated', actions: noteRejection },
+      { target: '#terminating', actions: [noteRejection, noteKill] },
+    ],
+    'pod.configured': { target: 'admitting', reenter: true, actions: configure },
+    'pod.kill': { target: '#terminating.settling', actions: noteKill },
+  },
+});
+
+// ---- its cgroup -----------------------------------------------------------------------------------------------------
+
+const recordGroupFailure = s.enqueueActions(({ context, event, enqueue }) => {
+  const error = errorOf(event);
+  const text = podEvents.failedCreatePodContainer(podGroupName(context), error.message);
+  enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), text));
+});
+
+/** Made as soon as it is known that it may run, beside its folders and volumes. */
+export const grouping = s.createStateConfig({
+  initial: 'none',
+  states: {
+    none: { always: { guard: 'needsGroup', target: 'making' } },
+    making: {
+      invoke: {
+        id: 'group',
+        src: 'cgroup.ensure',
+        input: ({ context }) => podGroup(withAllocation(context.pod!, context.actuated), context.node),
+        onDone: { target: 'made', actions: s.assign({ hasGroup: true }) },
+        onError: { target: 'failing', actions: [failed, recordGroupFailure] },
+      },
+    },
+    failing: { after: { wait: 'none' } },
+    made: {},
+  },
+});

@@ -1,0 +1,63 @@
+/**
+ * The CPUs that the containers of a pod run on, where the node keeps CPUs apart. Part of the chart of `pod.ts`.
+ *
+ * Invariants: C1 an instance is created with its CPUs, and told when they change. C2 what cannot be told is tried
+ * again, and nothing that runs is stopped for it. Upstream: cpumanager (reconcileState).
+ */
+import { cpusOf } from '../../../model/allocation/cpu-manager.ts';
+import { factsOf } from '../../../model/status/runtime-facts.ts';
+import { complain } from './pod-actions.ts';
+import type { CpuPin, PodContext } from './pod-policy.ts';
+import { podSetup as s } from './pod-setup.ts';
+
+export const takeShared = s.assign(({ context, event }) =>
+  event.type === 'allocation.shared' && context.cpus !== null
+    ? { cpus: { ...context.cpus, shared: event.shared } }
+    : {},
+);
+
+/** The next instance that has to be told. */
+function nextPin(context: PodContext): CpuPin | null {
+  if (context.cpus === null || context.kill !== null) return null;
+  for (const name of Object.keys(context.containers)) {
+    const facts = factsOf(context.runtime, name);
+    const cpus = cpusOf(context.cpus, name);
+    if (facts?.state === 'running' && cpus !== '' && context.pinned[facts.id] !== cpus) return { id: facts.id, cpus };
+  }
+  return null;
+}
+
+const isThere = ({ runtime }: PodContext, id: string): boolean =>
+  (runtime?.containers ?? []).some((instance) => instance.id === id);
+
+const noteTold = s.assign(({ context }) => {
+  const others = Object.entries(context.pinned).filter(([id]) => isThere(context, id));
+  const pinned = Object.fromEntries(others);
+  return { pinned: context.pin === null ? pinned : { ...pinned, [context.pin.id]: context.pin.cpus }, pin: null };
+});
+
+export const pinning = s.createStateConfig({
+  initial: 'idle',
+  states: {
+    idle: {
+      always: {
+        guard: ({ context }) => nextPin(context) !== null,
+        target: 'telling',
+        actions: s.assign({ pin: ({ context }) => nextPin(context) }),
+      },
+    },
+    telling: {
+      invoke: {
+        id: 'pin',
+        src: 'cri.updateContainerResources',
+        input: ({ context }) => ({
+          containerId: context.pin?.id ?? '',
+          linux: { cpuset_cpus: context.pin?.cpus ?? '' },
+        }),
+        onDone: { target: 'idle', actions: noteTold },
+        onError: { target: 'failing', actions: complain('Cannot give the container its CPUs') },
+      },
+    },
+    failing: { after: { pinAgain: 'idle' } },
+  },
+});

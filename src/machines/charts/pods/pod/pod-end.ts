@@ -1,0 +1,197 @@
+/**
+ * The end of a pod: containers, then sandboxes, then a last look, then what is left of it. Part of the chart of
+ * `pod.ts`.
+ *
+ * Invariant: each step is decided by what the runtime shows, so that the end goes on from wherever it was left.
+ */
+
+import { podGroups } from '../../../model/cgroups/pod-cgroup.ts';
+import { podEvents } from '../../../model/reasons/reasons.ts';
+import {
+  complain,
+  configure,
+  dequeue,
+  failed,
+  noteContainer,
+  noteKill,
+  queueContainers,
+  queueSandboxes,
+  record,
+  stopContainers,
+} from './pod-actions.ts';
+import { endAllocation } from './pod-allocation.ts';
+import { linksOf, logPaths, podPaths } from './pod-files.ts';
+import { tellNodeEnd } from './pod-node.ts';
+import { forgetPod } from './pod-remembering.ts';
+import { change, noteReclaimed, observeNow, podSetup as s } from './pod-setup.ts';
+import { releasePublished, releaseVolumes, volumesPlace } from './pod-volumes.ts';
+
+/** Stops each queued sandbox; then goes on. */
+export const stopSandboxes = (done: string) =>
+  s.createStateConfig({
+    entry: queueSandboxes,
+    initial: 'next',
+    states: {
+      next: { always: [{ guard: 'isQueueEmpty', target: done }, { target: 'stopping' }] },
+      stopping: {
+        invoke: {
+          id: 'stopSandbox',
+          src: 'cri.stopPodSandbox',
+          input: ({ context }) => ({ podSandboxId: context.queue[0]! }),
+          onDone: { target: 'next', actions: dequeue },
+          onError: {
+            target: 'failing',
+            actions: [failed, record((_, error) => podEvents.failedKillPod(error.message))],
+          },
+        },
+      },
+      failing: { after: { wait: 'stopping' } },
+    },
+  });
+
+export const terminating = s.createStateConfig({
+  entry: forgetPod,
+  initial: 'containers',
+  on: {
+    'pod.kill': { actions: noteKill },
+    'pod.configured': { actions: [configure, noteKill] },
+  },
+  states: {
+    /** A call was given up half-way: looks at what it did. */
+    settling: { entry: observeNow, always: { guard: 'isFresh', target: 'containers' } },
+    /** Waits until every container has stopped, each with its grace. */
+    containers: {
+      entry: stopContainers,
+      always: { guard: 'allGone', target: 'sandboxes' },
+      on: {
+        'container.changed': { actions: [noteContainer, stopContainers] },
+        'container.respawn': { actions: stopContainers },
+      },
+    },
+    sandboxes: stopSandboxes('#terminating.verifying'),
+    /** Waits to see that nothing runs any more. */
+    verifying: {
+      entry: observeNow,
+      always: [
+        { guard: 'isFreshAndStopped', target: '#terminated' },
+        { guard: 'isFresh', target: 'unfinished', actions: failed },
+      ],
+    },
+    unfinished: { after: { wait: 'containers' } },
+  },
+});
+
+const tryAgain = { target: '#terminated.backingOff', actions: [failed, complain('Cannot remove the rest of a pod')] };
+
+export const terminated = s.createStateConfig({
+  entry: [
+    change(() => ({ stage: 'stopped' as const })),
+    change(() => ({ stage: 'terminated' as const })),
+    tellNodeEnd,
+    endAllocation,
+    releaseVolumes,
+  ],
+  initial: 'published',
+  on: { 'pod.kill': { actions: noteKill } },
+  states: {
+    published: { always: [{ guard: 'hasNothingPublished', target: 'volumes' }, { target: 'unpublishing' }] },
+    /** Waits until no CSI driver has anything published for it. */
+    unpublishing: {
+      entry: releasePublished,
+      on: { 'csi.unmounted': 'volumes', 'csi.started': { actions: releasePublished } },
+    },
+    /** Waits until nothing of its volumes is mounted or on disk. */
+    volumes: {
+      always: { guard: 'hasNoVolumes', target: 'group' },
+      invoke: {
+        id: 'tearDown',
+        src: 'volume.tearDown',
+        input: ({ context }) => volumesPlace(context),
+        onDone: 'group',
+        onError: { target: 'stillMounted', actions: [failed, complain('Cannot take the volumes of a pod away')] },
+      },
+    },
+    stillMounted: { after: { wait: 'volumes' } },
+    /** Waits until its cgroup is gone, with whatever ran in it still. */
+    group: {
+      always: { guard: 'hasNoGroup', target: 'deciding' },
+      invoke: {
+        id: 'removeGroup',
+        src: 'cgroup.destroy',
+        input: ({ context }) => podGroups(context),
+        onDone: 'deciding',
+        onError: { target: 'stillGrouped', actions: [failed, complain('Cannot remove the cgroup of a pod')] },
+      },
+    },
+    stillGrouped: { after: { wait: 'group' } },
+    deciding: {
+      entry: noteReclaimed,
+      always: [{ guard: 'mustRemove', target: 'removing' }, { target: 'kept' }],
+    },
+    /** It is over, but still wanted: its status stays until its configuration goes. */
+    kept: {
+      always: { guard: 'mustRemove', target: 'removing' },
+      on: { 'pod.configured': { actions: configure } },
+    },
+    removing: { entry: queueSandboxes, always: 'sandboxes' },
+    sandboxes: {
+      always: { guard: 'isQueueEmpty', target: 'verifying' },
+      invoke: {
+        id: 'removeSandbox',
+        src: 'cri.removePodSandbox',
+        input: ({ context }) => ({ podSandboxId: context.queue[0] ?? '' }),
+        onDone: { target: 'sandboxes', reenter: true, actions: dequeue },
+        onError: tryAgain,
+      },
+    },
+    /** Waits to see that the runtime has nothing of it any more. */
+    verifying: {
+      entry: observeNow,
+      always: [
+        { guard: 'isFreshAndEmpty', target: 'files' },
+        { guard: 'isFresh', target: 'containers', actions: queueContainers },
+      ],
+    },
+    /** Containers without a sandbox. */
+    containers: {
+      always: { guard: 'isQueueEmpty', target: 'backingOff', actions: failed },
+      invoke: {
+        id: 'removeContainer',
+        src: 'cri.removeContainer',
+        input: ({ context }) => ({ containerId: context.queue[0] ?? '' }),
+        onDone: { target: 'containers', reenter: true, actions: dequeue },
+        onError: tryAgain,
+      },
+    },
+    files: {
+      invoke: {
+        id: 'removeFiles',
+        src: 'host.removePod',
+        input: ({ context }) => podPaths(context),
+        onDone: 'links',
+        onError: tryAgain,
+      },
+    },
+    /** Waits until nothing leads to its logs any more. */
+    links: {
+      invoke: {
+        id: 'unlink',
+        src: 'logs.unlink',
+        input: ({ context }) => linksOf(context),
+        onDone: 'logs',
+        onError: tryAgain,
+      },
+    },
+    logs: {
+      invoke: {
+        id: 'removeLogs',
+        src: 'host.removePod',
+        input: ({ context }) => logPaths(context),
+        onDone: '#gone',
+        onError: tryAgain,
+      },
+    },
+    backingOff: { after: { wait: 'looking' } },
+    looking: { entry: observeNow, always: { guard: 'isFresh', target: 'removing' } },
+  },
+});

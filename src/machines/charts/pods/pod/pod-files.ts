@@ -1,0 +1,208 @@
+/**
+ * The files and requests of a pod's machine: what the host and the runtime are asked for. Pure. See `pod.ts`.
+ */
+import type { SecretHandle } from '../../../../kernel/xstate.ts';
+import { cpusOf } from '../../../model/allocation/cpu-manager.ts';
+import type { ContainerConfig, KeyValue, PodSandboxConfig } from '../../../model/api/cri.ts';
+import type { Pod } from '../../../model/api/pod.ts';
+import { environmentReferences, handlesIn } from '../../../model/objects/config-objects.ts';
+import { servicesKey } from '../../../model/objects/keys.ts';
+import type { FileVariable, SubPath } from '../../../model/operations/volume.ts';
+import { waitingReasons } from '../../../model/reasons/reasons.ts';
+import {
+  type ContainerConfigInput,
+  containerConfig,
+  containerFiles,
+  fileVariables,
+  type MountedVolume,
+  type MountedVolumes,
+  podDirectory,
+  podFiles,
+  podLogDirectory,
+  podLogFolders,
+  sandboxConfig,
+  subPaths,
+  terminationLogFile,
+} from '../../../model/spec/index.ts';
+import { writtenHandles } from '../../../model/spec/written-handles.ts';
+import { factsOf } from '../../../model/status/runtime-facts.ts';
+import { runtimeHandler, unavailable } from './pod-objects.ts';
+import { addressesOf, type Member, membersOf, type PodContext, podOrName } from './pod-policy.ts';
+
+/** Those of the pod and of its logs. */
+export function foldersOf(context: PodContext) {
+  const { node } = context;
+  const pod = podOrName(context);
+  const { directories, files } = podFiles(pod, node, []);
+  const containers = membersOf(pod).map(({ container }) => container.name);
+  return { root: node.rootDir, directories: [...directories, ...podLogFolders(pod, containers, node)], files };
+}
+
+export function turnFiles(context: PodContext) {
+  const pod = podOrName(context);
+  const shared = podFiles(pod, context.node, addressesOf(context));
+  const own = membersOf(pod)
+    .filter(({ container }) => context.writing.includes(container.name))
+    .map(({ container }) =>
+      containerFiles(pod, container, context.containers[container.name]!.wish?.restartCount ?? 0, context.node),
+    );
+  return {
+    root: context.node.rootDir,
+    directories: [shared, ...own].flatMap(({ directories }) => directories),
+    files: [shared, ...own].flatMap(({ files }) => files),
+  };
+}
+
+export const podPaths = (context: PodContext) => ({
+  root: context.node.rootDir,
+  paths: [podDirectory(podOrName(context), context.node)],
+});
+
+export const logPaths = (context: PodContext) => ({
+  root: context.node.podLogsDir,
+  paths: [podLogDirectory(podOrName(context), context.node)],
+});
+
+/** Ids of a pod, as upstream counts them unless the configuration says otherwise. */
+const IDS_PER_POD = 65_536;
+
+export const usersPlace = ({ uid, node }: PodContext) => ({
+  root: node.rootDir,
+  uid,
+  idsPerPod: node.idsPerPod ?? IDS_PER_POD,
+  maxPods: node.maxPods,
+});
+
+export const linksOf = (context: PodContext) => ({
+  links: context.node.containerLogsDir,
+  folder: podLogDirectory(podOrName(context), context.node),
+  dangling: false,
+});
+
+function configInput(context: PodContext, { container, kind }: Member): ContainerConfigInput {
+  const pod = podOrName(context);
+  const target = targetOf(pod, container.name);
+  const targetId = target === '' ? undefined : factsOf(context.runtime, target)?.id;
+  const wish = context.containers[container.name]?.wish;
+  const restartCount = wish?.restartCount ?? 0;
+  const image = wish?.image ?? null;
+  return {
+    pod,
+    container,
+    kind,
+    restartCount,
+    imageRef: image?.ref ?? container.image ?? '',
+    image: image && {
+      id: image.ref,
+      repo_tags: [],
+      repo_digests: [],
+      size: '0',
+      pinned: false,
+      username: image.username,
+      ...(image.uid === null ? {} : { uid: { value: image.uid } }),
+    },
+    podIPs: addressesOf(context),
+    node: context.node,
+    terminationLogFile: terminationLogFile(pod, container.name, restartCount, context.node),
+    volumes: withImages(context, container.name),
+    references: environmentReferences(context.objects, unavailable(context)),
+    fileValues: context.fileValues[container.name] ?? {},
+    serviceVariables: serviceVariables(context),
+    ...(targetId === undefined ? {} : { targetId }),
+    users: context.users,
+    handler: runtimeHandler(context) ?? '',
+    cpus: cpusOf(context.cpus, container.name),
+    memoryNodes: context.memoryNodes[container.name] ?? '',
+    devices: context.devices[container.name]?.setup ?? null,
+  };
+}
+
+/** The images of volumes as the runtime knows them. */
+function withImages({ volumes, images }: PodContext, container: string): MountedVolumes {
+  const known = images[container];
+  if (volumes === null || known === undefined) return volumes ?? {};
+  const entries = Object.entries(volumes).map(([name, volume]): [string, MountedVolume] => {
+    const ref = known[name]?.ref;
+    return [name, volume.image && ref !== undefined ? { ...volume, image: { ...volume.image, ref } } : volume];
+  });
+  return Object.fromEntries(entries);
+}
+
+/** The container whose processes an ephemeral one sees; empty for all others. */
+const targetOf = ({ spec }: Pod, name: string): string =>
+  (spec.ephemeralContainers ?? []).find((each) => each.name === name)?.targetContainerName ?? '';
+
+/** What the services that it may see make of its environment; nothing on a node that runs alone. */
+function serviceVariables({ pod, node, objects }: PodContext): readonly KeyValue[] {
+  if (pod === null || node.apiServer === undefined) return [];
+  return Object.entries(objects[servicesKey(pod)]?.data ?? {}).flatMap(([key, content]) =>
+    'text' in content && typeof content.text === 'string' ? [{ key, value: content.text }] : [],
+  );
+}
+
+/** The sub-paths of those whose turn it is. Where the container's configuration is wrong there are none. */
+export const subPathsOf = (context: PodContext): readonly SubPath[] =>
+  membersOf(podOrName(context))
+    .filter(({ container }) => context.writing.includes(container.name))
+    .flatMap((member) => subPaths(configInput(context, member)))
+    .filter((each) => !tellsSecret(context, each));
+
+/** The files of volumes that have variables of those whose turn it is. */
+export const fileVariablesOf = (context: PodContext): readonly FileVariable[] =>
+  membersOf(podOrName(context))
+    .filter(({ container }) => context.writing.includes(container.name))
+    .flatMap(({ container }) => fileVariables(container, context.volumes ?? {}));
+
+/** A sub-path becomes the name of a folder: no place for a Secret. */
+const tellsSecret = (context: PodContext, { container, subPath }: SubPath): boolean =>
+  secretsIn(subPath, context, container).length > 0;
+
+/** The handles that stand in a text about a container: of Secrets, and of files of volumes. */
+function secretsIn(text: string, { objects, fileValues }: PodContext, container: string): readonly SecretHandle[] {
+  const ofFiles = Object.values(fileValues[container] ?? {}).flatMap((value) =>
+    value !== null && text.includes(value.$secret) ? [value] : [],
+  );
+  return [...handlesIn(text, objects), ...ofFiles];
+}
+
+export const sandboxOf = (context: PodContext, attempt: number): PodSandboxConfig =>
+  sandboxConfig(podOrName(context), attempt, context.node, context.users, context.volumes ?? {});
+
+export interface Permission {
+  readonly podSandboxId: string;
+  readonly config: ContainerConfig;
+  readonly sandboxConfig: PodSandboxConfig;
+  readonly secrets: readonly SecretHandle[];
+  /** What people wrote into the container; see `writtenHandles`. */
+  readonly written: readonly SecretHandle[];
+}
+
+type Refusal = { readonly error: { readonly reason: string; readonly message: string } };
+
+const refusal = (message: string): Refusal => ({
+  error: { reason: waitingReasons.createContainerConfigError, message },
+});
+
+/** What a container is created from, or why it cannot be. */
+export function permission(context: PodContext, member: Member): Permission | Refusal {
+  const { name } = member.container;
+  for (const failed of [context.unprepared, context.unread, context.unbound]) {
+    if (Object.hasOwn(failed, name)) return refusal(failed[name] ?? '');
+  }
+  const target = targetOf(podOrName(context), name);
+  if (target !== '' && factsOf(context.runtime, target) === null) {
+    return refusal(`unable to find target container ${target}`);
+  }
+  const result = containerConfig(configInput(context, member));
+  if ('error' in result) return result;
+  const secretive = subPaths(configInput(context, member)).find((each) => tellsSecret(context, each));
+  if (secretive) return refusal(`subPathExpr of volume "${secretive.volume}" must not hold a value of a Secret`);
+  const sandbox = context.runtime?.sandboxes[0];
+  return {
+    podSandboxId: sandbox?.id ?? '',
+    config: result.config,
+    sandboxConfig: sandboxOf(context, sandbox?.metadata?.attempt ?? 0),
+    secrets: secretsIn(JSON.stringify(result.config), context, name),
+    written: writtenHandles(member.container),
+  };
+}

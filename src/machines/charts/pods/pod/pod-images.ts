@@ -1,0 +1,117 @@
+/** A pod asks for the images of its containers, with the pull secrets that it has. Part of `pod.ts`. */
+import { to } from '../../../../kernel/xstate.ts';
+import { objectKey } from '../../../model/objects/config-objects.ts';
+import { eventRecorded, type ImageWanted } from '../../../model/pods/messages.ts';
+import { podEvents } from '../../../model/reasons/reasons.ts';
+import { pullPolicy, sandboxConfig } from '../../../model/spec/index.ts';
+import { isAwaiting } from './pod-objects.ts';
+import { membersOf, type PodContext, podOrName, refOf } from './pod-policy.ts';
+import { order, podSetup as s } from './pod-setup.ts';
+import { belated, impossibility, isReached, nextAttempt } from './pod-turns.ts';
+
+/** It will not be pulled for a pod that cannot run here, and not before the pod's secrets are known. */
+const isTooEarly = (context: PodContext): boolean => isAwaiting(context) || impossibility(context) !== null;
+
+const isEnding = ({ kill, stage }: PodContext): boolean => kill !== null || stage !== 'sync';
+
+/** Each time somebody asks, as upstream does each time it looks after the pod. */
+export const askImage = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'container.imageWanted' || isTooEarly(context) || isEnding(context)) return;
+  const { name: container, image, policy, ref } = event;
+  if (!isReached(context, container)) return enqueue.assign({ containers: marked(context, [container], true) });
+  const { secrets, missing } = pullSecrets(context);
+  if (missing.length > 0) {
+    const text = podEvents.failedToRetrieveImagePullSecret(missing.join(', '));
+    enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), text));
+  }
+  const pod = podOrName(context);
+  const ask = (wanted: Pick<ImageWanted, 'container' | 'image' | 'policy' | 'ref'>): void =>
+    enqueue.sendTo(to('images'), {
+      type: 'image.wanted',
+      uid: context.uid,
+      ...wanted,
+      secrets,
+      serviceAccount: pod.spec.serviceAccountName ?? '',
+      annotations: { ...pod.metadata.annotations },
+      sandboxConfig: sandboxConfig(pod, newestAttempt(context), context.node),
+      remembered: context.pulls[wanted.image] ?? null,
+    });
+  ask({ container, image, policy, ref });
+  const volumes = imageVolumes(context, container);
+  if (volumes.length > 0) enqueue.assign({ images: { ...context.images, [container]: {} } });
+  for (const { name, reference, pullPolicy } of volumes) {
+    ask({ container: `${container}/${name}`, image: reference, policy: pullPolicy, ref: refOf(context) });
+  }
+});
+
+const marked = ({ containers }: PodContext, names: readonly string[], isEarly: boolean) => ({
+  ...containers,
+  ...Object.fromEntries(names.flatMap((name) => (containers[name] ? [[name, { ...containers[name], isEarly }]] : []))),
+});
+
+/** All that came before them is passed: they ask for their images. */
+export const askBelated = s.enqueueActions(({ context, enqueue }) => {
+  const names = belated(context);
+  enqueue.assign({ containers: marked(context, names, false) });
+  for (const name of names) order(enqueue, name, { type: 'images.started' });
+});
+
+/** A container with image volumes hears that its image is there when those of its volumes are, too. */
+export const forwardImage = s.enqueueActions(({ event, context, enqueue }) => {
+  if (event.type === 'images.started') {
+    for (const name of Object.keys(context.containers)) order(enqueue, name, event);
+  }
+  if (event.type !== 'image.ready' && event.type !== 'image.failed') return;
+  const [container = '', volume = ''] = event.container.split('/');
+  if (!context.containers[container]) return;
+  const volumes = imageVolumes(context, container);
+  if (event.of !== wantedImage(context, container, volume)) return;
+  if (event.type === 'image.failed') {
+    order(enqueue, container, { ...event, container });
+    return;
+  }
+  const known = { ...context.images[container], [volume]: event.image };
+  if (volumes.length > 0) enqueue.assign({ images: { ...context.images, [container]: known } });
+  const image = known[''];
+  if (image === undefined || volumes.some(({ name }) => !Object.hasOwn(known, name))) return;
+  order(enqueue, container, { ...event, container, image });
+});
+
+/** The answer for an image that was asked for by another definition is for nobody. */
+function wantedImage(context: PodContext, container: string, volume: string): string {
+  if (volume !== '') return imageVolumes(context, container).find(({ name }) => name === volume)?.reference ?? '';
+  return membersOf(podOrName(context)).find((each) => each.container.name === container)?.container.image ?? '';
+}
+
+/** The images that a container sees as volumes. */
+function imageVolumes(context: PodContext, container: string) {
+  const member = membersOf(podOrName(context)).find((each) => each.container.name === container);
+  const mounted = new Set((member?.container.volumeMounts ?? []).map(({ name }) => name));
+  return (podOrName(context).spec.volumes ?? []).flatMap(({ name, image }) => {
+    if (image === undefined || !mounted.has(name)) return [];
+    const { reference = '' } = image;
+    const policy = pullPolicy({ image: reference, ...(image.pullPolicy ? { imagePullPolicy: image.pullPolicy } : {}) });
+    return [{ name, reference, pullPolicy: policy }];
+  });
+}
+
+/** The secrets are known now: who still waits for its image asks again. */
+export const askImagesAgain = s.enqueueActions(({ context, enqueue }) => {
+  if (isTooEarly(context)) return;
+  for (const [name, { view, wish }] of Object.entries(context.containers)) {
+    if (view.phase === 'waiting' && wish === null) order(enqueue, name, { type: 'images.started' });
+  }
+});
+
+const newestAttempt = (context: PodContext): number =>
+  context.runtime?.sandboxes[0]?.metadata?.attempt ?? nextAttempt(context);
+
+/** An entry without a name is let through by the API server, and means nothing. */
+function pullSecrets({ pod, namespace, objects }: PodContext) {
+  const names = (pod?.spec.imagePullSecrets ?? []).flatMap(({ name }) => (name ? [name] : []));
+  const found = names.map((name) => ({ name, secret: objects[objectKey('Secret', namespace, name)] }));
+  return {
+    secrets: found.flatMap(({ secret }) => secret ?? []),
+    missing: found.flatMap(({ name, secret }) => (secret ? [] : [name])),
+  };
+}

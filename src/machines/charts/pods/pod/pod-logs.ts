@@ -1,0 +1,88 @@
+/**
+ * The logs of a pod's containers: one actor for each instance that runs. Part of the chart of `pod.ts`.
+ *
+ * Invariant: level-triggered by what the runtime shows, so that it does not matter in which order things happen.
+ */
+import type { KeptLog } from '../../../model/operations/logs.ts';
+import { legacyLogName } from '../../../model/spec/index.ts';
+import { instancesOf } from '../../../model/status/runtime-facts.ts';
+import type { ContainerLogInput } from '../container/container-log.ts';
+import { type PodContext, podOrName } from './pod-policy.ts';
+import { podSetup as s } from './pod-setup.ts';
+
+const CRASHED = 'xstate.error.actor.log-';
+/** Before the actor of a log that crashed comes again. */
+const RESPAWN_MS = 60_000;
+
+const idOf = (container: string): string => `log-${container}`;
+
+/** By the id of its actor, what is to be kept. */
+function wantedLogs(context: PodContext): Readonly<Record<string, ContainerLogInput>> {
+  const { runtime, node } = context;
+  const settings = node.containerLogs;
+  if (settings === undefined) return {};
+  const names = new Set((runtime?.containers ?? []).flatMap(({ metadata }) => metadata?.name ?? []));
+  const entries = [...names].flatMap((name) => {
+    const [newest] = instancesOf(runtime, name);
+    if (newest?.state !== 'CONTAINER_RUNNING' || !newest.log_path.startsWith(`${node.podLogsDir}/`)) return [];
+    const link = legacyLogName(podOrName(context), name, newest.id);
+    const log: KeptLog = {
+      ...settings,
+      root: node.podLogsDir,
+      path: newest.log_path,
+      link: node.containerLogsDir === '' ? '' : `${node.containerLogsDir}/${link}`,
+    };
+    return [[idOf(name), { containerId: newest.id, log }] as const];
+  });
+  return Object.fromEntries(entries);
+}
+
+function logChanges(context: PodContext): {
+  readonly stale: readonly string[];
+  readonly missing: Readonly<Record<string, ContainerLogInput>>;
+} {
+  const wanted = wantedLogs(context);
+  const stale = Object.keys(context.logs).filter((id) => wanted[id]?.containerId !== context.logs[id]);
+  const missing = Object.entries(wanted).filter(([id]) => context.logs[id] === undefined);
+  return { stale, missing: Object.fromEntries(missing) };
+}
+
+/** Who has to go goes first: an actor of the same id may come then. */
+const superviseLogs = s.enqueueActions(({ context, enqueue }) => {
+  const { stale, missing } = logChanges(context);
+  if (stale.length > 0) {
+    for (const id of stale) enqueue.stopChild(id);
+    enqueue.assign({ logs: Object.fromEntries(Object.entries(context.logs).filter(([id]) => !stale.includes(id))) });
+    return;
+  }
+  for (const [id, input] of Object.entries(missing)) enqueue.spawnChild('containerLog', { id, input });
+  const added = Object.entries(missing).map(([id, { containerId }]) => [id, containerId] as const);
+  enqueue.assign({ logs: { ...context.logs, ...Object.fromEntries(added) } });
+});
+
+/** Sees to it that the logs are kept that are written. */
+export const logging = s.createStateConfig({
+  always: {
+    guard: ({ context }) => {
+      const { stale, missing } = logChanges(context);
+      return stale.length > 0 || Object.keys(missing).length > 0;
+    },
+    actions: superviseLogs,
+  },
+});
+
+export const reapLog = s.enqueueActions(({ event, enqueue }) => {
+  if (!event.type.startsWith(CRASHED)) return;
+  const id = event.type.slice('xstate.error.actor.'.length);
+  enqueue.stopChild(id);
+  enqueue.raise({ type: 'log.respawn', id }, { delay: RESPAWN_MS, id: `respawn-${id}` });
+});
+
+/** What is not in the books is spawned. */
+export const respawnLog = s.assign({
+  logs: ({ context, event }) => {
+    if (event.type !== 'log.respawn') return context.logs;
+    const { [event.id]: _crashed, ...logs } = context.logs;
+    return logs;
+  },
+});

@@ -1,0 +1,43 @@
+/**
+ * A pod and its node: what it tells the managers of the node (eviction, shutdown), that it may run, how it ranks, and,
+ * for the last time, that nothing of it runs any more; and what it does when the node's configuration is another. Part
+ * of the chart of `pod.ts`.
+ */
+import { to } from '../../../../kernel/xstate.ts';
+import { type NodePodChanged, nodePod } from '../../../model/eviction/facts.ts';
+import type { PodContext } from './pod-policy.ts';
+import { type Enqueue, order, podSetup as s } from './pod-setup.ts';
+
+function tell(enqueue: Enqueue, { uid, node }: PodContext, pod: NodePodChanged['pod']): void {
+  const message: NodePodChanged = { type: 'node.podChanged', uid, pod };
+  if (node.eviction !== undefined) enqueue.sendTo(to('eviction'), message);
+  if (node.shutdown !== undefined) enqueue.sendTo(to('shutdown'), message);
+}
+
+/** As it is known now: also for a manager that has lost what it was told. */
+export const tellNode = s.enqueueActions(({ context, enqueue }) => {
+  if (context.pod !== null && context.stage !== 'terminated') tell(enqueue, context, nodePod(context.pod));
+});
+
+/** Its configuration is another: told when that changes how it ranks. Before `configure`. */
+export const tellNodeChange = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'pod.configured' || context.stage === 'terminated') return;
+  const pod = nodePod(event.pod);
+  const before = context.pod === null ? null : nodePod(context.pod);
+  if (JSON.stringify(pod) !== JSON.stringify(before)) tell(enqueue, context, pod);
+});
+
+/** Logs are kept by it from now on; containers have it for what they do next. */
+export const takeNode = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'node.changed') return;
+  const { settings: node } = event;
+  for (const id of Object.keys(context.logs)) enqueue.stopChild(id);
+  enqueue.assign({ node, logs: {} });
+  const limited = { type: 'container.limited', maxBackoffMs: node.crashLoopBackOffMaxMs } as const;
+  for (const name of Object.keys(context.containers)) order(enqueue, name, limited);
+});
+
+/** Nothing of it runs any more. */
+export const tellNodeEnd = s.enqueueActions(({ context, enqueue }) => {
+  if (context.pod !== null) tell(enqueue, context, null);
+});

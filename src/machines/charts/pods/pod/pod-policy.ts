@@ -1,0 +1,385 @@
+/**
+ * What the machine of a pod knows and the pure rules by which it decides. See `pod.ts`.
+ */
+
+import type { ResizeRefusal } from '../../../model/allocation/admit.ts';
+import type { PodCpus } from '../../../model/allocation/cpu-manager.ts';
+import type { DeviceHealth } from '../../../model/allocation/device-state.ts';
+import type { Rejection } from '../../../model/allocation/predicates.ts';
+import type { ContainerDevices } from '../../../model/allocation/resource-grants.ts';
+import {
+  type Container,
+  isStaticPod,
+  type LifecycleHandler,
+  type ObjectReference,
+  type Pod,
+  type PodRef,
+  type PodStatus,
+  type RestartPolicy,
+} from '../../../model/api/pod.ts';
+import type { ConfigObjects } from '../../../model/objects/config-objects.ts';
+import type { PodRuntimeStatus } from '../../../model/operations/cri.ts';
+import type { Allocation } from '../../../model/operations/grants.ts';
+import type { UserMapping } from '../../../model/operations/users.ts';
+import type { FileValues } from '../../../model/operations/volume.ts';
+import type {
+  ContainerKind,
+  ContainerMemory,
+  ContainerView,
+  ContainerWanted,
+  ContainerWish,
+  Hook,
+  ImageFacts,
+  PodKill,
+  ProbedInstance,
+  PullMemory,
+} from '../../../model/pods/messages.ts';
+import type { NodeSettings } from '../../../model/settings/node-settings.ts';
+import { containerHash, isSidecar, type MountedVolumes, pullPolicy } from '../../../model/spec/index.ts';
+import { type PodStage, podIPs } from '../../../model/status/index.ts';
+import { type ContainerFacts, factsOf, isAlive, milliseconds } from '../../../model/status/runtime-facts.ts';
+import { memoize } from '../../../model/values/memoize.ts';
+import { isSame } from '../../../model/values/same.ts';
+import { runsInOrder } from '../container/container-policy.ts';
+import { httpRequest, type ProbedState } from '../prober/prober-policy.ts';
+import type { ResizeStep } from './resize-policy.ts';
+
+export interface PodInput extends PodRef {
+  readonly node: NodeSettings;
+  /** `null`: only the runtime knows it. */
+  readonly pod: Pod | null;
+  /** What is known of it in the runtime; `null`: nothing was heard yet. */
+  readonly runtime: PodRuntimeStatus | null;
+  /** It crashed before: nobody else will tell what the runtime has. */
+  readonly mustLook: boolean;
+  /** Another pod of the same name has to be gone first. */
+  readonly held: boolean;
+  /** What is remembered of its containers, by name. */
+  readonly memory: Readonly<Record<string, ContainerMemory>>;
+  /** By the same name: the number of the newest instance that was started. */
+  readonly begun: Readonly<Record<string, number>>;
+  /** What is remembered of failed pulls, by image. */
+  readonly pulls: Readonly<Record<string, PullMemory>>;
+  /** What its running instances have, when that is not yet what they were given. */
+  readonly actuated: Allocation | null;
+  /** What is remembered of their probes, by name. */
+  readonly probed: Readonly<Record<string, ProbedInstance>>;
+  /** The ConfigMaps and Secrets that it names and that exist. */
+  readonly objects: ConfigObjects;
+}
+
+export interface ContainerRecord {
+  readonly kind: ContainerKind;
+  readonly view: ContainerView;
+  /** It waits for its turn to be created. */
+  readonly wish: ContainerWish | null;
+  /** It was told to begin and has not said yet what came of it. */
+  readonly begins?: boolean;
+  /** It has asked for its image before others were passed that come first: it asks again then. */
+  readonly isEarly?: boolean;
+}
+
+export interface Resize {
+  readonly target: Allocation;
+  /** What is still to be done. */
+  readonly steps: readonly ResizeStep[];
+  /** Containers that begin anew. */
+  readonly anew: readonly string[];
+  /** Their instances that were stopped for it. */
+  readonly stopped?: readonly string[];
+  /** Why the last try failed; empty when none did. */
+  readonly error: string;
+}
+
+/** An instance and its CPUs. */
+export interface CpuPin {
+  readonly id: string;
+  readonly cpus: string;
+}
+
+export interface PodContext extends PodInput {
+  /** The pod as its source has it; `pod` has the resources that it was given. */
+  readonly asked: Pod | null;
+  /** `null`: the node has not taken it yet. */
+  readonly allocation: Allocation | null;
+  /** CPUs of its containers; `null`: the node does not keep CPUs apart. */
+  readonly cpus: PodCpus | null;
+  /** By container, the NUMA nodes that its memory comes from: `0,1`. */
+  readonly memoryNodes: Readonly<Record<string, string>>;
+  /** By container, its devices. */
+  readonly devices: Readonly<Record<string, ContainerDevices>>;
+  /** How they are, by container. */
+  readonly deviceHealth: DeviceHealth;
+  /** Containers that cannot begin with their devices: why. */
+  readonly unprepared: Readonly<Record<string, string>>;
+  /** By instance, the CPUs that the runtime was told last. */
+  readonly pinned: Readonly<Record<string, string>>;
+  /** What the runtime is told now. */
+  readonly pin: CpuPin | null;
+  /** Why the node does not take it. */
+  readonly rejection: Rejection | null;
+  /** Why it does not have the resources that it asks for now. */
+  readonly refusal: ResizeRefusal | null;
+  /** A change of resources that is under way. */
+  readonly resize: Resize | null;
+  /** Its cgroup was made, or made anew, by this agent. */
+  readonly hasGroup: boolean;
+  readonly containers: Readonly<Record<string, ContainerRecord>>;
+  /** What containers with image volumes have of their images so far: by container and volume, '' for its own. */
+  readonly images: Readonly<Record<string, Readonly<Record<string, ImageFacts>>>>;
+  /** When the last of its own calls ended: what was observed before does not count any more. */
+  readonly actedAtMs: number;
+  /** It has looked since it last wanted to. */
+  readonly looked: boolean;
+  /** The sandbox of this name was lost between call and reply, or is still in the runtime's books. */
+  readonly attempt: number;
+  /** Some regular container had its turn in this sandbox: init containers are not run again. */
+  readonly initialised: boolean;
+  /** What was said of the objects of the API server that it uses: by key, empty or why it cannot be known now. */
+  readonly lookups: Readonly<Record<string, string>>;
+  /** By key, the actor of a service account token or a certificate. */
+  readonly credentials: Readonly<Record<string, string>>;
+  /** Containers whose files are being written. */
+  readonly writing: readonly string[];
+  /** There is an actor that sets up its volumes. */
+  readonly hasVolumes: boolean;
+  /** How containers see the volumes; `null` while one of them is not set up. */
+  readonly volumes: MountedVolumes | null;
+  /** Sub-paths that could not be bound: by container, why. */
+  readonly unbound: Readonly<Record<string, string>>;
+  /** What files of volumes have for the variables of containers that are about to be created. */
+  readonly fileValues: Readonly<Record<string, FileValues>>;
+  /** Files that could not be read: by container, why. */
+  readonly unread: Readonly<Record<string, string>>;
+  /** Sandboxes or containers that are still to be stopped or removed. */
+  readonly queue: readonly string[];
+  readonly failures: number;
+  readonly untilMs: number;
+  /** When it began, by what the runtime had of it when this agent first heard of it; `null`: nothing. */
+  readonly begunMs: number | null;
+  /** By container, how often its actor crashed. */
+  readonly crashes: Readonly<Record<string, number>>;
+  /** What probes said of the newest instances, by container. */
+  readonly probes: Readonly<Record<string, ProbedState>>;
+  /** By actor of a probe, the instance that it probes. */
+  readonly probers: Readonly<Record<string, string>>;
+  /** The ids of its own users; `null`: it has none, or they are not known yet. */
+  readonly users: UserMapping | null;
+  /** By actor of a log, the instance that writes it. */
+  readonly logs: Readonly<Record<string, string>>;
+  readonly kill: Kill | null;
+  readonly stage: PodStage;
+  /** What it held of the node is free again. */
+  readonly isReclaimed: boolean;
+  readonly status: PodStatus | null;
+}
+
+export type Kill = Omit<PodKill, 'type' | 'graceSeconds'> & {
+  readonly graceSeconds: number;
+  /** When this grace began. */
+  readonly sinceMs: number;
+};
+
+export const initialPod = (input: PodInput): PodContext => ({
+  ...input,
+  asked: input.pod,
+  allocation: null,
+  cpus: null,
+  memoryNodes: {},
+  devices: {},
+  deviceHealth: {},
+  unprepared: {},
+  pinned: {},
+  pin: null,
+  rejection: null,
+  refusal: null,
+  resize: null,
+  hasGroup: false,
+  containers: {},
+  images: {},
+  actedAtMs: 0,
+  looked: false,
+  crashes: {},
+  attempt: 0,
+  initialised: false,
+  lookups: {},
+  credentials: {},
+  writing: [],
+  hasVolumes: false,
+  volumes: null,
+  unbound: {},
+  fileValues: {},
+  unread: {},
+  queue: [],
+  failures: 0,
+  untilMs: 0,
+  begunMs: begunAt(input.runtime),
+  probes: {},
+  probers: {},
+  users: null,
+  logs: {},
+  kill: null,
+  stage: 'sync',
+  isReclaimed: false,
+  status: null,
+});
+
+/** The pod, or as much of one as its name gives when only the runtime knows it. */
+export const podOrName = ({ pod, uid, name, namespace }: PodContext): Pod =>
+  pod ?? { metadata: { uid, name, namespace }, spec: { containers: [] } };
+
+export const refOf = ({
+  uid,
+  name,
+  namespace,
+  pod,
+}: Pick<PodContext, 'uid' | 'name' | 'namespace' | 'pod'>): ObjectReference => ({
+  kind: 'Pod',
+  namespace,
+  name,
+  uid,
+  ...versionOf(pod),
+});
+
+export const versionOf = (pod: Pod | null): Pick<ObjectReference, 'resourceVersion'> =>
+  pod?.metadata.resourceVersion === undefined ? {} : { resourceVersion: pod.metadata.resourceVersion };
+
+export const addressesOf = ({ pod, runtime, node }: PodContext): readonly string[] =>
+  pod?.spec.hostNetwork === true ? node.nodeIPs : podIPs(runtime, node);
+
+// ---- containers -----------------------------------------------------------------------------------------------------
+
+export interface Member {
+  readonly container: Container;
+  readonly kind: ContainerKind;
+}
+
+/** Containers in the order in which they have their turn. */
+export const membersOf = memoize((pod: Pod): readonly Member[] => [
+  ...(pod.spec.initContainers ?? []).map((container) => ({
+    container,
+    kind: isSidecar(container) ? ('sidecar' as const) : ('init' as const),
+  })),
+  ...pod.spec.containers.map((container) => ({ container, kind: 'regular' as const })),
+  ...(pod.spec.ephemeralContainers ?? []).map((container) => ({ container, kind: 'ephemeral' as const })),
+]);
+
+export const DEFAULT_GRACE_SECONDS = 30;
+
+export const wantedOf = (pod: Pod, { container, kind }: Member): ContainerWanted => ({
+  image: container.image ?? '',
+  imagePolicy: pullPolicy(container),
+  // An ephemeral container is never changed: whatever runs under its name is as wanted.
+  hash: kind === 'ephemeral' ? '' : containerHash(container),
+  restartPolicy: restartPolicyOf(pod, container, kind),
+  restartPolicyRules: container.restartPolicyRules ?? [],
+  graceSeconds: pod.spec.terminationGracePeriodSeconds ?? DEFAULT_GRACE_SECONDS,
+  postStart: hookOf(container, container.lifecycle?.postStart),
+  preStop: hookOf(container, container.lifecycle?.preStop),
+});
+
+/** How a hook is run; `null` without one. */
+export function hookOf(container: Container, handler: LifecycleHandler | undefined): Hook | null {
+  if (handler === undefined) return null;
+  if (handler.exec) return { kind: 'exec', command: handler.exec.command ?? [] };
+  if (handler.sleep) return { kind: 'sleep', seconds: handler.sleep.seconds };
+  const request = handler.httpGet && httpRequest(handler.httpGet, container);
+  return request && !('error' in request) ? { kind: 'httpGet', ...request } : { kind: 'unsupported' };
+}
+
+/** A plain init container runs to success: `Always` means for it what `OnFailure` means. */
+function restartPolicyOf(pod: Pod, container: Container, kind: ContainerKind): RestartPolicy {
+  if (kind === 'ephemeral') return 'Never';
+  const policy = (container.restartPolicy ?? pod.spec.restartPolicy ?? 'Always') as RestartPolicy;
+  return kind === 'init' && policy === 'Always' ? 'OnFailure' : policy;
+}
+
+export const changedFacts = (
+  before: PodRuntimeStatus | null,
+  after: PodRuntimeStatus,
+  names: readonly string[],
+): [name: string, facts: ContainerFacts | null][] =>
+  names
+    .map((name): [string, ContainerFacts | null, ContainerFacts | null] => [
+      name,
+      factsOf(before, name),
+      factsOf(after, name),
+    ])
+    .filter(([, was, is]) => !isSame(was, is))
+    .map(([name, , is]) => [name, is]);
+
+/** A driver may have published something for it: without its definition nobody knows. */
+export const mayBePublished = ({ pod, node }: PodContext): boolean =>
+  node.apiServer !== undefined &&
+  (pod === null ||
+    (pod.spec.volumes ?? []).some(
+      ({ csi, ephemeral, persistentVolumeClaim }) => csi ?? ephemeral ?? persistentVolumeClaim,
+    ));
+
+// ---- ending ---------------------------------------------------------------------------------------------------------
+
+/** Grace never grows, and is never less than a second. */
+const MIN_GRACE_SECONDS = 1;
+
+export function mergedKill(context: PodContext, asked: Omit<PodKill, 'type'>, nowMs: number): Kill {
+  const { pod, kill } = context;
+  const own = pod?.metadata.deletionGracePeriodSeconds ?? pod?.spec.terminationGracePeriodSeconds;
+  const bounds = [asked.graceSeconds, kill?.graceSeconds, pod?.metadata.deletionGracePeriodSeconds].filter(
+    (seconds): seconds is number => typeof seconds === 'number',
+  );
+  const shortest = bounds.length > 0 ? Math.min(...bounds) : (own ?? DEFAULT_GRACE_SECONDS);
+  const graceSeconds = Math.max(MIN_GRACE_SECONDS, shortest);
+  return {
+    graceSeconds,
+    sinceMs: kill !== null && kill.graceSeconds <= graceSeconds ? kill.sinceMs : nowMs,
+    remove: asked.remove || (kill?.remove ?? false),
+    verdict: kill?.verdict ?? asked.verdict,
+  };
+}
+
+/** What those before have left of the pod's grace for the containers whose turn it is to stop. */
+export const graceLeft = ({ graceSeconds, sinceMs }: Kill, nowMs: number): number =>
+  Math.max(MIN_GRACE_SECONDS, graceSeconds - Math.floor((nowMs - sinceMs) / 1_000));
+
+const isGone = ({ view }: ContainerRecord): boolean => view.phase === 'ended';
+
+/** All at once; sidecars only when every regular container is gone, the last one first. */
+export function nextToStop({ containers, pod }: PodContext): string[] {
+  const open = Object.entries(containers).filter(([, record]) => !isGone(record));
+  const first = open.filter(([, { kind }]) => kind !== 'sidecar').map(([name]) => name);
+  if (first.length > 0) return first;
+  const order = (pod?.spec.initContainers ?? []).map(({ name }) => name);
+  return open
+    .map(([name]) => name)
+    .sort((a, b) => order.indexOf(b) - order.indexOf(a))
+    .slice(0, 1);
+}
+
+export const allGone = ({ containers }: PodContext): boolean => Object.values(containers).every(isGone);
+
+export const anyAlive = ({ runtime }: PodContext): boolean => (runtime?.containers ?? []).some(isAlive);
+
+/** All of those that run in order have, or one of them. */
+export const hasRunInOrder = ({ initialised, containers }: PodContext): boolean =>
+  initialised || Object.values(containers).some((each) => each.view.phase === 'ended' && runsInOrder(each));
+
+export const anyReadySandbox = ({ runtime }: Pick<PodContext, 'runtime'>): boolean =>
+  (runtime?.sandboxes ?? []).some(({ state }) => state === 'SANDBOX_READY');
+
+/** When the first of its sandboxes was made, of those that the runtime shows; `null`: there are none. */
+export function begunAt(runtime: PodRuntimeStatus | null): number | null {
+  const created = (runtime?.sandboxes ?? []).map(({ created_at }) => milliseconds(created_at));
+  const known = created.filter((createdAtMs) => createdAtMs > 0);
+  return known.length === 0 ? null : Math.min(...known);
+}
+
+/**
+ * When the pod must be over, counted from its start: as the API server has it, or from what an agent before left of a
+ * static pod. What is made while this agent runs dates nothing, as somebody may set the clock.
+ */
+export function deadlineOf({ pod, begunMs, status }: PodContext): number | null {
+  const seconds = pod?.spec.activeDeadlineSeconds;
+  if (pod === null || seconds === undefined || status?.startTime === undefined) return null;
+  const startMs = Date.parse(status.startTime);
+  return (isStaticPod(pod) ? Math.min(startMs, begunMs ?? startMs) : startMs) + seconds * 1_000;
+}

@@ -1,0 +1,133 @@
+/**
+ * The probes of a pod: one actor for each that runs now, and what their verdicts do. Part of the chart of `pod.ts`.
+ *
+ * Invariants: level-triggered, so that it does not matter in which order container, runtime and pod change; a verdict
+ * about an instance that is gone does nothing.
+ */
+import { now, random, to } from '../../../../kernel/xstate.ts';
+import type { Container } from '../../../model/api/pod.ts';
+import { type MemoryMessage, type ProberReport } from '../../../model/pods/messages.ts';
+import { containerFieldPath, killMessages } from '../../../model/reasons/reasons.ts';
+import type { ProberInput } from '../prober/prober.ts';
+import { firstDelay, firstVerdict, handlerOf, type ProbedState, probeOf, watchOf } from '../prober/prober-policy.ts';
+import { addressesOf, type PodContext, refOf } from './pod-policy.ts';
+import { type Enqueue, order, podSetup as s, settle } from './pod-setup.ts';
+import { type Probed, type ProberPlan, probedInstance, proberChanges } from './probe-plan.ts';
+
+const DEFAULT_GRACE_SECONDS = 30;
+
+function proberInput(context: PodContext, plan: ProberPlan, nowMs: number, chance: number): ProberInput {
+  const { container, facts, kind, state } = plan;
+  const probe = probeOf(container, kind)!;
+  const isKnown = context.probes[container.name]?.id === facts.id;
+  const memberKind = context.containers[container.name]!.kind;
+  return {
+    kind,
+    container: container.name,
+    containerId: facts.id,
+    ref: { ...refOf(context), fieldPath: containerFieldPath(memberKind, container.name) },
+    asked: handlerOf(probe, container, facts.id, addressesOf(context)[0] ?? ''),
+    delayMs: firstDelay(probe, facts, nowMs, isKnown ? 0 : chance),
+    watch: watchOf(probe, firstVerdict(kind, state)),
+  };
+}
+
+/** Who has to go goes first: an actor of the same id may come then. */
+const superviseProbers = s.enqueueActions((args) => {
+  const { context, enqueue } = args;
+  const { stale, missing } = proberChanges(context);
+  if (stale.length > 0) {
+    for (const id of stale) enqueue.stopChild(id);
+    enqueue.assign({
+      probers: Object.fromEntries(Object.entries(context.probers).filter(([id]) => !stale.includes(id))),
+    });
+    return;
+  }
+  for (const plan of missing) {
+    enqueue.spawnChild('prober', { id: plan.id, input: proberInput(context, plan, now(args), random(args)) });
+  }
+  const states = missing.map(({ container, state }) => [container.name, state] as const);
+  const probers = missing.map(({ id, facts }) => [id, facts.id] as const);
+  enqueue.assign({
+    probes: { ...context.probes, ...Object.fromEntries(states) },
+    probers: { ...context.probers, ...Object.fromEntries(probers) },
+  });
+});
+
+/** Sees to it that the probes run that should, whatever changed. */
+export const probing = s.createStateConfig({
+  always: { guard: 'mustSuperviseProbers', actions: superviseProbers },
+});
+
+// ---- verdicts -------------------------------------------------------------------------------------------------------
+
+export const noteVerdict = s.enqueueActions((args) => {
+  const { event, context, enqueue } = args;
+  if (event.type !== 'prober.judged') return;
+  const container = [...(context.pod?.spec.initContainers ?? []), ...(context.pod?.spec.containers ?? [])].find(
+    ({ name }) => name === event.container,
+  );
+  const instance = container && probedInstance(context, container);
+  if (!instance || instance.facts.id !== event.containerId) return;
+  const state = judged(instance.state, event);
+  const probes = { ...context.probes, [event.container]: state };
+  settle(enqueue, context, { probes }, now(args));
+  if (state.failed) kill(enqueue, context, instance, event);
+  else remember(enqueue, context.uid, event.container, state);
+});
+
+function judged(state: ProbedState, { kind, verdict }: ProberReport): ProbedState {
+  const isSuccess = verdict === 'success';
+  if (kind === 'readiness') return { ...state, ready: isSuccess };
+  if (!isSuccess) return { ...state, failed: true };
+  return kind === 'startup' ? { ...state, started: true } : state;
+}
+
+/** The instance ends; whether there will be a next one is for its restart policy to say. */
+function kill(enqueue: Enqueue, context: PodContext, { container }: Probed, { kind }: ProberReport): void {
+  const { name } = container;
+  const comes = comesAgain(context, container);
+  const probe = kind === 'startup' ? 'startup' : 'liveness';
+  const own = probeOf(container, kind)?.terminationGracePeriodSeconds;
+  order(enqueue, name, {
+    type: 'container.stop',
+    graceSeconds: own ?? context.pod?.spec.terminationGracePeriodSeconds ?? DEFAULT_GRACE_SECONDS,
+    message: killMessages.probeFailed(name, probe, comes),
+    after: comes === 'never' ? 'exit' : 'again',
+  });
+}
+
+/** How it will have ended does not matter, but a policy of `Never` does: then only a rule may bring it back. */
+function comesAgain({ pod }: PodContext, container: Container): 'again' | 'never' | 'asSidecar' {
+  if (pod?.spec.initContainers?.some(({ name }) => name === container.name)) return 'asSidecar';
+  return (container.restartPolicy ?? pod?.spec.restartPolicy) === 'Never' ? 'never' : 'again';
+}
+
+/** The next start of the agent must not forget that this instance was ready. */
+function remember(enqueue: Enqueue, uid: string, container: string, { id, started, ready }: ProbedState): void {
+  const message: MemoryMessage = { type: 'memory.probed', key: `${uid}/${container}`, probed: { id, started, ready } };
+  enqueue.sendTo(to('memory'), message);
+}
+
+// ---- crashes --------------------------------------------------------------------------------------------------------
+
+const CRASHED = 'xstate.error.actor.prober-';
+/** Before a prober that crashed comes again. */
+const RESPAWN_MS = 10_000;
+
+/** An actor of a probe crashed: the pod lives on, and the probe comes again. */
+export const reapProber = s.enqueueActions(({ event, enqueue }) => {
+  if (!event.type.startsWith(CRASHED)) return;
+  const id = event.type.slice('xstate.error.actor.'.length);
+  enqueue.stopChild(id);
+  enqueue.raise({ type: 'prober.respawn', id }, { delay: RESPAWN_MS, id: `respawn-${id}` });
+});
+
+/** What is not in the books is spawned. */
+export const respawnProber = s.assign({
+  probers: ({ context, event }) => {
+    if (event.type !== 'prober.respawn') return context.probers;
+    const { [event.id]: _crashed, ...probers } = context.probers;
+    return probers;
+  },
+});

@@ -1,0 +1,271 @@
+/**
+ * In-place resize: what was given is made so in the runtime and in the pod's cgroup, without a restart where the policy
+ * of a container allows it. Part of the chart of `pod.ts`.
+ *
+ * Invariants: R1 the group of the pod has never less than its containers. R2 a step that fails is told and tried again;
+ * nothing that runs is stopped for it, and nothing is stopped twice for one change. R3 what is half done survives the
+ * agent: `memory` knows what the running instances have. R4 nobody gets less memory than it uses.
+ */
+import { errorOf, now, type OutputOf, outputOf, to } from '../../../../kernel/xstate.ts';
+import { podGroup } from '../../../model/cgroups/pod-cgroup.ts';
+import type { Operations } from '../../../model/operations/index.ts';
+import { eventRecorded } from '../../../model/pods/messages.ts';
+import { killMessages, podEvents } from '../../../model/reasons/reasons.ts';
+import { sandboxOverhead } from '../../../model/spec/resources.ts';
+import { factsOf, isAlive, sandboxesOf } from '../../../model/status/runtime-facts.ts';
+import { complain, failed } from './pod-actions.ts';
+import { type PodContext, refOf } from './pod-policy.ts';
+import { observeNow, order, podSetup as s, settle } from './pod-setup.ts';
+import {
+  type ContainerChange,
+  changesOf,
+  type MemoryDecreases,
+  memoryDecreases,
+  memoryProblem,
+  type ResizeStep,
+  resizeSteps,
+  resizeSummary,
+} from './resize-policy.ts';
+
+const isRunning = ({ runtime, containers }: PodContext, name: string): boolean =>
+  factsOf(runtime, name)?.state === 'running' && containers[name]?.view.phase === 'running';
+
+const DEFAULT_GRACE_SECONDS = 30;
+
+const hasGroups = ({ node }: PodContext): boolean => node.makesPodCgroups === true;
+
+/** Of what runs. */
+const changes = (context: PodContext): readonly ContainerChange[] =>
+  changesOf(context.pod!, context.actuated!).filter(({ name }) => isRunning(context, name));
+
+/** On its way with what was given before: only an instance that runs can be told, or stopped to begin anew. */
+function isBeginning({ runtime, containers }: PodContext, name: string): boolean {
+  const state = factsOf(runtime, name)?.state;
+  const { view, begins } = containers[name] ?? {};
+  if (view?.phase === 'running') return state !== 'running';
+  if (view?.phase === 'stopping' || view?.phase === 'ended') return false;
+  return view?.phase === 'starting' || begins === true || state === 'created' || state === 'running';
+}
+
+const noneBegins = ({ context }: { readonly context: PodContext }): boolean =>
+  !changesOf(context.pod!, context.actuated!).some(({ name }) => isBeginning(context, name));
+
+/** It is under way for all to see. */
+const announce = s.enqueueActions((args) => {
+  const { context, enqueue } = args;
+  const { error } = context.resize ?? { error: '' };
+  const resize = { target: context.allocation!, steps: [], anew: alreadyTold(context), error };
+  enqueue.sendTo(to('memory'), { type: 'memory.resized', uid: context.uid, actuated: context.actuated });
+  settle(enqueue, context, { resize }, now(args));
+});
+
+/** Containers that begin anew are stopped; the others are told one after the other. */
+const begin = s.enqueueActions((args) => {
+  const { context, enqueue } = args;
+  const { pod, actuated, allocation, node } = context;
+  if (pod === null || actuated === null || allocation === null) return;
+  const running = changes(context);
+  const steps = resizeSteps(pod, actuated, node, running).filter(({ kind }) => kind !== 'group' || hasGroups(context));
+  const told = alreadyTold(context);
+  const toStop = running.filter(({ name, restarts }) => restarts && !told.includes(name)).map(({ name }) => name);
+  const anew = [...told, ...toStop];
+  const stopped = toStop.map((name) => factsOf(context.runtime, name)?.id ?? '');
+  const { error } = context.resize ?? { error: '' };
+  settle(enqueue, context, { resize: { target: allocation, steps, anew, stopped, error } }, now(args));
+  const graceSeconds = pod.spec.terminationGracePeriodSeconds ?? DEFAULT_GRACE_SECONDS;
+  for (const name of toStop) {
+    const message = killMessages.resizeRequiresRestart(name);
+    order(enqueue, name, { type: 'container.stop', graceSeconds, message, after: 'restart' });
+  }
+});
+
+/** Containers that were stopped for this change when it was tried before. */
+const alreadyTold = ({ resize, allocation }: PodContext): readonly string[] =>
+  resize !== null && JSON.stringify(resize.target) === JSON.stringify(allocation) ? resize.anew : [];
+
+// ---- memory that is in use ------------------------------------------------------------------------------------------
+
+const decreases = (context: PodContext): MemoryDecreases =>
+  memoryDecreases(context.pod!, context.actuated!, context.node, changes(context));
+
+const takesNoMemory = ({ context }: { readonly context: PodContext }): boolean => {
+  const { podBytes, containers } = decreases(context);
+  return !hasGroups(context) || (podBytes === null && containers.length === 0);
+};
+
+/** What has stopped uses nothing. */
+const haveStopped = ({ context: { resize, runtime } }: { readonly context: PodContext }): boolean =>
+  (runtime?.containers ?? []).every((instance) => !isAlive(instance) || !resize?.stopped?.includes(instance.id));
+
+const containerIds = (context: PodContext): Readonly<Record<string, string>> =>
+  Object.fromEntries(decreases(context).containers.map(({ name }) => [name, factsOf(context.runtime, name)?.id ?? '']));
+
+// ---- step by step ---------------------------------------------------------------------------------------------------
+
+const noteStep = s.assign({
+  resize: ({ context }) => context.resize && { ...context.resize, steps: context.resize.steps.slice(1) },
+});
+
+const nextStep = ({ resize }: PodContext): ResizeStep | undefined => resize?.steps[0];
+const isNext =
+  (kind: ResizeStep['kind']) =>
+  ({ context }: { readonly context: PodContext }): boolean =>
+    nextStep(context)?.kind === kind;
+/** Asked only where it is there. */
+const stepOf = <Kind extends ResizeStep['kind']>(context: PodContext, kind: Kind) => {
+  const step = nextStep(context);
+  if (step?.kind !== kind) throw new Error(`the next step of the resize is not of kind ${kind}`);
+  return step as Extract<ResizeStep, { kind: Kind }>;
+};
+
+/** Everything is as given but what begins anew; that is as given when it is created. */
+const noteActuated = s.enqueueActions((args) => {
+  const { context, enqueue } = args;
+  const { resize, actuated } = context;
+  if (resize === null || actuated === null) return;
+  const { target, anew } = resize;
+  const kept = Object.fromEntries(anew.flatMap((name) => (isActuated(context, name) ? [] : [[name, actuated[name]!]])));
+  settle(enqueue, context, { actuated: { ...target, ...kept } }, now(args));
+});
+
+const isActuated = ({ actuated, resize }: PodContext, name: string): boolean =>
+  JSON.stringify(actuated?.[name]) === JSON.stringify(resize?.target[name]);
+
+const complete = s.enqueueActions((args) => {
+  const { context, enqueue } = args;
+  const { uid, pod } = context;
+  enqueue.sendTo(to('memory'), { type: 'memory.resized', uid, actuated: null });
+  if (pod !== null) {
+    const text = podEvents.resizeCompleted(resizeSummary(pod));
+    enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), text));
+  }
+  settle(enqueue, context, { resize: null }, now(args));
+});
+
+const noteProblem = (text: (event: unknown, context: PodContext) => string) =>
+  s.enqueueActions((args) => {
+    const { context, enqueue, event } = args;
+    const { pod, resize } = context;
+    const error = text(event, context);
+    if (pod === null || resize === null) return;
+    if (resize.error !== error) {
+      const said = podEvents.resizeError(resizeSummary(pod, error));
+      enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), said));
+    }
+    settle(enqueue, context, { resize: { ...resize, error } }, now(args));
+  });
+
+const fromCall = noteProblem((event) => errorOf(event).message);
+function problemOf(event: unknown, context: PodContext): string {
+  const { bytes, containers } = outputOf<OutputOf<Operations['cgroup.memoryUsage']>>(event);
+  const known = Object.entries(containerIds(context)).filter(([, id]) => containers[id] !== undefined);
+  const used = Object.fromEntries(known.map(([name, id]) => [name, containers[id]!]));
+  return memoryProblem(decreases(context), { podBytes: bytes, containers: used });
+}
+
+const failing = { target: 'failing', actions: [failed, fromCall, complain('Cannot resize the pod')] };
+
+export const resizing = s.createStateConfig({
+  initial: 'idle',
+  states: {
+    idle: { always: { guard: 'mustResize', target: 'awaiting' } },
+    /** Waits until every container that it is about runs or does not. */
+    awaiting: {
+      entry: announce,
+      always: [
+        { guard: 'isKilled', target: 'idle' },
+        { guard: noneBegins, target: 'beginning' },
+      ],
+    },
+    beginning: {
+      entry: begin,
+      always: [{ guard: takesNoMemory, target: 'stepping' }, { target: 'stopping' }],
+    },
+    /** Waits for the end of what begins anew: it uses memory until then. */
+    stopping: { always: { guard: haveStopped, target: 'measuring' } },
+    /** Waits to know how much memory the pod uses. */
+    measuring: {
+      invoke: {
+        id: 'memoryUsage',
+        src: 'cgroup.memoryUsage',
+        input: ({ context }) => ({
+          path: podGroup(context.pod!, context.node).path,
+          containers: Object.values(containerIds(context)),
+        }),
+        onDone: [
+          {
+            guard: ({ context, event }) => problemOf(event, context) !== '',
+            target: 'failing',
+            actions: [failed, noteProblem(problemOf)],
+          },
+          { target: 'stepping' },
+        ],
+        onError: failing,
+      },
+    },
+    /** One step after the other. */
+    stepping: {
+      always: [
+        { guard: 'isKilled', target: 'idle' },
+        { guard: isNext('group'), target: 'holding' },
+        { guard: isNext('sandbox'), target: 'sandbox' },
+        { guard: isNext('container'), target: 'telling' },
+        { target: 'settling', actions: noteActuated },
+      ],
+    },
+    holding: {
+      invoke: {
+        id: 'holdGroup',
+        src: 'cgroup.update',
+        input: ({ context }) => ({
+          ...podGroup(context.pod!, context.node),
+          resources: stepOf(context, 'group').resources,
+        }),
+        onDone: { target: 'stepping', actions: noteStep },
+        onError: failing,
+      },
+    },
+    /** The runtime is told; whether it wants to know is its business. */
+    sandbox: {
+      invoke: {
+        id: 'resizeSandbox',
+        src: 'cri.updatePodSandboxResources',
+        input: ({ context }) => ({
+          podSandboxId: sandboxesOf(context.runtime)[0]?.id ?? '',
+          overhead: sandboxOverhead(context.pod!, context.node),
+          resources: stepOf(context, 'sandbox').resources,
+        }),
+        onDone: { target: 'stepping', actions: noteStep },
+        onError: { target: 'stepping', actions: [noteStep, complain('The runtime did not take the pod’s resources')] },
+      },
+    },
+    telling: {
+      invoke: {
+        id: 'resizeContainer',
+        src: 'cri.updateContainerResources',
+        input: ({ context }) => {
+          const { name, resources } = stepOf(context, 'container');
+          return { containerId: factsOf(context.runtime, name)?.id ?? '', linux: resources };
+        },
+        onDone: { target: 'stepping', actions: noteStep },
+        onError: failing,
+      },
+    },
+    /** Waits for what begins anew; the runtime shows what became of the rest. */
+    settling: {
+      entry: observeNow,
+      always: [
+        { guard: 'isKilled', target: 'idle' },
+        { guard: 'isResizedAnew', target: 'awaiting' },
+        { guard: 'isResized', target: 'idle', actions: complete },
+      ],
+    },
+    failing: {
+      after: { wait: 'awaiting' },
+      always: [
+        { guard: 'isKilled', target: 'idle' },
+        { guard: 'isResizedAnew', target: 'awaiting' },
+      ],
+    },
+  },
+});

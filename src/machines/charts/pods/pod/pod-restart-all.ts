@@ -1,0 +1,58 @@
+/**
+ * All containers of a pod begin anew in their sandbox, because one ended in a way for which its rules ask that. Part of
+ * the chart of `pod.ts`.
+ *
+ * Invariants: A1 nothing begins before the runtime has forgotten every instance, so that an end before it is never
+ * taken for one after it. A2 nobody gets grace or a hook. A3 ephemeral containers stay.
+ */
+import { now } from '../../../../kernel/xstate.ts';
+import { killMessages } from '../../../model/reasons/reasons.ts';
+import { instancesToRemove } from '../../../model/status/index.ts';
+import { complain, dequeue, failed } from './pod-actions.ts';
+import { observeNow, order, podSetup as s, settle } from './pod-setup.ts';
+
+const begin = s.enqueueActions((args) => {
+  const { context, enqueue } = args;
+  settle(enqueue, context, { initialised: false }, now(args));
+  for (const [name, { kind }] of Object.entries(context.containers)) {
+    if (kind === 'ephemeral') continue;
+    order(enqueue, name, {
+      type: 'container.stop',
+      graceSeconds: 0,
+      message: killMessages.stopping(name),
+      after: 'reset',
+    });
+  }
+});
+
+const queueInstances = s.assign({
+  queue: ({ context: { pod, runtime } }) => (pod === null ? [] : instancesToRemove(pod, runtime)),
+});
+
+export const restartingAll = s.createStateConfig({
+  entry: begin,
+  initial: 'stopping',
+  states: {
+    /** Waits until none of them runs. */
+    stopping: { always: { guard: 'noneToRestartRuns', target: 'looking' } },
+    /** Waits to see what the runtime still has of them. */
+    looking: {
+      entry: observeNow,
+      always: [
+        { guard: 'hasNoneToRemove', target: '#sync.deciding' },
+        { guard: 'isFresh', target: 'removing', actions: queueInstances },
+      ],
+    },
+    removing: {
+      always: { guard: 'isQueueEmpty', target: 'looking' },
+      invoke: {
+        id: 'removeContainer',
+        src: 'cri.removeContainer',
+        input: ({ context }) => ({ containerId: context.queue[0] ?? '' }),
+        onDone: { target: 'removing', reenter: true, actions: dequeue },
+        onError: { target: 'failing', actions: [failed, complain('Cannot remove a container that begins anew')] },
+      },
+    },
+    failing: { after: { wait: 'looking' } },
+  },
+});

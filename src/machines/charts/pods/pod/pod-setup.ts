@@ -1,0 +1,313 @@
+/** The vocabulary of a pod's machine: its events, its operations, its actions. The chart is in `pod.ts`. */
+import { type AnyActorRef, now, outputOf, pick, setup, to } from '../../../../kernel/xstate.ts';
+import type { AllocationReport } from '../../../model/allocation/messages.ts';
+import type { CSIReport } from '../../../model/csi/messages.ts';
+import type { ObjectFound } from '../../../model/objects/messages.ts';
+import type { PodRuntimeStatus } from '../../../model/operations/cri.ts';
+import { operations } from '../../../model/operations/index.ts';
+import {
+  type ContainerReport,
+  type ContainerView,
+  type Ended,
+  type GarbageWanted,
+  type ImageReport,
+  type PodMessage,
+  type ProberReport,
+  type RuntimeMessage,
+  type StatusMessage,
+  type StatusWanted,
+} from '../../../model/pods/messages.ts';
+import type { NodeChanged } from '../../../model/settings/node-settings.ts';
+import { emptyRuntime, factsOf, garbageOf, imagesOf, joined, slimmed } from '../../../model/status/runtime-facts.ts';
+import { isSame } from '../../../model/values/same.ts';
+import { containerMachine } from '../container/container.ts';
+import { containerLogMachine } from '../container/container-log.ts';
+import type { ContainerOrder } from '../container/container-setup.ts';
+import { proberMachine } from '../prober/prober.ts';
+import { podCertificateMachine } from '../volumes/pod-certificate.ts';
+import { serviceAccountTokenMachine } from '../volumes/service-account-token.ts';
+import { type VolumesReport, volumesMachine } from '../volumes/volumes.ts';
+import { fileVariablesOf, subPathsOf } from './pod-files.ts';
+import {
+  allGone,
+  anyAlive,
+  anyReadySandbox,
+  begunAt,
+  changedFacts,
+  deadlineOf,
+  hasRunInOrder,
+  mayBePublished,
+  type PodContext,
+  type PodInput,
+} from './pod-policy.ts';
+import { isOver, isOverInApi, statusOf } from './pod-status.ts';
+import {
+  belated,
+  hasOnlySidecars,
+  hasToRemove,
+  impossibility,
+  lacksSandbox,
+  mustRestartAll,
+  ordered,
+  sandboxPlan,
+  turnsOf,
+} from './pod-turns.ts';
+import { proberChanges } from './probe-plan.ts';
+
+type Event =
+  | PodMessage
+  | NodeChanged
+  | AllocationReport
+  | RuntimeMessage
+  | ContainerReport
+  | ProberReport
+  | ImageReport
+  | GarbageWanted
+  | StatusWanted
+  | ObjectFound
+  | CSIReport
+  | VolumesReport
+  | Ended
+  | { readonly type: 'look' }
+  | { readonly type: 'volumes.lost' }
+  | { readonly type: 'container.respawn'; readonly name: string }
+  | { readonly type: 'prober.respawn'; readonly id: string }
+  | { readonly type: 'log.respawn'; readonly id: string };
+
+export const podSetup = setup({
+  types: { input: {} as PodInput, context: {} as PodContext, events: {} as Event },
+  actors: {
+    container: containerMachine,
+    prober: proberMachine,
+    containerLog: containerLogMachine,
+    ...pick(
+      operations,
+      'cri.podStatus',
+      'cri.runPodSandbox',
+      'cri.stopPodSandbox',
+      'cri.removePodSandbox',
+      'cri.removeContainer',
+      'host.preparePod',
+      'host.removePod',
+      'volume.bindSubPaths',
+      'volume.readVariables',
+      'devices.preStartContainers',
+      'volume.tearDown',
+      'cri.updateContainerResources',
+      'cri.updatePodSandboxResources',
+      'cgroup.ensure',
+      'cgroup.update',
+      'cgroup.memoryUsage',
+      'cgroup.destroy',
+      'logs.unlink',
+      'users.map',
+    ),
+    volumes: volumesMachine,
+    token: serviceAccountTokenMachine,
+    certificate: podCertificateMachine,
+  },
+  guards: {
+    isHeld: ({ context }) => context.held,
+    isUnheard: ({ context }) => context.runtime === null && !context.mustLook,
+    mustLook: ({ context }) => context.runtime === null,
+    isUnclaimed: ({ context }) => context.pod === null,
+    isDeleted: ({ context }) => context.pod?.metadata.deletionTimestamp !== undefined,
+    hasDeadline: ({ context }) => deadlineOf(context) !== null,
+    isKilled: ({ context }) => context.kill !== null,
+    isOver: ({ context }) => isOver(context),
+    hasOnlySidecars: ({ context }) => hasOnlySidecars(context),
+    mustRestartAll: ({ context }) => mustRestartAll(context),
+    hasNoneToRemove: ({ context }) => context.looked && !hasToRemove(context),
+    noneToRestartRuns: ({ context }) =>
+      Object.values(context.containers).every(({ kind, view }) => kind === 'ephemeral' || !isGoing(view)),
+    isOverAndStill: ({ context }) =>
+      (isOver(context) || isOverInApi(context)) && !anyAlive(context) && !anyReadySandbox(context),
+    isBlocked: ({ context }) => impossibility(context) !== null,
+    hasSandbox: ({ context }) => sandboxPlan(context) === 'use',
+    /** A sandbox that vanished is replaced, too: what ran in order before runs in order again. */
+    mustReplace: ({ context }) =>
+      sandboxPlan(context) === 'replace' || (sandboxPlan(context) === 'create' && hasRunInOrder(context)),
+    isFinished: ({ context }) => sandboxPlan(context) === 'finished',
+    lacksSandbox: ({ context }) => lacksSandbox(context),
+    isMounted: ({ context }) => context.volumes !== null,
+    hasGroup: ({ context }) => context.hasGroup || context.node.makesPodCgroups !== true,
+    needsGroup: ({ context }) =>
+      context.node.makesPodCgroups === true &&
+      context.pod !== null &&
+      context.kill === null &&
+      context.stage === 'sync' &&
+      !isUnadmitted(context),
+    isUnadmitted: ({ context }) => isUnadmitted(context),
+    mustResize: ({ context }) =>
+      context.kill === null &&
+      context.stage === 'sync' &&
+      context.allocation !== null &&
+      sandboxPlan(context) === 'use' &&
+      !isResized(context),
+    isResized: ({ context }) =>
+      isResized(context) && (context.resize?.anew ?? []).every((name) => isSeenToRun(context, name)),
+    isResizedAnew: ({ context }) => JSON.stringify(context.resize?.target) !== JSON.stringify(context.allocation),
+    hasNoGroup: ({ context }) => context.node.makesPodCgroups !== true,
+    hasFileVariables: ({ context }) => fileVariablesOf(context).length > 0,
+    hasSubPaths: ({ context }) => subPathsOf(context).length > 0,
+    hasDevices: ({ context: { writing, devices } }) => writing.some((name) => devices[name] !== undefined),
+    hasNothingPublished: ({ context }) => !mayBePublished(context),
+    hasNoVolumes: ({ context }) => context.pod !== null && (context.pod.spec.volumes ?? []).length === 0,
+    hasBelated: ({ context }) => belated(context).length > 0,
+    hasTurn: ({ context }) => turnsOf(context).length > 0,
+    isFresh: ({ context }) => context.looked,
+    isQueueEmpty: ({ context }) => context.queue.length === 0,
+    noneRuns: ({ context }) => Object.values(context.containers).every(({ view }) => !isGoing(view)),
+    allGone: ({ context }) => allGone(context),
+    isFreshAndStopped: ({ context }) => context.looked && !anyAlive(context) && !anyReadySandbox(context),
+    needsUsers: ({ context }) => context.pod?.spec.hostUsers === false && context.users === null,
+    isEmpty: ({ context }) => !context.runtime?.sandboxes.length && !context.runtime?.containers.length,
+    isFreshAndEmpty: ({ context }) =>
+      context.looked &&
+      (context.runtime?.sandboxes.length ?? 0) === 0 &&
+      (context.runtime?.containers.length ?? 0) === 0,
+    mustSuperviseProbers: ({ context }) => {
+      const { stale, missing } = proberChanges(context);
+      return stale.length > 0 || missing.length > 0;
+    },
+    mustRemove: ({ context }) => context.kill?.remove === true || context.pod === null,
+  },
+  delays: {
+    wait: (args) => Math.max(0, args.context.untilMs - now(args)),
+    pinAgain: ({ context }) => context.node.cpuReconcilePeriodMs || CPU_RECONCILE_PERIOD_MS,
+    deadline: (args) => Math.max(0, (deadlineOf(args.context) ?? 0) - now(args)),
+  },
+});
+
+/** Upstream's `cpuManagerReconcilePeriod`. */
+const CPU_RECONCILE_PERIOD_MS = 10_000;
+
+const isGoing = ({ phase }: ContainerView): boolean => phase !== 'waiting' && phase !== 'ended';
+
+/** Its start is done, and the runtime shows it: only then its status is that of the new instance. */
+const isSeenToRun = ({ containers, runtime }: PodContext, name: string): boolean =>
+  containers[name]?.view.phase === 'running' && factsOf(runtime, name)?.state === 'running';
+
+const isResized = ({ actuated, allocation }: PodContext): boolean =>
+  JSON.stringify(actuated) === JSON.stringify(allocation);
+
+/** Only a node that counts its resources has to be asked. */
+const isUnadmitted = ({ node, allocation }: PodContext): boolean => node.admission !== undefined && allocation === null;
+
+const s = podSetup;
+export type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
+
+/** All is over, and one after the other the runtime forgets the instances: what was said last stays. */
+const isForgetting = ({ stage }: PodContext, { runtime }: Partial<PodContext>): boolean =>
+  stage === 'terminated' && runtime !== undefined;
+
+/** Of a pod whose end was told nothing new is said, whatever its specification says now. */
+const isBelated = ({ stage, status }: PodContext, { pod }: Partial<PodContext>): boolean =>
+  stage === 'terminated' && status !== null && pod !== undefined;
+
+/** Changes what is known, and tells what follows from it: one assignment a step, and the status when it differs. */
+export function settle(enqueue: Enqueue, context: PodContext, change: Partial<PodContext>, nowMs: number): PodContext {
+  const next = { ...context, ...change };
+  const keeps = isForgetting(context, change) || isEnding(context, next) || isBelated(context, change);
+  const status = keeps ? context.status : statusOf(next, nowMs);
+  const isNew = !isSame(status, context.status);
+  enqueue.assign(isNew ? { ...change, status } : change);
+  if (isNew || next.stage !== context.stage) tellStatus(enqueue, { ...next, status });
+  return { ...next, status };
+}
+
+/** While its containers end one by one, the world sees it as it was told to end: what came of it is said once. */
+const isEnding = (before: PodContext, next: PodContext): boolean =>
+  before.kill !== null &&
+  next.stage === 'sync' &&
+  next.pod === before.pod &&
+  next.probes === before.probes &&
+  next.status !== null;
+
+function tellStatus(enqueue: Enqueue, { uid, name, namespace, status, stage }: PodContext): void {
+  if (status === null) return;
+  const message: StatusMessage = { type: 'status.changed', pod: { uid, name, namespace }, status, stage };
+  enqueue.sendTo(to('status'), message);
+}
+
+/** The status manager has lost what it was told. */
+export const tellStatusAgain = s.enqueueActions(({ context, enqueue }) => {
+  tellStatus(enqueue, context);
+  if (context.isReclaimed) enqueue.sendTo(to('status'), { type: 'status.reclaimed', uid: context.uid });
+});
+
+/** Nothing that others could need is held any more. */
+export const noteReclaimed = s.enqueueActions(({ context, enqueue }) => {
+  enqueue.assign({ isReclaimed: true });
+  enqueue.sendTo(to('status'), { type: 'status.reclaimed', uid: context.uid });
+});
+
+export const order = (enqueue: Enqueue, name: string, message: ContainerOrder | ImageReport): void =>
+  enqueue.sendTo<AnyActorRef>(`container-${name}`, message);
+
+export const change = (compute: (context: PodContext) => Partial<PodContext>) =>
+  s.enqueueActions((args) => void settle(args.enqueue, args.context, compute(args.context), now(args)));
+
+export const SPAWNED: ContainerView = { phase: 'waiting', reason: '', message: '', restartCount: 0, ended: null };
+
+// ---- what is observed -----------------------------------------------------------------------------------------------
+
+function learn(enqueue: Enqueue, context: PodContext, seen: PodRuntimeStatus, nowMs: number, own = false): void {
+  const runtime = joined(context.runtime, ordered(seen));
+  const looked = own || context.looked;
+  if (runtime === context.runtime) {
+    if (looked !== context.looked) enqueue.assign({ looked });
+    return;
+  }
+  const begun = context.runtime === null ? { begunMs: begunAt(runtime) } : {};
+  settle(enqueue, context, { runtime, looked, ...begun }, nowMs);
+  tellCollectors(enqueue, context, runtime);
+  for (const [name, facts] of changedFacts(context.runtime, runtime, Object.keys(context.containers))) {
+    order(enqueue, name, { type: 'container.observed', facts });
+  }
+}
+
+/** The collectors hear of a pod only what they did not know. */
+function tellCollectors(enqueue: Enqueue, { uid, runtime }: PodContext, now: PodRuntimeStatus): void {
+  const before = runtime ?? emptyRuntime(uid, '', '', 0);
+  const isNew = (was: unknown, is: unknown): boolean => JSON.stringify(was) !== JSON.stringify(is);
+  const garbage = garbageOf(uid, now);
+  if (isNew(garbageOf(uid, before), garbage)) enqueue.sendTo(to('containerGC'), garbage);
+  const images = imagesOf(uid, now);
+  if (isNew(imagesOf(uid, before), images)) enqueue.sendTo(to('imageGC'), images);
+}
+
+/** A collector has lost what it was told. */
+export const tellCollectorsAgain = s.enqueueActions(({ context, enqueue }) => {
+  const { uid, runtime } = context;
+  if (runtime !== null) tellCollectors(enqueue, { ...context, runtime: emptyRuntime(uid, '', '', 0) }, runtime);
+});
+
+/** Its own look began after its last call; what others saw counts only when they began to look later. */
+export const learnFromLook = s.enqueueActions((args) => {
+  const output = outputOf<PodRuntimeStatus>(args.event);
+  learn(args.enqueue, args.context, slimmed(output), now(args), true);
+});
+
+export const learnFromWatch = s.enqueueActions((args) => {
+  const { event, context, enqueue } = args;
+  if (event.type !== 'runtime.podChanged' || event.status.observedAtMs <= context.actedAtMs) return;
+  learn(enqueue, context, event.status, now(args));
+});
+
+export const learnAbsence = s.enqueueActions((args) => {
+  const { event, context, enqueue } = args;
+  if (event.type !== 'runtime.absent' || context.runtime !== null) return;
+  learn(enqueue, context, emptyRuntime(context.uid, context.name, context.namespace, event.observedAtMs), now(args));
+});
+
+/** What was seen before does not count any more; the world is looked at. */
+const begin = (enqueue: Enqueue, nowMs: number, more: Partial<PodContext> = {}): void => {
+  enqueue.assign({ ...more, actedAtMs: nowMs, looked: false });
+  enqueue.raise({ type: 'look' });
+};
+
+export const observeNow = s.enqueueActions((args) => begin(args.enqueue, now(args)));
+
+/** The same after a call of its own that succeeded. */
+export const acted = s.enqueueActions((args) => begin(args.enqueue, now(args), { failures: 0 }));

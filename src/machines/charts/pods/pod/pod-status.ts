@@ -1,0 +1,117 @@
+/**
+ * What is to be said of a pod: everything that its machine knows, as a status.
+ */
+
+import { isStaticPod, type PodStatus } from '../../../model/api/pod.ts';
+import type { PodRuntimeStatus } from '../../../model/operations/cri.ts';
+import type { ContainerView } from '../../../model/pods/messages.ts';
+import { waitingReasons } from '../../../model/reasons/reasons.ts';
+import { isTerminalPhase, type PodStatusFacts, podStatus, rejectedStatus } from '../../../model/status/index.ts';
+import { type ContainerFacts, factsOf } from '../../../model/status/runtime-facts.ts';
+import { runtimeHandler } from './pod-objects.ts';
+import type { PodContext } from './pod-policy.ts';
+import { probeResults } from './probe-plan.ts';
+
+export const isOver = ({ status }: PodContext): boolean => isTerminalPhase(status?.phase);
+
+/** The API server has it as over, also where nothing is left of it here. */
+export const isOverInApi = ({ pod }: PodContext): boolean =>
+  pod !== null && !isStaticPod(pod) && isTerminalPhase(pod.status?.phase);
+
+export function statusOf(context: PodContext, nowMs: number): PodStatus | null {
+  const { pod, node, containers, memory, stage, rejection, kill, runtime } = context;
+  if (pod === null) return null;
+  const neverRan = runtime === null || runtime.containers.length === 0;
+  if (rejection !== null && (kill === null || neverRan))
+    return { ...rejectedStatus(pod, rejection, nowMs), ...begun(context) };
+  // Whoever does not know what runs says nothing of it.
+  if (runtime === null) return context.status;
+  const entries = Object.entries(containers);
+  const waiting = entries
+    .filter(([, { view }]) => view.phase === 'waiting' && view.reason !== '')
+    .map(([name, { view }]) => [name, { reason: view.reason, message: view.message }]);
+  return podStatus({
+    handler: runtimeHandler(context) ?? '',
+    pod,
+    node,
+    nowMs,
+    runtime: asSeen(runtime, context),
+    begunMs: isStaticPod(pod) ? context.begunMs : null,
+    previous: context.status ?? statusInApi(context),
+    stage,
+    waiting: Object.fromEntries(waiting),
+    comingAgain: entries.flatMap(([name, { view }]) => (comesAgain(view, factsOf(runtime, name)) ? [name] : [])),
+    replacing: entries.flatMap(([name, { view }]) => (isReplaced(view, factsOf(runtime, name)) ? [name] : [])),
+    ...probeResults(context),
+    restartCounts: Object.fromEntries(Object.entries(memory).map(([name, { restartCount }]) => [name, restartCount])),
+    deviceHealth: context.deviceHealth,
+    ...verdictOf(context),
+    ...resizeOf(context),
+  });
+}
+
+/** It is being stopped so that it begins anew, or its next instance is on its way, or not seen to run yet. */
+function comesAgain(view: ContainerView, seen: ContainerFacts | null): boolean {
+  const { phase } = view;
+  return isReplaced(view, seen) || (isBehind(view, seen) && phase !== 'stopping' && phase !== 'ended');
+}
+
+/** The instance of which the container tells is not seen to run yet. */
+const isBehind = ({ restartCount }: ContainerView, seen: ContainerFacts | null): boolean =>
+  seen !== null && (seen.state === 'created' || seen.restartCount < restartCount);
+
+/** It is or was stopped for that, and its next instance is not seen to run yet. */
+const isReplaced = (view: ContainerView, seen: ContainerFacts | null): boolean =>
+  view.comesAgain === true && (view.phase !== 'running' || isBehind(view, seen));
+
+/** It was made and is not seen to run yet; one whose start failed is there. */
+function isStarting({ phase, reason }: ContainerView, { state }: ContainerFacts): boolean {
+  if (phase === 'starting') return true;
+  const isUnderWay = reason === '' || reason === waitingReasons.crashLoopBackOff;
+  return state === 'created' && (phase === 'running' || (phase === 'waiting' && isUnderWay));
+}
+
+function resizeOf({ refusal, resize }: PodContext): Pick<PodStatusFacts, 'resizePending' | 'resizing'> {
+  return {
+    ...(refusal === null ? {} : { resizePending: refusal }),
+    ...(resize === null ? {} : { resizing: { error: resize.error } }),
+  };
+}
+
+/** When it was first heard of, whatever became of it since. */
+const begun = ({ status }: PodContext): Pick<PodStatus, 'startTime'> =>
+  status?.startTime === undefined ? {} : { startTime: status.startTime };
+
+/** What was said with the order to end stays, unless the pod succeeds yet: then it has succeeded. */
+function verdictOf({ kill, status }: PodContext): Pick<PodStatusFacts, 'failure' | 'kill'> {
+  if (!kill?.verdict) return {};
+  const { said, ...verdict } = kill.verdict;
+  if (said === 'always') return { failure: verdict };
+  return isTerminalPhase(status?.phase) ? {} : { kill: verdict };
+}
+
+/** After a restart of the agent the API server still knows what was said. */
+const statusInApi = ({ pod }: PodContext): PodStatus | null =>
+  pod === null || isStaticPod(pod) ? null : (pod.status ?? null);
+
+/** An instance whose start is not done is not there yet. What one wrote before it ended the runtime does not know. */
+function asSeen(runtime: PodRuntimeStatus, { containers }: PodContext): PodRuntimeStatus {
+  const starting = Object.entries(containers).flatMap(([name, { view }]) => {
+    const seen = factsOf(runtime, name);
+    return seen !== null && isStarting(view, seen) ? [seen.id] : [];
+  });
+  const ended = Object.values(containers).flatMap(({ view }) => (view.ended ? [view.ended] : []));
+  if (ended.length === 0 && starting.length === 0) return runtime;
+  const isHidden = new Set(starting);
+  const said = new Map(ended.map(({ id, message }) => [id, message]));
+  return {
+    ...runtime,
+    containers: runtime.containers
+      .filter(({ id }) => !isHidden.has(id))
+      .map((container) => {
+        const message = said.get(container.id);
+        if (!message) return container;
+        return { ...container, message: container.message === '' ? message : `${container.message}: ${message}` };
+      }),
+  };
+}

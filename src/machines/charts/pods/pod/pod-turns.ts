@@ -1,0 +1,153 @@
+/**
+ * Whose turn it is in a pod, and whether its sandbox will do. Pure. See `pod.ts`.
+ *
+ * Invariant: init containers run one after the other to success, sidecars start in their order and stay, the regular
+ * containers come when all of these are passed. What was passed once stays passed, also when a sidecar ends or the
+ * runtime forgets an init container. A regular container waits for the hooks of those before it that begin. Ephemeral
+ * containers wait for nobody and nobody waits for them.
+ */
+import type { Pod } from '../../../model/api/pod.ts';
+import type { PodRuntimeStatus } from '../../../model/operations/cri.ts';
+import { claimRefusal, sandboxConfig, usersRefusal } from '../../../model/spec/index.ts';
+import { instancesToRemove, isRestartingAll, needsSandbox, shouldRestart } from '../../../model/status/index.ts';
+import { factsOf, hasBegunInSandbox, sandboxesOf } from '../../../model/status/runtime-facts.ts';
+import { missingRuntimeClass, runtimeHandler } from './pod-objects.ts';
+import { type Member, membersOf, type PodContext } from './pod-policy.ts';
+import { hasStarted } from './probe-plan.ts';
+
+const hasSucceeded = (context: PodContext, name: string): boolean => {
+  const facts = factsOf(context.runtime, name);
+  return facts?.state === 'exited' && facts.exitCode === 0;
+};
+
+const isInOrder = ({ kind }: Member): boolean => kind === 'init' || kind === 'sidecar';
+
+function isPassed(context: PodContext, { container, kind }: Member): boolean {
+  const phase = context.containers[container.name]?.view.phase;
+  if (kind === 'sidecar') return phase === 'running' && hasStarted(context, container);
+  return phase === 'ended' && hasSucceeded(context, container.name);
+}
+
+const hasWish = ({ wish }: PodContext['containers'][string]): boolean => wish !== null;
+
+/** Who may be created now, of those who wait for it. */
+export function turnsOf(context: PodContext): Member[] {
+  if (context.pod === null || context.volumes === null || !Object.values(context.containers).some(hasWish)) return [];
+  const members = membersOf(context.pod);
+  const hook = members.findIndex((member) => hasHookAhead(context, member));
+  const waits = ({ kind, container }: Member, at: number): boolean =>
+    context.containers[container.name]?.wish != null && (kind !== 'regular' || hook === -1 || at <= hook);
+  const reachedNow = context.initialised ? members.filter(({ kind }) => kind !== 'init') : reached(context, members);
+  const isReachedNow = new Set(reachedNow);
+  return members.filter((member, at) => isReachedNow.has(member) && waits(member, at));
+}
+
+/** It begins, or its hook runs: the kubelet starts the regular containers after it when that is done or has failed. */
+function hasHookAhead({ containers }: PodContext, { kind, container }: Member): boolean {
+  if (kind !== 'regular' || container.lifecycle?.postStart == null) return false;
+  const { phase, reason } = containers[container.name]?.view ?? {};
+  return phase === 'starting' || (phase === 'waiting' && reason === '');
+}
+
+/** As far as the last one that has begun in this sandbox, or the one after it: those before it were passed. */
+function reached(context: PodContext, members: readonly Member[]): Member[] {
+  const inOrder = members.filter(isInOrder);
+  const last = inOrder.findLastIndex((member) => hasBegun(context, member));
+  const turn = last !== -1 && isPassed(context, inOrder[last]!) ? last + 1 : Math.max(last, 0);
+  return members.filter(({ kind }, at) => {
+    if (kind === 'init') return at === turn;
+    return kind === 'ephemeral' || at <= turn || turn === inOrder.length;
+  });
+}
+
+/** The runtime may not show yet what was just started. */
+const hasBegun = (context: PodContext, { container: { name } }: Member): boolean =>
+  ['starting', 'running'].includes(context.containers[name]?.view.phase ?? '') ||
+  hasBegunInSandbox(context.runtime, name);
+
+/** Whether all that comes before this container is passed. */
+export function isReached(context: PodContext, name: string): boolean {
+  const { pod, initialised } = context;
+  if (pod === null || initialised || (pod.spec.initContainers ?? []).length === 0) return true;
+  return reached(context, membersOf(pod)).some(({ container }) => container.name === name);
+}
+
+/** Who asked for its image too early, and would not now. */
+export const belated = (context: PodContext): readonly string[] =>
+  Object.entries(context.containers).flatMap(([name, { isEarly }]) =>
+    isEarly === true && isReached(context, name) ? [name] : [],
+  );
+
+export const isRegularTurn = (members: readonly Member[]): boolean => members.some(({ kind }) => kind === 'regular');
+
+// ---- all anew -------------------------------------------------------------------------------------------------------
+
+/** The runtime has instances of containers that will begin anew. */
+export const hasToRemove = ({ pod, runtime }: PodContext): boolean =>
+  pod !== null && instancesToRemove(pod, runtime).length > 0;
+
+export const mustRestartAll = (context: PodContext): boolean =>
+  context.pod !== null && isRestartingAll(context.pod, context.runtime, context.status) && hasToRemove(context);
+
+// ---- sandbox --------------------------------------------------------------------------------------------------------
+
+export type SandboxPlan = 'use' | 'create' | 'replace' | 'finished';
+
+/** Newest first, as every rule about sandboxes expects. */
+export const ordered = (runtime: PodRuntimeStatus): PodRuntimeStatus => ({
+  ...runtime,
+  sandboxes: sandboxesOf(runtime),
+});
+
+export const lacksSandbox = ({ pod, runtime }: PodContext): boolean => pod !== null && needsSandbox(pod, runtime);
+
+export function sandboxPlan(context: PodContext): SandboxPlan {
+  const { pod, runtime } = context;
+  if (pod === null || (runtime?.sandboxes.length ?? 0) === 0) return 'create';
+  if (!needsSandbox(pod, runtime)) return 'use';
+  const hasContainers = (runtime?.containers.length ?? 0) > 0;
+  if (hasContainers && !membersOf(pod).some((member) => mayRunAgain(context, pod, member))) return 'finished';
+  return 'replace';
+}
+
+/** Never: a pod whose sandbox is gone is over. OnFailure: what succeeded is not run again. */
+function mayRunAgain(context: PodContext, pod: Pod, { container, kind }: Member): boolean {
+  if (kind !== 'regular') return false;
+  const facts = factsOf(context.runtime, container.name);
+  if (facts?.state === 'exited') return shouldRestart({ pod, container, exitCode: facts.exitCode });
+  return (container.restartPolicy ?? pod.spec.restartPolicy) !== 'Never';
+}
+
+export const nextAttempt = ({ runtime, attempt }: PodContext): number =>
+  Math.max(attempt, ...(runtime?.sandboxes ?? []).map(({ metadata }) => (metadata?.attempt ?? 0) + 1));
+
+/** The numbers of the instances that would come next, should the same pod be wanted again. */
+export const nextRestarts = ({ status }: PodContext): Readonly<Record<string, number>> =>
+  Object.fromEntries(
+    [...(status?.initContainerStatuses ?? []), ...(status?.containerStatuses ?? [])].map(
+      ({ name, restartCount, containerID = '' }) => [name, containerID === '' ? restartCount : restartCount + 1],
+    ),
+  );
+
+/** Every container that they serve has ended for good: sidecars alone do not keep a pod alive. */
+export function hasOnlySidecars({ containers, pod }: PodContext): boolean {
+  const isLeft = Object.values(containers).some(({ kind, view }) => kind === 'sidecar' && view.phase !== 'ended');
+  const served = pod?.spec.containers ?? [];
+  return isLeft && served.length > 0 && served.every(({ name }) => containers[name]?.view.phase === 'ended');
+}
+
+/** Why this pod cannot have a sandbox here as things are; `null` when it can. */
+export function impossibility(context: PodContext): string | null {
+  const { pod, node } = context;
+  if (pod === null) return null;
+  const missing = missingRuntimeClass(context);
+  if (missing !== null) return missing;
+  const refusal = claimRefusal(pod) ?? usersRefusal(pod, runtimeHandler(context) ?? '', node);
+  if (refusal !== null) return refusal;
+  try {
+    sandboxConfig(pod, 0, node);
+    return null;
+  } catch (error) {
+    return (error as Error).message;
+  }
+}

@@ -1,0 +1,74 @@
+/**
+ * What of its volumes is prepared for a container before it is created: variables that files have, and sub-paths. Part
+ * of the chart of `pod.ts`.
+ *
+ * Invariants: W1 variables come first, as they may name sub-paths. W2 a container that lacks one of them is not made
+ * without it; the world is told as much as upstream tells it, the log why.
+ */
+import { line, outputOf } from '../../../../kernel/xstate.ts';
+import type { FileValues, Unprepared } from '../../../model/operations/volume.ts';
+import { complain, failed, permit } from './pod-actions.ts';
+import { fileVariablesOf, subPathsOf } from './pod-files.ts';
+import type { PodContext } from './pod-policy.ts';
+import { rememberPod } from './pod-remembering.ts';
+import { type Enqueue, podSetup as s } from './pod-setup.ts';
+import { volumesPlace } from './pod-volumes.ts';
+
+type Failures = Readonly<Record<string, Unprepared>>;
+
+/** By container, what the world is told; why is said here. */
+function noted(enqueue: Enqueue, { namespace, name }: PodContext, text: string, failures: Failures) {
+  const entries = Object.entries(failures);
+  const pod = `${namespace}/${name}`;
+  for (const [container, { message, why }] of entries)
+    enqueue(line('warn', [text, { pod, container, message, err: why }]));
+  return Object.fromEntries(entries.map(([container, { message }]) => [container, message]));
+}
+
+const noteVariables = s.enqueueActions(({ context, event, enqueue }) => {
+  const { values, failed: failures } = outputOf<{ values: Readonly<Record<string, FileValues>>; failed: Failures }>(
+    event,
+  );
+  enqueue.assign({
+    fileValues: values,
+    unread: noted(enqueue, context, 'Cannot read the variables of a container', failures),
+  });
+});
+
+const noteSubPaths = s.enqueueActions(({ context, event, enqueue }) => {
+  const { failed: failures } = outputOf<{ failed: Failures }>(event);
+  enqueue.assign({ unbound: noted(enqueue, context, 'Cannot bind the sub-paths of a container', failures) });
+});
+
+/** Waits for the variables that files of volumes have for these containers. */
+export const readingVariables = s.createStateConfig({
+  always: { guard: 'lacksSandbox', target: 'deciding' },
+  invoke: {
+    id: 'variables',
+    src: 'volume.readVariables',
+    input: ({ context }) => ({ ...volumesPlace(context), variables: fileVariablesOf(context) }),
+    onDone: { target: 'withVariables', actions: noteVariables },
+    onError: { target: 'backingOff', actions: [failed, complain('Cannot read variables from files')] },
+  },
+});
+
+/** They are there: on to what else these containers need. */
+export const withVariables = s.createStateConfig({
+  always: [
+    { guard: 'hasDevices', target: 'preparingDevices' },
+    { guard: 'hasSubPaths', target: 'bindingSubPaths' },
+    { target: 'active', actions: [permit, rememberPod] },
+  ],
+});
+
+/** Waits for the parts of volumes that these containers see. */
+export const bindingSubPaths = s.createStateConfig({
+  always: { guard: 'lacksSandbox', target: 'deciding' },
+  invoke: {
+    id: 'subPaths',
+    src: 'volume.bindSubPaths',
+    input: ({ context }) => ({ ...volumesPlace(context), subPaths: subPathsOf(context) }),
+    onDone: { target: 'active', actions: [noteSubPaths, permit, rememberPod] },
+    onError: { target: 'backingOff', actions: [failed, complain('Cannot bind sub-paths')] },
+  },
+});

@@ -1,0 +1,118 @@
+/** What a pod's machine does about its volumes: plans them, learns that they are there, lets go of them. */
+import { type AnyActorRef, errorOf, line, to } from '../../../../kernel/xstate.ts';
+import type { CSIReleased } from '../../../model/csi/messages.ts';
+import { podDirectory } from '../../../model/spec/index.ts';
+import { volumePlan } from '../../../model/volumes/plan.ts';
+import { serviceAccountOf } from '../../../model/volumes/tokens.ts';
+import type { VolumesOrder } from '../volumes/volumes.ts';
+import { askForCredentials, releaseCredentials } from './pod-credentials.ts';
+import { isAwaiting, unavailable } from './pod-objects.ts';
+import { type PodContext, podOrName, refOf } from './pod-policy.ts';
+import { remember } from './pod-remembering.ts';
+import { type Enqueue, podSetup as s } from './pod-setup.ts';
+
+const ACTOR = 'volumes';
+
+export const volumesPlace = (context: PodContext) => ({
+  root: context.node.rootDir,
+  podDirectory: podDirectory(podOrName(context), context.node),
+});
+
+/** Volumes that need nothing of the node need no actor either. What is mounted stays while it is planned the same. */
+function plan(enqueue: Enqueue, context: PodContext): void {
+  if (isAwaiting(context)) return;
+  const { node, objects } = context;
+  const next = volumePlan({ pod: podOrName(context), node, objects, unavailable: unavailable(context) });
+  if (!context.hasVolumes && next.setUps.length + next.csi.length + next.failures.length === 0) {
+    enqueue.assign({ volumes: next.mounted });
+    return;
+  }
+  const isSame = JSON.stringify(next.mounted) === JSON.stringify(context.volumes);
+  enqueue.assign({ hasVolumes: true, volumes: isSame ? context.volumes : null });
+  if (context.hasVolumes) {
+    enqueue.sendTo<AnyActorRef>(ACTOR, { type: 'volumes.planned', plan: next } satisfies VolumesOrder);
+  } else {
+    const serviceAccount = serviceAccountOf(podOrName(context));
+    const input = { ref: refOf(context), ...volumesPlace(context), serviceAccount, plan: next };
+    enqueue.spawnChild(ACTOR, { id: ACTOR, input });
+  }
+}
+
+export const planVolumes = s.enqueueActions(({ context, enqueue }) => {
+  askForCredentials(enqueue, context);
+  plan(enqueue, context);
+});
+
+/** Nothing is set up before the pod is one to run; what is set up already follows its objects. */
+const mayPlan = ({ pod, stage, hasVolumes }: PodContext, isToRun: boolean): boolean =>
+  pod !== null && stage === 'sync' && (isToRun || hasVolumes);
+
+const noteFound = (isToRun: boolean) =>
+  s.enqueueActions(({ context, event, enqueue }) => {
+    if (event.type !== 'object.found') return;
+    const { key } = event;
+    const { [key]: before, ...others } = context.objects;
+    const kept = event.state === 'unknown' && before ? { [key]: before } : {};
+    const objects = { ...others, ...(event.state === 'found' ? { [key]: event.object } : kept) };
+    const lookups = { ...context.lookups, [key]: event.state === 'unknown' ? event.message : '' };
+    enqueue.assign({ objects, lookups });
+    if (!mayPlan(context, isToRun)) return;
+    const next = { ...context, objects, lookups };
+    plan(enqueue, next);
+    const isRenewed = before !== undefined && objects[key]?.kind === 'Token' && objects[key].version !== before.version;
+    if (isRenewed && context.volumes !== null) remember(enqueue, next);
+  });
+
+/** What the API server has of an object that this pod uses, or its own token. */
+export const noteObject = noteFound(false);
+/** The same for a pod that is to run. */
+export const takeObject = noteFound(true);
+
+const noteChanged = (isToRun: boolean) =>
+  s.enqueueActions(({ context, event, enqueue }) => {
+    if (event.type !== 'objects.changed') return;
+    const { objects } = event;
+    enqueue.assign({ objects });
+    if (mayPlan(context, isToRun)) plan(enqueue, { ...context, objects });
+  });
+
+/** A ConfigMap or Secret came, changed or went. */
+export const noteObjects = noteChanged(false);
+/** The same for a pod that is to run. */
+export const takeObjects = noteChanged(true);
+
+/** What is said of volumes of CSI drivers is for the actor that asked for them. */
+export const forwardPublished = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'csi.mounted' && event.type !== 'csi.started') return;
+  if (context.hasVolumes) enqueue.sendTo<AnyActorRef>(ACTOR, event);
+});
+
+/** Whoever published them: what is on disk tells. */
+export const releasePublished = s.enqueueActions(({ context: { uid }, enqueue }) => {
+  enqueue.sendTo(to('csiVolumes'), { type: 'csi.released', uid } satisfies CSIReleased);
+});
+
+export const noteMounted = s.assign({
+  volumes: ({ context, event }) => (event.type === 'volumes.mounted' ? event.mounted : context.volumes),
+});
+
+/** The actor of the volumes crashed: another one sets up what is missing. */
+export const replaceVolumes = s.enqueueActions(({ context, event, enqueue }) => {
+  const { message } = errorOf(event);
+  enqueue(
+    line('error', ['The actor of a pod’s volumes crashed and starts again', { uid: context.uid, error: message }]),
+  );
+  enqueue.stopChild(ACTOR);
+  enqueue.assign({ hasVolumes: false });
+  enqueue.raise({ type: 'volumes.lost' }, { delay: RESPAWN_MS, id: 'respawn-volumes' });
+});
+
+/** Before the actor of the volumes starts again. */
+const RESPAWN_MS = 1_000;
+
+/** Nobody uses them any more: nothing more is set up. */
+export const releaseVolumes = s.enqueueActions(({ context, enqueue }) => {
+  if (context.hasVolumes) enqueue.stopChild(ACTOR);
+  releaseCredentials(enqueue, context);
+  enqueue.assign({ hasVolumes: false, volumes: null });
+});

@@ -1,0 +1,379 @@
+/**
+ * One pod (`pod-<uid>`): from the first word about it until nothing of it is left.
+ *
+ * Decides: when its sandbox is made and made again, whose turn it is among its containers, when it is over, how it
+ *   ends.
+ * Owns: what is known of it in the runtime (nobody else writes that), its sandbox, its containers' actors, its status.
+ * Hears: `pod.configured`, `pod.kill`, `pod.released`, `runtime.*`, `image.*`, `allocation.*`, `object.found` and
+ *   `csi.mounted` through `pods`; its containers, their probes, its volumes.
+ * Asks: `cri.runPodSandbox`, `cri.podStatus` for looks at itself, `host.preparePod`, `users.map`, and what its end
+ *   takes.
+ * Sends: `status` each new status.
+ * Invariants:
+ *   P1 nothing is made before it is known what the runtime has; what runs as wanted is never touched.
+ *   P2 an observation that began before one of its own calls ended never overrides what that call did.
+ *   P3 after a call that failed the runtime is looked at before anything is tried again.
+ *   P4 grace only shrinks; containers stop before their sandbox, sidecars after the containers they serve.
+ *   P5 nothing is made before its volumes are there; files go last, after the runtime has nothing of the pod any more.
+ */
+import { podEvents } from '../../../model/reasons/reasons.ts';
+import {
+  adoptContainers,
+  beginReplacing,
+  beginWriting,
+  complain,
+  configure,
+  failed,
+  noteContainer,
+  noteKill,
+  noteUsers,
+  noteWish,
+  permit,
+  reapContainer,
+  record,
+  recordBlocked,
+  recordDns,
+} from './pod-actions.ts';
+import {
+  admitting,
+  askAllocation,
+  askChange,
+  endAllocation,
+  grouping,
+  notePending,
+  releaseAllocation,
+  takeGrant,
+  takeHealth,
+} from './pod-allocation.ts';
+import { pinning, takeShared } from './pod-cpus.ts';
+import { reapCredential } from './pod-credentials.ts';
+import { deadline } from './pod-deadline.ts';
+import { preparingDevices } from './pod-devices.ts';
+import { stopSandboxes, terminated, terminating } from './pod-end.ts';
+import { foldersOf, sandboxOf, turnFiles, usersPlace } from './pod-files.ts';
+import { askBelated, askImage, askImagesAgain, forwardImage } from './pod-images.ts';
+import { logging, reapLog, respawnLog } from './pod-logs.ts';
+import { takeNode, tellNode, tellNodeChange } from './pod-node.ts';
+import { runtimeHandler } from './pod-objects.ts';
+import { initialPod } from './pod-policy.ts';
+import { noteVerdict, probing, reapProber, respawnProber } from './pod-probes.ts';
+import { rememberPod } from './pod-remembering.ts';
+import { resizing } from './pod-resize.ts';
+import { restartingAll } from './pod-restart-all.ts';
+import {
+  acted,
+  learnAbsence,
+  learnFromLook,
+  learnFromWatch,
+  observeNow,
+  podSetup as s,
+  tellCollectorsAgain,
+  tellStatusAgain,
+} from './pod-setup.ts';
+import { nextAttempt, nextRestarts } from './pod-turns.ts';
+import { bindingSubPaths, readingVariables, withVariables } from './pod-volume-parts.ts';
+import {
+  forwardPublished,
+  noteMounted,
+  noteObject,
+  noteObjects,
+  planVolumes,
+  replaceVolumes,
+  takeObject,
+  takeObjects,
+} from './pod-volumes.ts';
+
+/** A look that failed is tried again after this. */
+const LOOK_RETRY_MS = 1_000;
+/** A look that did not answer by then is made anew. */
+const LOOK_DEADLINE_MS = 15_000;
+/** How long a new sandbox may take to show its address. */
+const SHOW_SANDBOX_MS = 2_000;
+
+const awaiting = {
+  /** Waits until it is known that no other pod of the same name is on this node any more. */
+  held: s.createStateConfig({
+    on: {
+      'pod.released': { target: 'choosing', actions: s.assign({ held: false }) },
+      'pod.configured': { actions: configure },
+      'pod.kill': [
+        { guard: 'isEmpty', target: '#gone' },
+        { target: '#terminating', actions: noteKill },
+      ],
+    },
+  }),
+  /** Waits for the runtime's first word about it. */
+  unheard: s.createStateConfig({
+    always: { guard: ({ context }) => context.runtime !== null, target: 'choosing' },
+    on: {
+      'pod.configured': { actions: configure },
+      'pod.kill': { target: '#terminating.settling', actions: noteKill },
+    },
+  }),
+  /** Nobody else will tell what the runtime has: waits for its own look. */
+  looking: s.createStateConfig({
+    entry: observeNow,
+    always: { guard: 'isFresh', target: 'choosing' },
+    on: {
+      'pod.configured': { actions: configure },
+      'pod.kill': { target: '#terminating.settling', actions: noteKill },
+    },
+  }),
+  /** The runtime has it; waits for its configuration, or for the word that nobody wants it. */
+  unclaimed: s.createStateConfig({
+    on: {
+      'pod.configured': { target: 'choosing', actions: configure },
+      'pod.kill': { target: '#terminating', actions: noteKill },
+    },
+  }),
+};
+
+const replacing = s.createStateConfig({
+  entry: [beginReplacing, record(() => podEvents.sandboxChanged())],
+  initial: 'containers',
+  states: {
+    /** Waits until nothing runs in the old sandbox. */
+    containers: { always: { guard: 'noneRuns', target: 'sandboxes' } },
+    sandboxes: stopSandboxes('#sync.preparing'),
+  },
+});
+
+const preparing = s.createStateConfig({
+  initial: 'folders',
+  states: {
+    folders: {
+      invoke: {
+        id: 'folders',
+        src: 'host.preparePod',
+        input: ({ context }) => foldersOf(context),
+        onDone: 'volumes',
+        onError: {
+          target: '#sync.backingOff',
+          actions: [failed, record((_, error) => podEvents.failedMakeDirectories(error.message))],
+        },
+      },
+    },
+    /** Waits for its volumes. */
+    volumes: {
+      always: [
+        { guard: 'isBlocked', target: '#sync.blocked' },
+        { guard: 'isMounted', target: 'grouped' },
+      ],
+    },
+    /** Waits for its cgroup, which has been under way since the pod was admitted. */
+    grouped: { always: { guard: 'hasGroup', target: '#sync.creatingSandbox' } },
+  },
+});
+
+const reconfigured = [tellNodeChange, askChange, configure, adoptContainers, planVolumes];
+
+const sync = s.createStateConfig({
+  entry: [tellNode, adoptContainers, planVolumes],
+  initial: 'deciding',
+  always: [
+    { guard: 'isDeleted', target: '#terminating', actions: noteKill },
+    { guard: 'isOver', target: '#terminating', actions: [endAllocation, noteKill] },
+    { guard: 'hasOnlySidecars', target: '#terminating', actions: [endAllocation, noteKill] },
+  ],
+  on: {
+    'pod.kill': { target: '#terminating', actions: noteKill },
+    'pod.configured': { actions: reconfigured },
+    'volumes.mounted': { actions: noteMounted },
+    'volumes.lost': { actions: planVolumes },
+    'objects.changed': { actions: takeObjects },
+    'object.found': { actions: [takeObject, askImagesAgain] },
+  },
+  states: {
+    deciding: {
+      always: [
+        { guard: 'isBlocked', target: 'blocked' },
+        { guard: 'mustRestartAll', target: 'restartingAll' },
+        { guard: 'needsUsers', target: 'mappingUsers' },
+        { guard: 'hasSandbox', target: 'active' },
+        { guard: 'isFinished', target: '#terminating', actions: noteKill },
+        { guard: 'mustReplace', target: 'replacing' },
+        { target: 'preparing' },
+      ],
+    },
+    /** This node can never run it as it is: waits for another configuration. */
+    blocked: {
+      entry: recordBlocked,
+      on: {
+        'pod.configured': { target: 'deciding', actions: [...reconfigured, askImagesAgain] },
+        'object.found': { target: 'deciding', actions: [takeObject, askImagesAgain] },
+      },
+    },
+    replacing,
+    restartingAll,
+    preparing,
+    /** Waits for ids that no other pod has. */
+    mappingUsers: {
+      invoke: {
+        id: 'users',
+        src: 'users.map',
+        input: ({ context }) => usersPlace(context),
+        onDone: { target: 'deciding', actions: noteUsers },
+        onError: {
+          target: 'backingOff',
+          actions: [failed, record((_, error) => podEvents.failedCreatePodSandBox(error.message))],
+        },
+      },
+    },
+    creatingSandbox: {
+      entry: recordDns,
+      invoke: {
+        id: 'runSandbox',
+        src: 'cri.runPodSandbox',
+        input: ({ context }) => ({
+          config: sandboxOf(context, nextAttempt(context)),
+          runtimeHandler: runtimeHandler(context) ?? '',
+        }),
+        onDone: { target: 'awaitingSandbox', actions: acted },
+        onError: {
+          target: 'backingOff',
+          actions: [
+            failed,
+            complain('CreatePodSandbox for pod failed'),
+            record((_, error) => podEvents.failedCreatePodSandBox(error.message)),
+          ],
+        },
+      },
+      /** The call is given up; whether it did something is seen before the rest is stopped. */
+      on: { 'pod.kill': { target: '#terminating.settling', actions: noteKill } },
+    },
+    /** Waits until the runtime shows the new sandbox with its address. */
+    awaitingSandbox: {
+      always: { guard: 'hasSandbox', target: 'active' },
+      after: { [SHOW_SANDBOX_MS]: 'looking' },
+    },
+    /** The sandbox is there: containers have their turns. */
+    active: {
+      always: [
+        { guard: 'mustRestartAll', target: 'restartingAll' },
+        { guard: 'lacksSandbox', target: 'deciding' },
+        { guard: 'hasBelated', actions: askBelated },
+        { guard: 'hasTurn', target: 'writing' },
+      ],
+    },
+    /** Waits for the files of the containers whose turn it is. */
+    writing: {
+      entry: beginWriting,
+      always: { guard: 'lacksSandbox', target: 'deciding' },
+      invoke: {
+        id: 'files',
+        src: 'host.preparePod',
+        input: ({ context }) => turnFiles(context),
+        onDone: [
+          { guard: 'hasFileVariables', target: 'readingVariables' },
+          { guard: 'hasDevices', target: 'preparingDevices' },
+          { guard: 'hasSubPaths', target: 'bindingSubPaths' },
+          { target: 'active', actions: [permit, rememberPod] },
+        ],
+        onError: {
+          target: 'backingOff',
+          actions: [failed, record((_, error) => podEvents.failedMakeDirectories(error.message))],
+        },
+      },
+    },
+    /** Waits for the plugins of their devices. */
+    preparingDevices,
+    readingVariables,
+    withVariables,
+    bindingSubPaths,
+    /** A step failed: waits, then looks at what became of it. */
+    backingOff: { after: { wait: 'looking' } },
+    looking: { entry: observeNow, always: { guard: 'isFresh', target: 'deciding' } },
+  },
+});
+
+/** Its own eyes: asks the runtime about this pod alone. A stuck answer holds up nobody else. */
+const observer = s.createStateConfig({
+  initial: 'idle',
+  states: {
+    idle: { on: { look: 'asking', 'container.unseen': 'asking' } },
+    asking: {
+      invoke: {
+        id: 'podStatus',
+        src: 'cri.podStatus',
+        input: ({ context }) => ({ uid: context.uid }),
+        onDone: { target: 'idle', actions: learnFromLook },
+        onError: { target: 'failing', actions: complain('Cannot inspect the pod in the runtime') },
+      },
+      on: { look: { target: 'asking', reenter: true } },
+      after: { [LOOK_DEADLINE_MS]: { target: 'asking', reenter: true } },
+    },
+    failing: { on: { look: 'asking' }, after: { [LOOK_RETRY_MS]: 'asking' } },
+  },
+});
+
+export const podMachine = s.createMachine({
+  id: 'pod',
+  context: ({ input }) => initialPod(input),
+  initial: 'alive',
+  states: {
+    alive: {
+      type: 'parallel',
+      on: {
+        'runtime.podChanged': { actions: learnFromWatch },
+        'runtime.podRemoved': { actions: observeNow },
+        'runtime.absent': { actions: learnAbsence },
+        'container.changed': { actions: noteContainer },
+        'container.wanted': { actions: noteWish },
+        'container.imageWanted': { actions: askImage },
+        'container.respawn': { actions: adoptContainers },
+        'image.ready': { actions: forwardImage },
+        'image.failed': { actions: forwardImage },
+        'images.started': { actions: forwardImage },
+        'objects.changed': { actions: noteObjects },
+        'object.found': { actions: [noteObject, askImagesAgain] },
+        'csi.mounted': { actions: forwardPublished },
+        'csi.started': { actions: forwardPublished },
+        'node.changed': { actions: takeNode },
+        'garbage.wanted': { actions: [tellCollectorsAgain, tellNode] },
+        'status.wanted': { actions: tellStatusAgain },
+        'allocation.started': { actions: askAllocation },
+        'allocation.granted': { actions: takeGrant },
+        'allocation.pending': { actions: notePending },
+        'allocation.shared': { actions: takeShared },
+        'allocation.deviceHealth': { actions: takeHealth },
+        'xstate.error.actor.volumes': { actions: replaceVolumes },
+        'prober.judged': { actions: noteVerdict },
+        'prober.respawn': { actions: respawnProber },
+        'log.respawn': { actions: respawnLog },
+        'xstate.error.actor.*': { actions: [reapContainer, reapProber, reapLog, reapCredential] },
+      },
+      states: {
+        life: {
+          initial: 'choosing',
+          states: {
+            choosing: {
+              always: [
+                { guard: 'isHeld', target: 'held' },
+                { guard: 'isUnheard', target: 'unheard' },
+                { guard: 'mustLook', target: 'looking' },
+                { guard: 'isUnclaimed', target: 'unclaimed' },
+                { guard: 'isOverAndStill', target: 'terminated' },
+                { guard: 'isUnadmitted', target: 'admitting' },
+                { target: 'sync' },
+              ],
+            },
+            ...awaiting,
+            admitting,
+            sync: { id: 'sync', ...sync },
+            terminating: { id: 'terminating', ...terminating },
+            terminated: { id: 'terminated', ...terminated },
+          },
+        },
+        observer,
+        grouping,
+        resizing,
+        pinning,
+        deadline,
+        probing,
+        logging,
+      },
+    },
+    gone: { id: 'gone', type: 'final', entry: releaseAllocation },
+  },
+  output: ({ context }) => ({ uid: context.uid, restarts: nextRestarts(context) }),
+});

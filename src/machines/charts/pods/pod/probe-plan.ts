@@ -1,0 +1,95 @@
+/** What the rules of `prober-policy.ts` come to for one pod: who probes, and what the status says of it. Pure. */
+import type { Container, Pod } from '../../../model/api/pod.ts';
+import { isSidecar } from '../../../model/spec/index.ts';
+import { type ContainerFacts, factsOf } from '../../../model/status/runtime-facts.ts';
+import {
+  activeKinds,
+  hasProbes,
+  initialState,
+  isStarted,
+  type ProbedState,
+  type ProbeKind,
+} from '../prober/prober-policy.ts';
+import type { PodContext } from './pod-policy.ts';
+
+type Facts = Pick<PodContext, 'pod' | 'runtime' | 'probes' | 'probed' | 'containers' | 'kill'>;
+
+const probedContainers = (pod: Pod): Container[] =>
+  [...(pod.spec.initContainers ?? []).filter(isSidecar), ...pod.spec.containers].filter(hasProbes);
+
+/** An instance that runs, and what its probes said of it. */
+export interface Probed {
+  readonly container: Container;
+  readonly facts: ContainerFacts;
+  readonly state: ProbedState;
+}
+
+export function probedInstance({ pod, runtime, probes, probed }: Facts, container: Container): Probed | null {
+  const facts = factsOf(runtime, container.name);
+  if (pod === null || facts?.state !== 'running') return null;
+  const known = probes[container.name];
+  const state = known?.id === facts.id ? known : initialState(container, facts.id, probed[container.name], pod);
+  return { container, facts, state };
+}
+
+const instancesOf = (facts: Facts): Probed[] =>
+  facts.pod === null ? [] : probedContainers(facts.pod).flatMap((each) => probedInstance(facts, each) ?? []);
+
+export interface ProberPlan extends Probed {
+  /** Id of its actor. */
+  readonly id: string;
+  readonly kind: ProbeKind;
+}
+
+/** The probers that there should be now. */
+const probersWanted = (facts: Facts): ProberPlan[] =>
+  instancesOf(facts).flatMap((instance) => {
+    const { name } = instance.container;
+    const phase = facts.containers[name]?.view.phase;
+    if (phase !== 'running' && phase !== 'stopping') return [];
+    return activeKinds(instance.container, instance.state, phase, facts.kill !== null).map((kind) => ({
+      ...instance,
+      id: `prober-${name}-${kind}`,
+      kind,
+    }));
+  });
+
+/** Who has to go, and who has to come once nobody has to go any more. */
+export function proberChanges(facts: Facts & Pick<PodContext, 'probers'>): {
+  readonly stale: readonly string[];
+  readonly missing: readonly ProberPlan[];
+} {
+  if (facts.pod === null) return { stale: Object.keys(facts.probers), missing: [] };
+  const wanted = probersWanted(facts);
+  const stale = Object.entries(facts.probers)
+    .filter(([id, containerId]) => !wanted.some((plan) => plan.id === id && plan.facts.id === containerId))
+    .map(([id]) => id);
+  return { stale, missing: wanted.filter(({ id }) => facts.probers[id] === undefined) };
+}
+
+/** Results by container, as the status wants them: only where there is such a probe. */
+export function probeResults(facts: Facts): {
+  readonly started: Readonly<Record<string, boolean>>;
+  readonly ready: Readonly<Record<string, boolean>>;
+} {
+  const instances = instancesOf(facts);
+  return {
+    started: Object.fromEntries(
+      instances.flatMap(({ container, state }) =>
+        container.startupProbe === undefined ? [] : [[container.name, state.started]],
+      ),
+    ),
+    ready: Object.fromEntries(
+      instances.flatMap(({ container, state }) =>
+        container.readinessProbe === undefined ? [] : [[container.name, state.ready]],
+      ),
+    ),
+  };
+}
+
+/** A sidecar lets the next container come only when it has started. */
+export function hasStarted(facts: Facts, container: Container): boolean {
+  if (container.startupProbe === undefined) return true;
+  const instance = probedInstance(facts, container);
+  return instance !== null && isStarted(container, instance.state);
+}

@@ -1,0 +1,249 @@
+/**
+ * What a change of resources means for what runs: which containers are told, which begin anew, and in which steps the
+ * group of the pod follows, so that no container ever has more than its pod. Pure.
+ *
+ * Upstream: pkg/kubelet/kuberuntime (computePodResizeAction, doPodResizeAction).
+ */
+
+import { WHOLE_POD, withAllocation } from '../../../model/allocation/request.ts';
+import type { LinuxContainerResources } from '../../../model/api/cri.ts';
+import type { Container, Pod, ResourceList, ResourceRequirements } from '../../../model/api/pod.ts';
+import { podGroup } from '../../../model/cgroups/pod-cgroup.ts';
+import type { CgroupResources } from '../../../model/operations/cgroup.ts';
+import type { Allocation } from '../../../model/operations/grants.ts';
+import type { NodeSettings } from '../../../model/settings/node-settings.ts';
+import { milliUnits, parseQuantity, wholeUnits } from '../../../model/spec/quantity.ts';
+import { containerResources, cpuQuota, cpuShares, milliOfShares, podOverhead } from '../../../model/spec/resources.ts';
+import { byBytes } from '../../../model/values/go-text.ts';
+
+/** A container whose resources are others than those of its running instance. */
+export interface ContainerChange {
+  readonly name: string;
+  /** Its policy wants a new instance. */
+  readonly restarts: boolean;
+  /** What of it changes: `cpu`, `memory`. */
+  readonly resources: readonly string[];
+}
+
+const RESIZABLE = ['cpu', 'memory'] as const;
+
+export function changesOf({ spec }: Pod, actuated: Allocation): readonly ContainerChange[] {
+  return [...spec.containers, ...(spec.initContainers ?? [])].flatMap((container) => {
+    if (actuated[container.name] === undefined) return [];
+    const before = effective(actuated[container.name], actuated[WHOLE_POD]);
+    const after = effective(container.resources, spec.resources);
+    const changed = RESIZABLE.filter((name) => differs(name, before, after));
+    if (changed.length === 0) return [];
+    const restarts = changed.some((name) => wantsRestart(container, name));
+    return [{ name: container.name, restarts, resources: changed }];
+  });
+}
+
+/** What a container is held to: a limit that it does not have itself is that of its pod. */
+function effective(own: ResourceRequirements = {}, whole: ResourceRequirements = {}): ResourceRequirements {
+  const inherited = RESIZABLE.flatMap((name) => {
+    const limit = whole.limits?.[name];
+    return limit === undefined ? [] : [[name, limit] as const];
+  });
+  return { ...own, limits: { ...Object.fromEntries(inherited), ...own.limits } };
+}
+
+function differs(name: string, before: ResourceRequirements, after: ResourceRequirements): boolean {
+  const amount = (list: Readonly<Record<string, string>> | undefined) => parseQuantity(list?.[name] ?? '0');
+  return amount(before.limits) !== amount(after.limits) || amount(before.requests) !== amount(after.requests);
+}
+
+const wantsRestart = ({ resizePolicy = [] }: Container, name: string): boolean =>
+  resizePolicy.some(({ resourceName, restartPolicy }) => resourceName === name && restartPolicy === 'RestartContainer');
+
+/** What is done one after the other: something of the pod's group, the runtime told of it, a container told. */
+export type ResizeStep =
+  | { readonly kind: 'group'; readonly resources: CgroupResources }
+  | { readonly kind: 'sandbox'; readonly resources: LinuxContainerResources }
+  | { readonly kind: 'container'; readonly name: string; readonly resources: LinuxContainerResources };
+
+/**
+ * First memory, then CPU. Of each, what grows of the pod comes before its containers and what shrinks after them; so
+ * does a container that takes less before one that takes more. `changes`: of containers that run.
+ */
+export function resizeSteps(
+  pod: Pod,
+  actuated: Allocation,
+  node: NodeSettings,
+  changes: readonly ContainerChange[],
+): readonly ResizeStep[] {
+  const { before, after } = heldBy(pod, actuated, node);
+  const steps: ResizeStep[] = [];
+  let current = before;
+  const hold = (part: Partial<Held>): void => {
+    current = { ...current, ...part };
+    steps.push({ kind: 'group', resources: part }, { kind: 'sandbox', resources: sandboxOf(pod, current, node) });
+  };
+  for (const { name, parts } of PHASES) {
+    const told = changes.filter(({ restarts, resources }) => !restarts && resources.includes(name));
+    for (const part of parts) if (grows(before[part], after[part])) hold(partOf(after, part));
+    const decided = told.map((change) => containerStep(pod, actuated, node, change, name));
+    steps.push(...decided.toSorted((a, b) => Number(a.takesMore) - Number(b.takesMore)).map(({ step }) => step));
+    for (const part of parts.toReversed()) if (grows(after[part], before[part])) hold(partOf(after, part));
+  }
+  return steps;
+}
+
+/** What a group is held to; `-1` is no limit. */
+type Held = Required<Pick<CgroupResources, 'memoryBytes' | 'cpuQuotaUs' | 'cpuPeriodUs' | 'cpuShares'>>;
+type Part = Exclude<keyof Held, 'cpuPeriodUs'>;
+
+/** Limits grow before requests, so that no request is ever above its limit. */
+const PHASES: readonly { readonly name: string; readonly parts: readonly Part[] }[] = [
+  { name: 'memory', parts: ['memoryBytes'] },
+  { name: 'cpu', parts: ['cpuQuotaUs', 'cpuShares'] },
+];
+const UNLIMITED = '-1';
+const LEAST_SHARES = '2';
+
+const heldTo = (
+  { memoryBytes = UNLIMITED, cpuQuotaUs = UNLIMITED, cpuPeriodUs, cpuShares = LEAST_SHARES }: CgroupResources,
+  node: NodeSettings,
+): Held => ({ memoryBytes, cpuQuotaUs, cpuPeriodUs: cpuPeriodUs ?? String(node.cpuCFSQuotaPeriodUs), cpuShares });
+
+/** The group of the pod as it is, and as it is to be. */
+const heldBy = (
+  pod: Pod,
+  actuated: Allocation,
+  node: NodeSettings,
+): { readonly before: Held; readonly after: Held } => ({
+  before: heldTo(podGroup(withAllocation(pod, actuated), node).resources, node),
+  after: heldTo(podGroup(pod, node).resources, node),
+});
+
+/** A quota has its period beside it. */
+const partOf = (held: Held, part: Part): Partial<Held> => ({
+  [part]: held[part],
+  ...(part === 'cpuQuotaUs' ? { cpuPeriodUs: held.cpuPeriodUs } : {}),
+});
+
+function grows(from: string, to: string): boolean {
+  if (from === UNLIMITED) return false;
+  return to === UNLIMITED || BigInt(to) > BigInt(from);
+}
+
+/** What a group without a limit of memory reads as: the last page that hierarchies of version 1 count. */
+const NO_LIMIT_V1 = '9223372036854771712';
+
+/** The group as the runtime is told of it, without what the runtime class costs. */
+function sandboxOf(pod: Pod, held: Held, { cgroupVersion }: NodeSettings): LinuxContainerResources {
+  const { cpu = 0n, memory = 0n } = podOverhead(pod);
+  const overheadMilli = milliUnits(cpu);
+  const noLimit = cgroupVersion === 1 ? NO_LIMIT_V1 : UNLIMITED;
+  const quotaUs = BigInt(held.cpuQuotaUs) - cpuQuota(overheadMilli, BigInt(held.cpuPeriodUs));
+  const shares = cpuShares(milliOfShares(BigInt(held.cpuShares)) - overheadMilli);
+  const bytes = held.memoryBytes === UNLIMITED ? noLimit : String(BigInt(held.memoryBytes) - wholeUnits(memory));
+  return {
+    cpu_period: held.cpuPeriodUs,
+    cpu_quota: held.cpuQuotaUs === UNLIMITED ? UNLIMITED : String(quotaUs),
+    cpu_shares: overheadMilli === 0n ? held.cpuShares : String(shares),
+    memory_limit_in_bytes: bytes,
+  };
+}
+
+/** Of one resource what is new, of the others what it has; also where it has them from its pod. */
+function containerStep(
+  pod: Pod,
+  actuated: Allocation,
+  node: NodeSettings,
+  { name }: ContainerChange,
+  resource: string,
+): { readonly step: ResizeStep; readonly takesMore: boolean } {
+  const container = containerOf(pod, name);
+  const now = (had: ResourceRequirements = {}, wanted: ResourceRequirements = {}): ResourceRequirements =>
+    withPart(resource === 'memory' ? had : withPart(had, wanted, 'memory'), wanted, resource);
+  const whole = { ...pod, spec: { ...pod.spec, resources: now(actuated[WHOLE_POD], pod.spec.resources) } };
+  const resources = now(actuated[name], container.resources);
+  const amount = ({ limits, requests }: ResourceRequirements) =>
+    parseQuantity(limits?.[resource] ?? requests?.[resource] ?? '0');
+  const takesMore =
+    amount(effective(container.resources, pod.spec.resources)) > amount(effective(actuated[name], actuated[WHOLE_POD]));
+  return {
+    step: { kind: 'container', name, resources: containerResources(whole, { ...container, resources }, node) },
+    takesMore,
+  };
+}
+
+const containerOf = ({ spec }: Pod, name: string): Container =>
+  [...spec.containers, ...(spec.initContainers ?? [])].find((each) => each.name === name)!;
+
+function withPart(base: ResourceRequirements, other: ResourceRequirements, name: string): ResourceRequirements {
+  const merged = (from: ResourceList = {}, to: ResourceList = {}): ResourceList => {
+    const { [name]: _replaced, ...rest } = from;
+    return to[name] === undefined ? rest : { ...rest, [name]: to[name] };
+  };
+  return { limits: merged(base.limits, other.limits), requests: merged(base.requests, other.requests) };
+}
+
+/** Limits of memory that become less, in bytes. */
+export interface MemoryDecreases {
+  /** Of the group of the pod; `null`: it does not. */
+  readonly podBytes: string | null;
+  /** Of containers that go on with less. */
+  readonly containers: readonly { readonly name: string; readonly bytes: string }[];
+}
+
+export function memoryDecreases(
+  pod: Pod,
+  actuated: Allocation,
+  node: NodeSettings,
+  changes: readonly ContainerChange[],
+): MemoryDecreases {
+  const { before, after } = heldBy(pod, actuated, node);
+  const told = changes.filter(({ restarts, resources }) => !restarts && resources.includes('memory'));
+  const limit = ({ limits }: ResourceRequirements): string =>
+    limits?.['memory'] === undefined ? UNLIMITED : String(wholeUnits(parseQuantity(limits['memory'])));
+  return {
+    podBytes: grows(after.memoryBytes, before.memoryBytes) ? after.memoryBytes : null,
+    containers: told.flatMap(({ name }) => {
+      const bytes = limit(effective(containerOf(pod, name).resources, pod.spec.resources));
+      return grows(bytes, limit(effective(actuated[name], actuated[WHOLE_POD]))) ? [{ name, bytes }] : [];
+    }),
+  };
+}
+
+/** What is in use, in bytes; of containers by name, where it is known. */
+export interface MemoryInUse {
+  readonly podBytes: string;
+  readonly containers: Readonly<Record<string, string>>;
+}
+
+/** A limit of memory that is not above what is in use is refused, as it would kill who uses it. Upstream's text. */
+export function memoryProblem({ podBytes, containers }: MemoryDecreases, used: MemoryInUse): string {
+  const below = (whose: string, limit: string, current: string | undefined): string[] =>
+    current === undefined || BigInt(current) < BigInt(limit)
+      ? []
+      : [`attempting to set ${whose} memory limit (${limit}) below current usage (${current})`];
+  const problems = [
+    ...(podBytes === null ? [] : below('pod', podBytes, used.podBytes)),
+    ...containers.flatMap(({ name, bytes }) => below(`container "${name}"`, bytes, used.containers[name])),
+  ];
+  if (problems.length === 0) return '';
+  return `cannot decrease memory limits: ${problems.length === 1 ? problems[0] : `[${problems.join(', ')}]`}`;
+}
+
+/** What events about a resize tell of the pod, as upstream writes it. */
+export function resizeSummary({ metadata, spec }: Pod, error = ''): string {
+  const told = (containers: readonly Container[]) =>
+    containers.map(({ name, resources = {} }) => ({ name, resources: inOrder(resources) }));
+  const inits = told(spec.initContainers ?? []);
+  return JSON.stringify({
+    ...(inits.length === 0 ? {} : { initContainers: inits }),
+    containers: told(spec.containers),
+    generation: metadata.generation ?? 0,
+    ...(error === '' ? {} : { error }),
+  });
+}
+
+const sorted = (list: Readonly<Record<string, string>>) =>
+  Object.fromEntries(Object.entries(list).toSorted(([a], [b]) => byBytes(a, b)));
+
+const inOrder = ({ limits, requests }: ResourceRequirements) => ({
+  ...(limits === undefined ? {} : { limits: sorted(limits) }),
+  ...(requests === undefined ? {} : { requests: sorted(requests) }),
+});

@@ -1,0 +1,126 @@
+/** The vocabulary of the pod workers' machine: its records, its events, how it speaks to its pods. See `pods.ts`. */
+import { type AnyActorRef, pick, setup } from '../../../kernel/xstate.ts';
+import type { AllocationReport, PodsWanted } from '../../model/allocation/messages.ts';
+import type { Pod, PodRef } from '../../model/api/pod.ts';
+import type { CSIReport } from '../../model/csi/messages.ts';
+import type { ConfigObjects } from '../../model/objects/config-objects.ts';
+import type { ObjectFound, ObjectsStarted } from '../../model/objects/messages.ts';
+import type { SoftState } from '../../model/operations/host.ts';
+import { operations } from '../../model/operations/index.ts';
+import type {
+  ConfigMessage,
+  Ended,
+  GarbageWanted,
+  ImageReport,
+  ObjectsTold,
+  PodKill,
+  PodKillWanted,
+  PodMessage,
+  PodsMessage,
+  RuntimeMessage,
+  StatusWanted,
+} from '../../model/pods/messages.ts';
+import type { NodeChanged, NodeSettings } from '../../model/settings/node-settings.ts';
+import { podMachine } from './pod/pod.ts';
+
+export interface PodsInput {
+  readonly settings: NodeSettings;
+}
+
+export interface PodRecord extends PodRef {
+  readonly isStatic: boolean;
+  /** Keys of the ConfigMaps and Secrets that it names. */
+  readonly objectKeys: readonly string[];
+  readonly desired: boolean;
+  readonly held: boolean;
+  /** Its actor is there. */
+  readonly alive: boolean;
+  readonly crashes: number;
+  readonly kill: PodKill | null;
+  /** The node ended it, though it is wanted. */
+  readonly verdict: PodKill | null;
+  /** It was wanted again while it ended. */
+  readonly again: boolean;
+}
+
+export type Records = Readonly<Record<string, PodRecord>>;
+
+interface Context {
+  readonly settings: NodeSettings;
+  readonly memory: SoftState;
+  readonly records: Records;
+  readonly objects: ConfigObjects;
+  /** Every pod of the runtime was named: what was not does not exist there. */
+  readonly relisted: boolean;
+  /** Every source has spoken: what is not known here is wanted by nobody. */
+  readonly judges: boolean;
+  /** The logs of pods that are gone could not be looked for. */
+  readonly lacksLogs: boolean;
+}
+
+/** What was found of pods that nobody knows; only logs have names. */
+export type Leftovers = { readonly uids?: readonly string[]; readonly pods?: readonly PodRef[] };
+
+type Event =
+  | ConfigMessage
+  | ObjectsTold
+  | RuntimeMessage
+  | PodsMessage
+  | PodKillWanted
+  | NodeChanged
+  | ImageReport
+  | GarbageWanted
+  | StatusWanted
+  | ObjectFound
+  | ObjectsStarted
+  | CSIReport
+  | AllocationReport
+  | PodsWanted
+  | Ended
+  | { readonly type: 'images.started' }
+  | { readonly type: 'memory.loaded'; readonly state: SoftState }
+  | { readonly type: 'pod.respawn'; readonly uid: string };
+
+export const podsSetup = setup({
+  types: { input: {} as PodsInput, context: {} as Context, events: {} as Event },
+  actors: { pod: podMachine, ...pick(operations, 'volume.podFolders', 'logs.podFolders') },
+});
+
+export type Args = Parameters<Parameters<typeof podsSetup.enqueueActions>[0]>[0];
+export type Enqueue = Args['enqueue'];
+
+export const idOf = (uid: string): string => `pod-${uid}`;
+export const tell = (
+  enqueue: Enqueue,
+  uid: string,
+  message:
+    | PodMessage
+    | NodeChanged
+    | RuntimeMessage
+    | ImageReport
+    | AllocationReport
+    | GarbageWanted
+    | StatusWanted
+    | ObjectFound
+    | CSIReport,
+): void => enqueue.sendTo<AnyActorRef>(idOf(uid), message);
+
+export const fullName = ({ name, namespace }: PodRef): string => `${name}_${namespace}`;
+
+export const refOf = ({ metadata: { uid, name, namespace } }: Pod): PodRef => ({ uid, name, namespace });
+
+/** What is remembered of one pod, by container or by image. */
+export const rememberedOf = ({ containers, begun, pulls, probes, resizes }: SoftState, uid: string) => ({
+  memory: ofPod(containers, uid),
+  begun: ofPod(begun ?? {}, uid),
+  pulls: ofPod(pulls ?? {}, uid),
+  probed: ofPod(probes, uid),
+  actuated: resizes?.[uid] ?? null,
+});
+
+const ofPod = <Value>(table: Readonly<Record<string, Value>>, uid: string): Record<string, Value> =>
+  Object.fromEntries(
+    Object.entries(table).flatMap(([key, value]) =>
+      key.startsWith(`${uid}/`) ? [[key.slice(uid.length + 1), value]] : [],
+    ),
+  );

@@ -1,0 +1,399 @@
+/**
+ * The pod workers: one actor a pod (`pod-<uid>`), for every pod that is wanted or that the runtime has.
+ *
+ * Decides: who gets an actor, who waits for a predecessor of the same name, who is ended, what follows a crash.
+ * Owns: by uid the name, whether it is wanted, which objects it names, and the kill that was ordered; all ConfigMaps
+ *   and Secrets. Never a pod: those live in their actors.
+ * Hears: `config.objects`, `config.pods`, `runtime.*` and `pods.housekeeping` of `syncLoop`; `pods.kill` of whoever may
+ *   end pods; `memory.loaded`; `pods.wanted` of `containerManager`; `node.changed` of the root; for its pods `image.*`,
+ *   `object.found`, `csi.*` and `allocation.*`, and that one of those who say so has started anew.
+ * Asks: `volume.podFolders` and `logs.podFolders` once, for what an agent that crashed has left; `podConfig` for a pod
+ *   whose actor lost it; `memory` for what is remembered of containers; `objects` for what pods use.
+ * Invariants:
+ *   W1 one actor a uid, from the first word until nothing of the pod is left on the node.
+ *   W2 of static pods with one full name only one is not held; the next one starts when the one before is gone.
+ *   W3 a pod whose end was ordered is not started again; when it is wanted again meanwhile, it starts anew afterwards,
+ *      and counts this as a restart of its containers.
+ *   W4 a crashed actor comes back after a back-off and looks at the runtime before it does anything.
+ *   W5 whoever was told what a memory has is told then which of its pods there are.
+ */
+import { errorOf, line, now, outputOf, to } from '../../../kernel/xstate.ts';
+import type { AllocationReport, PodsKnown } from '../../model/allocation/messages.ts';
+import { isMirrorPod, isStaticPod, type Pod, type PodRef, podFullName } from '../../model/api/pod.ts';
+import type { CSIReport } from '../../model/csi/messages.ts';
+import { withKeys } from '../../model/objects/config-objects.ts';
+import { neededKeys } from '../../model/objects/keys.ts';
+import type { ObjectsReleased } from '../../model/objects/messages.ts';
+import type { SoftState } from '../../model/operations/host.ts';
+import type { MirrorMessage } from '../../model/pods/api-messages.ts';
+import type { Ended, GarbageWanted, ImageReport, PodKill } from '../../model/pods/messages.ts';
+import { emptyRuntime } from '../../model/status/runtime-facts.ts';
+import { pauseMs, RESPAWN_BACK_OFF } from '../../model/values/back-off.ts';
+import type { PodInput } from './pod/pod-policy.ts';
+import { forwardObject, takeObjects, tellObjects, wantObjects, wantObjectsAgain } from './pods-objects.ts';
+import {
+  type Args,
+  type Enqueue,
+  fullName,
+  idOf,
+  type Leftovers,
+  type PodRecord,
+  type Records,
+  refOf,
+  rememberedOf,
+  podsSetup as s,
+  tell,
+} from './pods-setup.ts';
+
+/** Containers that nobody wants get this long to end; as upstream for pods that only the runtime knows. */
+const ORPHAN_GRACE_SECONDS = 1;
+/** Before folders that could not be listed are looked for again. */
+const LOOK_AGAIN_MS = 60_000;
+
+interface Start extends Partial<Pick<PodInput, 'pod' | 'runtime'>> {
+  readonly held?: boolean;
+}
+
+function start(args: Args, ref: PodRef, before: PodRecord | undefined, what: Start): PodRecord {
+  const { context, enqueue } = args;
+  const { pod = null, held = false } = what;
+  const mustLook = (before?.crashes ?? 0) > 0;
+  const isUnknownToRuntime = context.relisted && !mustLook;
+  const runtime =
+    what.runtime ?? (isUnknownToRuntime ? emptyRuntime(ref.uid, ref.name, ref.namespace, now(args)) : null);
+  const objectKeys = pod === null ? [] : neededKeys(pod, context.settings);
+  const input: PodInput = {
+    ...ref,
+    node: context.settings,
+    pod,
+    runtime,
+    mustLook,
+    held,
+    ...rememberedOf(context.memory, ref.uid),
+    objects: withKeys(context.objects, objectKeys),
+  };
+  enqueue.spawnChild('pod', { id: idOf(ref.uid), input });
+  wantObjects(args, ref.uid, objectKeys);
+  if (before?.verdict) tell(enqueue, ref.uid, before.verdict);
+  return {
+    ...ref,
+    isStatic: pod !== null && isStaticPod(pod),
+    objectKeys,
+    desired: pod !== null,
+    held,
+    alive: true,
+    crashes: before?.crashes ?? 0,
+    kill: before?.kill ?? null,
+    verdict: before?.verdict ?? null,
+    again: false,
+  };
+}
+
+/** What starts from now on starts with it. */
+const takeNode = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'node.changed') return;
+  enqueue.assign({ settings: event.settings });
+  for (const { uid, alive } of Object.values(context.records)) if (alive) tell(enqueue, uid, event);
+});
+
+// ---- wanted ---------------------------------------------------------------------------------------------------------
+
+const takeConfig = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
+  if (event.type !== 'config.pods') return;
+  const records: Record<string, PodRecord> = { ...context.records };
+  if (event.op === 'REMOVE') {
+    for (const { uid, namespace, name } of event.pods) {
+      const record = records[uid];
+      if (record) records[uid] = kill(enqueue, { ...record, desired: false, again: false }, null);
+      else tellReleased(enqueue, context, { uid, namespace, name });
+    }
+  } else {
+    for (const pod of event.pods) {
+      if (!isMirrorPod(pod)) records[pod.metadata.uid] = want(args, records, pod);
+    }
+  }
+  enqueue.assign({ records });
+});
+
+function want(args: Args, records: Records, pod: Pod): PodRecord {
+  const ref = refOf(pod);
+  const before = records[ref.uid];
+  if (before?.kill) return { ...before, desired: true, again: true };
+  if (before?.alive) {
+    const objectKeys = neededKeys(pod, args.context.settings);
+    tellObjects(args.enqueue, before, withKeys(args.context.objects, objectKeys), args.context.objects);
+    tell(args.enqueue, ref.uid, { type: 'pod.configured', pod });
+    if (objectKeys.join() !== before.objectKeys.join()) wantObjects(args, ref.uid, objectKeys);
+    return { ...before, desired: true, isStatic: isStaticPod(pod), objectKeys };
+  }
+  const hasPredecessor = Object.values(records).some((other) => isPredecessor(other, pod));
+  const held = isStaticPod(pod) && (hasPredecessor || !args.context.relisted);
+  return start(args, ref, before, { pod, held });
+}
+
+const isPredecessor = (other: PodRecord, pod: Pod): boolean =>
+  other.uid !== pod.metadata.uid && fullName(other) === podFullName(pod);
+
+function kill(enqueue: Enqueue, record: PodRecord, graceSeconds: number | null): PodRecord {
+  const order: PodKill = { type: 'pod.kill', graceSeconds, remove: true, verdict: null };
+  if (record.alive) tell(enqueue, record.uid, order);
+  return { ...record, kill: order };
+}
+
+/** Ends a pod that stays wanted: its status tells why it ended, and it is not started again. */
+const endByNode = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'pods.kill') return;
+  const { uid, graceSeconds, verdict } = event;
+  const record = context.records[uid];
+  if (!record) return;
+  const order: PodKill = { type: 'pod.kill', graceSeconds, remove: false, verdict };
+  if (record.alive) tell(enqueue, uid, order);
+  enqueue.assign({ records: { ...context.records, [uid]: { ...record, verdict: order } } });
+});
+
+const keepHouse = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'pods.housekeeping') return;
+  const desired = new Set(event.desired);
+  const unwanted = Object.values(context.records).filter(({ uid, kill }) => !desired.has(uid) && kill === null);
+  const killed = unwanted.map((record) => [record.uid, endUnwanted(enqueue, record)] as const);
+  enqueue.assign({ judges: true, records: { ...context.records, ...Object.fromEntries(killed) } });
+});
+
+function endUnwanted(enqueue: Enqueue, record: PodRecord): PodRecord {
+  const { namespace, name, uid, desired } = record;
+  enqueue(line('info', ['Ending a pod that nobody wants', { pod: `${namespace}/${name}`, uid }]));
+  return kill(enqueue, { ...record, desired: false }, desired ? null : ORPHAN_GRACE_SECONDS);
+}
+
+/** Folders of pods that neither a source nor the runtime knows: their volumes and files go. Only logs have names. */
+const endLeftovers = s.enqueueActions((args) => {
+  const { uids = [], pods = [] } = outputOf<Leftovers>(args.event);
+  const records: Record<string, PodRecord> = { ...args.context.records };
+  const left = [...pods, ...uids.map((uid) => ({ uid, name: '', namespace: '' }))];
+  for (const ref of left) {
+    if (records[ref.uid]) continue;
+    const runtime = emptyRuntime(ref.uid, ref.name, ref.namespace, now(args));
+    records[ref.uid] = endUnwanted(args.enqueue, start(args, ref, undefined, { runtime }));
+  }
+  args.enqueue.assign({ records });
+});
+
+const cannotLook = line('warn', ({ event }: { event: unknown }) => [
+  'Cannot look for folders of pods that are gone',
+  { error: errorOf(event).message },
+]);
+
+// ---- observed -------------------------------------------------------------------------------------------------------
+
+const takeObservation = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
+  if (event.type !== 'runtime.podChanged') return;
+  const { status } = event;
+  const record = context.records[status.uid];
+  if (record?.alive) tell(enqueue, status.uid, event);
+  if (record) return;
+  const { uid, name, namespace } = status;
+  const added = start(args, { uid, name, namespace }, undefined, { runtime: status });
+  const judged = context.judges ? endUnwanted(enqueue, added) : added;
+  enqueue.assign({ records: { ...context.records, [uid]: judged } });
+});
+
+const forwardRuntime = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type === 'runtime.podRemoved' && context.records[event.uid]?.alive) tell(enqueue, event.uid, event);
+});
+
+const takeRelist = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
+  if (event.type !== 'runtime.relisted') return;
+  const seen = new Set(event.uids);
+  for (const { uid, alive } of Object.values(context.records)) {
+    if (alive && !seen.has(uid)) tell(enqueue, uid, { type: 'runtime.absent', observedAtMs: now(args) });
+  }
+  enqueue.assign({ relisted: true, records: released(enqueue, context.records) });
+});
+
+/** Of those who wait under one name the first one goes, when nobody else has that name on this node. */
+function released(enqueue: Enqueue, records: Records): Records {
+  const taken = new Set(Object.values(records).flatMap((record) => (record.held ? [] : [fullName(record)])));
+  const next: Record<string, PodRecord> = { ...records };
+  for (const record of Object.values(records)) {
+    if (!record.held || taken.has(fullName(record))) continue;
+    taken.add(fullName(record));
+    if (record.alive) tell(enqueue, record.uid, { type: 'pod.released' });
+    next[record.uid] = { ...record, held: false };
+  }
+  return next;
+}
+
+const sayStale = s.enqueueActions(({ event, enqueue }) => {
+  if (event.type !== 'runtime.podStale') return;
+  enqueue(line('warn', ['A pod cannot be inspected', { uid: event.uid, error: event.message }]));
+});
+
+const forward = s.enqueueActions(({ context, event, enqueue }) => {
+  const message = event as ImageReport | AllocationReport | GarbageWanted | CSIReport;
+  if ('uid' in message) {
+    if (context.records[message.uid]?.alive) tell(enqueue, message.uid, message);
+  } else {
+    for (const { uid, alive } of Object.values(context.records)) if (alive) tell(enqueue, uid, message);
+  }
+});
+
+// ---- ends and crashes -----------------------------------------------------------------------------------------------
+
+/** What an actor of a pod ends with: the number of each container's next instance. */
+type Restarts = Readonly<Record<string, number>>;
+
+const uidIn = (event: Ended): string => event.type.replace(/^xstate\.(done|error)\.actor\.pod-/, '');
+
+const reap = s.enqueueActions(({ context, event, enqueue }) => {
+  if (!event.type.startsWith('xstate.done.actor.pod-')) return;
+  const uid = uidIn(event as Ended);
+  enqueue.stopChild(idOf(uid));
+  const { [uid]: gone, ...rest } = context.records;
+  enqueue.sendTo(to('status'), { type: 'status.removed', uid });
+  enqueue.sendTo(to('memory'), { type: 'memory.forgotten', uid });
+  if (gone) tellReleased(enqueue, context, gone);
+  if (context.settings.apiServer !== undefined && gone?.objectKeys.length) {
+    enqueue.sendTo(to('objects'), { type: 'objects.released', uid } satisfies ObjectsReleased);
+  }
+  if (gone?.again) enqueue.sendTo(to('podConfig'), { type: 'config.wanted', uids: [uid] });
+  const { restarts } = outputOf<{ readonly restarts: Restarts }>(event);
+  enqueue.assign({
+    memory: withRestarts(context.memory, uid, gone?.again ? restarts : {}),
+    records: context.relisted ? released(enqueue, rest) : rest,
+  });
+});
+
+/** A pod that comes again goes on counting, though nothing of it is left in the runtime. */
+function withRestarts(memory: SoftState, uid: string, restarts: Restarts): SoftState {
+  const others = Object.entries(memory.containers).filter(([key]) => !key.startsWith(`${uid}/`));
+  const counted = Object.entries(restarts).map(
+    ([name, restartCount]) => [`${uid}/${name}`, { restartCount, backoffMs: 0, backoffUntilMs: 0 }] as const,
+  );
+  return { ...memory, containers: Object.fromEntries([...others, ...counted]) };
+}
+
+/** What stands for a static pod in the API server may go now. */
+function tellReleased(enqueue: Enqueue, { settings }: Args['context'], { uid, namespace, name }: PodRef): void {
+  if (settings.apiServer === undefined) return;
+  const message: MirrorMessage = { type: 'mirror.released', pod: { uid, namespace, name } };
+  enqueue.sendTo(to('mirrorPods'), message);
+}
+
+const reapCrashed = s.enqueueActions(({ context, event, enqueue }) => {
+  if (!event.type.startsWith('xstate.error.actor.pod-')) return;
+  const uid = uidIn(event as Ended);
+  enqueue.stopChild(idOf(uid));
+  const record = context.records[uid];
+  if (!record) return;
+  const delay = pauseMs(RESPAWN_BACK_OFF, record.crashes);
+  const error = errorOf(event).message;
+  enqueue(line('error', ['The actor of a pod crashed and will be started again', { uid, error, restartInMs: delay }]));
+  enqueue.assign({
+    records: { ...context.records, [uid]: { ...record, alive: false, crashes: record.crashes + 1 } },
+  });
+  /** What it noted since the agent started is with `memory`. */
+  enqueue.sendTo(to('memory'), { type: 'memory.wanted' });
+  enqueue.raise({ type: 'pod.respawn', uid }, { delay, id: `respawn-${uid}` });
+});
+
+/** A wanted pod is asked for again; of one that is to end, the name is enough. */
+const respawn = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
+  if (event.type !== 'pod.respawn') return;
+  const record = context.records[event.uid];
+  if (!record || record.alive) return;
+  if (record.desired && record.kill === null) {
+    enqueue.sendTo(to('podConfig'), { type: 'config.wanted', uids: [event.uid] });
+    return;
+  }
+  const { uid, name, namespace, desired, again } = record;
+  const added = start(args, { uid, name, namespace }, record, {});
+  if (record.kill) tell(enqueue, uid, record.kill);
+  enqueue.assign({ records: { ...context.records, [uid]: { ...added, desired, again } } });
+});
+
+const noteMemory = s.assign(({ event }) => (event.type === 'memory.loaded' ? { memory: event.state } : {}));
+
+const tellKnown = s.enqueueActions(({ context, enqueue }) => {
+  const known: PodsKnown = { type: 'pods.known', uids: Object.keys(context.records) };
+  for (const id of ['allocation', 'containerManager', 'memory']) enqueue.sendTo(to(id), known);
+});
+
+const keeping = s.createStateConfig({
+  entry: tellKnown,
+  on: { 'memory.loaded': { actions: [noteMemory, tellKnown] }, 'pods.wanted': { actions: tellKnown } },
+});
+
+export const podsMachine = s.createMachine({
+  id: 'pods',
+  context: ({ input }) => ({
+    settings: input.settings,
+    memory: { containers: {}, probes: {} },
+    records: {},
+    objects: {},
+    relisted: false,
+    judges: false,
+    lacksLogs: false,
+  }),
+  entry: s.enqueueActions(({ enqueue }) => {
+    enqueue.sendTo(to('memory'), { type: 'memory.wanted' });
+    for (const other of ['syncLoop', 'status']) enqueue.sendTo(to(other), { type: 'pods.started' });
+  }),
+  initial: 'gathering',
+  on: {
+    'memory.loaded': { actions: noteMemory },
+    'config.objects': { actions: takeObjects },
+    'object.found': { actions: forwardObject },
+    'objects.started': { actions: wantObjectsAgain },
+    'config.pods': { actions: takeConfig },
+    'pods.housekeeping': { actions: keepHouse },
+    'pods.kill': { actions: endByNode },
+    'node.changed': { actions: takeNode },
+    'allocation.*': { actions: forward },
+    'runtime.podChanged': { actions: takeObservation },
+    'runtime.podRemoved': { actions: forwardRuntime },
+    'runtime.podStale': { actions: sayStale },
+    'runtime.relisted': { actions: takeRelist },
+    'image.ready': { actions: forward },
+    'image.failed': { actions: forward },
+    'images.started': { actions: forward },
+    'garbage.wanted': { actions: forward },
+    'status.wanted': { actions: forward },
+    'csi.mounted': { actions: forward },
+    'csi.unmounted': { actions: forward },
+    'csi.started': { actions: forward },
+    'xstate.done.actor.*': { actions: reap },
+    'xstate.error.actor.*': { actions: reapCrashed },
+    'pod.respawn': { actions: respawn },
+  },
+  states: {
+    /** Waits until it is known who is wanted. */
+    gathering: { on: { 'pods.housekeeping': { target: 'lookingForLogs', actions: keepHouse } } },
+    lookingForLogs: {
+      invoke: {
+        id: 'logFolders',
+        src: 'logs.podFolders',
+        input: ({ context }) => ({ root: context.settings.podLogsDir }),
+        onDone: { target: 'lookingForLeftovers', actions: [endLeftovers, s.assign({ lacksLogs: false })] },
+        onError: { target: 'lookingForLeftovers', actions: [cannotLook as never, s.assign({ lacksLogs: true })] },
+      },
+    },
+    lookingForLeftovers: {
+      invoke: {
+        id: 'podFolders',
+        src: 'volume.podFolders',
+        input: ({ context }) => ({ root: context.settings.rootDir }),
+        onDone: [
+          { guard: ({ context }) => context.lacksLogs, target: 'lookingLater', actions: endLeftovers },
+          { target: 'keeping', actions: endLeftovers },
+        ],
+        onError: { target: 'lookingLater', actions: cannotLook as never },
+      },
+    },
+    lookingLater: { ...keeping, after: { [LOOK_AGAIN_MS]: 'lookingForLogs' } },
+    keeping,
+  },
+});

@@ -1,0 +1,130 @@
+/**
+ * One probe of one instance of a container (`prober-<container>-<kind>`), from its first attempt until the instance
+ * ends or has its last verdict.
+ *
+ * Decides: when the first attempt is made, which verdict is the last. What a verdict does is the pod's to decide.
+ * Owns: the verdict that holds.
+ * Hears: `probe.judged` and `probe.reported` of its own watch.
+ * Asks: `probe.watch`, which repeats the attempts and speaks only when something changed.
+ * Sends: its pod each verdict; `eventRecorder` what people see.
+ * Invariants:
+ *   B1 a verdict names the instance that it is about.
+ *   B2 after a failed liveness, or any verdict of startup, nothing is asked any more.
+ */
+
+import { line, type PlainError, pick, sendTo, setup, to } from '../../../../kernel/xstate.ts';
+import type { ObjectReference } from '../../../model/api/pod.ts';
+import {
+  type ProbeJudged,
+  type ProbeReport,
+  type ProbeWatch,
+  probeOperations,
+} from '../../../model/operations/probe.ts';
+import { type Ended, eventRecorded, type ProberReport } from '../../../model/pods/messages.ts';
+import { containerEvents, type ProbeName } from '../../../model/reasons/reasons.ts';
+import type { Asked, ProbeKind } from './prober-policy.ts';
+
+/** Before a watch that ended or failed is begun again. */
+const WATCH_RETRY_MS = 1_000;
+
+export interface ProberInput {
+  readonly kind: ProbeKind;
+  readonly container: string;
+  readonly containerId: string;
+  readonly ref: ObjectReference;
+  readonly asked: Asked;
+  readonly delayMs: number;
+  readonly watch: Omit<ProbeWatch, 'handler'>;
+}
+
+const NAMES: Readonly<Record<ProbeKind, ProbeName>> = {
+  startup: 'Startup',
+  readiness: 'Readiness',
+  liveness: 'Liveness',
+};
+
+function textOf(kind: ProbeKind, { result, output }: ProbeReport) {
+  if (result === 'failure') return containerEvents.unhealthy(NAMES[kind], output);
+  if (result === 'warning') return containerEvents.probeWarning(NAMES[kind], output);
+  return containerEvents.probeErrored(NAMES[kind], output);
+}
+
+const s = setup({
+  types: {
+    input: {} as ProberInput,
+    context: {} as ProberInput,
+    events: {} as ProbeJudged | ProbeReport | Ended,
+  },
+  actors: pick(probeOperations, 'probe.watch'),
+  guards: {
+    isDue: ({ context }) => context.delayMs === 0,
+    isUnaskable: ({ context }) => 'error' in context.asked,
+    isLast: ({ context, event }) =>
+      event.type === 'probe.judged' &&
+      (context.kind === 'startup' || (context.kind === 'liveness' && event.verdict === 'failure')),
+  },
+  delays: { first: ({ context }) => context.delayMs },
+});
+
+const report = s.enqueueActions(({ context: { ref, kind }, event, enqueue }) => {
+  if (event.type !== 'probe.reported') return;
+  enqueue.sendTo(to('eventRecorder'), eventRecorded(ref, textOf(kind, event)));
+});
+
+const judge = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'probe.judged') return;
+  const { container, kind, containerId, watch } = context;
+  const { verdict } = event;
+  enqueue.assign({ watch: { ...watch, verdict } });
+  const told: ProberReport = { type: 'prober.judged', container, kind, containerId, verdict };
+  enqueue.sendParent(told);
+});
+
+export const proberMachine = s.createMachine({
+  id: 'prober',
+  context: ({ input }) => input,
+  initial: 'choosing',
+  states: {
+    choosing: {
+      always: [
+        { guard: 'isUnaskable', target: 'unaskable' },
+        { guard: 'isDue', target: 'probing' },
+        { target: 'delayed' },
+      ],
+    },
+    /** The probe names a port that the container does not have: people read it once. */
+    unaskable: {
+      entry: sendTo(to('eventRecorder'), ({ context: { ref, kind, asked } }) =>
+        eventRecorded(ref, containerEvents.probeErrored(NAMES[kind], 'error' in asked ? asked.error : '')),
+      ),
+    },
+    /** Waits for `initialDelaySeconds`, or for its turn among all that an agent finds when it starts. */
+    delayed: { after: { first: 'probing' } },
+    /** Waits for the watch to say something new. */
+    probing: {
+      invoke: {
+        id: 'watch',
+        src: 'probe.watch',
+        input: ({ context: { asked, watch } }) => {
+          if ('error' in asked) throw new Error(`nothing to ask: ${asked.error}`);
+          return { handler: asked.handler, ...watch };
+        },
+        onDone: 'backingOff',
+        onError: {
+          target: 'backingOff',
+          actions: line('error', ({ context, event }) => [
+            'Probing failed',
+            { container: context.container, probe: context.kind, error: (event.error as PlainError).message },
+          ]),
+        },
+      },
+      on: {
+        'probe.reported': { actions: report },
+        'probe.judged': [{ guard: 'isLast', target: 'held', actions: judge }, { actions: judge }],
+      },
+    },
+    backingOff: { after: { [WATCH_RETRY_MS]: 'probing' } },
+    /** Has said its last about this instance. */
+    held: {},
+  },
+});

@@ -1,0 +1,99 @@
+/**
+ * The pods of the API server that this node may start without it (`rememberedPods`): one file a pod.
+ *
+ * Decides: when a file is written.
+ * Owns: by pod what is to be written, what is being written, the version that was.
+ * Hears: `pod.remembered`, `pod.forgotten` of pods.
+ * Asks: `host.savePod`.
+ * Invariants:
+ *   B1 one write at a time, which is never left before it ends; of several about one pod the last one counts.
+ *   B2 a pod whose end was ordered is forgotten before anything of it ends.
+ *   B3 a file that cannot be written costs nobody anything but the memory.
+ */
+import { line, type PlainError, pick, setup } from '../../../kernel/xstate.ts';
+import { versionOf } from '../../model/objects/from-api.ts';
+import { hostOperations, type RememberedPod } from '../../model/operations/host.ts';
+import type { Ended, RememberedPodsMessage } from '../../model/pods/messages.ts';
+import type { NodeSettings } from '../../model/settings/node-settings.ts';
+
+export type RememberedPodsInput = Pick<NodeSettings, 'nodeName' | 'rememberedPodsDir'>;
+
+/** `null`: its file goes. */
+type ToWrite = RememberedPod | null;
+
+const NOTHING = { uid: '', remembered: null };
+
+interface Context {
+  readonly directory: string;
+  /** By uid. */
+  readonly pending: Readonly<Record<string, ToWrite>>;
+  readonly saving: { readonly uid: string; readonly remembered: ToWrite };
+  /** By uid, what was written since the agent started. */
+  readonly written: Readonly<Record<string, string>>;
+}
+
+const s = setup({
+  types: { input: {} as RememberedPodsInput, context: {} as Context, events: {} as RememberedPodsMessage | Ended },
+  actors: pick(hostOperations, 'host.savePod'),
+  guards: { isPending: ({ context }) => Object.keys(context.pending).length > 0 },
+});
+
+/** Of what the file has when all is written. */
+function versionToBe({ pending, written }: Context, uid: string): string | undefined {
+  const next = pending[uid];
+  return next === undefined ? written[uid] : next === null ? undefined : versionOf(next);
+}
+
+const take = s.assign(({ context, event }) => {
+  if (event.type !== 'pod.remembered' && event.type !== 'pod.forgotten') return {};
+  const remembered = event.type === 'pod.remembered' ? event.remembered : null;
+  if (remembered !== null && versionToBe(context, event.uid) === versionOf(remembered)) return {};
+  return { pending: { ...context.pending, [event.uid]: remembered } };
+});
+
+/** What is being written counts as written: what comes meanwhile is compared with it. */
+const takeNext = s.assign(({ context }) => {
+  const uid = Object.keys(context.pending)[0] ?? '';
+  const { [uid]: remembered = null, ...pending } = context.pending;
+  const { [uid]: _old, ...written } = context.written;
+  return {
+    pending,
+    saving: { uid, remembered },
+    written: remembered ? { ...written, [uid]: versionOf(remembered) } : written,
+  };
+});
+
+const noteDone = s.assign({ saving: NOTHING });
+
+export const rememberedPodsMachine = s.createMachine({
+  id: 'rememberedPods',
+  context: ({ input }) => ({
+    directory: input.rememberedPodsDir ?? '',
+    pending: {},
+    saving: NOTHING,
+    written: {},
+  }),
+  initial: 'saved',
+  on: { 'pod.remembered': { actions: take }, 'pod.forgotten': { actions: take } },
+  states: {
+    saved: { always: { guard: 'isPending', target: 'saving', actions: takeNext } },
+    saving: {
+      invoke: {
+        id: 'save',
+        src: 'host.savePod',
+        input: ({ context: { directory, saving } }) => ({ directory, ...saving }),
+        onDone: { target: 'saved', actions: noteDone },
+        onError: {
+          target: 'saved',
+          actions: [
+            line('error', ({ context, event }) => [
+              'Cannot remember a pod for a start without the API server',
+              { uid: context.saving.uid, error: (event.error as PlainError).message },
+            ]),
+            noteDone,
+          ],
+        },
+      },
+    },
+  },
+});

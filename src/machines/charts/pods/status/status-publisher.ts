@@ -1,0 +1,263 @@
+/**
+ * The status of one pod in the API server (`pod-<uid>` below `status`).
+ *
+ * Decides: when a change is written, how long it waits for the next one, when the object there is deleted for good.
+ * Owns: the newest status of the pod, what the API server has of it, the back-off.
+ * Hears: `status.changed`, `status.reclaimed` of the pod, `status.observed` and (when it has it no more)
+ *   `status.listed` of the API server, through `status`.
+ * Asks: `kube.patch` of `pods/status`, and `kube.delete` when nothing of a deleted pod is left on this node.
+ * Invariants:
+ *   U1 what is written is the difference to what the API server was last seen to have; never a GET, one call at a time.
+ *   U2 every write names the uid that it is meant for: a namesake is never touched.
+ *   U3 the object is deleted only when it is being deleted, has a terminal phase, and the node has nothing of it left.
+ *   U4 what somebody else wrote over the pod's own fields is written back.
+ *   U5 what the API server took but did not keep (a field newer than it, or behind a gate) is not asked for again.
+ *   U6 what the API server refused, or wants to be asked later, waits; what it did not answer goes out with the next
+ *      news of the pod.
+ */
+import { errorOf, now, outputOf, type PlainError, pick, random, setup } from '../../../../kernel/xstate.ts';
+import type { PodRef, PodStatus } from '../../../model/api/pod.ts';
+import { kubeOperations } from '../../../model/operations/kube.ts';
+import type { SeenPod } from '../../../model/pods/api-messages.ts';
+import type { Ended, StatusMessage } from '../../../model/pods/messages.ts';
+import { isTerminalPhase } from '../../../model/status/phase.ts';
+import type { PodStage } from '../../../model/status/pod-status.ts';
+import { pauseMs, STATUS_BACK_OFF, WRITE_BACK_OFF } from '../../../model/values/back-off.ts';
+import { statusPatch, type Urgency, urgencyOf } from './publication.ts';
+
+/** So long a change waits for others; a start that is done within `soon` is one write, any other start two. */
+const PATIENCE_MS: Readonly<Record<Urgency, number>> = { now: 0, soon: 500, later: 10_000 };
+
+export type PublisherInput = PodRef;
+
+interface Context extends PodRef {
+  readonly own: PodStatus | null;
+  readonly stage: PodStage;
+  readonly isReclaimed: boolean;
+  readonly seen: SeenPod | null;
+  /** The patch that was left over when the last one was taken, as text; `''`: the API server kept everything. */
+  readonly unkept: string;
+  /** While a patch is under way: is it older than `own`? */
+  readonly isOutdated: boolean;
+  /** While a patch is under way: was the object seen since? */
+  readonly isSeenAnew: boolean;
+  /** The uid of the object that was deleted for good; it may stay for its finalizers. */
+  readonly deletedUid: string;
+  /** Since when there is something to write; `null`: there is nothing. */
+  readonly sinceMs: number | null;
+  readonly failures: number;
+  readonly untilMs: number;
+}
+
+type CallError = PlainError & { readonly retryAfterMs?: number };
+const isUnanswered = ({ retriable, retryAfterMs }: CallError): boolean => retriable && retryAfterMs === undefined;
+
+const s = setup({
+  types: { input: {} as PublisherInput, context: {} as Context, events: {} as StatusMessage | Ended },
+  actors: pick(kubeOperations, 'kube.patch', 'kube.delete'),
+  guards: {
+    hasPatch: ({ context }) => !['', context.unkept].includes(patchText(context)),
+    mayDelete: ({ context: { own, seen, stage, isReclaimed, deletedUid } }) =>
+      seen !== null &&
+      !seen.isMirror &&
+      seen.isDeleting &&
+      seen.uid !== deletedUid &&
+      stage !== 'sync' &&
+      isReclaimed &&
+      isTerminalPhase(own?.phase),
+    isGone: ({ event }) => errorOf(event).code === 'NotFound',
+    isUnanswered: ({ event }) => isUnanswered(errorOf(event)),
+    isNews: ({ context, event }) =>
+      event.type === 'status.observed' && event.seen?.resourceVersion !== context.seen?.resourceVersion,
+  },
+  delays: {
+    patience: (args) => Math.max(0, dueMs(args.context) - now(args)),
+    backOff: (args) => Math.max(0, args.context.untilMs - now(args)),
+  },
+});
+
+const patchOf = ({ own, seen, stage }: Context) =>
+  own === null || seen === null ? null : statusPatch(own, seen, stage);
+
+const patchText = (context: Context): string => {
+  const patch = patchOf(context);
+  return patch === null ? '' : JSON.stringify(patch);
+};
+
+const dueMs = ({ own, seen, stage, sinceMs }: Context): number =>
+  (sinceMs ?? 0) + (own === null || seen === null ? 0 : PATIENCE_MS[urgencyOf(own, seen, stage)]);
+
+const take = s.assign(({ context, event }) => {
+  switch (event.type) {
+    case 'status.changed':
+      return {
+        own: event.status,
+        stage: event.stage,
+        isReclaimed: context.isReclaimed && event.stage === 'terminated',
+      };
+    case 'status.reclaimed':
+      return { isReclaimed: true };
+    case 'status.observed':
+      return { seen: newest(context.seen, event.seen) };
+    case 'status.listed':
+      return { seen: null };
+    default:
+      return {};
+  }
+});
+
+/** The watch may be behind the answer of a PATCH. */
+function newest(known: SeenPod | null, told: SeenPod | null): SeenPod | null {
+  if (known === null || told === null || known.uid !== told.uid) return told;
+  return isOlder(told.resourceVersion, known.resourceVersion) ? known : told;
+}
+
+const isOlder = (version: string, than: string): boolean =>
+  /^\d+$/.test(version) && /^\d+$/.test(than) && BigInt(version) < BigInt(than);
+
+const noteNeed = s.assign({ sinceMs: (args) => args.context.sinceMs ?? now(args) });
+
+interface Answer {
+  readonly metadata: { readonly uid?: string; readonly resourceVersion?: string; readonly deletionTimestamp?: string };
+  readonly status?: PodStatus;
+}
+
+const noteWritten = s.assign(({ context, event }) => {
+  const { metadata, status } = outputOf<Answer>(event);
+  const answer: SeenPod | null = context.seen && {
+    ...context.seen,
+    resourceVersion: metadata.resourceVersion ?? '',
+    isDeleting: metadata.deletionTimestamp !== undefined,
+    status: status ?? {},
+  };
+  const seen = newest(context.seen, answer);
+  const unkept = context.isOutdated ? '' : patchText({ ...context, seen });
+  return { seen, unkept, sinceMs: null, failures: 0 };
+});
+
+const noteFailure = s.assign((args) => {
+  const error = errorOf(args.event);
+  const { failures } = args.context;
+  const own = pauseMs(isUnanswered(error) ? STATUS_BACK_OFF : WRITE_BACK_OFF, failures, random(args));
+  return { failures: failures + 1, untilMs: now(args) + Math.max(own, error.retryAfterMs ?? 0) };
+});
+
+const noteGone = s.assign({
+  seen: ({ context: { isSeenAnew, seen } }) => (isSeenAnew ? seen : null),
+  failures: 0,
+});
+
+const noteDeleted = s.assign({ deletedUid: ({ context }) => context.seen?.uid ?? '', failures: 0 });
+
+const target = ({ namespace, name }: Context) => ({
+  client: 'kube' as const,
+  apiVersion: 'v1',
+  resource: 'pods',
+  namespace,
+  name,
+});
+
+export const statusPublisherMachine = s.createMachine({
+  id: 'statusPublisher',
+  context: ({ input: { uid, namespace, name } }) => ({
+    uid,
+    namespace,
+    name,
+    own: null,
+    stage: 'sync',
+    isReclaimed: false,
+    seen: null,
+    unkept: '',
+    isOutdated: false,
+    isSeenAnew: false,
+    deletedUid: '',
+    sinceMs: null,
+    failures: 0,
+    untilMs: 0,
+  }),
+  initial: 'deciding',
+  on: {
+    'status.changed': { actions: take },
+    'status.reclaimed': { actions: take },
+    'status.observed': { actions: take },
+    'status.listed': { actions: take },
+  },
+  states: {
+    deciding: {
+      always: [
+        { guard: 'hasPatch', target: 'gathering' },
+        { guard: 'mayDelete', target: 'deleting' },
+        { target: 'current', actions: s.assign({ sinceMs: null }) },
+      ],
+    },
+    /** The API server has what it should have: waits for a change. */
+    current: {
+      on: {
+        'status.changed': { target: 'deciding', actions: take },
+        'status.reclaimed': { target: 'deciding', actions: take },
+        'status.observed': { target: 'deciding', actions: take },
+      },
+    },
+    /** Waits for more changes, as long as this one may wait. */
+    gathering: {
+      entry: noteNeed,
+      after: { patience: 'patching' },
+      on: {
+        'status.changed': { target: 'deciding', actions: take },
+        'status.observed': { target: 'deciding', actions: take },
+        'status.listed': { target: 'deciding', actions: take },
+      },
+    },
+    patching: {
+      entry: s.assign({ isOutdated: false, isSeenAnew: false }),
+      on: {
+        'status.changed': { actions: [take, s.assign({ isOutdated: true })] },
+        'status.observed': { actions: [take, s.assign({ isSeenAnew: true })] },
+      },
+      invoke: {
+        id: 'patch',
+        src: 'kube.patch',
+        input: ({ context }) => ({
+          ...target(context),
+          subresource: 'status',
+          patchType: 'application/strategic-merge-patch+json',
+          body: patchOf(context) ?? {},
+        }),
+        onDone: { target: 'deciding', actions: noteWritten },
+        onError: [
+          // The watch says what there is instead, or has said it.
+          { guard: 'isGone', target: 'deciding', actions: noteGone },
+          { guard: 'isUnanswered', target: 'unanswered', actions: noteFailure },
+          { target: 'backingOff', actions: noteFailure },
+        ],
+      },
+    },
+    deleting: {
+      invoke: {
+        id: 'delete',
+        src: 'kube.delete',
+        input: ({ context }) => ({
+          ...target(context),
+          gracePeriodSeconds: 0,
+          preconditions: { uid: context.seen?.uid ?? '' },
+        }),
+        onDone: { target: 'deciding', actions: noteDeleted },
+        onError: [
+          { guard: 'isGone', target: 'deciding', actions: noteDeleted },
+          { guard: 'isUnanswered', target: 'unanswered', actions: noteFailure },
+          { target: 'backingOff', actions: noteFailure },
+        ],
+      },
+    },
+    /** The API server may be back with any change: that one is not held up by how long it was away. */
+    unanswered: {
+      after: { backOff: 'deciding' },
+      on: {
+        'status.changed': { target: 'deciding', actions: take },
+        'status.observed': { guard: 'isNews', target: 'deciding', actions: take },
+      },
+    },
+    /** The API server refused, or said when it wants to be asked: waits. */
+    backingOff: { after: { backOff: 'deciding' } },
+  },
+});

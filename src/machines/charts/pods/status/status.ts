@@ -1,0 +1,181 @@
+/**
+ * The status manager: what each pod's status was last, in short, and a line when its phase changes. On a node with an
+ * API server it has one publisher a pod (`status-publisher.ts`).
+ *
+ * Decides: what is worth a line, who needs a publisher.
+ * Owns: a summary by pod, the publishers; the full status stays with the pod's actor, which is its only writer.
+ * Hears: `status.changed`, `status.reclaimed` of pods, `status.removed` and `pods.started` of `pods`, `status.observed`
+ *   and `status.listed` of `apiSource`.
+ * Asks: everybody to tell again what they told, when it starts.
+ * Invariants:
+ *   T1 a summary exists exactly for the pods that have an actor and a configuration.
+ *   T2 a publisher lives from the first word about its pod, of the node or of the API server, until neither has it.
+ */
+import { type AnyActorRef, errorOf, line, setup, to } from '../../../../kernel/xstate.ts';
+import type { PodRef, PodStatus } from '../../../model/api/pod.ts';
+import type { Ended, PodsMessage, StatusMessage } from '../../../model/pods/messages.ts';
+import type { NodeSettings } from '../../../model/settings/node-settings.ts';
+import { statusPublisherMachine } from './status-publisher.ts';
+
+export interface PodSummary extends PodRef {
+  readonly phase: string;
+  readonly ready: boolean;
+  readonly restarts: number;
+}
+
+export interface StatusInput extends Pick<NodeSettings, 'nodeName' | 'apiServer'> {
+  /** `systemId` of somebody who hears every status, too. */
+  readonly follower?: string;
+}
+
+/** Where a pod is known. */
+interface Publisher {
+  readonly onNode: boolean;
+  readonly inApi: boolean;
+}
+
+interface Context {
+  readonly publishes: boolean;
+  readonly follower: string | null;
+  readonly pods: Readonly<Record<string, PodSummary>>;
+  /** By the uid of the pod on this node; that of a static pod, not of its mirror. */
+  readonly publishers: Readonly<Record<string, Publisher>>;
+}
+
+const s = setup({
+  types: { input: {} as StatusInput, context: {} as Context, events: {} as StatusMessage | PodsMessage | Ended },
+  actors: { publisher: statusPublisherMachine },
+});
+
+type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
+
+const idOf = (uid: string): string => `pod-${uid}`;
+
+const summaryOf = ({ uid, namespace, name }: PodRef, status: PodStatus): PodSummary => ({
+  uid,
+  namespace,
+  name,
+  phase: status.phase ?? '',
+  ready: status.conditions?.find(({ type }) => type === 'Ready')?.status === 'True',
+  restarts: (status.containerStatuses ?? []).reduce((sum, { restartCount }) => sum + restartCount, 0),
+});
+
+const note = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'status.changed') return;
+  if (context.publishes) tell(enqueue, context, event.pod, { onNode: true }, event);
+  if (context.follower !== null) enqueue.sendTo(to(context.follower), event);
+  const summary = summaryOf(event.pod, event.status);
+  const before = context.pods[summary.uid];
+  if (before && JSON.stringify(before) === JSON.stringify(summary)) return;
+  enqueue.assign({ pods: { ...context.pods, [summary.uid]: summary } });
+  const { namespace, name, uid, phase, ready, restarts } = summary;
+  const changed = before?.phase !== phase || before.ready !== ready || before.restarts !== restarts;
+  if (changed) enqueue(line('info', ['Pod status', { pod: `${namespace}/${name}`, uid, phase, ready, restarts }]));
+});
+
+// ---- publishers -----------------------------------------------------------------------------------------------------
+
+function tell(
+  enqueue: Enqueue,
+  { publishers }: Context,
+  pod: PodRef,
+  place: Partial<Publisher>,
+  message: StatusMessage,
+): void {
+  const { uid, namespace, name } = pod;
+  const before = publishers[uid];
+  const after = { onNode: false, inApi: false, ...before, ...place };
+  if (!after.onNode && !after.inApi) return before && drop(enqueue, publishers, uid);
+  if (!before) enqueue.spawnChild('publisher', { id: idOf(uid), input: { uid, namespace, name } });
+  if (before?.onNode !== after.onNode || before.inApi !== after.inApi) {
+    enqueue.assign({ publishers: { ...publishers, [uid]: after } });
+  }
+  enqueue.sendTo<AnyActorRef>(idOf(uid), message);
+}
+
+function drop(enqueue: Enqueue, publishers: Context['publishers'], uid: string): void {
+  const { [uid]: _gone, ...rest } = publishers;
+  enqueue.stopChild(idOf(uid));
+  enqueue.assign({ publishers: rest });
+}
+
+/** What the API server has. */
+const observe = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'status.observed' || !context.publishes) return;
+  tell(enqueue, context, event.pod, { inApi: event.seen !== null }, event);
+});
+
+/** What is not among these is gone there. */
+const takeList = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'status.listed') return;
+  const { uids } = event;
+  const there = new Set(uids);
+  const gone = Object.entries(context.publishers).filter(([uid, { inApi }]) => inApi && !there.has(uid));
+  const kept = gone.filter(([, { onNode }]) => onNode).map(([uid]) => [uid, { onNode: true, inApi: false }] as const);
+  const publishers = { ...context.publishers };
+  for (const [uid] of gone) delete publishers[uid];
+  enqueue.assign({ publishers: { ...publishers, ...Object.fromEntries(kept) } });
+  for (const [uid, { onNode }] of gone) {
+    if (onNode) enqueue.sendTo<AnyActorRef>(idOf(uid), event);
+    else enqueue.stopChild(idOf(uid));
+  }
+});
+
+const forward = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'status.reclaimed' || !context.publishers[event.uid]) return;
+  enqueue.sendTo<AnyActorRef>(idOf(event.uid), event);
+});
+
+/** A publisher whose pod left the node says its last word, as long as the API server has the object. */
+const forget = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'status.removed') return;
+  const { [event.uid]: _gone, ...pods } = context.pods;
+  enqueue.assign({ pods });
+  const publisher = context.publishers[event.uid];
+  if (publisher?.inApi) {
+    enqueue.assign({ publishers: { ...context.publishers, [event.uid]: { inApi: true, onNode: false } } });
+  } else if (publisher) drop(enqueue, context.publishers, event.uid);
+});
+
+/** Every pod of before has lost its actor: those that are still there tell anew. */
+const beginAnew = s.enqueueActions(({ context, enqueue }) => {
+  const inApi = Object.entries(context.publishers).filter(([, publisher]) => publisher.inApi);
+  const kept = Object.fromEntries(inApi.map(([uid]) => [uid, { inApi: true, onNode: false }]));
+  for (const uid of Object.keys(context.publishers)) if (!kept[uid]) enqueue.stopChild(idOf(uid));
+  enqueue.assign({ pods: {}, publishers: kept });
+});
+
+const reapCrashed = s.enqueueActions(({ context, event, enqueue }) => {
+  const prefix = 'xstate.error.actor.pod-';
+  if (!event.type.startsWith(prefix)) return;
+  const uid = event.type.slice(prefix.length);
+  const { message } = errorOf(event);
+  enqueue(line('error', ['The publisher of a pod’s status crashed and starts again', { uid, error: message }]));
+  drop(enqueue, context.publishers, uid);
+  askAgain(enqueue);
+});
+
+function askAgain(enqueue: Enqueue): void {
+  enqueue.sendTo(to('pods'), { type: 'status.wanted' });
+  enqueue.sendTo(to('podConfig'), { type: 'status.wanted' });
+}
+
+export const statusMachine = s.createMachine({
+  id: 'status',
+  context: ({ input }) => ({
+    publishes: input.apiServer !== undefined,
+    follower: input.follower ?? null,
+    pods: {},
+    publishers: {},
+  }),
+  entry: s.enqueueActions(({ enqueue }) => askAgain(enqueue)),
+  on: {
+    'status.changed': { actions: note },
+    'status.reclaimed': { actions: forward },
+    'status.removed': { actions: forget },
+    'pods.started': { actions: beginAnew },
+    'status.observed': { actions: observe },
+    'status.listed': { actions: takeList },
+    'xstate.error.actor.*': { actions: reapCrashed },
+  },
+});

@@ -1,0 +1,148 @@
+/**
+ * The sync loop: the one road from what is wanted and what is observed to the pods.
+ *
+ * Decides: when it is known enough to end pods that nobody wants, and when to look after them again.
+ * Owns: which sources have spoken, which pods they want (uids), whether the runtime was listed.
+ * Hears: `config.*` of `podConfig`, `runtime.*` of `pleg`, `runtime.up`/`runtime.down` of the root, `pods.started`.
+ * Asks: `podConfig` and `pleg` to tell everything again when it or `pods` lost it.
+ * Sends: the root `syncLoop.started`, which answers with `runtime.up` when the runtime is up.
+ * Invariants:
+ *   L1 what is told of a pod goes on to `pods` in the order in which it came.
+ *   L2 nothing is ended for being unwanted before every source has spoken and the runtime was listed once, both to the
+ *      `pods` that are there now.
+ *   L3 no housekeeping while the runtime is down.
+ *   L4 no pod is wanted before the runtime was up once: from then on the node's groups are there, which those of pods
+ *      are made in.
+ */
+import { line, sendParent, setup, to } from '../../../kernel/xstate.ts';
+import type { ObjectFound } from '../../model/objects/messages.ts';
+import type {
+  ConfigMessage,
+  ObjectsTold,
+  PodsMessage,
+  RuntimeHealth,
+  RuntimeMessage,
+  Source,
+  SourceReady,
+} from '../../model/pods/messages.ts';
+import type { NodeSettings } from '../../model/settings/node-settings.ts';
+
+/** A slow look after leftovers; every need of a faster one has its own event. The kubelet looks every 2 s. */
+const HOUSEKEEPING_MS = 60_000;
+
+export type SyncLoopInput = Pick<NodeSettings, 'nodeName' | 'apiServer' | 'staticPodURL'>;
+
+/** The sources that must have spoken. */
+const sourcesOf = ({ apiServer, staticPodURL }: SyncLoopInput): readonly Source[] => [
+  'file',
+  ...(staticPodURL ? (['http'] as const) : []),
+  ...(apiServer === undefined ? [] : (['api'] as const)),
+];
+
+interface Context {
+  /** By source the uids that it wants; `null` until it has spoken. */
+  readonly sources: Readonly<Partial<Record<Source, readonly string[] | null>>>;
+  readonly relisted: boolean;
+  readonly runtimeUp: boolean;
+  /** Something was told to `pods` that a fresh `pods` would not know. */
+  readonly told: boolean;
+}
+
+type Event = ConfigMessage | ObjectFound | ObjectsTold | SourceReady | RuntimeMessage | RuntimeHealth | PodsMessage;
+
+const s = setup({
+  types: { input: {} as SyncLoopInput, context: {} as Context, events: {} as Event },
+  guards: {
+    isComplete: ({ context }) =>
+      context.runtimeUp && context.relisted && Object.values(context.sources).every((uids) => uids !== null),
+    hasTold: ({ context }) => context.told,
+  },
+});
+
+const desired = (context: Context): string[] => Object.values(context.sources).flatMap((uids) => uids ?? []);
+
+const forward = s.enqueueActions(({ context, event, enqueue }) => {
+  if (!context.told) enqueue.assign({ told: true });
+  enqueue.sendTo(to('pods'), event);
+});
+
+const noteSource = s.assign({
+  sources: ({ context, event }) =>
+    event.type === 'config.sourceReady' ? { ...context.sources, [event.source]: event.uids } : context.sources,
+});
+
+const noteRelist = s.enqueueActions(({ event, enqueue }) => {
+  enqueue.assign({ relisted: true, told: true });
+  enqueue.sendTo(to('pods'), event);
+});
+
+const keepHouse = s.enqueueActions(({ context, enqueue }) => {
+  enqueue.sendTo(to('pods'), { type: 'pods.housekeeping', desired: desired(context) });
+});
+
+/** What was told to the `pods` before is told again, and nobody is ended until it was. */
+const forget = s.assign({
+  sources: ({ context }) => Object.fromEntries(Object.keys(context.sources).map((source) => [source, null])),
+  relisted: false,
+});
+
+const askSources = s.enqueueActions(({ enqueue }) => {
+  enqueue.sendTo(to('podConfig'), { type: 'config.wanted', uids: null });
+});
+
+const askRuntime = s.enqueueActions(({ enqueue }) => enqueue.sendTo(to('pleg'), { type: 'runtime.wanted' }));
+
+export const syncLoopMachine = s.createMachine({
+  id: 'syncLoop',
+  context: ({ input }) => ({
+    sources: Object.fromEntries(sourcesOf(input).map((source) => [source, null])),
+    relisted: false,
+    runtimeUp: false,
+    told: false,
+  }),
+  entry: [sendParent({ type: 'syncLoop.started' }), askRuntime],
+  initial: 'waiting',
+  on: {
+    'config.objects': { actions: forward },
+    'config.pods': { actions: forward },
+    'object.found': { actions: forward },
+    'runtime.podChanged': { actions: forward },
+    'runtime.podRemoved': { actions: forward },
+    'runtime.podStale': { actions: forward },
+    'runtime.relisted': { actions: noteRelist },
+    'config.sourceReady': { actions: noteSource },
+    'runtime.up': { actions: s.assign({ runtimeUp: true }) },
+    'runtime.down': { actions: s.assign({ runtimeUp: false }) },
+    'pods.started': { guard: 'hasTold', target: '.starting', actions: [forget, askSources, askRuntime] },
+  },
+  states: {
+    /** Waits until the runtime is up for the first time. What sources say before that, they are asked to say again. */
+    waiting: {
+      on: {
+        'config.objects': {},
+        'config.pods': {},
+        'config.sourceReady': {},
+        'object.found': {},
+        'runtime.up': { target: 'starting', actions: [s.assign({ runtimeUp: true }), askSources] },
+        'pods.started': { guard: 'hasTold', actions: [forget, askRuntime] },
+      },
+    },
+    /** Waits until every source has spoken, the runtime is up and its pods were listed. */
+    starting: { always: { guard: 'isComplete', target: 'syncing' } },
+    syncing: {
+      entry: keepHouse,
+      on: {
+        'config.sourceReady': { target: 'syncing', reenter: true, actions: noteSource },
+        'runtime.relisted': { target: 'syncing', reenter: true, actions: noteRelist },
+        'runtime.down': {
+          target: 'starting',
+          actions: [
+            s.assign({ runtimeUp: false }),
+            line('error', ({ event }) => ['Skipping pod synchronization', { err: event.errors.join(', ') }]),
+          ],
+        },
+      },
+      after: { [HOUSEKEEPING_MS]: { target: 'syncing', reenter: true } },
+    },
+  },
+});

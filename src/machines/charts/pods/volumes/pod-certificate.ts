@@ -1,0 +1,377 @@
+/**
+ * A certificate of a pod (`certificate-<n>` below it), for one `podCertificate` source of a projected volume.
+ *
+ * Decides: when a key is made and a certificate is requested, and again when the signer says so, a little later by
+ *   chance so that many pods do not come at once.
+ * Owns: the request that is under way; since when the newest certificate should be another. Never the key: that is a
+ *   handle.
+ * Hears: the reflector of its PodCertificateRequest.
+ * Asks: `kube.get` of the service account and the Node for their uids, `certificate.podKey`, `kube.create` of the
+ *   request.
+ * Sends: its pod `object.found`; `eventRecorder` a refusal, and a certificate that became too old.
+ * Invariants:
+ *   K1 a key is used for one request only, and is shown with its own certificate only.
+ *   K2 the pod keeps the certificate that it has until there is another, whatever the signer answers.
+ *   K3 a request that was denied or failed is never repeated: the pod hears why.
+ * Upstream: pkg/kubelet/podcertificate/podcertificatemanager.go.
+ */
+
+import {
+  assign,
+  errorIn,
+  now,
+  outputOf,
+  pick,
+  random,
+  type SecretHandle,
+  sendParent,
+  setup,
+  to,
+} from '../../../../kernel/xstate.ts';
+import type { ObjectReference, PodRef } from '../../../model/api/pod.ts';
+import { versionOf } from '../../../model/objects/from-api.ts';
+import type { ObjectFound, ObjectState } from '../../../model/objects/messages.ts';
+import { certificatesPem, pemBlocks } from '../../../model/objects/pem.ts';
+import { certificateOperations } from '../../../model/operations/certificate.ts';
+import { type KubeObject, kubeOperations } from '../../../model/operations/kube.ts';
+import { type Ended, eventRecorded } from '../../../model/pods/messages.ts';
+import { podEvents } from '../../../model/reasons/reasons.ts';
+import { isRecord } from '../../../model/validation/schema.ts';
+import { type BackOff, OPERATION_BACK_OFF, pauseMs } from '../../../model/values/back-off.ts';
+import { type CertificateSource, NOT_ISSUED } from '../../../model/volumes/certificates.ts';
+import { type ReflectorReport, reflectorMachine } from '../../kube/reflector.ts';
+
+const RETRY: BackOff = { ...OPERATION_BACK_OFF, jitter: 0.5 };
+/** Upstream's: a request that is not seen by then was deleted; a certificate this long due is overdue. */
+const ABANDON_MS = 600_000;
+const OVERDUE_MS = 600_000;
+const JITTER_MS = 300_000;
+/** However soon a signer wants to be asked again. */
+const REFRESH_MIN_MS = 60_000;
+/** Without a certificate by then, the pod says what it waits for. */
+const UNSAID_MS = 10_000;
+
+export interface CertificateInput {
+  readonly pod: PodRef;
+  readonly ref: ObjectReference;
+  readonly key: string;
+  readonly serviceAccount: string;
+  readonly nodeName: string;
+  readonly source: CertificateSource;
+}
+
+interface Context extends CertificateInput {
+  readonly accountUid: string;
+  readonly nodeUid: string;
+  /** What goes into the request, and the key that it is for; `null` when none is under way. */
+  readonly made: { readonly request: string; readonly key: SecretHandle } | null;
+  readonly requestName: string;
+  /** The API server has shown the request. */
+  readonly isSeen: boolean;
+  readonly isIssued: boolean;
+  readonly refreshMs: number;
+  readonly overdueMs: number;
+  readonly expiresMs: number;
+  readonly failures: number;
+  readonly untilMs: number;
+}
+
+type Event = ReflectorReport | { readonly type: 'certificate.issued' } | Ended;
+
+/** What came of a request. */
+type Outcome =
+  | { readonly is: 'gone' | 'unseen' | 'pending' | 'malformed' }
+  | { readonly is: 'Denied' | 'Failed'; readonly reason: string; readonly message: string }
+  | { readonly is: 'issued'; readonly chain: string; readonly refreshMs: number; readonly expiresMs: number };
+
+function outcomeOf(event: Event): Outcome {
+  if (event.type === 'reflector.changed') return event.change === 'DELETED' ? { is: 'gone' } : read(event.object);
+  const [object] = event.type === 'reflector.listed' ? event.items : [];
+  return object ? read(object) : { is: 'unseen' };
+}
+
+const textOf = (value: unknown): string => (typeof value === 'string' ? value : '');
+
+function read(object: KubeObject): Outcome {
+  const status = isRecord(object['status']) ? object['status'] : {};
+  const conditions = Array.isArray(status['conditions']) ? status['conditions'].filter(isRecord) : [];
+  const done = conditions.find(({ type }) => type === 'Denied' || type === 'Failed' || type === 'Issued');
+  if (done === undefined) return { is: 'pending' };
+  const { type } = done;
+  if (type === 'Denied' || type === 'Failed') {
+    return { is: type, reason: textOf(done['reason']), message: textOf(done['message']) };
+  }
+  const chain = certificatesPem(pemBlocks(textOf(status['certificateChain'])));
+  const refreshMs = Date.parse(textOf(status['beginRefreshAt']));
+  const expiresMs = Date.parse(textOf(status['notAfter']));
+  const isWhole = chain !== '' && !Number.isNaN(refreshMs) && !Number.isNaN(expiresMs);
+  return isWhole ? { is: 'issued', chain, refreshMs, expiresMs } : { is: 'malformed' };
+}
+
+const isOutcome =
+  (...kinds: readonly Outcome['is'][]) =>
+  ({ event }: { readonly event: Event }) =>
+    kinds.includes(outcomeOf(event).is);
+
+const s = setup({
+  types: { input: {} as CertificateInput, context: {} as Context, events: {} as Event },
+  actors: {
+    reflector: reflectorMachine,
+    ...pick({ ...kubeOperations, ...certificateOperations }, 'kube.get', 'kube.create', 'certificate.podKey'),
+  },
+  guards: {
+    isDeleted: ({ context, event }) => {
+      const { is } = outcomeOf(event);
+      return is === 'gone' || (is === 'unseen' && context.isSeen);
+    },
+    isRefused: isOutcome('Denied', 'Failed'),
+    isMalformed: isOutcome('malformed'),
+    isIssued: isOutcome('issued'),
+    isPending: isOutcome('pending'),
+    isUnseen: ({ context }) => !context.isSeen,
+    isUnsaid: ({ context }) => !context.isIssued,
+  },
+  delays: {
+    refresh: (args) => Math.max(0, args.context.refreshMs - now(args)),
+    overdue: (args) => Math.max(0, args.context.overdueMs - now(args)),
+    expiry: (args) => Math.max(0, args.context.expiresMs - now(args)),
+    retry: (args) => Math.max(0, args.context.untilMs - now(args)),
+    abandon: (args) => ABANDON_MS + JITTER_MS * random(args),
+  },
+});
+
+type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
+
+function tell(enqueue: Enqueue, { key, pod }: Context, state: ObjectState): void {
+  enqueue(sendParent({ type: 'object.found', key, uids: [pod.uid], ...state } satisfies ObjectFound));
+}
+
+const nameOf = ({ pod, requestName }: Context): string => `${pod.namespace}/${requestName}`;
+
+/** As upstream's, but for the version of its owner, which upstream writes as one that no API server has. */
+const requestBody = ({ pod, serviceAccount, accountUid, nodeName, nodeUid, source, made }: Context) => ({
+  kind: 'PodCertificateRequest',
+  apiVersion: 'certificates.k8s.io/v1beta1',
+  metadata: {
+    generateName: 'req-',
+    namespace: pod.namespace,
+    ownerReferences: [{ apiVersion: 'v1', kind: 'Pod', name: pod.name, uid: pod.uid }],
+  },
+  spec: {
+    signerName: source.signerName,
+    podName: pod.name,
+    podUID: pod.uid,
+    serviceAccountName: serviceAccount,
+    serviceAccountUID: accountUid,
+    nodeName,
+    nodeUID: nodeUid,
+    ...(source.maxExpirationSeconds === null ? {} : { maxExpirationSeconds: source.maxExpirationSeconds }),
+    stubPKCS10Request: made?.request ?? '',
+    ...(Object.keys(source.userAnnotations).length === 0 ? {} : { unverifiedUserAnnotations: source.userAnnotations }),
+  },
+});
+
+const uidOf = (event: unknown): string => textOf(outputOf<KubeObject>(event).metadata['uid']);
+
+const take = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
+  const outcome = outcomeOf(event);
+  if (outcome.is !== 'issued' || context.made === null) return;
+  const { chain, expiresMs } = outcome;
+  const refreshMs = Math.max(now(args) + REFRESH_MIN_MS, outcome.refreshMs + JITTER_MS * random(args));
+  const overdueMs = outcome.refreshMs + OVERDUE_MS;
+  const { key } = context.made;
+  enqueue.assign({ isIssued: true, made: null, failures: 0, refreshMs, overdueMs, expiresMs });
+  const data = { key: { text: key }, chain: { text: chain } };
+  const { namespace } = context.pod;
+  const object = {
+    kind: 'PodCertificate',
+    namespace,
+    name: context.requestName,
+    version: versionOf(data),
+    data,
+  } as const;
+  tell(enqueue, context, { state: 'found', object });
+  enqueue.raise({ type: 'certificate.issued' });
+});
+
+const refuse = s.enqueueActions(({ context, event, enqueue }) => {
+  const outcome = outcomeOf(event);
+  if (outcome.is !== 'Denied' && outcome.is !== 'Failed') return;
+  const { is, reason, message } = outcome;
+  const told = podEvents.certificateRefused(is, nameOf(context), reason, message);
+  enqueue.sendTo(to('eventRecorder'), eventRecorded(context.ref, told));
+  const text = `PodCertificateRequest was permanently ${is.toLowerCase()}: `;
+  const why = `reason=${JSON.stringify(reason)} message=${JSON.stringify(message)}`;
+  tell(enqueue, context, { state: 'unknown', message: `${text}${why}` });
+});
+
+/** A failed step: what it was doing, and why it was not done. */
+const fail = (text: (context: Context, error: string) => string) =>
+  s.enqueueActions((args) => {
+    const { context, event, enqueue } = args;
+    const error = errorIn(event);
+    const pause = pauseMs(RETRY, context.failures, random(args));
+    const untilMs = now(args) + Math.max(pause, error?.retryAfterMs ?? 0);
+    enqueue.assign({ failures: context.failures + 1, untilMs, made: null });
+    if (context.isIssued) return;
+    const message = `${NOT_ISSUED}: ${text(context, error?.message ?? '')}`;
+    tell(enqueue, context, { state: 'unknown', message });
+  });
+
+const failAt = (doing: string) =>
+  ({ target: 'backingOff', actions: fail((_, error) => `${doing}: ${error}`) }) as const;
+const failLost = fail((context) => `PodCertificateRequest "${nameOf(context)}" appears to have been deleted`);
+const failMalformed = fail((context) => `PodCertificateRequest "${nameOf(context)}" was issued without a certificate`);
+
+const sayUnissued = s.enqueueActions(({ context, enqueue }) =>
+  tell(enqueue, context, { state: 'unknown', message: NOT_ISSUED }),
+);
+
+const say = (event: 'certificateOverdue' | 'certificateExpired') =>
+  s.enqueueActions(({ context, enqueue }) =>
+    enqueue.sendTo(to('eventRecorder'), eventRecorded(context.ref, podEvents[event]())),
+  );
+
+const noteSeen = s.assign({ isSeen: true });
+
+const news = [
+  { guard: 'isDeleted', target: 'backingOff', actions: failLost },
+  { guard: 'isRefused', target: 'refused', actions: refuse },
+  { guard: 'isMalformed', target: 'backingOff', actions: failMalformed },
+  { guard: 'isIssued', target: 'issued', actions: take },
+  { guard: 'isPending', actions: noteSeen },
+] as const;
+
+/** The uids that a request names. */
+const lookingUp = {
+  gettingAccount: s.createStateConfig({
+    meta: { waitsFor: 'the API server to say who the pod’s service account is' },
+    invoke: {
+      id: 'account',
+      src: 'kube.get',
+      input: ({ context: { pod, serviceAccount } }) => ({
+        client: 'kube',
+        apiVersion: 'v1',
+        resource: 'serviceaccounts',
+        namespace: pod.namespace,
+        name: serviceAccount,
+      }),
+      onDone: { target: 'gettingNode', actions: assign({ accountUid: ({ event }) => uidOf(event) }) },
+      onError: failAt('while fetching service account'),
+    },
+  }),
+  gettingNode: s.createStateConfig({
+    meta: { waitsFor: 'the API server to say which Node this is' },
+    invoke: {
+      id: 'node',
+      src: 'kube.get',
+      input: ({ context }) => ({ client: 'kube', apiVersion: 'v1', resource: 'nodes', name: context.nodeName }),
+      onDone: { target: 'makingKey', actions: assign({ nodeUid: ({ event }) => uidOf(event) }) },
+      onError: failAt('while getting node object'),
+    },
+  }),
+};
+
+const issuing = s.createStateConfig({
+  initial: 'gettingAccount',
+  states: {
+    ...lookingUp,
+    makingKey: {
+      meta: { waitsFor: 'a new key' },
+      invoke: {
+        id: 'key',
+        src: 'certificate.podKey',
+        input: ({ context }) => ({ keyType: context.source.keyType }),
+        onDone: { target: 'requesting', actions: assign({ made: ({ event }) => event.output }) },
+        onError: failAt('while generating keypair'),
+      },
+    },
+    requesting: {
+      meta: { waitsFor: 'the API server to take the PodCertificateRequest' },
+      invoke: {
+        id: 'request',
+        src: 'kube.create',
+        input: ({ context }) => ({
+          client: 'kube',
+          apiVersion: 'certificates.k8s.io/v1beta1',
+          resource: 'podcertificaterequests',
+          namespace: context.pod.namespace,
+          body: requestBody(context),
+        }),
+        onDone: {
+          target: 'waiting',
+          actions: assign({ isSeen: false, requestName: ({ event }) => event.output.metadata.name }),
+        },
+        onError: failAt('while creating PodCertificateRequest'),
+      },
+    },
+    waiting: {
+      meta: { waitsFor: 'the signer to issue the certificate' },
+      invoke: {
+        id: 'reflector',
+        src: 'reflector',
+        input: ({ context: { pod, nodeName, requestName } }) => ({
+          target: {
+            client: 'kube',
+            apiVersion: 'certificates.k8s.io/v1beta1',
+            resource: 'podcertificaterequests',
+            namespace: pod.namespace,
+          },
+          // A node may follow only what is its own.
+          fieldSelector: `metadata.name=${requestName},spec.nodeName=${nodeName}`,
+        }),
+        onDone: { target: 'backingOff', actions: failLost },
+        onError: failAt('while following the PodCertificateRequest'),
+      },
+      on: { 'reflector.listed': news, 'reflector.changed': news },
+      after: {
+        [UNSAID_MS]: { guard: 'isUnsaid', actions: sayUnissued },
+        abandon: { guard: 'isUnseen', target: 'backingOff', actions: failLost },
+      },
+    },
+    /** Waits until the signer wants to be asked again. */
+    issued: { after: { refresh: 'gettingAccount' } },
+    backingOff: { after: { retry: 'gettingAccount' } },
+    /** For as long as the pod lives. */
+    refused: {},
+  },
+});
+
+export const podCertificateMachine = s.createMachine({
+  id: 'podCertificate',
+  context: ({ input }) => ({
+    ...input,
+    accountUid: '',
+    nodeUid: '',
+    made: null,
+    requestName: '',
+    isSeen: false,
+    isIssued: false,
+    refreshMs: 0,
+    overdueMs: 0,
+    expiresMs: 0,
+    failures: 0,
+    untilMs: 0,
+  }),
+  type: 'parallel',
+  states: {
+    issuing,
+    /** How old the newest certificate is; each is complained about once. */
+    age: {
+      initial: 'none',
+      on: { 'certificate.issued': '.fresh' },
+      states: {
+        none: {},
+        fresh: {
+          after: {
+            overdue: { target: 'overdue', actions: say('certificateOverdue') },
+            expiry: { target: 'expired', actions: say('certificateExpired') },
+          },
+        },
+        overdue: { after: { expiry: { target: 'expired', actions: say('certificateExpired') } } },
+        expired: {},
+      },
+    },
+  },
+});

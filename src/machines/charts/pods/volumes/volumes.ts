@@ -1,0 +1,189 @@
+/**
+ * The volumes of one pod (`volumes`): from its plan to what containers can mount, and again when the plan changes.
+ *
+ * Decides: when volumes are set up, and when what failed is tried again.
+ * Owns: the plan, what of it failed, the back-off.
+ * Hears: `volumes.planned` from its pod, when the pod, a ConfigMap or a Secret changed; of `csiVolumes`, through its
+ *   pod, what drivers have published.
+ * Asks: `volume.setUp`; `sharing`, where giving volumes to a group takes long.
+ * Sends: its pod `volumes.mounted`; `csiVolumes` what drivers have to publish; `eventRecorder` each failure of its own.
+ * Invariants:
+ *   V1 `volumes.mounted` is told only when every volume of the plan is set up; a later failure takes nothing back.
+ *   V2 a plan that needs nothing of the node asks nothing of it.
+ *   V3 a change of the plan ends a back-off: what was missing may be there.
+ */
+
+import { errorOf, line, now, outputOf, pick, sendParent, setup, to } from '../../../../kernel/xstate.ts';
+import type { ObjectReference } from '../../../model/api/pod.ts';
+import type { CSIOverdue, CSIReport, CSIWanted } from '../../../model/csi/messages.ts';
+import {
+  type VolumeFailure,
+  type VolumeSetUp,
+  type VolumesSetUp,
+  volumeOperations,
+} from '../../../model/operations/volume.ts';
+import { type Ended, eventRecorded } from '../../../model/pods/messages.ts';
+import { podEvents, volumeEvents } from '../../../model/reasons/reasons.ts';
+import type { MountedVolumes } from '../../../model/spec/volumes.ts';
+import { OPERATION_BACK_OFF, pauseMs } from '../../../model/values/back-off.ts';
+import type { VolumePlan } from '../../../model/volumes/plan.ts';
+import { SLOW_SHARING_MS, sharingMachine } from '../../volumes/sharing.ts';
+
+/** As long as upstream waits for volumes before it says so. */
+const OVERDUE_MS = 123_000;
+
+export interface VolumesInput {
+  readonly ref: ObjectReference;
+  readonly root: string;
+  readonly podDirectory: string;
+  readonly serviceAccount: string;
+  readonly plan: VolumePlan;
+}
+
+interface Context extends VolumesInput {
+  readonly failures: readonly VolumeFailure[];
+  /** Names of the volumes that drivers have published. */
+  readonly published: readonly string[];
+  /** Failed tries since the plan last changed. */
+  readonly tries: number;
+  readonly untilMs: number;
+}
+
+export type VolumesOrder = { readonly type: 'volumes.planned'; readonly plan: VolumePlan };
+export type VolumesReport = { readonly type: 'volumes.mounted'; readonly mounted: MountedVolumes };
+
+/** File by file, of what may have many. */
+const givesToGroup = (setUp: VolumeSetUp): boolean =>
+  (setUp.kind === 'folder' && setUp.groupId !== null) || (setUp.kind === 'local' && setUp.ownership !== null);
+
+const s = setup({
+  types: { input: {} as VolumesInput, context: {} as Context, events: {} as VolumesOrder | CSIReport | Ended },
+  actors: { ...pick(volumeOperations, 'volume.setUp'), sharing: sharingMachine },
+  guards: {
+    isNew: ({ context, event }) =>
+      event.type === 'volumes.planned' && JSON.stringify(event.plan) !== JSON.stringify(context.plan),
+    shares: ({ context }) => context.plan.setUps.some(givesToGroup),
+    needsNothing: ({ context }) => context.plan.setUps.length === 0,
+    isPublished: ({ context: { plan, published } }) => plan.csi.every(({ name }) => published.includes(name)),
+    hasFailed: ({ context }) => context.failures.length > 0,
+  },
+  delays: { wait: (args) => Math.max(0, args.context.untilMs - now(args)) },
+  actions: { tellMounted: sendParent(({ context }) => ({ type: 'volumes.mounted', mounted: context.plan.mounted })) },
+});
+
+const takePlan = s.assign({
+  plan: ({ context, event }) => (event.type === 'volumes.planned' ? event.plan : context.plan),
+  tries: 0,
+});
+
+const noteResult = s.enqueueActions(({ context, event, enqueue }) => {
+  const output = outputOf<VolumesSetUp>(event);
+  enqueue.assign({ failures: [...context.plan.failures, ...output.failed] });
+  for (const { spec, wanted, has } of output.kept ?? []) {
+    enqueue.sendTo(to('eventRecorder'), eventRecorded(context.ref, volumeEvents.keptGroup(spec, wanted, has)));
+  }
+  for (const { text, ...fields } of output.unshared ?? []) enqueue(line('error', [text, fields]));
+});
+
+const noteFailure = s.assign({
+  failures: ({ context, event }) => {
+    const { message } = errorOf(event);
+    return [...context.plan.failures, ...context.plan.setUps.map(({ name }) => ({ name, message }))];
+  },
+});
+
+/** Which of them are published already is the answer. */
+const wantPublished = s.enqueueActions(({ context: { plan, ref, serviceAccount }, enqueue }) => {
+  if (plan.csi.length === 0) return;
+  const wanted: CSIWanted = { type: 'csi.wanted', pod: { ...ref, serviceAccount }, volumes: plan.csi };
+  enqueue.sendTo(to('csiVolumes'), wanted);
+});
+
+const sayOverdue = s.enqueueActions(({ context, enqueue }) => {
+  enqueue.sendTo(to('csiVolumes'), { type: 'csi.overdue', uid: context.ref.uid } satisfies CSIOverdue);
+});
+
+const notePublished = s.assign(({ event }) => (event.type === 'csi.mounted' ? { published: event.names } : {}));
+
+/** Of block devices upstream has events of their own, but for one that cannot be reached from this node. */
+const isMapping = (step: string | undefined): step is string =>
+  step?.startsWith('MapVolume.') === true && step !== 'MapVolume.NodeAffinity check';
+
+const reportFailures = s.enqueueActions((args) => {
+  const { context, enqueue } = args;
+  const unprocessed = context.failures.filter(({ isUnprocessed }) => isUnprocessed === true);
+  if (unprocessed.length > 0) {
+    const volumes = unprocessed.map(({ name }) => name).toSorted();
+    const errors = unprocessed.map(({ message }) => message);
+    enqueue.sendTo(to('eventRecorder'), eventRecorded(context.ref, podEvents.unprocessedVolumes(volumes, errors)));
+  }
+  for (const { name, spec = name, message, step } of context.failures.filter((each) => !unprocessed.includes(each))) {
+    const text = isMapping(step)
+      ? volumeEvents.failedMap(spec, message, step)
+      : podEvents.failedMount(spec, message, step);
+    enqueue.sendTo(to('eventRecorder'), eventRecorded(context.ref, text));
+  }
+  const { namespace, name: pod } = context.ref;
+  const names = context.failures.map(({ name }) => name);
+  enqueue(line('warn', ['Volumes cannot be set up', { pod: `${namespace}/${pod}`, volumes: names }]));
+  enqueue.assign({ tries: context.tries + 1, untilMs: now(args) + pauseMs(OPERATION_BACK_OFF, context.tries) });
+});
+
+export const volumesMachine = s.createMachine({
+  id: 'volumes',
+  context: ({ input }) => ({ ...input, failures: [], published: [], tries: 0, untilMs: 0 }),
+  initial: 'deciding',
+  on: {
+    'volumes.planned': { guard: 'isNew', target: '.deciding', actions: takePlan },
+    'csi.mounted': { actions: notePublished },
+    'csi.started': { actions: wantPublished },
+  },
+  states: {
+    deciding: {
+      entry: wantPublished,
+      always: [
+        {
+          guard: 'needsNothing',
+          target: 'judging',
+          actions: s.assign({ failures: ({ context }) => context.plan.failures }),
+        },
+        { target: 'settingUp' },
+      ],
+    },
+    /** Waits for the node to set up what the plan asks for. */
+    settingUp: {
+      invoke: {
+        id: 'setUp',
+        src: 'volume.setUp',
+        input: ({ context: { root, podDirectory, plan } }) => ({ root, podDirectory, volumes: plan.setUps }),
+        onDone: { target: 'judging', actions: noteResult },
+        onError: { target: 'judging', actions: noteFailure },
+      },
+      initial: 'working',
+      states: {
+        working: { always: { guard: 'shares', target: 'sharing' } },
+        sharing: { after: { [SLOW_SHARING_MS]: 'overdue' } },
+        overdue: {
+          invoke: {
+            id: 'sharing',
+            src: 'sharing',
+            input: ({ context: { ref, podDirectory } }) => ({ ref, directory: podDirectory }),
+            onError: 'sharing',
+          },
+        },
+      },
+    },
+    judging: {
+      always: [{ guard: 'hasFailed', target: 'backingOff', actions: reportFailures }, { target: 'publishing' }],
+    },
+    /** Something failed: waits, then tries everything again. */
+    backingOff: { after: { wait: 'deciding' } },
+    /** Waits for the drivers, if there are any: each volume is tried by an actor of its own. */
+    publishing: {
+      always: { guard: 'isPublished', target: 'mounted' },
+      after: { [OVERDUE_MS]: { target: 'publishing', reenter: true, actions: sayOverdue } },
+    },
+    /** Waits for a change. */
+    mounted: { entry: 'tellMounted' },
+  },
+});

@@ -1,0 +1,75 @@
+/**
+ * Volumes that are being given to a group for long already (`sharing`, of `volumes` and `mount-<n>`): how far each is.
+ *
+ * Decides: when the pod's user hears of one.
+ * Owns: when that was last.
+ * Hears: nothing; it ends with the set-up.
+ * Asks: `volume.sharings`.
+ * Sends: `eventRecorder` `VolumePermissionChangeInProgress`.
+ * Invariants:
+ *   I1 a volume is told of only after 30 s, and then once a minute.
+ * Upstream: pkg/volume/volume_linux.go.
+ */
+
+import { now, outputOf, pick, setup, to } from '../../../kernel/xstate.ts';
+import type { ObjectReference } from '../../model/api/pod.ts';
+import { type Sharing, volumeOperations } from '../../model/operations/volume.ts';
+import { type Ended, eventRecorded } from '../../model/pods/messages.ts';
+import { volumeEvents } from '../../model/reasons/reasons.ts';
+
+/** A set-up that takes less is not looked at. */
+export const SLOW_SHARING_MS = 30_000;
+const AGAIN_MS = 60_000;
+const LOOK_MS = 10_000;
+
+export interface SharingInput {
+  readonly ref: ObjectReference;
+  /** What the volumes lie in. */
+  readonly directory: string;
+}
+
+interface Context extends SharingInput {
+  /** By path: when the user last heard of it. */
+  readonly told: Readonly<Record<string, number>>;
+}
+
+const s = setup({
+  types: { input: {} as SharingInput, context: {} as Context, events: {} as Ended },
+  actors: pick(volumeOperations, 'volume.sharings'),
+});
+
+/** Upstream shows no more of the path than begins with the pod. */
+const shown = (path: string, uid: string): string => path.slice(Math.max(0, path.indexOf(uid)));
+
+const tellSlow = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
+  const output = outputOf<readonly Sharing[]>(event);
+  const told: Record<string, number> = {};
+  for (const { path, files } of output.filter((each) => each.forMs >= SLOW_SHARING_MS)) {
+    const last = context.told[path];
+    const isDue = last === undefined || now(args) - last >= AGAIN_MS;
+    told[path] = isDue ? now(args) : last;
+    if (!isDue) continue;
+    const text = volumeEvents.sharing(shown(path, context.ref.uid), last === undefined ? null : files);
+    enqueue.sendTo(to('eventRecorder'), eventRecorded(context.ref, text));
+  }
+  enqueue.assign({ told });
+});
+
+export const sharingMachine = s.createMachine({
+  id: 'sharing',
+  context: ({ input }) => ({ ...input, told: {} }),
+  initial: 'looking',
+  states: {
+    looking: {
+      invoke: {
+        id: 'sharings',
+        src: 'volume.sharings',
+        input: ({ context: { directory } }) => ({ directory }),
+        onDone: { target: 'pausing', actions: tellSlow },
+        onError: 'pausing',
+      },
+    },
+    pausing: { after: { [LOOK_MS]: 'looking' } },
+  },
+});

@@ -1,0 +1,201 @@
+/**
+ * Decides what a decoded document means as a KubeletConfiguration, and refuses it in the words of Go's JSON decoder.
+ *
+ * Owns strict decoding: unknown fields are reported and skipped, a wrong type is remembered and decoding goes on, a bad
+ * duration or quantity ends it at once. Invariant: keys are read in the document's order, so the first error is
+ * upstream's first error. Nothing is defaulted here: only what the document sets is in the result.
+ */
+
+import type { Json } from '../../../kernel/json.ts';
+import type { JsonObject } from '../../model/configuration/types.ts';
+import { formatDuration, parseDuration } from '../../model/values/duration.ts';
+import { quote } from '../../model/values/go-text.ts';
+import { formatQuantity, parseQuantity, QUANTITY_REFUSAL } from '../../model/values/quantity.ts';
+import { type Field, type FieldType, goName, type StructType, zeroOf } from './field-types.ts';
+import { kubeletConfigurationType } from './fields.ts';
+
+/** What a document sets: typed, canonical, without defaults. */
+export type SparseConfiguration = JsonObject;
+
+export type Decoded =
+  | { readonly value: SparseConfiguration; readonly unknownFields: readonly string[]; readonly error?: undefined }
+  | { readonly error: string };
+
+interface Progress {
+  /** Go's name of the innermost struct whose field is being read, and the names on the way to it. */
+  readonly owner: string;
+  readonly path: readonly string[];
+  /** The same with list indexes, as strict errors print it. */
+  readonly place: string;
+  readonly anyCase: boolean;
+  readonly outcome: { typeError: string | null; fatal: string | null; unknown: string[] };
+}
+
+const TYPE_META = ['apiVersion', 'kind'];
+
+export const decodeConfiguration = (document: JsonObject): Decoded => decodeAs(kubeletConfigurationType, document);
+
+/** What drop-ins made: upstream reads it with a decoder to which `MaxPods` and `maxPods` are one field. */
+export const decodeMerged = (document: JsonObject): Decoded => decodeAs(kubeletConfigurationType, document, true);
+
+/** The same for any document that has `apiVersion` and `kind`. */
+export function decodeAs(type: StructType, document: JsonObject, anyCase = false): Decoded {
+  const outcome: Progress['outcome'] = { typeError: null, fatal: null, unknown: [] };
+  const progress: Progress = { owner: '', path: [], place: '', anyCase, outcome };
+  const body = Object.fromEntries(Object.entries(document).filter(([key]) => !TYPE_META.includes(key)));
+  const value = decodeStruct(type, body, progress);
+  const error = outcome.fatal ?? outcome.typeError;
+  return error === null ? { value, unknownFields: outcome.unknown } : { error };
+}
+
+function decodeStruct(type: StructType, value: JsonObject, progress: Progress): JsonObject {
+  const decoded = new Map<string, Json>();
+  for (const [key, item] of Object.entries(value)) {
+    const place = progress.place === '' ? key : `${progress.place}.${key}`;
+    const field = fieldNamed(type, key, progress.anyCase);
+    if (field === undefined) {
+      progress.outcome.unknown.push(`unknown field ${quote(place)}`);
+      continue;
+    }
+    const inner = { ...progress, owner: type.name, path: [...progress.path, field.name], place };
+    const result = decodeField(field, item ?? null, inner);
+    if (progress.outcome.fatal !== null) break;
+    if (result !== undefined) decoded.set(field.name, merged(decoded.get(field.name), result));
+  }
+  return Object.fromEntries(decoded);
+}
+
+function fieldNamed({ fields }: StructType, key: string, anyCase: boolean): Field | undefined {
+  const exact = fields.find(({ name }) => name === key);
+  return exact ?? (anyCase ? fields.find(({ name }) => name.toLowerCase() === key.toLowerCase()) : undefined);
+}
+
+/** An object that comes twice, in different case, fills what is there. */
+function merged(before: Json | undefined, value: Json): Json {
+  if (!isObject(before) || !isObject(value)) return value;
+  const entries = Object.entries(value).map(([key, item]) => [key, merged(before[key], item ?? null)] as const);
+  return { ...before, ...Object.fromEntries(entries) };
+}
+
+function decodeField(field: Field, value: Json, progress: Progress): Json | undefined {
+  if (value === null && (field.pointer === true || !readsNull(field.type))) return undefined;
+  return decodeValue(field.type, value, progress);
+}
+
+/** Types with their own decoder in Go see `null`; for all others it changes nothing. */
+function readsNull(type: FieldType): boolean {
+  return type.kind === 'duration' || type.kind === 'durationOrNumber';
+}
+
+function decodeValue(type: FieldType, value: Json, progress: Progress): Json | undefined {
+  switch (type.kind) {
+    case 'bool':
+      return typeof value === 'boolean' ? value : mismatch(type, value, progress);
+    case 'string':
+      return typeof value === 'string' ? value : mismatch(type, value, progress);
+    case 'integer':
+      return decodeInteger(type, value, progress);
+    case 'float':
+      return typeof value === 'number' ? value : mismatch(type, value, progress);
+    case 'duration':
+      return decodeDuration(value, progress);
+    case 'durationOrNumber':
+      return decodeFlushFrequency(value, progress);
+    case 'quantity':
+      return decodeQuantity(value, progress);
+    case 'list':
+      return decodeList(type, value, progress);
+    case 'map':
+      return decodeMap(type, value, progress);
+    default:
+      return isObject(value) ? decodeStruct(type, value, progress) : mismatch(type, value, progress);
+  }
+}
+
+function decodeInteger(
+  type: Extract<FieldType, { kind: 'integer' }>,
+  value: Json,
+  progress: Progress,
+): Json | undefined {
+  if (typeof value !== 'number') return mismatch(type, value, progress);
+  const whole = Number.isInteger(value) ? BigInt(value) : null;
+  if (whole !== null && whole >= type.least && whole <= type.most) return value;
+  return mismatch(type, value, progress, `number ${numberText(value)}`);
+}
+
+function decodeDuration(value: Json, progress: Progress): Json | undefined {
+  if (value !== null && typeof value !== 'string')
+    return abort(typeError('string', wordFor(value), progress), progress);
+  const parsed = parseDuration(value ?? '');
+  return parsed.error === undefined ? formatDuration(parsed.value) : abort(parsed.error, progress);
+}
+
+/** The flush frequency of logs: a text, or a number of nanoseconds. */
+function decodeFlushFrequency(value: Json, progress: Progress): Json | undefined {
+  if (value === null) return undefined;
+  if (typeof value === 'string') return decodeDuration(value, progress);
+  if (typeof value === 'number' && Number.isInteger(value)) return value;
+  const word = typeof value === 'number' ? `number ${value}` : wordFor(value);
+  const reason = `json: cannot unmarshal ${word} into Go value of type time.Duration`;
+  return abort(`invalid duration ${quote(JSON.stringify(value))}: ${reason}`, progress);
+}
+
+/** Digits of an integer as they are written, which JavaScript rounds from 2^53 on. */
+const numberText = (value: number): string =>
+  Number.isInteger(value) && Math.abs(value) < 1e21 ? BigInt(value).toString() : String(value);
+
+function decodeQuantity(value: Json, progress: Progress): Json | undefined {
+  if (value === null) return '0';
+  if (typeof value !== 'string' && typeof value !== 'number') return abort(QUANTITY_REFUSAL, progress);
+  const parsed = parseQuantity(String(value).trim());
+  return parsed.error === undefined ? formatQuantity(parsed.value) : abort(parsed.error, progress);
+}
+
+function decodeList(type: Extract<FieldType, { kind: 'list' }>, value: Json, progress: Progress): Json | undefined {
+  if (!Array.isArray(value)) return mismatch(type, value, progress);
+  const items: Json[] = [];
+  for (const [index, item] of value.entries()) {
+    const inner = { ...progress, place: `${progress.place}[${index}]` };
+    items.push(decodeItem(type.of, item, inner));
+    if (progress.outcome.fatal !== null) break;
+  }
+  return items;
+}
+
+function decodeMap(type: Extract<FieldType, { kind: 'map' }>, value: Json, progress: Progress): Json | undefined {
+  if (!isObject(value)) return mismatch(type, value, progress);
+  const entries: [string, Json][] = [];
+  for (const [key, item] of Object.entries(value)) {
+    entries.push([key, decodeItem(type.of, item ?? null, progress)]);
+    if (progress.outcome.fatal !== null) break;
+  }
+  return Object.fromEntries(entries);
+}
+
+function decodeItem(type: FieldType, value: Json, progress: Progress): Json {
+  const decoded = value === null && !readsNull(type) ? undefined : decodeValue(type, value, progress);
+  return decoded ?? zeroOf(type);
+}
+
+function mismatch(type: FieldType, value: Json, progress: Progress, word = wordFor(value)): undefined {
+  progress.outcome.typeError ??= typeError(goName(type), word, progress);
+}
+
+function abort(error: string, progress: Progress): undefined {
+  progress.outcome.fatal ??= error;
+}
+
+function typeError(type: string, word: string, { owner, path }: Progress): string {
+  return `json: cannot unmarshal ${word} into Go struct field ${owner}.${path.join('.')} of type ${type}`;
+}
+
+/** Go's word for a JSON value in a decoding error. */
+export function wordFor(value: Json): string {
+  if (Array.isArray(value)) return 'array';
+  if (value === null) return 'null';
+  return typeof value === 'boolean' ? 'bool' : typeof value;
+}
+
+export function isObject(value: Json | undefined): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}

@@ -1,0 +1,127 @@
+/**
+ * Decides the effective value of every field that a document leaves open.
+ *
+ * Owns both default sets: those of a configuration file, and the older ones of the command line, which hold only where
+ * no file is given. Invariant: the result has every field; defaulting it again changes nothing but what depends on a
+ * field that a flag has changed since.
+ */
+import type { Json } from '../../../kernel/json.ts';
+import {
+  asConfiguration,
+  type JsonObject,
+  type KubeletConfiguration,
+  type StringMap,
+} from '../../model/configuration/types.ts';
+import { isObject, type SparseConfiguration } from './decode.ts';
+import type { FeatureSettings } from './feature-gates.ts';
+import { isEnabled } from './feature-gates.ts';
+import { type Field, isZero, type StructType, zeroOf } from './field-types.ts';
+import { kubeletConfigurationType } from './fields.ts';
+
+/** Hard eviction thresholds of Linux, where the configuration names none. */
+const DEFAULT_EVICTION_HARD: StringMap = {
+  'imagefs.available': '15%',
+  'imagefs.inodesFree': '5%',
+  'memory.available': '100Mi',
+  'nodefs.available': '10%',
+  'nodefs.inodesFree': '5%',
+};
+
+const NO_POD_PIDS_LIMIT = -1;
+const LONGEST_RESTART_PERIOD = '5m0s';
+const DEFAULT_PULL_POLICY = 'NeverVerifyPreloadedImages';
+
+/** Completes what a document set. `gates` are the gates that the document and the command line changed. */
+export function applyDefaults(sparse: SparseConfiguration, gates: FeatureSettings): KubeletConfiguration {
+  const dependent = { ...sparse, ...dependentDefaults(sparse, gates) };
+  return asConfiguration(fill(kubeletConfigurationType, dependent));
+}
+
+function fill(type: StructType, value: JsonObject): JsonObject {
+  return Object.fromEntries(type.fields.flatMap((field) => fillField(field, value[field.name])));
+}
+
+function fillField(field: Field, value: Json | undefined): [string, Json][] {
+  if (field.type.kind === 'struct') {
+    if (field.pointer === true && !isObject(value)) return [];
+    return [[field.name, fill(field.type, isObject(value) ? value : {})]];
+  }
+  if (field.pointer === true) {
+    const set = value ?? field.default;
+    return set === undefined || set === null ? [] : [[field.name, set]];
+  }
+  if (value === undefined || isZero(field.type, value)) return [[field.name, field.default ?? zeroOf(field.type)]];
+  return [[field.name, fillItems(field, value)]];
+}
+
+function fillItems(field: Field, value: Json): Json {
+  if (field.type.kind !== 'list' || field.type.of.kind !== 'struct' || !Array.isArray(value)) return value;
+  const { of } = field.type;
+  return value.map((item) => (isObject(item) ? fill(of, item) : item));
+}
+
+function dependentDefaults(sparse: SparseConfiguration, gates: FeatureSettings): JsonObject {
+  return {
+    ...reportFrequency(sparse),
+    ...imagePulls(sparse, gates),
+    ...crashLoopBackOff(sparse, gates),
+    enforceNodeAllocatable: sparse['enforceNodeAllocatable'] ?? ['pods'],
+    podPidsLimit: podPidsLimit(sparse['podPidsLimit']),
+  };
+}
+
+/** An update frequency that was set is also the report frequency. */
+function reportFrequency({
+  nodeStatusUpdateFrequency: update,
+  nodeStatusReportFrequency: report,
+}: JsonObject): JsonObject {
+  if (update === undefined || update === '0s' || (report !== undefined && report !== '0s')) return {};
+  return { nodeStatusReportFrequency: update };
+}
+
+function imagePulls(sparse: SparseConfiguration, gates: FeatureSettings): JsonObject {
+  const parallel = sparse['maxParallelImagePulls'];
+  const serialize = sparse['serializeImagePulls'] ?? !(typeof parallel === 'number' && parallel >= 2);
+  const policy = sparse['imagePullCredentialsVerificationPolicy'] ?? '';
+  if (policy !== '' || !isEnabled(gates, 'KubeletEnsureSecretPulledImages')) return { serializeImagePulls: serialize };
+  return { serializeImagePulls: serialize, imagePullCredentialsVerificationPolicy: DEFAULT_PULL_POLICY };
+}
+
+function crashLoopBackOff(sparse: SparseConfiguration, gates: FeatureSettings): JsonObject {
+  const set = isObject(sparse['crashLoopBackOff']) ? sparse['crashLoopBackOff'] : {};
+  if (!isEnabled(gates, 'KubeletCrashLoopBackOffMax')) return { crashLoopBackOff: set };
+  return { crashLoopBackOff: { maxContainerRestartPeriod: LONGEST_RESTART_PERIOD, ...set } };
+}
+
+/**
+ * The hard eviction thresholds of a configuration file: what it sets, the defaults where it sets none, or both where it
+ * asks for that. Upstream completes neither the command line nor drop-ins in this way.
+ */
+export function evictionHardOf(sparse: SparseConfiguration): StringMap {
+  const set = sparse['evictionHard'];
+  if (!isObject(set)) return DEFAULT_EVICTION_HARD;
+  const given = Object.fromEntries(
+    Object.entries(set).map(([signal, value]) => [signal, typeof value === 'string' ? value : '']),
+  );
+  return sparse['mergeDefaultEvictionSettings'] === true ? { ...DEFAULT_EVICTION_HARD, ...given } : given;
+}
+
+function podPidsLimit(value: Json | undefined): number {
+  return typeof value === 'number' && value >= 0 ? value : NO_POD_PIDS_LIMIT;
+}
+
+/** What holds without a configuration file: the four settings in which the command line kept its older defaults. */
+export function flagDefaults(gates: FeatureSettings): KubeletConfiguration {
+  const defaults = applyDefaults({}, gates);
+  const { authentication, authorization } = defaults;
+  return {
+    ...defaults,
+    readOnlyPort: 10255,
+    authentication: {
+      ...authentication,
+      anonymous: { enabled: true },
+      webhook: { ...authentication.webhook, enabled: false },
+    },
+    authorization: { ...authorization, mode: 'AlwaysAllow' },
+  };
+}

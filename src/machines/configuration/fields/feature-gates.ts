@@ -1,0 +1,89 @@
+/**
+ * Decides which feature gates are on, and whether the settings for them may be accepted.
+ *
+ * Owns the rules of `featuregate.SetFromMap`: groups first, gates by name over them, locks, dependencies, and the
+ * warnings for gates that will go away. Invariant: settings are applied in the order of their names, so that the same
+ * map always gives the same answer.
+ */
+
+import { aggregate, byBytes, quote } from '../../model/values/go-text.ts';
+import { FEATURE_DEPENDENCIES, FEATURE_GATES, FEATURE_GROUPS } from './feature-gate-table.ts';
+
+/** Gates by name, as `--feature-gates` or the field `featureGates` sets them. */
+export type FeatureSettings = Readonly<Record<string, boolean>>;
+
+export interface FeatureDecision {
+  /** What is not at its default. */
+  readonly changed: FeatureSettings;
+  /** klog lines about gates that are graduated or deprecated. */
+  readonly warnings: readonly string[];
+  /** Set when the settings are refused as a whole. */
+  readonly error: string | null;
+}
+
+export function decideFeatures(settings: FeatureSettings): FeatureDecision {
+  const names = Object.keys(settings).toSorted(byBytes);
+  const refused = refusals(names, settings);
+  const changed = changes(settings, names);
+  const errors = refused.length > 0 ? refused : brokenDependencies(changed);
+  return { changed, warnings: names.flatMap((name) => warning(name, settings)), error: joined(errors) };
+}
+
+/** Those up to the first gate that nobody knows. */
+function refusals(names: readonly string[], settings: FeatureSettings): string[] {
+  const refused: string[] = [];
+  for (const name of names.filter((each) => !Object.hasOwn(FEATURE_GROUPS, each))) {
+    const gate = gateOf(name);
+    if (gate === undefined) return [...refused, `unrecognized feature gate: ${name}`];
+    if (gate.locked !== true || gate.enabled === settings[name]) continue;
+    refused.push(`cannot set feature gate ${name} to ${settings[name]}, feature is locked to ${gate.enabled}`);
+  }
+  return refused;
+}
+
+function changes(settings: FeatureSettings, names: readonly string[]): FeatureSettings {
+  const wanted = new Map<string, boolean>();
+  for (const [group, stage] of Object.entries(FEATURE_GROUPS)) {
+    const value = settings[group];
+    if (value === undefined) continue;
+    for (const [name, gate] of Object.entries(FEATURE_GATES)) if (gate.stage === stage) wanted.set(name, value);
+  }
+  for (const name of names) wanted.set(name, settings[name] === true);
+  return Object.fromEntries([...wanted].filter(([name, value]) => gateOf(name)?.enabled === !value));
+}
+
+function brokenDependencies(changed: FeatureSettings): string[] {
+  return Object.entries(FEATURE_DEPENDENCIES).flatMap(([name, dependencies]) => {
+    if (!isEnabled(changed, name)) return [];
+    const disabled = dependencies.filter((dependency) => !isEnabled(changed, dependency));
+    if (disabled.length === 0) return [];
+    return [`${name} is enabled, but depends on features that are disabled: [${disabled.join(' ')}]`];
+  });
+}
+
+function warning(name: string, settings: FeatureSettings): string[] {
+  const stage = gateOf(name)?.stage;
+  if (stage !== 'ga' && stage !== 'deprecated') return [];
+  const what = stage === 'ga' ? 'GA' : 'deprecated';
+  const text = quote(`Warning: setting ${what} feature gate. It will be removed in a future release.`);
+  return [`${text} featureGate=${quote(name)} value=${settings[name]}`];
+}
+
+function joined(errors: readonly string[]): string | null {
+  return errors.length === 0 ? null : aggregate(errors);
+}
+
+function gateOf(name: string): (typeof FEATURE_GATES)[string] | undefined {
+  return Object.hasOwn(FEATURE_GATES, name) ? FEATURE_GATES[name] : undefined;
+}
+
+/** Whether a gate is on, given what was changed from the defaults. A name that is no gate is off. */
+export function isEnabled(changed: FeatureSettings, name: string): boolean {
+  return (Object.hasOwn(changed, name) ? changed[name] : gateOf(name)?.enabled) ?? false;
+}
+
+/** Settings of the file with those of the command line over them, gate by gate. */
+export function mergeFeatureSettings(file: FeatureSettings, flags: FeatureSettings): FeatureSettings {
+  const merged = { ...file, ...flags };
+  return Object.fromEntries(Object.entries(merged).toSorted(([left], [right]) => byBytes(left, right)));
+}

@@ -1,0 +1,81 @@
+/**
+ * Owns what the host tells about a configuration file: its text and what the text says, or why there is nothing.
+ *
+ * The host decodes YAML and JSON, because that is a library's work; which document is acceptable is decided here.
+ */
+
+import type { Json } from '../../../kernel/json.ts';
+import type { JsonObject } from '../../model/configuration/types.ts';
+import { quote } from '../../model/values/go-text.ts';
+import { isObject, wordFor } from './decode.ts';
+
+export interface GroupVersionKind {
+  readonly apiVersion: string;
+  readonly kind: string;
+}
+
+export type TypeMeta =
+  | { readonly meta: GroupVersionKind; readonly body: JsonObject; readonly error?: undefined }
+  | { readonly error: string };
+
+const META_STRUCT =
+  'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }';
+
+const META_FIELDS = ['apiVersion', 'kind'] as const;
+
+/** Reads `apiVersion` and `kind`, which every document must have; their case does not matter here. */
+export function readTypeMeta(text: string | null, value: Json): TypeMeta {
+  const interpreted = interpret(value);
+  if (interpreted.error !== undefined) return interpreted;
+  const { apiVersion, kind } = interpreted.meta;
+  if (kind === '') return missing('Kind', text);
+  if (apiVersion === '' || apiVersion.endsWith('/')) return missing('apiVersion', text);
+  return interpreted;
+}
+
+/** The same of a drop-in, of which upstream reads the names as they are written, and asks only for a kind. */
+export function readDropInMeta(text: string | null, value: Json): TypeMeta {
+  const interpreted = interpret(value);
+  if (interpreted.error !== undefined) return interpreted;
+  const { body } = interpreted;
+  const named = (key: string): string => (typeof body[key] === 'string' ? body[key] : '');
+  const meta = { apiVersion: named('apiVersion'), kind: named('kind') };
+  return meta.kind === '' ? missing('Kind', text) : { meta, body };
+}
+
+function interpret(value: Json): TypeMeta {
+  if (value !== null && !isObject(value)) {
+    return { error: metaError(`json: cannot unmarshal ${wordFor(value)} into Go value of type ${META_STRUCT}`) };
+  }
+  const body = value ?? {};
+  const meta = { apiVersion: '', kind: '' };
+  for (const [key, item] of Object.entries(body)) {
+    const field = META_FIELDS.find((name) => name.toLowerCase() === key.toLowerCase());
+    if (field === undefined || item === null || item === undefined) continue;
+    if (typeof item !== 'string') return { error: metaFieldError(field, item) };
+    meta[field] = item;
+  }
+  if (meta.apiVersion.split('/').length > 2) return { error: `unexpected GroupVersion string: ${meta.apiVersion}` };
+  return { meta: { ...meta, apiVersion: meta.apiVersion.replace(/^\//, '') }, body };
+}
+
+function missing(what: string, text: string | null): { readonly error: string } {
+  return { error: `Object '${what}' is missing in '${text ?? ''}'` };
+}
+
+function metaError(reason: string): string {
+  return `couldn't get version/kind; json parse error: ${reason}`;
+}
+
+function metaFieldError(field: string, value: Json): string {
+  return metaError(`json: cannot unmarshal ${wordFor(value)} into Go struct field .${field} of type string`);
+}
+
+/** As Go prints a GroupVersionKind: `group/version, Kind=kind`. */
+export function printKind({ apiVersion, kind }: GroupVersionKind): string {
+  return `${apiVersion.includes('/') ? '' : '/'}${apiVersion}, Kind=${kind}`;
+}
+
+export function emptyFile(path: string): string {
+  return `kubelet config file ${quote(path)} was empty`;
+}

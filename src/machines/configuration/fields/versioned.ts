@@ -1,0 +1,46 @@
+/**
+ * Decides how an effective configuration is written as `v1beta1` JSON: the answer of `/configz`, the base that drop-ins
+ * are merged onto, and the dump in the log.
+ *
+ * Invariant: what upstream leaves out when it is zero is left out here.
+ */
+import type { Json } from '../../../kernel/json.ts';
+import type { JsonObject, KubeletConfiguration } from '../../model/configuration/types.ts';
+import { isObject } from './decode.ts';
+import { type Field, type FieldType, isZero, type StructType } from './field-types.ts';
+import { API_VERSION, KIND, kubeletConfigurationType } from './fields.ts';
+
+export const MASKED = '<masked>';
+
+export function toVersioned(configuration: KubeletConfiguration): JsonObject {
+  const body = writeStruct(kubeletConfigurationType, configuration);
+  return { kind: KIND, apiVersion: API_VERSION, ...body };
+}
+
+/** The same without what may be secret: the values of the headers for the manifest URL. */
+export function toMasked(configuration: KubeletConfiguration): JsonObject {
+  const headers = Object.keys(configuration.staticPodURLHeader).map((name) => [name, [MASKED]] as const);
+  return toVersioned({ ...configuration, staticPodURLHeader: Object.fromEntries(headers) });
+}
+
+function writeStruct(type: StructType, value: JsonObject): JsonObject {
+  return Object.fromEntries(type.fields.flatMap((field) => writeField(field, value[field.name])));
+}
+
+function writeField(field: Field, value: Json | undefined): [string, Json][] {
+  if (value === undefined || value === null) return [];
+  if (field.pointer !== true && field.always !== true && isLeftOut(field.type, value)) return [];
+  return [[field.name, writeValue(field.type, value)]];
+}
+
+/** Go's `omitempty` never leaves out a struct, and a duration is one. */
+function isLeftOut(type: FieldType, value: Json): boolean {
+  if (type.kind === 'struct' || type.kind === 'duration' || type.kind === 'durationOrNumber') return false;
+  return isZero(type, value);
+}
+
+function writeValue(type: FieldType, value: Json): Json {
+  if (type.kind === 'struct' && isObject(value)) return writeStruct(type, value);
+  if (type.kind === 'list' && Array.isArray(value)) return value.map((item) => writeValue(type.of, item));
+  return value;
+}

@@ -1,0 +1,173 @@
+/**
+ * Decides what the text after a flag means: one reader for each type of flag.
+ *
+ * Owns the refusals that `invalid argument "x" for "--flag" flag:` quotes. A reader is given what earlier occurrences
+ * of the same flag on this command line made, because lists and maps add up while scalars replace. Invariant: total.
+ */
+import type { Json } from '../../../kernel/json.ts';
+import { readCsvRecord } from '../../model/values/csv.ts';
+import { formatDuration, parseDuration } from '../../model/values/duration.ts';
+import {
+  type Parsed,
+  parseBool,
+  parseDecimal,
+  parseInteger,
+  parseUnsigned31,
+  quote,
+} from '../../model/values/go-text.ts';
+import { isIpAddress } from '../../model/values/ip.ts';
+import { parseTaints } from '../../model/values/labels.ts';
+import { formatQuantity, parseQuantity } from '../../model/values/quantity.ts';
+import { isObject } from '../fields/decode.ts';
+
+export type FlagReader = (text: string, earlier: Json | undefined) => Parsed<Json>;
+
+function integer(bits: 32 | 64): FlagReader {
+  return (text) => {
+    const parsed = parseInteger(text, bits);
+    return parsed.error === undefined ? { value: Number(parsed.value) } : parsed;
+  };
+}
+
+function readDuration(text: string): Parsed<Json> {
+  const parsed = parseDuration(text);
+  return parsed.error === undefined ? { value: formatDuration(parsed.value) } : parsed;
+}
+
+/** A flag of Go's standard `flag` package, which says little of what it refuses. */
+function standard(reader: FlagReader): FlagReader {
+  return (text, earlier) => {
+    const parsed = reader(text, earlier);
+    if (parsed.error === undefined) return parsed;
+    return { error: parsed.error.endsWith(': value out of range') ? 'value out of range' : 'parse error' };
+  };
+}
+
+function readIp(text: string): Parsed<Json> {
+  return isIpAddress(text) ? { value: text } : { error: `${quote(text)} is not a valid IP address` };
+}
+
+/** Comma-separated pairs; `missing` is what to say of an item without the separator, null where it may lack one. */
+function pairs(separator: string, missing: string | null, convert: FlagReader): FlagReader {
+  return (text, earlier) => {
+    const map = new Map(Object.entries(isObject(earlier) ? earlier : {}));
+    for (const item of text.split(',')) {
+      if (item === '') continue;
+      const at = item.indexOf(separator);
+      if (at < 0 && missing !== null) return { error: missing };
+      const key = (at < 0 ? item : item.slice(0, at)).trim();
+      const converted = convert(at < 0 ? '' : item.slice(at + 1).trim(), map.get(key));
+      if (converted.error !== undefined) return { error: converted.error.replace('%s', () => key) };
+      map.set(key, converted.value);
+    }
+    return { value: Object.fromEntries(map) };
+  };
+}
+
+function readGateValue(text: string): Parsed<Json> {
+  const parsed = parseBool(text);
+  return parsed.error === undefined ? parsed : { error: `invalid value of %s: ${text}, err: ${parsed.error}` };
+}
+
+function appendTo(text: string, earlier: Json | undefined): Parsed<Json> {
+  return { value: [...(Array.isArray(earlier) ? earlier : []), text] };
+}
+
+/** The first line of comma-separated values; a value in double quotes may hold commas and line breaks. */
+function readStrings(text: string, earlier: Json | undefined): Parsed<Json> {
+  const before = Array.isArray(earlier) ? earlier : [];
+  if (text === '') return { value: [...before] };
+  const record = readCsvRecord(text);
+  return record.error === undefined ? { value: [...before, ...record.value] } : record;
+}
+
+function readTaints(text: string): Parsed<Json> {
+  const parsed = parseTaints(text);
+  return parsed.error === undefined ? { value: parsed.value.map((taint) => ({ ...taint })) } : parsed;
+}
+
+function readQuantity(text: string): Parsed<Json> {
+  const parsed = parseQuantity(text);
+  return parsed.error === undefined ? { value: formatQuantity(parsed.value) } : parsed;
+}
+
+function readReservedMemory(text: string, earlier: Json | undefined): Parsed<Json> {
+  const reservations: Json[] = [...(Array.isArray(earlier) ? earlier : [])];
+  for (const spec of text === '' ? [] : text.split(';')) {
+    const parsed = readReservation(spec);
+    if (parsed.error !== undefined) return parsed;
+    reservations.push(parsed.value);
+  }
+  return { value: reservations };
+}
+
+function readReservation(spec: string): Parsed<Json> {
+  const [node = '', limits, ...more] = spec.split(':');
+  if (limits === undefined || more.length > 0) {
+    const form = 'numaNodeID:type=quantity[,type=quantity...]';
+    return { error: `the reserved memory has incorrect format, expected ${form}, got ${spec}` };
+  }
+  const numaNode = parseDecimal(node);
+  if (numaNode.error !== undefined) {
+    return { error: `failed to convert the NUMA node ID, exptected integer, got ${node}` };
+  }
+  const entries: [string, string][] = [];
+  for (const limit of limits.split(',')) {
+    const [resource = '', amount, ...rest] = limit.split('=');
+    if (amount === undefined || rest.length > 0) {
+      return { error: `the reserved limit has incorrect value, expected type=quantity, got ${limit}` };
+    }
+    if (!isMemoryResource(resource)) return { error: `memory type conversion error, unknown type: ${quote(resource)}` };
+    const parsed = parseQuantity(amount);
+    if (parsed.error !== undefined) return { error: `failed to parse the quantity: ${amount}` };
+    entries.push([resource, formatQuantity(parsed.value)]);
+  }
+  return { value: { numaNode: numaNode.value, limits: Object.fromEntries(entries) } };
+}
+
+export function isMemoryResource(resource: string): boolean {
+  return resource === 'memory' || resource.startsWith('hugepages-');
+}
+
+/** Adds to what earlier flags gave. */
+function readVModule(text: string, earlier: Json | undefined): Parsed<Json> {
+  const items: Json[] = [...(Array.isArray(earlier) ? earlier : [])];
+  for (const item of text.split(',')) {
+    if (item === '') continue;
+    const [filePattern = '', level, ...more] = item.split('=');
+    if (filePattern === '' || level === undefined || level === '' || more.length > 0) {
+      return { error: `${quote(item)} does not have the pattern=N format` };
+    }
+    const verbosity = parseUnsigned31(level);
+    if (verbosity.error !== undefined) return { error: `parsing verbosity in ${quote(item)}: ${verbosity.error}` };
+    items.push({ filePattern, verbosity: verbosity.value });
+  }
+  return { value: items };
+}
+
+const readString: FlagReader = (text) => ({ value: text });
+
+export const FLAG_READERS = {
+  bool: (text: string) => parseBool(text),
+  int32: integer(32),
+  int: integer(64),
+  duration: readDuration,
+  string: readString,
+  strings: readStrings,
+  ip: readIp,
+  labels: pairs('=', null, readString),
+  stringPairs: pairs('=', 'malformed pair, expect string=string', readString),
+  thresholds: pairs('<', 'malformed pair, expect string<string', readString),
+  gates: pairs('=', 'malformed pair, expect string=bool', readGateValue),
+  headers: pairs(':', 'malformed pair, expect string:string', appendTo),
+  taints: readTaints,
+  quantity: readQuantity,
+  reservedMemory: readReservedMemory,
+  level: (text: string) => parseUnsigned31(text),
+  vmodule: readVModule,
+  standardBool: standard((text) => parseBool(text)),
+  standardInt: standard(integer(64)),
+  standardDuration: standard(readDuration),
+} satisfies Record<string, FlagReader>;
+
+export type FlagKind = keyof typeof FLAG_READERS;

@@ -1,0 +1,223 @@
+/**
+ * Decides what a command line means: pflag's spelling rules, typed values, deprecation notes, refusals.
+ *
+ * Hears argv, owns nothing else. Invariants: parsing never throws and never stops half-way silently; `_` and `-` are
+ * the same in a name; the result says which flags were given, because those win over every configuration file.
+ */
+import type { Json } from '../../../kernel/json.ts';
+import type { JsonObject, StringMap } from '../../model/configuration/types.ts';
+import { parseBool, quote } from '../../model/values/go-text.ts';
+import { versionError } from '../../model/values/version.ts';
+import type { FlagSpec } from './flag-spec.ts';
+import { FLAGS } from './flag-table.ts';
+import { FLAG_READERS, type FlagKind } from './flag-values.ts';
+import { helpText } from './help.ts';
+import { hintFor } from './removed-flags.ts';
+
+/** Settings that belong to one node and to no configuration file. */
+export type KubeletFlags = {
+  readonly config: string;
+  readonly configDir: string;
+  readonly kubeconfig: string;
+  readonly bootstrapKubeconfig: string;
+  readonly hostnameOverride: string;
+  readonly nodeIP: string;
+  readonly nodeLabels: StringMap;
+  readonly certDir: string;
+  readonly rootDir: string;
+  readonly cloudProvider: string;
+  readonly lockFile: string;
+  readonly exitOnLockContention: boolean;
+  readonly seccompDefault: boolean;
+  readonly runtimeCgroups: string;
+  readonly imageCredentialProviderConfig: string;
+  readonly imageCredentialProviderBinDir: string;
+  readonly minimumContainerTTLDuration: string;
+  readonly maximumDeadContainersPerContainer: number;
+  readonly maximumDeadContainers: number;
+  readonly experimentalMounterPath: string;
+  readonly experimentalAllocatableIgnoreEviction: boolean;
+  readonly housekeepingInterval: string;
+  readonly maxHousekeepingInterval: string;
+  readonly globalHousekeepingInterval: string;
+};
+
+/** Values of the flags that were given, by flag name. */
+export type GivenFlags = Readonly<Record<string, Json>>;
+
+export type CommandLine =
+  | {
+      readonly kind: 'run';
+      readonly flags: KubeletFlags;
+      readonly given: GivenFlags;
+      /** Deprecation notes, in the order of the flags. */
+      readonly notes: readonly string[];
+    }
+  | { readonly kind: 'help' | 'version'; readonly text: string; readonly notes: readonly string[] }
+  | {
+      readonly kind: 'error';
+      readonly error: string;
+      /** What to do instead, where the flag once existed. */
+      readonly hint: string | null;
+      readonly notes: readonly string[];
+    };
+
+/** What `--version` reports. */
+export interface VersionText {
+  /** `v1.36.2` */
+  readonly version: string;
+  /** The whole line of `--version=raw`. */
+  readonly raw: string;
+}
+
+interface Reading {
+  readonly given: Map<string, Json>;
+  readonly notes: string[];
+  readonly positional: string[];
+  help: boolean | null;
+  version: 'no' | 'yes' | 'raw';
+}
+
+interface Refusal {
+  readonly error: string;
+  readonly hint: string | null;
+}
+
+/** Upstream forgets where to put the value of such a flag: what was there before stays. */
+const SETS_NOTHING_WHEN_EMPTY: readonly FlagKind[] = ['ip', 'reservedMemory'];
+
+const BY_NAME = new Map(FLAGS.map((flag) => [flag.name, flag]));
+const HELP: FlagSpec = { name: 'help', kind: 'bool', shorthand: 'h', usage: '' };
+const VERSION: FlagSpec = { name: 'version', kind: 'string', usage: '' };
+const BY_SHORTHAND = new Map([
+  ['h', HELP],
+  ...FLAGS.flatMap((flag) => (flag.shorthand === undefined ? [] : [[flag.shorthand, flag] as const])),
+]);
+
+export function parseCommandLine(argv: readonly string[], versionText: VersionText): CommandLine {
+  const reading: Reading = { given: new Map(), notes: [], positional: [], help: null, version: 'no' };
+  const { notes } = reading;
+  const refusal = readArguments([...argv], reading, versionText);
+  if (refusal !== null) {
+    return { kind: 'error', error: `failed to parse kubelet flag: ${refusal.error}`, hint: refusal.hint, notes };
+  }
+  const [command] = reading.positional;
+  if (command !== undefined) return { kind: 'error', error: `unknown command ${command}`, hint: null, notes };
+  if (reading.help !== null) return { kind: 'help', text: reading.help ? helpText() : '', notes };
+  if (reading.version === 'yes') return { kind: 'version', text: `Kubernetes ${versionText.version}`, notes };
+  if (reading.version === 'raw') return { kind: 'version', text: versionText.raw, notes };
+  const given = Object.fromEntries(reading.given);
+  return { kind: 'run', flags: kubeletFlags(given), given, notes };
+}
+
+function readArguments(rest: string[], reading: Reading, versionText: VersionText): Refusal | null {
+  while (rest.length > 0) {
+    const argument = rest.shift() ?? '';
+    if (argument === '--') {
+      reading.positional.push(...rest);
+      return null;
+    }
+    if (argument === '' || argument === '-' || !argument.startsWith('-')) {
+      reading.positional.push(argument);
+      continue;
+    }
+    const refusal = argument.startsWith('--')
+      ? readLong(argument, rest, reading, versionText)
+      : readShort(argument.slice(1), rest, reading, versionText);
+    if (refusal !== null) return refusal;
+  }
+  return null;
+}
+
+function readLong(argument: string, rest: string[], reading: Reading, versionText: VersionText): Refusal | null {
+  const body = argument.slice(2);
+  if (/^[-=]/.test(body)) return { error: `bad flag syntax: ${argument}`, hint: null };
+  const at = body.indexOf('=');
+  const name = at < 0 ? body : body.slice(0, at);
+  const flag = flagNamed(name.replaceAll('_', '-'));
+  if (flag === undefined) return { error: `unknown flag: --${name}`, hint: hintFor(name) };
+  const value = at >= 0 ? body.slice(at + 1) : (valueWithoutArgument(flag) ?? rest.shift());
+  if (value === undefined) return { error: `flag needs an argument: ${argument}`, hint: null };
+  return set(flag, value, reading, versionText);
+}
+
+/** `-v 4`, `-v4`, `-v=4`, `-hv 4`: letters up to the first that takes a value. */
+function readShort(letters: string, rest: string[], reading: Reading, versionText: VersionText): Refusal | null {
+  let remaining = letters;
+  while (remaining !== '') {
+    const [letter = ''] = remaining;
+    const flag = BY_SHORTHAND.get(letter);
+    const quoted = quoteCharacter(letter);
+    if (flag === undefined) return { error: `unknown shorthand flag: ${quoted} in -${remaining}`, hint: null };
+    const tail = remaining.slice(letter.length);
+    const implied = valueWithoutArgument(flag);
+    if (implied !== undefined && !(tail.length > 1 && tail.startsWith('='))) {
+      const refusal = set(flag, implied, reading, versionText);
+      if (refusal !== null) return refusal;
+      remaining = tail;
+      continue;
+    }
+    const value = tail.length > 1 && tail.startsWith('=') ? tail.slice(1) : tail === '' ? rest.shift() : tail;
+    if (value === undefined) return { error: `flag needs an argument: ${quoted} in -${remaining}`, hint: null };
+    return set(flag, value, reading, versionText);
+  }
+  return null;
+}
+
+function quoteCharacter(character: string): string {
+  return character === "'" ? "'\\''" : `'${quote(character).slice(1, -1).replace('\\"', '"')}'`;
+}
+
+function flagNamed(name: string): FlagSpec | undefined {
+  if (name === 'help') return HELP;
+  return name === 'version' ? VERSION : BY_NAME.get(name);
+}
+
+/** A switch may stand alone. */
+function valueWithoutArgument(flag: FlagSpec): string | undefined {
+  return flag === VERSION || flag.kind === 'bool' || flag.kind === 'standardBool' ? 'true' : undefined;
+}
+
+function set(flag: FlagSpec, text: string, reading: Reading, versionText: VersionText): Refusal | null {
+  const error = store(flag, text, reading, versionText);
+  if (error !== null) {
+    const name = flag.shorthand === undefined ? `--${flag.name}` : `-${flag.shorthand}, --${flag.name}`;
+    return { error: `invalid argument ${quote(text)} for ${quote(name)} flag: ${error}`, hint: null };
+  }
+  if (flag.deprecated !== undefined) {
+    reading.notes.push(`Flag --${flag.name} has been deprecated, ${flag.deprecated}`);
+  }
+  return null;
+}
+
+function store(flag: FlagSpec, text: string, reading: Reading, versionText: VersionText): string | null {
+  if (flag === VERSION) return storeVersion(text, reading, versionText);
+  if (text === '' && SETS_NOTHING_WHEN_EMPTY.includes(flag.kind)) return null;
+  const parsed = FLAG_READERS[flag.kind](text, reading.given.get(flag.name));
+  if (parsed.error !== undefined) return parsed.error;
+  if (flag === HELP) reading.help = parsed.value === true;
+  else reading.given.set(flag.name, parsed.value);
+  return null;
+}
+
+function storeVersion(text: string, reading: Reading, { version }: VersionText): string | null {
+  if (text === 'raw') {
+    reading.version = 'raw';
+    return null;
+  }
+  if (text.startsWith('v')) {
+    return versionError(text, version);
+  }
+  const parsed = parseBool(text);
+  if (parsed.error !== undefined) return parsed.error;
+  reading.version = parsed.value ? 'yes' : 'no';
+  return null;
+}
+
+function kubeletFlags(given: GivenFlags): KubeletFlags {
+  const entries = FLAGS.flatMap(({ name, property, default: fallback = null }) =>
+    property === undefined ? [] : [[property, given[name] ?? fallback] as const],
+  );
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the one place where the table meets the type
+  return Object.fromEntries(entries) as JsonObject as KubeletFlags;
+}

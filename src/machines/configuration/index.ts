@@ -1,0 +1,19 @@
+/**
+ * The kubelet's command line and configuration (Kubernetes 1.36) as pure functions.
+ *
+ * A startup machine calls {@link parseCommandLine}, reads the files that the flags name through the host
+ * ({@link ConfigurationSource}, {@link DropInListing}), and calls {@link resolveConfiguration}. Everything is JSON in
+ * and JSON out; every refusal is upstream's text. {@link valuesWithOrigin} says where each value came from.
+ */
+
+export type { KubeletConfiguration } from '../model/configuration/types.ts';
+export type { ConfigurationSource, DropInListing } from '../model/operations/host.ts';
+export { millisecondsOf } from '../model/values/duration.ts';
+export { mergeDropIns } from './drop-ins.ts';
+export { applyDefaults, flagDefaults } from './fields/defaults.ts';
+export { decideFeatures, type FeatureSettings, isEnabled } from './fields/feature-gates.ts';
+export { MASKED, toMasked, toVersioned } from './fields/versioned.ts';
+export { type CommandLine, type GivenFlags, type KubeletFlags, parseCommandLine } from './flags/flags.ts';
+export { loadConfiguration } from './load.ts';
+export { type OriginatedValue, printOrigin, valuesWithOrigin } from './origins.ts';
+export { type ConfigurationFiles, commandFailed, type Resolution, resolveConfiguration } from './resolve.ts';

@@ -1,0 +1,119 @@
+/**
+ * Decides what one configuration file means: a complete configuration, or why the kubelet cannot start with it.
+ *
+ * Owns the kinds that are known, strict decoding and its lenient fallback, and where relative paths lead. Invariant: a
+ * file replaces the defaults of the command line entirely.
+ */
+
+import type { Json } from '../../kernel/json.ts';
+import type { JsonObject, KubeletConfiguration } from '../model/configuration/types.ts';
+import type { ConfigurationSource } from '../model/operations/host.ts';
+import { logLines, quote } from '../model/values/go-text.ts';
+import { directoryOf, joinPath } from '../model/values/paths.ts';
+import { decodeConfiguration, isObject } from './fields/decode.ts';
+import { applyDefaults, evictionHardOf } from './fields/defaults.ts';
+import { decideFeatures, type FeatureSettings } from './fields/feature-gates.ts';
+import { API_VERSION, KIND } from './fields/fields.ts';
+import { emptyFile, type GroupVersionKind, printKind, readTypeMeta } from './fields/source.ts';
+
+export type Loaded =
+  | {
+      readonly kind: 'loaded';
+      readonly configuration: KubeletConfiguration;
+      /** klog lines: what was decoded leniently, which gates will go away. */
+      readonly warnings: readonly string[];
+    }
+  | { readonly kind: 'refused'; readonly error: string }
+  /** Upstream panics here: defaults cannot be set while the gates are wrong. */
+  | { readonly kind: 'panic'; readonly message: string };
+
+const OTHER_KINDS: readonly string[] = [
+  'kubelet.config.k8s.io/v1, Kind=CredentialProviderConfig',
+  'kubelet.config.k8s.io/v1alpha1, Kind=CredentialProviderConfig',
+  'kubelet.config.k8s.io/v1beta1, Kind=CredentialProviderConfig',
+  'kubelet.config.k8s.io/v1alpha1, Kind=ImagePullIntent',
+  'kubelet.config.k8s.io/v1alpha1, Kind=ImagePulledRecord',
+  'kubelet.config.k8s.io/v1beta1, Kind=ImagePullIntent',
+  'kubelet.config.k8s.io/v1beta1, Kind=ImagePulledRecord',
+  'kubelet.config.k8s.io/v1beta1, Kind=SerializedNodeConfigSource',
+];
+
+const LENIENT = 'Using lenient decoding as strict decoding failed';
+
+/** `name` is the path as the flag has it; `flagGates` are the gates that the command line sets. */
+export function loadConfiguration(name: string, source: ConfigurationSource, flagGates: FeatureSettings): Loaded {
+  const read = readDocument(source);
+  if (read.error !== undefined) return refuse(name, read.error);
+  const decoded = decodeConfiguration(read.body);
+  if (decoded.error !== undefined) return refuse(name, `failed to decode: ${decoded.error}`);
+  const strict = [...read.duplicates, ...decoded.unknownFields];
+  const lenient = strict.length === 0 ? [] : logLines(LENIENT, `strict decoding error: ${strict.join(', ')}`);
+  const completed = completeConfiguration(decoded.value, flagGates);
+  if (completed.kind !== 'loaded') return completed;
+  const complete = { ...completed.configuration, evictionHard: evictionHardOf(decoded.value) };
+  const configuration = resolvePaths(complete, directoryOf(source.path));
+  return { kind: 'loaded', configuration, warnings: [...completed.warnings, ...lenient] };
+}
+
+function refuse(name: string, reason: string): Loaded {
+  const error = `failed to load Kubelet config file ${name}, error ${reason}`;
+  return { kind: 'refused', error: `failed to load kubelet config file, path: ${name}, error: ${error}` };
+}
+
+type Read =
+  | { readonly body: JsonObject; readonly duplicates: readonly string[]; readonly error?: undefined }
+  | { readonly error: string };
+
+function readDocument(source: ConfigurationSource): Read {
+  if (source.kind === 'unreadable') {
+    return { error: `failed to read kubelet config file ${quote(source.path)}, error: ${source.message}` };
+  }
+  if (source.kind === 'malformed') return { error: `failed to decode: ${source.message}` };
+  if (source.kind === 'empty') return { error: emptyFile(source.path) };
+  const typed = readTypeMeta(source.text, source.value);
+  if (typed.error !== undefined) return { error: `failed to decode: ${typed.error}` };
+  const wrong = kindError(typed.meta);
+  return wrong === null ? { body: typed.body, duplicates: source.duplicates } : { error: wrong };
+}
+
+function kindError(meta: GroupVersionKind): string | null {
+  if (meta.kind === KIND && meta.apiVersion === API_VERSION) return null;
+  const printed = printKind(meta);
+  if (OTHER_KINDS.includes(printed)) {
+    return `failed to cast object to KubeletConfiguration, unexpected type: ${printed}`;
+  }
+  const scheme = 'in scheme "pkg/runtime/scheme.go:111"';
+  return `failed to decode: no kind "${meta.kind}" is registered for version "${meta.apiVersion}" ${scheme}`;
+}
+
+/** Defaults what was decoded, under the gates of the command line and the file's own. */
+export function completeConfiguration(sparse: JsonObject, flagGates: FeatureSettings): Loaded {
+  const decision = decideFeatures({ ...flagGates, ...gatesOf(sparse['featureGates']) });
+  if (decision.error !== null) {
+    const what = 'failed to merge global and in-flight KubeletConfiguration while setting defaults';
+    return { kind: 'panic', message: `${what}, error: ${decision.error}` };
+  }
+  const configuration = applyDefaults(sparse, decision.changed);
+  return { kind: 'loaded', configuration, warnings: decision.warnings };
+}
+
+function gatesOf(value: Json | undefined): FeatureSettings {
+  if (!isObject(value)) return {};
+  return Object.fromEntries(Object.entries(value).map(([name, enabled]) => [name, enabled === true]));
+}
+
+/** Relative paths in a file are relative to the file. */
+function resolvePaths(configuration: KubeletConfiguration, directory: string): KubeletConfiguration {
+  const resolve = (path: string): string => (path === '' || path.startsWith('/') ? path : joinPath(directory, path));
+  const { authentication } = configuration;
+  return {
+    ...configuration,
+    staticPodPath: resolve(configuration.staticPodPath),
+    podLogsDir: resolve(configuration.podLogsDir),
+    tlsCertFile: resolve(configuration.tlsCertFile),
+    tlsPrivateKeyFile: resolve(configuration.tlsPrivateKeyFile),
+    resolvConf: resolve(configuration.resolvConf),
+    volumePluginDir: resolve(configuration.volumePluginDir),
+    authentication: { ...authentication, x509: { clientCAFile: resolve(authentication.x509.clientCAFile) } },
+  };
+}

@@ -1,0 +1,97 @@
+/**
+ * Decides which fields of the configuration can change while the node runs, and who must hear of each.
+ *
+ * A field is here when its readers are `pods`, which are told, or take it from their input, and beginning anew costs
+ * nothing but a second look at the world (the same that follows a crash): no container is touched. Everything else is
+ * refused by name. Pure.
+ */
+import type { Json } from '../../kernel/json.ts';
+import type { KubeletConfiguration } from './index.ts';
+
+/** By path of a field: the subsystems that read it. */
+export const RELOADABLE = {
+  'crashLoopBackOff.maxContainerRestartPeriod': ['pods'],
+  clusterDNS: ['pods'],
+  clusterDomain: ['pods'],
+  containerLogMaxFiles: ['pods'],
+  containerLogMaxSize: ['pods'],
+  containerLogMonitorInterval: ['pods'],
+  cpuCFSQuota: ['pods'],
+  evictionMaxPodGracePeriod: ['eviction'],
+  evictionMinimumReclaim: ['eviction'],
+  evictionPressureTransitionPeriod: ['eviction'],
+  fileCheckFrequency: ['podConfig'],
+  healthzBindAddress: ['healthz'],
+  healthzPort: ['healthz'],
+  imageGCHighThresholdPercent: ['imageGC'],
+  imageGCLowThresholdPercent: ['imageGC'],
+  imageMaximumGCAge: ['imageGC'],
+  imageMinimumGCAge: ['imageGC'],
+  'logging.format': ['logging'],
+  'logging.options': ['logging'],
+  'logging.verbosity': ['logging'],
+  maxParallelImagePulls: ['images'],
+  nodeLeaseDurationSeconds: ['lease'],
+  registryBurst: ['images'],
+  registryPullQPS: ['images'],
+  seccompDefault: ['pods'],
+  serializeImagePulls: ['images'],
+} as const satisfies Readonly<Record<string, readonly string[]>>;
+
+/** Structures whose fields are compared one by one; any other value is one field. */
+const STRUCTURES: readonly string[] = ['authentication', 'authorization', 'logging', 'crashLoopBackOff', 'memorySwap'];
+
+export interface ConfigurationChange {
+  /** The configuration in force, with those fields of the new one that can change. */
+  readonly config: KubeletConfiguration;
+  /** Paths of fields that were changed, in alphabetical order. */
+  readonly changed: readonly string[];
+  /** Paths of fields that differ and cannot change while the node runs. */
+  readonly refused: readonly string[];
+  /** Subsystems that it concerns. */
+  readonly readers: readonly string[];
+}
+
+type Values = Readonly<Record<string, Json | undefined>>;
+
+const same = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);
+
+/** What of `next` can take the place of `current`. */
+export function changeOf(current: KubeletConfiguration, next: KubeletConfiguration): ConfigurationChange {
+  const paths = differingPaths(current, next).toSorted();
+  const changed = paths.filter(isReloadable);
+  return {
+    config: changed.reduce((config, path) => withField(config, path, next), current),
+    changed,
+    refused: paths.filter((path) => !isReloadable(path)),
+    readers: [...new Set(changed.flatMap((path): readonly string[] => RELOADABLE[path as keyof typeof RELOADABLE]))],
+  };
+}
+
+const isReloadable = (path: string): boolean => Object.hasOwn(RELOADABLE, path);
+
+function differingPaths(current: Values, next: Values): string[] {
+  const names = [...new Set([...Object.keys(current), ...Object.keys(next)])];
+  return names.flatMap((name) => {
+    if (same(current[name], next[name])) return [];
+    if (!STRUCTURES.includes(name)) return [name];
+    const [before, after] = [current[name] ?? {}, next[name] ?? {}] as [Values, Values];
+    const inner = [...new Set([...Object.keys(before), ...Object.keys(after)])];
+    return inner.filter((key) => !same(before[key], after[key])).map((key) => `${name}.${key}`);
+  });
+}
+
+function withField(config: KubeletConfiguration, path: string, from: KubeletConfiguration): KubeletConfiguration {
+  const [name, key] = path.split('.') as [string, string | undefined];
+  const target: Values = config;
+  const source: Values = from;
+  const value = key === undefined ? source[name] : replaced(target[name], source[name], key);
+  const { [name]: _old, ...rest } = target;
+  return { ...rest, ...(value === undefined ? {} : { [name]: value }) } as unknown as KubeletConfiguration;
+}
+
+function replaced(target: Json | undefined, source: Json | undefined, key: string): Values {
+  const { [key]: _old, ...rest } = (target ?? {}) as Values;
+  const value = ((source ?? {}) as Values)[key];
+  return { ...rest, ...(value === undefined ? {} : { [key]: value }) };
+}

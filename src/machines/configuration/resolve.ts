@@ -1,0 +1,137 @@
+/**
+ * Decides, from a parsed command line and the files it names, what this kubelet runs with.
+ *
+ * Owns the order of the steps, which is upstream's: gates and flags first, then the file, the drop-ins, the flags over
+ * both, the gates again, logging, the rules between the fields, and at last the settings that parts read later.
+ * Invariant: pure; the first step that fails ends it, and what was warned about before is still told.
+ */
+
+import type { KubeletConfiguration } from '../model/configuration/types.ts';
+import type { ConfigurationSource, DropInListing } from '../model/operations/host.ts';
+import { logLines } from '../model/values/go-text.ts';
+import { nodeLabelsError } from '../model/values/labels.ts';
+import { mergeDropIns } from './drop-ins.ts';
+import { flagDefaults } from './fields/defaults.ts';
+import { decideFeatures, type FeatureSettings } from './fields/feature-gates.ts';
+import { warningsWithoutEffect } from './fields/gates-without-effect.ts';
+import { applyFlags, featureFlags, withServingCertificate } from './flags/apply-flags.ts';
+import type { GivenFlags, KubeletFlags } from './flags/flags.ts';
+import { type Loaded, loadConfiguration } from './load.ts';
+import type { ConfigurationHost } from './validation/rule.ts';
+import { settingsError } from './validation/settings.ts';
+import { validateConfiguration } from './validation/validation.ts';
+import { validateLogging } from './validation/validation-components.ts';
+
+/** Why the process ends: lines for stderr, and its exit status. */
+export interface Failure {
+  readonly kind: 'failed';
+  readonly exit: 1 | 2;
+  readonly lines: readonly string[];
+  /** The reason without log dressing. */
+  readonly error: string;
+}
+
+interface Resolved {
+  readonly kind: 'resolved';
+  readonly configuration: KubeletConfiguration;
+  /** No certificate is configured and none is requested: the kubelet makes one. */
+  readonly ownsCertificate: boolean;
+  /** Feature gates that are not at their default; ask with `isEnabled`. */
+  readonly gates: FeatureSettings;
+}
+
+export type Resolution = (Resolved | Failure) & {
+  /** klog lines, in order, that come before the result. */
+  readonly warnings: readonly string[];
+};
+
+export interface ConfigurationFiles {
+  /** What `--config` names; null without that flag. */
+  readonly file: ConfigurationSource | null;
+  /** What is below `--config-dir`; null without that flag. */
+  readonly dropIns: DropInListing | null;
+}
+
+interface Step {
+  readonly configuration: KubeletConfiguration;
+  readonly warnings: readonly string[];
+}
+
+const PANIC_STATUS = 2;
+const INITIAL_GATES = 'failed to set feature gates from initial flags-based config';
+
+/** A failure of the command: exit status 1, one log line. */
+export function commandFailed(error: string): Failure {
+  return { kind: 'failed', exit: 1, lines: logLines('command failed', error), error };
+}
+
+function panicked(message: string): Failure {
+  return { kind: 'failed', exit: PANIC_STATUS, lines: [`panic: ${message}`], error: message };
+}
+
+/** The checks that come before any file is read: gates, then node labels. */
+function checkFlags(
+  flags: KubeletFlags,
+  given: GivenFlags,
+): Failure | { kind: 'checked'; warnings: readonly string[] } {
+  const { error, warnings } = decideFeatures(featureFlags(given));
+  if (error !== null) return commandFailed(`${INITIAL_GATES}: ${error}`);
+  const labels = nodeLabelsError(flags.nodeLabels);
+  return labels === null ? { kind: 'checked', warnings } : commandFailed(`failed to validate kubelet flags: ${labels}`);
+}
+
+export function resolveConfiguration(
+  flags: KubeletFlags,
+  given: GivenFlags,
+  files: ConfigurationFiles,
+  host: ConfigurationHost,
+): Resolution {
+  const checked = checkFlags(flags, given);
+  if (checked.kind === 'failed') return { ...checked, warnings: [] };
+  const read = readFiles(flags, given, files);
+  if ('kind' in read) return { ...read, warnings: checked.warnings };
+  const settled = settle(read.configuration, flags, host);
+  const idle = settled.kind === 'resolved' ? warningsWithoutEffect(settled.gates) : [];
+  return { ...settled, warnings: [...withoutRepeats([...checked.warnings, ...read.warnings]), ...idle] };
+}
+
+function readFiles(flags: KubeletFlags, given: GivenFlags, { file, dropIns }: ConfigurationFiles): Step | Failure {
+  const flagGates = featureFlags(given);
+  const initial = applyFlags(flagDefaults(decideFeatures(flagGates).changed), given);
+  const loaded = file === null ? null : loadConfiguration(flags.config, file, flagGates);
+  if (loaded !== null && loaded.kind !== 'loaded') return failureOf(loaded);
+  const base: Step = loaded ?? { configuration: initial, warnings: [] };
+  const merged = dropIns === null ? null : mergeDropIns(base.configuration, flags.configDir, dropIns, flagGates);
+  if (merged !== null && merged.kind !== 'loaded') return failureOf(merged);
+  const last: Step = merged ?? base;
+  const configuration = file === null && dropIns === null ? initial : applyFlags(last.configuration, given);
+  return { configuration, warnings: [...base.warnings, ...(merged?.warnings ?? [])] };
+}
+
+function failureOf(refused: Exclude<Loaded, { kind: 'loaded' }>): Failure {
+  return refused.kind === 'panic' ? panicked(refused.message) : commandFailed(refused.error);
+}
+
+function settle(configuration: KubeletConfiguration, flags: KubeletFlags, host: ConfigurationHost): Resolved | Failure {
+  const { changed: gates, error: gateError } = decideFeatures(configuration.featureGates);
+  if (gateError !== null) return commandFailed(`${INITIAL_GATES}: ${gateError}`);
+  const logging = validateLogging(configuration.logging, gates);
+  if (logging !== null) return commandFailed(`initialize logging: ${logging}`);
+  const invalid = validateConfiguration(configuration, gates, host);
+  if (invalid !== null) {
+    const path = '&TypeMeta{Kind:,APIVersion:,}';
+    return commandFailed(`failed to validate kubelet configuration, error: ${invalid}, path: ${path}`);
+  }
+  const unusable = settingsError(configuration, flags, host);
+  if (unusable !== null) {
+    const failure = commandFailed(unusable.error);
+    return { ...failure, lines: [...unusable.before, ...failure.lines] };
+  }
+  const effective = withServingCertificate(configuration, flags);
+  return { kind: 'resolved', configuration: effective, ownsCertificate: effective !== configuration, gates };
+}
+
+/** The same gate warning comes from every place that sets the gates; once is enough. */
+function withoutRepeats(lines: readonly string[]): string[] {
+  return lines.filter((line, index) => line.startsWith('\t') || lines.indexOf(line) === index);
+}

@@ -1,0 +1,129 @@
+/**
+ * Decides whether the policies of CPU and memory manager can work with what is reserved.
+ *
+ * Invariant: a share of the machine's memory (`10%`) needs the machine; without it, the sum is not judged.
+ */
+
+import type { KubeletConfiguration } from '../../model/configuration/types.ts';
+import { parseCpuSet } from '../../model/values/cpu-set.ts';
+import { logLines, quote } from '../../model/values/go-text.ts';
+import { formatQuantity, parseQuantity, type Quantity } from '../../model/values/quantity.ts';
+import { cpuPolicyOptionsError, noneOptionsError } from './cpu-manager-options.ts';
+
+/** The refusal, and what is logged before it. */
+export interface SettingsError {
+  readonly error: string;
+  readonly before: readonly string[];
+}
+
+function failed(manager: string, error: string): SettingsError {
+  return { error, before: logLines(`Failed to initialize ${manager} manager`, error) };
+}
+
+function amount(text: string | undefined): Quantity {
+  const parsed = parseQuantity(text ?? '0');
+  return parsed.error === undefined ? parsed.value : { nano: 0n, format: 'decimalSI' };
+}
+
+/** A sum is printed as its first part that is not zero was written. */
+function sum(quantities: readonly Quantity[]): Quantity {
+  return quantities.reduce(
+    (total, { nano, format }) => ({ nano: total.nano + nano, format: total.nano === 0n ? format : total.format }),
+    { nano: 0n, format: 'decimalSI' },
+  );
+}
+
+export function cpuManagerError(configuration: KubeletConfiguration): SettingsError | null {
+  const { cpuManagerPolicy: policy, kubeReserved, systemReserved, reservedSystemCPUs } = configuration;
+  if (policy === 'none') return noneCpuError(configuration);
+  if (policy !== 'static') return failed('cpu', `unknown policy: ${quote(policy)}`);
+  const reserved = sum([amount(kubeReserved['cpu']), amount(systemReserved['cpu'])]);
+  if (reservedSystemCPUs !== '' || reserved.nano > 0n) return cpuOptionsError(configuration);
+  return failed('cpu', '[cpumanager] unable to determine reserved CPU resources for static policy');
+}
+
+function noneCpuError({ cpuManagerPolicyOptions: options }: KubeletConfiguration): SettingsError | null {
+  const error = noneOptionsError(options);
+  return error === '' ? null : failed('cpu', `new none policy error: ${error}`);
+}
+
+/** Comes when what is reserved was settled, which upstream tells first. */
+function cpuOptionsError(configuration: KubeletConfiguration): SettingsError | null {
+  const error = cpuPolicyOptionsError(configuration);
+  if (error === '') return null;
+  const { error: sentence, before } = failed('cpu', `new static policy error: ${error}`);
+  return { error: sentence, before: [...reservedCPULines(configuration), ...before] };
+}
+
+/** `--reserved-cpus` takes the place of reserved CPU time: what was reserved, and what is. */
+export function reservedCPULines({
+  reservedSystemCPUs,
+  kubeReserved,
+  systemReserved,
+}: KubeletConfiguration): readonly string[] {
+  const cpus = parseCpuSet(reservedSystemCPUs);
+  if (reservedSystemCPUs === '' || cpus.error !== undefined) return [];
+  const { cpu: _kube, ...kube } = kubeReserved;
+  const { cpu: _system, ...system } = systemReserved;
+  const given = `kubeReserved=${printed(kubeReserved)} systemReserved=${printed(systemReserved)}`;
+  const kept = `kubeReserved=${printed(kube)} systemReserved=${printed({ cpu: String(cpus.value.length), ...system })}`;
+  const option =
+    'Option --reserved-cpus is specified, it will overwrite the cpu setting in KubeReserved and SystemReserved';
+  return [`${quote(option)} ${given}`, `${quote('After cpu setting is overwritten')} ${kept}`];
+}
+
+const printed = (amounts: Readonly<Record<string, string>>): string =>
+  Object.keys(amounts).length === 0 ? 'null' : JSON.stringify(amounts);
+
+/** What the check of reserved memory needs of the machine. */
+export interface MemoryMachine {
+  readonly memoryBytes: string;
+  /** Ids of its NUMA nodes. */
+  readonly nodes: readonly number[];
+}
+
+/** Without a `machine` only what no machine could make right. */
+export function memoryManagerError(
+  configuration: KubeletConfiguration,
+  machine: MemoryMachine | null = null,
+): SettingsError | null {
+  const { memoryManagerPolicy: policy, reservedMemory } = configuration;
+  if (policy === 'None') return null;
+  if (policy !== 'Static') return failed('memory', `unknown policy: ${quote(policy)}`);
+  const isThere = (node: number): boolean => (machine === null ? node >= 0 : machine.nodes.includes(node));
+  const missing = reservedMemory.find(({ numaNode }) => !isThere(numaNode));
+  if (missing !== undefined) {
+    const node = `a NUMA node ${missing.numaNode} that does not exist on this machine`;
+    return failed('memory', `the reserved memory configuration references ${node}`);
+  }
+  return unequalReservation(configuration, machine);
+}
+
+function unequalReservation(configuration: KubeletConfiguration, machine: MemoryMachine | null): SettingsError | null {
+  const { reservedMemory } = configuration;
+  const types = ['memory', ...reservedMemory.flatMap(({ limits }) => Object.keys(limits))];
+  for (const type of new Set(types)) {
+    const total = sum(reservedMemory.map(({ limits }) => amount(limits[type])));
+    const expected = type === 'memory' ? allocatableReservation(configuration, machine) : amount('0');
+    if (expected === null || expected.nano === total.nano) continue;
+    const amounts = `the total amount ${quote(formatQuantity(total))} of type ${quote(type)} is not equal to the value`;
+    return failed('memory', `${amounts} ${quote(formatQuantity(expected))} determined by Node Allocatable feature`);
+  }
+  const isReserved = reservedMemory.some(({ limits }) => amount(limits['memory']).nano > 0n);
+  if (isReserved || allocatableReservation(configuration, machine) === null) return null;
+  return failed('memory', '[memorymanager] you should specify the system reserved memory');
+}
+
+const NANO = 1_000_000_000n;
+
+/** Memory that node allocatable keeps back, or null where it depends on the size of a machine that is not known. */
+function allocatableReservation(configuration: KubeletConfiguration, machine: MemoryMachine | null): Quantity | null {
+  const { kubeReserved, systemReserved, evictionHard } = configuration;
+  const threshold = evictionHard['memory.available'] ?? '0';
+  const kept = [amount(kubeReserved['memory']), amount(systemReserved['memory'])];
+  if (!threshold.endsWith('%')) return sum([...kept, amount(threshold)]);
+  if (machine === null) return null;
+  const share = Math.fround(Number(threshold.slice(0, -1)) / 100);
+  const bytes = BigInt(Math.trunc(Number(machine.memoryBytes) * share));
+  return sum([...kept, { nano: bytes * NANO, format: 'binarySI' }]);
+}

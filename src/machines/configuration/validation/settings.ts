@@ -1,0 +1,176 @@
+/**
+ * Decides whether settings that upstream only reads while it builds its parts can be read at all.
+ *
+ * Upstream finds these mistakes late, after it has spoken to runtime and host; here they are found before anything is
+ * touched, in the same order, with the same text and the same exit status. Invariant: only what the configuration alone
+ * decides is judged; the rest belongs to the part that knows the host.
+ */
+
+import { sysctlPattern } from '../../model/allocation/sysctls.ts';
+import { parseEvictionThresholds } from '../../model/configuration/eviction-thresholds.ts';
+import { tlsError } from '../../model/configuration/tls-options.ts';
+import type { KubeletConfiguration } from '../../model/configuration/types.ts';
+import { nanosecondsOf } from '../../model/values/duration.ts';
+import { parseEndpoint } from '../../model/values/endpoint.ts';
+import { parseBool, parseDecimal, quote } from '../../model/values/go-text.ts';
+import { parseQuantity } from '../../model/values/quantity.ts';
+import { decideFeatures, isEnabled } from '../fields/feature-gates.ts';
+import type { KubeletFlags } from '../flags/flags.ts';
+import { goMap } from './cpu-manager-options.ts';
+import { parseQosReserved, parseReservedResources } from './reserved-resources.ts';
+import { cpuManagerError, memoryManagerError, type SettingsError } from './resource-managers.ts';
+import type { ConfigurationHost } from './rule.ts';
+
+type Check = (
+  configuration: KubeletConfiguration,
+  flags: KubeletFlags,
+  host: ConfigurationHost,
+) => string | SettingsError | null | undefined;
+
+const SUPPORTED_TOPOLOGY_OPTIONS = ['prefer-closest-numa-nodes', 'max-allowable-numa-nodes'];
+const FEWEST_NUMA_NODES = 8;
+const LONGEST_SYSCTL = 253;
+const SYSCTL_PATTERN = String.raw`([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*([a-z0-9][-_a-z0-9]*)?[a-z0-9*]`;
+const SYSCTL = new RegExp(`^${SYSCTL_PATTERN}$`);
+const NANO = 1_000_000_000n;
+
+const lockFile: Check = (_configuration, { exitOnLockContention, lockFile: path }) =>
+  exitOnLockContention && path === '' ? 'cannot exit on lock file contention: no lock file specified' : null;
+
+const endpoints: Check = ({ containerRuntimeEndpoint, imageServiceEndpoint }) => {
+  for (const endpoint of [containerRuntimeEndpoint, imageServiceEndpoint]) {
+    const { error } = parseEndpoint(endpoint);
+    if (error !== undefined) return error;
+  }
+  return null;
+};
+
+/** Blanks around a name are cut off, and something must be left. */
+const nodeName: Check = (_configuration, { hostnameOverride: name }) =>
+  name !== '' && name.trim() === '' ? 'empty hostname is invalid' : null;
+
+function reserved(field: 'kubeReserved' | 'systemReserved', flag: string): Check {
+  return (configuration) => {
+    const { error } = parseReservedResources(configuration[field]);
+    return error === undefined ? null : `${flag} value failed to parse: ${error}`;
+  };
+}
+
+const hardThresholds: Check = ({ evictionHard }, { experimentalAllocatableIgnoreEviction: ignored }) => {
+  const onlyHard = { evictionSoft: {}, evictionSoftGracePeriod: {}, evictionMinimumReclaim: {} };
+  return ignored ? null : parseEvictionThresholds({ ...onlyHard, evictionHard }).error;
+};
+
+const qosReserved: Check = (configuration) => {
+  const { error } = parseQosReserved(configuration.qosReserved);
+  return error === undefined ? null : `--qos-reserved value failed to parse: ${error}`;
+};
+
+const swap: Check = ({ memorySwap }, _flags, { cgroupVersion }) =>
+  memorySwap.swapBehavior === 'LimitedSwap' && cgroupVersion === 1
+    ? 'swap feature is enabled and LimitedSwap but it is only supported with cgroupv2'
+    : null;
+
+const topologyGate: Check = ({ featureGates, topologyManagerPolicyOptions: options }) => {
+  const { changed } = decideFeatures(featureGates);
+  if (isEnabled(changed, 'TopologyManagerPolicyOptions') || Object.keys(options).length === 0) return null;
+  const gate = 'require feature gates "TopologyManagerPolicyOptions" enabled';
+  return `topology manager policy options ${goMap(options)} ${gate}`;
+};
+
+/** The policy `none` never reads its options. */
+const topologyOptions: Check = ({ topologyManagerPolicy, topologyManagerPolicyOptions: options }) => {
+  if (topologyManagerPolicy === 'none') return null;
+  const unknown = Object.keys(options).find((name) => !SUPPORTED_TOPOLOGY_OPTIONS.includes(name));
+  if (unknown !== undefined) return `unknown Topology Manager Policy option: ${quote(unknown)}`;
+  const { 'prefer-closest-numa-nodes': closest, 'max-allowable-numa-nodes': most } = options;
+  const flag = parseBool(closest ?? 'false');
+  if (flag.error !== undefined) return `bad value for option "prefer-closest-numa-nodes": ${flag.error}`;
+  if (most === undefined) return null;
+  const parsed = parseDecimal(most);
+  if (parsed.error !== undefined) {
+    return `unable to convert policy option to integer "max-allowable-numa-nodes": ${parsed.error}`;
+  }
+  return parsed.value < FEWEST_NUMA_NODES
+    ? `the minimum value of "max-allowable-numa-nodes" should not be less than ${FEWEST_NUMA_NODES}`
+    : null;
+};
+
+const syncFrequency: Check = (configuration) => {
+  const nanoseconds = nanosecondsOf(configuration.syncFrequency);
+  return nanoseconds <= 0n ? `invalid sync frequency ${nanoseconds}` : null;
+};
+
+const cloudProvider: Check = (_configuration, { cloudProvider: name }) => {
+  if (name === '' || name === 'external') return null;
+  const warning =
+    'WARNING: built-in cloud providers are disabled. Please set "--cloud-provider=external" and migrate to an ' +
+    `external cloud controller manager for provider ${quote(name)}`;
+  const error =
+    `cloud provider ${quote(name)} was specified, but built-in cloud providers are disabled. ` +
+    'Please set --cloud-provider=external and migrate to an external cloud provider';
+  return { error, before: [warning] };
+};
+
+const allThresholds: Check = (configuration) => parseEvictionThresholds(configuration).error;
+
+/** Whole bytes; a negative size switches the rotation off. */
+const logSize: Check = ({ containerLogMaxSize: size }) => {
+  const parsed = parseQuantity(size);
+  const failed = `failed to initialize container log manager: failed to parse container log max size ${quote(size)}`;
+  if (parsed.error !== undefined) return `${failed}: ${parsed.error}`;
+  return parsed.value.nano % NANO === 0n ? null : `${failed}: invalid max log size`;
+};
+
+const unsafeSysctls: Check = ({ allowedUnsafeSysctls }) => {
+  for (const name of allowedUnsafeSysctls) {
+    if (name.length > LONGEST_SYSCTL || !SYSCTL.test(name)) {
+      return `sysctl ${quote(name)} must have at most ${LONGEST_SYSCTL} characters and match regex ${SYSCTL_PATTERN}`;
+    }
+    const pattern = sysctlPattern(name);
+    if (!pattern.isKnown) return `the sysctls ${quote(pattern.name)} are not known to be namespaced`;
+  }
+  return null;
+};
+
+const DEPENDENCIES = 'failed to construct kubelet dependencies: ';
+const RUN = 'failed to run Kubelet: ';
+const CREATE = `${RUN}failed to create kubelet: `;
+
+const CHECKS: readonly (readonly [prefix: string, checks: readonly Check[]])[] = [
+  [DEPENDENCIES, [nodeName, tlsError]],
+  [
+    RUN,
+    [
+      lockFile,
+      endpoints,
+      reserved('kubeReserved', '--kube-reserved'),
+      reserved('systemReserved', '--system-reserved'),
+      hardThresholds,
+      qosReserved,
+      topologyGate,
+      swap,
+      topologyOptions,
+      cpuManagerError,
+      (configuration) => memoryManagerError(configuration),
+    ],
+  ],
+  [CREATE, [syncFrequency, cloudProvider, allThresholds, logSize, unsafeSysctls]],
+];
+
+/** The first setting that cannot be used, or null. */
+export function settingsError(
+  configuration: KubeletConfiguration,
+  flags: KubeletFlags,
+  host: ConfigurationHost,
+): SettingsError | null {
+  for (const [prefix, checks] of CHECKS) {
+    for (const check of checks) {
+      const found = check(configuration, flags, host);
+      if (found === null || found === undefined) continue;
+      const { error, before } = typeof found === 'string' ? { error: found, before: [] } : found;
+      return { error: `${prefix}${error}`, before };
+    }
+  }
+  return null;
+}

@@ -1,0 +1,289 @@
+/**
+ * Decides whether an effective configuration is allowed, with every reason, in upstream's words and order.
+ *
+ * Owns the rules between the fields and the feature gates; of the host it hears only the cgroup version. Invariant: a
+ * rule reads the configuration and answers with its refusals; no rule stops another one.
+ */
+
+import type { KubeletConfiguration } from '../../model/configuration/types.ts';
+import { parseCpuSet } from '../../model/values/cpu-set.ts';
+import { nanosecondsOf, secondsOf } from '../../model/values/duration.ts';
+import { aggregate, quote, quoteList } from '../../model/values/go-text.ts';
+import { isValidTaint, printTaint } from '../../model/values/labels.ts';
+import { cleanPath } from '../../model/values/paths.ts';
+import { type FeatureSettings, isEnabled } from '../fields/feature-gates.ts';
+import { isMemoryResource } from '../flags/flag-values.ts';
+import type { ConfigurationHost, Rule } from './rule.ts';
+import { allocatableErrors } from './validation-allocatable.ts';
+import { showHiddenMetricsErrors, tracingErrors } from './validation-components.ts';
+import { pullCredentialErrors } from './validation-images.ts';
+
+const LARGEST_PORT = 65_535;
+const SMALLEST_QUOTA_PERIOD = nanosecondsOf('1ms');
+const SECOND = nanosecondsOf('1s');
+const LONGEST_RESTART_PERIOD = nanosecondsOf('300s');
+const SHORTEST_LOG_INTERVAL_SECONDS = 3;
+const IDS_PER_POD = 65_536;
+const LARGEST_ID = 2 ** 32;
+const CGROUP_V1_REFUSAL =
+  'kubelet is configured to not run on a host using cgroup v1. ' +
+  'cgroup v1 support is unsupported and will be removed in a future release';
+
+function isBetween(value: number | bigint, least: number | bigint, most: number | bigint): boolean {
+  return value >= least && value <= most;
+}
+
+const limits: Rule = (c) => [
+  c.nodeLeaseDurationSeconds <= 0 && 'nodeLeaseDurationSeconds must be greater than 0',
+  c.systemCgroups !== '' &&
+    c.cgroupRoot === '' &&
+    'systemCgroups (--system-cgroups) was specified and cgroupRoot (--cgroup-root) was not specified',
+  c.eventBurst < 0 && `eventBurst (--event-burst) ${c.eventBurst} must not be a negative number`,
+  c.eventRecordQPS < 0 && `eventRecordQPS (--event-qps) ${c.eventRecordQPS} must not be a negative number`,
+  c.healthzPort !== 0 &&
+    !isBetween(c.healthzPort, 1, LARGEST_PORT) &&
+    `healthzPort (--healthz-port) ${c.healthzPort} must be between 1 and 65535, inclusive`,
+];
+
+const quotaPeriod: Rule = ({ cpuCFSQuotaPeriod: period }, gates) => {
+  const name = `cpuCFSQuotaPeriod (--cpu-cfs-quota-period) {${period}}`;
+  if (!isEnabled(gates, 'CustomCPUCFSQuotaPeriod')) {
+    return [period !== '100ms' && `${name} requires feature gate CustomCPUCFSQuotaPeriod`];
+  }
+  const allowed = isBetween(nanosecondsOf(period), SMALLEST_QUOTA_PERIOD, SECOND);
+  return [!allowed && `${name} must be between 1ms and 1sec, inclusive`];
+};
+
+const images: Rule = (c) => {
+  const high = `imageGCHighThresholdPercent (--image-gc-high-threshold) ${c.imageGCHighThresholdPercent}`;
+  const low = `imageGCLowThresholdPercent (--image-gc-low-threshold) ${c.imageGCLowThresholdPercent}`;
+  const [least, most] = [nanosecondsOf(c.imageMinimumGCAge), nanosecondsOf(c.imageMaximumGCAge)];
+  return [
+    !isBetween(c.imageGCHighThresholdPercent, 0, 100) && `${high} must be between 0 and 100, inclusive`,
+    !isBetween(c.imageGCLowThresholdPercent, 0, 100) && `${low} must be between 0 and 100, inclusive`,
+    c.imageGCLowThresholdPercent >= c.imageGCHighThresholdPercent && `${low} must be less than ${high}`,
+    least < 0n && `imageMinimumGCAge ${c.imageMinimumGCAge} must not be negative`,
+    most < 0n && `imageMaximumGCAge ${c.imageMaximumGCAge} must not be negative`,
+    most > 0n &&
+      most <= least &&
+      `imageMaximumGCAge ${c.imageMaximumGCAge} must be greater than imageMinimumGCAge ${c.imageMinimumGCAge}`,
+  ];
+};
+
+const numbers: Rule = (c) => [
+  !isBetween(c.iptablesDropBit, 0, 31) &&
+    `iptablesDropBit (--iptables-drop-bit) ${c.iptablesDropBit} must be between 0 and 31, inclusive`,
+  !isBetween(c.iptablesMasqueradeBit, 0, 31) &&
+    `iptablesMasqueradeBit (--iptables-masquerade-bit) ${c.iptablesMasqueradeBit} must be between 0 and 31, inclusive`,
+  c.kubeAPIBurst < 0 && `kubeAPIBurst (--kube-api-burst) ${c.kubeAPIBurst} must not be a negative number`,
+  c.kubeAPIQPS < 0 && `kubeAPIQPS (--kube-api-qps) ${c.kubeAPIQPS} must not be a negative number`,
+  c.nodeStatusMaxImages < -1 &&
+    `nodeStatusMaxImages (--node-status-max-images) ${c.nodeStatusMaxImages} must be -1 or greater`,
+  c.maxOpenFiles < 0 && `maxOpenFiles (--max-open-files) ${c.maxOpenFiles} must not be a negative number`,
+  c.maxPods < 0 && `maxPods (--max-pods) ${c.maxPods} must not be a negative number`,
+  !isBetween(c.oomScoreAdj, -1000, 1000) &&
+    `oomScoreAdj (--oom-score-adj) ${c.oomScoreAdj} must be between -1000 and 1000, inclusive`,
+  c.podsPerCore < 0 && `podsPerCore (--pods-per-core) ${c.podsPerCore} must not be a negative number`,
+  !isBetween(c.port, 1, LARGEST_PORT) && `port (--port) ${c.port} must be between 1 and 65535, inclusive`,
+  !isBetween(c.readOnlyPort, 0, LARGEST_PORT) &&
+    `readOnlyPort (--read-only-port) ${c.readOnlyPort} must be between 0 and 65535, inclusive`,
+  c.registryBurst < 0 && `registryBurst (--registry-burst) ${c.registryBurst} must not be a negative number`,
+  c.registryPullQPS < 0 && `registryPullQPS (--registry-qps) ${c.registryPullQPS} must not be a negative number`,
+];
+
+const pullsAndModes: Rule = (c, gates) => [
+  c.maxParallelImagePulls !== undefined &&
+    c.maxParallelImagePulls < 1 &&
+    `maxParallelImagePulls ${c.maxParallelImagePulls} must be a positive number`,
+  c.serializeImagePulls &&
+    c.maxParallelImagePulls !== undefined &&
+    c.maxParallelImagePulls > 1 &&
+    'maxParallelImagePulls cannot be larger than 1 unless SerializeImagePulls (--serialize-image-pulls) ' +
+      'is set to false',
+  c.serverTLSBootstrap &&
+    !isEnabled(gates, 'RotateKubeletServerCertificate') &&
+    'serverTLSBootstrap true requires feature gate RotateKubeletServerCertificate',
+  c.runOnce && 'runOnce (--runOnce) true, Runonce mode has been deprecated and should not be set',
+];
+
+const TOPOLOGY_POLICIES = ['none', 'best-effort', 'restricted', 'single-numa-node'];
+
+const topology: Rule = (c) => [
+  !TOPOLOGY_POLICIES.includes(c.topologyManagerPolicy) &&
+    `topologyManagerPolicy (--topology-manager-policy) ${quote(c.topologyManagerPolicy)} must be one of: ` +
+      quoteList(TOPOLOGY_POLICIES),
+  !['container', 'pod'].includes(c.topologyManagerScope) &&
+    `topologyManagerScope (--topology-manager-scope) ${quote(c.topologyManagerScope)} ` +
+      'must be one of: "container", or "pod"',
+];
+
+const shutdown: Rule = (c, gates) => {
+  const [total, critical] = [nanosecondsOf(c.shutdownGracePeriod), nanosecondsOf(c.shutdownGracePeriodCriticalPods)];
+  const [totalName, criticalName] = [
+    `shutdownGracePeriod {${c.shutdownGracePeriod}}`,
+    `shutdownGracePeriodCriticalPods {${c.shutdownGracePeriodCriticalPods}}`,
+  ];
+  const graceful = isEnabled(gates, 'GracefulNodeShutdown');
+  const byPriority = c.shutdownGracePeriodByPodPriority.length > 0;
+  const priorityGate = isEnabled(gates, 'GracefulNodeShutdownBasedOnPodPriority');
+  const set = total > 0n || critical > 0n;
+  return [
+    graceful && critical > total && `${criticalName} must be <= ${totalName}`,
+    graceful && isSubSecond(total) && `${totalName} must be either zero or otherwise >= 1 sec`,
+    graceful && isSubSecond(critical) && `${criticalName} must be either zero or otherwise >= 1 sec`,
+    set &&
+      !graceful &&
+      'specifying shutdownGracePeriod or shutdownGracePeriodCriticalPods requires feature gate GracefulNodeShutdown',
+    priorityGate &&
+      byPriority &&
+      set &&
+      'Cannot specify both shutdownGracePeriodByPodPriority and shutdownGracePeriod at the same time',
+    !priorityGate &&
+      byPriority &&
+      'Specifying shutdownGracePeriodByPodPriority requires feature gate GracefulNodeShutdownBasedOnPodPriority',
+  ];
+};
+
+function isSubSecond(nanoseconds: bigint): boolean {
+  return nanoseconds < 0n || (nanoseconds > 0n && nanoseconds < SECOND);
+}
+
+const swap: Rule = ({ memorySwap: { swapBehavior } }) => [
+  !['', 'LimitedSwap', 'NoSwap'].includes(swapBehavior) &&
+    `memorySwap.swapBehavior ${quote(swapBehavior)} must be one of: "", "LimitedSwap" or "NoSwap"`,
+];
+
+const restartPeriod: Rule = ({ crashLoopBackOff: { maxContainerRestartPeriod: period } }, gates) => {
+  if (!isEnabled(gates, 'KubeletCrashLoopBackOffMax')) {
+    const gate = 'FeatureGate KubeletCrashLoopBackOffMax not enabled';
+    return [period !== undefined && `${gate}, CrashLoopBackOff.MaxContainerRestartPeriod must not be set`];
+  }
+  const gate = 'FeatureGate KubeletCrashLoopBackOffMax is enabled';
+  if (period === undefined) return [`${gate}, CrashLoopBackOff.MaxContainerRestartPeriod must be set`];
+  const got = `CrashLoopBackOff.MaxContainerRestartPeriod (got: ${secondsOf(period)} seconds)`;
+  return [
+    !isBetween(nanosecondsOf(period), SECOND, LONGEST_RESTART_PERIOD) && `${got} must be set between 1s and 300s`,
+  ];
+};
+
+const HAIRPIN_MODES = ['none', 'hairpin-veth', 'promiscuous-bridge'];
+
+const hairpin: Rule = ({ hairpinMode: mode }) => [
+  !HAIRPIN_MODES.includes(mode) &&
+    `option ${quote(mode)} specified for hairpinMode (--hairpin-mode). ` +
+      'Valid options are "none", "hairpin-veth" or "promiscuous-bridge"',
+];
+
+const reservedCpus: Rule = (c) => {
+  if (c.reservedSystemCPUs === '') return [];
+  const parsed = parseCpuSet(c.reservedSystemCPUs);
+  return [
+    (c.systemReservedCgroup !== '' || c.kubeReservedCgroup !== '') &&
+      "can't use reservedSystemCPUs (--reserved-cpus) with systemReservedCgroup (--system-reserved-cgroup) or " +
+        'kubeReservedCgroup (--kube-reserved-cgroup)',
+    parsed.error !== undefined &&
+      `unable to parse reservedSystemCPUs (--reserved-cpus) ${c.reservedSystemCPUs}, error: ${parsed.error}`,
+  ];
+};
+
+const reservedMemory: Rule = ({ reservedMemory: reservations }) => {
+  const seen = new Set<string>();
+  return reservations.flatMap(({ numaNode, limits: amounts }) =>
+    Object.entries(amounts).flatMap(([resource, amount]) => {
+      const where = `for NUMA node ${numaNode} and resource ${quote(resource)}`;
+      const isRepeated = seen.has(where);
+      seen.add(where);
+      return [
+        !isMemoryResource(resource) &&
+          `the limit type ${quote(resource)} for NUMA node ${numaNode} is not supported, ` +
+            'only [memory hugepages-<HugePageSize>] is accepted',
+        amount === '0' && `reserved memory may not be zero ${where}`,
+        isRepeated && `the reserved memory has a duplicate value ${where}`,
+      ];
+    }),
+  );
+};
+
+const hostRules: Rule = (c, _gates, { cgroupVersion }) => {
+  const ids = c.userNamespaces?.idsPerPod;
+  return [
+    c.singleProcessOOMKill === false &&
+      cgroupVersion === 1 &&
+      'singleProcessOOMKill must not be explicitly set to false when using cgroup v1',
+    ids !== undefined && ids < IDS_PER_POD && `userNamespaces.idsPerPod must not be less than ${IDS_PER_POD}`,
+    ids !== undefined &&
+      ids >= IDS_PER_POD &&
+      ids % IDS_PER_POD !== 0 &&
+      `userNamespaces.idsPerPod must be a multiple of ${IDS_PER_POD}`,
+    ids !== undefined && ids >= LARGEST_ID && `userNamespaces.idsPerPod must be less than ${LARGEST_ID}`,
+  ];
+};
+
+const memoryPolicy: Rule = (c, gates) => [
+  (c.memoryThrottlingFactor <= 0 || c.memoryThrottlingFactor > 1) &&
+    `memoryThrottlingFactor ${c.memoryThrottlingFactor} must be greater than 0 and less than or equal to 1.0`,
+  !isEnabled(gates, 'MemoryQoS') &&
+    c.memoryReservationPolicy === 'TieredReservation' &&
+    'memoryReservationPolicy "TieredReservation" requires MemoryQoS feature gate to be enabled',
+  !['None', 'TieredReservation'].includes(c.memoryReservationPolicy) &&
+    `option ${quote(c.memoryReservationPolicy)} specified for memoryReservationPolicy. ` +
+      'Valid options are "None" or "TieredReservation"',
+];
+
+const runtimeAndLogs: Rule = (c, gates) => [
+  c.containerRuntimeEndpoint === '' && 'the containerRuntimeEndpoint was not specified or empty',
+  c.enableSystemLogQuery &&
+    !isEnabled(gates, 'NodeLogQuery') &&
+    'NodeLogQuery feature gate is required for enableSystemLogQuery',
+  c.enableSystemLogQuery && !c.enableSystemLogHandler && 'enableSystemLogHandler is required for enableSystemLogQuery',
+  c.containerLogMaxWorkers < 1 && 'containerLogMaxWorkers must be greater than or equal to 1',
+  secondsOf(c.containerLogMonitorInterval) < SHORTEST_LOG_INTERVAL_SECONDS &&
+    'containerLogMonitorInterval must be a positive time duration greater than or equal to 3s',
+  c.containerLogMaxFiles <= 1 && 'containerLogMaxFiles must be greater than 1',
+];
+
+const podLogs: Rule = ({ podLogsDir }) => {
+  const name = `pod logs path ${quote(podLogsDir)}`;
+  return [
+    podLogsDir === '' && 'podLogsDir was not specified',
+    !podLogsDir.startsWith('/') && `${name} must be absolute path`,
+    cleanPath(podLogsDir) !== podLogsDir && `${name} must be normalized`,
+    /[^\0-\x7f]/.test(podLogsDir) && `${name} mut contains ASCII characters only`,
+  ];
+};
+
+const RULES: readonly Rule[] = [limits, quotaPeriod, images, numbers, pullsAndModes];
+const LATER_RULES: readonly Rule[] = [topology, shutdown, swap, restartPeriod];
+const LAST_RULES: readonly Rule[] = [hairpin, pullCredentialErrors, reservedCpus, reservedMemory, hostRules];
+const CLOSING_RULES: readonly Rule[] = [memoryPolicy, runtimeAndLogs, podLogs];
+
+/** Every reason why a configuration may not be used, or null. `gates` are the changed feature gates. */
+export function validateConfiguration(
+  configuration: KubeletConfiguration,
+  gates: FeatureSettings,
+  host: ConfigurationHost,
+): string | null {
+  const run = (rules: readonly Rule[]): string[] =>
+    rules
+      .flatMap((rule) => rule(configuration, gates, host))
+      .flatMap((error) => (typeof error === 'string' ? [`invalid configuration: ${error}`] : []));
+  const errors = [
+    ...run(RULES),
+    ...taintErrors(configuration),
+    ...run(LATER_RULES),
+    ...allocatableErrors(configuration),
+    ...run(LAST_RULES),
+    ...(configuration.failCgroupV1 && host.cgroupVersion === 1 ? [CGROUP_V1_REFUSAL] : []),
+    ...showHiddenMetricsErrors(configuration.showHiddenMetricsForVersion),
+    ...tracingErrors(configuration.tracing),
+    ...run(CLOSING_RULES),
+  ];
+  return errors.length === 0 ? null : aggregate(errors);
+}
+
+function taintErrors({ registerWithTaints }: KubeletConfiguration): string[] {
+  return registerWithTaints.flatMap((taint) => [
+    ...(isValidTaint(taint) ? [] : [`invalid taint: ${printTaint(taint)}`]),
+    ...(taint.timeAdded === undefined ? [] : ['invalid configuration: taint.TimeAdded is not nil']),
+  ]);
+}

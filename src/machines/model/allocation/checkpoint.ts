@@ -1,0 +1,55 @@
+/**
+ * The form in which the kubelet keeps what its resource managers gave out: JSON with a checksum of the printed Go
+ * value. Pure.
+ *
+ * Upstream: checkpointmanager/checksum (FNV-1a of what go-spew prints). Invariant: what a Go kubelet wrote is taken,
+ * and a Go kubelet takes what is written here.
+ */
+import { fnv1a32 } from '../spec/hash.ts';
+
+/** A Go value as spew prints it, without the name of its type where the place implies it. */
+export type GoText = string;
+
+/** A field of a struct says its type, what lies in a map or a list does not. */
+export const goField = (name: string, type: string, value: GoText): GoText => `${name}:(${type})${value}`;
+
+export const goStruct = (...fields: readonly GoText[]): GoText => `{${fields.join(' ')}}`;
+
+export const goPointer = (value: GoText): GoText => `<*>${value}`;
+
+export const goList = (values: readonly GoText[]): GoText => `[${values.join(' ')}]`;
+
+/** Keys that are numbers count as numbers. */
+export function goMap(entries: readonly (readonly [key: string | number, value: GoText])[]): GoText {
+  const sorted = entries.toSorted(([a], [b]) => (a < b ? -1 : 1));
+  return `map[${sorted.map(([key, value]) => `${key}:${value}`).join(' ')}]`;
+}
+
+export const checksumOf = (type: string, value: GoText): number => fnv1a32(`(*${type})${value}`);
+
+/** The files below the root directory of the kubelet. */
+export const CPU_STATE_FILE = 'cpu_manager_state';
+export const MEMORY_STATE_FILE = 'memory_manager_state';
+
+export const CORRUPTED = 'checkpoint is corrupted';
+
+/** An object of any content, or why the text is none; the words for an empty file are Go's. */
+export function decoded(
+  text: string,
+): { readonly value: Readonly<Record<string, unknown>> } | { readonly error: string } {
+  if (text.trim() === '') return { error: 'unexpected end of JSON input' };
+  try {
+    const value: unknown = JSON.parse(text);
+    return isRecord(value) ? { value } : { error: CORRUPTED };
+  } catch (error) {
+    return { error: (error as Error).message };
+  }
+}
+
+export const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+/** `manager` as upstream names it: `CPU`, `memory`. */
+export const notRestored = (manager: string, file: string, error: string): string =>
+  `could not restore state from checkpoint: ${error}, please drain this node and delete the ${manager} manager ` +
+  `checkpoint file ${JSON.stringify(file)} before restarting Kubelet`;

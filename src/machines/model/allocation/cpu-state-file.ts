@@ -1,0 +1,120 @@
+/**
+ * `cpu_manager_state`: which CPUs single containers have, as the kubelet writes it. A projection of what `allocation`
+ * gave. Pure. Upstream: cpumanager/state/checkpoint.go (form 2) and policy_static.go (validateState).
+ */
+
+import type { ExclusiveCpus } from '../operations/grants.ts';
+import type { CpuManagerSettings } from '../settings/resource-managers.ts';
+import { formatCpuSet, parseCpuSet } from '../values/cpu-set.ts';
+import { CORRUPTED, checksumOf, decoded, goField, goMap, goStruct, isRecord } from './checkpoint.ts';
+
+/** Kubelets since 1.36 print the type with its number; they take the older name, too. */
+const TYPE = 'state.CPUManagerCheckpoint';
+const NUMBERED_TYPE = 'state.CPUManagerCheckpointV2';
+
+export interface CpuState {
+  readonly policy: string;
+  /** What is shared: `0-3`. */
+  readonly shared: string;
+  /** By uid of a pod. */
+  readonly entries: Readonly<Record<string, ExclusiveCpus>>;
+}
+
+const sorted = <Value>(table: Readonly<Record<string, Value>>): (readonly [string, Value])[] =>
+  Object.entries(table).toSorted(([a], [b]) => (a < b ? -1 : 1));
+
+const checksum = ({ policy, shared, entries }: CpuState, type = TYPE): number =>
+  checksumOf(
+    type,
+    goStruct(
+      goField('PolicyName', 'string', policy),
+      goField('DefaultCPUSet', 'string', shared),
+      goField(
+        'Entries',
+        'map[string]map[string]string',
+        goMap(sorted(entries).map(([uid, cpus]) => [uid, goMap(sorted(cpus))])),
+      ),
+      goField('Checksum', 'checksum.Checksum', '0'),
+    ),
+  );
+
+export function cpuStateText(state: CpuState): string {
+  const entries = Object.fromEntries(
+    sorted(state.entries).map(([uid, cpus]) => [uid, Object.fromEntries(sorted(cpus))]),
+  );
+  return JSON.stringify({
+    policyName: state.policy,
+    defaultCpuSet: state.shared,
+    ...(Object.keys(entries).length === 0 ? {} : { entries }),
+    checksum: checksum(state),
+  });
+}
+
+export interface CpuStateProblem {
+  /** Empty: there is none. */
+  readonly error: string;
+  /** The file can be read, but it is of a machine with other CPUs. */
+  readonly isOfMachine: boolean;
+}
+
+/** Why a file that was found keeps the node from starting. */
+export function cpuStateProblem(
+  text: string,
+  policy: string,
+  manager: CpuManagerSettings | undefined,
+): CpuStateProblem {
+  const state = read(text, policy);
+  if (typeof state === 'string') return { error: state, isOfMachine: false };
+  const isEmpty = manager === undefined || state.shared === '';
+  return { error: isEmpty ? '' : mismatch(state, manager), isOfMachine: true };
+}
+
+/** What the file says, or why it cannot be used. */
+function read(text: string, policy: string): CpuState | string {
+  const found = decoded(text);
+  if ('error' in found) return found.error;
+  const state = stateOf(found.value);
+  if (state === null) return CORRUPTED;
+  const isGood = [0, checksum(state), checksum(state, NUMBERED_TYPE)].includes(Number(found.value['checksum'] ?? 0));
+  if (!isGood) return CORRUPTED;
+  if (state.policy !== policy) {
+    return `configured policy ${JSON.stringify(policy)} differs from state checkpoint policy ${JSON.stringify(state.policy)}`;
+  }
+  return state;
+}
+
+/** The file is of a machine with other CPUs, or of another reservation. */
+function mismatch({ shared, entries }: CpuState, { cpus, reserved, isReservationStrict }: CpuManagerSettings): string {
+  const common = idsIn(shared);
+  const missing = reserved.some((id) => !common.includes(id));
+  const names = `reserved cpus: "${formatCpuSet(reserved)}"`;
+  if (missing && !isReservationStrict) return `not all ${names} are present in defaultCpuSet: "${shared}"`;
+  if (isReservationStrict && reserved.some((id) => common.includes(id))) {
+    return `some of strictly ${names} are present in defaultCpuSet: "${shared}"`;
+  }
+  const own = Object.values(entries).flatMap((each) => Object.values(each).flatMap(idsIn));
+  const known = formatCpuSet(
+    [...new Set([...common, ...own, ...(isReservationStrict ? reserved : [])])].toSorted((a, b) => a - b),
+  );
+  const available = formatCpuSet(cpus.map(({ id }) => id));
+  return known === available
+    ? ''
+    : `current set of available CPUs "${available}" doesn't match with CPUs in state "${known}"`;
+}
+
+function idsIn(text: string): readonly number[] {
+  const parsed = parseCpuSet(text);
+  return parsed.error === undefined ? parsed.value : [];
+}
+
+/** Names of fields are read as Go reads them, in any case. */
+function stateOf(value: Readonly<Record<string, unknown>>): CpuState | null {
+  const field = (name: string): unknown => Object.entries(value).find(([key]) => key.toLowerCase() === name)?.[1];
+  const [policy, shared, entries] = [field('policyname'), field('defaultcpuset') ?? '', field('entries') ?? {}];
+  if (typeof policy !== 'string' || typeof shared !== 'string' || !isEntries(entries)) return null;
+  return { policy, shared, entries };
+}
+
+const isEntries = (value: unknown): value is CpuState['entries'] =>
+  isRecord(value) &&
+  Object.values(value).every((cpus) => isRecord(cpus) && Object.values(cpus).every((text) => typeof text === 'string'));

@@ -1,0 +1,216 @@
+/**
+ * Which devices of its plugins a node gives to a container. Pure.
+ *
+ * Upstream: devicemanager/manager.go (devicesToAllocate) and topology_hints.go. Invariants: no device is of two pods;
+ * a device that is not healthy is given to nobody; what an init container had is used again by those after it.
+ */
+
+import type { DeviceQuestion, DeviceResponse } from '../operations/devices.ts';
+import type { DeviceHolding, DeviceHoldings, NumaSet } from '../operations/grants.ts';
+import { type DeviceResource, type Devices, healthyIds, heldIds, holdingOf, idsOf } from './device-state.ts';
+import { type NumaHint, subsetsOf } from './numa.ts';
+import type { Rejection } from './predicates.ts';
+import type { ProviderHints } from './topology-manager.ts';
+
+/** What plugins have answered, by question as JSON. */
+export type DeviceAnswers = Readonly<Record<string, readonly string[]>>;
+
+/** What a pod has so far, while its containers are given their devices one after the other. */
+export interface DeviceProgress {
+  readonly given: DeviceHoldings;
+  /** By resource, what init containers that have ended by then had, and nobody after them took. */
+  readonly reusable: Readonly<Record<string, readonly string[]>>;
+}
+
+export type DeviceStep = DeviceProgress | { readonly rejection: Rejection } | { readonly question: DeviceQuestion };
+
+/** What the node knows of devices while it decides about one pod. */
+export interface DeviceBooks {
+  readonly devices: Devices;
+  /** Of other pods. */
+  readonly others: readonly DeviceHoldings[];
+  readonly answers: DeviceAnswers;
+  /** NUMA nodes of the machine. */
+  readonly nodes: NumaSet;
+}
+
+export const unexpected = (error: string): Rejection => ({
+  reason: 'UnexpectedAdmissionError',
+  message: `Allocate failed due to ${error}, which is unexpected`,
+});
+
+const failed = (error: string): { readonly rejection: Rejection } => ({ rejection: unexpected(error) });
+
+interface Wish {
+  readonly container: string;
+  readonly isInit: boolean;
+  readonly devices: Readonly<Record<string, number>>;
+}
+
+/** Resources of plugins; all others are somebody else's business. */
+const isOfPlugin = ({ devices, others }: DeviceBooks, resource: string): boolean =>
+  devices[resource] !== undefined || heldIds(others, resource).length > 0;
+
+/** Devices for one container; or what a plugin has to be asked first. */
+export function allocateDevices(
+  books: DeviceBooks,
+  progress: DeviceProgress,
+  { container, isInit, devices }: Wish,
+  hint: NumaHint,
+): DeviceStep {
+  let { reusable } = progress;
+  const own: Record<string, ReturnType<typeof holdingOf>> = {};
+  for (const [resource, count] of Object.entries(devices)) {
+    if (count === 0 || !isOfPlugin(books, resource)) continue;
+    const before = reusable[resource] ?? [];
+    const answer = choose(books, progress, { resource, count, before, hint });
+    if (!('ids' in answer)) return answer;
+    own[resource] = holdingOf(answer.ids, books.devices[resource]!);
+    const left = before.filter((id) => !answer.ids.includes(id));
+    reusable = { ...reusable, [resource]: isInit ? [...left, ...answer.ids] : left };
+  }
+  if (Object.keys(own).length === 0) return progress;
+  return { given: { ...progress.given, [container]: own }, reusable };
+}
+
+interface Choice {
+  readonly resource: string;
+  readonly count: number;
+  readonly before: readonly string[];
+  readonly hint: NumaHint;
+}
+
+type Chosen =
+  | { readonly ids: readonly string[] }
+  | { readonly rejection: Rejection }
+  | { readonly question: DeviceQuestion };
+
+function choose(books: DeviceBooks, { given }: DeviceProgress, choice: Choice): Chosen {
+  const { resource, count, before } = choice;
+  const offer = books.devices[resource];
+  if (offer === undefined) return failed(`cannot allocate unregistered device ${resource}`);
+  const healthy = healthyIds(offer);
+  if (healthy.length === 0) {
+    return failed(`no healthy devices present; cannot allocate unhealthy devices ${resource}`);
+  }
+  const again = before.slice(0, count);
+  if (again.length === count) return { ids: again };
+  const inUse = new Set(heldIds([...books.others, given], resource));
+  const available = healthy.filter((id) => !inUse.has(id)).toSorted();
+  const needed = count - again.length;
+  if (available.length < needed) {
+    const amounts = `Requested: ${needed}, Available: ${available.length}`;
+    return failed(`requested number of devices unavailable for ${resource}. ${amounts}`);
+  }
+  return chooseOf(books, offer, choice, { again, available });
+}
+
+/** Devices of the wanted nodes first; a plugin that wants to is asked wherever there is a choice. */
+function chooseOf(
+  { answers }: DeviceBooks,
+  offer: DeviceResource,
+  { resource, count, hint }: Choice,
+  { again, available }: { readonly again: readonly string[]; readonly available: readonly string[] },
+): Chosen {
+  const [aligned, unaligned, elsewhere] = byAffinity(offer, available, hint);
+  const needed = count - again.length;
+  const isChoice = needed < aligned.length;
+  const taken = isChoice ? again : [...again, ...aligned.slice(0, needed)];
+  if (taken.length === count) return { ids: taken.toSorted() };
+  const pool = isChoice ? aligned : available;
+  const all = [...new Set([...pool, ...taken])].toSorted();
+  const question = { resource, available: all, mustInclude: taken.toSorted(), size: count };
+  const preferred = offer.prefers ? answers[JSON.stringify(question)] : [];
+  if (preferred === undefined) return { question };
+  const wanted = preferred.filter((id) => pool.includes(id));
+  const order = isChoice ? aligned : [...unaligned, ...elsewhere];
+  return { ids: [...new Set([...taken, ...wanted, ...order])].slice(0, count).toSorted() };
+}
+
+/** Of the wanted nodes, of other nodes, of none. */
+function byAffinity(
+  { devices }: DeviceResource,
+  available: readonly string[],
+  { nodes }: NumaHint,
+): readonly [readonly string[], readonly string[], readonly string[]] {
+  if (nodes === null || devices.every((device) => device.nodes === null)) return [[], [], available];
+  const of = new Map(devices.map((device) => [device.id, device.nodes ?? []]));
+  const isOf = (id: string): boolean => of.get(id)!.some((node) => nodes.includes(node));
+  const hasNode = (id: string): boolean => of.get(id)!.length > 0;
+  return [
+    available.filter(isOf),
+    available.filter((id) => hasNode(id) && !isOf(id)),
+    available.filter((id) => !hasNode(id)),
+  ];
+}
+
+/** Where the devices could come from, by resource. */
+export function deviceHints(
+  books: DeviceBooks,
+  { given, reusable }: DeviceProgress,
+  devices: Readonly<Record<string, number>>,
+): ProviderHints {
+  const wanted = Object.entries(devices).filter(([name, count]) => count > 0 && isOfPlugin(books, name));
+  return Object.fromEntries(
+    wanted.map(([resource, count]) => {
+      const offer = books.devices[resource] ?? { devices: [], prefers: false };
+      const inUse = new Set(heldIds([...books.others, given], resource));
+      const free = healthyIds(offer).filter((id) => !inUse.has(id));
+      return [resource, hintsOf(books.nodes, offer, { free, again: reusable[resource] ?? [], count })];
+    }),
+  );
+}
+
+interface Supply {
+  readonly free: readonly string[];
+  readonly again: readonly string[];
+  readonly count: number;
+}
+
+function hintsOf(all: NumaSet, { devices }: DeviceResource, { free, again, count }: Supply) {
+  if (devices.every(({ nodes }) => nodes === null)) return null;
+  if (free.length + again.length < count) return [];
+  const of = new Map(devices.map(({ id, nodes }) => [id, nodes]));
+  const isIn = (id: string, set: NumaSet): boolean => (of.get(id) ?? []).some((node) => set.includes(node));
+  const countIn = (ids: readonly string[], set: NumaSet): number => ids.filter((id) => isIn(id, set)).length;
+  const placed = again.filter((id) => (of.get(id) ?? null) !== null);
+  const ids = devices.map(({ id }) => id);
+  const sets = subsetsOf(all);
+  const fewest = sets.find((set) => countIn(ids, set) >= count)?.length ?? all.length;
+  return sets
+    .filter((set) => countIn(placed, set) === placed.length)
+    .filter((set) => placed.length + countIn(free, set) >= count)
+    .map((set): NumaHint => ({ nodes: set, preferred: set.length === fewest }));
+}
+
+/** The answer of a plugin joins those that it gave before. */
+export const withAnswer = (
+  answers: DeviceAnswers,
+  question: DeviceQuestion,
+  ids: readonly string[],
+): DeviceAnswers => ({
+  ...answers,
+  [JSON.stringify(question)]: ids,
+});
+
+/** What plugins are still to be asked for: containers and resources whose devices are chosen. */
+export const unasked = (holdings: DeviceHoldings) =>
+  Object.entries(holdings).flatMap(([container, resources]) =>
+    Object.entries(resources).flatMap(([resource, holding]) =>
+      holding.response === null ? [{ container, resource, ids: idsOf(holding) }] : [],
+    ),
+  );
+
+/** Every plugin has answered: this is what its containers have. */
+export function withResponses<Held extends { readonly devices?: DeviceHoldings }>(
+  holding: Held,
+  answers: readonly { readonly container: string; readonly resource: string; readonly response: DeviceResponse }[],
+): Held {
+  const devices: Record<string, Record<string, DeviceHolding>> = {};
+  for (const [container, resources] of Object.entries(holding.devices ?? {})) devices[container] = { ...resources };
+  for (const { container, resource, response } of answers) {
+    const held = devices[container]?.[resource];
+    if (held !== undefined) devices[container]![resource] = { ...held, response };
+  }
+  return { ...holding, devices };
+}

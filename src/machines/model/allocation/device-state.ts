@@ -1,0 +1,105 @@
+/** What device plugins offer, and what containers hold of it. Pure. */
+
+import type { Device, DeviceEntry, DeviceResponse } from '../operations/devices.ts';
+import type { DeviceHolding, DeviceHoldings } from '../operations/grants.ts';
+
+/** What a plugin offers of one resource. */
+export interface DeviceResource {
+  readonly devices: readonly Device[];
+  /** It wants to be asked which devices go well together. */
+  readonly prefers: boolean;
+}
+
+/** By resource: those that are registered, or were until lately. */
+export type Devices = Readonly<Record<string, DeviceResource>>;
+
+const NO_NODE = '-1';
+
+export const idsOf = ({ nodes }: DeviceHolding): readonly string[] =>
+  [...new Set(Object.values(nodes).flat())].toSorted();
+
+/** The ids of a resource that containers hold. */
+export const heldIds = (holdings: readonly DeviceHoldings[], resource: string): readonly string[] =>
+  holdings.flatMap((each) =>
+    Object.values(each).flatMap((resources) => (resources[resource] ? idsOf(resources[resource]) : [])),
+  );
+
+export function holdingOf(ids: readonly string[], { devices }: DeviceResource): DeviceHolding {
+  const nodes: Record<string, string[]> = {};
+  for (const id of ids) {
+    const known = devices.find((device) => device.id === id)?.nodes ?? [];
+    for (const node of known.length === 0 ? [NO_NODE] : known) nodes[node] = [...(nodes[node] ?? []), id];
+  }
+  return { nodes, response: null };
+}
+
+export const healthyIds = ({ devices }: DeviceResource): readonly string[] =>
+  devices.filter(({ isHealthy }) => isHealthy).map(({ id }) => id);
+
+/** What the node has of devices, and what of it can be given. */
+export function deviceAmounts(devices: Devices): {
+  readonly capacity: Readonly<Record<string, string>>;
+  readonly allocatable: Readonly<Record<string, string>>;
+} {
+  const count = (of: (resource: DeviceResource) => number) =>
+    Object.fromEntries(Object.entries(devices).map(([name, resource]) => [name, String(of(resource))]));
+  return { capacity: count((each) => each.devices.length), allocatable: count((each) => healthyIds(each).length) };
+}
+
+/** What the checkpoint says of a pod; devices that nobody was asked for yet are in nobody's hands. */
+export const entriesOf = (podUid: string, holdings: DeviceHoldings): readonly DeviceEntry[] =>
+  Object.entries(holdings).flatMap(([container, resources]) =>
+    Object.entries(resources).flatMap(([resource, { nodes, response }]) =>
+      response === null ? [] : [{ podUid, container, resource, nodes, response }],
+    ),
+  );
+
+/** What a container is made with, for all its resources together; the first one that names a place has it. */
+export function deviceSetup(resources: Readonly<Record<string, DeviceHolding>>): DeviceResponse {
+  const names = Object.keys(resources).toSorted();
+  const responses = names.flatMap((name) => resources[name]!.response ?? []);
+  const firstOf = <Item>(items: readonly Item[], key: (item: Item) => string): readonly Item[] =>
+    items.filter((item, at) => items.findIndex((other) => key(other) === key(item)) === at);
+  const all = <Key extends 'mounts' | 'devices'>(key: Key) => responses.flatMap((each) => [...each[key]]);
+  return {
+    envs: Object.assign({}, ...responses.map(({ envs }) => envs).toReversed()) as Record<string, string>,
+    mounts: firstOf(all('mounts') as DeviceResponse['mounts'], ({ containerPath }) => containerPath),
+    devices: firstOf(all('devices') as DeviceResponse['devices'], ({ containerPath }) => containerPath),
+    annotations: Object.assign({}, ...responses.map(({ annotations }) => annotations).toReversed()) as Record<
+      string,
+      string
+    >,
+    cdiDevices: firstOf(
+      responses.flatMap(({ cdiDevices }) => cdiDevices),
+      (name) => name,
+    ),
+  };
+}
+
+/** How the devices of a container are, by resource, as a status says it. */
+interface ResourceStatus {
+  readonly name: string;
+  readonly resources: readonly { readonly resourceID: string; readonly health: 'Healthy' | 'Unhealthy' }[];
+}
+
+/** By container. */
+export type DeviceHealth = Readonly<Record<string, readonly ResourceStatus[]>>;
+
+/** A device of which nobody says anything is healthy, as upstream takes it. */
+export function deviceHealth(holdings: DeviceHoldings, devices: Devices): DeviceHealth {
+  const statusOf = ([name, holding]: readonly [string, DeviceHolding]): ResourceStatus => ({
+    name,
+    resources: idsOf(holding).map((id) => {
+      const isHealthy = devices[name]?.devices.find((device) => device.id === id)?.isHealthy ?? true;
+      return { resourceID: id, health: isHealthy ? 'Healthy' : 'Unhealthy' };
+    }),
+  });
+  return Object.fromEntries(
+    Object.entries(holdings).map(([container, resources]) => [
+      container,
+      Object.entries(resources)
+        .toSorted(([a], [b]) => (a < b ? -1 : 1))
+        .map(statusOf),
+    ]),
+  );
+}

@@ -1,0 +1,173 @@
+/**
+ * The memory manager's `Static` policy: from which NUMA nodes the containers of guaranteed pods have their memory and
+ * huge pages. Pure.
+ *
+ * Upstream: memorymanager/policy_static.go. Invariants: no node gives more than it has beyond what is reserved; a node
+ * serves containers alone or in one group with others, never both; what an init container had is used again by those
+ * after it.
+ */
+
+import type { Container, Pod } from '../api/pod.ts';
+import type { MemoryBlock, MemoryBlocks, NumaSet } from '../operations/grants.ts';
+import type { MemoryManagerSettings } from '../settings/resource-managers.ts';
+import { hasPodLevelResources, podQOS } from '../spec/qos.ts';
+import { wholeUnits } from '../spec/quantity.ts';
+import { requestsOf } from '../spec/resources.ts';
+import type { NodeMemory } from './memory-state.ts';
+import { isFree, machineMemory } from './memory-state.ts';
+import { contains, isNarrower, isSameSet, type NumaHint, subsetsOf } from './numa.ts';
+import type { Rejection } from './predicates.ts';
+
+type Amounts = Readonly<Record<string, string>>;
+
+const MEMORY = 'memory';
+const isOfMemory = (name: string): boolean => name === MEMORY || name.startsWith('hugepages-');
+
+/** Bytes by resource that a container has from chosen nodes; `null`: none, its pod is not guaranteed by container. */
+export function pinnedMemory(pod: Pod, { resources }: Container): Amounts | null {
+  if (podQOS(pod) !== 'Guaranteed' || hasPodLevelResources(pod.spec.resources)) return null;
+  const amounts = Object.entries(requestsOf(resources)).filter(([name]) => isOfMemory(name));
+  return Object.fromEntries(
+    amounts.toSorted(([a], [b]) => (a < b ? -1 : 1)).map(([name, amount]) => [name, String(wholeUnits(amount))]),
+  );
+}
+
+/** What a pod has so far, while its containers are given their memory one after the other. */
+export interface MemoryProgress {
+  readonly blocks: MemoryBlocks;
+  /** Init containers that have ended by then: what they still have is used again. */
+  readonly inits: readonly string[];
+}
+
+interface Granted {
+  readonly memory?: MemoryBlocks;
+}
+
+/** Out of what a container is given memory: the machine's, without what others hold, with what its pod has so far. */
+interface MemoryBooks {
+  readonly settings: MemoryManagerSettings;
+  readonly grants: readonly Granted[];
+  readonly progress: MemoryProgress;
+}
+
+interface MemoryWish {
+  readonly container: string;
+  readonly isInit: boolean;
+  /** Bytes by resource. */
+  readonly memory: Amounts;
+}
+
+const machineOf = ({ settings, grants, progress: { blocks } }: MemoryBooks) =>
+  machineMemory(settings, [...grants.flatMap(({ memory }) => (memory === undefined ? [] : [memory])), blocks]);
+
+const reusableOf = ({ blocks, inits }: MemoryProgress, nodes: NumaSet, type: string): bigint =>
+  inits
+    .flatMap((init) => blocks[init] ?? [])
+    .filter((block) => block.type === type && isSameSet(block.numaAffinity, nodes))
+    .reduce((sum, { size }) => sum + BigInt(size), 0n);
+
+/** Where the amounts could come from, the narrowest first. */
+export const memoryHints = (books: MemoryBooks, amounts: Amounts): readonly NumaHint[] =>
+  hintsIn(machineOf(books), books.progress, entriesOf(amounts));
+
+type Amount = readonly [type: string, size: bigint];
+const entriesOf = (amounts: Amounts): readonly Amount[] =>
+  Object.entries(amounts).map(([type, size]) => [type, BigInt(size)]);
+
+type Machine = ReadonlyMap<number, NodeMemory>;
+
+const sumOf = (machine: Machine, nodes: NumaSet, type: string, part: 'free' | 'allocatable'): bigint =>
+  nodes.reduce((sum, node) => sum + (machine.get(node)!.tables.get(type)?.[part] ?? 0n), 0n);
+
+function hintsIn(machine: Machine, progress: MemoryProgress, amounts: readonly Amount[]): readonly NumaHint[] {
+  const all = [...machine.keys()].toSorted((a, b) => a - b);
+  const able = subsetsOf(all).filter((nodes) =>
+    amounts.every(([type, size]) => sumOf(machine, nodes, type, 'allocatable') >= size),
+  );
+  const fewest = able[0]?.length ?? all.length;
+  const has = (nodes: NumaSet): boolean =>
+    amounts.every(([type, size]) => sumOf(machine, nodes, type, 'free') + reusableOf(progress, nodes, type) >= size);
+  return able
+    .filter((nodes) => isFree(machine, nodes) && has(nodes))
+    .map((nodes) => ({ nodes, preferred: nodes.length === fewest }));
+}
+
+/** Preferred ones first, then the narrowest. */
+function best(hints: readonly NumaHint[]): NumaHint | null {
+  return hints.reduce<NumaHint | null>((found, hint) => {
+    if (found === null || (hint.preferred && !found.preferred)) return hint;
+    return hint.preferred === found.preferred && isNarrower(hint.nodes!, found.nodes!) ? hint : found;
+  }, null);
+}
+
+const NO_AFFINITY = 'failed to get the default NUMA affinity, no NUMA nodes with enough memory is available';
+const NO_EXTENSION = 'failed to find NUMA nodes to extend the current topology hint';
+const NOT_PREFERRED = 'failed to find the default preferred hint';
+const NOT_EXTENDED = 'failed to find the extended preferred hint';
+const VIOLATION = 'preferred hint violates NUMA node allocation';
+
+/** The nodes for a container: those of `hint`, or more of them, or why there are none. */
+function choose(
+  machine: Machine,
+  progress: MemoryProgress,
+  amounts: readonly Amount[],
+  hint: NumaHint,
+): { readonly nodes: NumaSet } | { readonly error: string } {
+  const hints = hintsIn(machine, progress, amounts);
+  let chosen = hint;
+  if (chosen.nodes === null) {
+    const own = best(hints);
+    if (own === null) return { error: NO_AFFINITY };
+    if (!own.preferred && hint.preferred) return { error: NOT_PREFERRED };
+    chosen = own;
+  }
+  const nodes = chosen.nodes!;
+  if (!amounts.every(([type, size]) => sumOf(machine, nodes, type, 'free') >= size)) {
+    const wider = best(hints.filter((each) => contains(each.nodes!, nodes)));
+    if (wider === null) return { error: NO_EXTENSION };
+    if (!wider.preferred && chosen.preferred) return { error: NOT_EXTENDED };
+    chosen = wider;
+  }
+  return isFree(machine, chosen.nodes!) || chosen.nodes!.length === 1 ? { nodes: chosen.nodes! } : { error: VIOLATION };
+}
+
+export type MemoryStep = MemoryProgress | { readonly rejection: Rejection };
+
+/** Memory for one container of a pod. */
+export function allocateMemory(
+  books: MemoryBooks,
+  { container, isInit, memory }: MemoryWish,
+  hint: NumaHint,
+): MemoryStep {
+  const { progress } = books;
+  const wanted = entriesOf(memory);
+  const answer = choose(machineOf(books), progress, wanted, hint);
+  if ('error' in answer) return { rejection: unexpected(`[memorymanager] ${answer.error}`) };
+  const own = wanted.map(([type, size]) => ({ numaAffinity: answer.nodes, type, size: String(size) }));
+  return {
+    blocks: { ...takenBack(progress, own), [container]: own },
+    inits: isInit ? [...progress.inits, container] : progress.inits,
+  };
+}
+
+const unexpected = (error: string): Rejection => ({
+  reason: 'UnexpectedAdmissionError',
+  message: `Allocate failed due to ${error}, which is unexpected`,
+});
+
+/** What init containers leave to the next one is counted with that one, so that nothing is counted twice. */
+function takenBack({ blocks, inits }: MemoryProgress, own: readonly MemoryBlock[]): MemoryBlocks {
+  const rest = own.map((block) => ({ ...block, left: BigInt(block.size) }));
+  const shrink = (block: MemoryBlock): MemoryBlock => {
+    const taker = rest.find(
+      ({ type, numaAffinity }) => type === block.type && isSameSet(numaAffinity, block.numaAffinity),
+    );
+    if (taker === undefined) return block;
+    const size = BigInt(block.size);
+    const taken = size < taker.left ? size : taker.left;
+    taker.left -= taken;
+    return { ...block, size: String(size - taken) };
+  };
+  const shrunk = inits.map((init) => [init, (blocks[init] ?? []).map(shrink)] as const);
+  return { ...blocks, ...Object.fromEntries(shrunk) };
+}

@@ -1,0 +1,125 @@
+/**
+ * What each NUMA node has of memory and huge pages, and what of it is whose. Pure.
+ *
+ * Upstream: memorymanager/state. Invariant: the state follows from what pods were given, in the order in which they
+ * were given it, and from nothing else.
+ */
+
+import type { MemoryBlock, MemoryBlocks, NumaSet } from '../operations/grants.ts';
+import type { MachineInfo } from '../operations/host.ts';
+import type { MemoryManagerSettings, NumaMemory } from '../settings/resource-managers.ts';
+import { isSameSet } from './numa.ts';
+
+export interface MemoryTable {
+  readonly total: bigint;
+  readonly systemReserved: bigint;
+  readonly allocatable: bigint;
+  readonly reserved: bigint;
+  readonly free: bigint;
+}
+
+export interface NodeMemory {
+  /** Blocks that come from it. */
+  readonly assignments: number;
+  readonly tables: ReadonlyMap<string, MemoryTable>;
+  /** Itself, and the nodes with which it serves in a group. */
+  readonly cells: NumaSet;
+}
+
+export type MachineMemory = ReadonlyMap<number, NodeMemory>;
+
+const MEMORY = 'memory';
+
+function emptyNode({ id, memory }: NumaMemory): NodeMemory {
+  const huge = Object.entries(memory)
+    .filter(([type]) => type !== MEMORY)
+    .reduce((sum, [, { total }]) => sum + BigInt(total), 0n);
+  const tables = Object.entries(memory).map(([type, { total, systemReserved }]) => {
+    const rest = BigInt(total) - BigInt(systemReserved) - (type === MEMORY ? huge : 0n);
+    const allocatable = rest > 0n ? rest : 0n;
+    const amounts = { total: BigInt(total), systemReserved: BigInt(systemReserved), allocatable };
+    return [type, { ...amounts, reserved: 0n, free: allocatable }] as const;
+  });
+  return { assignments: 0, tables: new Map(tables), cells: [id] };
+}
+
+/** After these were given. Blocks of nodes or resources that the machine does not have any more count nowhere. */
+export function machineMemory({ nodes }: MemoryManagerSettings, given: readonly MemoryBlocks[]): MachineMemory {
+  const machine = new Map(nodes.map((node) => [node.id, emptyNode(node)]));
+  for (const block of given.flatMap((blocks) => Object.values(blocks).flat())) occupy(machine, block);
+  return machine;
+}
+
+/** Node by node, as much as there is. */
+function occupy(machine: Map<number, NodeMemory>, { numaAffinity, type, size }: MemoryBlock): void {
+  let left = BigInt(size);
+  for (const id of numaAffinity) {
+    const node = machine.get(id);
+    if (node === undefined) continue;
+    const table = node.tables.get(type);
+    const taken = table === undefined || table.free >= left ? (table === undefined ? 0n : left) : table.free;
+    left -= taken;
+    const after = table && { ...table, reserved: table.reserved + taken, free: table.free - taken };
+    machine.set(id, {
+      assignments: node.assignments + 1,
+      cells: numaAffinity,
+      tables: after === undefined ? node.tables : new Map([...node.tables, [type, after]]),
+    });
+  }
+}
+
+/** A group is taken whole or not at all, and a node in a group is not taken alone. */
+export function isFree(machine: MachineMemory, nodes: NumaSet): boolean {
+  if (nodes.length === 1) return machine.get(nodes[0]!)!.cells.length === 1;
+  return nodes.every((id) => {
+    const { assignments, cells } = machine.get(id)!;
+    return assignments === 0 || (cells.length > 1 && isSameSet(cells, nodes));
+  });
+}
+
+/** What containers may have, of each node. */
+export const allocatableMemory = (settings: MemoryManagerSettings): readonly MemoryBlock[] =>
+  [...machineMemory(settings, [])].flatMap(([id, { tables }]) =>
+    [...tables].flatMap(([type, { allocatable }]) =>
+      allocatable === 0n ? [] : [{ numaAffinity: [id], type, size: String(allocatable) }],
+    ),
+  );
+
+const BYTES_PER_KIB = 1_024n;
+const KIB_PER_MIB = 1_024;
+const KIB_PER_GIB = 1_024 * 1_024;
+
+/** As the API names it: `hugepages-2Mi`, `hugepages-1Gi`, `hugepages-64Ki`. */
+export function hugePageResource(kib: number): string {
+  if (kib % KIB_PER_GIB === 0) return `hugepages-${kib / KIB_PER_GIB}Gi`;
+  return kib % KIB_PER_MIB === 0 ? `hugepages-${kib / KIB_PER_MIB}Mi` : `hugepages-${kib}Ki`;
+}
+
+/** What is kept for the system: of a node, by resource, bytes. */
+export type SystemReserved = ReadonlyMap<number, ReadonlyMap<string, bigint>>;
+
+/** A machine that does not tell its nodes is one node. */
+export function numaNodesOf({ topology, memoryBytes, hugePageTotals }: MachineInfo) {
+  if (topology.numaNodes.length === 0) return [{ id: 0, totals: { ...hugePageTotals, [MEMORY]: memoryBytes } }];
+  return topology.numaNodes.map(({ id, memoryBytes: memory, hugePages }) => ({
+    id,
+    totals: {
+      ...Object.fromEntries(
+        hugePages.map(({ kib, count }) => [hugePageResource(kib), String(BigInt(kib) * BYTES_PER_KIB * BigInt(count))]),
+      ),
+      [MEMORY]: memory,
+    },
+  }));
+}
+
+export const memorySettings = (machine: MachineInfo, reserved: SystemReserved): MemoryManagerSettings => ({
+  nodes: numaNodesOf(machine).map(({ id, totals }) => ({
+    id,
+    memory: Object.fromEntries(
+      Object.entries(totals).map(([type, total]) => [
+        type,
+        { total, systemReserved: String(reserved.get(id)?.get(type) ?? 0n) },
+      ]),
+    ),
+  })),
+});

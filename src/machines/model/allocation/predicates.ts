@@ -1,0 +1,237 @@
+/**
+ * Whether this node takes a pod: the checks of admission in upstream's order, with its reasons and texts. Pure.
+ *
+ * Upstream: pkg/kubelet/lifecycle/predicate.go, pkg/scheduler AdmissionCheck, pkg/kubelet/eviction (Admit).
+ */
+
+import type { Toleration } from '../api/pod.ts';
+import type { HostPort, PodDemand } from '../operations/grants.ts';
+import { type AdmissionRequest, ANY_ADDRESS, type NodeRequirement, type NodeTerm } from './request.ts';
+import { forbiddenSysctl, type SysctlSettings } from './sysctls.ts';
+
+export interface Taint {
+  readonly key: string;
+  readonly value?: string;
+  readonly effect: string;
+}
+
+/** What of this node decides about pods. */
+export interface NodeView {
+  readonly nodeName: string;
+  /** In the units of a demand; `pods` among them. */
+  readonly allocatable: Readonly<Record<string, string>>;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly taints: readonly Taint[];
+  readonly sysctls: SysctlSettings;
+  readonly appArmor: boolean;
+  /** The runtime keeps a pod's groups to those of its specification. */
+  readonly strictGroups: boolean;
+  /** Conditions under which it takes less: `MemoryPressure`, `DiskPressure`, `PIDPressure`. */
+  readonly pressures: readonly string[];
+  readonly isShuttingDown: boolean;
+}
+
+export interface Rejection {
+  readonly reason: string;
+  readonly message: string;
+}
+
+/** A resource of which there is not enough. */
+export interface Shortage {
+  readonly resource: string;
+  readonly requested: bigint;
+  readonly used: bigint;
+  readonly capacity: bigint;
+}
+
+/** Everything that is in the way of a pod, in the order in which it counts. */
+export interface Verdict {
+  /** What no preemption helps with, and what is looked at first. */
+  readonly early: Rejection | null;
+  readonly shortages: readonly Shortage[];
+  readonly mismatch: Rejection | null;
+  /** What is looked at when there is room. */
+  readonly late: Rejection | null;
+}
+
+export const judge = (request: AdmissionRequest, node: NodeView, others: readonly PodDemand[]): Verdict => ({
+  early: beforePredicates(request, node),
+  shortages: shortagesOf(request.demand, node, others),
+  mismatch: mismatchOf(request, node, others),
+  late: afterPredicates(request, node),
+});
+
+function beforePredicates({ rules, demand }: AdmissionRequest, node: NodeView): Rejection | null {
+  const sysctl = forbiddenSysctl(rules.sysctls, rules, node.sysctls);
+  return (
+    pressureOf(demand, rules.tolerations, node.pressures) ??
+    (sysctl === null ? null : { reason: 'SysctlForbidden', message: sysctl }) ??
+    (rules.osLabel !== '' && rules.osLabel !== LINUX ? OS_LABEL_MISMATCH : null) ??
+    (rules.os !== '' && rules.os !== LINUX ? OS_MISMATCH : null) ??
+    (rules.wantsStrictGroups && !node.strictGroups ? STRICT_GROUPS : null)
+  );
+}
+
+const LINUX = 'linux';
+const OS_LABEL_MISMATCH = {
+  reason: 'PodOSSelectorNodeLabelDoesNotMatch',
+  message: "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label",
+};
+const OS_MISMATCH = {
+  reason: 'PodOSNotSupported',
+  message: "Failed to admit pod as the OS field doesn't match node OS",
+};
+const STRICT_GROUPS = {
+  reason: 'SupplementalGroupsPolicyNotSupported',
+  message: 'SupplementalGroupsPolicy=Strict is not supported in this node',
+};
+const NO_APP_ARMOR = { reason: 'AppArmor', message: 'Cannot enforce AppArmor: AppArmor is not enabled on the host' };
+/** What feature gates turn off. */
+const LACKING = {
+  podLevelResources: {
+    reason: 'PodLevelResourcesNotSupported',
+    message: 'PodLevelResources feature gate is disabled',
+  },
+  restartAll: {
+    reason: 'PodFeatureUnsupported',
+    message: 'Pod requires node features that are not available: RestartAllContainersOnContainerExits',
+  },
+} as const satisfies Readonly<Record<string, Rejection>>;
+const SHUTTING_DOWN = { reason: 'NodeShutdown', message: 'Pod was rejected as the node is shutting down.' };
+
+/** A machine that comes up again takes what is in its files. */
+export const isOfThisStart = ({ rules }: AdmissionRequest, { reason }: Rejection): boolean =>
+  rules.isStatic && reason === SHUTTING_DOWN.reason;
+
+const MEMORY_PRESSURE = 'MemoryPressure';
+const MEMORY_PRESSURE_TAINT: Taint = { key: 'node.kubernetes.io/memory-pressure', effect: 'NoSchedule' };
+
+/** Under pressure only critical pods come in, and under that of memory alone those that asked for some. */
+function pressureOf(demand: PodDemand, tolerations: readonly Toleration[], pressures: readonly string[]) {
+  if (pressures.length === 0 || demand.isCritical) return null;
+  const onlyMemory = pressures.length === 1 && pressures[0] === MEMORY_PRESSURE;
+  const isBorne = demand.qos !== 'BestEffort' || tolerations.some((each) => tolerates(each, MEMORY_PRESSURE_TAINT));
+  if (onlyMemory && isBorne) return null;
+  return { reason: 'Evicted', message: `The node had condition: [${pressures.join(' ')}]. ` };
+}
+
+function afterPredicates({ rules }: AdmissionRequest, node: NodeView): Rejection | null {
+  if (rules.wantsAppArmor && !node.appArmor) return NO_APP_ARMOR;
+  if (rules.lacking !== undefined) return LACKING[rules.lacking];
+  return node.isShuttingDown ? SHUTTING_DOWN : null;
+}
+
+// ---- resources ------------------------------------------------------------------------------------------------------
+
+const FIRST = ['cpu', 'memory', 'ephemeral-storage'];
+const STANDARD = new Set([...FIRST, 'pods']);
+
+/** Resources that this node does not know are somebody else's business. */
+function shortagesOf({ requests }: PodDemand, { allocatable }: NodeView, others: readonly PodDemand[]): Shortage[] {
+  const own = Object.keys(requests).filter((name) => STANDARD.has(name) || allocatable[name] !== undefined);
+  const rest = own.filter((name) => !STANDARD.has(name)).toSorted();
+  const amounts = [...FIRST.filter((name) => own.includes(name)), ...rest].flatMap((name) => {
+    const requested = BigInt(requests[name] ?? '0');
+    const used = others.reduce((sum, each) => sum + BigInt(each.requests[name] ?? '0'), 0n);
+    const capacity = BigInt(allocatable[name] ?? '0');
+    return requested > 0n && requested > capacity - used ? [{ resource: name, requested, used, capacity }] : [];
+  });
+  const pods = BigInt(allocatable['pods'] ?? '0');
+  const used = BigInt(others.length);
+  return used + 1n > pods ? [{ resource: 'pods', requested: 1n, used, capacity: pods }, ...amounts] : amounts;
+}
+
+export const outOf = ({ resource, requested, used, capacity }: Shortage): Rejection => ({
+  reason: `OutOf${resource}`,
+  message: `Node didn't have enough resource: ${resource}, requested: ${requested}, used: ${used}, capacity: ${capacity}`,
+});
+
+// ---- the rest -------------------------------------------------------------------------------------------------------
+
+const failed = (name: string, text: string): Rejection => ({
+  reason: name,
+  message: `Predicate ${name} failed: ${text}`,
+});
+
+function mismatchOf(
+  { rules, demand }: AdmissionRequest,
+  node: NodeView,
+  others: readonly PodDemand[],
+): Rejection | null {
+  if (!matchesNode(rules.nodeSelector, rules.nodeAffinity, node)) {
+    return failed('NodeAffinity', "node(s) didn't match Pod's node affinity/selector");
+  }
+  if (rules.nodeName !== '' && rules.nodeName !== node.nodeName) {
+    return failed('NodeName', "node(s) didn't match the requested node name");
+  }
+  const taken = others.flatMap(({ ports }) => ports);
+  if (demand.ports.some((port) => taken.some((other) => collide(port, other)))) {
+    return failed('NodePorts', "node(s) didn't have free ports for the requested pod ports");
+  }
+  const untolerated = node.taints
+    .filter(({ effect }) => effect === 'NoExecute')
+    .some((taint) => !rules.tolerations.some((toleration) => tolerates(toleration, taint)));
+  return untolerated && !rules.isStatic
+    ? failed('TaintToleration', "node(s) had taints that the pod didn't tolerate")
+    : null;
+}
+
+const collide = (a: HostPort, b: HostPort): boolean =>
+  a.port === b.port && a.protocol === b.protocol && (a.ip === b.ip || a.ip === ANY_ADDRESS || b.ip === ANY_ADDRESS);
+
+/** The absent operator is `Equal`, the absent key every key, the absent effect every effect. */
+function tolerates({ key = '', operator = 'Equal', value = '', effect = '' }: Toleration, taint: Taint): boolean {
+  if (effect !== '' && effect !== taint.effect) return false;
+  if (key !== '' && key !== taint.key) return false;
+  return operator === 'Exists' || (operator === 'Equal' && value === (taint.value ?? ''));
+}
+
+function matchesNode(
+  selector: Readonly<Record<string, string>>,
+  affinity: readonly NodeTerm[] | null,
+  { labels, nodeName }: NodeView,
+): boolean {
+  if (!Object.entries(selector).every(([key, value]) => labels[key] === value)) return false;
+  return affinity === null || affinity.some((term) => matchesTerm(term, labels, nodeName));
+}
+
+/** A term that asks for nothing matches nothing. */
+export function matchesTerm(
+  { matchExpressions = [], matchFields = [] }: NodeTerm,
+  labels: Readonly<Record<string, string>>,
+  nodeName: string,
+): boolean {
+  if (matchExpressions.length === 0 && matchFields.length === 0) return false;
+  const fields = { 'metadata.name': nodeName };
+  return (
+    matchExpressions.every((requirement) => matches(requirement, labels)) &&
+    matchFields.every((requirement) => matches(requirement, fields))
+  );
+}
+
+export function matches(
+  { key, operator, values = [] }: NodeRequirement,
+  labels: Readonly<Record<string, string>>,
+): boolean {
+  const value = labels[key];
+  switch (operator) {
+    case 'In':
+      return value !== undefined && values.includes(value);
+    case 'NotIn':
+      return value === undefined || !values.includes(value);
+    case 'Exists':
+      return value !== undefined;
+    case 'DoesNotExist':
+      return value === undefined;
+    default:
+      return compares(operator, value, values[0]);
+  }
+}
+
+const INTEGER = /^[+-]?\d+$/;
+
+function compares(operator: string, value: string | undefined, bound: string | undefined): boolean {
+  if (value === undefined || bound === undefined || !INTEGER.test(value) || !INTEGER.test(bound)) return false;
+  if (operator === 'Gt') return BigInt(value) > BigInt(bound);
+  return operator === 'Lt' && BigInt(value) < BigInt(bound);
+}

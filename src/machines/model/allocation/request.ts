@@ -1,0 +1,190 @@
+/**
+ * What a node must know of a pod to take it or refuse it, and what the pod then holds of the node. Pure.
+ *
+ * A request is small enough to be told; the pod itself stays with its actor. Amounts are decimal text: thousandths of a
+ * CPU, whole units of everything else.
+ */
+
+import {
+  isMirrorPod,
+  isStaticPod,
+  type Pod,
+  type PodRef,
+  type ResourceRequirements,
+  type Toleration,
+} from '../api/pod.ts';
+import type { Allocation, HostPort, PodDemand } from '../operations/grants.ts';
+import type { AdmissionSettings, NodeSettings } from '../settings/node-settings.ts';
+import { wantsAppArmor } from '../spec/app-armor.ts';
+import { hasPodLevelResources, podContainers, podQOS } from '../spec/qos.ts';
+import { milliUnits, type Nano, wholeUnits } from '../spec/quantity.ts';
+import { isSidecar, podOverhead, podRequests } from '../spec/resources.ts';
+import { mayRestartAll } from '../spec/restart.ts';
+import { type ContainerWish, containerWishes } from './wishes.ts';
+
+/** What a pod asks of the node beyond resources. */
+export interface PodRules {
+  readonly nodeName: string;
+  readonly isStatic: boolean;
+  /** `spec.os.name`; empty: any. */
+  readonly os: string;
+  /** Its label `kubernetes.io/os`; empty: none. */
+  readonly osLabel: string;
+  readonly nodeSelector: Readonly<Record<string, string>>;
+  /** Terms of the required node affinity; `null`: it has none. */
+  readonly nodeAffinity: readonly NodeTerm[] | null;
+  readonly tolerations: readonly Toleration[];
+  readonly sysctls: readonly string[];
+  readonly hostNetwork: boolean;
+  readonly hostIPC: boolean;
+  readonly wantsAppArmor: boolean;
+  readonly wantsStrictGroups: boolean;
+  /** A feature that it uses and that gates of this node turn off; absent: none. */
+  readonly lacking?: Lacking;
+}
+
+type Lacking = NonNullable<AdmissionSettings['lacks']>[number];
+
+export interface NodeRequirement {
+  readonly key: string;
+  readonly operator: string;
+  readonly values?: readonly string[];
+}
+
+export interface NodeTerm {
+  readonly matchExpressions?: readonly NodeRequirement[];
+  readonly matchFields?: readonly NodeRequirement[];
+}
+
+export interface AdmissionRequest extends PodRef {
+  readonly demand: PodDemand;
+  readonly rules: PodRules;
+  /** Containers that are to have something for themselves, in the order in which they begin; absent: none. */
+  readonly containers?: readonly ContainerWish[];
+  /** Containers that may swap by what they ask for of memory: it cannot change while they run; absent: none. */
+  readonly swapping?: readonly string[];
+}
+
+const CRITICAL_PRIORITY = 2_000_000_000;
+const OS_LABEL = 'kubernetes.io/os';
+
+type NodeFacts = Pick<NodeSettings, 'admission' | 'limitedSwapBytes' | 'swapControllerAvailable' | 'cgroupVersion'>;
+
+export const admissionRequest = (pod: Pod, node: NodeFacts = {}): AdmissionRequest => ({
+  uid: pod.metadata.uid,
+  namespace: pod.metadata.namespace,
+  name: pod.metadata.name,
+  demand: demandOf(pod),
+  rules: { ...rulesOf(pod), ...lackingOf(pod, node) },
+  ...wishesOf(pod, node),
+  ...swappingOf(pod, node),
+});
+
+/** In upstream's order. */
+function lackingOf(pod: Pod, { admission }: NodeFacts): Pick<PodRules, 'lacking'> {
+  const lacking = admission?.lacks?.find((each) =>
+    each === 'podLevelResources' ? hasPodLevelResources(pod.spec.resources) : mayRestartAll(pod),
+  );
+  return lacking === undefined ? {} : { lacking };
+}
+
+/** Those whose policy wants a new instance for memory get other swap with it. */
+function swappingOf(pod: Pod, node: NodeFacts): Pick<AdmissionRequest, 'swapping'> {
+  const canSwap = node.limitedSwapBytes !== undefined && node.swapControllerAvailable && node.cgroupVersion === 2;
+  if (!canSwap || isCritical(pod)) return {};
+  const swapping = podContainers(pod).filter(
+    ({ resizePolicy = [] }) =>
+      resizePolicy.find(({ resourceName }) => resourceName === 'memory')?.restartPolicy !== 'RestartContainer',
+  );
+  return { swapping: swapping.map(({ name }) => name) };
+}
+
+function wishesOf(pod: Pod, node: Pick<NodeSettings, 'admission'>): Pick<AdmissionRequest, 'containers'> {
+  const containers = containerWishes(pod, node);
+  return containers.length === 0 ? {} : { containers };
+}
+
+export function demandOf(pod: Pod): PodDemand {
+  const overhead = podOverhead(pod);
+  const requests = podRequests(pod);
+  const names = [...new Set([...Object.keys(requests), ...Object.keys(overhead)])].toSorted();
+  const total = (name: string): Nano => (requests[name] ?? 0n) + (overhead[name] ?? 0n);
+  return {
+    requests: Object.fromEntries(names.map((name) => [name, units(name, total(name))])),
+    ports: hostPorts(pod),
+    qos: podQOS(pod),
+    priority: pod.spec.priority ?? null,
+    isCritical: isCritical(pod),
+  };
+}
+
+const isCritical = (pod: Pod): boolean =>
+  isStaticPod(pod) || isMirrorPod(pod) || (pod.spec.priority ?? 0) >= CRITICAL_PRIORITY;
+
+export const units = (name: string, amount: Nano): string =>
+  String(name === 'cpu' ? milliUnits(amount) : wholeUnits(amount));
+
+/** Of containers and sidecars; init containers are gone before others need their ports. */
+function hostPorts({ spec }: Pod): readonly HostPort[] {
+  return [...spec.containers, ...(spec.initContainers ?? []).filter(isSidecar)].flatMap(({ ports = [] }) =>
+    ports.flatMap(({ hostIP, hostPort, protocol }) =>
+      hostPort === undefined || hostPort === 0
+        ? []
+        : [{ ip: hostIP || ANY_ADDRESS, protocol: protocol ?? 'TCP', port: hostPort }],
+    ),
+  );
+}
+
+export const ANY_ADDRESS = '0.0.0.0';
+
+function rulesOf(pod: Pod): PodRules {
+  const { spec, metadata } = pod;
+  const required = spec.affinity?.nodeAffinity?.requiredDuringSchedulingIgnoredDuringExecution;
+  return {
+    nodeName: spec.nodeName ?? '',
+    isStatic: isStaticPod(pod),
+    os: spec.os?.name ?? '',
+    osLabel: metadata.labels?.[OS_LABEL] ?? '',
+    nodeSelector: spec.nodeSelector ?? {},
+    nodeAffinity: required === undefined ? null : required.nodeSelectorTerms,
+    tolerations: spec.tolerations ?? [],
+    sysctls: (spec.securityContext?.sysctls ?? []).map(({ name }) => name),
+    hostNetwork: spec.hostNetwork === true,
+    hostIPC: spec.hostIPC === true,
+    wantsAppArmor: wantsAppArmor(pod),
+    wantsStrictGroups: spec.securityContext?.supplementalGroupsPolicy === 'Strict',
+  };
+}
+
+export const WHOLE_POD = '';
+
+/** Only what may be resized: all but ephemeral containers. */
+export const allocationOf = ({ spec }: Pod): Allocation => ({
+  ...(spec.resources === undefined ? {} : { [WHOLE_POD]: spec.resources }),
+  ...Object.fromEntries(
+    [...spec.containers, ...(spec.initContainers ?? [])].map(({ name, resources = {} }) => [name, resources]),
+  ),
+});
+
+/** The pod as it may be: with the resources that it was given, not those that it asks for now. */
+export function withAllocation(pod: Pod, allocation: Allocation | null): Pod {
+  if (allocation === null) return pod;
+  const given = <Container extends { readonly name: string; readonly resources?: ResourceRequirements }>(
+    container: Container,
+  ): Container => {
+    const resources = allocation[container.name];
+    const isSame = JSON.stringify(resources) === JSON.stringify(container.resources ?? {});
+    return resources === undefined || isSame ? container : { ...container, resources };
+  };
+  const { initContainers, containers, resources: _asked, ...spec } = pod.spec;
+  const whole = allocation[WHOLE_POD];
+  return {
+    ...pod,
+    spec: {
+      ...spec,
+      ...(whole === undefined ? {} : { resources: whole }),
+      containers: containers.map(given),
+      ...(initContainers === undefined ? {} : { initContainers: initContainers.map(given) }),
+    },
+  };
+}

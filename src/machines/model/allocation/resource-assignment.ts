@@ -1,0 +1,159 @@
+/**
+ * What the containers of one pod are given for themselves, container by container, as they begin: devices, CPUs, then
+ * memory. Pure. Invariant: a pod is given all of it or nothing.
+ */
+
+import type { DeviceQuestion } from '../operations/devices.ts';
+import type { Holding } from '../operations/grants.ts';
+import type { ResourceManagers } from '../settings/resource-managers.ts';
+import { allocateCpus, type CpuProgress, cpuHints } from './cpu-manager.ts';
+import {
+  allocateDevices,
+  type DeviceAnswers,
+  type DeviceBooks,
+  type DeviceProgress,
+  deviceHints,
+} from './device-manager.ts';
+import type { Devices } from './device-state.ts';
+import { allocateMemory, type MemoryProgress, memoryHints } from './memory-manager.ts';
+import type { NumaHint } from './numa.ts';
+import type { Rejection } from './predicates.ts';
+import { align, type ProviderHints } from './topology-manager.ts';
+import type { ContainerWish } from './wishes.ts';
+
+/** What is known of devices; nothing where there are no plugins. */
+export interface DeviceKnowledge {
+  readonly devices: Devices;
+  readonly answers: DeviceAnswers;
+}
+
+type Asking = { readonly question: DeviceQuestion };
+
+/** What it is given, why it is not, or what a plugin has to be asked first. */
+export type Assignment = Holding | Refused | Asking;
+
+interface Progress {
+  readonly devices: DeviceProgress;
+  readonly cpu: CpuProgress;
+  readonly memory: MemoryProgress;
+}
+
+const NOTHING: Progress = {
+  devices: { given: {}, reusable: {} },
+  cpu: { cpus: {}, reusable: [] },
+  memory: { blocks: {}, inits: [] },
+};
+
+/** Nobody says where it should come from. */
+const ANYWHERE: NumaHint = { nodes: null, preferred: false };
+
+type Refused = { readonly rejection: Rejection };
+
+/** What is there for the pod that is decided about. */
+interface Node extends ResourceManagers {
+  readonly grants: readonly Holding[];
+  readonly books: DeviceBooks;
+}
+
+const NO_DEVICES: DeviceKnowledge = { devices: {}, answers: {} };
+
+export function assign(
+  managers: ResourceManagers,
+  wishes: readonly ContainerWish[],
+  grants: readonly Holding[],
+  { devices, answers }: DeviceKnowledge = NO_DEVICES,
+): Assignment {
+  const others = grants.flatMap((grant) => (grant.devices === undefined ? [] : [grant.devices]));
+  const node = { ...managers, grants, books: { devices, answers, others, nodes: managers.topology?.nodes ?? [] } };
+  const ofPod = managers.topology?.scope === 'pod' ? hintFor(node, NOTHING, podWish(wishes)) : null;
+  let progress = NOTHING;
+  for (const wish of wishes) {
+    const hint = ofPod ?? hintFor(node, progress, wish);
+    if ('rejection' in hint) return hint;
+    const step = give(node, progress, wish, hint);
+    if (!('cpu' in step)) return step;
+    progress = step;
+  }
+  return holdingOf(progress);
+}
+
+const holdingOf = ({ devices: { given }, cpu: { cpus }, memory: { blocks } }: Progress): Holding => ({
+  ...(Object.keys(cpus).length === 0 ? {} : { cpus }),
+  ...(Object.keys(blocks).length === 0 ? {} : { memory: blocks }),
+  ...(Object.keys(given).length === 0 ? {} : { devices: given }),
+});
+
+type Wanted = Pick<ContainerWish, 'cpus' | 'memory' | 'devices'>;
+
+function hintFor(
+  { topology, cpuManager, memoryManager, grants, books }: Node,
+  { devices, cpu, memory }: Progress,
+  wanted: Wanted,
+): NumaHint | Refused {
+  if (topology === undefined) return ANYWHERE;
+  const cpus: ProviderHints =
+    cpuManager === undefined || wanted.cpus === undefined
+      ? {}
+      : { cpu: cpuHints({ settings: cpuManager, grants, progress: cpu }, wanted.cpus) };
+  return align(topology, [
+    wanted.devices === undefined ? {} : deviceHints(books, devices, wanted.devices),
+    cpus,
+    memoryManager === undefined || wanted.memory === undefined
+      ? {}
+      : hintsOfMemory(memoryHints({ settings: memoryManager, grants, progress: memory }, wanted.memory), wanted.memory),
+  ]);
+}
+
+/** Memory that cannot be had at all is not hinted about; giving it then says why. */
+const hintsOfMemory = (hints: readonly NumaHint[], amounts: Readonly<Record<string, string>>): ProviderHints =>
+  hints.length === 0 ? {} : Object.fromEntries(Object.keys(amounts).map((type) => [type, hints]));
+
+/** What a pod has at once: its containers and sidecars together, or an init container with the sidecars before it. */
+function podWish(wishes: readonly ContainerWish[]): Wanted {
+  const most = (of: (wish: ContainerWish) => bigint): bigint => {
+    let [running, peak] = [0n, 0n];
+    for (const wish of wishes) {
+      const sum = running + of(wish);
+      if (!wish.isInit) running = sum;
+      if (sum > peak) peak = sum;
+    }
+    return peak;
+  };
+  const types = [...new Set(wishes.flatMap(({ memory = {} }) => Object.keys(memory)))].toSorted();
+  const cpus = most((wish) => BigInt(wish.cpus ?? 0));
+  const names = [...new Set(wishes.flatMap(({ devices = {} }) => Object.keys(devices)))].toSorted();
+  const devices = names.map((name) => [name, Number(most((wish) => BigInt(wish.devices?.[name] ?? 0)))]);
+  const memory = types.map((type) => [type, String(most((wish) => BigInt(wish.memory?.[type] ?? '0')))]);
+  return {
+    ...(cpus === 0n ? {} : { cpus: Number(cpus) }),
+    ...(types.length === 0 ? {} : { memory: Object.fromEntries(memory) }),
+    ...(names.length === 0 ? {} : { devices: Object.fromEntries(devices) }),
+  };
+}
+
+function give(node: Node, progress: Progress, wish: ContainerWish, hint: NumaHint): Progress | Refused | Asking {
+  const { cpuManager, memoryManager, grants, books } = node;
+  const devices =
+    wish.devices === undefined
+      ? progress.devices
+      : allocateDevices(books, progress.devices, { ...wish, devices: wish.devices }, hint);
+  if (!('given' in devices)) return devices;
+  const cpu =
+    cpuManager === undefined || wish.cpus === undefined
+      ? progress.cpu
+      : allocateCpus(
+          { settings: cpuManager, grants, progress: progress.cpu },
+          { ...wish, cpus: wish.cpus },
+          hint.nodes,
+        );
+  if ('rejection' in cpu) return cpu;
+  const memory =
+    memoryManager === undefined || wish.memory === undefined
+      ? progress.memory
+      : allocateMemory(
+          { settings: memoryManager, grants, progress: progress.memory },
+          { ...wish, memory: wish.memory },
+          hint,
+        );
+  return 'rejection' in memory ? memory : { devices, cpu, memory };
+}

@@ -1,0 +1,153 @@
+/** What `allocation` has given to single containers, where the node keeps resources apart. Pure. */
+
+import type { QOSClass, ResourceRequirements } from '../api/pod.ts';
+import type { QOSDemand } from '../cgroups/node-groups.ts';
+import type { DeviceResponse } from '../operations/devices.ts';
+import type { Allocation, Grant, Holding, MemoryBlock } from '../operations/grants.ts';
+import type { NodeSettings } from '../settings/node-settings.ts';
+import { parseQuantity } from '../spec/quantity.ts';
+import { infeasible, type ResizeRefusal } from './admit.ts';
+import { type PodCpus, sharedCpus } from './cpu-manager.ts';
+import { deviceSetup, idsOf } from './device-state.ts';
+import type { ResourcesHeld } from './held.ts';
+import type { AdmissionRequest } from './request.ts';
+import { type Assignment, assign, type DeviceKnowledge } from './resource-assignment.ts';
+
+type Settings = Pick<NodeSettings, 'admission'>;
+type Grants = Readonly<Record<string, Grant>>;
+
+/** What all others share; empty where nothing is kept apart. */
+const sharedBy = ({ admission }: Settings, grants: Grants): string =>
+  admission?.cpuManager === undefined ? '' : sharedCpus(admission.cpuManager, Object.values(grants));
+
+/** What pods of the two upper classes asked for in sum. */
+export function demandOf(grants: Grants): QOSDemand {
+  const sum = (qos: QOSClass, name: string): string =>
+    String(
+      Object.values(grants)
+        .filter(({ demand }) => demand.qos === qos)
+        .reduce((total, { demand }) => total + BigInt(demand.requests[name] ?? '0'), 0n),
+    );
+  return {
+    burstableCpuMilli: sum('Burstable', 'cpu'),
+    burstableMemoryBytes: sum('Burstable', 'memory'),
+    guaranteedMemoryBytes: sum('Guaranteed', 'memory'),
+  };
+}
+
+/** Everything that single containers hold. */
+export function heldBy(settings: Settings, grants: Grants): ResourcesHeld {
+  const all = Object.entries(grants);
+  return {
+    type: 'resources.held',
+    cpus: Object.fromEntries(all.flatMap(([uid, { cpus }]) => (cpus === undefined ? [] : [[uid, cpus]]))),
+    shared: sharedBy(settings, grants),
+    memory: Object.fromEntries(all.flatMap(([uid, { memory }]) => (memory === undefined ? [] : [[uid, memory]]))),
+  };
+}
+
+/** What is of others, and what is known of devices. */
+interface Given extends DeviceKnowledge {
+  readonly grants: Grants;
+  /** To pods whose plugins are still asked. */
+  readonly promised: readonly Holding[];
+}
+
+/** What a pod that is taken is given; what it has it keeps. */
+export function assignedTo(
+  { admission }: Settings,
+  { uid, containers = [] }: AdmissionRequest,
+  { grants, promised, devices, answers }: Given,
+): Assignment {
+  const before = grants[uid];
+  if (before !== undefined) return holdingIn(before);
+  const others = [...Object.values(grants), ...promised];
+  return admission === undefined ? {} : assign(admission, containers, others, { devices, answers });
+}
+
+const holdingIn = ({ cpus, memory, devices }: Grant): Holding => ({
+  ...(cpus === undefined ? {} : { cpus }),
+  ...(memory === undefined ? {} : { memory }),
+  ...(devices === undefined ? {} : { devices }),
+});
+
+/** Who has which devices. */
+export const devicesHeldBy = (grants: Grants) => ({
+  type: 'devices.held' as const,
+  held: Object.fromEntries(
+    Object.entries(grants).flatMap(([uid, { devices }]) => (devices === undefined ? [] : [[uid, devices] as const])),
+  ),
+});
+
+/** What a pod is told of it. */
+export interface PodShares {
+  /** Absent: the node does not keep CPUs apart. */
+  readonly cpus?: PodCpus;
+  /** By container, the NUMA nodes of its memory: `0,1`. Absent: none has chosen ones. */
+  readonly memoryNodes?: Readonly<Record<string, string>>;
+  /** By container, its devices. Absent: none has any. */
+  readonly devices?: Readonly<Record<string, ContainerDevices>>;
+}
+
+export interface ContainerDevices {
+  /** By resource. */
+  readonly ids: Readonly<Record<string, readonly string[]>>;
+  readonly setup: DeviceResponse;
+}
+
+export function podShares(settings: Settings, grants: Grants, uid: string): PodShares {
+  const { cpus = {}, memory, devices } = grants[uid] ?? {};
+  return {
+    ...(settings.admission?.cpuManager === undefined
+      ? {}
+      : { cpus: { exclusive: cpus, shared: sharedBy(settings, grants) } }),
+    ...(memory === undefined ? {} : { memoryNodes: mapValues(memory, nodesOf) }),
+    ...(devices === undefined
+      ? {}
+      : {
+          devices: mapValues(devices, (resources) => ({
+            ids: mapValues(resources, idsOf),
+            setup: deviceSetup(resources),
+          })),
+        }),
+  };
+}
+
+const mapValues = <From, To>(table: Readonly<Record<string, From>>, change: (value: From) => To): Record<string, To> =>
+  Object.fromEntries(Object.entries(table).map(([key, value]) => [key, change(value)]));
+
+const nodesOf = (blocks: readonly MemoryBlock[]): string =>
+  [...new Set(blocks.flatMap(({ numaAffinity }) => numaAffinity))].toSorted((a, b) => a - b).join(',');
+
+/** What was given to single containers stays as much as it is. */
+export function pinnedResize(
+  { admission }: Settings,
+  { request, allocation: wanted }: { readonly request: AdmissionRequest; readonly allocation: Allocation },
+  given: Allocation,
+): ResizeRefusal | null {
+  if (request.demand.qos === 'Burstable' && swapsOtherwise(request, given, wanted)) {
+    return infeasible('In-place resize of containers with swap is not supported.');
+  }
+  if (request.demand.qos !== 'Guaranteed') return null;
+  const isOther = (resource: string): boolean =>
+    Object.keys(given).some((name) => requestOf(given, name, resource) !== requestOf(wanted, name, resource));
+  if (admission?.cpuManager !== undefined && isOther('cpu')) return pinned('CPU Manager policy "static"');
+  return admission?.memoryManager !== undefined && isOther('memory') ? pinned('Memory Manager policy "Static"') : null;
+}
+
+const pinned = (policy: string): ResizeRefusal =>
+  infeasible(`Resize is infeasible for Guaranteed Pods alongside ${policy}`);
+
+const requestOf = (allocation: Allocation, name: string, resource: string): string =>
+  allocation[name]?.requests?.[resource] ?? '';
+
+/** Some container's share of the swap would be another, before or after. */
+function swapsOtherwise({ swapping = [] }: AdmissionRequest, given: Allocation, wanted: Allocation): boolean {
+  return swapping.some((name) => {
+    const [before, after] = [given[name], wanted[name]].map((each) => parseQuantity(each?.requests?.['memory'] ?? '0'));
+    return before !== after && (maySwap(given[name]) || maySwap(wanted[name]));
+  });
+}
+
+const maySwap = ({ requests, limits }: ResourceRequirements = {}): boolean =>
+  parseQuantity(requests?.['memory'] ?? '0') !== parseQuantity(limits?.['memory'] ?? '0');

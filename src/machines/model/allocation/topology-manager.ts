@@ -1,0 +1,116 @@
+/**
+ * The topology manager: from what each manager hints, the NUMA nodes that all of a container's resources should come
+ * from, and whether the policy takes the container. Pure.
+ *
+ * Upstream: topologymanager/policy.go (HintMerger). Invariants: a preferred answer is one on which all agree; of two
+ * answers of one quality the one with fewer and lower nodes is taken, whatever the order of the hints.
+ */
+
+import type { NumaSet } from '../operations/grants.ts';
+import type { TopologySettings } from '../settings/resource-managers.ts';
+import { isLess, isNarrower, type NumaHint } from './numa.ts';
+import type { Rejection } from './predicates.ts';
+
+/** What one manager hints, by resource. `null`: it does not care; no hint: it cannot. Without a resource: nothing. */
+export type ProviderHints = Readonly<Record<string, readonly NumaHint[] | null>>;
+
+export const MISALIGNED: Rejection = {
+  reason: 'TopologyAffinityError',
+  message: 'Resources cannot be allocated with Topology locality',
+};
+
+const ANYWHERE: NumaHint = { nodes: null, preferred: true };
+const NOWHERE: NumaHint = { nodes: null, preferred: false };
+
+/** Where the resources should come from, or why the policy does not take the container. */
+export function align(
+  settings: TopologySettings,
+  providers: readonly ProviderHints[],
+): NumaHint | { readonly rejection: Rejection } {
+  const lists = providers.flatMap((hints): (readonly NumaHint[])[] => {
+    const all = Object.values(hints);
+    if (all.length === 0) return [[ANYWHERE]];
+    return all.map((each) => each ?? [ANYWHERE]).map((each) => (each.length === 0 ? [NOWHERE] : each));
+  });
+  if (settings.policy === 'single-numa-node') return alignToOne(settings, lists);
+  const hint = merge(settings, lists);
+  return hint.preferred || settings.policy === 'best-effort' ? hint : { rejection: MISALIGNED };
+}
+
+function alignToOne(settings: TopologySettings, lists: readonly (readonly NumaHint[])[]) {
+  const isOfOne = ({ nodes, preferred }: NumaHint): boolean => preferred && (nodes === null || nodes.length === 1);
+  const { nodes, preferred } = merge(
+    settings,
+    lists.map((hints) => hints.filter(isOfOne)),
+  );
+  if (!preferred) return { rejection: MISALIGNED };
+  return { nodes: nodes?.length === settings.nodes.length ? null : nodes, preferred };
+}
+
+/** Hints of all managers taken together: the nodes on which they agree. */
+interface Merged {
+  readonly nodes: NumaSet;
+  readonly preferred: boolean;
+  /** The nodes that every one of them named; `null`: none named any yet. */
+  readonly named: NumaSet | null;
+}
+
+function merge(settings: TopologySettings, lists: readonly (readonly NumaHint[])[]): NumaHint {
+  let merged: readonly Merged[] = [{ nodes: settings.nodes, preferred: true, named: null }];
+  for (const hints of lists) merged = distinct(merged.flatMap((before) => hints.map((hint) => joined(before, hint))));
+  const fewest = leastNodes(lists);
+  const found = merged.filter(({ nodes }) => nodes.length > 0);
+  const best = found.reduce<Merged | null>((a, b) => (a === null || isBetter(settings, b, a, fewest) ? b : a), null);
+  return best === null ? { nodes: settings.nodes, preferred: false } : { nodes: best.nodes, preferred: best.preferred };
+}
+
+function joined({ nodes, preferred, named }: Merged, hint: NumaHint): Merged {
+  if (hint.nodes === null) return { nodes, preferred: preferred && hint.preferred, named };
+  const isAgreed = named === null || String(named) === String(hint.nodes);
+  return {
+    nodes: nodes.filter((node) => hint.nodes!.includes(node)),
+    preferred: preferred && hint.preferred && isAgreed,
+    named: named ?? hint.nodes,
+  };
+}
+
+/** Of those that no later hint can tell apart one is enough: there may be very many. */
+function distinct(merged: readonly Merged[]): readonly Merged[] {
+  const byKey = new Map<string, Merged>();
+  for (const each of merged) {
+    const key = `${each.nodes.join()}/${each.preferred ? each.named?.join() : '-'}/${each.preferred}`;
+    if (!byKey.has(key)) byKey.set(key, each);
+  }
+  return [...byKey.values()];
+}
+
+/** As many nodes as the manager that needs most of them needs at least. */
+const leastNodes = (lists: readonly (readonly NumaHint[])[]): number =>
+  Math.max(
+    0,
+    ...lists.map((hints) => {
+      const counts = hints.flatMap(({ nodes }) => (nodes === null ? [] : [nodes.length]));
+      return counts.length === 0 ? 0 : Math.min(...counts);
+    }),
+  );
+
+/** Without a preferred answer, one with as many nodes as are needed is best, then one with a little less. */
+function isBetter(settings: TopologySettings, a: Merged, b: Merged, needed: number): boolean {
+  if (a.preferred !== b.preferred) return a.preferred;
+  const [mine, other] = [a.nodes.length, b.nodes.length];
+  if (a.preferred || mine === other || other > needed) return isFitter(settings, a.nodes, b.nodes);
+  if (other === needed || mine > needed) return false;
+  return mine > other;
+}
+
+function isFitter({ policy, distances, nodes: all }: TopologySettings, a: NumaSet, b: NumaSet): boolean {
+  if (distances === undefined || policy === 'single-numa-node' || a.length !== b.length) return isNarrower(a, b);
+  const [mine, other] = [a, b].map((nodes) => averageDistance(distances, all, nodes)) as [number, number];
+  return mine === other ? isLess(a, b) : mine < other;
+}
+
+function averageDistance(distances: readonly (readonly number[])[], all: NumaSet, nodes: NumaSet): number {
+  const at = nodes.map((node) => all.indexOf(node));
+  const sum = at.reduce((total, from) => total + at.reduce((row, to) => row + (distances[from]?.[to] ?? 0), 0), 0);
+  return sum / nodes.length ** 2;
+}

@@ -1,0 +1,76 @@
+/**
+ * The strategic merge patch that turns one version of an object into another: only what changed, as a client sends it.
+ *
+ * Lists that the API merges by a key are patched entry by entry, with their order beside them
+ * (`$setElementOrder/<list>`); every other list goes whole. A field that is gone is `null`, an entry that is gone
+ * `{$patch: delete}`. Shapes as recorded of kubelet 1.36 (PATCH of nodes/status and pods/status).
+ */
+import type { Json } from '../../../kernel/json.ts';
+
+type Fields = Readonly<Record<string, Json>>;
+
+/** Merge key by the path of its list (`status.conditions`: `type`). */
+export type MergeKeys = Readonly<Record<string, string>>;
+
+const isFields = (value: Json | undefined): value is Fields =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+const isSame = (left: Json | undefined, right: Json | undefined): boolean =>
+  left === right || JSON.stringify(sorted(left)) === JSON.stringify(sorted(right));
+
+function sorted(value: Json | undefined): Json | undefined {
+  if (Array.isArray(value)) return value.map((each) => sorted(each) as Json);
+  if (!isFields(value)) return value;
+  return Object.fromEntries(
+    Object.keys(value)
+      .sort()
+      .map((key) => [key, sorted(value[key]) as Json]),
+  );
+}
+
+/** To a server in Go an absent list, an empty one and `null` are one; it answers with whichever its type says. */
+const isNothing = (value: Json | undefined): boolean =>
+  value === undefined || value === null || (Array.isArray(value) && value.length === 0);
+
+/** `null` when both are the same. */
+export function strategicPatch(before: Fields, after: Fields, mergeKeys: MergeKeys): Fields | null {
+  const patch = fieldsPatch(before, after, '', mergeKeys);
+  return Object.keys(patch).length === 0 ? null : patch;
+}
+
+function fieldsPatch(before: Fields, after: Fields, path: string, mergeKeys: MergeKeys): Fields {
+  const patch: Record<string, Json> = {};
+  for (const name of new Set([...Object.keys(before), ...Object.keys(after)])) {
+    const [from, to] = [before[name], after[name]];
+    if (isSame(from, to) || (isNothing(from) && isNothing(to))) continue;
+    const at = path === '' ? name : `${path}.${name}`;
+    const key = mergeKeys[at];
+    if (to === undefined || to === null) patch[name] = null;
+    else if (key !== undefined && Array.isArray(from) && Array.isArray(to)) {
+      Object.assign(patch, listPatch(name, from as Fields[], to as Fields[], key));
+    } else if (isFields(from) && isFields(to)) {
+      const fields = fieldsPatch(from, to, at, mergeKeys);
+      if (Object.keys(fields).length > 0) patch[name] = fields;
+    } else patch[name] = to;
+  }
+  return patch;
+}
+
+function listPatch(name: string, before: readonly Fields[], after: readonly Fields[], key: string): Fields {
+  const known = new Map(before.map((entry) => [entry[key], entry]));
+  const wanted = new Set(after.map((entry) => entry[key]));
+  const changed = after.flatMap((entry) => {
+    const from = known.get(entry[key]);
+    if (from === undefined) return [entry];
+    const fields = fieldsPatch(from, entry, '', {});
+    return Object.keys(fields).length === 0 ? [] : [{ ...fields, [key]: entry[key] as Json }];
+  });
+  const gone = before
+    .filter((entry) => !wanted.has(entry[key]))
+    .map((entry) => ({ $patch: 'delete', [key]: entry[key] as Json }));
+  const entries = [...changed, ...gone];
+  return {
+    [`$setElementOrder/${name}`]: after.map((entry) => ({ [key]: entry[key] as Json })),
+    ...(entries.length === 0 ? {} : { [name]: entries }),
+  };
+}

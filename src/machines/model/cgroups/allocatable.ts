@@ -1,0 +1,154 @@
+/**
+ * What this node has, what it keeps back, and what is left for pods.
+ *
+ * Amounts are exact (1e-9 units as bigint inside, quantity texts outside). Pure. Upstream:
+ * pkg/kubelet/cm/node_container_manager_linux.go.
+ */
+
+import { parseEvictionThresholds } from '../configuration/eviction-thresholds.ts';
+import type { KubeletConfiguration, StringMap } from '../configuration/types.ts';
+import { thresholdAmount } from '../eviction/thresholds.ts';
+import type { MachineInfo } from '../operations/host.ts';
+import {
+  divideUp,
+  formatBinary,
+  formatDecimal,
+  fromWhole,
+  type Nano,
+  parseQuantity,
+  wholeUnits,
+} from '../spec/quantity.ts';
+import { formatCpuSet, parseCpuSet } from '../values/cpu-set.ts';
+import { type Parsed, quote } from '../values/go-text.ts';
+
+export interface NodeResources {
+  readonly capacity: StringMap;
+  readonly allocatable: StringMap;
+  /** What is kept for the cluster's and for the system's own daemons. */
+  readonly kubeReserved: StringMap;
+  readonly systemReserved: StringMap;
+  /** What the group of all pods may have when it is held to it: without what eviction keeps free. */
+  readonly podsLimit: StringMap;
+  /** Processes that the kernel can have at once. */
+  readonly pidMax: string;
+}
+
+type Amounts = Readonly<Record<string, Nano>>;
+type Settings = Pick<
+  KubeletConfiguration,
+  'kubeReserved' | 'systemReserved' | 'evictionHard' | 'maxPods' | 'podsPerCore' | 'reservedSystemCPUs'
+> & { readonly ignoreEviction: boolean };
+
+export interface NodeFacts {
+  readonly machine: MachineInfo;
+  /** Size of the file system of the root directory; `null` where local storage is not counted. */
+  readonly storageBytes: string | null;
+}
+
+const HUGE_PAGES = 'hugepages-';
+
+/** Fails where the reserved CPUs are none of the machine's, or more is kept back than there is. */
+export function nodeResources(settings: Settings, facts: NodeFacts): Parsed<NodeResources> {
+  const reserved = reservations(settings, facts.machine);
+  if (reserved.error !== undefined) return reserved;
+  const capacity = capacityOf(settings, facts);
+  const eviction = evictionReservation(settings, capacity);
+  const { kube, system } = reserved.value;
+  const problem = overcommitment(capacity, [kube, system, eviction]);
+  if (problem !== null) return { error: problem };
+  const pids = { pid: fromWhole(BigInt(facts.machine.pidMax)) };
+  return {
+    value: {
+      capacity: texts(capacity),
+      allocatable: texts(without(capacity, [kube, system, eviction])),
+      kubeReserved: texts(kube),
+      systemReserved: texts(system),
+      podsLimit: texts(without({ ...capacity, ...pids }, [kube, system])),
+      pidMax: facts.machine.pidMax,
+    },
+  };
+}
+
+function capacityOf({ maxPods, podsPerCore }: Settings, { machine, storageBytes }: NodeFacts): Amounts {
+  const pods = podsPerCore > 0 ? Math.min(maxPods, podsPerCore * machine.cores) : maxPods;
+  return {
+    cpu: fromWhole(BigInt(machine.cores)),
+    memory: fromWhole(BigInt(machine.memoryBytes)),
+    ...amounts(machine.hugePageTotals),
+    ...(storageBytes === null ? {} : { 'ephemeral-storage': fromWhole(BigInt(storageBytes)) }),
+    pods: fromWhole(BigInt(pods)),
+  };
+}
+
+/** `--reserved-cpus` is the last word on the CPU that is kept back. */
+function reservations(settings: Settings, machine: MachineInfo): Parsed<{ kube: Amounts; system: Amounts }> {
+  const kube = amounts(settings.kubeReserved);
+  const system = amounts(settings.systemReserved);
+  const text = settings.reservedSystemCPUs;
+  if (text === '') return { value: { kube, system } };
+  const cpus = parseCpuSet(text);
+  if (cpus.error !== undefined) return { error: `unable to parse reserved-cpus list: ${cpus.error}` };
+  if (cpus.value.some((cpu) => cpu >= machine.cores)) {
+    const online = formatCpuSet(Array.from({ length: machine.cores }, (_, cpu) => cpu));
+    return { error: `reserved-cpus: ${text} is not a subset of online-cpus: ${online}` };
+  }
+  const { cpu: _overwritten, ...others } = kube;
+  return { value: { kube: others, system: { ...system, cpu: fromWhole(BigInt(cpus.value.length)) } } };
+}
+
+/** Of hard thresholds, what must stay free of memory and of the disk of pods. */
+function evictionReservation({ evictionHard, ignoreEviction }: Settings, capacity: Amounts): Amounts {
+  if (ignoreEviction) return {};
+  const settings = { evictionHard, evictionSoft: {}, evictionSoftGracePeriod: {}, evictionMinimumReclaim: {} };
+  const parsed = parseEvictionThresholds(settings);
+  if (parsed.error !== undefined) return {};
+  const kept: Record<string, Nano> = {};
+  for (const { signal, value } of parsed.value) {
+    const name = signal === 'memory.available' ? 'memory' : signal === 'nodefs.available' ? 'ephemeral-storage' : null;
+    const whole = name === null ? undefined : capacity[name];
+    if (name === null || whole === undefined) continue;
+    kept[name] = fromWhole(thresholdAmount(value, wholeUnits(whole)));
+  }
+  return kept;
+}
+
+const NANO = 1_000_000_000n;
+
+function without(capacity: Amounts, kept: readonly Amounts[]): Amounts {
+  const left = Object.fromEntries(
+    Object.entries(capacity).map(([name, amount]) => [name, atLeastZero(amount - total(kept, name))]),
+  );
+  const huge = Object.entries(left).reduce(
+    (sum, [name, amount]) => (name.startsWith(HUGE_PAGES) ? sum + amount : sum),
+    0n,
+  );
+  return { ...left, memory: atLeastZero((left['memory'] ?? 0n) - huge) };
+}
+
+const total = (kept: readonly Amounts[], name: string): Nano =>
+  kept.reduce((sum, each) => sum + (each[name] ?? 0n), 0n);
+const atLeastZero = (amount: Nano): Nano => (amount < 0n ? 0n : amount);
+
+function overcommitment(capacity: Amounts, kept: readonly Amounts[]): string | null {
+  const errors = Object.entries(capacity).flatMap(([name, amount]) => {
+    const reserved = total(kept, name);
+    if (reserved <= amount) return [];
+    const rest = format(name, amount - reserved);
+    return [`Resource ${quote(name)} has an allocatable of ${format(name, reserved)}, capacity of ${rest}`];
+  });
+  return errors.length === 0 ? null : `invalid Node Allocatable configuration. ${errors.join(' ')}`;
+}
+
+const amounts = (map: StringMap): Amounts =>
+  Object.fromEntries(Object.entries(map).map(([name, quantity]) => [name, parseQuantity(quantity)]));
+
+const texts = (map: Amounts): StringMap =>
+  Object.fromEntries(Object.entries(map).map(([name, amount]) => [name, format(name, amount)]));
+
+/** Bytes as upstream reports them: `24684096Ki`, or plain where that is not whole; everything else as plain numbers. */
+function format(name: string, amount: Nano): string {
+  const isBytes = ['memory', 'ephemeral-storage'].includes(name) || name.startsWith(HUGE_PAGES);
+  if (!isBytes) return formatDecimal(amount);
+  const bytes = divideUp(amount < 0n ? -amount : amount, NANO);
+  return `${amount < 0n ? '-' : ''}${formatBinary(fromWhole(bytes))}`;
+}

@@ -1,0 +1,133 @@
+/**
+ * The cgroup of a pod: where it is and what it is held to. Pure.
+ *
+ * Upstream: pkg/kubelet/cm/helpers_linux.go (ResourceConfigForPod), pod_container_manager_linux.go.
+ */
+import type { Pod, QOSClass } from '../api/pod.ts';
+import type { CgroupDriver, CgroupResources, CgroupWish } from '../operations/cgroup.ts';
+import type { NodeSettings } from '../settings/node-settings.ts';
+import { reservedMemory } from '../spec/memory-qos.ts';
+import { podContainers, podQOS } from '../spec/qos.ts';
+import { milliUnits, type Nano, parseQuantity, wholeUnits } from '../spec/quantity.ts';
+import {
+  cpuQuota,
+  cpuShares,
+  exclusiveCount,
+  pageSizeName,
+  podLimits,
+  podOverhead,
+  podRequests,
+} from '../spec/resources.ts';
+import { nodeAllocatablePath, podPath, type QOSLevel } from './names.ts';
+
+const LEAST_SHARES = '2';
+const HUGE_PAGES = 'hugepages-';
+
+const levelOf = (pod: Pod): QOSLevel | null => {
+  const qos = podQOS(pod);
+  return qos === 'Guaranteed' ? null : (qos.toLowerCase() as QOSLevel);
+};
+
+export const podGroup = (pod: Pod, node: NodeSettings): CgroupWish => ({
+  driver: node.cgroupDriver,
+  path: podPath(node, levelOf(pod), pod.metadata.uid),
+  resources: podGroupResources(pod, node),
+});
+
+/** The name as upstream prints it: `[kubepods burstable pod<uid>]`. */
+export function podGroupName({ pod, node }: { readonly pod: Pod | null; readonly node: NodeSettings }): string {
+  if (pod === null) return '[]';
+  const path = podPath({ ...node, cgroupDriver: 'cgroupfs' }, levelOf(pod), pod.metadata.uid);
+  return `[${path.split('/').slice(1).join(' ')}]`;
+}
+
+/** Where groups of this pod may be; all levels when only its uid is known. */
+export function podGroups({
+  pod,
+  uid,
+  node,
+}: {
+  readonly pod: Pod | null;
+  readonly uid: string;
+  readonly node: NodeSettings;
+}): { readonly driver: CgroupDriver; readonly paths: readonly string[]; readonly within: string } {
+  const levels = pod === null ? ([null, 'burstable', 'besteffort'] as const) : [levelOf(pod)];
+  const paths = levels.map((level) => podPath(node, level, uid));
+  return { driver: node.cgroupDriver, paths, within: nodeAllocatablePath(node) };
+}
+
+function podGroupResources(pod: Pod, node: NodeSettings): CgroupResources {
+  const requests = withOverhead(pod, podRequests(pod));
+  return {
+    ...cpuAndMemory(pod, node, requests),
+    ...(node.podPidsLimit > 0 ? { pids: String(node.podPidsLimit) } : {}),
+    ...hugePages(requests, node.hugePageSizes ?? []),
+    ...reservation(podQOS(pod), requests['memory'] ?? 0n, node),
+  };
+}
+
+type Amounts = Readonly<Record<string, Nano>>;
+
+const withOverhead = (pod: Pod, amounts: Amounts): Amounts => {
+  const overhead = podOverhead(pod);
+  const names = new Set([...Object.keys(amounts), ...Object.keys(overhead)]);
+  return Object.fromEntries([...names].map((name) => [name, (amounts[name] ?? 0n) + (overhead[name] ?? 0n)]));
+};
+
+/** What limits a pod as a whole: only what limits every one of its containers, or the pod itself. */
+function cpuAndMemory(pod: Pod, node: NodeSettings, requests: Amounts): CgroupResources {
+  const qos = podQOS(pod);
+  if (qos === 'BestEffort') return { cpuShares: LEAST_SHARES };
+  const limits = podLimits(pod);
+  const overhead = podOverhead(pod);
+  const limit = (name: 'cpu' | 'memory'): Nano => {
+    const amount = limits[name] ?? 0n;
+    return amount === 0n ? 0n : amount + (overhead[name] ?? 0n);
+  };
+  const isBounded = (name: 'cpu' | 'memory'): boolean => qos === 'Guaranteed' || bounds(pod, name);
+  const memory = wholeUnits(limit('memory'));
+  return {
+    cpuShares: String(cpuShares(milliUnits(requests['cpu'] ?? 0n))),
+    ...(isBounded('cpu') ? quota(milliUnits(limit('cpu')), node, ownsCpus(pod, node)) : {}),
+    ...(isBounded('memory') && memory > 0n ? { memoryBytes: String(memory) } : {}),
+  };
+}
+
+/** Bytes that a pod as a whole is held to, its overhead included; 0: it is not. */
+export const memoryBound = (pod: Pod, node: NodeSettings): bigint =>
+  BigInt(cpuAndMemory(pod, node, {}).memoryBytes ?? '0');
+
+const bounds = (pod: Pod, name: 'cpu' | 'memory'): boolean =>
+  isPositive(pod.spec.resources?.limits?.[name]) ||
+  podContainers(pod).every(({ resources }) => isPositive(resources?.limits?.[name]));
+
+const isPositive = (quantity: string | undefined): boolean => quantity !== undefined && parseQuantity(quantity) > 0n;
+
+const UNLIMITED = '-1';
+
+/** Nobody else is on CPUs of its own: time on them is not limited. */
+const ownsCpus = (pod: Pod, { admission }: NodeSettings): boolean =>
+  admission?.cpuManager !== undefined && podContainers(pod).some((container) => exclusiveCount(pod, container) > 0);
+
+function quota(milli: bigint, node: NodeSettings, isFree: boolean): CgroupResources {
+  const period = BigInt(node.cpuCFSQuotaPeriodUs);
+  const us = cpuQuota(milli, period);
+  if (us === 0n) return {};
+  return { cpuPeriodUs: String(period), cpuQuotaUs: node.cpuCFSQuota && !isFree ? String(us) : UNLIMITED };
+}
+
+/** Every page size of the machine: what a pod did not ask for, it may not use. */
+function hugePages(requests: Amounts, sizes: readonly string[]): CgroupResources {
+  if (sizes.length === 0) return {};
+  const asked = new Map(
+    Object.entries(requests)
+      .filter(([name]) => name.startsWith(HUGE_PAGES))
+      .map(([name, amount]) => [pageSizeName(name.slice(HUGE_PAGES.length)), String(wholeUnits(amount))]),
+  );
+  return { hugePageBytes: Object.fromEntries(sizes.map((size) => [size, asked.get(size) ?? '0'])) };
+}
+
+function reservation(qos: QOSClass, memory: Nano, node: NodeSettings): CgroupResources {
+  const unified = reservedMemory(qos, memory, node);
+  return Object.keys(unified).length === 0 ? {} : { unified };
+}

@@ -1,0 +1,134 @@
+/**
+ * Decides what the eviction settings mean: signals with a threshold, a grace period and a minimum to reclaim.
+ *
+ * Invariants: a threshold of 0% or 100% is none; every soft threshold has a grace period; signals in the order of their
+ * names, so that the same settings always give the same list.
+ */
+
+import { parseDuration } from '../values/duration.ts';
+import { byBytes, type Parsed, quote, trimRight } from '../values/go-text.ts';
+import { formatQuantity, parseQuantity } from '../values/quantity.ts';
+import type { KubeletConfiguration, StringMap } from './types.ts';
+
+const EVICTION_SIGNALS = [
+  'allocatableMemory.available',
+  'containerfs.available',
+  'containerfs.inodesFree',
+  'imagefs.available',
+  'imagefs.inodesFree',
+  'memory.available',
+  'nodefs.available',
+  'nodefs.inodesFree',
+  'pid.available',
+] as const;
+
+type EvictionSignal = (typeof EVICTION_SIGNALS)[number];
+
+/** An amount, as a quantity text, or a share of the capacity between 0 and 1. */
+type ThresholdValue = { readonly quantity: string } | { readonly share: number };
+
+interface EvictionThreshold {
+  readonly signal: EvictionSignal;
+  readonly value: ThresholdValue;
+  /** Canonical duration; `0s` for a hard threshold. */
+  readonly gracePeriod: string;
+  readonly isHard: boolean;
+  readonly minReclaim: ThresholdValue | null;
+}
+
+type EvictionSettings = Pick<
+  KubeletConfiguration,
+  'evictionHard' | 'evictionSoft' | 'evictionSoftGracePeriod' | 'evictionMinimumReclaim'
+>;
+
+export function parseEvictionThresholds(settings: EvictionSettings): Parsed<readonly EvictionThreshold[]> {
+  const hard = parseStatements(settings.evictionHard, thresholdRefusal);
+  if (hard.error !== undefined) return hard;
+  const soft = parseStatements(settings.evictionSoft, thresholdRefusal);
+  if (soft.error !== undefined) return soft;
+  const grace = parseGracePeriods(settings.evictionSoftGracePeriod);
+  if (grace.error !== undefined) return grace;
+  const reclaim = parseStatements(settings.evictionMinimumReclaim, reclaimRefusal);
+  if (reclaim.error !== undefined) return reclaim;
+  const ungraced = [...soft.value.keys()].find((signal) => !grace.value.has(signal));
+  if (ungraced !== undefined) {
+    return { error: `grace period must be specified for the soft eviction threshold ${ungraced}` };
+  }
+  const complete = (found: Statements, isHard: boolean): EvictionThreshold[] =>
+    [...found].map(([signal, value]) => ({
+      signal,
+      value,
+      isHard,
+      gracePeriod: isHard ? '0s' : (grace.value.get(signal) ?? '0s'),
+      minReclaim: reclaim.value.get(signal) ?? null,
+    }));
+  return { value: [...complete(hard.value, true), ...complete(soft.value, false)] };
+}
+
+type Statements = ReadonlyMap<EvictionSignal, ThresholdValue>;
+type Refusal = (signal: EvictionSignal, value: ThresholdValue, text: string) => string | null;
+
+function signalNamed(name: string): EvictionSignal | undefined {
+  return EVICTION_SIGNALS.find((known) => known === name);
+}
+
+function parseStatements(settings: StringMap, refusal: Refusal): Parsed<Statements> {
+  const found = new Map<EvictionSignal, ThresholdValue>();
+  for (const [name, text] of Object.entries(settings).toSorted(([left], [right]) => byBytes(left, right))) {
+    const signal = signalNamed(name);
+    if (signal === undefined) return { error: `unsupported eviction signal ${name}` };
+    if (refusal === thresholdRefusal && (text === '0%' || text === '100%')) continue;
+    const value = parseValue(text);
+    if (value.error !== undefined) return value;
+    const error = refusal(signal, value.value, text);
+    if (error !== null) return { error };
+    found.set(signal, value.value);
+  }
+  return { value: found };
+}
+
+function parseValue(text: string): Parsed<ThresholdValue> {
+  if (text.endsWith('%')) {
+    const number = trimRight(text, '%');
+    if (!/^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$/.test(number)) {
+      return { error: `strconv.ParseFloat: parsing ${quote(number)}: invalid syntax` };
+    }
+    return { value: { share: Number(number) / 100 } };
+  }
+  const parsed = parseQuantity(text);
+  return parsed.error === undefined ? { value: { quantity: text } } : parsed;
+}
+
+function thresholdRefusal(signal: EvictionSignal, value: ThresholdValue, text: string): string | null {
+  if ('quantity' in value) {
+    const parsed = parseQuantity(text);
+    if (parsed.error !== undefined || parsed.value.nano > 0n) return null;
+    return `eviction threshold ${signal} must be positive: ${formatQuantity(parsed.value)}`;
+  }
+  if (value.share < 0) return `eviction percentage threshold ${signal} must be >= 0%: ${text}`;
+  return value.share > 1 ? `eviction percentage threshold ${signal} must be <= 100%: ${text}` : null;
+}
+
+function reclaimRefusal(signal: EvictionSignal, value: ThresholdValue, text: string): string | null {
+  if ('share' in value) {
+    return value.share > 0 ? null : `eviction percentage minimum reclaim ${signal} must be positive: ${text}`;
+  }
+  const parsed = parseQuantity(text);
+  const isNegative = parsed.error === undefined && parsed.value.nano < 0n;
+  return isNegative ? `negative eviction minimum reclaim specified for ${signal}` : null;
+}
+
+function parseGracePeriods(settings: StringMap): Parsed<ReadonlyMap<EvictionSignal, string>> {
+  const found = new Map<EvictionSignal, string>();
+  for (const [name, text] of Object.entries(settings).toSorted(([left], [right]) => byBytes(left, right))) {
+    const signal = signalNamed(name);
+    if (signal === undefined) return { error: `unsupported eviction signal ${name}` };
+    const parsed = parseDuration(text);
+    if (parsed.error !== undefined) return parsed;
+    if (parsed.value < 0n) {
+      return { error: `invalid eviction grace period specified: ${text}, must be a positive value` };
+    }
+    found.set(signal, text);
+  }
+  return { value: found };
+}

@@ -1,0 +1,184 @@
+/**
+ * What drivers are asked for the volumes of pods, and what is refused before they are asked. Pure.
+ *
+ * Invariant: every text that a user sees is upstream's. Upstream: pkg/volume/csi.
+ */
+import { sha256 } from '../../../kernel/xstate.ts';
+import type { CSIDriverSpec, VolumeAttachment } from '../api/storage.ts';
+import type { NodePublishRequest, NodeStageRequest, VolumeCapability, VolumeData } from '../operations/csi.ts';
+import type { Content } from '../operations/volume.ts';
+import type { CSIPod, CSIVolume, Driver, StagedDevice } from './messages.ts';
+
+/** What a driver says that it can do: see `csi.capabilities`. */
+export type Capabilities = readonly string[];
+export type Secrets = Readonly<Record<string, Content>>;
+
+const PLUGIN = 'kubernetes.io/csi';
+const PERSISTENT = 'Persistent';
+const EPHEMERAL = 'Ephemeral';
+
+// ---- names ----------------------------------------------------------------------------------------------------------
+
+/** A volume as the whole node sees it. */
+export const deviceKey = ({ driver, handle }: Pick<CSIVolume, 'driver' | 'handle'>): string => `${driver}^${handle}`;
+/** As the Node lists it. */
+export const uniqueName = (key: string): string => `${PLUGIN}/${key}`;
+export const ephemeralHandle = (uid: string, volume: string): string => `csi-${sha256(`${uid}${volume}`)}`;
+export const attachmentName = ({ driver, handle }: Pick<CSIVolume, 'driver' | 'handle'>, nodeName: string): string =>
+  `csi-${sha256(`${handle}${driver}${nodeName}`)}`;
+
+// ---- what is refused ------------------------------------------------------------------------------------------------
+
+export const notRegistered = (driver: string): string =>
+  `driver name ${driver} not found in the list of registered CSI drivers`;
+
+/** Without a CSIDriver a volume is attached first. */
+export const isAttachable = ({ spec }: Driver): boolean => spec?.attachRequired !== false;
+
+/** Why the driver does not do this kind of volume; empty when it does. */
+export function modeRefusal({ driver, isEphemeral }: CSIVolume, spec: CSIDriverSpec | null): string {
+  const mode = isEphemeral ? EPHEMERAL : PERSISTENT;
+  if (spec === null && !isEphemeral) return '';
+  const refusal = `volume mode "${mode}" not supported by driver ${driver}`;
+  if (spec === null) return `${refusal} (no CSIDriver object)`;
+  const modes = spec.volumeLifecycleModes ?? [PERSISTENT];
+  if (modes.includes(mode)) return '';
+  return `${refusal} (only supports [${modes.map((each) => JSON.stringify(each)).join(' ')}])`;
+}
+
+/** Only one pod may have it. */
+export const isForOnePod = ({ accessModes }: CSIVolume): boolean =>
+  accessModes.length === 1 && accessModes[0] === 'ReadWriteOncePod';
+export const TAKEN = 'volume uses the ReadWriteOncePod access mode and is already in use by another pod';
+
+/** What an attachment says: attached, not yet (`null`), or why it never will be. */
+export function attachmentOf({ metadata, status }: VolumeAttachment): StagedDevice['publishContext'] | string | null {
+  if (metadata?.deletionTimestamp !== undefined) return 'volume attachment is being deleted';
+  if (status?.attached === true) return status.attachmentMetadata ?? {};
+  return status?.attachError?.message ?? null;
+}
+
+/** The code of gRPC. */
+const RESOURCE_EXHAUSTED = 8;
+
+export const isNodeFull = ({ status }: VolumeAttachment): boolean =>
+  status?.attachError?.errorCode === RESOURCE_EXHAUSTED;
+
+/** How often a driver is asked how many volumes fit on this node; 0: only when it registers. */
+export const limitsPeriodMs = (spec: CSIDriverSpec | null | undefined): number =>
+  (spec?.nodeAllocatableUpdatePeriodSeconds ?? 0) * 1_000;
+
+// ---- requests -------------------------------------------------------------------------------------------------------
+
+/** With the capability a driver tells apart one writer from many of one node. */
+function accessMode([mode = 'ReadWriteOnce']: readonly string[], capabilities: Capabilities): string {
+  const isPrecise = capabilities.includes('SINGLE_NODE_MULTI_WRITER');
+  switch (mode) {
+    case 'ReadWriteOnce':
+      return isPrecise ? 'SINGLE_NODE_MULTI_WRITER' : 'SINGLE_NODE_WRITER';
+    case 'ReadWriteOncePod':
+      return isPrecise ? 'SINGLE_NODE_SINGLE_WRITER' : 'SINGLE_NODE_WRITER';
+    case 'ReadOnlyMany':
+      return 'MULTI_NODE_READER_ONLY';
+    case 'ReadWriteMany':
+      return 'MULTI_NODE_MULTI_WRITER';
+    default:
+      return 'UNKNOWN';
+  }
+}
+
+/** The driver hands the volume to the group of the pod itself. */
+const mountsForGroup = (capabilities: Capabilities): boolean => capabilities.includes('VOLUME_MOUNT_GROUP');
+export const stages = (capabilities: Capabilities): boolean => capabilities.includes('STAGE_UNSTAGE_VOLUME');
+
+/** `group` that the driver hands the files to; empty: none. */
+export const capabilityOf = (volume: CSIVolume, capabilities: Capabilities, group = ''): VolumeCapability => ({
+  ...(volume.isBlock
+    ? { block: {} }
+    : { mount: { fs_type: volume.fsType, mount_flags: volume.mountOptions, volume_mount_group: group } }),
+  access_mode: { mode: accessMode(volume.accessModes, capabilities) },
+});
+
+const groupOf = ({ fsGroup }: CSIVolume, capabilities: Capabilities): string =>
+  fsGroup !== null && mountsForGroup(capabilities) ? String(fsGroup) : '';
+
+/** `staging`: where to. */
+export const stageRequest = (
+  volume: CSIVolume,
+  staging: string,
+  more: { capabilities: Capabilities; secrets: Secrets; publishContext: Readonly<Record<string, string>> },
+): NodeStageRequest => ({
+  volume_id: volume.handle,
+  publish_context: more.publishContext,
+  staging_target_path: staging,
+  volume_capability: capabilityOf(volume, more.capabilities, groupOf(volume, more.capabilities)),
+  secrets: more.secrets,
+  volume_context: volume.attributes,
+});
+
+export const publishRequest = (
+  volume: CSIVolume,
+  target: string,
+  more: {
+    pod: CSIPod;
+    spec: CSIDriverSpec | null;
+    capabilities: Capabilities;
+    secrets: Secrets;
+    device: StagedDevice | null;
+  },
+): NodePublishRequest => ({
+  volume_id: volume.handle,
+  publish_context: more.device?.publishContext ?? {},
+  staging_target_path: more.device?.stagingPath ?? '',
+  target_path: target,
+  volume_capability: capabilityOf(volume, more.capabilities, groupOf(volume, more.capabilities)),
+  readonly: volume.readOnly,
+  secrets: more.secrets,
+  volume_context: { ...volume.attributes, ...podInfo(volume, more.pod, more.spec) },
+});
+
+/** Of block devices drivers do not hear for whom they are. */
+function podInfo(
+  { isEphemeral, isBlock }: CSIVolume,
+  pod: CSIPod,
+  spec: CSIDriverSpec | null,
+): Readonly<Record<string, string>> {
+  if (spec?.podInfoOnMount !== true || isBlock) return {};
+  return {
+    'csi.storage.k8s.io/pod.name': pod.name,
+    'csi.storage.k8s.io/pod.namespace': pod.namespace,
+    'csi.storage.k8s.io/pod.uid': pod.uid,
+    'csi.storage.k8s.io/serviceAccount.name': pod.serviceAccount,
+    'csi.storage.k8s.io/ephemeral': String(isEphemeral),
+  };
+}
+
+/** To whom the agent itself gives the files; `null`: it leaves them alone. */
+export function ownershipOf(volume: CSIVolume, spec: CSIDriverSpec | null, capabilities: Capabilities) {
+  const { fsGroup, fsType, accessModes, isEphemeral, isBlock, readOnly, fsGroupOnlyTop: onlyTop } = volume;
+  if (fsGroup === null || readOnly || isBlock || mountsForGroup(capabilities)) return null;
+  const policy = spec?.fsGroupPolicy ?? 'ReadWriteOnceWithFSType';
+  const isForOneNode = isEphemeral || accessModes.some((mode) => ONE_NODE.has(mode));
+  const isMeant = policy === 'File' || (policy === 'ReadWriteOnceWithFSType' && fsType !== '' && isForOneNode);
+  return isMeant ? { groupId: fsGroup, onlyTop } : null;
+}
+
+const ONE_NODE: ReadonlySet<string> = new Set(['ReadWriteOnce', 'ReadWriteOncePod']);
+
+// ---- records --------------------------------------------------------------------------------------------------------
+
+/** Of a block device it is the only record. */
+export const deviceData = (volume: CSIVolume, nodeName: string): VolumeData => ({
+  driverName: volume.driver,
+  volumeHandle: volume.handle,
+  ...(volume.isBlock ? { specVolID: volume.spec, nodeName, attachmentID: attachmentName(volume, nodeName) } : {}),
+});
+
+export const volumeData = (volume: CSIVolume, nodeName: string): VolumeData => ({
+  attachmentID: attachmentName(volume, nodeName),
+  driverName: volume.driver,
+  nodeName,
+  specVolID: volume.spec,
+  volumeHandle: volume.handle,
+  volumeLifecycleMode: volume.isEphemeral ? EPHEMERAL : PERSISTENT,
+});

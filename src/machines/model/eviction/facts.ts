@@ -1,0 +1,103 @@
+/**
+ * What the managers of the node (eviction, shutdown) know of a pod: enough to rank it, to bound it, and to say why.
+ *
+ * Pure. Told by the pod's actor when it starts, when its configuration changes, and for the last time when nothing of
+ * it runs any more.
+ */
+import { isMirrorPod, isStaticPod, type Pod } from '../api/pod.ts';
+import type { StorageLimits } from '../operations/stats.ts';
+import { hasPodLevelResources, podContainers } from '../spec/qos.ts';
+import { formatBinary, formatDecimal, type Nano, wholeUnits } from '../spec/quantity.ts';
+import { amountsOf, podLimits, podRequests } from '../spec/resources.ts';
+
+/** From this priority on a pod is of the system, and never evicted. */
+export const SYSTEM_CRITICAL_PRIORITY = 2_000_000_000;
+const EPHEMERAL_STORAGE = 'ephemeral-storage';
+
+export interface NodePod {
+  readonly name: string;
+  readonly namespace: string;
+  readonly priority: number;
+  /** Static pods, and those of the system: never evicted, always admitted. */
+  readonly isCritical: boolean;
+  readonly graceSeconds: number;
+  /** What the whole pod asked for, in bytes. */
+  readonly requests: { readonly memory: string; readonly 'ephemeral-storage': string };
+  /** As written in `spec.resources`; `null` when the pod as a whole asks for none. */
+  readonly podMemoryRequest: string | null;
+  /** By container, as written; init containers, too. */
+  readonly containerRequests: Readonly<Record<string, Readonly<Record<string, string>>>>;
+  /** Volumes that fill the node's disk. */
+  readonly localVolumes: readonly string[];
+  /** Limits of local storage as written; `null` when there are none. */
+  readonly storage: StorageLimits | null;
+}
+
+/** `pod: null`: nothing of it runs any more. */
+export interface NodePodChanged {
+  readonly type: 'node.podChanged';
+  readonly uid: string;
+  readonly pod: NodePod | null;
+}
+
+const DEFAULT_GRACE_SECONDS = 30;
+
+const isCriticalPod = (pod: Pod): boolean =>
+  isStaticPod(pod) || isMirrorPod(pod) || (pod.spec.priority ?? 0) >= SYSTEM_CRITICAL_PRIORITY;
+
+export function nodePod(pod: Pod): NodePod {
+  const requests = podRequests(pod);
+  return {
+    name: pod.metadata.name,
+    namespace: pod.metadata.namespace,
+    priority: pod.spec.priority ?? 0,
+    isCritical: isCriticalPod(pod),
+    graceSeconds: pod.spec.terminationGracePeriodSeconds ?? DEFAULT_GRACE_SECONDS,
+    requests: {
+      memory: wholeUnits(requests.memory ?? 0n).toString(),
+      'ephemeral-storage': wholeUnits(requests[EPHEMERAL_STORAGE] ?? 0n).toString(),
+    },
+    podMemoryRequest: hasPodLevelResources(pod.spec.resources) ? (pod.spec.resources.requests?.memory ?? null) : null,
+    containerRequests: Object.fromEntries(
+      podContainers(pod).map(({ name, resources }) => [name, requested(resources?.requests)]),
+    ),
+    localVolumes: localVolumes(pod),
+    storage: storageLimits(pod),
+  };
+}
+
+const RANKED = ['memory', EPHEMERAL_STORAGE];
+
+const requested = (requests: Readonly<Record<string, string>> = {}): Record<string, string> =>
+  Object.fromEntries(Object.entries(requests).filter(([resource]) => RANKED.includes(resource)));
+
+type Volume = NonNullable<Pod['spec']['volumes']>[number];
+
+const isOnDisk = ({ emptyDir }: Volume): boolean => emptyDir !== undefined && (emptyDir.medium ?? '') === '';
+
+const localVolumes = (pod: Pod): string[] =>
+  (pod.spec.volumes ?? []).flatMap((volume) =>
+    volume.hostPath || volume.configMap || volume.gitRepo || isOnDisk(volume) ? [volume.name] : [],
+  );
+
+function storageLimits(pod: Pod): StorageLimits | null {
+  const emptyDirs = (pod.spec.volumes ?? []).flatMap(({ name, emptyDir }): [string, string][] => {
+    const limit = emptyDir?.sizeLimit;
+    return limit === undefined || (amountsOf({ limit })['limit'] ?? 0n) <= 0n ? [] : [[name, limit]];
+  });
+  const containers = pod.spec.containers.flatMap(({ name, resources }): [string, string][] => {
+    const limit = resources?.limits?.[EPHEMERAL_STORAGE];
+    return limit === undefined || (amountsOf({ limit })['limit'] ?? 0n) === 0n ? [] : [[name, limit]];
+  });
+  const whole = podLimits(pod)[EPHEMERAL_STORAGE];
+  if (emptyDirs.length === 0 && containers.length === 0 && whole === undefined) return null;
+  return {
+    emptyDirs: Object.fromEntries(emptyDirs),
+    pod: whole === undefined ? null : sumText(whole, containers[0]?.[1] ?? ''),
+    containers: Object.fromEntries(containers),
+  };
+}
+
+/** A sum is written in the family of its first part. */
+const sumText = (whole: Nano, first: string): string =>
+  first.endsWith('i') ? formatBinary(whole) : formatDecimal(whole);

@@ -1,0 +1,138 @@
+/** What the eviction manager knows, and the pure rules by which it decides. See `eviction.ts`. */
+
+import type { DiskLayout, EvictionThreshold, Observations, PodUse, StatsPlace } from '../operations/stats.ts';
+import type { EvictionSettings } from '../settings/node-settings.ts';
+import type { NodePod } from './facts.ts';
+import { type Candidate, rankedForEviction, reclaimable } from './ranking.ts';
+import {
+  conditionsObserved,
+  metThresholds,
+  mostUrgent,
+  nextGraceAtMs,
+  type ObservedAt,
+  type PressureCondition,
+  reportedConditions,
+  type Shortage,
+  shortageOf,
+  withContainerFs,
+} from './thresholds.ts';
+
+export interface EvictionContext {
+  readonly settings: EvictionSettings;
+  readonly place: StatsPlace;
+  readonly nodeName: string;
+  readonly layout: DiskLayout | null;
+  /** Those of the settings, with the derived ones once the layout is known. */
+  readonly thresholds: readonly EvictionThreshold[];
+  readonly shortage: Shortage;
+  readonly observedAt: ObservedAt;
+  readonly conditions: readonly PressureCondition[];
+  readonly observations: Observations;
+  readonly uses: readonly PodUse[];
+  readonly pods: Readonly<Record<string, NodePod>>;
+  /** Pods whose end was ordered here and that are not gone yet. */
+  readonly ordered: readonly string[];
+  /** The pod whose end is waited for. */
+  readonly victim: string | null;
+  /** By signal, how many pods had to go. */
+  readonly evictions: Readonly<Record<string, number>>;
+  /** Turns since the last change after which nothing was better: the next one waits longer. */
+  readonly idleTurns: number;
+  /** Reading the signals fails. */
+  readonly failing: boolean;
+}
+
+const NO_SHORTAGE: Shortage = { metSince: {}, due: [] };
+
+export const initialEviction = (settings: EvictionSettings, place: StatsPlace): EvictionContext => ({
+  settings,
+  place,
+  nodeName: place.nodeName,
+  layout: null,
+  thresholds: settings.thresholds,
+  shortage: NO_SHORTAGE,
+  observedAt: {},
+  conditions: [],
+  observations: {},
+  uses: [],
+  pods: {},
+  ordered: [],
+  victim: null,
+  evictions: {},
+  idleTurns: 0,
+  failing: false,
+});
+
+/** What is known after one look at the machine. */
+export function observed(
+  context: EvictionContext,
+  observations: Observations,
+  nowMs: number,
+): Pick<EvictionContext, 'shortage' | 'observedAt' | 'conditions' | 'observations'> {
+  const { thresholds, settings } = context;
+  const shortage = shortageOf(thresholds, observations, context.shortage, nowMs);
+  const lastingUntilNow = { metSince: { ...context.shortage.metSince, ...shortage.metSince }, due: [] };
+  const observedAt = conditionsObserved(thresholds, lastingUntilNow, context.observedAt, nowMs);
+  const conditions = reportedConditions(thresholds, shortage, observedAt, settings.transitionMs, nowMs);
+  return { shortage, observedAt, conditions, observations };
+}
+
+/** Time passed: a condition may be over, a grace may have ended. */
+export const reobserved = (context: EvictionContext, nowMs: number) => observed(context, context.observations, nowMs);
+
+export const located = ({ settings }: EvictionContext, layout: DiskLayout) => ({
+  layout,
+  thresholds: withContainerFs(settings.thresholds, layout),
+});
+
+/** What has to be done something about, most urgent first; `null` when nothing has. */
+export const target = ({ thresholds, shortage }: EvictionContext): EvictionThreshold | null =>
+  mostUrgent(thresholds, shortage.due);
+
+export const dueThresholds = ({ thresholds, shortage }: EvictionContext): readonly EvictionThreshold[] =>
+  shortage.due.map((index) => thresholds[index]!);
+
+export const graceAtMs = ({ thresholds, shortage }: EvictionContext): number | null =>
+  nextGraceAtMs(thresholds, shortage);
+
+/** When the next condition is over that is reported only because of its transition period; `null` when none is. */
+export function reliefAtMs({ conditions, observedAt, settings, thresholds, shortage }: EvictionContext): number | null {
+  const lasting = new Set(reportedConditions(thresholds, shortage, {}, 0, 0));
+  const ends = conditions.flatMap((each) =>
+    lasting.has(each) ? [] : [(observedAt[each] ?? 0) + settings.transitionMs],
+  );
+  return ends.length === 0 ? null : Math.min(...ends);
+}
+
+const LAYOUT: DiskLayout = { dedicatedImageFs: false, splitContainerFs: false };
+const layoutOf = ({ layout }: EvictionContext): DiskLayout => layout ?? LAYOUT;
+
+export function clears(context: EvictionContext): { readonly containers: boolean; readonly images: boolean } {
+  const threshold = target(context);
+  return threshold === null ? { containers: false, images: false } : reclaimable(threshold.signal, layoutOf(context));
+}
+
+/** Everything that was short has come back, its minimum included. */
+export const isCleared = ({ thresholds, observations }: EvictionContext): boolean =>
+  metThresholds(thresholds, observations, true).length === 0;
+
+/** All pods that may go, the first one first. */
+export function candidates(context: EvictionContext): readonly Candidate[] {
+  const threshold = target(context);
+  if (threshold === null) return [];
+  const uses = new Map(context.uses.map((use) => [use.uid, use]));
+  const open = Object.entries(context.pods).filter(([uid]) => !context.ordered.includes(uid));
+  const all = open.map(([uid, pod]): Candidate => ({ uid, pod, use: uses.get(uid) ?? null }));
+  return rankedForEviction(all, threshold.signal, layoutOf(context));
+}
+
+export const counted = (evictions: EvictionContext['evictions'], signal: string) => ({
+  ...evictions,
+  [signal]: (evictions[signal] ?? 0) + 1,
+});
+
+/** To `nodeStatus` and `allocation`. */
+export interface ConditionsChanged {
+  readonly type: 'eviction.conditions';
+  readonly conditions: readonly PressureCondition[];
+}

@@ -1,0 +1,225 @@
+/**
+ * Who goes first when the node is short of something, and what is said of it.
+ *
+ * Pure. Upstream: pkg/kubelet/eviction/helpers.go; texts are byte for byte its own.
+ */
+import type {
+  DiskLayout,
+  DiskUse,
+  EvictionSignal,
+  EvictionThreshold,
+  Observations,
+  PodUse,
+} from '../operations/stats.ts';
+import { formatBinary, fromWhole, parseQuantity } from '../spec/quantity.ts';
+import type { NodePod } from './facts.ts';
+import { amountText, isHard, resourceOf, type StarvedResource, thresholdText } from './thresholds.ts';
+
+/** A pod that may go, and what it uses; `null` when nothing could be measured. */
+export interface Candidate {
+  readonly uid: string;
+  readonly pod: NodePod;
+  readonly use: PodUse | null;
+}
+
+/** Parts of a pod on disk that count for a file system. */
+interface Measured {
+  readonly layers: boolean;
+  readonly logs: boolean;
+  readonly volumes: boolean;
+}
+
+/** Which parts of a pod fill the file system of this signal. */
+function measuredFor(signal: EvictionSignal, { dedicatedImageFs, splitContainerFs }: DiskLayout): Measured {
+  const everything = { layers: true, logs: true, volumes: true };
+  if (!dedicatedImageFs) return everything;
+  const isImageFs = signal.startsWith('imagefs.');
+  if (splitContainerFs) return isImageFs ? { layers: false, logs: false, volumes: false } : everything;
+  return signal.startsWith('nodefs.')
+    ? { layers: false, logs: true, volumes: true }
+    : { layers: true, logs: false, volumes: false };
+}
+
+type Amount = 'bytes' | 'inodes';
+const amountOf = (use: DiskUse | null | undefined, what: Amount): bigint => BigInt(use?.[what] ?? '0');
+
+function diskUse({ pod, use }: Candidate, parts: Measured, what: Amount): bigint {
+  const containers = (use?.containers ?? []).map(
+    ({ rootfs, logs }) => (parts.layers ? amountOf(rootfs, what) : 0n) + (parts.logs ? amountOf(logs, what) : 0n),
+  );
+  const volumes = parts.volumes ? pod.localVolumes.map((name) => amountOf(use?.volumes[name], what)) : [];
+  return [...containers, ...volumes].reduce((sum, each) => sum + each, 0n);
+}
+
+interface Ranked {
+  readonly candidate: Candidate;
+  readonly isMeasured: boolean;
+  readonly exceeds: boolean;
+  /** How much more than it asked for; of processes, how many. */
+  readonly excess: bigint;
+}
+
+function ranked(candidate: Candidate, resource: StarvedResource, parts: Measured): Ranked {
+  const { pod, use } = candidate;
+  const isMeasured = use !== null;
+  if (resource === 'pids') return { candidate, isMeasured, exceeds: false, excess: BigInt(use?.processes ?? '0') };
+  if (resource === 'memory') {
+    const excess = BigInt(use?.workingSetBytes ?? '0') - BigInt(pod.requests.memory);
+    return { candidate, isMeasured, exceeds: excess > 0n, excess };
+  }
+  const used = diskUse(candidate, parts, resource === 'inodes' ? 'inodes' : 'bytes');
+  const asked = BigInt(pod.requests['ephemeral-storage']);
+  return { candidate, isMeasured, exceeds: used > (resource === 'inodes' ? 0n : asked), excess: used - asked };
+}
+
+const first = (a: boolean, b: boolean): number => Number(b) - Number(a);
+const larger = (a: bigint, b: bigint): number => (a === b ? 0 : a > b ? -1 : 1);
+
+function compare(a: Ranked, b: Ranked): number {
+  if (!a.isMeasured || !b.isMeasured) return first(!a.isMeasured, !b.isMeasured);
+  return (
+    first(a.exceeds, b.exceeds) || a.candidate.pod.priority - b.candidate.pod.priority || larger(a.excess, b.excess)
+  );
+}
+
+/** Of processes the priority alone decides before their number. */
+const compareProcesses = (a: Ranked, b: Ranked): number =>
+  a.candidate.pod.priority - b.candidate.pod.priority ||
+  first(!a.isMeasured, !b.isMeasured) ||
+  larger(a.excess, b.excess);
+
+/** First is who goes first: whoever exceeds its request, then the lowest priority, then the largest excess. */
+export function rankedForEviction(
+  candidates: readonly Candidate[],
+  signal: EvictionSignal,
+  layout: DiskLayout,
+): readonly Candidate[] {
+  const resource = resourceOf(signal);
+  const parts = measuredFor(signal, layout);
+  return candidates
+    .map((candidate) => ranked(candidate, resource, parts))
+    .sort(resource === 'pids' ? compareProcesses : compare)
+    .map(({ candidate }) => candidate);
+}
+
+/** What may be cleared away on the node before a pod has to go. */
+export function reclaimable(
+  signal: EvictionSignal,
+  { dedicatedImageFs, splitContainerFs }: DiskLayout,
+): { readonly containers: boolean; readonly images: boolean } {
+  const resource = resourceOf(signal);
+  if (resource === 'memory' || resource === 'pids') return { containers: false, images: false };
+  if (!dedicatedImageFs) return { containers: true, images: true };
+  const isImageFs = signal.startsWith('imagefs.');
+  if (splitContainerFs) return { containers: !isImageFs, images: isImageFs };
+  const isNodeFs = signal.startsWith('nodefs.');
+  return { containers: !isNodeFs, images: !isNodeFs };
+}
+
+// ---- grace ----------------------------------------------------------------------------------------------------------
+
+/** A pod that must go at once gets this long. */
+export const IMMEDIATE_GRACE_SECONDS = 1;
+
+export const evictionGrace = (threshold: EvictionThreshold, maxPodGraceSeconds: number): number =>
+  isHard(threshold) ? IMMEDIATE_GRACE_SECONDS : maxPodGraceSeconds;
+
+// ---- texts ----------------------------------------------------------------------------------------------------------
+
+export interface EvictionMessage {
+  readonly message: string;
+  /** Of the event. */
+  readonly annotations: Readonly<Record<string, string>>;
+}
+
+export const thresholdEvent = (resource: StarvedResource) => ({
+  type: 'Warning' as const,
+  reason: 'EvictionThresholdMet',
+  message: `Attempting to reclaim ${resource}`,
+});
+
+interface Why {
+  readonly resource: StarvedResource;
+  readonly due: readonly EvictionThreshold[];
+  readonly observations: Observations;
+}
+
+export function evictionMessage({ pod, use }: Candidate, why: Why): EvictionMessage {
+  const { resource } = why;
+  const containers = use === null ? [] : exceedingContainers(pod, use, resource);
+  const parts = [
+    `The node was low on resource: ${resource}. `,
+    thresholdSentence(why),
+    ...(use === null ? [] : podSentence(pod, use, resource)),
+    ...containers.map(
+      ({ name, used, asked }) =>
+        `Container ${name} was using ${used}, request is ${asked}, has larger consumption of ${resource}. `,
+    ),
+  ];
+  if (use === null) return { message: parts.join(''), annotations: {} };
+  const annotations = {
+    ...podAnnotations(pod, use, resource),
+    offending_containers: containers.map(({ name }) => name).join(','),
+    offending_containers_usage: containers.map(({ used }) => used).join(','),
+    starved_resource: resource,
+  };
+  return { message: parts.join(''), annotations };
+}
+
+function thresholdSentence({ resource, due, observations }: Why): string {
+  for (const threshold of due) {
+    const observed = observations[threshold.signal];
+    if (resourceOf(threshold.signal) !== resource || observed === undefined) continue;
+    const available = amountText(threshold.signal, BigInt(observed.available));
+    return `Threshold quantity: ${thresholdText(threshold, observed)}, available: ${available}. `;
+  }
+  return '';
+}
+
+const bytesText = (bytes: bigint): string => formatBinary(fromWhole(bytes));
+
+function podMemory({ podMemoryRequest }: NodePod, use: PodUse, resource: StarvedResource): string | null {
+  if (resource !== 'memory' || podMemoryRequest === null || use.workingSetBytes === null) return null;
+  return bytesText(BigInt(use.workingSetBytes));
+}
+
+function podSentence(pod: NodePod, use: PodUse, resource: StarvedResource): string[] {
+  const used = podMemory(pod, use, resource);
+  if (used === null) return [];
+  return [
+    `Pod ${pod.name} was using ${used}, request is ${pod.podMemoryRequest}, has larger consumption of ${resource}. `,
+  ];
+}
+
+function podAnnotations(pod: NodePod, use: PodUse, resource: StarvedResource): Record<string, string> {
+  const used = podMemory(pod, use, resource);
+  return used === null ? {} : { offending_pod: pod.name, offending_pod_usage: used };
+}
+
+interface Exceeding {
+  readonly name: string;
+  readonly used: string;
+  readonly asked: string;
+}
+
+function exceedingContainers(pod: NodePod, use: PodUse, resource: StarvedResource): Exceeding[] {
+  return use.containers.flatMap(({ name, workingSetBytes, rootfs, logs }) => {
+    const requests = pod.containerRequests[name];
+    if (requests === undefined) return [];
+    const asked = requests[resource] ?? '0';
+    const used = containerUse(resource, workingSetBytes, rootfs, logs);
+    if (used === null || fromWhole(used) <= parseQuantity(asked)) return [];
+    return [{ name, used: bytesText(used), asked }];
+  });
+}
+
+function containerUse(
+  resource: StarvedResource,
+  workingSetBytes: string | null,
+  rootfs: DiskUse | null,
+  logs: DiskUse | null,
+): bigint | null {
+  if (resource === 'memory') return workingSetBytes === null ? null : BigInt(workingSetBytes);
+  if (resource !== 'ephemeral-storage' || rootfs === null || logs === null) return null;
+  return amountOf(rootfs, 'bytes') + amountOf(logs, 'bytes');
+}

@@ -1,0 +1,191 @@
+/**
+ * When a node is short of something: thresholds, what was observed, and the conditions that follow.
+ *
+ * Pure. Upstream: pkg/kubelet/eviction/helpers.go. Invariant: a threshold is met when less than its amount is
+ * available; once met it stays so until its minimum is reclaimed, too.
+ */
+
+import { parseEvictionThresholds } from '../configuration/eviction-thresholds.ts';
+import type { KubeletConfiguration } from '../configuration/types.ts';
+import type {
+  DiskLayout,
+  EvictionSignal,
+  EvictionThreshold,
+  Observations,
+  SignalObservation,
+  ThresholdValue,
+} from '../operations/stats.ts';
+import { formatBinary, formatDecimal, fromWhole, parseQuantity, wholeUnits } from '../spec/quantity.ts';
+import { millisecondsOf } from '../values/duration.ts';
+
+export type PressureCondition = 'MemoryPressure' | 'DiskPressure' | 'PIDPressure';
+/** What is reclaimed; `inodes` and `pids` are no resources of the API. */
+export type StarvedResource = 'memory' | 'ephemeral-storage' | 'inodes' | 'pids';
+
+const RESOURCES: Readonly<Record<EvictionSignal, StarvedResource>> = {
+  'memory.available': 'memory',
+  'allocatableMemory.available': 'memory',
+  'nodefs.available': 'ephemeral-storage',
+  'imagefs.available': 'ephemeral-storage',
+  'containerfs.available': 'ephemeral-storage',
+  'nodefs.inodesFree': 'inodes',
+  'imagefs.inodesFree': 'inodes',
+  'containerfs.inodesFree': 'inodes',
+  'pid.available': 'pids',
+};
+
+const CONDITIONS: Readonly<Record<StarvedResource, PressureCondition>> = {
+  memory: 'MemoryPressure',
+  'ephemeral-storage': 'DiskPressure',
+  inodes: 'DiskPressure',
+  pids: 'PIDPressure',
+};
+
+export const resourceOf = (signal: EvictionSignal): StarvedResource => RESOURCES[signal];
+const conditionOf = (signal: EvictionSignal): PressureCondition => CONDITIONS[RESOURCES[signal]];
+export const isHard = ({ graceMs }: EvictionThreshold): boolean => graceMs === 0;
+
+type Settings = Pick<
+  KubeletConfiguration,
+  'evictionHard' | 'evictionSoft' | 'evictionSoftGracePeriod' | 'evictionMinimumReclaim' | 'enforceNodeAllocatable'
+>;
+
+/** The configured thresholds; what pods together may have is guarded as the node is, where pods are held to it. */
+export function configuredThresholds(settings: Settings): readonly EvictionThreshold[] {
+  const parsed = parseEvictionThresholds(settings);
+  if (parsed.error !== undefined) return [];
+  const thresholds = parsed.value.map(
+    ({ signal, value, gracePeriod, minReclaim }): EvictionThreshold => ({
+      signal,
+      value,
+      graceMs: millisecondsOf(gracePeriod),
+      minReclaim,
+    }),
+  );
+  if (!(settings.enforceNodeAllocatable ?? []).includes('pods')) return thresholds;
+  const ofPods = thresholds.filter((each) => each.signal === 'memory.available' && isHard(each));
+  return [...thresholds, ...ofPods.map((each) => ({ ...each, signal: 'allocatableMemory.available' as const }))];
+}
+
+/** containerfs has no thresholds of its own: those of the file system on which the writable layers are. */
+export function withContainerFs(
+  thresholds: readonly EvictionThreshold[],
+  { dedicatedImageFs, splitContainerFs }: DiskLayout,
+): readonly EvictionThreshold[] {
+  const source = dedicatedImageFs && !splitContainerFs ? 'imagefs' : 'nodefs';
+  const others = thresholds.filter(({ signal }) => !signal.startsWith('containerfs.'));
+  const derived = others.flatMap((each) => {
+    const [fs, what] = each.signal.split('.') as [string, 'available' | 'inodesFree'];
+    return fs === source ? [{ ...each, signal: `containerfs.${what}` as const }] : [];
+  });
+  return [...others, ...derived];
+}
+
+/** Signals whose amounts are bytes; the others are counts. */
+const isBytes = (signal: EvictionSignal): boolean =>
+  resourceOf(signal) === 'memory' || resourceOf(signal) === 'ephemeral-storage';
+
+/** What a threshold means on this machine, in whole units. A share is a float of 32 bits, as upstream. */
+export function thresholdAmount(value: ThresholdValue, capacity: bigint): bigint {
+  if ('quantity' in value) return wholeUnits(parseQuantity(value.quantity));
+  return BigInt(Math.trunc(Number(capacity) * Math.fround(value.share)));
+}
+
+/** As it stands in messages. */
+export function thresholdText({ signal, value }: EvictionThreshold, { capacity }: SignalObservation): string {
+  if ('quantity' in value) return value.quantity;
+  return amountText(signal, thresholdAmount(value, BigInt(capacity)), true);
+}
+
+export const amountText = (signal: EvictionSignal, amount: bigint, asBytes = isBytes(signal)): string =>
+  asBytes ? formatBinary(fromWhole(amount)) : formatDecimal(fromWhole(amount));
+
+/** Whether less is available than the threshold wants; `withReclaim` also wants its minimum back. */
+function isMet(threshold: EvictionThreshold, observed: SignalObservation, withReclaim: boolean): boolean {
+  const capacity = BigInt(observed.capacity);
+  const wanted = thresholdAmount(threshold.value, capacity);
+  const back = withReclaim && threshold.minReclaim ? thresholdAmount(threshold.minReclaim, capacity) : 0n;
+  return wanted + back > BigInt(observed.available);
+}
+
+/** Indices of the thresholds that are met. */
+export function metThresholds(
+  thresholds: readonly EvictionThreshold[],
+  observations: Observations,
+  withReclaim: boolean,
+): readonly number[] {
+  return thresholds.flatMap((threshold, index) => {
+    const observed = observations[threshold.signal];
+    return observed !== undefined && isMet(threshold, observed, withReclaim) ? [index] : [];
+  });
+}
+
+/** By index of a threshold, since when it is met. */
+export type MetSince = Readonly<Record<string, number>>;
+
+export interface Shortage {
+  /** Thresholds that are met, whatever their grace. */
+  readonly metSince: MetSince;
+  /** Those of them whose grace is over: something must be done. */
+  readonly due: readonly number[];
+}
+
+/** What is short now, given what was short before. */
+export function shortageOf(
+  thresholds: readonly EvictionThreshold[],
+  observations: Observations,
+  before: Shortage,
+  nowMs: number,
+): Shortage {
+  const crossed = metThresholds(thresholds, observations, false);
+  const unreclaimed = metThresholds(thresholds, observations, true).filter((index) => before.due.includes(index));
+  const met = [...new Set([...crossed, ...unreclaimed])];
+  const metSince = Object.fromEntries(met.map((index) => [index, before.metSince[index] ?? nowMs]));
+  const due = met.filter((index) => nowMs - metSince[index]! >= thresholds[index]!.graceMs);
+  return { metSince, due };
+}
+
+/** When the next grace ends; `null` when nothing waits. */
+export function nextGraceAtMs(thresholds: readonly EvictionThreshold[], { metSince, due }: Shortage): number | null {
+  const ends = Object.entries(metSince).flatMap(([index, sinceMs]) =>
+    due.includes(Number(index)) ? [] : [sinceMs + thresholds[Number(index)]!.graceMs],
+  );
+  return ends.length === 0 ? null : Math.min(...ends);
+}
+
+/** Memory goes first: of all that is short it is what the kernel waits for least. */
+export function mostUrgent(thresholds: readonly EvictionThreshold[], due: readonly number[]): EvictionThreshold | null {
+  const short = due.map((index) => thresholds[index]!);
+  return short.find(({ signal }) => resourceOf(signal) === 'memory') ?? short[0] ?? null;
+}
+
+// ---- conditions -----------------------------------------------------------------------------------------------------
+
+/** By condition, when it was observed last. */
+export type ObservedAt = Readonly<Partial<Record<PressureCondition, number>>>;
+
+export function conditionsObserved(
+  thresholds: readonly EvictionThreshold[],
+  { metSince }: Shortage,
+  before: ObservedAt,
+  nowMs: number,
+): ObservedAt {
+  const observed = Object.keys(metSince).map((index) => conditionOf(thresholds[Number(index)]!.signal));
+  return { ...before, ...Object.fromEntries(observed.map((condition) => [condition, nowMs])) };
+}
+
+/** A condition is reported for as long as it lasts and for the transition period after it. */
+export function reportedConditions(
+  thresholds: readonly EvictionThreshold[],
+  { metSince }: Shortage,
+  observedAt: ObservedAt,
+  transitionMs: number,
+  nowMs: number,
+): readonly PressureCondition[] {
+  const lasting = new Set(Object.keys(metSince).map((index) => conditionOf(thresholds[Number(index)]!.signal)));
+  const all: readonly PressureCondition[] = ['MemoryPressure', 'DiskPressure', 'PIDPressure'];
+  return all.filter((condition) => {
+    const atMs = observedAt[condition];
+    return lasting.has(condition) || (atMs !== undefined && nowMs - atMs < transitionMs);
+  });
+}

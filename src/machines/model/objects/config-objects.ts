@@ -1,0 +1,96 @@
+/**
+ * ConfigMaps and Secrets as pods name them.
+ *
+ * Decides which objects a pod needs, and what of them the environment of its containers may see. Invariant: a Secret's
+ * value is only ever a handle here; where text is wanted, the handle's name stands for it until a port opens it.
+ */
+import type { SecretHandle } from '../../../kernel/xstate.ts';
+import type { Container, Pod, Volume, VolumeProjection } from '../api/pod.ts';
+import type { ConfigObject } from '../operations/volume.ts';
+import type { References } from '../spec/environment.ts';
+import { podContainers } from '../spec/qos.ts';
+
+export type ObjectKind = ConfigObject['kind'];
+/** By `kind/namespace/name`. */
+export type ConfigObjects = Readonly<Record<string, ConfigObject>>;
+
+export const objectKey = (kind: ObjectKind, namespace: string, name: string): string => `${kind}/${namespace}/${name}`;
+
+type Named = readonly [kind: ObjectKind, name: string | undefined];
+
+/** The keys of all objects that this pod names, each once, sorted. */
+export function objectKeysOf(pod: Pod): readonly string[] {
+  const named = [
+    ...(pod.spec.volumes ?? []).flatMap(inVolume),
+    ...[...podContainers(pod), ...(pod.spec.ephemeralContainers ?? [])].flatMap(inContainer),
+    ...(pod.spec.imagePullSecrets ?? []).map(({ name }): Named => ['Secret', name]),
+  ];
+  const keys = named.flatMap(([kind, name]) => (name ? [objectKey(kind, pod.metadata.namespace, name)] : []));
+  return [...new Set(keys)].toSorted();
+}
+
+const inVolume = ({ configMap, secret, projected }: Volume): Named[] => [
+  ...(configMap ? [['ConfigMap', configMap.name] as const] : []),
+  ...(secret ? [['Secret', secret.secretName] as const] : []),
+  ...(projected?.sources ?? []).flatMap(inProjection),
+];
+
+const inProjection = ({ configMap, secret }: VolumeProjection): Named[] => [
+  ...(configMap ? [['ConfigMap', configMap.name] as const] : []),
+  ...(secret ? [['Secret', secret.name] as const] : []),
+];
+
+const inContainer = ({ env = [], envFrom = [] }: Container): Named[] => [
+  ...env.flatMap(({ valueFrom }): Named[] => [
+    ...(valueFrom?.configMapKeyRef ? [['ConfigMap', valueFrom.configMapKeyRef.name] as const] : []),
+    ...(valueFrom?.secretKeyRef ? [['Secret', valueFrom.secretKeyRef.name] as const] : []),
+  ]),
+  ...envFrom.flatMap(({ configMapRef, secretRef }): Named[] => [
+    ...(configMapRef ? [['ConfigMap', configMapRef.name] as const] : []),
+    ...(secretRef ? [['Secret', secretRef.name] as const] : []),
+  ]),
+];
+
+/** Of all objects, those that have one of the keys. */
+export const withKeys = (objects: ConfigObjects, keys: readonly string[]): ConfigObjects =>
+  Object.fromEntries(keys.flatMap((key) => (objects[key] === undefined ? [] : [[key, objects[key]]])));
+
+/** Another set of objects, or other content in one of them. */
+export const differ = (before: ConfigObjects, after: ConfigObjects): boolean => versions(before) !== versions(after);
+
+const versions = (objects: ConfigObjects): string =>
+  JSON.stringify(Object.entries(objects).map(([key, { version }]) => [key, version]));
+
+/** What variables may be made of. Bytes of a ConfigMap are none of it; bytes of a Secret are named and refused. */
+export function environmentReferences(
+  objects: ConfigObjects,
+  unavailable: Readonly<Record<string, string>> = {},
+): References {
+  const of = (wanted: ObjectKind) =>
+    Object.fromEntries(
+      Object.values(objects)
+        .filter(({ kind }) => kind === wanted)
+        .map(({ name, data }) => [name, texts(wanted, data)]),
+    );
+  const known = { configMaps: of('ConfigMap'), secrets: of('Secret') };
+  return Object.keys(unavailable).length === 0 ? known : { ...known, unavailable };
+}
+
+function texts(kind: ObjectKind, data: ConfigObject['data']): Readonly<Record<string, string | null>> {
+  const entries = Object.entries(data).flatMap(([key, content]): (readonly [string, string | null])[] => {
+    if (!('text' in content)) return kind === 'Secret' ? [[key, null]] : [];
+    return [[key, typeof content.text === 'string' ? content.text : content.text.$secret]];
+  });
+  return Object.fromEntries(entries);
+}
+
+/** The handles that stand somewhere in this JSON: what a port has to open before it leaves. */
+export function handlesIn(json: string, objects: ConfigObjects): readonly SecretHandle[] {
+  const handles = Object.values(objects).flatMap(({ data }) =>
+    Object.values(data).flatMap((content) => {
+      const value = 'text' in content ? content.text : content.base64;
+      return typeof value === 'string' || !json.includes(value.$secret) ? [] : [value];
+    }),
+  );
+  return [...new Map(handles.map((handle) => [handle.$secret, handle])).values()];
+}

@@ -1,0 +1,87 @@
+/**
+ * What a pod needs to know of other objects of the API server, by key. Pure.
+ *
+ * A key is `<kind>/<namespace>/<name>`. ConfigMaps, Secrets and RuntimeClasses are objects; `Services` stands for the
+ * variables that the services of a namespace make, with the name `linked` for a pod that wants all of them and `master`
+ * for one that wants those of `kubernetes` alone. The name of a ClusterTrustBundle is what a projected volume asks of
+ * them (`trust-anchors.ts`).
+ */
+import { isStaticPod, type Pod, type Volume, type VolumeProjection } from '../api/pod.ts';
+import type { NodeSettings } from '../settings/node-settings.ts';
+import { objectKey, objectKeysOf } from './config-objects.ts';
+
+export const LINKED = 'linked';
+const MASTER = 'master';
+
+export const servicesKey = ({ metadata, spec }: Pod): string =>
+  objectKey('Services', metadata.namespace, spec.enableServiceLinks === false ? MASTER : LINKED);
+
+export const runtimeClassKey = ({ spec }: Pod): string | null =>
+  spec.runtimeClassName ? objectKey('RuntimeClass', '', spec.runtimeClassName) : null;
+
+/** The claim behind a volume: named, or the pod's own. */
+export function claimNameOf(volume: Volume, podName: string): string | null {
+  if (volume.ephemeral) return `${podName}-${volume.name}`;
+  return volume.persistentVolumeClaim?.claimName ?? null;
+}
+
+const claimKeys = ({ metadata: { namespace, name }, spec }: Pod): readonly string[] =>
+  (spec.volumes ?? []).flatMap((volume) => {
+    const claim = claimNameOf(volume, name);
+    return claim === null ? [] : [objectKey('PersistentVolumeClaim', namespace, claim)];
+  });
+
+/** Everything that the pod uses and that may change while it lives. */
+export function neededKeys(pod: Pod, { apiServer }: Pick<NodeSettings, 'apiServer'>): readonly string[] {
+  if (apiServer === undefined) return objectKeysOf(pod);
+  const runtimeClass = runtimeClassKey(pod);
+  return [
+    ...objectKeysOf(pod),
+    ...claimKeys(pod),
+    ...(runtimeClass === null ? [] : [runtimeClass]),
+    servicesKey(pod),
+    ...(apiServer.trustBundles === true ? trustKeysOf(pod) : []),
+  ].toSorted();
+}
+
+/** Of these, what has to be known before the pod can start. A static pod starts without the API server. */
+export const awaitedKeys = (pod: Pod, settings: Pick<NodeSettings, 'apiServer'>): readonly string[] =>
+  settings.apiServer === undefined || isStaticPod(pod) ? [] : neededKeys(pod, settings);
+
+export interface ObjectId {
+  readonly kind: string;
+  readonly namespace: string;
+  readonly name: string;
+}
+
+export function idOf(key: string): ObjectId {
+  const [kind = '', namespace = '', name = ''] = key.split('/');
+  return { kind, namespace, name };
+}
+
+// ---- what is asked of ClusterTrustBundles --------------------------------------------------------------------------
+
+export type TrustSource = NonNullable<VolumeProjection['clusterTrustBundle']>;
+export type TrustSelector = NonNullable<TrustSource['labelSelector']>;
+
+/** One bundle by its name, or those of a signer that have the labels; without a selector, none of them. */
+export type TrustQuery =
+  | { readonly name: string }
+  | { readonly signerName: string; readonly labelSelector?: TrustSelector | null | undefined };
+
+/** `null`: it names neither a bundle nor a signer. Sources that ask for the same have the same key. */
+export function trustKey({ name, signerName, labelSelector }: TrustSource): string | null {
+  const query = name ? { name } : signerName ? { signerName, labelSelector } : null;
+  return query && objectKey('ClusterTrustBundle', '', withoutSlashes(JSON.stringify(query)));
+}
+
+const withoutSlashes = (text: string): string => text.replaceAll('%', '%25').replaceAll('/', '%2F');
+
+export const trustQueryOf = (key: string): TrustQuery =>
+  JSON.parse(idOf(key).name.replaceAll('%2F', '/').replaceAll('%25', '%')) as TrustQuery;
+
+const trustKeysOf = ({ spec }: Pod): readonly string[] => {
+  const sources = (spec.volumes ?? []).flatMap(({ projected }) => projected?.sources ?? []);
+  const keys = sources.flatMap(({ clusterTrustBundle: source }) => (source ? (trustKey(source) ?? []) : []));
+  return [...new Set(keys)];
+};

@@ -1,0 +1,91 @@
+/**
+ * The variables by which a container finds the services of its namespace, and the API server. Pure.
+ *
+ * Names are those of Docker's links and of Kubernetes' own convention, as upstream has them; the recordings hold them.
+ */
+import type { KubeObject } from '../operations/kube.ts';
+import { isRecord } from '../validation/schema.ts';
+import { LINKED } from './keys.ts';
+
+interface ServicePort {
+  readonly name: string;
+  readonly protocol: string;
+  readonly port: number;
+}
+
+export interface Service {
+  readonly namespace: string;
+  readonly name: string;
+  readonly clusterIP: string;
+  readonly ports: readonly ServicePort[];
+}
+
+/** Where the service is that every pod sees: the API server's. */
+const MASTER_NAMESPACE = 'default';
+const MASTER_NAMES: ReadonlySet<string> = new Set(['kubernetes']);
+
+/** `null` for a service without an address or without ports. */
+export function serviceOf({ metadata, ...object }: KubeObject): Service | null {
+  const spec = object['spec'];
+  if (!isRecord(spec)) return null;
+  const { clusterIP, ports } = spec;
+  if (typeof clusterIP !== 'string' || clusterIP === '' || clusterIP === 'None') return null;
+  if (!Array.isArray(ports) || ports.length === 0) return null;
+  return {
+    namespace: typeof metadata['namespace'] === 'string' ? metadata['namespace'] : '',
+    name: metadata.name,
+    clusterIP,
+    ports: ports.filter(isRecord).map(({ name, protocol, port }) => ({
+      name: typeof name === 'string' ? name : '',
+      protocol: typeof protocol === 'string' ? protocol : 'TCP',
+      port: Number(port),
+    })),
+  };
+}
+
+/** `links` is the name of a wanted key: all services of the namespace, or the API server's alone. */
+export function serviceVariables(
+  services: readonly Service[],
+  namespace: string,
+  links: string,
+): ReadonlyArray<readonly [string, string]> {
+  const isMaster = (each: Service): boolean => each.namespace === MASTER_NAMESPACE && MASTER_NAMES.has(each.name);
+  const own = links === LINKED ? services.filter((each) => each.namespace === namespace) : [];
+  const ownNames = new Set(own.map(({ name }) => name));
+  const masters = services.filter((each) => isMaster(each) && !ownNames.has(each.name));
+  return [...masters, ...own].toSorted((a, b) => (a.name < b.name ? -1 : 1)).flatMap(variablesOf);
+}
+
+const upper = (name: string): string => name.toUpperCase().replaceAll('-', '_');
+
+function variablesOf({ name, clusterIP, ports }: Service): Array<readonly [string, string]> {
+  const prefix = upper(name);
+  const [first] = ports;
+  const host = clusterIP.includes(':') ? `[${clusterIP}]` : clusterIP;
+  const named = ports.filter((port) => port.name !== '');
+  return [
+    [`${prefix}_SERVICE_HOST`, clusterIP],
+    [`${prefix}_SERVICE_PORT`, String(first?.port ?? '')],
+    ...named.map((port) => [`${prefix}_SERVICE_PORT_${upper(port.name)}`, String(port.port)] as const),
+    ...ports.flatMap((port, at) => linkVariables(prefix, clusterIP, host, port, at === 0)),
+  ];
+}
+
+function linkVariables(
+  prefix: string,
+  address: string,
+  host: string,
+  { port, protocol }: ServicePort,
+  isFirst: boolean,
+) {
+  const scheme = protocol.toLowerCase();
+  const url = `${scheme}://${host}:${port}`;
+  const own = `${prefix}_PORT_${port}_${protocol.toUpperCase()}`;
+  return [
+    ...(isFirst ? [[`${prefix}_PORT`, url] as const] : []),
+    [own, url] as const,
+    [`${own}_PROTO`, scheme] as const,
+    [`${own}_PORT`, String(port)] as const,
+    [`${own}_ADDR`, address] as const,
+  ];
+}

@@ -1,0 +1,79 @@
+/**
+ * Which trust anchors of the cluster's ClusterTrustBundles a projected volume asks for, and what it gets. Pure.
+ *
+ * Invariants: anchors are normalized and each is there once; a bundle that a query does not mean is no part of it.
+ * Their order means nothing (upstream shuffles them); here it is that of their bytes: equal sets are equal files.
+ * Upstream: pkg/kubelet/clustertrustbundle/clustertrustbundle_manager.go.
+ */
+
+import { matches } from '../allocation/predicates.ts';
+import type { KubeObject } from '../operations/kube.ts';
+import { isRecord } from '../validation/schema.ts';
+import { versionOf } from './from-api.ts';
+import { idOf, type TrustQuery, type TrustSelector, type TrustSource, trustQueryOf } from './keys.ts';
+import type { ObjectState } from './messages.ts';
+import { certificatesPem, pemBlocks } from './pem.ts';
+
+export interface TrustBundle {
+  readonly name: string;
+  /** Empty: of no signer. */
+  readonly signerName: string;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly pem: string;
+}
+
+/** Upstream's words for a kubelet without ClusterTrustBundles; those for a node without an API server. */
+export const UNSUPPORTED = 'ClusterTrustBundle projection is not supported in static kubelet mode';
+
+const OPERATORS: ReadonlySet<string> = new Set(['In', 'NotIn', 'Exists', 'DoesNotExist']);
+
+export function trustBundleOf({ metadata, spec }: KubeObject): TrustBundle {
+  const { signerName, trustBundle } = isRecord(spec) ? spec : {};
+  return {
+    name: metadata.name,
+    signerName: typeof signerName === 'string' ? signerName : '',
+    labels: isRecord(metadata['labels']) ? (metadata['labels'] as Record<string, string>) : {},
+    pem: typeof trustBundle === 'string' ? trustBundle : '',
+  };
+}
+
+/** What there is under a key. */
+export function trustAnchors(key: string, bundles: readonly TrustBundle[]): ObjectState {
+  const query = trustQueryOf(key);
+  const operator = 'signerName' in query ? unknownOperator(query.labelSelector) : undefined;
+  if (operator !== undefined) {
+    const message = `while parsing label selector: "${operator}" is not a valid label selector operator`;
+    return { state: 'unknown', message };
+  }
+  const meant = bundles.filter((bundle) => isMeant(bundle, query));
+  if (meant.length === 0) return { state: 'missing' };
+  const anchors = new Set(meant.flatMap(({ pem }) => pemBlocks(pem)));
+  const data = { anchors: { text: certificatesPem([...anchors].toSorted((a, b) => (a < b ? -1 : 1))) } };
+  const object = {
+    kind: 'ClusterTrustBundle',
+    namespace: '',
+    name: idOf(key).name,
+    version: versionOf(data),
+    data,
+  } as const;
+  return { state: 'found', object };
+}
+
+function isMeant({ name, signerName, labels }: TrustBundle, query: TrustQuery): boolean {
+  if ('name' in query) return name === query.name;
+  const { labelSelector } = query;
+  if (!labelSelector || signerName !== query.signerName) return false;
+  return (
+    Object.entries(labelSelector.matchLabels ?? {}).every(([label, value]) => labels[label] === value) &&
+    (labelSelector.matchExpressions ?? []).every((requirement) => matches(requirement, labels))
+  );
+}
+
+const unknownOperator = (selector: TrustSelector | null | undefined): string | undefined =>
+  selector?.matchExpressions?.find(({ operator }) => !OPERATORS.has(operator))?.operator;
+
+/** Upstream's text for what is not there. */
+export const missingTrust = ({ name }: TrustSource): string =>
+  name
+    ? `while getting ClusterTrustBundle: clustertrustbundle.certificates.k8s.io "${name}" not found`
+    : 'combination of signerName and labelSelector matched zero ClusterTrustBundles';

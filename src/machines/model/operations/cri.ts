@@ -1,0 +1,120 @@
+/** What the node agent asks of a container runtime (CRI v1). Names are the RPC's. Implemented by `src/actors/cri`. */
+import { idempotent, once, query, type SecretHandle, stream } from '../../../kernel/xstate.ts';
+import type {
+  ContainerConfig,
+  ContainerStatus,
+  Image,
+  LinuxContainerResources,
+  PodSandboxConfig,
+  PodSandboxStatus,
+  RuntimeCondition,
+  RuntimeFeatures,
+  RuntimeHandler,
+} from '../api/cri.ts';
+
+/** Everything the runtime knows of one pod at one moment, newest first. */
+export interface PodRuntimeStatus {
+  readonly uid: string;
+  readonly name: string;
+  readonly namespace: string;
+  readonly sandboxes: readonly PodSandboxStatus[];
+  readonly containers: readonly ContainerStatus[];
+  /** Kernel milliseconds at which the inspection began: a later one wins over an earlier one. */
+  readonly observedAtMs: number;
+}
+
+export interface RuntimeVersion {
+  readonly runtimeName: string;
+  readonly runtimeVersion: string;
+  readonly runtimeApiVersion: string;
+}
+
+export interface RuntimeStatus {
+  readonly conditions: readonly RuntimeCondition[];
+  /** The one without a name is the default; empty where the runtime cannot say (containerd 1.6). */
+  readonly handlers: readonly RuntimeHandler[];
+  readonly features: RuntimeFeatures | null;
+}
+
+/** What the stream `cri.watchPods` says: only what changed since it last spoke. */
+export type WatchPodsItem =
+  /** The runtime state of one pod changed (or was seen for the first time). */
+  | { readonly type: 'runtime.podChanged'; readonly status: PodRuntimeStatus }
+  /** The runtime has nothing of this pod any more. */
+  | { readonly type: 'runtime.podRemoved'; readonly uid: string }
+  /**
+   * The first complete relist is done: what was not named before does not exist. `uids` are all pods of the runtime.
+   */
+  | { readonly type: 'runtime.relisted'; readonly uids: readonly string[] }
+  /** Relisting changed between working and failing; `message` says why it fails. */
+  | { readonly type: 'runtime.relistFailing'; readonly message: string }
+  | { readonly type: 'runtime.relistWorking' }
+  /** One pod's inspection exceeded its deadline or failed; only that pod is stale. */
+  | { readonly type: 'runtime.podStale'; readonly uid: string; readonly message: string };
+
+/** The runtime's images changed; all that it has. */
+export type WatchImagesItem = { readonly type: 'images.changed'; readonly images: readonly Image[] };
+
+type Nothing = Record<string, never>;
+
+export const criOperations = {
+  'cri.version': query<Nothing, RuntimeVersion>(),
+  'cri.status': query<Nothing, RuntimeStatus>(),
+  /** `null` where the runtime does not implement RuntimeConfig (containerd 1.6). */
+  'cri.runtimeConfig': query<Nothing, { cgroupDriver: 'systemd' | 'cgroupfs' | null }>(),
+  'cri.runPodSandbox': once<{ config: PodSandboxConfig; runtimeHandler: string }, { podSandboxId: string }>(),
+  'cri.stopPodSandbox': idempotent<{ podSandboxId: string }, null>(),
+  'cri.removePodSandbox': idempotent<{ podSandboxId: string }, null>(),
+  /** Where the name of one of `secrets` or `written` stands in variables, command or arguments, its value is sent. */
+  'cri.createContainer': once<
+    {
+      podSandboxId: string;
+      config: ContainerConfig;
+      sandboxConfig: PodSandboxConfig;
+      secrets?: readonly SecretHandle[];
+      /** Values that people wrote into the pod; an error may quote the short ones. */
+      written?: readonly SecretHandle[];
+    },
+    { containerId: string }
+  >(),
+  'cri.startContainer': once<{ containerId: string }, null>(),
+  'cri.stopContainer': idempotent<{ containerId: string; timeoutSeconds: number }, null>(),
+  /** What a running container is held to, from now on. */
+  'cri.updateContainerResources': idempotent<{ containerId: string; linux: LinuxContainerResources }, null>(),
+  /** `false` where the runtime does not implement it (before containerd 2.2): then there is nothing that it keeps. */
+  'cri.updatePodSandboxResources': idempotent<
+    { podSandboxId: string; overhead: LinuxContainerResources; resources: LinuxContainerResources },
+    { isSupported: boolean }
+  >(),
+  'cri.removeContainer': idempotent<{ containerId: string }, null>(),
+  /** One pod, inspected now: sandboxes and containers with their full status. */
+  'cri.podStatus': query<{ uid: string }, PodRuntimeStatus>(),
+  'cri.watchPods': stream<
+    { relistPeriodMs: number; inspectDeadlineMs: number; inspectParallel: number },
+    WatchPodsItem
+  >(),
+  /** `null` when the image is not present. */
+  'cri.imageStatus': query<{ image: string }, { image: Image | null }>(),
+  /** `auth` stands for an AuthConfig as JSON; the runtime's errors are told without it. */
+  'cri.pullImage': idempotent<
+    {
+      image: string;
+      annotations: Readonly<Record<string, string>>;
+      sandboxConfig: PodSandboxConfig | null;
+      auth: SecretHandle | null;
+    },
+    { imageRef: string }
+  >(),
+  'cri.listImages': query<Nothing, { images: readonly Image[] }>(),
+  /** Looks every `periodMs` and speaks when something is there that was not, or is gone. */
+  'cri.watchImages': stream<{ periodMs: number }, WatchImagesItem>(),
+  'cri.removeImage': idempotent<{ image: string }, null>(),
+  'cri.imageFsInfo': query<Nothing, { mountpoint: string; usedBytes: string; inodesUsed: string }>(),
+  'cri.execSync': once<
+    { containerId: string; command: readonly string[]; timeoutSeconds: number },
+    { exitCode: number; stdout: string; stderr: string }
+  >(),
+  /** Tells the runtime's network which addresses the cluster gave to this node's pods, comma-separated. */
+  'cri.updateRuntimeConfig': idempotent<{ podCIDR: string }, null>(),
+  'cri.reopenContainerLog': idempotent<{ containerId: string }, null>(),
+};

@@ -1,0 +1,307 @@
+/** What the node agent asks of its own machine. Implemented by `src/actors/host` and `src/actors/server`. */
+
+import type { Json } from '../../../kernel/json.ts';
+import { idempotent, once, query, type SecretHandle, stream } from '../../../kernel/xstate.ts';
+import type { Grant } from './grants.ts';
+import type { ConfigObject } from './volume.ts';
+
+export type ConfigurationSource =
+  | {
+      readonly kind: 'document';
+      /** Absolute. */
+      readonly path: string;
+      readonly value: Json;
+      /** The text of a document without `apiVersion` or `kind`, which upstream quotes; null of any other. */
+      readonly text: string | null;
+      /** What strict decoding says of keys that are set twice, in order. */
+      readonly duplicates: readonly string[];
+    }
+  | { readonly kind: 'empty'; readonly path: string }
+  /** Neither YAML nor JSON; `message` is the decoder's. */
+  | { readonly kind: 'malformed'; readonly path: string; readonly message: string }
+  /** `message` names operation, path and reason, as `open /x: no such file or directory`. */
+  | { readonly kind: 'unreadable'; readonly path: string; readonly message: string };
+
+/** The `*.conf` files below a directory in the order in which they apply. */
+export type DropInListing =
+  | { readonly kind: 'files'; readonly files: readonly ConfigurationSource[] }
+  | { readonly kind: 'unreadable'; readonly message: string };
+
+type Nothing = Record<string, never>;
+
+/** A manifest file that gave no pod, and why, in words for its author. */
+export interface ManifestError {
+  readonly file: string;
+  readonly message: string;
+}
+
+/** One static pod as its file has it: decoded, not yet defaulted. `uid` is the hash of content, node and path. */
+export interface Manifest {
+  readonly file: string;
+  readonly uid: string;
+  readonly value: Json;
+}
+
+export interface MachineInfo {
+  readonly cores: number;
+  readonly memoryBytes: string;
+  readonly kernelVersion: string;
+  readonly osImage: string;
+  readonly machineId: string;
+  readonly systemUuid: string;
+  readonly bootId: string;
+  readonly swapBytes: string;
+  /** There is swap, and a tmpfs cannot be kept from it. */
+  readonly noswap?: false;
+  /** Sizes of huge pages that the kernel offers, in kibibytes, ascending. */
+  readonly hugePageKib: readonly number[];
+  /** Bytes that are set aside for huge pages, by resource: `hugepages-2Mi`. Every size has its entry. */
+  readonly hugePageTotals: Readonly<Record<string, string>>;
+  /** Processes that the kernel can have at once. */
+  readonly pidMax: string;
+  /** As Go names it: `amd64`, `arm64`. */
+  readonly architecture: string;
+  /** AppArmor is enabled in the kernel. */
+  readonly appArmor: boolean;
+  /** SELinux has a policy and labels processes; absent in journals of agents that did not look. */
+  readonly seLinux?: boolean;
+  readonly topology: MachineTopology;
+}
+
+/** Text around what a file of the machine says when it is written; `known`: what it said when the node started. */
+export interface NodeText {
+  readonly before: string;
+  readonly file: string;
+  readonly known: string;
+  readonly after: string;
+}
+
+export interface LogForm {
+  readonly verbosity: number;
+  /** Absent: text. */
+  readonly format?: 'json';
+  /** Errors go to stderr, everything else to stdout; absent: all goes to stderr. */
+  readonly splitStream?: true;
+}
+
+/** A folder of the node that is made where it is missing. */
+export interface NodeFolder {
+  readonly path: string;
+  readonly mode: number;
+  /** What errors call it; absent: they have its path alone. */
+  readonly what?: string;
+  /** Becomes a mount that is shared, where it is in none: `mountPropagation` of volumes needs it. */
+  readonly shared?: true;
+}
+
+/** How a machine is built. */
+export interface MachineTopology {
+  /** Those that are online. `core` is a number within its `socket`. */
+  readonly cpus: readonly {
+    readonly id: number;
+    readonly core: number;
+    readonly socket: number;
+    readonly numaNode: number;
+  }[];
+  readonly numaNodes: readonly {
+    readonly id: number;
+    readonly memoryBytes: string;
+    readonly hugePages: readonly { readonly kib: number; readonly count: number }[];
+    /** How far each node is from it, in the order of the nodes; absent: the kernel does not say. */
+    readonly distances?: readonly number[];
+  }[];
+  /** `device`: major and minor number, `8:0`. */
+  readonly disks: readonly { readonly name: string; readonly device: string; readonly sizeBytes: string }[];
+  readonly fileSystems: readonly { readonly device: string; readonly mountPoint: string; readonly type: string }[];
+}
+
+export const socketsOf = ({ cpus }: MachineTopology): number => new Set(cpus.map(({ socket }) => socket)).size;
+
+export const physicalCoresOf = ({ cpus }: MachineTopology): number =>
+  new Set(cpus.map(({ socket, core }) => `${socket}/${core}`)).size;
+
+/** A process that the kernel killed for want of memory. */
+export type OomKill = {
+  readonly processName: string;
+  readonly pid: number;
+  /** The cgroup of the victim. */
+  readonly container: string;
+  /** The cgroup that ran out of memory; `/`: the machine did. */
+  readonly victimContainer: string;
+  /** `CONSTRAINT_NONE`, `CONSTRAINT_MEMCG`, ...; empty where an old kernel does not say. */
+  readonly constraint: string;
+};
+
+export interface CgroupInfo {
+  readonly version: 1 | 2;
+  readonly controllers: readonly string[];
+  /** The memory controller counts swap. */
+  readonly swapCounted: boolean;
+}
+
+/** Soft facts that the world does not keep and that survive a restart of the agent. */
+export interface SoftState {
+  /** By `<pod uid>/<image>`: back-off of pulls that failed. `message` has the reason first. */
+  readonly pulls?: Readonly<
+    Record<string, { readonly backoffMs: number; readonly untilMs: number; readonly message: string }>
+  >;
+  /** By `<pod uid>/<container>`: crash-loop back-off and restart count. */
+  readonly containers: Readonly<
+    Record<string, { readonly restartCount: number; readonly backoffMs: number; readonly backoffUntilMs: number }>
+  >;
+  /** By the same key: the number of the newest instance, which no runtime knows after the machine started anew. */
+  readonly begun?: Readonly<Record<string, number>>;
+  /** By pod uid: what a pod holds of the node and which resources it was given. */
+  readonly grants?: Readonly<Record<string, Grant>>;
+  /** By pod uid, while a change of resources is under way: what the running instances have. */
+  readonly resizes?: Readonly<Record<string, Grant['allocation']>>;
+  /** By pod uid: why this node did not take it. */
+  readonly rejections?: Readonly<Record<string, { readonly reason: string; readonly message: string }>>;
+  /** By the same key: what probes have said of the instance with this id. */
+  readonly probes: Readonly<
+    Record<string, { readonly id: string; readonly started: boolean; readonly ready: boolean }>
+  >;
+}
+
+/** What the keeping of the node's chains says, by protocol; `step` is what failed, in upstream's words. */
+export type IptablesItem =
+  | { readonly type: 'iptables.initialized' | 'iptables.restored'; readonly protocol: 'IPv4' | 'IPv6' }
+  | {
+      readonly type: 'iptables.failed';
+      readonly protocol: 'IPv4' | 'IPv6';
+      readonly step: string;
+      readonly message: string;
+    };
+
+/**
+ * A pod of the API server, with the objects that it uses: by key; `null` for one that does not exist. Of its tokens the
+ * handles: the port keeps their values under the node's key.
+ */
+export interface RememberedPod {
+  readonly pod: Json;
+  readonly objects: Readonly<Record<string, ConfigObject | null>>;
+}
+
+export const hostOperations = {
+  'host.permissions': query<Nothing, { uid: number }>(),
+  'host.hostname': query<Nothing, { hostname: string }>(),
+  /** Addresses that another machine could use, in the order of the interfaces. */
+  'host.addresses': query<
+    Nothing,
+    { addresses: readonly { interface: string; address: string; family: 'IPv4' | 'IPv6' }[] }
+  >(),
+  /** `null` content: no such file. Larger than `maxBytes` is an error. */
+  'host.readFile': query<{ path: string; maxBytes: number }, { content: string | null }>(),
+  /** Which of these files can be opened for reading; nothing of them is read. */
+  'host.readable': query<{ paths: readonly string[] }, { readable: readonly boolean[] }>(),
+  /** Reads and decodes one configuration file (YAML 1.1 or JSON); what cannot be read or decoded is an answer, too. */
+  'host.readConfiguration': query<{ path: string }, ConfigurationSource>(),
+  /** The `*.conf` files below a directory, decoded, in the order in which they apply. */
+  'host.readDropIns': query<{ path: string }, DropInListing>(),
+  /** Says `configuration.changed` when files, or `*.conf` below folders, no longer look as when they were last read. */
+  'host.watchConfiguration': stream<
+    { paths: readonly string[]; periodMs: number },
+    { readonly type: 'configuration.changed' }
+  >(),
+  /** How lines are printed; of klog's verbosities, those from 4 on print lines for debugging. */
+  'host.setLogVerbosity': idempotent<LogForm, null>(),
+  /** flock; fails with code `EWOULDBLOCK` while another process holds it and `wait` is false. */
+  'host.acquireLock': once<{ path: string; wait: boolean }, null>(),
+  /** Says `lock.contended` when another process opens or deletes the lock file. */
+  'host.watchLock': stream<{ path: string }, { readonly type: 'lock.contended' }>(),
+  'host.machineInfo': query<Nothing, MachineInfo>(),
+  /** Which hierarchies exist: cgroup v1 controllers, or the unified v2 tree. */
+  'host.cgroups': query<Nothing, CgroupInfo>(),
+  /**
+   * Settings of the kernel, by their path below /proc/sys, as the agent needs them: changed where they differ, or only
+   * said where `modify` is false. `errors` are upstream's.
+   */
+  'host.tuneKernel': idempotent<
+    { expected: Readonly<Record<string, number>>; modify: boolean },
+    { errors: readonly string[] }
+  >(),
+  /**
+   * Follows the kernel's log. `oom.watching` once it is open; `oom.killed` for each kill that was never told before.
+   */
+  'host.watchOom': stream<
+    { path: string; seenFile: string },
+    { readonly type: 'oom.watching' } | ({ readonly type: 'oom.killed' } & OomKill)
+  >(),
+  'host.setOomScoreAdj': idempotent<{ value: number }, null>(),
+  'host.setOpenFilesLimit': idempotent<{ limit: number }, null>(),
+  'host.makeDirectories': idempotent<{ directories: readonly NodeFolder[] }, null>(),
+  /** sd_notify to NOTIFY_SOCKET; does nothing without one. */
+  'host.notify': once<{ state: string }, null>(),
+  /** `WATCHDOG_USEC` and `WATCHDOG_PID` as the service manager set them; empty where it did not. */
+  'host.watchdogSettings': query<Nothing, { usec: string; pid: string; ownPid: number }>(),
+  /** Says `WATCHDOG=1` to the service manager now and each interval; speaks when it is no longer heard, or again. */
+  'host.feedWatchdog': stream<
+    { intervalMs: number; tries: number },
+    { readonly type: 'watchdog.unheard'; readonly message: string } | { readonly type: 'watchdog.heard' }
+  >(),
+  /** Makes the node's iptables chains, and makes them again when somebody flushed the tables. */
+  'host.keepIptables': stream<{ periodMs: number }, IptablesItem>(),
+  /** Static pod files under a path (file or directory). Speaks when the set of decoded manifests or errors changed. */
+  'host.watchManifests': stream<
+    { path: string; nodeName: string; periodMs: number },
+    {
+      readonly type: 'manifests.changed';
+      readonly manifests: readonly Manifest[];
+      /** ConfigMaps and Secrets that lie beside the pods. */
+      readonly objects: readonly ConfigObject[];
+      readonly errors: readonly ManifestError[];
+    }
+  >(),
+  /**
+   * Static pods behind a URL: a Pod, or a list of Pods. Speaks when the decoded answer or its error changed.
+   * `manifests` is `null` while nothing was fetched; an empty answer leaves what was fetched before.
+   */
+  'host.watchManifestUrl': stream<
+    {
+      url: string;
+      headers: Readonly<Record<string, readonly SecretHandle[]>>;
+      nodeName: string;
+      periodMs: number;
+    },
+    {
+      readonly type: 'manifests.fetched';
+      readonly manifests: readonly Manifest[] | null;
+      readonly error: string;
+    }
+  >(),
+  /**
+   * Creates the pod's folders and writes its managed files (etc-hosts, termination logs). Paths stay below `root`, or
+   * below the root that a folder has of its own.
+   */
+  'host.preparePod': idempotent<
+    {
+      root: string;
+      directories: readonly { path: string; mode: number; root?: string }[];
+      files: readonly { path: string; mode: number; content: string | NodeText | null }[];
+    },
+    null
+  >(),
+  /** Removes a folder of a pod that is gone; refuses anything that is not below `root`. */
+  'host.removePod': idempotent<{ root: string; paths: readonly string[] }, null>(),
+  /** The message a container left: file first, then the log's tail when asked (`FallbackToLogsOnError`). */
+  'host.terminationMessage': query<{ file: string; logFile: string | null; maxBytes: number }, { message: string }>(),
+  /** Size and room of the file system that holds `path`. */
+  'host.fileSystem': query<{ path: string }, { capacityBytes: string; availableBytes: string }>(),
+  'host.symlink': idempotent<{ path: string; target: string }, null>(),
+  'host.loadSoftState': query<{ path: string }, SoftState>(),
+  /** The pods of the API server that this node remembers. */
+  'host.loadPods': query<{ directory: string }, { pods: readonly RememberedPod[] }>(),
+  /** `null` forgets the pod. */
+  'host.savePod': idempotent<{ directory: string; uid: string; remembered: RememberedPod | null }, null>(),
+  /** The files that have the kubelet's own checkpoints; `null` for one that is not there. */
+  'host.readCheckpoints': query<{ paths: readonly string[] }, { contents: readonly (string | null)[] }>(),
+  /** Replaces a checkpoint as a whole. */
+  'host.writeCheckpoint': idempotent<{ path: string; content: string }, null>(),
+  'host.saveSoftState': idempotent<{ path: string; state: SoftState }, null>(),
+  /** Serves /healthz on its own port; says `healthz.listening` once, `healthz.failed` when it cannot. */
+  'server.healthz': stream<
+    { address: string; port: number },
+    | { readonly type: 'healthz.listening'; readonly address: string; readonly port: number }
+    | { readonly type: 'healthz.failed'; readonly message: string }
+  >(),
+};

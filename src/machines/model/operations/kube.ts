@@ -1,0 +1,110 @@
+/**
+ * What the node agent asks of the API server. Implemented by `src/actors/kube`.
+ *
+ * Seven verbs on one addressing scheme, as kubectl has them; the journal shows which object and which body. Values of
+ * Secrets and tokens cross this boundary as handles only (`src/kernel/journal/secrets.ts`).
+ * A refusal is a PlainError whose `code` is the `reason` of the server's Status (`NotFound`, `Conflict`,
+ * `AlreadyExists`, `TooManyRequests`, `Expired`, `Invalid`, `Forbidden`, ...) or the system's (`ECONNREFUSED`,
+ * `ETIMEDOUT`); `retriable` says whether the same request may succeed later, `retryAfterMs` what the server asked for.
+ */
+import type { Json } from '../../../kernel/json.ts';
+import { idempotent, once, query, stream } from '../../../kernel/xstate.ts';
+
+/**
+ * Whose limits a request is under (S056 to S063): `kube` the configured QPS and burst, `event` its own,
+ * `heartbeat` none, and a timeout of the lease. `bootstrap` speaks with the bootstrap kubeconfig's identity.
+ */
+export type KubeClient = 'kube' | 'event' | 'heartbeat' | 'bootstrap';
+
+/** What `kube.connect` is told of the configuration. */
+export interface KubeSettings {
+  readonly kubeconfig: string;
+  /** Which client(s) this is: the bootstrap identity has only one. */
+  readonly role: 'node' | 'bootstrap';
+  /** Requests a second; 0 or less: no limit. */
+  readonly qps: number;
+  readonly burst: number;
+  readonly eventQps: number;
+  readonly eventBurst: number;
+  readonly heartbeatTimeoutMs: number;
+  readonly userAgent: string;
+  /**
+   * PEM file with certificate and key that takes the place of the kubeconfig's certificate once it exists; until then
+   * files that the kubeconfig names may be missing, too, when `isBootstrapping` says that they are being asked for.
+   */
+  readonly certificateFile: string | null;
+  readonly isBootstrapping: boolean;
+}
+
+/** One object, or one collection when `name` is absent. `apiVersion` as in the object: `v1`, `apps/v1`. */
+export interface KubeTarget {
+  readonly client: KubeClient;
+  readonly apiVersion: string;
+  /** Plural, lower case: `pods`, `nodes`, `leases`. */
+  readonly resource: string;
+  readonly namespace?: string;
+  readonly name?: string;
+  /** `status`, `token`, `approval`. */
+  readonly subresource?: string;
+}
+
+export interface KubeSelection {
+  readonly fieldSelector?: string;
+  readonly labelSelector?: string;
+}
+
+/**
+ * An object as the server sent it; fields that this version does not know survive, `metadata.managedFields` do not. An
+ * integer beyond 2^53 is its decimal text. In a Secret each value of `data` is `{ text: handle }`, or
+ * `{ base64: handle }` where its bytes are no text.
+ */
+export type KubeObject = Readonly<Record<string, Json>> & {
+  readonly metadata: Readonly<Record<string, Json>> & { readonly name: string; readonly resourceVersion?: string };
+};
+
+export type PatchType =
+  | 'application/strategic-merge-patch+json'
+  | 'application/merge-patch+json'
+  | 'application/json-patch+json';
+
+export interface KubeDeletePreconditions {
+  readonly uid?: string;
+  readonly resourceVersion?: string;
+}
+
+export const kubeOperations = {
+  /**
+   * Loads a kubeconfig and makes the clients of a role from it; nothing is sent yet. Fails with client-go's text when
+   * the file is no good. Connecting again replaces the clients.
+   */
+  'kube.connect': idempotent<KubeSettings, { readonly server: string }>(),
+  /** Breaks the connections of every client: the next request dials again, with the credentials of that moment. */
+  'kube.closeConnections': idempotent<Record<string, never>, null>(),
+  'kube.get': query<KubeTarget, KubeObject>(),
+  /** One page. `resourceVersion: '0'`: the server may answer from its cache; `continue`: the token of the next page. */
+  'kube.list': query<
+    KubeTarget &
+      KubeSelection & { readonly limit?: number; readonly continue?: string; readonly resourceVersion?: string },
+    { readonly items: readonly KubeObject[]; readonly resourceVersion: string; readonly continue: string }
+  >(),
+  /**
+   * Speaks for each change. Bookmarks are kept in the port, because they repeat without news: the output names the
+   * newest version that was seen, so that the next watch resumes there. `expired`: the server no longer has it.
+   */
+  'kube.watch': stream<
+    KubeTarget & KubeSelection & { readonly resourceVersion: string; readonly timeoutSeconds?: number },
+    {
+      readonly type: 'watch.changed';
+      readonly change: 'ADDED' | 'MODIFIED' | 'DELETED';
+      readonly object: KubeObject;
+    },
+    { readonly reason: 'closed' | 'expired'; readonly resourceVersion: string }
+  >(),
+  'kube.create': once<KubeTarget & { readonly body: Json }, KubeObject>(),
+  'kube.update': idempotent<KubeTarget & { readonly body: Json }, KubeObject>(),
+  'kube.patch': idempotent<KubeTarget & { readonly patchType: PatchType; readonly body: Json }, KubeObject>(),
+  'kube.delete': idempotent<
+    KubeTarget & { readonly gracePeriodSeconds?: number; readonly preconditions?: KubeDeletePreconditions },
+    null
+  >(),
+};

@@ -1,0 +1,55 @@
+/** What the node agent asks of plugins with a socket in `plugins_registry`. Implemented by `src/actors/plugins`. */
+import { idempotent, query, stream } from '../../../kernel/xstate.ts';
+
+export type PluginSocket = {
+  readonly path: string;
+  /** Another one when the plugin removed its socket and listens anew under the same name. */
+  readonly identity: string;
+};
+
+/** What a plugin says of itself: `PluginInfo` of proto/pluginregistration. */
+export interface PluginInfo {
+  /** `CSIPlugin`, `DevicePlugin`, `DRAPlugin`, or whatever it claims to be. */
+  readonly type: string;
+  readonly name: string;
+  /** Socket of its service; empty: the one where it registers. */
+  readonly endpoint: string;
+  readonly versions: readonly string[];
+}
+
+/** What a CSI driver says of this node: `NodeGetInfoResponse` of proto/csi. */
+export interface CSINodeInfo {
+  readonly nodeID: string;
+  /** An int64 in decimal; `0`: no limit. */
+  readonly maxVolumes: string;
+  /** Ascending. */
+  readonly topologyKeys: readonly string[];
+}
+
+export type PluginsChanged = {
+  readonly type: 'plugins.changed';
+  /** All there are, in the order of paths. */
+  readonly sockets: readonly PluginSocket[];
+  /** Why some of the folder could not be looked through, one sentence each. */
+  readonly errors: readonly string[];
+};
+
+export type NodeInfoChanged = {
+  readonly type: 'plugin.nodeInfo';
+  /** `null`: the driver does not say. */
+  readonly info: CSINodeInfo | null;
+  /** Why it does not; empty when it does. */
+  readonly error: string;
+};
+
+export const pluginOperations = {
+  /** Sockets below a folder, at any depth the port looks into. Speaks at once, and when the set changed. */
+  'plugins.watch': stream<{ path: string }, PluginsChanged>(),
+  /** The error of a socket where nobody listens, or not as a plugin, is upstream's sentence. */
+  'plugins.getInfo': query<{ socket: string }, PluginInfo>(),
+  /** Tells a plugin whether it was taken; `error` is empty when it was. */
+  'plugins.notifyRegistrationStatus': idempotent<{ socket: string; registered: boolean; error: string }, null>(),
+  'plugins.csiNodeGetInfo': query<{ endpoint: string }, CSINodeInfo>(),
+  /** Asks a driver so often, first after one period. Speaks at the first answer, and when it changed. */
+  'plugins.followNodeInfo': stream<{ endpoint: string; periodMs: number }, NodeInfoChanged>(),
+};

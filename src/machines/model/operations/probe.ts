@@ -1,0 +1,53 @@
+/** What the node agent asks of the programs in containers: probes and HTTP hooks. Implemented by `src/actors/probe`. */
+import { once, type SecretHandle, stream } from '../../../kernel/xstate.ts';
+
+/** The value may be the name of a handle. */
+export interface Header {
+  readonly name: string;
+  readonly value: string;
+}
+
+/** One way to ask, with everything resolved: no named port, no pod address to be looked up. */
+export type ProbeHandler =
+  | {
+      readonly kind: 'exec';
+      readonly containerId: string;
+      readonly command: readonly string[];
+      /** What stands in the command by the names of handles. */
+      readonly secrets?: readonly SecretHandle[];
+    }
+  | { readonly kind: 'httpGet'; readonly url: string; readonly headers: readonly Header[] }
+  | { readonly kind: 'tcpSocket'; readonly host: string; readonly port: number }
+  | { readonly kind: 'grpc'; readonly host: string; readonly port: number; readonly service: string };
+
+export type Verdict = 'success' | 'failure';
+
+export interface ProbeWatch {
+  readonly handler: ProbeHandler;
+  readonly periodSeconds: number;
+  readonly timeoutSeconds: number;
+  /** So many equal results in a row are a verdict. */
+  readonly successThreshold: number;
+  readonly failureThreshold: number;
+  /** The verdict that holds until another is reached; `null`: none yet. */
+  readonly verdict: Verdict | null;
+}
+
+/** How one attempt ended, where it is worth an event. An attempt that errored counts for no verdict. */
+export type ProbeReport = {
+  readonly type: 'probe.reported';
+  readonly result: 'failure' | 'warning' | 'errored';
+  readonly output: string;
+};
+
+export type ProbeJudged = { readonly type: 'probe.judged'; readonly verdict: Verdict };
+
+export const probeOperations = {
+  /**
+   * Probes at once and then each period, and speaks only when the verdict changes, and of attempts that people should
+   * read about: the first that fails, another failure than before, the one that decides.
+   */
+  'probe.watch': stream<ProbeWatch, ProbeReport | ProbeJudged>(),
+  /** A lifecycle hook. Any answer is a success; `fellBack`: the server spoke HTTP where HTTPS was asked for. */
+  'probe.httpHook': once<{ url: string; headers: readonly Header[] }, { fellBack: boolean }>(),
+};

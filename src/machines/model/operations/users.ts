@@ -1,0 +1,16 @@
+/** What the node agent asks for user namespaces of pods. Implemented by `src/actors/users/user-namespaces.ts`. */
+import { idempotent } from '../../../kernel/xstate.ts';
+
+/** Ids from 0 on in the pod are those from `hostId` on of the node. */
+export interface UserMapping {
+  readonly hostId: number;
+  readonly length: number;
+}
+
+export const userOperations = {
+  /**
+   * The ids of one pod, which no other pod of this node has: those in the file `userns` of its folder, or new ones that
+   * are written there. They are free again when the folder is gone.
+   */
+  'users.map': idempotent<{ root: string; uid: string; idsPerPod: number; maxPods: number }, UserMapping>(),
+};

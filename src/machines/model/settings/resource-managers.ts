@@ -1,0 +1,49 @@
+/**
+ * How CPUs, memory and devices of this node are given to single containers: derived once, in startup.
+ *
+ * Upstream: cm/cpumanager, cm/memorymanager, cm/topologymanager.
+ */
+import type { NumaSet } from '../operations/grants.ts';
+import type { MachineTopology } from '../operations/host.ts';
+
+export type Cpu = MachineTopology['cpus'][number];
+
+export interface CpuManagerSettings {
+  readonly cpus: readonly Cpu[];
+  /** Kept for the system: shared by pods, unless `isReservationStrict`, and never of one alone. */
+  readonly reserved: readonly number[];
+  /** `full-pcpus-only`: no core is shared by two containers. */
+  readonly wholeCores: boolean;
+  /** `strict-cpu-reservation`. */
+  readonly isReservationStrict: boolean;
+}
+
+/** Bytes of one node, by resource: all of it, and what is kept for the system. */
+export interface NumaMemory {
+  readonly id: number;
+  readonly memory: Readonly<Record<string, { readonly total: string; readonly systemReserved: string }>>;
+}
+
+export interface MemoryManagerSettings {
+  readonly nodes: readonly NumaMemory[];
+}
+
+export type TopologyPolicy = 'best-effort' | 'restricted' | 'single-numa-node';
+
+export interface TopologySettings {
+  readonly policy: TopologyPolicy;
+  /** What is aligned: each container by itself, or all of a pod together. */
+  readonly scope: 'container' | 'pod';
+  /** Ids of the NUMA nodes of the machine. */
+  readonly nodes: NumaSet;
+  /** With `prefer-closest-numa-nodes`: by node, how far it is from each of `nodes`, in their order. */
+  readonly distances?: readonly (readonly number[])[];
+}
+
+/** What of the node is given to single containers; absent: it is everybody's. */
+export interface ResourceManagers {
+  readonly cpuManager?: CpuManagerSettings;
+  readonly memoryManager?: MemoryManagerSettings;
+  /** What of it should come from the same place; absent: nothing has to. */
+  readonly topology?: TopologySettings;
+}

@@ -1,0 +1,220 @@
+/**
+ * CreateContainer from a container of a Pod.
+ *
+ * Decides nothing that needs the world: image, addresses and mounted volumes are given. Invariant: either a complete
+ * config or an error with the waiting reason and upstream's text; never a config that lacks what the pod asked for.
+ */
+import type { ContainerConfig, Device, Image, KeyValue, LinuxContainerSecurityContext, Mount } from '../api/cri.ts';
+import type { Container, Pod } from '../api/pod.ts';
+import type { DeviceResponse } from '../operations/devices.ts';
+import type { UserMapping } from '../operations/users.ts';
+import type { FileValues, SubPath } from '../operations/volume.ts';
+import { waitingReasons } from '../reasons/reasons.ts';
+import type { NodeSettings } from '../settings/node-settings.ts';
+import { containerAnnotations } from './annotations.ts';
+import { environment, type References } from './environment.ts';
+import { ExpansionRoom, expand } from './expansion.ts';
+import { containerLogPath, etcHostsFile } from './paths.ts';
+import { containerResources } from './resources.ts';
+import { podLabels } from './sandbox.ts';
+import { containerSecurityContext, imageUser, nonRootViolation, podUsers } from './security.ts';
+import { absolute, blockDevices, type MountedVolumes, volumeMounts, volumeSubPaths } from './volumes.ts';
+
+export type ContainerKind = 'init' | 'sidecar' | 'regular' | 'ephemeral';
+
+export interface ContainerConfigInput {
+  readonly pod: Pod;
+  readonly container: Container;
+  readonly kind: ContainerKind;
+  readonly restartCount: number;
+  /** What the runtime calls the image: the reference that PullImage or ImageStatus gave. */
+  readonly imageRef: string;
+  /** What ImageStatus knows of the image's user. */
+  readonly image: Image | null;
+  readonly podIPs: readonly string[];
+  readonly node: NodeSettings;
+  readonly terminationLogFile: string;
+  /** Volumes that are set up. */
+  readonly volumes: MountedVolumes;
+  readonly serviceVariables?: readonly KeyValue[];
+  readonly references?: References;
+  /** What files of volumes have for its variables. */
+  readonly fileValues?: FileValues;
+  /** Of an ephemeral container: the instance whose processes it sees. */
+  readonly targetId?: string;
+  /** What of the runtime runs the pod; empty for its default. */
+  readonly handler?: string;
+  /** Of a pod with users of its own. */
+  readonly users?: UserMapping | null;
+  /** The CPUs that it runs on; empty: all. */
+  readonly cpus?: string;
+  /** The NUMA nodes that its memory comes from, `0,1`; empty: all. */
+  readonly memoryNodes?: string;
+  /** What the plugins of its devices say that it needs; `null`: it has none. */
+  readonly devices?: DeviceResponse | null;
+}
+
+export type ContainerConfigResult =
+  | { readonly config: ContainerConfig }
+  | { readonly error: { readonly reason: string; readonly message: string } };
+
+const CONTAINER_NAME_LABEL = 'io.kubernetes.container.name';
+const ETC_HOSTS = '/etc/hosts';
+const DEFAULT_TERMINATION_MESSAGE_PATH = '/dev/termination-log';
+
+export function containerConfig(input: ContainerConfigInput): ContainerConfigResult {
+  const violation = nonRootViolation(input.pod, input.container, imageUser(input.image));
+  if (violation !== null) return configError(violation);
+  try {
+    return { config: buildConfig(input) };
+  } catch (error) {
+    return configError(error instanceof Error ? error.message : String(error));
+  }
+}
+
+const configError = (message: string): ContainerConfigResult => ({
+  error: { reason: waitingReasons.createContainerConfigError, message },
+});
+
+function buildConfig(input: ContainerConfigInput): ContainerConfig {
+  const { pod, container, restartCount, node, devices = null } = input;
+  const envs = variablesOf(input);
+  const lookup = lookupIn(envs);
+  const room = new ExpansionRoom();
+  const expanded = (words: readonly string[]): readonly string[] => words.map((word) => expand(word, lookup, room));
+  const command = expanded(container.command ?? []);
+  const args = expanded(container.args ?? []);
+  return {
+    metadata: { name: container.name, attempt: restartCount },
+    image: { image: input.imageRef, user_specified_image: container.image ?? '' },
+    ...(command.length === 0 ? {} : { command }),
+    ...(args.length === 0 ? {} : { args }),
+    ...(container.workingDir === undefined ? {} : { working_dir: container.workingDir }),
+    envs,
+    mounts: mounts(input, lookup).map((mount) => withUsers(mount, input)),
+    labels: { ...podLabels(pod), [CONTAINER_NAME_LABEL]: container.name },
+    annotations: { ...devices?.annotations, ...containerAnnotations(pod, container, restartCount) },
+    ...deviceFields(devices, blockDevices(input)),
+    log_path: containerLogPath(container.name, restartCount),
+    ...terminal(container),
+    ...(node.hasStopSignals === true ? stopSignal(container) : {}),
+    linux: {
+      resources: {
+        ...containerResources(pod, container, node),
+        ...(input.cpus ? { cpuset_cpus: input.cpus } : {}),
+        ...(input.memoryNodes ? { cpuset_mems: input.memoryNodes } : {}),
+      },
+      security_context: targeted(
+        input,
+        containerSecurityContext(pod, container, imageUser(input.image), node, input.users ?? null, input.volumes),
+      ),
+    },
+  };
+}
+
+/** Those of its devices first: words of the pod may refer to them, and its own of the same name count. */
+const variablesOf = (input: ContainerConfigInput): readonly KeyValue[] => [
+  ...Object.entries(input.devices?.envs ?? {}).map(([key, value]) => ({ key, value })),
+  ...environment(input),
+];
+
+function lookupIn(envs: readonly KeyValue[]): (name: string) => string | undefined {
+  const variables = new Map(envs.map(({ key, value }) => [key, value]));
+  return (name) => variables.get(name);
+}
+
+/** What belongs to the node's ids outside belongs to the pod's inside. */
+function withUsers(mount: Mount, { pod, users = null }: ContainerConfigInput): Mount {
+  if (pod.spec.hostUsers !== false || users === null) return mount;
+  const { uids = [], gids = [] } = podUsers(users);
+  return { ...mount, uidMappings: uids, gidMappings: gids };
+}
+
+const deviceMounts = (setup: DeviceResponse | null = null): readonly Mount[] =>
+  (setup?.mounts ?? []).map(({ containerPath, hostPath, readOnly }) => ({
+    container_path: containerPath,
+    host_path: hostPath,
+    ...(readOnly ? { readonly: true } : {}),
+  }));
+
+/** Those of plugins, then those of volumes. */
+function deviceFields(
+  setup: DeviceResponse | null,
+  blocks: readonly Device[],
+): Pick<ContainerConfig, 'devices' | 'CDI_devices'> {
+  const plugged = (setup?.devices ?? []).map(({ containerPath, hostPath, permissions }) => ({
+    container_path: containerPath,
+    host_path: hostPath,
+    permissions,
+  }));
+  const devices = [...plugged, ...blocks];
+  const cdi = setup?.cdiDevices ?? [];
+  return {
+    ...(devices.length === 0 ? {} : { devices }),
+    ...(cdi.length === 0 ? {} : { CDI_devices: cdi.map((name) => ({ name })) }),
+  };
+}
+
+/** Only where the containers of the pod do not see each other's processes anyway. */
+function targeted(
+  { targetId }: ContainerConfigInput,
+  context: LinuxContainerSecurityContext,
+): LinuxContainerSecurityContext {
+  const namespaces = context.namespace_options;
+  if (targetId === undefined || namespaces?.pid !== 'CONTAINER') return context;
+  return { ...context, namespace_options: { ...namespaces, pid: 'TARGET', target_id: targetId } };
+}
+
+const abilities = ({ node, handler = '' }: ContainerConfigInput) => ({
+  recursiveReadOnly: node.runtimeHandlers?.[handler]?.recursiveReadOnlyMounts === true,
+  handler,
+});
+
+function mounts(input: ContainerConfigInput, lookup: (name: string) => string | undefined): readonly Mount[] {
+  const { pod, container, node } = input;
+  const label = node.seLinux === true ? { selinux_relabel: true } : {};
+  const hosts: readonly Mount[] = wantsManagedHosts(input)
+    ? [{ container_path: ETC_HOSTS, host_path: etcHostsFile(pod, node), ...label }]
+    : [];
+  const path = container.terminationMessagePath ?? DEFAULT_TERMINATION_MESSAGE_PATH;
+  const messages: readonly Mount[] =
+    path === '' ? [] : [{ container_path: absolute(path), host_path: input.terminationLogFile, ...label }];
+  return [
+    ...deviceMounts(input.devices),
+    ...volumeMounts({ pod, container, node, volumes: input.volumes, lookup, ...abilities(input) }),
+    ...hosts,
+    ...messages,
+  ];
+}
+
+/** The parts of volumes that have to be bound first; none where the configuration is an error anyway. */
+export function subPaths(input: ContainerConfigInput): readonly SubPath[] {
+  try {
+    const { pod, container, node, volumes } = input;
+    const lookup = lookupIn(variablesOf(input));
+    return volumeSubPaths({ pod, container, node, volumes, lookup, ...abilities(input) });
+  } catch {
+    return [];
+  }
+}
+
+function wantsManagedHosts({ pod, container, podIPs }: ContainerConfigInput): boolean {
+  if ((container.volumeMounts ?? []).some(({ mountPath }) => mountPath === ETC_HOSTS)) return false;
+  return pod.spec.hostNetwork === true || podIPs.length > 0;
+}
+
+const terminal = ({ stdin, stdinOnce, tty }: Container): Pick<ContainerConfig, 'stdin' | 'stdin_once' | 'tty'> => ({
+  ...(stdin === true ? { stdin: true } : {}),
+  ...(stdinOnce === true ? { stdin_once: true } : {}),
+  ...(tty === true ? { tty: true } : {}),
+});
+
+type StopSignal = NonNullable<ContainerConfig['stop_signal']>;
+
+/** The API's names are CRI's, but for the sign of the real-time ones; validation has refused all others. */
+function stopSignal({ lifecycle }: Container): Pick<ContainerConfig, 'stop_signal'> {
+  const signal = (lifecycle?.stopSignal ?? '').replace('+', 'PLUS').replace('-', 'MINUS');
+  return isSignal(signal) ? { stop_signal: signal } : {};
+}
+
+const isSignal = (name: string): name is StopSignal => /^SIG[A-Z]+\d*$/.test(name);

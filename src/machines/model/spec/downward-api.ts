@@ -1,0 +1,138 @@
+/**
+ * What a pod may know of itself: `fieldRef` and `resourceFieldRef`.
+ *
+ * Invariant: throws an `Error` with upstream's text for a path it does not know; never answers with an empty guess.
+ */
+import type { Container, Pod, ResourceList } from '../api/pod.ts';
+import type { NodeSettings } from '../settings/node-settings.ts';
+import { podContainers } from './qos.ts';
+import { divideUp, milliUnits, type Nano, parseQuantity } from './quantity.ts';
+import { amountsOf, requestsOf } from './resources.ts';
+
+type DownwardSettings = Pick<
+  NodeSettings,
+  'nodeName' | 'nodeIPs' | 'allocatable' | 'cpuCapacityMilli' | 'memoryCapacityBytes'
+>;
+
+const SUBSCRIPT = /^(metadata\.(?:labels|annotations))\['(.*)'\]$/s;
+
+/** Only in volumes are whole maps allowed: one `key="value"` a line. */
+export function fieldValue(pod: Pod, path: string, podIPs: readonly string[], node: DownwardSettings): string {
+  const subscript = SUBSCRIPT.exec(path);
+  if (subscript !== null) {
+    const [, map, key = ''] = subscript;
+    const { labels, annotations } = pod.metadata;
+    return (map === 'metadata.labels' ? labels : annotations)?.[key] ?? '';
+  }
+  switch (path) {
+    case 'metadata.name':
+      return pod.metadata.name;
+    case 'metadata.namespace':
+      return pod.metadata.namespace;
+    case 'metadata.uid':
+      return pod.metadata.uid;
+    case 'metadata.labels':
+      return mapLines(pod.metadata.labels ?? {});
+    case 'metadata.annotations':
+      return mapLines(pod.metadata.annotations ?? {});
+    case 'spec.nodeName':
+      return pod.spec.nodeName ?? node.nodeName;
+    case 'spec.serviceAccountName':
+      return pod.spec.serviceAccountName ?? '';
+    case 'status.hostIP':
+      return node.nodeIPs[0] ?? '';
+    case 'status.hostIPs':
+      return node.nodeIPs.join(',');
+    case 'status.podIP':
+      return podIPs[0] ?? '';
+    case 'status.podIPs':
+      return podIPs.join(',');
+    default:
+      throw new Error(`unsupported fieldPath: ${path}`);
+  }
+}
+
+/** `key="value"` lines by key, the value quoted as Go's `%q` does. */
+function mapLines(map: Readonly<Record<string, string>>): string {
+  return Object.entries(map)
+    .toSorted(([a], [b]) => (a < b ? -1 : 1))
+    .map(([key, value]) => `${key}=${goQuote(value)}`)
+    .join('\n');
+}
+
+const QUOTE_ESCAPES: Readonly<Record<string, string>> = {
+  '"': '\\"',
+  '\\': '\\\\',
+  '\u0007': '\\a',
+  '\b': '\\b',
+  '\f': '\\f',
+  '\n': '\\n',
+  '\r': '\\r',
+  '\t': '\\t',
+  '\v': '\\v',
+};
+
+/** Controls, format marks, what has no meaning, and every space but the common one. */
+const UNPRINTABLE = /["\\\p{C}]|(?! )\p{Z}/gu;
+
+export const goQuote = (text: string): string =>
+  `"${text.replace(UNPRINTABLE, (character) => QUOTE_ESCAPES[character] ?? goEscape(character.codePointAt(0) ?? 0))}"`;
+
+function goEscape(code: number): string {
+  const hex = code.toString(16);
+  if (code < 0x80) return `\\x${hex.padStart(2, '0')}`;
+  return code < 0x1_0000 ? `\\u${hex.padStart(4, '0')}` : `\\U${hex.padStart(8, '0')}`;
+}
+
+export interface ResourceFieldRef {
+  readonly containerName?: string;
+  readonly resource: string;
+  readonly divisor?: string;
+}
+
+/** An amount in units of the divisor, rounded up. `shared`: limits of the pod as a whole, where these count. */
+export function resourceValue(
+  pod: Pod,
+  container: Container,
+  ref: ResourceFieldRef,
+  node: DownwardSettings,
+  shared: ResourceList = {},
+): string {
+  const owner = ref.containerName ? podContainers(pod).find(({ name }) => name === ref.containerName) : container;
+  if (owner === undefined) throw new Error(`container ${ref.containerName} not found`);
+  const [side = '', ...rest] = ref.resource.split('.');
+  const name = rest.join('.');
+  if ((side !== 'limits' && side !== 'requests') || !isDownwardResource(name)) {
+    throw new Error(`unsupported container resource : ${ref.resource}`);
+  }
+  const amount =
+    side === 'requests' ? (requestsOf(owner.resources)[name] ?? 0n) : limitAmount(owner, name, node, shared);
+  return String(inUnitsOf(amount, ref.divisor, name));
+}
+
+/** What a container may use at most: its own limit, its pod's, or what the node has. Huge pages have no default. */
+function limitAmount({ resources }: Container, name: string, node: DownwardSettings, shared: ResourceList): Nano {
+  const own = amountsOf(resources?.limits)[name] ?? 0n;
+  if (own > 0n || name.startsWith(HUGEPAGES_PREFIX)) return own;
+  const ofPod = name === EPHEMERAL_STORAGE ? 0n : (amountsOf(shared)[name] ?? 0n);
+  return ofPod > 0n ? ofPod : nodeAmount(name, node);
+}
+
+const EPHEMERAL_STORAGE = 'ephemeral-storage';
+const HUGEPAGES_PREFIX = 'hugepages-';
+
+const isDownwardResource = (name: string): boolean =>
+  name === 'cpu' || name === 'memory' || name === EPHEMERAL_STORAGE || name.startsWith(HUGEPAGES_PREFIX);
+
+/** CPU counts in thousandths before it is divided, so that a divisor of `1m` is exact. */
+function inUnitsOf(amount: Nano, divisor: string | undefined, resource: string): bigint {
+  const unit = divisor === undefined || parseQuantity(divisor) === 0n ? parseQuantity('1') : parseQuantity(divisor);
+  return resource === 'cpu' ? divideUp(milliUnits(amount), milliUnits(unit)) : divideUp(amount, unit);
+}
+
+function nodeAmount(resource: string, node: DownwardSettings): Nano {
+  const allocatable = node.allocatable?.[resource];
+  if (allocatable !== undefined) return parseQuantity(allocatable);
+  if (resource === 'cpu') return parseQuantity(`${node.cpuCapacityMilli}m`);
+  return resource === 'memory' ? parseQuantity(node.memoryCapacityBytes) : 0n;
+}

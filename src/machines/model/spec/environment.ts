@@ -1,0 +1,157 @@
+/**
+ * The environment of a container.
+ *
+ * Decides order and precedence: service variables, then `envFrom`, then `env`; the later one wins, and a reference sees
+ * what stands before it. Invariant: never a value of another container; an unresolvable source is an error with
+ * upstream's text.
+ */
+import type { KeyValue } from '../api/cri.ts';
+import type { Container, EnvFromSource, EnvVar, Pod } from '../api/pod.ts';
+import type { FileValues, FileVariable } from '../operations/volume.ts';
+import type { NodeSettings } from '../settings/node-settings.ts';
+import { fieldValue, resourceValue } from './downward-api.ts';
+import { ExpansionRoom, expand } from './expansion.ts';
+import type { MountedVolumes } from './volumes.ts';
+
+/** What an object holds by key; `null` where it is not text. */
+type Texts = Readonly<Record<string, string | null>>;
+
+/** Contents of the ConfigMaps and Secrets that a pod names, by name. */
+export interface References {
+  readonly configMaps: Readonly<Record<string, Texts>>;
+  readonly secrets: Readonly<Record<string, Texts>>;
+  /** By `<kind>/<namespace>/<name>`, why an object cannot be known now. */
+  readonly unavailable?: Readonly<Record<string, string>>;
+}
+
+export interface EnvironmentInput {
+  readonly pod: Pod;
+  readonly container: Container;
+  readonly podIPs: readonly string[];
+  readonly node: NodeSettings;
+  /** Variables of the services that the pod may see, oldest convention first. */
+  readonly serviceVariables?: readonly KeyValue[];
+  readonly references?: References;
+  /** Volumes that are set up. */
+  readonly volumes?: MountedVolumes;
+  /** What their files have for variables of this container. */
+  readonly fileValues?: FileValues;
+}
+
+/** Throws an `Error` whose message is the reason for the container to wait. */
+export function environment(input: EnvironmentInput): readonly KeyValue[] {
+  const services = new Map((input.serviceVariables ?? []).map(({ key, value }) => [key ?? '', value ?? '']));
+  const result = new Map<string, string>();
+  for (const source of input.container.envFrom ?? []) {
+    for (const [key, value] of sourceVariables(source, input)) result.set(key, value);
+  }
+  const own = new Map(result);
+  const room = new ExpansionRoom();
+  const lookup = (name: string): string | undefined => own.get(name) ?? services.get(name);
+  for (const [at, variable] of (input.container.env ?? []).entries()) {
+    const value = variableValue(variable, at, (text) => expand(text, lookup, room), input);
+    if (value === undefined) continue;
+    own.set(variable.name, value);
+  }
+  const merged = new Map([...own, ...[...services].filter(([key]) => !own.has(key))]);
+  return [...merged].map(([key, value]) => ({ key, value }));
+}
+
+function variableValue(
+  variable: EnvVar,
+  at: number,
+  expanded: (text: string) => string,
+  input: EnvironmentInput,
+): string | undefined {
+  const source = variable.valueFrom;
+  if (source === undefined) return expanded(variable.value ?? '');
+  const { pod, container, podIPs, node } = input;
+  if (source.fieldRef !== undefined) return fieldValue(pod, source.fieldRef.fieldPath, podIPs, node);
+  if (source.resourceFieldRef !== undefined) {
+    return resourceValue(pod, container, source.resourceFieldRef, node, pod.spec.resources?.limits);
+  }
+  if (source.configMapKeyRef !== undefined) return keyValue('configMap', source.configMapKeyRef, input);
+  if (source.secretKeyRef !== undefined) return keyValue('secret', source.secretKeyRef, input);
+  if (source.fileKeyRef !== undefined) return fileValue(variable.name, source.fileKeyRef, at, input);
+  throw new Error(`environment variable ${variable.name}: the node agent does not know where its value comes from`);
+}
+
+type FileKeyRef = NonNullable<NonNullable<EnvVar['valueFrom']>['fileKeyRef']>;
+
+function fileValue(variable: string, ref: FileKeyRef, at: number, input: EnvironmentInput): string | undefined {
+  volumePath(ref, input.volumes);
+  const value = input.fileValues?.[at];
+  if (value === undefined) throw new Error(`environment variable ${variable}: its file was not read`);
+  return value?.$secret;
+}
+
+function volumePath({ volumeName }: FileKeyRef, volumes: MountedVolumes = {}): string {
+  const volume = Object.hasOwn(volumes, volumeName) ? volumes[volumeName] : undefined;
+  if (volume !== undefined) return volume.hostPath;
+  throw new Error(`cannot find the volume ${JSON.stringify(volumeName)} referenced by FileKeyRef`);
+}
+
+/** What has to be read before the container is created; nothing where its configuration is wrong anyway. */
+export function fileVariables(
+  { name, env = [] }: Container,
+  volumes: MountedVolumes | undefined,
+): readonly FileVariable[] {
+  try {
+    return env.flatMap(({ valueFrom }, at) => {
+      if (valueFrom?.fileKeyRef === undefined) return [];
+      const { path, key, optional = false } = valueFrom.fileKeyRef;
+      return [{ container: name, env: at, volumePath: volumePath(valueFrom.fileKeyRef, volumes), path, key, optional }];
+    });
+  } catch {
+    return [];
+  }
+}
+
+interface KeyRef {
+  readonly name?: string;
+  readonly key: string;
+  readonly optional?: boolean;
+}
+
+function keyValue(kind: 'configMap' | 'secret', ref: KeyRef, input: EnvironmentInput): string | undefined {
+  const object = referenced(kind, ref, input);
+  const value = object && ownValue(object, ref.key);
+  const place = `${kind === 'configMap' ? 'ConfigMap' : 'Secret'} ${input.pod.metadata.namespace}/${ref.name ?? ''}`;
+  if (value === null) throw new Error(`key ${ref.key} in ${place} is not UTF-8 text, which a variable cannot hold`);
+  if (value !== undefined || ref.optional === true) return value;
+  throw new Error(`couldn't find key ${ref.key} in ${place}`);
+}
+
+function sourceVariables(source: EnvFromSource, input: EnvironmentInput): ReadonlyArray<readonly [string, string]> {
+  const isConfigMap = source.configMapRef !== undefined;
+  const ref = source.configMapRef ?? source.secretRef;
+  if (ref === undefined) return [];
+  const object = referenced(isConfigMap ? 'configMap' : 'secret', ref, input) ?? {};
+  return Object.entries(object)
+    .toSorted(([a], [b]) => (a < b ? -1 : 1))
+    .flatMap(([key, value]) => (value === null ? [] : [[`${source.prefix ?? ''}${key}`, value] as const]));
+}
+
+/** A name like `constructor` is a name like any other. */
+const ownValue = <T>(map: Readonly<Record<string, T>>, key: string): T | undefined =>
+  Object.hasOwn(map, key) ? map[key] : undefined;
+
+function referenced(
+  kind: 'configMap' | 'secret',
+  ref: { readonly name?: string; readonly optional?: boolean },
+  input: EnvironmentInput,
+): Texts | undefined {
+  const name = ref.name ?? '';
+  const { references } = input;
+  if (references === undefined) {
+    throw new Error(`couldn't get ${kind} ${input.pod.metadata.namespace}/${name}, no kubeClient defined`);
+  }
+  const object = ownValue(kind === 'configMap' ? references.configMaps : references.secrets, name);
+  const why =
+    references.unavailable?.[
+      `${kind === 'configMap' ? 'ConfigMap' : 'Secret'}/${input.pod.metadata.namespace}/${name}`
+    ];
+  if (object === undefined && why !== undefined) throw new Error(why);
+  if (object === undefined && ref.optional !== true) throw new Error(`${kind.toLowerCase()} "${name}" not found`);
+  return object;
+}

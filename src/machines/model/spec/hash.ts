@@ -1,0 +1,39 @@
+/**
+ * FNV-1a, and the identity of a container's definition.
+ *
+ * Decides when a running container no longer is what its pod asks for. Invariant: equal to the kubelet's hash, so that
+ * containers of a node that changes agents are kept and not restarted.
+ */
+import type { Container } from '../api/pod.ts';
+
+const FNV_OFFSET_32 = 0x811c9dc5;
+const FNV_PRIME_32 = 0x01000193;
+
+export function fnv1a32(text: string): number {
+  let hash = FNV_OFFSET_32;
+  for (const byte of new TextEncoder().encode(text)) {
+    hash = Math.imul(hash ^ byte, FNV_PRIME_32) >>> 0;
+  }
+  return hash;
+}
+
+const HTML_ESCAPES: Readonly<Record<string, string>> = {
+  '<': '\\u003c',
+  '>': '\\u003e',
+  '&': '\\u0026',
+  '\u2028': '\\u2028',
+  '\u2029': '\\u2029',
+};
+
+/** JSON text as Go's `encoding/json` writes it: the same but for characters that HTML gives a meaning. */
+export const goJson = (value: unknown): string =>
+  JSON.stringify(value).replace(/[<>&\u2028\u2029]/g, (character) => HTML_ESCAPES[character] ?? character);
+
+/**
+ * Only name and image count. The kubelet hashes the Go-syntax dump of the JSON's bytes, which is a list of decimal
+ * numbers.
+ */
+export function containerHash(container: Pick<Container, 'name' | 'image'>): string {
+  const json = goJson({ image: container.image ?? '', name: container.name });
+  return fnv1a32(`([]uint8)[${new TextEncoder().encode(json).join(' ')}]`).toString(16);
+}

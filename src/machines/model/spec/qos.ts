@@ -1,0 +1,63 @@
+/**
+ * The quality-of-service class of a pod and the cgroup it implies.
+ *
+ * Invariants: the class follows from the spec alone and never changes while a pod lives; `status.qosClass` that the API
+ * server has set is the same value.
+ */
+
+import type { Container, Pod, QOSClass, ResourceRequirements } from '../api/pod.ts';
+import type { NodeSettings } from '../settings/node-settings.ts';
+import { memoize } from '../values/memoize.ts';
+import { parseQuantity } from './quantity.ts';
+
+/** Only these two decide the class. */
+const QOS_RESOURCES = ['cpu', 'memory'] as const;
+const SYSTEMD_SLICE = '.slice';
+
+/** Every container of a pod that counts for its resources: init containers first, no ephemeral ones. */
+export const podContainers = (pod: Pod): readonly Container[] => [
+  ...(pod.spec.initContainers ?? []),
+  ...pod.spec.containers,
+];
+
+export const podQOS = memoize((pod: Pod): QOSClass => {
+  const podLevel = pod.spec.resources;
+  const demands = hasPodLevelResources(podLevel) ? [podLevel] : podContainers(pod).map(({ resources }) => resources);
+  const requested = demands.some((demand) => QOS_RESOURCES.some((name) => isPositive(demand?.requests?.[name])));
+  const limited = demands.some((demand) => QOS_RESOURCES.some((name) => isPositive(demand?.limits?.[name])));
+  if (!requested && !limited) return 'BestEffort';
+  return demands.every(isGuaranteed) ? 'Guaranteed' : 'Burstable';
+});
+
+export const hasPodLevelResources = (resources: ResourceRequirements | undefined): resources is ResourceRequirements =>
+  resources !== undefined &&
+  [resources.requests, resources.limits].some((amounts) => Object.keys(amounts ?? {}).length > 0);
+
+function isGuaranteed(resources: ResourceRequirements | undefined): boolean {
+  return QOS_RESOURCES.every((name) => {
+    const limit = resources?.limits?.[name];
+    const request = resources?.requests?.[name] ?? limit;
+    return limit !== undefined && request !== undefined && parseQuantity(limit) > 0n && sameAmount(limit, request);
+  });
+}
+
+const isPositive = (quantity: string | undefined): boolean => quantity !== undefined && parseQuantity(quantity) > 0n;
+const sameAmount = (a: string, b: string): boolean => parseQuantity(a) === parseQuantity(b);
+
+/** `cgroup_parent` of a sandbox. systemd's path names each level by all levels above it: `/a.slice/a-b.slice`. */
+export function cgroupParent(
+  pod: Pod,
+  node: Pick<NodeSettings, 'cgroupRoot' | 'cgroupDriver' | 'cgroupsPerQOS'>,
+): string {
+  if (!node.cgroupsPerQOS) return node.cgroupRoot === '/' ? '' : node.cgroupRoot;
+  const qos = podQOS(pod);
+  const parts = [
+    ...node.cgroupRoot.split('/').filter((part) => part !== ''),
+    'kubepods',
+    ...(qos === 'Guaranteed' ? [] : [qos.toLowerCase()]),
+    `pod${pod.metadata.uid}`,
+  ];
+  if (node.cgroupDriver === 'cgroupfs') return `/${parts.join('/')}`;
+  const units = parts.map((part) => part.replaceAll('-', '_'));
+  return units.map((_, depth) => `/${units.slice(0, depth + 1).join('-')}${SYSTEMD_SLICE}`).join('');
+}

@@ -1,0 +1,272 @@
+/**
+ * From requests and limits to what the kernel is told: shares, quotas, limits, OOM scores.
+ *
+ * Owns the sums over a pod's containers. Invariant: integers only; 64-bit values are decimal text.
+ */
+
+import type { HugepageLimit, LinuxContainerResources } from '../api/cri.ts';
+import { type Container, isMirrorPod, isStaticPod, type Pod, type ResourceRequirements } from '../api/pod.ts';
+import type { NodeSettings } from '../settings/node-settings.ts';
+import { memoize } from '../values/memoize.ts';
+import { reservedMemory, throttledMemory } from './memory-qos.ts';
+import { hasPodLevelResources, podContainers, podQOS } from './qos.ts';
+import { MILLI, milliUnits, type Nano, parseQuantity, wholeUnits } from './quantity.ts';
+
+/** Bounds of `cpu.shares`; one CPU is 1024. */
+const MIN_SHARES = 2n;
+const MAX_SHARES = 262_144n;
+const SHARES_PER_CPU = 1024n;
+/** Microseconds of CPU time a period: the smallest quota that the kernel takes. */
+const MIN_QUOTA_US = 1000n;
+const MILLI_PER_CPU = 1000n;
+const UNLIMITED = '-1';
+
+/** Scores by which the kernel chooses whom to kill; -1000 is never, 1000 is first. */
+const GUARANTEED_OOM_SCORE = -997;
+const BEST_EFFORT_OOM_SCORE = 1000;
+const MAX_BURSTABLE_OOM_SCORE = 999;
+const MIN_BURSTABLE_OOM_SCORE = 1000 + GUARANTEED_OOM_SCORE;
+const NODE_CRITICAL = 'system-node-critical';
+const CRITICAL_PRIORITY = 2_000_000_000;
+
+export type Amounts = Readonly<Record<string, Nano>>;
+
+export const isSidecar = (container: Pick<Container, 'restartPolicy'>): boolean => container.restartPolicy === 'Always';
+
+export const amountsOf = (list: Readonly<Record<string, string>> | undefined): Amounts =>
+  Object.fromEntries(Object.entries(list ?? {}).map(([name, quantity]) => [name, parseQuantity(quantity)]));
+
+/** Requests as the API server would have completed them: a limit alone is also a request. */
+export const requestsOf = (resources: ResourceRequirements | undefined): Amounts => ({
+  ...amountsOf(resources?.limits),
+  ...amountsOf(resources?.requests),
+});
+
+const sum = (a: Amounts, b: Amounts): Amounts => combine(a, b, (x, y) => x + y);
+const largest = (a: Amounts, b: Amounts): Amounts => combine(a, b, (x, y) => (x > y ? x : y));
+
+function combine(a: Amounts, b: Amounts, join: (x: Nano, y: Nano) => Nano): Amounts {
+  const names = new Set([...Object.keys(a), ...Object.keys(b)]);
+  return Object.fromEntries([...names].map((name) => [name, join(a[name] ?? 0n, b[name] ?? 0n)]));
+}
+
+/** What a pod needs at once: its containers and sidecars together, or an init container with the sidecars before it. */
+function aggregate(pod: Pod, amounts: (resources: ResourceRequirements | undefined) => Amounts): Amounts {
+  let sidecars: Amounts = {};
+  let initialising: Amounts = {};
+  for (const container of pod.spec.initContainers ?? []) {
+    const own = amounts(container.resources);
+    if (isSidecar(container)) sidecars = sum(sidecars, own);
+    initialising = largest(initialising, isSidecar(container) ? sidecars : sum(sidecars, own));
+  }
+  const running = pod.spec.containers.reduce((total, { resources }) => sum(total, amounts(resources)), sidecars);
+  return largest(running, initialising);
+}
+
+/** What is said of the pod as a whole counts. */
+function podAmounts(pod: Pod, amounts: (resources: ResourceRequirements | undefined) => Amounts): Amounts {
+  const { resources } = pod.spec;
+  return { ...aggregate(pod, amounts), ...(hasPodLevelResources(resources) ? amounts(resources) : {}) };
+}
+
+export const podRequests = memoize((pod: Pod): Amounts => podAmounts(pod, requestsOf));
+
+export const podLimits = memoize((pod: Pod): Amounts => podAmounts(pod, (resources) => amountsOf(resources?.limits)));
+
+/** What the runtime class costs beyond the containers. */
+export const podOverhead = (pod: Pod): Amounts => amountsOf(pod.spec.overhead);
+
+export function cpuShares(milli: bigint): bigint {
+  if (milli === 0n) return MIN_SHARES;
+  const shares = (milli * SHARES_PER_CPU) / MILLI_PER_CPU;
+  return shares < MIN_SHARES ? MIN_SHARES : shares > MAX_SHARES ? MAX_SHARES : shares;
+}
+
+/** The other way round: the least that has so many shares. */
+export const milliOfShares = (shares: bigint): bigint =>
+  shares < MIN_SHARES ? 0n : (shares * MILLI_PER_CPU + SHARES_PER_CPU - 1n) / SHARES_PER_CPU;
+
+/** 0: no quota. */
+export function cpuQuota(milli: bigint, periodUs: bigint): bigint {
+  if (milli === 0n) return 0n;
+  const quota = (milli * periodUs) / MILLI_PER_CPU;
+  return quota < MIN_QUOTA_US ? MIN_QUOTA_US : quota;
+}
+
+type ResourceSettings = Pick<
+  NodeSettings,
+  | 'cpuCFSQuota'
+  | 'cpuCFSQuotaPeriodUs'
+  | 'cgroupVersion'
+  | 'memoryQoS'
+  | 'allocatable'
+  | 'killsSingleProcess'
+  | 'swapControllerAvailable'
+  | 'limitedSwapBytes'
+  | 'hugePageSizes'
+  | 'memoryCapacityBytes'
+  | 'admission'
+>;
+
+/** CPU and memory in CRI's words; zeros are left out, as the contract reads them as "not specified". */
+function linuxResources(requests: Amounts, limits: Amounts, node: ResourceSettings): LinuxContainerResources {
+  const limitMilli = milliUnits(limits.cpu ?? 0n);
+  const period = BigInt(node.cpuCFSQuotaPeriodUs);
+  const quota = node.cpuCFSQuota ? cpuQuota(limitMilli, period) : 0n;
+  const memory = wholeUnits(limits.memory ?? 0n);
+  return {
+    ...(node.cpuCFSQuota ? { cpu_period: String(period) } : {}),
+    ...(quota === 0n ? {} : { cpu_quota: String(quota) }),
+    cpu_shares: String(cpuShares(requests.cpu === undefined ? limitMilli : milliUnits(requests.cpu))),
+    ...(memory === 0n ? {} : { memory_limit_in_bytes: String(memory) }),
+    ...(node.cgroupVersion === 2 && node.killsSingleProcess !== true ? { unified: { 'memory.oom.group': '1' } } : {}),
+  };
+}
+
+/** `resources` of a sandbox: all containers together, without the overhead. */
+export const sandboxResources = (pod: Pod, node: ResourceSettings): LinuxContainerResources =>
+  linuxResources(podRequests(pod), podLimits(pod), node);
+
+/** `overhead` of a sandbox; empty when its runtime class has none. */
+export function sandboxOverhead(pod: Pod, node: ResourceSettings): LinuxContainerResources {
+  const overhead = podOverhead(pod);
+  return Object.keys(overhead).length === 0 ? {} : linuxResources(overhead, overhead, node);
+}
+
+/** A container without its own limits is bounded by those of its pod; time on CPUs of its own is not limited. */
+export function containerResources(pod: Pod, container: Container, node: ResourceSettings): LinuxContainerResources {
+  const podLevel = hasPodLevelResources(pod.spec.resources) ? amountsOf(pod.spec.resources?.limits) : {};
+  const limits = { ...pick(podLevel), ...positive(amountsOf(container.resources?.limits)) };
+  const resources = linuxResources(requestsOf(container.resources), limits, node);
+  const unified = { ...resources.unified, ...memoryQoSOf(pod, container, node) };
+  const ownsCpus = node.admission?.cpuManager !== undefined && exclusiveCount(pod, container) > 0;
+  return {
+    ...resources,
+    ...(Object.keys(unified).length === 0 ? {} : { unified }),
+    ...(ownsCpus && node.cpuCFSQuota ? { cpu_quota: UNLIMITED } : {}),
+    oom_score_adj: String(oomScoreAdj(pod, container, node)),
+    ...(node.hugePageSizes === undefined || node.hugePageSizes.length === 0
+      ? {}
+      : { hugepage_limits: hugepageLimits(limits, node.hugePageSizes) }),
+    ...swapLimit({ ...resources, unified }, node, swapOf(pod, container, node)),
+  };
+}
+
+function memoryQoSOf(pod: Pod, { resources }: Container, node: ResourceSettings): Readonly<Record<string, string>> {
+  const memory = requestsOf(resources).memory ?? 0n;
+  const limit = wholeUnits(amountsOf(resources?.limits).memory ?? 0n);
+  return {
+    ...reservedMemory(podQOS(pod), memory, node),
+    ...throttledMemory({ request: wholeUnits(memory), limit }, node),
+  };
+}
+
+/**
+ * Swap that a container may use, bytes: under `LimitedSwap` the share of it that it asked for of the node's memory.
+ * Who must not swap, or said exactly what it needs, has none.
+ */
+function swapOf(
+  pod: Pod,
+  { resources }: Container,
+  { limitedSwapBytes, memoryCapacityBytes }: Pick<NodeSettings, 'limitedSwapBytes' | 'memoryCapacityBytes'>,
+): bigint {
+  const requested = wholeUnits(requestsOf(resources).memory ?? 0n);
+  const limit = wholeUnits(amountsOf(resources?.limits).memory ?? 0n);
+  const capacity = BigInt(memoryCapacityBytes);
+  if (limitedSwapBytes === undefined || isCritical(pod) || podQOS(pod) !== 'Burstable') return 0n;
+  if (requested === 0n || requested === limit || requested > capacity) return 0n;
+  return BigInt(Math.trunc((Number(requested) / Number(capacity)) * Number(limitedSwapBytes)));
+}
+
+const isCritical = (pod: Pod): boolean =>
+  isStaticPod(pod) || isMirrorPod(pod) || (pod.spec.priority ?? 0) >= CRITICAL_PRIORITY;
+
+/** A container gets no more swap than that. */
+function swapLimit(
+  { memory_limit_in_bytes: memory, unified = {} }: LinuxContainerResources,
+  { cgroupVersion, swapControllerAvailable: canLimitSwap = false }: ResourceSettings,
+  swap: bigint,
+): LinuxContainerResources {
+  if (!canLimitSwap || cgroupVersion === undefined) return {};
+  if (cgroupVersion === 2) return { unified: { ...unified, 'memory.swap.max': String(swap) } };
+  return memory === undefined ? {} : { memory_swap_limit_in_bytes: memory };
+}
+
+const pick = ({ cpu, memory }: Amounts): Amounts => ({
+  ...(cpu === undefined ? {} : { cpu }),
+  ...(memory === undefined ? {} : { memory }),
+});
+
+/** A limit of nothing is none. */
+const positive = (amounts: Amounts): Amounts =>
+  Object.fromEntries(Object.entries(amounts).filter(([, amount]) => amount > 0n));
+
+const HUGEPAGES_PREFIX = 'hugepages-';
+const KIBIBYTE = 1024n;
+const PAGE_UNITS = ['B', 'KB', 'MB', 'GB', 'TB', 'PB'];
+
+/** Every page size of the machine gets a limit: what a container did not ask for, it may not use. */
+function hugepageLimits(limits: Amounts, sizes: readonly string[]): readonly HugepageLimit[] {
+  const asked = new Map(
+    Object.entries(limits)
+      .filter(([name]) => name.startsWith(HUGEPAGES_PREFIX))
+      .map(([name, amount]) => [pageSizeName(name.slice(HUGEPAGES_PREFIX.length)), wholeUnits(amount)]),
+  );
+  return sizes.map((size) => {
+    const limit = asked.get(size);
+    return limit === undefined || limit === 0n ? { page_size: size } : { page_size: size, limit: String(limit) };
+  });
+}
+
+/** `2Mi` as the kernel's directories have it: `2MB`. */
+export function pageSizeName(quantity: string): string {
+  let size = wholeUnits(parseQuantity(quantity));
+  let unit = 0;
+  while (size % KIBIBYTE === 0n && size > 0n && unit < PAGE_UNITS.length - 1) {
+    size /= KIBIBYTE;
+    unit += 1;
+  }
+  return `${size}${PAGE_UNITS[unit]}`;
+}
+
+/** `oom_score_adj` of a container's processes: the more of its memory a pod asked for, the later it is killed. */
+export function oomScoreAdj(pod: Pod, container: Container, node: Pick<NodeSettings, 'memoryCapacityBytes'>): number {
+  if (isCritical(pod) && pod.spec.priorityClassName === NODE_CRITICAL) return GUARANTEED_OOM_SCORE;
+  const qos = podQOS(pod);
+  if (qos === 'Guaranteed') return GUARANTEED_OOM_SCORE;
+  if (qos === 'BestEffort') return BEST_EFFORT_OOM_SCORE;
+  const capacity = BigInt(node.memoryCapacityBytes);
+  return capacity === 0n ? MAX_BURSTABLE_OOM_SCORE : burstableScore(decisiveRequest(pod, container), capacity);
+}
+
+/** A sidecar is never killed before the regular container that asked for the least. */
+function decisiveRequest(pod: Pod, container: Container): bigint {
+  const own = memoryRequest(container);
+  const serves = (pod.spec.initContainers ?? []).some((init) => init.name === container.name && isSidecar(init));
+  const [first = own, ...others] = pod.spec.containers.map(memoryRequest);
+  const least = others.reduce((found, each) => (each < found ? each : found), first);
+  return (serves && least > own ? least : own) + sharedRequest(pod);
+}
+
+const memoryRequest = ({ resources }: Container): bigint => wholeUnits(requestsOf(resources).memory ?? 0n);
+
+function burstableScore(request: bigint, capacity: bigint): number {
+  const score = 1000 - Number((1000n * request) / capacity);
+  if (score < MIN_BURSTABLE_OOM_SCORE) return MIN_BURSTABLE_OOM_SCORE;
+  return score === BEST_EFFORT_OOM_SCORE ? MAX_BURSTABLE_OOM_SCORE : score;
+}
+
+/** What a pod asked for as a whole beyond its containers, in equal parts. */
+function sharedRequest(pod: Pod): bigint {
+  const podLevel = pod.spec.resources?.requests?.memory;
+  if (podLevel === undefined) return 0n;
+  const rest = wholeUnits(parseQuantity(podLevel)) - wholeUnits(aggregate(pod, requestsOf).memory ?? 0n);
+  return rest > 0n ? rest / BigInt(podContainers(pod).length) : 0n;
+}
+
+/** How many CPUs of its own a container is to have; 0: it shares. */
+export function exclusiveCount(pod: Pod, { resources }: Container): number {
+  if (podQOS(pod) !== 'Guaranteed' || hasPodLevelResources(pod.spec.resources)) return 0;
+  const amount = parseQuantity(resources?.requests?.['cpu'] ?? resources?.limits?.['cpu'] ?? '0');
+  return wholeUnits(amount) * MILLI === milliUnits(amount) ? Number(wholeUnits(amount)) : 0;
+}

@@ -1,0 +1,68 @@
+/**
+ * Whether and when a container that ended starts again.
+ *
+ * Decides by the container's rules, its own policy, then the pod's. Invariants: a pod that is being deleted restarts
+ * nothing; a delay never shrinks but by the long quiet that resets it.
+ */
+import type { Container, Pod } from '../api/pod.ts';
+
+/** First delay of a crash loop; each restart doubles it. */
+const INITIAL_BACKOFF_MS = 10_000;
+/** A container that stayed up for this many longest delays has recovered. */
+export const RESET_AFTER_MAX_DELAYS = 2;
+
+export interface RestartQuestion {
+  readonly pod: Pod;
+  readonly container: Container;
+  readonly exitCode: number;
+}
+
+/** For a container that exited. One that never ran, or whose fate is unknown, always starts. */
+export function shouldRestart({ pod, container, exitCode }: RestartQuestion): boolean {
+  if (pod.metadata.deletionTimestamp !== undefined) return false;
+  if (container.restartPolicy !== undefined && matchingAction(container, exitCode) !== null) return true;
+  switch (container.restartPolicy ?? pod.spec.restartPolicy) {
+    case 'Never':
+      return false;
+    case 'OnFailure':
+      return exitCode !== 0;
+    default:
+      return true;
+  }
+}
+
+/** What the first rule that fits this end asks for; `null`: no rule does. Rules count only beside its own policy. */
+function matchingAction({ restartPolicyRules = [] }: Container, exitCode: number): string | null {
+  const rule = restartPolicyRules.find(({ exitCodes }) => {
+    if (exitCodes === undefined) return false;
+    return (exitCodes.values ?? []).includes(exitCode) === (exitCodes.operator !== 'NotIn');
+  });
+  return rule?.action ?? null;
+}
+
+/** This end asks that all containers of the pod begin anew. */
+export const restartsAll = (container: Container, exitCode: number): boolean =>
+  matchingAction(container, exitCode) === 'RestartAllContainers';
+
+/** Whether some container of the pod may ever ask for that. */
+export const mayRestartAll = ({ spec: { initContainers = [], containers } }: Pod): boolean =>
+  [...initContainers, ...containers].some(({ restartPolicyRules = [] }) =>
+    restartPolicyRules.some(({ action }) => action === 'RestartAllContainers'),
+  );
+
+export interface BackoffQuestion {
+  /** Delay of the last restart; 0 when there was none. */
+  readonly previousMs: number;
+  /** Since the last restart was delayed (or not) until the container ended again. */
+  readonly quietMs: number;
+  readonly maxMs: number;
+  /** Of the first delay; absent: upstream's default. */
+  readonly initialMs?: number | undefined;
+}
+
+/** The delay before the next restart, counted from the moment the container ended. */
+export function nextBackoff({ previousMs, quietMs, maxMs, initialMs = INITIAL_BACKOFF_MS }: BackoffQuestion): number {
+  const recovered = quietMs > RESET_AFTER_MAX_DELAYS * maxMs;
+  const delay = previousMs === 0 || recovered ? initialMs : previousMs * 2;
+  return Math.min(delay, maxMs);
+}

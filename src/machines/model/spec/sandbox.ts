@@ -1,0 +1,88 @@
+/**
+ * RunPodSandbox from a Pod.
+ *
+ * Invariant: a pure function of pod, attempt and node; the same config is sent again with each CreateContainer.
+ */
+import type { PodSandboxConfig, PortMapping } from '../api/cri.ts';
+import type { ContainerPort, Pod } from '../api/pod.ts';
+import type { UserMapping } from '../operations/users.ts';
+import type { NodeSettings } from '../settings/node-settings.ts';
+import { podDns } from './dns.ts';
+import { podHostname } from './hostname.ts';
+import { podLogDirectory } from './paths.ts';
+import { cgroupParent } from './qos.ts';
+import { sandboxOverhead, sandboxResources } from './resources.ts';
+import { sandboxSecurityContext } from './security.ts';
+import type { MountedVolumes } from './volumes.ts';
+
+/** Throws with upstream's text where a pod asks for what cannot be (a host name that is too long, user namespaces). */
+export function sandboxConfig(
+  pod: Pod,
+  attempt: number,
+  node: NodeSettings,
+  users: UserMapping | null = null,
+  volumes: MountedVolumes = {},
+): PodSandboxConfig {
+  const { name, namespace, uid } = pod.metadata;
+  const hostname = pod.spec.hostNetwork === true ? undefined : podHostname(pod, node).kernelHostname;
+  const mappings = portMappings(pod);
+  return {
+    metadata: { name, namespace, uid, attempt },
+    ...(hostname === undefined ? {} : { hostname }),
+    log_directory: podLogDirectory(pod, node),
+    dns_config: podDns(pod, node).config,
+    ...(mappings.length === 0 ? {} : { port_mappings: mappings }),
+    labels: { ...pod.metadata.labels, ...podLabels(pod) },
+    annotations: { ...pod.metadata.annotations },
+    linux: {
+      cgroup_parent: cgroupParent(pod, node),
+      security_context: sandboxSecurityContext(pod, users, volumes),
+      ...sysctls(pod),
+      overhead: sandboxOverhead(pod, node),
+      resources: sandboxResources(pod, node),
+    },
+  };
+}
+
+const POD_NAME_LABEL = 'io.kubernetes.pod.name';
+const POD_NAMESPACE_LABEL = 'io.kubernetes.pod.namespace';
+const POD_UID_LABEL = 'io.kubernetes.pod.uid';
+
+/** By these the agent knows its own sandboxes and containers again. */
+export const podLabels = (pod: Pod): Readonly<Record<string, string>> => ({
+  [POD_NAME_LABEL]: pod.metadata.name,
+  [POD_NAMESPACE_LABEL]: pod.metadata.namespace,
+  [POD_UID_LABEL]: pod.metadata.uid,
+});
+
+/**
+ * Every port that the regular containers declare, with a host port or not: what to do with it is the runtime's
+ * business. Upstream tells it nothing of the ports of sidecars.
+ */
+const portMappings = (pod: Pod): readonly PortMapping[] =>
+  pod.spec.containers.flatMap(({ ports = [] }) => distinct(ports).map(portMapping));
+
+/** Of two ports of one name, or without a name and equal, the first one. */
+function distinct(ports: readonly ContainerPort[]): readonly ContainerPort[] {
+  const named = ports.map((port) => [port.name || JSON.stringify(portMapping(port)), port] as const);
+  return named.filter(([name], at) => named.findIndex(([other]) => other === name) === at).map(([, port]) => port);
+}
+
+const portMapping = ({ containerPort, hostPort, hostIP, protocol }: ContainerPort): PortMapping => ({
+  ...(protocol === 'UDP' || protocol === 'SCTP' ? { protocol } : {}),
+  container_port: containerPort,
+  ...(hostPort === undefined || hostPort === 0 ? {} : { host_port: hostPort }),
+  ...(hostIP === undefined || hostIP === '' ? {} : { host_ip: hostIP }),
+});
+
+/** Both notations of the API (`kernel/shm_rmid_forced`) in the kernel's dotted one. */
+function sysctls(pod: Pod): { sysctls?: Readonly<Record<string, string>> } {
+  const entries = (pod.spec.securityContext?.sysctls ?? []).map(({ name, value }) => [dotted(name), value] as const);
+  return entries.length === 0 ? {} : { sysctls: Object.fromEntries(entries) };
+}
+
+function dotted(name: string): string {
+  const separator = /[./]/.exec(name)?.[0];
+  if (separator !== '/') return name;
+  return name.replace(/[./]/g, (character) => (character === '/' ? '.' : '/'));
+}

@@ -1,0 +1,200 @@
+/**
+ * Whom a container runs as and what it may do.
+ *
+ * Owns the union of pod and container security contexts. Invariant: the container's word wins over the pod's; a pod
+ * that must not run as root never does.
+ */
+import type {
+  Image,
+  LinuxContainerSecurityContext,
+  LinuxSandboxSecurityContext,
+  NamespaceOption,
+  SELinuxOption,
+  SecurityProfile,
+  UserNamespace,
+} from '../api/cri.ts';
+import type { Container, Pod, SeccompProfile } from '../api/pod.ts';
+import type { UserMapping } from '../operations/users.ts';
+import type { NodeSettings } from '../settings/node-settings.ts';
+import { appArmor } from './app-armor.ts';
+import { podLongName } from './paths.ts';
+import { podContainers } from './qos.ts';
+import type { MountedVolumes } from './volumes.ts';
+
+/** Of a container whose `procMount` is `Default`; the paths are container runtimes' common list. */
+const MASKED_PATHS = [
+  '/proc/asound',
+  '/proc/acpi',
+  '/proc/interrupts',
+  '/proc/kcore',
+  '/proc/keys',
+  '/proc/latency_stats',
+  '/proc/timer_list',
+  '/proc/timer_stats',
+  '/proc/sched_debug',
+  '/proc/scsi',
+  '/sys/firmware',
+  '/sys/devices/virtual/powercap',
+];
+const READONLY_PATHS = ['/proc/bus', '/proc/fs', '/proc/irq', '/proc/sys', '/proc/sysrq-trigger'];
+
+export interface ImageUser {
+  /** `null` when the image names its user by name. */
+  readonly uid: string | null;
+  readonly username: string;
+}
+
+/** An image that says nothing runs as root. */
+export function imageUser(image: Image | null): ImageUser {
+  if (image?.uid !== undefined) return { uid: image.uid.value ?? '0', username: '' };
+  return image === null || image.username === '' ? { uid: '0', username: '' } : { uid: null, username: image.username };
+}
+
+/** `null` when the container may run; else why it would break `runAsNonRoot`. */
+export function nonRootViolation(pod: Pod, container: Container, user: ImageUser): string | null {
+  const mustNotBeRoot = container.securityContext?.runAsNonRoot ?? pod.spec.securityContext?.runAsNonRoot ?? false;
+  if (!mustNotBeRoot) return null;
+  const where = `(pod: "${podLongName(pod)}", container: ${container.name})`;
+  const asked = container.securityContext?.runAsUser ?? pod.spec.securityContext?.runAsUser;
+  if (asked !== undefined) return asked === 0 ? `container's runAsUser breaks non-root policy ${where}` : null;
+  if (user.uid === null) {
+    return `container has runAsNonRoot and image has non-numeric user (${user.username}), cannot verify user is non-root ${where}`;
+  }
+  return user.uid === '0' ? `container has runAsNonRoot and image will run as root ${where}` : null;
+}
+
+/** Zero values are left out: a namespace of the pod is CRI's default. */
+function namespaceOptions(pod: Pod, users: UserMapping | null): NamespaceOption {
+  const { hostNetwork, hostPID, hostIPC, shareProcessNamespace } = pod.spec;
+  return {
+    ...(hostNetwork === true ? { network: 'NODE' } : {}),
+    ...(hostPID === true ? { pid: 'NODE' } : shareProcessNamespace === true ? {} : { pid: 'CONTAINER' }),
+    ...(hostIPC === true ? { ipc: 'NODE' } : {}),
+    userns_options: pod.spec.hostUsers === false ? podUsers(users) : { mode: 'NODE' },
+  };
+}
+
+/** Why it cannot have users of its own; `null` when it can, or does not want them. */
+export function usersRefusal(pod: Pod, handler: string, node: Pick<NodeSettings, 'runtimeHandlers'>): string | null {
+  if (pod.spec.hostUsers !== false || node.runtimeHandlers?.[handler]?.userNamespaces === true) return null;
+  const who = handler === '' ? 'runtime' : `RuntimeClass handler "${handler}"`;
+  return `can't set \`spec.hostUsers: false\`, ${who} does not support user namespaces`;
+}
+
+/** Root of the pod is nobody on the node. */
+export function podUsers(users: UserMapping | null): UserNamespace {
+  if (users === null) return { mode: 'POD' };
+  const mapping = [{ host_id: users.hostId, container_id: 0, length: users.length }];
+  return { mode: 'POD', uids: mapping, gids: mapping };
+}
+
+const int64 = (value: number): { value: string } => ({ value: String(value) });
+
+/** `fsGroup` first, then those of volumes, then what the pod lists, as it lists it. */
+function supplementalGroups(pod: Pod, volumes: MountedVolumes): readonly string[] {
+  const { fsGroup, supplementalGroups: groups = [] } = pod.spec.securityContext ?? {};
+  const ofVolumes = Object.values(volumes).flatMap(({ groupId }) => (groupId === undefined ? [] : [groupId]));
+  const added = [...new Set(ofVolumes)].filter((groupId) => !groups.includes(groupId));
+  return [...(fsGroup === undefined ? [] : [fsGroup]), ...added, ...groups].map(String);
+}
+
+export function sandboxSecurityContext(
+  pod: Pod,
+  users: UserMapping | null,
+  volumes: MountedVolumes,
+): LinuxSandboxSecurityContext {
+  const { securityContext } = pod.spec;
+  const groups = supplementalGroups(pod, volumes);
+  return {
+    namespace_options: namespaceOptions(pod, users),
+    ...seLinux(securityContext?.seLinuxOptions),
+    ...(securityContext?.runAsUser === undefined ? {} : { run_as_user: int64(securityContext.runAsUser) }),
+    ...(securityContext?.runAsGroup === undefined ? {} : { run_as_group: int64(securityContext.runAsGroup) }),
+    ...(groups.length === 0 ? {} : { supplemental_groups: groups }),
+    ...groupsPolicy(pod),
+    ...(isPrivilegedPod(pod) ? { privileged: true } : {}),
+    seccomp: { profile_type: 'RuntimeDefault' },
+  };
+}
+
+const isPrivilegedPod = (pod: Pod): boolean =>
+  [...podContainers(pod), ...(pod.spec.ephemeralContainers ?? [])].some(
+    ({ securityContext }) => securityContext?.privileged === true,
+  );
+
+const groupsPolicy = (pod: Pod): Pick<LinuxContainerSecurityContext, 'supplemental_groups_policy'> =>
+  pod.spec.securityContext?.supplementalGroupsPolicy === 'Strict' ? { supplemental_groups_policy: 'Strict' } : {};
+
+export function containerSecurityContext(
+  pod: Pod,
+  container: Container,
+  user: ImageUser,
+  node: Pick<NodeSettings, 'seccompDefault' | 'rootDir'>,
+  users: UserMapping | null = null,
+  volumes: MountedVolumes = {},
+): LinuxContainerSecurityContext {
+  const own = container.securityContext;
+  const shared = pod.spec.securityContext;
+  const runAsGroup = own?.runAsGroup ?? shared?.runAsGroup;
+  const groups = supplementalGroups(pod, volumes);
+  const unmasked = own?.procMount === 'Unmasked';
+  return {
+    ...capabilities(container),
+    ...(own?.privileged === true ? { privileged: true } : {}),
+    namespace_options: namespaceOptions(pod, users),
+    ...seLinux(own?.seLinuxOptions ?? shared?.seLinuxOptions),
+    ...runAs(own?.runAsUser ?? shared?.runAsUser, user),
+    ...(runAsGroup === undefined ? {} : { run_as_group: int64(runAsGroup) }),
+    ...(own?.readOnlyRootFilesystem === true ? { readonly_rootfs: true } : {}),
+    ...(groups.length === 0 ? {} : { supplemental_groups: groups }),
+    ...groupsPolicy(pod),
+    ...(own?.allowPrivilegeEscalation === false ? { no_new_privs: true } : {}),
+    ...(unmasked ? {} : { masked_paths: MASKED_PATHS, readonly_paths: READONLY_PATHS }),
+    seccomp: seccomp(own?.seccompProfile ?? shared?.seccompProfile, node),
+    ...appArmor(pod, container),
+  };
+}
+
+function runAs(
+  asked: number | undefined,
+  user: ImageUser,
+): Pick<LinuxContainerSecurityContext, 'run_as_user' | 'run_as_username'> {
+  if (asked !== undefined) return { run_as_user: int64(asked) };
+  return user.uid === null ? { run_as_username: user.username } : { run_as_user: { value: user.uid } };
+}
+
+function capabilities({ securityContext }: Container): Pick<LinuxContainerSecurityContext, 'capabilities'> {
+  const { add = [], drop = [] } = securityContext?.capabilities ?? {};
+  if (securityContext?.capabilities === undefined) return {};
+  return {
+    capabilities: {
+      ...(add.length === 0 ? {} : { add_capabilities: add }),
+      ...(drop.length === 0 ? {} : { drop_capabilities: drop }),
+    },
+  };
+}
+
+const seLinux = (options: SELinuxOption | undefined): { selinux_options?: SELinuxOption } =>
+  options === undefined ? {} : { selinux_options: options };
+
+function seccomp(
+  profile: SeccompProfile | undefined,
+  node: Pick<NodeSettings, 'seccompDefault' | 'rootDir'>,
+): SecurityProfile {
+  switch (profile?.type) {
+    case 'RuntimeDefault':
+      return { profile_type: 'RuntimeDefault' };
+    case 'Localhost':
+      return { profile_type: 'Localhost', localhost_ref: seccompFile(profile, node) };
+    case 'Unconfined':
+      return { profile_type: 'Unconfined' };
+    default:
+      return { profile_type: node.seccompDefault ? 'RuntimeDefault' : 'Unconfined' };
+  }
+}
+
+function seccompFile({ localhostProfile = '' }: SeccompProfile, { rootDir }: Pick<NodeSettings, 'rootDir'>): string {
+  if (localhostProfile === '') throw new Error('localhostProfile must be set if seccompProfile type is Localhost.');
+  const names = localhostProfile.split('/').filter((name) => name !== '' && name !== '.');
+  return [rootDir, 'seccomp', ...names].join('/');
+}

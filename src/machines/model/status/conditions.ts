@@ -1,0 +1,180 @@
+/**
+ * The conditions of a pod that its node agent owns.
+ *
+ * Invariants: order as upstream writes it; conditions of others are never touched; `lastTransitionTime` changes only
+ * with `status`.
+ */
+import type { Container, ContainerStatus, Pod, PodCondition } from '../api/pod.ts';
+import type { PodRuntimeStatus } from '../operations/cri.ts';
+import { conditionMessages, conditionReasons } from '../reasons/reasons.ts';
+import { isSidecar } from '../spec/resources.ts';
+import { byName } from '../values/by-name.ts';
+import { rfc3339 } from '../values/time.ts';
+import { hasAnyContainerStarted } from './phase.ts';
+import { ALL_RESTARTING } from './restarting.ts';
+
+export interface ConditionFacts {
+  readonly pod: Pod;
+  readonly phase: string;
+  readonly runtime: PodRuntimeStatus | null;
+  readonly initContainerStatuses: readonly ContainerStatus[];
+  readonly containerStatuses: readonly ContainerStatus[];
+  /** Conditions that others have set: readiness gates look here. */
+  readonly foreign: readonly PodCondition[];
+  /** What was said before. */
+  readonly previous: readonly PodCondition[];
+  /** All its containers begin anew, and the runtime still has some of them. `null`: they never will. */
+  readonly restartingAll: boolean | null;
+  /** Nothing is said of whether containers can start. */
+  readonly hidesReadyToStart?: boolean | undefined;
+}
+
+/** A condition before it has a time. */
+type Verdict = Pick<PodCondition, 'type' | 'status' | 'reason' | 'message'>;
+
+const OWNED = new Set([
+  'PodScheduled',
+  'PodReadyToStartContainers',
+  'Initialized',
+  'ContainersReady',
+  'Ready',
+  'PodResizePending',
+  'PodResizeInProgress',
+  'DisruptionTarget',
+  ALL_RESTARTING,
+]);
+
+export const isForeignCondition = ({ type }: PodCondition): boolean => !OWNED.has(type);
+
+export function podConditions(facts: ConditionFacts): readonly Verdict[] {
+  const containersReady = containersReadyCondition(facts);
+  const readyToStart = {
+    type: 'PodReadyToStartContainers',
+    status: needsSandbox(facts.pod, facts.runtime) ? 'False' : 'True',
+  } as const;
+  return [
+    ...(facts.hidesReadyToStart === true ? [] : [readyToStart]),
+    initializedCondition(facts),
+    readyCondition(facts, containersReady),
+    containersReady,
+    { type: 'PodScheduled', status: 'True' },
+    ...(facts.restartingAll === null ? [] : [restartingCondition(facts.phase, facts.restartingAll)]),
+  ];
+}
+
+function restartingCondition(phase: string, isRestarting: boolean): Verdict {
+  const type = ALL_RESTARTING;
+  if (phase === 'Succeeded') return { type, status: 'False', reason: conditionReasons.podCompleted };
+  if (phase === 'Failed') return { type, status: 'False', reason: conditionReasons.podFailed };
+  if (!isRestarting) return { type, status: 'False' };
+  return {
+    type,
+    status: 'True',
+    reason: conditionReasons.restartAllContainersStarted,
+    message: conditionMessages.restartAllContainersStarted,
+  };
+}
+
+/** Whether a pod has no usable sandbox: none, several, a dead one, one of another network or without an address. */
+export function needsSandbox(pod: Pod, runtime: PodRuntimeStatus | null): boolean {
+  const sandboxes = runtime?.sandboxes ?? [];
+  const [newest] = sandboxes;
+  if (newest?.state !== 'SANDBOX_READY') return true;
+  if (sandboxes.filter(({ state }) => state === 'SANDBOX_READY').length > 1) return true;
+  const isHostNetwork = pod.spec.hostNetwork === true;
+  const isHostSandbox = newest.linux?.namespaces?.options?.network === 'NODE';
+  if (isHostNetwork !== isHostSandbox) return true;
+  return !isHostNetwork && newest.network?.ip === '';
+}
+
+/** Once it is so it stays so: what runs again in a new sandbox has run before. */
+function initializedCondition(facts: ConditionFacts): Verdict {
+  const type = 'Initialized';
+  const { pod, phase, initContainerStatuses, containerStatuses, previous } = facts;
+  const { unknown, unmet } = survey(pod.spec.initContainers ?? [], initContainerStatuses, (container, status) =>
+    isSidecar(container) ? status.started === true : status.ready,
+  );
+  if (phase === 'Succeeded' && unknown.length === 0) {
+    return { type, status: 'True', reason: conditionReasons.podCompleted };
+  }
+  const wasInitialized = previous.some((each) => each.type === type && each.status === 'True');
+  if (wasInitialized || hasAnyContainerStarted(containerStatuses)) return { type, status: 'True' };
+  const message = [
+    ...(unknown.length > 0 ? [conditionMessages.unknownStatus(unknown)] : []),
+    ...(unmet.length > 0 ? [conditionMessages.incompleteStatus(unmet)] : []),
+  ].join(', ');
+  if (message === '') return { type, status: 'True' };
+  return { type, status: 'False', reason: conditionReasons.containersNotInitialized, message };
+}
+
+function survey(
+  containers: readonly Container[],
+  statuses: readonly ContainerStatus[],
+  isMet: (container: Container, status: ContainerStatus) => boolean,
+): { unknown: readonly string[]; unmet: readonly string[] } {
+  const unknown: string[] = [];
+  const unmet: string[] = [];
+  for (const container of containers) {
+    const status = byName(statuses, container.name);
+    if (status === undefined) unknown.push(container.name);
+    else if (!isMet(container, status)) unmet.push(container.name);
+  }
+  return { unknown, unmet };
+}
+
+function containersReadyCondition(facts: ConditionFacts): Verdict {
+  const type = 'ContainersReady';
+  const { pod, phase } = facts;
+  const containers = [...(pod.spec.initContainers ?? []).filter(isSidecar), ...pod.spec.containers];
+  const statuses = [...facts.initContainerStatuses, ...facts.containerStatuses];
+  const { unknown, unmet } = survey(containers, statuses, (_, status) => status.ready);
+  if (phase === 'Succeeded' && unknown.length === 0) {
+    return { type, status: 'False', reason: conditionReasons.podCompleted };
+  }
+  if (phase === 'Failed') return { type, status: 'False', reason: conditionReasons.podFailed };
+  const message = [
+    ...(unknown.length > 0 ? [conditionMessages.unknownStatus(unknown)] : []),
+    ...(unmet.length > 0 ? [conditionMessages.unreadyStatus(unmet)] : []),
+  ].join(', ');
+  if (message === '') return { type, status: 'True' };
+  return { type, status: 'False', reason: conditionReasons.containersNotReady, message };
+}
+
+function readyCondition({ pod, foreign }: ConditionFacts, containersReady: Verdict): Verdict {
+  const type = 'Ready';
+  if (containersReady.status !== 'True') return { ...containersReady, type };
+  const unmet = (pod.spec.readinessGates ?? []).flatMap(({ conditionType }) => {
+    const condition = foreign.find(({ type: each }) => each === conditionType);
+    if (condition === undefined) return [conditionMessages.gateMissing(conditionType)];
+    return condition.status === 'True' ? [] : [conditionMessages.gateNotTrue(conditionType, condition.status)];
+  });
+  if (unmet.length === 0) return { type, status: 'True' };
+  return { type, status: 'False', reason: conditionReasons.readinessGatesNotReady, message: unmet.join(', ') };
+}
+
+/** Of a pod that is gone: what is as it was is so for the reason it was, for its phase alone is new. */
+export const settled = (verdicts: readonly Verdict[], previous: readonly PodCondition[]): readonly Verdict[] =>
+  verdicts.map((verdict) => {
+    const before = previous.find(({ type }) => type === verdict.type);
+    if (before?.status !== verdict.status) return verdict;
+    const { type, status, reason, message } = before;
+    return { type, status, ...(reason === undefined ? {} : { reason }), ...(message === undefined ? {} : { message }) };
+  });
+
+/** Gives each verdict its time and generation: the old time where the status is the old one. */
+export function dated(
+  verdicts: readonly Verdict[],
+  previous: readonly PodCondition[],
+  nowMs: number,
+  generation: number | undefined,
+): readonly PodCondition[] {
+  return verdicts.map((verdict) => {
+    const before = previous.find(({ type }) => type === verdict.type);
+    const isUnchanged = before?.status === verdict.status && before.lastTransitionTime !== undefined;
+    return {
+      ...verdict,
+      ...(generation === undefined ? {} : { observedGeneration: generation }),
+      lastTransitionTime: isUnchanged ? before.lastTransitionTime : rfc3339(nowMs),
+    };
+  });
+}

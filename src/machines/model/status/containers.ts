@@ -1,0 +1,349 @@
+/**
+ * Statuses of containers from what the runtime says, what was said before, and what the agent is waiting for.
+ *
+ * Decides per container which instance is the current one and which the last. Invariants: a container that ran never
+ * looks as if it had not; order is the spec's for init containers and by name for the others.
+ */
+import type { ContainerStatus as CriContainerStatus } from '../api/cri.ts';
+import type { Container, ContainerState, ContainerStatus, Pod } from '../api/pod.ts';
+import type { PodRuntimeStatus } from '../operations/cri.ts';
+import { lostContainerMessages, terminatedReasons, UNKNOWN_EXIT_CODE, waitingReasons } from '../reasons/reasons.ts';
+import { containerAnnotationKeys } from '../spec/annotations.ts';
+import { isSidecar } from '../spec/resources.ts';
+import { shouldRestart } from '../spec/restart.ts';
+import { byName } from '../values/by-name.ts';
+import { isSame } from '../values/same.ts';
+import { milliseconds, rfc3339 } from '../values/time.ts';
+import { mountStatuses } from './mounts.ts';
+import { containerResourceStatus } from './resources.ts';
+import { instancesOf } from './runtime-facts.ts';
+
+export interface Waiting {
+  readonly reason: string;
+  readonly message: string;
+}
+
+export interface ContainerFacts {
+  readonly pod: Pod;
+  readonly runtime: PodRuntimeStatus | null;
+  readonly runtimeName: string;
+  /** The runtime can make mounts recursively read-only. */
+  readonly canRecurse: boolean;
+  /** Why a container that should run does not, by name. */
+  readonly waiting: Readonly<Record<string, Waiting>>;
+  /** Containers that the agent itself stops, or stopped, and begins anew. */
+  readonly replacing: readonly string[];
+  /** Results of startup and readiness probes by name; absent: no such probe, or no result yet. */
+  readonly started: Readonly<Record<string, boolean>>;
+  readonly ready: Readonly<Record<string, boolean>>;
+  /** Restarts before the agent (or its memory) began, by name. */
+  readonly restartCounts: Readonly<Record<string, number>>;
+  readonly previous: readonly ContainerStatus[];
+  /** All containers of the pod begin anew: who has no instance any more was taken away for that. */
+  readonly restartingAll: boolean;
+}
+
+export function containerStatuses(facts: ContainerFacts): readonly ContainerStatus[] {
+  return facts.pod.spec.containers
+    .map((container) => containerStatus(container, facts, false))
+    .toSorted((a, b) => (a.name < b.name ? -1 : 1));
+}
+
+export function initContainerStatuses(facts: ContainerFacts): readonly ContainerStatus[] {
+  return (facts.pod.spec.initContainers ?? []).map((container) => containerStatus(container, facts, true));
+}
+
+/** Nobody waits for one of these: it has neither probes nor readiness. */
+export function ephemeralContainerStatuses(facts: ContainerFacts): readonly ContainerStatus[] {
+  return (facts.pod.spec.ephemeralContainers ?? [])
+    .map((container) => {
+      const { started: _never, ...status } = containerStatus(container, facts, false);
+      return { ...status, ready: false };
+    })
+    .toSorted((a, b) => (a.name < b.name ? -1 : 1));
+}
+
+/** All that the status of a container is made of, besides the container and what is true of the whole pod. */
+interface Seen {
+  readonly previous: ContainerStatus | undefined;
+  readonly current: CriContainerStatus | undefined;
+  readonly last: CriContainerStatus | undefined;
+}
+
+interface Known extends Seen {
+  readonly facts: readonly unknown[];
+  readonly status: ContainerStatus;
+}
+
+/**
+ * The last status of each container of a specification. A pod may have a thousand of them, of which a turn changes one:
+ * a status is made again when something that it is made of is another value, and stays the same value when it says the
+ * same.
+ */
+const known = new WeakMap<Container, Known>();
+
+function containerStatus(container: Container, facts: ContainerFacts, isInit: boolean): ContainerStatus {
+  const previous = byName(facts.previous, container.name);
+  const [current, last] = instancesOf(facts.runtime, container.name);
+  const seen = { previous, current, last };
+  const own = factsFor(container, facts, isInit);
+  const before = known.get(container);
+  if (before && isMadeOf(before, seen, own)) return before.status;
+  const made = madeStatus(container, facts, isInit, seen);
+  const status = isSame(made, previous) ? previous! : made;
+  known.set(container, { ...seen, facts: own, status });
+  return status;
+}
+
+const isMadeOf = (before: Known, seen: Seen, facts: readonly unknown[]): boolean =>
+  before.previous === seen.previous &&
+  before.current === seen.current &&
+  before.last === seen.last &&
+  before.facts.every((each, at) => each === facts[at]);
+
+/** Of what is known of a pod, what concerns one container; texts, numbers and booleans, but for the pod. */
+function factsFor(container: Container, facts: ContainerFacts, isInit: boolean): readonly unknown[] {
+  const { name } = container;
+  const { pod, runtimeName, canRecurse, waiting, replacing, started, ready, restartCounts, restartingAll } = facts;
+  const why = waiting[name];
+  const isForgettable = isInit && hasAnyRegularInstance(facts);
+  const isReplaced = replacing.includes(name);
+  const probes = [started[name], ready[name]];
+  const pods = [pod, runtimeName, canRecurse, restartingAll, isForgettable, isInit];
+  return [...pods, why?.reason, why?.message, isReplaced, ...probes, restartCounts[name]];
+}
+
+function madeStatus(
+  container: Container,
+  facts: ContainerFacts,
+  isInit: boolean,
+  { previous, current, last }: Seen,
+): ContainerStatus {
+  const found =
+    current === undefined
+      ? withoutInstance(container, facts, previous, isInit && !isSidecar(container))
+      : withInstance(container, facts, previous, current, last);
+  return withProbes(container, withWaiting(container, facts, found, current, isInit), facts, isInit);
+}
+
+/** The runtime has nothing: not created yet, or lost. */
+function withoutInstance(
+  container: Container,
+  facts: ContainerFacts,
+  previous: ContainerStatus | undefined,
+  isPlainInit: boolean,
+): ContainerStatus {
+  const { pod, restartCounts, canRecurse } = facts;
+  if (facts.restartingAll && previous !== undefined && previous.state?.waiting === undefined) {
+    return restartedWithAll(container, facts, previous);
+  }
+  if (previous?.state?.terminated !== undefined) return previous;
+  const reason =
+    (pod.spec.initContainers ?? []).length > 0 ? waitingReasons.podInitializing : waitingReasons.containerCreating;
+  const isLost = previous?.state?.running !== undefined && previous.lastState?.terminated === undefined;
+  const restarts = previous?.restartCount ?? restartCounts[container.name] ?? 0;
+  const isRestart = isLost && pod.metadata.deletionTimestamp === undefined;
+  const isForgotten = isPlainInit && !facts.restartingAll && hasAnyRegularInstance(facts);
+  return {
+    ...unmade(container, canRecurse),
+    state: isForgotten ? FORGOTTEN_INIT : { waiting: { reason } },
+    lastState: isLost ? lost(lostContainerMessages.deleted) : (previous?.lastState ?? {}),
+    restartCount: isRestart ? restarts + 1 : restarts,
+  };
+}
+
+/** Regular containers come when all init containers have succeeded, also those that the runtime has forgotten. */
+const hasAnyRegularInstance = ({ pod, runtime }: ContainerFacts): boolean =>
+  pod.spec.containers.some(({ name }) => instancesOf(runtime, name).length > 0);
+
+const FORGOTTEN_INIT: ContainerState = {
+  terminated: { exitCode: 0, reason: terminatedReasons.completed, message: lostContainerMessages.forgottenInit },
+};
+
+const unmade = (container: Container, canRecurse: boolean) => ({
+  name: container.name,
+  ready: false,
+  image: container.image ?? '',
+  imageID: '',
+  started: false,
+  ...mountStatuses(container, canRecurse),
+});
+
+/** It was taken away so that all can begin anew, however it had ended. */
+function restartedWithAll(
+  container: Container,
+  { canRecurse }: ContainerFacts,
+  { restartCount }: ContainerStatus,
+): ContainerStatus {
+  const reason = waitingReasons.restartingAllContainers;
+  const message = lostContainerMessages.restartingAll;
+  return {
+    ...unmade(container, canRecurse),
+    state: { waiting: { reason, message } },
+    lastState: { terminated: { exitCode: UNKNOWN_EXIT_CODE, reason, message } },
+    restartCount: restartCount + 1,
+  };
+}
+
+const lost = (message: string): ContainerState => ({
+  terminated: { exitCode: UNKNOWN_EXIT_CODE, reason: terminatedReasons.containerStatusUnknown, message },
+});
+
+function withInstance(
+  container: Container,
+  facts: ContainerFacts,
+  previous: ContainerStatus | undefined,
+  current: CriContainerStatus,
+  last: CriContainerStatus | undefined,
+): ContainerStatus {
+  const { canRecurse } = facts;
+  const containerID = `${facts.runtimeName}://${current.id}`;
+  const isUnknown = current.state === 'CONTAINER_UNKNOWN';
+  if (isUnknown && previous?.state?.terminated !== undefined && previous.containerID === containerID) return previous;
+  const isLost = isUnknown && previous?.state?.running !== undefined;
+  const isFirst = last === undefined && previous?.containerID !== containerID;
+  return {
+    name: container.name,
+    state: isLost ? lost(lostContainerMessages.terminated) : seenState(container, facts, previous, current),
+    lastState:
+      last === undefined ? rememberedLastState(previous, containerID) : stateOf(last, facts.runtimeName, previous),
+    ready: false,
+    restartCount: isLost ? (previous.restartCount ?? 0) + 1 : restarts(container, facts, previous, current, isFirst),
+    image: current.image?.user_specified_image || current.image?.image || container.image || '',
+    imageID: current.image_ref,
+    containerID,
+    started: false,
+    ...containerResourceStatus(container, current),
+    ...mountStatuses(container, canRecurse),
+    ...userOf(current),
+  };
+}
+
+/** The number never goes back, also where the runtime has forgotten what was before; then the next one counts on. */
+function restarts(
+  { name }: Container,
+  { restartCounts }: ContainerFacts,
+  previous: ContainerStatus | undefined,
+  current: CriContainerStatus,
+  isFirst: boolean,
+): number {
+  const own = restartCountOf(current) ?? restartCounts[name] ?? 0;
+  if (previous === undefined || previous.restartCount < own) return own;
+  const isNext = current.state === 'CONTAINER_RUNNING' && previous.state?.terminated !== undefined && isFirst;
+  return isNext ? previous.restartCount + 1 : previous.restartCount;
+}
+
+/** The runtime forgets ended instances before the world should. */
+function rememberedLastState(previous: ContainerStatus | undefined, containerID: string): ContainerState {
+  if (previous?.state?.terminated !== undefined && previous.containerID !== containerID) {
+    return { terminated: previous.state.terminated };
+  }
+  return previous?.lastState ?? {};
+}
+
+function restartCountOf({ annotations, metadata }: CriContainerStatus): number | undefined {
+  const text = annotations[containerAnnotationKeys.restartCount];
+  return text !== undefined && /^\d+$/.test(text) ? Number(text) : metadata?.attempt;
+}
+
+/** Who is replaced runs, for the world, until the next instance does, or is kept from it. */
+function seenState(
+  { name }: Container,
+  { replacing, waiting, runtimeName }: ContainerFacts,
+  previous: ContainerStatus | undefined,
+  current: CriContainerStatus,
+): ContainerState {
+  const isSame = previous?.state?.running !== undefined && previous.containerID === `${runtimeName}://${current.id}`;
+  if (isSame && replacing.includes(name) && waiting[name] === undefined) return previous.state;
+  return stateOf(current, runtimeName, previous);
+}
+
+function stateOf(
+  status: CriContainerStatus,
+  runtimeName: string,
+  previous: ContainerStatus | undefined,
+): ContainerState {
+  const containerID = `${runtimeName}://${status.id}`;
+  const before = [previous?.state, previous?.lastState].find((each) => each?.terminated?.containerID === containerID);
+  const message = status.message || before?.terminated?.message;
+  switch (status.state) {
+    case 'CONTAINER_RUNNING':
+      return { running: { startedAt: rfc3339(milliseconds(status.started_at)) } };
+    case 'CONTAINER_EXITED':
+      return {
+        terminated: {
+          exitCode: status.exit_code,
+          ...(status.reason === '' ? {} : { reason: status.reason }),
+          ...(message ? { message } : {}),
+          startedAt: rfc3339(milliseconds(status.started_at)),
+          finishedAt: rfc3339(milliseconds(status.finished_at)),
+          containerID,
+        },
+      };
+    default:
+      return { waiting: {} };
+  }
+}
+
+function userOf({ user }: CriContainerStatus): Pick<ContainerStatus, 'user'> {
+  if (user?.linux === undefined) return {};
+  const { uid, gid, supplemental_groups: groups } = user.linux;
+  return {
+    user: {
+      linux: {
+        uid: Number(uid),
+        gid: Number(gid),
+        ...(groups.length === 0 ? {} : { supplementalGroups: groups.map(Number) }),
+      },
+    },
+  };
+}
+
+/** What keeps a container from running that should run; the way it last ended moves aside. */
+function withWaiting(
+  container: Container,
+  { pod, waiting }: ContainerFacts,
+  status: ContainerStatus,
+  current: CriContainerStatus | undefined,
+  isInit: boolean,
+): ContainerStatus {
+  const why = waiting[container.name];
+  if (why === undefined || !isToBeStarted(pod, container, current, isInit)) return status;
+  const { reason, message } = why;
+  return {
+    ...status,
+    state: { waiting: { reason, ...(message === '' ? {} : { message }) } },
+    ...(status.state?.terminated === undefined ? {} : { lastState: { terminated: status.state.terminated } }),
+  };
+}
+
+function isToBeStarted(
+  pod: Pod,
+  container: Container,
+  current: CriContainerStatus | undefined,
+  isInit: boolean,
+): boolean {
+  if (pod.metadata.deletionTimestamp !== undefined) return false;
+  if (current === undefined) return true;
+  if (current.state === 'CONTAINER_RUNNING') return false;
+  if (current.state !== 'CONTAINER_EXITED') return true;
+  if ((pod.spec.ephemeralContainers ?? []).some(({ name }) => name === container.name)) return false;
+  // Of a sidecar that will come again, too, it is the success that shows.
+  if (isInit && current.exit_code === 0) return false;
+  return shouldRestart({ pod, container, exitCode: current.exit_code });
+}
+
+function withProbes(
+  container: Container,
+  status: ContainerStatus,
+  { started, ready }: ContainerFacts,
+  isInit: boolean,
+): ContainerStatus {
+  const isRunning = status.state?.running !== undefined;
+  const isStarted = isRunning && (started[container.name] ?? container.startupProbe === undefined);
+  if (isInit && !isSidecar(container)) {
+    return { ...status, started: isStarted, ready: status.state?.terminated?.exitCode === 0 };
+  }
+  const isReady = isStarted && (ready[container.name] ?? container.readinessProbe === undefined);
+  return { ...status, started: isStarted, ready: isReady };
+}

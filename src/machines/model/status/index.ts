@@ -1,0 +1,17 @@
+/** Everything that turns facts about a pod into what the world sees of it. Pure functions. */
+
+export {
+  type BackoffQuestion,
+  nextBackoff,
+  RESET_AFTER_MAX_DELAYS,
+  type RestartQuestion,
+  restartsAll,
+  shouldRestart,
+} from '../spec/restart.ts';
+export { goDuration, rfc3339 } from '../values/time.ts';
+export { needsSandbox } from './conditions.ts';
+export type { Waiting } from './containers.ts';
+export { isTerminalPhase, type PhaseFacts, podPhase } from './phase.ts';
+export { type PodStage, type PodStatusFacts, podIPs, podStatus, rejectedStatus } from './pod-status.ts';
+export { publishedStatus } from './published.ts';
+export { instancesToRemove, isRestartingAll } from './restarting.ts';

@@ -1,0 +1,275 @@
+/**
+ * The status of a pod: a projection of what the runtime, the probes and the agent know of it.
+ *
+ * Owns the merge of new facts with what was said before. Invariants: a terminal phase never reverts; times change only
+ * with what they date; the result is plain JSON that can be compared and patched.
+ */
+
+import type { DeviceHealth } from '../allocation/device-state.ts';
+import type { ContainerStatus, Pod, PodCondition, PodStatus } from '../api/pod.ts';
+import { isStaticPod } from '../api/pod.ts';
+import type { PodRuntimeStatus } from '../operations/cri.ts';
+import {
+  conditionReasons,
+  lostContainerMessages,
+  podMessages,
+  terminatedReasons,
+  UNKNOWN_EXIT_CODE,
+} from '../reasons/reasons.ts';
+import type { NodeSettings } from '../settings/node-settings.ts';
+import { podQOS } from '../spec/qos.ts';
+import { isSidecar } from '../spec/resources.ts';
+import { mayRestartAll } from '../spec/restart.ts';
+import { rfc3339 } from '../values/time.ts';
+import { type ConditionFacts, dated, isForeignCondition, podConditions, settled } from './conditions.ts';
+import {
+  type ContainerFacts,
+  containerStatuses,
+  ephemeralContainerStatuses,
+  initContainerStatuses,
+  type Waiting,
+} from './containers.ts';
+import { isTerminalPhase, podPhase } from './phase.ts';
+import { podResourceStatus } from './resources.ts';
+import { instancesToRemove, isRestartingAll } from './restarting.ts';
+import { withinBudget } from './termination-messages.ts';
+
+/** How far a pod is on its way out. */
+export type PodStage =
+  /** It runs or is meant to. */
+  | 'sync'
+  /** Its containers have stopped for good. */
+  | 'stopped'
+  /** Nothing of it is left on the node: what is still unknown stays unknown. */
+  | 'terminated';
+
+export interface PodStatusFacts {
+  /** What of the runtime runs the pod; its default unless said. */
+  readonly handler?: string;
+  readonly pod: Pod;
+  readonly runtime: PodRuntimeStatus | null;
+  readonly node: NodeSettings;
+  readonly nowMs: number;
+  /** When what runs of it was begun by an agent before this one; it dates the pod where nothing else does. */
+  readonly begunMs?: number | null;
+  /** The last result of this function for the same pod (not what was published). */
+  readonly previous: PodStatus | null;
+  readonly stage?: PodStage;
+  /** How the devices of its containers are. */
+  readonly deviceHealth?: DeviceHealth;
+  readonly waiting?: Readonly<Record<string, Waiting>>;
+  /** Containers that begin anew however they end. */
+  readonly comingAgain?: readonly string[];
+  /** Of those, the ones that the agent itself stops, and whose next instance is on its way. */
+  readonly replacing?: readonly string[];
+  readonly started?: Readonly<Record<string, boolean>>;
+  readonly ready?: Readonly<Record<string, boolean>>;
+  readonly restartCounts?: Readonly<Record<string, number>>;
+  /** The pod has failed whatever its containers do: its deadline is over. Conditions say so at once. */
+  readonly failure?: { readonly reason: string; readonly message: string };
+  /** It asks for other resources than it has, and has to wait for them. */
+  readonly resizePending?: { readonly reason: string; readonly message: string };
+  /** Its new resources are being made so; `error` is why that failed last. */
+  readonly resizing?: { readonly error: string };
+  /** Someone asked to kill the pod (eviction, preemption, shutdown): said once, with the order to kill. */
+  readonly kill?: { readonly reason: string; readonly message: string; readonly disruptionTarget?: boolean };
+}
+
+const withHealth = (status: ContainerStatus, health: DeviceHealth[string] = []): ContainerStatus =>
+  health.length === 0 ? status : { ...status, allocatedResourcesStatus: health };
+
+export function podStatus(facts: PodStatusFacts): PodStatus {
+  const { pod, runtime, previous, nowMs } = facts;
+  const restartingAll = isRestartingAll(pod, runtime, previous);
+  const containers = containerFacts(facts, restartingAll);
+  const inits = initContainerStatuses(containers);
+  const regulars = containerStatuses(containers).map((status) => withHealth(status, facts.deviceHealth?.[status.name]));
+  const ephemerals = ephemeralContainerStatuses(containers);
+  const stopped = facts.stage === 'stopped' || facts.stage === 'terminated';
+  const said = { initContainerStatuses: inits, containerStatuses: regulars };
+  const isToRemove = restartingAll && instancesToRemove(pod, runtime).length > 0;
+  const comingAgain = isToRemove ? [...inits, ...regulars].map(({ name }) => name) : (facts.comingAgain ?? []);
+  const verdict = phaseAndReason(facts, podPhase({ pod, stopped, ...said, comingAgain }));
+  const foreign = (pod.status?.conditions ?? []).filter(isForeignCondition);
+  const conditions: ConditionFacts = {
+    pod,
+    phase: verdict.phase,
+    runtime,
+    foreign,
+    previous: previous?.conditions ?? [],
+    hidesReadyToStart: facts.node.hidesReadyToStart,
+    restartingAll: mayRestartAll(pod) ? isToRemove : null,
+    ...said,
+  };
+  const { generation } = pod.metadata;
+  const current = podConditions(conditions);
+  const verdicts = facts.stage === 'terminated' ? settled(current, previous?.conditions ?? []) : current;
+  const status: PodStatus = {
+    ...(generation === undefined ? {} : { observedGeneration: generation }),
+    ...killed(facts, verdict),
+    conditions: [
+      ...foreign,
+      ...disruption(facts),
+      ...resizeConditions(facts),
+      ...dated(verdicts, previous?.conditions ?? [], nowMs, generation),
+    ],
+    ...addresses(facts),
+    startTime: previous?.startTime ?? pod.status?.startTime ?? rfc3339(Math.min(facts.begunMs ?? nowMs, nowMs)),
+    ...(inits.length === 0 ? {} : { initContainerStatuses: inits }),
+    ...(regulars.length === 0 ? {} : { containerStatuses: regulars }),
+    ...(ephemerals.length === 0 ? {} : { ephemeralContainerStatuses: ephemerals }),
+    qosClass: podQOS(pod),
+    ...podResourceStatus(pod),
+  };
+  return withinBudget(pod, facts.stage === 'terminated' ? closed(pod, status) : status);
+}
+
+const containerFacts = (facts: PodStatusFacts, restartingAll: boolean): ContainerFacts => ({
+  restartingAll,
+  pod: facts.pod,
+  runtime: facts.runtime,
+  runtimeName: facts.node.runtimeName,
+  canRecurse: facts.node.runtimeHandlers?.[facts.handler ?? '']?.recursiveReadOnlyMounts === true,
+  waiting: facts.waiting ?? {},
+  replacing: facts.replacing ?? [],
+  started: facts.started ?? {},
+  ready: facts.ready ?? {},
+  restartCounts: facts.restartCounts ?? {},
+  previous: [
+    ...(facts.previous?.initContainerStatuses ?? []),
+    ...(facts.previous?.containerStatuses ?? []),
+    ...(facts.previous?.ephemeralContainerStatuses ?? []),
+  ],
+});
+
+type Phase = Pick<PodStatus, 'reason' | 'message'> & { readonly phase: string };
+
+/** What is final in the API server stays. Reason and message stay as long as the phase that they explain. */
+function phaseAndReason({ pod, previous, failure }: PodStatusFacts, observed: string): Phase {
+  if (failure !== undefined) return { phase: 'Failed', reason: failure.reason, message: failure.message };
+  const before = previous?.phase ?? '';
+  const given = pod.status?.phase ?? '';
+  const phase = [given, observed, before].find(isTerminalPhase) ?? observed;
+  const reason = phase === before ? previous?.reason || pod.status?.reason : undefined;
+  const message = phase === before ? previous?.message || pod.status?.message : undefined;
+  return { phase, ...(reason ? { reason } : {}), ...(message ? { message } : {}) };
+}
+
+const killed = ({ kill }: PodStatusFacts, phase: Phase): Phase =>
+  kill === undefined ? phase : { phase: 'Failed', reason: kill.reason, message: kill.message };
+
+function disruption({ kill, pod, previous, nowMs }: PodStatusFacts): readonly PodCondition[] {
+  const before = previous?.conditions?.find(({ type }) => type === 'DisruptionTarget');
+  if (kill?.disruptionTarget !== true) return before === undefined ? [] : [before];
+  const verdict = {
+    type: 'DisruptionTarget',
+    status: 'True',
+    reason: conditionReasons.terminationByKubelet,
+    message: kill.message,
+  };
+  return dated([verdict], before === undefined ? [] : [before], nowMs, pod.metadata.generation);
+}
+
+/** Gone with what they are about; they are the only ones that say when they were looked at. */
+function resizeConditions({ resizePending, resizing, pod, previous, nowMs }: PodStatusFacts): readonly PodCondition[] {
+  const pending = resizePending && {
+    type: 'PodResizePending',
+    status: 'True',
+    reason: resizePending.reason,
+    message: resizePending.message,
+  };
+  const error = resizing?.error ? { reason: conditionReasons.resizeError, message: resizing.error } : {};
+  const inProgress = resizing && { type: 'PodResizeInProgress', status: 'True', ...error };
+  const verdicts = [...(pending ? [pending] : []), ...(inProgress ? [inProgress] : [])];
+  return dated(verdicts, previous?.conditions ?? [], nowMs, pod.metadata.generation).map((condition) => ({
+    ...condition,
+    lastProbeTime: condition.lastTransitionTime!,
+  }));
+}
+
+type Addresses = Pick<PodStatus, 'hostIP' | 'hostIPs' | 'podIP' | 'podIPs'>;
+
+/** The addresses of a sandbox that is gone stay those of its pod. */
+function addresses({ pod, node, runtime, previous }: PodStatusFacts): Addresses {
+  const observed = pod.spec.hostNetwork === true ? node.nodeIPs : podIPs(runtime, node);
+  const own = observed.length > 0 ? observed : (previous?.podIPs ?? []).map(({ ip }) => ip);
+  const [hostIP] = node.nodeIPs;
+  const [podIP] = own;
+  return {
+    ...(hostIP === undefined ? {} : { hostIP, hostIPs: node.nodeIPs.map((ip) => ({ ip })) }),
+    ...(podIP === undefined ? {} : { podIP, podIPs: own.map((ip) => ({ ip })) }),
+  };
+}
+
+const isIPv6 = (ip: string): boolean => ip.includes(':');
+
+/** Addresses of the newest ready sandbox, the family of the node's first address first. */
+export function podIPs(runtime: PodRuntimeStatus | null, node: Pick<NodeSettings, 'nodeIPs'>): readonly string[] {
+  const network = runtime?.sandboxes.find(({ state }) => state === 'SANDBOX_READY')?.network;
+  const ips = [network?.ip ?? '', ...(network?.additional_ips ?? []).map(({ ip }) => ip)].filter((ip) => ip !== '');
+  const primary = node.nodeIPs[0];
+  if (primary === undefined) return ips;
+  return ips.toSorted((a, b) => Number(isIPv6(a) !== isIPv6(primary)) - Number(isIPv6(b) !== isIPv6(primary)));
+}
+
+/** Once a pod is gone: a container that never reported its end has ended, and the phase is final. */
+function closed(pod: Pod, status: PodStatus): PodStatus {
+  const inits = status.initContainerStatuses ?? [];
+  const regulars = status.containerStatuses ?? [];
+  const begun = inits.findLastIndex(
+    ({ state, lastState }) => state?.waiting === undefined || lastState?.terminated !== undefined,
+  );
+  const lastBegun = Math.max(begun, 0);
+  return {
+    ...status,
+    ...(isTerminalPhase(status.phase) || isStaticPod(pod) ? {} : { phase: 'Failed' }),
+    ...(inits.length === 0
+      ? {}
+      : { initContainerStatuses: inits.map((each, index) => (index <= lastBegun ? ended(each) : each)) }),
+    ...(regulars.length === 0
+      ? {}
+      : { containerStatuses: hasInitialized(pod, inits, regulars) ? regulars.map(ended) : regulars }),
+  };
+}
+
+const ended = (status: ContainerStatus): ContainerStatus =>
+  status.state?.terminated === undefined
+    ? {
+        ...status,
+        state: {
+          terminated: {
+            exitCode: UNKNOWN_EXIT_CODE,
+            reason: terminatedReasons.containerStatusUnknown,
+            message: lostContainerMessages.terminated,
+          },
+        },
+      }
+    : status;
+
+function hasInitialized(pod: Pod, inits: readonly ContainerStatus[], regulars: readonly ContainerStatus[]): boolean {
+  if ((pod.spec.initContainers ?? []).length === 0) return true;
+  if (regulars.some(({ state, lastState }) => state?.waiting === undefined || lastState?.terminated !== undefined))
+    return true;
+  const last = pod.spec.initContainers?.at(-1);
+  const status = inits.at(-1);
+  if (last === undefined || status === undefined) return false;
+  if (isSidecar(last)) return status.state?.running !== undefined && status.started === true;
+  return [status.state, status.lastState].some((state) => state?.terminated?.exitCode === 0);
+}
+
+/** A pod that this node does not take: it never gets containers. */
+export function rejectedStatus(
+  pod: Pod,
+  rejection: { readonly reason: string; readonly message: string },
+  nowMs: number,
+): PodStatus {
+  const { generation } = pod.metadata;
+  return {
+    ...(generation === undefined ? {} : { observedGeneration: generation }),
+    phase: 'Failed',
+    reason: rejection.reason,
+    message: podMessages.rejected(rejection.message),
+    startTime: pod.status?.startTime ?? rfc3339(nowMs),
+    qosClass: podQOS(pod),
+  };
+}

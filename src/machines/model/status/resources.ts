@@ -1,0 +1,81 @@
+/**
+ * What a status says of resources: of a container as the runtime has them, of a pod as its spec asks for them.
+ *
+ * Invariant: a value too small for the kernel to hold is said as it was asked for, not as the kernel rounded it.
+ */
+
+import type { ContainerStatus as CriContainerStatus, LinuxContainerResources } from '../api/cri.ts';
+import type { Container, ContainerStatus, Pod, PodStatus } from '../api/pod.ts';
+import { formatBinary, formatDecimal, fromMilli, fromWhole, milliUnits, parseQuantity } from '../spec/quantity.ts';
+import { type Amounts, podLimits, podOverhead, podRequests } from '../spec/resources.ts';
+import { memoize } from '../values/memoize.ts';
+
+/** Thousandths of a CPU below which quota and shares no longer follow the amount. */
+const MIN_LIMIT_MILLI = 10n;
+const MIN_REQUEST_MILLI = 2n;
+const SHARES_PER_CPU = 1024n;
+const MILLI_PER_CPU = 1000n;
+
+type List = Readonly<Record<string, string>>;
+
+/** Known as soon as the runtime has the container. */
+export function containerResourceStatus(
+  container: Container,
+  current: CriContainerStatus,
+): Pick<ContainerStatus, 'resources' | 'allocatedResources'> {
+  const { requests, limits } = container.resources ?? {};
+  const actual = current.state === 'CONTAINER_RUNNING' ? current.resources?.linux : undefined;
+  return {
+    ...(requests === undefined ? {} : { allocatedResources: requests }),
+    resources: {
+      ...(limits === undefined ? {} : { limits: actualLimits(limits, actual ?? {}) }),
+      ...(requests === undefined ? {} : { requests: actualRequests(requests, actual ?? {}) }),
+    },
+  };
+}
+
+function actualLimits(limits: List, { cpu_quota, cpu_period, memory_limit_in_bytes }: LinuxContainerResources): List {
+  const quota = BigInt(cpu_quota ?? '0');
+  const period = BigInt(cpu_period ?? '0');
+  const memory = BigInt(memory_limit_in_bytes ?? '0');
+  const milli = quota > 0n && period > 0n ? (quota * MILLI_PER_CPU) / period : 0n;
+  return {
+    ...limits,
+    ...(isCpuChange(milli, limits.cpu, MIN_LIMIT_MILLI) ? { cpu: formatDecimal(fromMilli(milli)) } : {}),
+    ...(memory > 0n ? { memory: formatBinary(fromWhole(memory)) } : {}),
+  };
+}
+
+function actualRequests(requests: List, { cpu_shares }: LinuxContainerResources): List {
+  const shares = BigInt(cpu_shares ?? '0');
+  const milli = (shares * MILLI_PER_CPU + SHARES_PER_CPU - 1n) / SHARES_PER_CPU;
+  const isChange = requests.cpu !== undefined && isCpuChange(milli, requests.cpu, MIN_REQUEST_MILLI);
+  return isChange ? { ...requests, cpu: formatDecimal(fromMilli(milli)) } : requests;
+}
+
+const isCpuChange = (milli: bigint, asked: string | undefined, smallest: bigint): boolean =>
+  milli > smallest || (milli > 0n && asked !== undefined && milliUnits(parseQuantity(asked)) > smallest);
+
+/** The pod's sums, its overhead among them. */
+export const podResourceStatus = memoize((pod: Pod): Pick<PodStatus, 'allocatedResources' | 'resources'> => {
+  const overhead = podOverhead(pod);
+  const requests = formatted(podRequests(pod), overhead);
+  const limits = formatted(podLimits(pod), overhead);
+  return {
+    ...(isEmpty(requests) ? {} : { allocatedResources: requests }),
+    resources: { ...(isEmpty(limits) ? {} : { limits }), ...(isEmpty(requests) ? {} : { requests }) },
+  };
+});
+
+const isEmpty = (list: List): boolean => Object.keys(list).length === 0;
+
+function formatted(amounts: Amounts, overhead: Amounts): List {
+  const texts = Object.entries(amounts).map(([name, amount]) => {
+    const total = amount + (overhead[name] ?? 0n);
+    return [name, isInBytes(name) ? formatBinary(total) : formatDecimal(total)] as const;
+  });
+  return Object.fromEntries(texts);
+}
+
+const isInBytes = (name: string): boolean =>
+  name === 'memory' || name === 'ephemeral-storage' || name.startsWith('hugepages-');

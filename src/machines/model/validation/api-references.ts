@@ -1,0 +1,91 @@
+/**
+ * Finds what a pod needs of the API server. A static pod may need nothing of it (gate `PreventStaticPodAPIReferences`):
+ * it has to start when there is no API server. Without the gate it may, but for what no kubelet ever let it have.
+ *
+ * Decides that ConfigMaps and Secrets are no such need where they can lie as files beside the pods: on a node that runs
+ * alone. Invariant: everything else that an API server would have to give is refused at the field that asks for it.
+ */
+import type { Container, PodSpec, Volume, VolumeProjection } from '../api/pod.ts';
+import { type FieldError, forbidden } from './field.ts';
+
+type Reference = readonly [path: string, resource: string];
+
+/** What a static pod may name of the API server, where there is one. */
+export type ApiReferenceRule = 'none' | 'any';
+
+const NEVER = 'clustertrustbundles';
+
+/** One error for each reference, at the field that makes it. */
+export function apiReferences(spec: PodSpec, hasApiServer = false, rule: ApiReferenceRule = 'none'): FieldError[] {
+  const references = [
+    ...(spec.serviceAccountName ? [['spec.serviceAccountName', 'serviceaccounts'] as const] : []),
+    ...(spec.resourceClaims ?? []).map((_, at) => [`spec.resourceClaims[${at}]`, 'resourceclaims'] as const),
+    ...(spec.volumes ?? []).flatMap((volume, at) => inVolume(volume, `spec.volumes[${at}]`)),
+    ...(hasApiServer ? objectReferences(spec) : []),
+  ];
+  return references
+    .filter(([, resource]) => rule === 'none' || resource === NEVER)
+    .map(([path, resource]) => forbidden(path, `static pods may not reference ${resource}`));
+}
+
+/** Where they come from an API server, ConfigMaps and Secrets are a need, too. */
+function objectReferences(spec: PodSpec): Reference[] {
+  const volumes = (spec.volumes ?? []).flatMap((volume, at): Reference[] => {
+    const path = `spec.volumes[${at}]`;
+    const sources = volume.projected?.sources ?? [];
+    return [
+      ...referencesOf(volume, OBJECT_RESOURCES, path),
+      ...sources.flatMap((source, nth) => referencesOf(source, OBJECT_RESOURCES, `${path}.projected.sources[${nth}]`)),
+    ];
+  });
+  const containers = (['initContainers', 'containers'] as const).flatMap((list) =>
+    (spec[list] ?? []).flatMap((container, at) => inContainer(container, `spec.${list}[${at}]`)),
+  );
+  return [...volumes, ...containers];
+}
+
+function inContainer({ env = [], envFrom = [] }: Container, path: string): Reference[] {
+  return [
+    ...env.flatMap(({ valueFrom }, at) =>
+      valueFrom ? referencesOf(valueFrom, OBJECT_RESOURCES, `${path}.env[${at}].valueFrom`) : [],
+    ),
+    ...envFrom.flatMap((source, at) => referencesOf(source, OBJECT_RESOURCES, `${path}.envFrom[${at}]`)),
+  ];
+}
+
+const OBJECT_RESOURCES = {
+  configMap: 'configmaps',
+  configMapKeyRef: 'configmaps',
+  configMapRef: 'configmaps',
+  secret: 'secrets',
+  secretKeyRef: 'secrets',
+  secretRef: 'secrets',
+} as const;
+
+const VOLUME_RESOURCES = {
+  csi: 'csidrivers (via CSI volumes)',
+  glusterfs: 'endpoints (via glusterFS volumes)',
+  persistentVolumeClaim: 'persistentvolumeclaims',
+  ephemeral: 'persistentvolumeclaims (via ephemeral volumes)',
+  azureFile: 'secrets (via azureFile volumes)',
+} as const satisfies Partial<Record<keyof Volume, string>>;
+
+const PROJECTION_RESOURCES = {
+  serviceAccountToken: 'serviceaccounts (via projected volumes)',
+  clusterTrustBundle: NEVER,
+  podCertificate: 'podcertificates',
+} as const satisfies Partial<Record<keyof VolumeProjection, string>>;
+
+function inVolume(volume: Volume, path: string): Reference[] {
+  const sources = volume.projected?.sources ?? [];
+  return [
+    ...referencesOf(volume, VOLUME_RESOURCES, path),
+    ...sources.flatMap((source, at) => referencesOf(source, PROJECTION_RESOURCES, `${path}.projected.sources[${at}]`)),
+  ];
+}
+
+function referencesOf(holder: object, resources: Readonly<Record<string, string>>, path: string): Reference[] {
+  return Object.entries(resources).flatMap(([field, resource]) =>
+    Object.hasOwn(holder, field) ? [[`${path}.${field}`, resource] as const] : [],
+  );
+}

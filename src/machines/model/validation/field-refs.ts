@@ -1,0 +1,71 @@
+/** Validates what a pod may tell its containers about itself: downward API field and resource references. */
+import type { EnvVar } from '../api/pod.ts';
+import { checked, type FieldError, invalid, isQualifiedName, notSupported, required } from './field.ts';
+
+type ValueFrom = NonNullable<EnvVar['valueFrom']>;
+type FieldRef = NonNullable<ValueFrom['fieldRef']>;
+type ResourceFieldRef = NonNullable<ValueFrom['resourceFieldRef']>;
+
+/** Fields that an environment variable may carry. */
+export const ENV_FIELD_PATHS = [
+  'metadata.name',
+  'metadata.namespace',
+  'metadata.uid',
+  'spec.nodeName',
+  'spec.serviceAccountName',
+  'status.hostIP',
+  'status.hostIPs',
+  'status.podIP',
+  'status.podIPs',
+];
+/** Fields that a file of a volume may carry. */
+export const VOLUME_FIELD_PATHS = [
+  'metadata.annotations',
+  'metadata.labels',
+  'metadata.name',
+  'metadata.namespace',
+  'metadata.uid',
+];
+const RESOURCE_FIELDS = [
+  'limits.cpu',
+  'limits.ephemeral-storage',
+  'limits.memory',
+  'requests.cpu',
+  'requests.ephemeral-storage',
+  'requests.memory',
+];
+
+export function validateFieldRef(ref: FieldRef, supported: readonly string[], path: string): FieldError[] {
+  const { fieldPath } = ref;
+  if (fieldPath === '') return [required(`${path}.fieldPath`)];
+  const subscripted = /^(?<field>[^[]*)\['(?<key>.*)'\]$/.exec(fieldPath)?.groups;
+  if (!subscripted) {
+    return supported.includes(fieldPath) ? [] : [notSupported(`${path}.fieldPath`, fieldPath, supported)];
+  }
+  const { field = '', key = '' } = subscripted;
+  if (field === 'metadata.annotations') return checked(path, key.toLowerCase(), isQualifiedName);
+  if (field === 'metadata.labels') return checked(path, key, isQualifiedName);
+  return [invalid(path, field, 'does not support subscript')];
+}
+
+export function validateResourceFieldRef(
+  { containerName = '', resource, divisor = '0' }: ResourceFieldRef,
+  path: string,
+  needs: { readonly containerName: boolean },
+): FieldError[] {
+  if (needs.containerName && containerName === '') return [required(`${path}.containerName`)];
+  if (resource === '') return [required(`${path}.resource`)];
+  const isHugePages = /^(limits|requests)\.hugepages-/.test(resource);
+  if (!RESOURCE_FIELDS.includes(resource) && !isHugePages) {
+    return [notSupported(`${path}.resource`, resource, RESOURCE_FIELDS)];
+  }
+  if (divisor === '0') return [];
+  if (resource.endsWith('.cpu')) {
+    const detail = "only divisor's values 1m and 1 are supported with the cpu resource";
+    return ['1m', '1'].includes(divisor) ? [] : [invalid(`${path}.divisor`, resource, detail)];
+  }
+  const kind = isHugePages ? 'hugepages' : resource.endsWith('memory') ? 'memory' : 'local ephemeral storage';
+  const values = '1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei';
+  const detail = `only divisor's values ${values} are supported with the ${kind} resource`;
+  return values.split(', ').includes(divisor) ? [] : [invalid(`${path}.divisor`, resource, detail)];
+}

@@ -1,0 +1,158 @@
+/**
+ * The words of Kubernetes' field errors, and the checks of single names that many fields share.
+ *
+ * Owns the texts: they are upstream's to the byte, because people search for them. A check returns the reasons for
+ * which a value is refused; an empty list is approval.
+ */
+
+import { quote } from '../values/go-text.ts';
+import { qualifiedNameErrors } from '../values/labels.ts';
+
+/** Where a value is (`spec.containers[0].name`), and what is wrong with it, in one line. */
+export type FieldError = string;
+/** Why a value is refused, without the place. */
+type Check = (value: string) => readonly string[];
+
+const show = (value: unknown): string => (typeof value === 'string' ? quote(value) : JSON.stringify(value));
+const withDetail = (detail: string): string => (detail === '' ? '' : `: ${detail}`);
+
+export const required = (path: string, detail = ''): FieldError => `${path}: Required value${withDetail(detail)}`;
+export const forbidden = (path: string, detail: string): FieldError => `${path}: Forbidden: ${detail}`;
+export const duplicate = (path: string, value: unknown): FieldError => `${path}: Duplicate value: ${show(value)}`;
+export const notFound = (path: string, value: unknown): FieldError => `${path}: Not found: ${show(value)}`;
+export const invalid = (path: string, value: unknown, detail: string): FieldError =>
+  `${path}: Invalid value: ${show(value)}${withDetail(detail)}`;
+export const notSupported = (path: string, value: unknown, supported: readonly string[]): FieldError =>
+  `${path}: Unsupported value: ${show(value)}: supported values: ${supported.map(quote).join(', ')}`;
+
+/** Each reason of a check as an error of this field. */
+export const checked = (path: string, value: string, check: Check): FieldError[] =>
+  check(value).map((reason) => invalid(path, value, reason));
+
+/** An enumeration: absent and empty are both missing. */
+export function oneOf(path: string, value: string | undefined, supported: readonly string[]): FieldError[] {
+  if (value === undefined || value === '') return [required(path)];
+  return supported.includes(value) ? [] : [notSupported(path, value, supported)];
+}
+
+/** An enumeration that may be left out. */
+export const optionalOneOf = (path: string, value: string | undefined, supported: readonly string[]): FieldError[] =>
+  value === undefined ? [] : oneOf(path, value, supported);
+
+/** Reports every value that an earlier one equals. */
+export function duplicates(entries: ReadonlyArray<readonly [path: string, value: string]>): FieldError[] {
+  const seen = new Set<string>();
+  return entries.flatMap(([path, value]) => {
+    if (seen.has(value)) return [duplicate(path, value)];
+    seen.add(value);
+    return [];
+  });
+}
+
+export const inclusiveRange = (low: number, high: number): string => `must be between ${low} and ${high}, inclusive`;
+
+export const nonNegative = (path: string, value: number | undefined): FieldError[] =>
+  (value ?? 0) < 0 ? [invalid(path, value, 'must be greater than or equal to 0')] : [];
+
+const LABEL_LENGTH = 63;
+const SUBDOMAIN_LENGTH = 253;
+const PORT_NAME_LENGTH = 15;
+const MAX_PORT = 65_535;
+const LABEL_FORM = '[a-z0-9]([-a-z0-9]*[a-z0-9])?';
+const SUBDOMAIN_FORM = String.raw`${LABEL_FORM}(\.${LABEL_FORM})*`;
+const UNDERSCORE_FORM = '[a-z0-9]([-_a-z0-9]*[a-z0-9])?';
+const UNDERSCORE_SUBDOMAIN_FORM = String.raw`${UNDERSCORE_FORM}(\.${UNDERSCORE_FORM})*`;
+const CONFIG_KEY_FORM = '[-._a-zA-Z0-9]+';
+const ENDS = 'and must start and end with an alphanumeric character';
+
+function formed(form: string, description: string, example: string, limit: number): Check {
+  const pattern = new RegExp(`^${form}$`);
+  const reason = `${description} (e.g. ${example}, regex used for validation is '${form}')`;
+  return (value) => [
+    ...(byteLength(value) > limit ? [`must be no more than ${limit} bytes`] : []),
+    ...(pattern.test(value) ? [] : [reason]),
+  ];
+}
+
+/** Length in UTF-8, counted without the platform. */
+function byteLength(text: string): number {
+  let bytes = 0;
+  for (const character of text) {
+    const point = character.codePointAt(0) ?? 0;
+    bytes += point < 0x80 ? 1 : point < 0x8_00 ? 2 : point < 0x1_00_00 ? 3 : 4;
+  }
+  return bytes;
+}
+
+export const isDnsLabel: Check = formed(
+  LABEL_FORM,
+  `a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', ${ENDS}`,
+  `'my-name',  or '123-abc'`,
+  LABEL_LENGTH,
+);
+
+export const isDnsSubdomain: Check = formed(
+  SUBDOMAIN_FORM,
+  `a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', ${ENDS}`,
+  `'example.com'`,
+  SUBDOMAIN_LENGTH,
+);
+
+export const isDnsSubdomainWithUnderscore: Check = formed(
+  UNDERSCORE_SUBDOMAIN_FORM,
+  `a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', ${ENDS}`,
+  `'example.com'`,
+  SUBDOMAIN_LENGTH,
+);
+
+export const isQualifiedName: Check = qualifiedNameErrors;
+
+/** Any printable ASCII except `=`. */
+export const isEnvironmentName: Check = (value) =>
+  /^[ -<>-~]+$/.test(value)
+    ? []
+    : ["a valid environment variable name must consist only of printable ASCII characters other than '='"];
+
+export const isConfigKey: Check = (value) => [
+  ...formed(
+    CONFIG_KEY_FORM,
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
+    `'key.name',  or 'KEY_NAME',  or 'key-name'`,
+    SUBDOMAIN_LENGTH,
+  )(value),
+  ...(value === '.' ? ["must not be '.'"] : []),
+  ...(value === '..' ? ["must not be '..'"] : value.startsWith('..') ? ["must not start with '..'"] : []),
+];
+
+export const isPortName: Check = (value) => [
+  ...(value.length > PORT_NAME_LENGTH ? ['must be no more than 15 characters'] : []),
+  ...(/^[-a-z0-9]+$/.test(value) ? [] : ['must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)']),
+  ...(/[a-z]/.test(value) ? [] : ['must contain at least one letter (a-z)']),
+  ...(value.includes('--') ? ['must not contain consecutive hyphens'] : []),
+  ...(/^-|-$/.test(value) ? ['must not begin or end with a hyphen'] : []),
+];
+
+export const isHeaderName: Check = (value) =>
+  /^[-A-Za-z0-9]+$/.test(value)
+    ? []
+    : [
+        "a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name', regex used for validation is '[-A-Za-z0-9]+')",
+      ];
+
+export function portNumber(path: string, port: number): FieldError[] {
+  return port >= 1 && port <= MAX_PORT ? [] : [invalid(path, port, inclusiveRange(1, MAX_PORT))];
+}
+
+/** A path below some folder: relative, and never upwards. */
+export const descendingPath: Check = (value) => [
+  ...(value.startsWith('/') ? ['must be a relative path'] : []),
+  ...withoutBacksteps(value),
+];
+
+export const withoutBacksteps: Check = (value) => (value.split('/').includes('..') ? ["must not contain '..'"] : []);
+
+/** A path in a volume whose names with two leading dots belong to the agent. */
+export const nonReservedPath: Check = (value) => [
+  ...descendingPath(value),
+  ...(value.startsWith('..') && !value.startsWith('../') && value !== '..' ? ["must not start with '..'"] : []),
+];

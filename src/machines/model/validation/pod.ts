@@ -1,0 +1,196 @@
+/**
+ * Validates a new pod as the API server would (`ValidatePodCreate`), with its texts.
+ *
+ * Expects a pod with defaults. Invariant: a pod without errors can be turned into names, paths and CRI messages without
+ * further checks; names that become parts of paths (name, namespace, uid) are safe there.
+ */
+import type { Pod, PodSpec, Toleration } from '../api/pod.ts';
+import { isIpAddress } from '../values/ip.ts';
+import { labelValueErrors } from '../values/labels.ts';
+import { refuseEphemeralContainers, validateContainers } from './containers.ts';
+import {
+  checked,
+  type FieldError,
+  forbidden,
+  inclusiveRange,
+  invalid,
+  isDnsLabel,
+  isDnsSubdomain,
+  isDnsSubdomainWithUnderscore,
+  isQualifiedName,
+  notSupported,
+  oneOf,
+  optionalOneOf,
+  required,
+} from './field.ts';
+import { validateAmounts, validateResources } from './resources.ts';
+import { validatePodSecurityContext } from './security.ts';
+import { validateVolumes } from './volumes.ts';
+
+/** All keys and values of annotations together, in bytes. */
+const MAX_ANNOTATIONS_BYTES = 262_144;
+const MAX_INT32 = 2_147_483_647;
+const MAX_NAMESERVERS = 3;
+const MAX_SEARCHES = 32;
+const MAX_SEARCH_CHARACTERS = 2_048;
+/** A uid becomes a folder and part of cgroup names. */
+const UID = /^[A-Za-z0-9]([-A-Za-z0-9_.]{0,126}[A-Za-z0-9])?$/;
+
+export function validatePod({ metadata, spec }: Pod): FieldError[] {
+  return [...validateMetadata(metadata, 'metadata'), ...validateSpec(spec, 'spec')];
+}
+
+function validateMetadata({ name, namespace, uid, labels = {}, annotations = {} }: Pod['metadata'], path: string) {
+  const size = Object.entries(annotations).reduce((sum, [key, value]) => sum + key.length + value.length, 0);
+  const uidForm = "must consist of alphanumeric characters, '-', '_' or '.', and be no more than 128 characters";
+  return [
+    ...checked(`${path}.name`, name, isDnsSubdomain),
+    ...checked(`${path}.namespace`, namespace, isDnsLabel),
+    ...(UID.test(uid) ? [] : [invalid(`${path}.uid`, uid, uidForm)]),
+    ...validateLabels(labels, `${path}.labels`),
+    ...Object.keys(annotations).flatMap((key) => checked(`${path}.annotations`, key.toLowerCase(), isQualifiedName)),
+    ...(size > MAX_ANNOTATIONS_BYTES
+      ? [`${path}.annotations: Too long: may not be more than ${MAX_ANNOTATIONS_BYTES} bytes`]
+      : []),
+  ];
+}
+
+function validateLabels(labels: Readonly<Record<string, string>>, path: string): FieldError[] {
+  return Object.entries(labels).flatMap(([key, value]) => [
+    ...checked(path, key, isQualifiedName),
+    ...checked(path, value, labelValueErrors),
+  ]);
+}
+
+function validateSpec(spec: PodSpec, path: string): FieldError[] {
+  const { activeDeadlineSeconds: deadline, terminationGracePeriodSeconds: grace = 0 } = spec;
+  return [
+    ...validateVolumes(spec.volumes ?? [], `${path}.volumes`),
+    ...validateContainers(spec, path),
+    ...refuseEphemeralContainers(spec, path),
+    ...(spec.resources ? validateResources(spec.resources, `${path}.resources`) : []),
+    ...oneOf(`${path}.restartPolicy`, spec.restartPolicy, ['Always', 'OnFailure', 'Never']),
+    ...(grace < 0
+      ? [invalid(`${path}.terminationGracePeriodSeconds`, grace, 'must be greater than or equal to 0')]
+      : []),
+    ...(deadline !== undefined && (deadline < 1 || deadline > MAX_INT32)
+      ? [invalid(`${path}.activeDeadlineSeconds`, deadline, inclusiveRange(1, MAX_INT32))]
+      : []),
+    ...validateLabels(spec.nodeSelector ?? {}, `${path}.nodeSelector`),
+    ...validatePodSecurityContext(spec, `${path}.securityContext`),
+    ...validateDns(spec, path),
+    ...validateNames(spec, path),
+    ...validateHostNamespaces(spec, path),
+    ...(spec.tolerations ?? []).flatMap((each, at) => validateToleration(each, `${path}.tolerations[${at}]`)),
+    ...validateHostAliases(spec, `${path}.hostAliases`),
+    ...optionalOneOf(`${path}.preemptionPolicy`, spec.preemptionPolicy, ['PreemptLowerPriority', 'Never']),
+    ...(spec.overhead ? validateAmounts(spec.overhead, `${path}.overhead`) : []),
+    ...(spec.os ? validateOs(spec.os.name, `${path}.os.name`) : []),
+    ...(spec.readinessGates ?? []).flatMap(({ conditionType }, at) =>
+      checked(`${path}.readinessGates[${at}].conditionType`, conditionType, isQualifiedName),
+    ),
+  ];
+}
+
+function validateDns(spec: PodSpec, path: string): FieldError[] {
+  const { dnsConfig, dnsPolicy } = spec;
+  const { nameservers = [], searches = [], options = [] } = dnsConfig ?? {};
+  const place = `${path}.dnsConfig`;
+  const isNone = dnsPolicy === 'None';
+  return [
+    ...oneOf(`${path}.dnsPolicy`, dnsPolicy, ['ClusterFirstWithHostNet', 'ClusterFirst', 'Default', 'None']),
+    ...(isNone && !dnsConfig ? [required(place, 'must provide `dnsConfig` when `dnsPolicy` is None')] : []),
+    ...(isNone && dnsConfig && nameservers.length === 0
+      ? [required(`${place}.nameservers`, 'must provide at least one DNS nameserver when `dnsPolicy` is None')]
+      : []),
+    ...(nameservers.length > MAX_NAMESERVERS
+      ? [invalid(`${place}.nameservers`, nameservers, `must not have more than ${MAX_NAMESERVERS} nameservers`)]
+      : []),
+    ...nameservers.flatMap((address, at) => validateIp(address, `${place}.nameservers[${at}]`)),
+    ...(searches.length > MAX_SEARCHES
+      ? [invalid(`${place}.searches`, searches, `must not have more than ${MAX_SEARCHES} search paths`)]
+      : []),
+    ...(searches.join(' ').length > MAX_SEARCH_CHARACTERS
+      ? [
+          invalid(
+            `${place}.searches`,
+            searches,
+            `must not have more than ${MAX_SEARCH_CHARACTERS} characters (including spaces) in the search list`,
+          ),
+        ]
+      : []),
+    ...searches.flatMap((search, at) =>
+      search === '.'
+        ? []
+        : checked(`${place}.searches[${at}]`, search.replace(/\.$/, ''), isDnsSubdomainWithUnderscore),
+    ),
+    ...options.flatMap(({ name }, at) => (name ? [] : [required(`${place}.options[${at}]`, 'must not be empty')])),
+  ];
+}
+
+const validateIp = (address: string, path: string): FieldError[] =>
+  isIpAddress(address) ? [] : [invalid(path, address, 'must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)')];
+
+/** Names of the pod on the network, and of the objects that it refers to. */
+function validateNames(spec: PodSpec, path: string): FieldError[] {
+  const subdomains = [
+    'serviceAccountName',
+    'nodeName',
+    'priorityClassName',
+    'runtimeClassName',
+    'hostnameOverride',
+  ] as const;
+  const labels = ['hostname', 'subdomain'] as const;
+  return [
+    ...labels.flatMap((field) => (spec[field] ? checked(`${path}.${field}`, spec[field], isDnsLabel) : [])),
+    ...subdomains.flatMap((field) => (spec[field] ? checked(`${path}.${field}`, spec[field], isDnsSubdomain) : [])),
+  ];
+}
+
+function validateHostNamespaces(spec: PodSpec, path: string): FieldError[] {
+  const { hostUsers, hostNetwork, hostPID, hostIPC, shareProcessNamespace } = spec;
+  const withoutHostUsers = 'when `pod.Spec.HostUsers` is false';
+  const shared = 'ShareProcessNamespace and HostPID cannot both be enabled';
+  return [
+    ...(hostUsers === false && hostNetwork ? [forbidden(`${path}.hostNetwork`, withoutHostUsers)] : []),
+    ...(hostUsers === false && hostPID ? [forbidden(`${path}.HostPID`, withoutHostUsers)] : []),
+    ...(hostUsers === false && hostIPC ? [forbidden(`${path}.HostIPC`, withoutHostUsers)] : []),
+    ...(shareProcessNamespace && hostPID ? [invalid(`${path}.shareProcessNamespace`, true, shared)] : []),
+  ];
+}
+
+function validateToleration(toleration: Toleration, path: string): FieldError[] {
+  const { key = '', operator = '', value = '', effect = '', tolerationSeconds } = toleration;
+  const all = 'operator must be Exists when `key` is empty, which means "match all values and all keys"';
+  const effects = ['NoSchedule', 'PreferNoSchedule', 'NoExecute'];
+  return [
+    ...(key === '' ? [] : checked(`${path}.key`, key, isQualifiedName)),
+    ...(key === '' && operator !== 'Exists' ? [invalid(`${path}.operator`, operator, all)] : []),
+    ...(tolerationSeconds !== undefined && effect !== 'NoExecute'
+      ? [invalid(`${path}.effect`, effect, "effect must be 'NoExecute' when `tolerationSeconds` is set")]
+      : []),
+    ...validateTolerationValue(operator, value, `${path}.operator`),
+    ...(effect === '' || effects.includes(effect) ? [] : [notSupported(`${path}.effect`, effect, effects)]),
+  ];
+}
+
+function validateTolerationValue(operator: string, value: string, path: string): FieldError[] {
+  if (operator === '' || operator === 'Equal') {
+    const errors = labelValueErrors(value);
+    return errors.length > 0 ? [invalid(path, value, errors.join(';'))] : [];
+  }
+  if (operator !== 'Exists') return [notSupported(path, operator, ['Equal', 'Exists'])];
+  return value === '' ? [] : [invalid(path, value, "value must be empty when `operator` is 'Exists'")];
+}
+
+function validateHostAliases({ hostAliases = [] }: PodSpec, path: string): FieldError[] {
+  return hostAliases.flatMap(({ ip, hostnames = [] }, at) => [
+    ...validateIp(ip, `${path}[${at}].ip`),
+    ...hostnames.flatMap((name, index) => checked(`${path}[${at}].hostnames[${index}]`, name, isDnsSubdomain)),
+  ]);
+}
+
+function validateOs(name: string, path: string): FieldError[] {
+  if (name === 'windows') return [forbidden(path, 'this node runs linux')];
+  return oneOf(path, name, ['linux', 'windows']);
+}

@@ -1,0 +1,116 @@
+/** Validates security contexts: identities, profiles and what would contradict itself. */
+import type { PodSpec, SeccompProfile, SecurityContext } from '../api/pod.ts';
+import {
+  checked,
+  descendingPath,
+  duplicates,
+  type FieldError,
+  inclusiveRange,
+  invalid,
+  notSupported,
+  optionalOneOf,
+  required,
+} from './field.ts';
+
+const MAX_ID = 2_147_483_647;
+const SYSCTL_FORM = String.raw`([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?`;
+const SYSCTL = new RegExp(`^${SYSCTL_FORM}$`);
+const SYSCTL_LENGTH = 253;
+const PROFILE_TYPES = ['Localhost', 'RuntimeDefault', 'Unconfined'];
+
+function validateId(path: string, id: number | undefined): FieldError[] {
+  return id === undefined || (id >= 0 && id <= MAX_ID) ? [] : [invalid(path, id, inclusiveRange(0, MAX_ID))];
+}
+
+export function validateSecurityContext(context: SecurityContext, spec: PodSpec, path: string): FieldError[] {
+  const { privileged, allowPrivilegeEscalation, capabilities, procMount, seccompProfile, appArmorProfile } = context;
+  const addsAdmin = capabilities?.add?.some((capability) => /^(CAP_)?SYS_ADMIN$/.test(capability)) ?? false;
+  const contradiction = 'cannot set `allowPrivilegeEscalation` to false and';
+  return [
+    ...validateId(`${path}.runAsUser`, context.runAsUser),
+    ...validateId(`${path}.runAsGroup`, context.runAsGroup),
+    ...optionalOneOf(`${path}.procMount`, procMount, ['Default', 'Unmasked']),
+    ...(procMount === 'Unmasked' && spec.hostUsers !== false
+      ? [invalid(`${path}.procMount`, procMount, '`hostUsers` must be false to use `Unmasked`')]
+      : []),
+    ...(allowPrivilegeEscalation === false && privileged === true
+      ? [invalid(path, context, `${contradiction} \`privileged\` to true`)]
+      : []),
+    ...(allowPrivilegeEscalation === false && addsAdmin
+      ? [invalid(path, context, `${contradiction} \`capabilities.Add\` CAP_SYS_ADMIN`)]
+      : []),
+    ...(seccompProfile ? validateSeccomp(seccompProfile, `${path}.seccompProfile`) : []),
+    ...(appArmorProfile ? validateAppArmor(appArmorProfile, `${path}.appArmorProfile`) : []),
+  ];
+}
+
+export function validatePodSecurityContext(spec: PodSpec, path: string): FieldError[] {
+  const context = spec.securityContext ?? {};
+  const { supplementalGroups = [], seccompProfile, appArmorProfile } = context;
+  return [
+    ...validateId(`${path}.runAsUser`, context.runAsUser),
+    ...validateId(`${path}.runAsGroup`, context.runAsGroup),
+    ...validateId(`${path}.fsGroup`, context.fsGroup),
+    ...supplementalGroups.flatMap((group, at) => validateId(`${path}.supplementalGroups[${at}]`, group)),
+    ...validateSysctls(spec, `${path}.sysctls`),
+    ...optionalOneOf(`${path}.fsGroupChangePolicy`, context.fsGroupChangePolicy, ['Always', 'OnRootMismatch']),
+    ...optionalOneOf(`${path}.supplementalGroupsPolicy`, context.supplementalGroupsPolicy, ['Merge', 'Strict']),
+    ...optionalOneOf(`${path}.seLinuxChangePolicy`, context.seLinuxChangePolicy, ['MountOption', 'Recursive']),
+    ...(seccompProfile ? validateSeccomp(seccompProfile, `${path}.seccompProfile`) : []),
+    ...(appArmorProfile ? validateAppArmor(appArmorProfile, `${path}.appArmorProfile`) : []),
+  ];
+}
+
+function validateSysctls(spec: PodSpec, path: string): FieldError[] {
+  const sysctls = spec.securityContext?.sysctls ?? [];
+  return [
+    ...sysctls.flatMap(({ name }, at) => {
+      const place = `${path}[${at}].name`;
+      if (name === '') return [required(place)];
+      const form = `must have at most ${SYSCTL_LENGTH} characters and match regex ^${SYSCTL_FORM}$`;
+      if (name.length > SYSCTL_LENGTH || !SYSCTL.test(name)) return [invalid(place, name, form)];
+      return validateSysctlNamespace(spec, name, place);
+    }),
+    ...duplicates(sysctls.map(({ name }, at) => [`${path}[${at}].name`, name.replaceAll('/', '.')] as const)),
+  ];
+}
+
+/** A sysctl of a namespace that the pod shares with the node would change the node. */
+function validateSysctlNamespace(spec: PodSpec, name: string, path: string): FieldError[] {
+  const dotted = name.replaceAll('/', '.');
+  const isIpc = /^(kernel\.(shm|msg|sem)|fs\.mqueue\.)/.test(dotted);
+  if (spec.hostNetwork && dotted.startsWith('net.')) {
+    return [invalid(path, name, "may not be specified when 'hostNetwork' is true")];
+  }
+  return spec.hostIPC && isIpc ? [invalid(path, name, "may not be specified when 'hostIPC' is true")] : [];
+}
+
+/** An empty or absolute profile name must fail here: a runtime that gets one may run the container unconfined. */
+function validateSeccomp({ type, localhostProfile }: SeccompProfile, path: string): FieldError[] {
+  const place = `${path}.localhostProfile`;
+  if (!type) return [required(`${path}.type`, 'type is required when seccompProfile is set')];
+  if (type === 'Localhost') {
+    if (!localhostProfile) return [required(place, 'must be set when seccomp type is Localhost')];
+    return checked(place, localhostProfile, descendingPath);
+  }
+  return [
+    ...(localhostProfile === undefined
+      ? []
+      : [invalid(place, localhostProfile, 'can only be set when seccomp type is Localhost')]),
+    ...(PROFILE_TYPES.includes(type) ? [] : [notSupported(`${path}.type`, type, PROFILE_TYPES)]),
+  ];
+}
+
+function validateAppArmor({ type, localhostProfile }: SeccompProfile, path: string): FieldError[] {
+  const place = `${path}.localhostProfile`;
+  if (!type) return [required(`${path}.type`, 'type is required when appArmorProfile is set')];
+  if (type === 'Localhost') {
+    return localhostProfile?.trim() ? [] : [required(place, 'must be set when AppArmor type is Localhost')];
+  }
+  return [
+    ...(localhostProfile === undefined
+      ? []
+      : [invalid(place, localhostProfile, 'can only be set when AppArmor type is Localhost')]),
+    ...(PROFILE_TYPES.includes(type) ? [] : [notSupported(`${path}.type`, type, PROFILE_TYPES)]),
+  ];
+}

@@ -1,0 +1,258 @@
+/**
+ * Validates volumes, and the mounts by which containers see them.
+ *
+ * Decides that every path stays below its volume, and that a volume has exactly one kind. What a vendor's plugin needs
+ * is not looked at: this agent does not mount it and says so when the pod starts.
+ */
+import type { Container, Volume, VolumeMount, VolumeProjection } from '../api/pod.ts';
+import { parseQuantity } from '../values/quantity.ts';
+import {
+  checked,
+  descendingPath,
+  duplicates,
+  type FieldError,
+  forbidden,
+  invalid,
+  isConfigKey,
+  isDnsLabel,
+  nonReservedPath,
+  notFound,
+  notSupported,
+  oneOf,
+  optionalOneOf,
+  required,
+  withoutBacksteps,
+} from './field.ts';
+import { VOLUME_FIELD_PATHS, validateFieldRef, validateResourceFieldRef } from './field-refs.ts';
+import { VOLUME_KINDS } from './pod-schema.ts';
+
+const HOST_PATH_TYPES = [
+  '',
+  'BlockDevice',
+  'CharDevice',
+  'Directory',
+  'DirectoryOrCreate',
+  'File',
+  'FileOrCreate',
+  'Socket',
+];
+const MAX_FILE_MODE = 0o777;
+const FILE_MODE = 'must be a number between 0 and 0777 (octal), both inclusive';
+
+export function validateVolumes(volumes: readonly Volume[], path: string): FieldError[] {
+  const named = volumes.map(({ name }, at) => [`${path}[${at}].name`, name] as const);
+  return [
+    ...volumes.flatMap((volume, at) => validateVolume(volume, `${path}[${at}]`)),
+    ...duplicates(named.filter(([, name]) => name !== '')),
+  ];
+}
+
+function validateVolume(volume: Volume, path: string): FieldError[] {
+  const [kind, ...others] = VOLUME_KINDS.filter((each) => Object.hasOwn(volume, each));
+  const nameErrors = volume.name ? checked(`${path}.name`, volume.name, isDnsLabel) : [required(`${path}.name`)];
+  if (kind === undefined) return [...nameErrors, required(path, 'must specify a volume type')];
+  return [
+    ...nameErrors,
+    ...validateSource(volume, `${path}.${kind}`, kind),
+    ...others.map((other) => forbidden(`${path}.${other}`, 'may not specify more than 1 volume type')),
+  ];
+}
+
+function validateSource(volume: Volume, path: string, kind: string): FieldError[] {
+  const { hostPath, emptyDir, secret, configMap, downwardAPI, projected, nfs, persistentVolumeClaim, image } = volume;
+  if (hostPath) return validateHostPath(hostPath, path);
+  if (emptyDir) return validateSizeLimit(emptyDir.sizeLimit, path);
+  if (kind === 'gitRepo') return [forbidden(path, GIT_REPO)];
+  if (secret) {
+    return [...needs(path, { secretName: secret.secretName }), ...validateKeyedFiles(secret, path)];
+  }
+  if (configMap) return [...needs(path, { name: configMap.name }), ...validateKeyedFiles(configMap, path)];
+  if (downwardAPI) {
+    return [
+      ...fileMode(`${path}.defaultMode`, downwardAPI.defaultMode),
+      ...(downwardAPI.items ?? []).flatMap((item) => validateDownwardFile(item, path)),
+    ];
+  }
+  if (projected) return validateProjected(projected, path);
+  if (nfs) return [...needs(path, { server: nfs.server, path: nfs.path }), ...absolute(`${path}.path`, nfs.path)];
+  if (persistentVolumeClaim) return needs(path, { claimName: persistentVolumeClaim.claimName });
+  if (image) {
+    const policies = ['Always', 'IfNotPresent', 'Never'];
+    return [...needs(path, { reference: image.reference }), ...oneOf(`${path}.pullPolicy`, image.pullPolicy, policies)];
+  }
+  return [];
+}
+
+const GIT_REPO =
+  'gitRepo volumes let a pod run commands on the node and are not supported; clone in an init container into an emptyDir';
+
+function validateHostPath({ path: target, type = '' }: NonNullable<Volume['hostPath']>, path: string): FieldError[] {
+  if (!target) return [required(`${path}.path`)];
+  return [
+    ...checked(`${path}.path`, target, withoutBacksteps),
+    ...(HOST_PATH_TYPES.includes(type) ? [] : [notSupported(`${path}.type`, type, HOST_PATH_TYPES)]),
+  ];
+}
+
+function validateSizeLimit(sizeLimit: string | undefined, path: string): FieldError[] {
+  const parsed = sizeLimit === undefined ? undefined : parseQuantity(sizeLimit);
+  const isNegative = parsed?.error === undefined && parsed !== undefined && parsed.value.nano < 0n;
+  return isNegative ? [forbidden(`${path}.sizeLimit`, 'SizeLimit field must be a valid resource quantity')] : [];
+}
+
+const needs = (path: string, fields: Readonly<Record<string, string | undefined>>): FieldError[] =>
+  Object.entries(fields).flatMap(([name, value]) => (value ? [] : [required(`${path}.${name}`)]));
+
+const absolute = (path: string, value: string | undefined): FieldError[] =>
+  !value || value.startsWith('/') ? [] : [invalid(path, value, 'must be an absolute path')];
+
+function fileMode(path: string, mode: number | undefined): FieldError[] {
+  return mode === undefined || (mode >= 0 && mode <= MAX_FILE_MODE) ? [] : [invalid(path, mode, FILE_MODE)];
+}
+
+type KeyedFiles = Pick<NonNullable<Volume['secret']>, 'items' | 'defaultMode'>;
+
+function validateKeyedFiles({ items = [], defaultMode }: KeyedFiles, path: string): FieldError[] {
+  return [
+    ...fileMode(`${path}.defaultMode`, defaultMode),
+    ...items.flatMap(({ key, path: file, mode }, at) => [
+      ...(key === '' ? [required(`${path}.items[${at}].key`)] : checked(`${path}.items[${at}].key`, key, isConfigKey)),
+      ...(file === '' ? [required(`${path}.items[${at}].path`)] : []),
+      ...checked(`${path}.items[${at}].path`, file, nonReservedPath),
+      ...fileMode(`${path}.items[${at}].mode`, mode),
+    ]),
+  ];
+}
+
+type DownwardFile = NonNullable<NonNullable<Volume['downwardAPI']>['items']>[number];
+
+function validateDownwardFile({ path: file, fieldRef, resourceFieldRef, mode }: DownwardFile, path: string) {
+  return [
+    ...(file === '' ? [required(`${path}.path`)] : []),
+    ...checked(`${path}.path`, file, nonReservedPath),
+    ...(fieldRef ? validateFieldRef(fieldRef, VOLUME_FIELD_PATHS, `${path}.fieldRef`) : []),
+    ...(fieldRef && resourceFieldRef
+      ? [invalid(path, 'resource', 'fieldRef and resourceFieldRef can not be specified simultaneously')]
+      : []),
+    ...(!fieldRef && resourceFieldRef
+      ? validateResourceFieldRef(resourceFieldRef, `${path}.resourceFieldRef`, { containerName: true })
+      : []),
+    ...(!fieldRef && !resourceFieldRef ? [required(path, 'one of fieldRef and resourceFieldRef is required')] : []),
+    ...fileMode(`${path}.mode`, mode),
+  ];
+}
+
+function validateProjected(
+  { sources = [], defaultMode }: NonNullable<Volume['projected']>,
+  path: string,
+): FieldError[] {
+  const files = sources.flatMap((source) => [
+    ...(source.secret?.items ?? []),
+    ...(source.configMap?.items ?? []),
+    ...(source.downwardAPI?.items ?? []),
+  ]);
+  const repeated = files.filter(({ path: file }, at) => files.findIndex((other) => other.path === file) < at);
+  return [
+    ...fileMode(`${path}.defaultMode`, defaultMode),
+    ...sources.flatMap((source, at) => validateProjection(source, `${path}.sources[${at}]`)),
+    ...repeated.map(({ path: file }) => invalid(path, file, 'conflicting duplicate paths')),
+  ];
+}
+
+function validateProjection(source: VolumeProjection, path: string): FieldError[] {
+  const { secret, configMap, downwardAPI } = source;
+  return [
+    ...(secret
+      ? [...needs(`${path}.secret`, { name: secret.name }), ...validateKeyedFiles(secret, `${path}.secret`)]
+      : []),
+    ...(configMap
+      ? [...needs(`${path}.configMap`, { name: configMap.name }), ...validateKeyedFiles(configMap, `${path}.configMap`)]
+      : []),
+    ...(downwardAPI?.items ?? []).flatMap((item) => validateDownwardFile(item, `${path}.downwardAPI`)),
+    ...(Object.keys(source).length > 1 ? [forbidden(path, 'may not specify more than 1 volume type per source')] : []),
+  ];
+}
+
+/** Mounts and block devices of one container. */
+export function validateMounts(container: Container, volumes: readonly Volume[], path: string): FieldError[] {
+  const mounts = container.volumeMounts ?? [];
+  const devices = container.volumeDevices ?? [];
+  return [
+    ...mounts.flatMap((mount, at) => [
+      ...validateMount(mount, container, volumes, `${path}.volumeMounts[${at}]`),
+      ...(mounts.findIndex(({ mountPath }) => mountPath === mount.mountPath) < at
+        ? [invalid(`${path}.volumeMounts[${at}].mountPath`, mount.mountPath, 'must be unique')]
+        : []),
+    ]),
+    ...devices.flatMap((device, at) => validateDevice(device, volumes, `${path}.volumeDevices[${at}]`)),
+  ];
+}
+
+function validateMount(
+  mount: VolumeMount,
+  container: Container,
+  volumes: readonly Volume[],
+  path: string,
+): FieldError[] {
+  const { name, mountPath, subPath = '', subPathExpr = '' } = mount;
+  const volume = volumes.find((each) => each.name === name);
+  return [
+    ...(name ? [] : [required(`${path}.name`)]),
+    ...(volume ? [] : [notFound(`${path}.name`, name)]),
+    ...(mountPath ? [] : [required(`${path}.mountPath`)]),
+    ...(volume?.image && subPathExpr !== ''
+      ? [invalid(`${path}.subPathExpr`, subPathExpr, 'not allowed in image volume sources')]
+      : []),
+    ...checked(`${path}.subPath`, subPath, descendingPath),
+    ...(subPath !== '' && subPathExpr !== ''
+      ? [invalid(`${path}.subPathExpr`, subPathExpr, 'subPathExpr and subPath are mutually exclusive')]
+      : []),
+    ...checked(`${path}.subPathExpr`, subPathExpr, descendingPath),
+    ...validatePropagation(mount, container, path),
+  ];
+}
+
+function validatePropagation(mount: VolumeMount, container: Container, path: string): FieldError[] {
+  const { mountPropagation, recursiveReadOnly, readOnly } = mount;
+  const isRecursive = recursiveReadOnly === 'Enabled' || recursiveReadOnly === 'IfPossible';
+  const place = `${path}.recursiveReadOnly`;
+  return [
+    ...optionalOneOf(`${path}.mountPropagation`, mountPropagation, ['Bidirectional', 'HostToContainer', 'None']),
+    ...(mountPropagation === 'Bidirectional' && container.securityContext?.privileged !== true
+      ? [
+          forbidden(
+            `${path}.mountPropagation`,
+            'Bidirectional mount propagation is available only to privileged containers',
+          ),
+        ]
+      : []),
+    ...optionalOneOf(place, recursiveReadOnly, ['Disabled', 'Enabled', 'IfPossible']),
+    ...(isRecursive && readOnly !== true ? [forbidden(place, 'may only be specified when readOnly is true')] : []),
+    ...(isRecursive && mountPropagation !== undefined && mountPropagation !== 'None'
+      ? [forbidden(place, 'may only be specified when mountPropagation is None or not specified')]
+      : []),
+  ];
+}
+
+type Device = NonNullable<Container['volumeDevices']>[number];
+
+function validateDevice({ name, devicePath }: Device, volumes: readonly Volume[], path: string): FieldError[] {
+  const volume = volumes.find((each) => each.name === name);
+  const isBlock = volume?.persistentVolumeClaim !== undefined || volume?.ephemeral !== undefined;
+  return [
+    ...(volume ? [] : [notFound(`${path}.name`, name)]),
+    ...(volume && !isBlock
+      ? [
+          invalid(
+            `${path}.name`,
+            name,
+            'can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode',
+          ),
+        ]
+      : []),
+    ...(devicePath ? [] : [required(`${path}.devicePath`)]),
+    ...(withoutBacksteps(devicePath).length > 0
+      ? [invalid(`${path}.devicePath`, devicePath, "can not contain backsteps ('..')")]
+      : []),
+  ];
+}

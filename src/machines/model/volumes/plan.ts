@@ -1,0 +1,311 @@
+/**
+ * What has to be done on the node before a pod's containers can see its volumes.
+ *
+ * Decides which kinds this agent can set up, where each volume lies, on what medium, and why one cannot be had now.
+ * Invariant: a volume that the agent cannot set up, now or ever, is a failure; it is never left out in silence.
+ */
+import type { Pod, Volume } from '../api/pod.ts';
+import { memoryBound } from '../cgroups/pod-cgroup.ts';
+import type { CSIVolume } from '../csi/messages.ts';
+import { mountPlace } from '../csi/places.ts';
+import { csiVolumeOf } from '../csi/volume.ts';
+import { objectKey } from '../objects/config-objects.ts';
+import { claimNameOf } from '../objects/keys.ts';
+import type { BoundVolume, HostPathType, VolumeFailure, VolumeMount, VolumeSetUp } from '../operations/volume.ts';
+import type { NodeSettings } from '../settings/node-settings.ts';
+import { podDirectory, volumeDirectory } from '../spec/paths.ts';
+import { podContainers } from '../spec/qos.ts';
+import { parseQuantity, wholeUnits } from '../spec/quantity.ts';
+import { type MountedVolume, type MountedVolumes, volumeKind } from '../spec/volumes.ts';
+import { payload } from './payload.ts';
+import type { PayloadInput } from './payload-input.ts';
+
+export interface VolumePlan {
+  /** How containers see the volumes, once every one is set up. */
+  readonly mounted: MountedVolumes;
+  readonly setUps: readonly VolumeSetUp[];
+  /** What drivers have to publish. */
+  readonly csi: readonly CSIVolume[];
+  readonly failures: readonly VolumeFailure[];
+}
+
+const PLUGINS = {
+  emptyDir: 'kubernetes.io~empty-dir',
+  configMap: 'kubernetes.io~configmap',
+  secret: 'kubernetes.io~secret',
+  downwardAPI: 'kubernetes.io~downward-api',
+  projected: 'kubernetes.io~projected',
+} as const;
+const LOCAL_PLUGIN = 'kubernetes.io~local-volume';
+
+export function volumePlan(input: PayloadInput): VolumePlan {
+  const mounted: Record<string, MountedVolume> = {};
+  const setUps: VolumeSetUp[] = [];
+  const csi: CSIVolume[] = [];
+  const failures: VolumeFailure[] = [];
+  const uses = usesOf(input.pod);
+  for (const volume of input.pod.spec.volumes ?? []) {
+    if (!volume.image && !uses.mounts.has(volume.name) && !uses.devices.has(volume.name)) continue;
+    try {
+      const bound = boundVolume(volume, input, uses);
+      const published = input.node.apiServer === undefined ? null : csiVolumeOf(volume, bound, input.pod);
+      const local = published ? null : (localDevice(volume, bound, input) ?? localFolder(volume, bound, input));
+      const place = placeOf(volume, bound);
+      const own = published ? targetOf(published, input) : (local?.mounted ?? mountedOf(place, input));
+      if (own !== null) mounted[volume.name] = asSeen(own, volume, bound, input.node);
+      const setUp = published ? null : (local?.setUp ?? setUpOf(place, input));
+      if (setUp?.kind === 'host' && bound !== null) addSetUp(setUps, { ...setUp, spec: bound.name });
+      else if (setUp !== null) addSetUp(setUps, setUp);
+      if (published) addPublished(csi, published);
+    } catch (error) {
+      const failure = { name: volume.name, message: error instanceof Error ? error.message : String(error) };
+      if (error instanceof Unprocessed) failures.push({ ...failure, isUnprocessed: true });
+      else failures.push(error instanceof BoundVolumeError ? { ...failure, ...error.at } : failure);
+    }
+  }
+  return { mounted, setUps, csi, failures };
+}
+
+/** Volumes of one claim are one on the node, by its PersistentVolume; the group has it if the pod may write at all. */
+function addSetUp(setUps: VolumeSetUp[], setUp: VolumeSetUp): void {
+  const at = 'spec' in setUp ? setUps.findIndex((each) => 'spec' in each && each.spec === setUp.spec) : -1;
+  const first = setUps[at];
+  if (first === undefined) setUps.push(setUp);
+  else if (first.kind === 'local' && first.ownership === null) setUps[at] = setUp;
+}
+
+/** As above; a driver gives it read-only when the pod writes by none of them. */
+function addPublished(csi: CSIVolume[], volume: CSIVolume): void {
+  const at = csi.findIndex(({ spec, isEphemeral }) => spec === volume.spec && isEphemeral === volume.isEphemeral);
+  const first = csi[at];
+  if (first === undefined) csi.push(volume);
+  else csi[at] = { ...first, readOnly: first.readOnly && volume.readOnly };
+}
+
+/** With what its claim says of it. Files get the label of SELinux unless they are the host's, or nobody may write. */
+function asSeen(own: MountedVolume, volume: Volume, bound: BoundVolume | null, node: NodeSettings): MountedVolume {
+  const seen = {
+    ...own,
+    ...(bound?.groupId === undefined ? {} : { groupId: bound.groupId }),
+    ...(volume.persistentVolumeClaim?.readOnly ? { readOnly: true } : {}),
+  };
+  if (node.seLinux !== true || own.device !== undefined) return seen;
+  const isHosts = placeOf(volume, bound).hostPath !== undefined;
+  const isShut = (bound !== null || volume.csi !== undefined) && seen.readOnly === true;
+  return isHosts || isShut ? seen : { ...seen, relabel: true };
+}
+
+/** What lies behind a claim is not known, or not for this pod: nothing is tried. */
+class Unprocessed extends Error {}
+
+/** What is wrong with the volume behind a claim: events name that one, and what was attempted. */
+class BoundVolumeError extends Error {
+  readonly at: Pick<VolumeFailure, 'name' | 'step'>;
+
+  constructor(message: string, at: Pick<VolumeFailure, 'name' | 'step'>) {
+    super(message);
+    this.at = at;
+  }
+}
+
+/** A claim stands for the volume that is bound to it. On a node that runs alone there are none. */
+function boundVolume(
+  volume: Volume,
+  { pod, node, objects, unavailable }: PayloadInput,
+  uses: Uses,
+): BoundVolume | null {
+  const { namespace, name, uid } = pod.metadata;
+  const claim = node.apiServer === undefined ? null : claimNameOf(volume, name);
+  if (claim === null) return null;
+  const key = objectKey('PersistentVolumeClaim', namespace, claim);
+  const bound = objects[key]?.bound;
+  if (bound === undefined) throw new Unprocessed(unavailable?.[key] ?? `error processing PVC ${namespace}/${claim}`);
+  if (volume.ephemeral && bound.owner !== uid) {
+    throw new Unprocessed(`PVC ${namespace}/${claim} was not created for pod ${namespace}/${name} (pod is not owner)`);
+  }
+  checkMode(volume, bound, uses);
+  if (bound.nodeMismatch === '') return bound;
+  const step = `${isBlock(bound) ? 'MapVolume' : 'MountVolume'}.NodeAffinity check`;
+  throw new BoundVolumeError(bound.nodeMismatch, { name: bound.name, step });
+}
+
+const isBlock = ({ spec }: BoundVolume): boolean => spec.volumeMode === 'Block';
+
+/** Names of the volumes that containers see: upstream leaves the others alone. */
+interface Uses {
+  readonly mounts: ReadonlySet<string>;
+  readonly devices: ReadonlySet<string>;
+}
+
+function usesOf(pod: Pod): Uses {
+  const containers = [...podContainers(pod), ...(pod.spec.ephemeralContainers ?? [])];
+  const files = containers.flatMap(({ env = [] }) =>
+    env.flatMap(({ valueFrom }) => (valueFrom?.fileKeyRef ? [valueFrom.fileKeyRef.volumeName] : [])),
+  );
+  const mounts = containers.flatMap(({ volumeMounts = [] }) => volumeMounts.map(({ name }) => name));
+  const devices = containers.flatMap(({ volumeDevices = [] }) => volumeDevices.map(({ name }) => name));
+  return { mounts: new Set([...mounts, ...files]), devices: new Set(devices) };
+}
+
+function checkMode({ name }: Volume, bound: BoundVolume, { mounts, devices }: Uses): void {
+  const [mode, wrong, field] = isBlock(bound)
+    ? (['Block', mounts, 'volumeMounts'] as const)
+    : (['Filesystem', devices, 'volumeDevices'] as const);
+  if (wrong.has(name)) throw new Unprocessed(`volume ${name} has volumeMode ${mode}, but is specified in ${field}`);
+}
+
+const LOCAL_DEVICES = `volumeDevices/${LOCAL_PLUGIN}`;
+const LOCAL_MAPS = 'plugins/kubernetes.io/local-volume/volumeDevices';
+
+/** A device of this machine; `null`: the volume is none. */
+function localDevice(volume: Volume, bound: BoundVolume | null, { pod, node }: PayloadInput) {
+  if (bound === null || !isBlock(bound)) return null;
+  const { name, spec } = bound;
+  if (!spec.local) {
+    const text = 'only local volumes and those of CSI drivers can be block devices; use volumeMode Filesystem';
+    throw new BoundVolumeError(text, { name, step: 'MapVolume.FindMapperPluginBySpec' });
+  }
+  const link = `${podDirectory(pod, node)}/${LOCAL_DEVICES}/${name}`;
+  const map = `${node.rootDir}/${LOCAL_MAPS}/${name}/${pod.metadata.uid}`;
+  const setUp: VolumeSetUp = { kind: 'device', name: volume.name, spec: name, device: spec.local.path, link, map };
+  return { mounted: { hostPath: '', device: link }, setUp };
+}
+
+/** Of a blank disk, where its volume does not say. */
+const FS_TYPE_DEFAULT = 'ext4';
+
+/** A folder or a disk of this machine: bound to one of the pod, where who looks for volumes finds it. `null`: none. */
+function localFolder(volume: Volume, bound: BoundVolume | null, { pod, node }: PayloadInput) {
+  if (bound === null || !bound.spec.local) return null;
+  const { name: spec } = bound;
+  const path = volumeDirectory(pod, node, LOCAL_PLUGIN, spec);
+  const { fsGroup, fsGroupChangePolicy } = pod.spec.securityContext ?? {};
+  const isGiven = fsGroup !== undefined && volume.persistentVolumeClaim?.readOnly !== true;
+  const ownership = isGiven ? { groupId: fsGroup, onlyTop: fsGroupChangePolicy === 'OnRootMismatch' } : null;
+  const { path: source, fsType } = bound.spec.local;
+  const filesystem = {
+    type: fsType || FS_TYPE_DEFAULT,
+    options: bound.spec.mountOptions ?? [],
+    readOnly: volume.persistentVolumeClaim?.readOnly === true,
+  };
+  const setUp: VolumeSetUp = { kind: 'local', name: volume.name, spec, source, path, ownership, filesystem };
+  return { mounted: { hostPath: path }, setUp };
+}
+
+/** What a claim names on this machine is used where it lies. */
+function placeOf(volume: Volume, bound: BoundVolume | null): Volume {
+  const { hostPath } = bound?.spec ?? {};
+  return hostPath ? { name: volume.name, hostPath } : volume;
+}
+
+function targetOf(volume: CSIVolume, { pod, node }: PayloadInput): MountedVolume {
+  const { target, block } = mountPlace({ root: node.rootDir, podDirectory: podDirectory(pod, node) }, volume);
+  const place = block === null ? { hostPath: target } : { hostPath: '', device: block.link };
+  return volume.readOnly ? { ...place, readOnly: true } : place;
+}
+
+/** What the agent writes itself is read-only for everybody else. */
+function mountedOf(volume: Volume, input: PayloadInput): MountedVolume | null {
+  if (volume.hostPath) return { hostPath: volume.hostPath.path };
+  if (volume.image) return { hostPath: '', image: { reference: volume.image.reference ?? '' } };
+  const path = pathOf(volume, input);
+  if (path === null) return null;
+  return volume.emptyDir ? { hostPath: path } : { hostPath: path, readOnly: true };
+}
+
+function setUpOf(volume: Volume, input: PayloadInput): VolumeSetUp | null {
+  const { hostPath, emptyDir } = volume;
+  if (hostPath) return hostSetUp(volume.name, hostPath.path, hostPath.type ?? '');
+  if (volume.image) return null;
+  const path = pathOf(volume, input);
+  if (path === null) {
+    throw new Error(
+      `volume "${volume.name}" is of kind ${volumeKind(volume)}, which this node agent cannot set up; ` +
+        'use hostPath, emptyDir, configMap, secret, downwardAPI, projected or image',
+    );
+  }
+  const groupId = input.pod.spec.securityContext?.fsGroup ?? null;
+  const { name } = volume;
+  if (emptyDir) {
+    const mount = mediumMount(emptyDir, input.pod, input.node);
+    return { kind: 'folder', name, path, mount, groupId };
+  }
+  const mount = volume.configMap ? null : { ...memoryMount(input.pod, input.node), optional: true };
+  const files = payload(volume, input) ?? [];
+  return { kind: 'files', name, path, mount, groupId, files };
+}
+
+function pathOf(volume: Volume, { pod, node }: PayloadInput): string | null {
+  const kind = (Object.keys(PLUGINS) as (keyof typeof PLUGINS)[]).find((each) => volume[each] !== undefined);
+  return kind === undefined ? null : volumeDirectory(pod, node, PLUGINS[kind], volume.name);
+}
+
+const hostSetUp = (name: string, path: string, type: string): VolumeSetUp | null =>
+  type === '' ? null : { kind: 'host', name, path, type: type as HostPathType };
+
+// ---- media ----------------------------------------------------------------------------------------------------------
+
+const HUGE_PAGES = 'HugePages';
+
+function mediumMount(emptyDir: NonNullable<Volume['emptyDir']>, pod: Pod, node: NodeSettings): VolumeMount | null {
+  const { medium = '', sizeLimit } = emptyDir;
+  if (medium === '') return null;
+  if (medium === 'Memory') return memoryMount(pod, node, sizeLimit);
+  if (medium === HUGE_PAGES || medium.startsWith(`${HUGE_PAGES}-`)) return hugePagesMount(medium, pod, node);
+  throw new Error(`unknown storage medium "${medium}"; use Memory, HugePages, or none for the disk`);
+}
+
+/** Pages that may be swapped out are no place for a secret: `noswap` where the kernel has it. */
+function memoryMount(pod: Pod, node: NodeSettings, sizeLimit?: string): VolumeMount {
+  const bytes = memoryBytes(pod, node, sizeLimit);
+  return { type: 'tmpfs', options: [`size=${bytes}`, 'noswap'], optional: false };
+}
+
+/** The least of the volume's limit, the pod's memory limit and what the node can give. */
+function memoryBytes(pod: Pod, node: NodeSettings, sizeLimit: string | undefined): bigint {
+  const allocatable = wholeUnits(parseQuantity(node.allocatable?.['memory'] ?? node.memoryCapacityBytes));
+  const bounds = [
+    allocatable,
+    memoryBound(pod, node),
+    ...(sizeLimit === undefined ? [] : [wholeUnits(parseQuantity(sizeLimit))]),
+  ].filter((bytes) => bytes > 0n);
+  return bounds.reduce((least, bytes) => (bytes < least ? bytes : least), allocatable);
+}
+
+/** Of any size, as upstream has it: what bounds a pod's pages is its cgroup. */
+function hugePagesMount(medium: string, pod: Pod, node: NodeSettings): VolumeMount {
+  const pages = pageBytes(medium, pod);
+  const known = (node.hugePageSizes ?? []).map((each) => wholeUnits(parseQuantity(binarySize(each))));
+  if (!known.includes(pages)) {
+    throw new Error(
+      `emptyDir medium ${medium}: this node has no huge pages of ${pages} bytes; ` +
+        `reserve them in the kernel, or use medium Memory`,
+    );
+  }
+  return { type: 'hugetlbfs', options: [`pagesize=${pages}`], optional: false };
+}
+
+/** Of `HugePages-2Mi` what it says, of plain `HugePages` the one size that the pod asks for; it has to ask for it. */
+function pageBytes(medium: string, pod: Pod): bigint {
+  const asked = pageSizesOf(pod);
+  const isPlain = medium === HUGE_PAGES;
+  if (isPlain && asked.size > 1) {
+    throw new Error(`medium: ${medium} can't be used if container requests multiple huge page sizes`);
+  }
+  const [pages] = isPlain ? asked : [wholeUnits(parseQuantity(medium.slice(HUGE_PAGES.length + 1)))];
+  if (pages !== undefined && asked.has(pages)) return pages;
+  throw new Error(`medium ${medium}: hugePages storage requested, but there is no resource request for huge pages`);
+}
+
+/** The runtime writes `2MB` for what is two mebibytes. */
+const binarySize = (size: string): string => size.replace(/([KMG])B$/, '$1i');
+
+const PAGES = 'hugepages-';
+
+/** Bytes in a page, of each size that the pod or one of its containers asks for. */
+function pageSizesOf(pod: Pod): ReadonlySet<bigint> {
+  const resources = [pod.spec.resources, ...podContainers(pod).map((container) => container.resources)];
+  const names = resources.flatMap((each) => Object.keys({ ...each?.requests, ...each?.limits }));
+  const sizes = names.flatMap((name) => (name.startsWith(PAGES) ? [name.slice(PAGES.length)] : []));
+  return new Set(sizes.map((size) => wholeUnits(parseQuantity(size))));
+}

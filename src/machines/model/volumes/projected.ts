@@ -1,0 +1,101 @@
+/**
+ * Sources of a projected volume that only an API server can give: tokens, trust anchors, certificates.
+ *
+ * Decides their files, modes and what is said where one cannot be had. Invariant: a key and a token are handles.
+ */
+import type { Pod, VolumeProjection } from '../api/pod.ts';
+import { trustKey } from '../objects/keys.ts';
+import { missingTrust, UNSUPPORTED } from '../objects/trust-anchors.ts';
+import type { Content, VolumeFile } from '../operations/volume.ts';
+import { podContainers } from '../spec/qos.ts';
+import { certificateKey, NOT_ISSUED } from './certificates.ts';
+import type { PayloadInput } from './payload-input.ts';
+import { tokenKey } from './tokens.ts';
+
+/** Where the API's defaults say nothing: static pods have passed them, hand-made ones need not have. */
+export const DEFAULT_MODE = 0o644;
+const PRIVATE_MODE = 0o600;
+
+/** Where a source stands: it is part of the name of what it asks for. */
+export interface ProjectionPlace {
+  readonly volume: string;
+  readonly at: number;
+  readonly mode: number | undefined;
+}
+
+const needsApiServer = (kind: string): string =>
+  `a projected source of kind ${kind} needs an API server, which this node does not have`;
+
+/** Where one user, or the group of the pod's volumes, is to read it, nobody else is. */
+function accessOf(
+  { mode = DEFAULT_MODE }: ProjectionPlace,
+  { pod }: PayloadInput,
+): Pick<VolumeFile, 'mode' | 'userId'> {
+  const userId = soleUser(pod);
+  if (userId !== undefined) return { mode: PRIVATE_MODE, userId };
+  return { mode: pod.spec.securityContext?.fsGroup === undefined ? mode : PRIVATE_MODE };
+}
+
+/** Whom all containers say that they run as, when it is the same one. */
+function soleUser(pod: Pod): number | undefined {
+  const shared = pod.spec.securityContext?.runAsUser;
+  const [first, ...others] = podContainers(pod).map(({ securityContext }) => securityContext?.runAsUser ?? shared);
+  return others.every((user) => user === first) ? first : undefined;
+}
+
+type Source<Kind extends keyof VolumeProjection> = NonNullable<VolumeProjection[Kind]>;
+
+export function tokenFiles(
+  token: Source<'serviceAccountToken'>,
+  place: ProjectionPlace,
+  input: PayloadInput,
+): VolumeFile[] {
+  const { pod, node, objects, unavailable } = input;
+  if (node.apiServer === undefined) throw new Error(needsApiServer('serviceAccountToken'));
+  const key = tokenKey(pod, token);
+  const content = objects[key]?.data['token'];
+  if (content === undefined) throw new Error(unavailable?.[key] ?? 'failed to fetch token: none was issued yet');
+  return [{ path: token.path, ...accessOf(place, input), content }];
+}
+
+export function trustFiles(
+  source: Source<'clusterTrustBundle'>,
+  place: ProjectionPlace,
+  input: PayloadInput,
+): VolumeFile[] {
+  const { node, objects, unavailable } = input;
+  if (node.apiServer === undefined) throw new Error(UNSUPPORTED);
+  if (node.apiServer.trustBundles !== true) {
+    throw new Error(`${UNSUPPORTED}; turn on the feature gate ClusterTrustBundleProjection`);
+  }
+  const key = trustKey(source);
+  if (key === null) throw new Error('ClusterTrustBundle projection requires either name or signerName to be set');
+  const problem = objects[key] === undefined ? unavailable?.[key] : undefined;
+  if (problem !== undefined) throw new Error(problem);
+  if (objects[key] === undefined && source.optional !== true) throw new Error(missingTrust(source));
+  const content: Content = objects[key]?.data['anchors'] ?? { text: '' };
+  return [{ path: source.path, ...accessOf(place, input), content }];
+}
+
+export function certificateFiles(
+  source: Source<'podCertificate'>,
+  place: ProjectionPlace,
+  input: PayloadInput,
+): VolumeFile[] {
+  const { pod, node, objects, unavailable } = input;
+  if (node.apiServer === undefined) throw new Error(needsApiServer('podCertificate'));
+  if (node.apiServer.podCertificates !== true) {
+    throw new Error('a projected source of kind podCertificate needs the feature gate PodCertificateRequest');
+  }
+  const name = certificateKey(pod, place.volume, place.at);
+  const { key, chain } = objects[name]?.data ?? {};
+  if (!key || !chain || !('text' in key) || !('text' in chain)) throw new Error(unavailable?.[name] ?? NOT_ISSUED);
+  const access = accessOf(place, input);
+  const { credentialBundlePath, keyPath, certificateChainPath } = source;
+  const files: readonly (readonly [path: string | undefined, content: VolumeFile['content']])[] = [
+    [credentialBundlePath, { joined: [key.text, chain.text] }],
+    [keyPath, key],
+    [certificateChainPath, chain],
+  ];
+  return files.flatMap(([path, content]) => (path ? [{ path, ...access, content }] : []));
+}

@@ -1,0 +1,99 @@
+/**
+ * What of this node decides about pods: from flags, configuration and machine to the settings of `allocation`. Pure.
+ */
+
+import type { KubeletConfiguration, KubeletFlags } from '../../configuration/index.ts';
+import { isOptionOn } from '../../configuration/validation/cpu-manager-options.ts';
+import { reservedCpus } from '../../model/allocation/cpu-manager.ts';
+import { memorySettings, numaNodesOf } from '../../model/allocation/memory-state.ts';
+import { units } from '../../model/allocation/request.ts';
+import type { NodeResources } from '../../model/cgroups/allocatable.ts';
+import type { StringMap } from '../../model/configuration/types.ts';
+import type { MachineInfo } from '../../model/operations/host.ts';
+import type { AdmissionSettings } from '../../model/settings/node-settings.ts';
+import type { ResourceManagers, TopologyPolicy } from '../../model/settings/resource-managers.ts';
+import { milliUnits, parseQuantity, wholeUnits } from '../../model/spec/quantity.ts';
+import { featureAdmission, gatesOf } from './derive-features.ts';
+import type { NodeIdentity } from './types.ts';
+
+const OPERATING_SYSTEM = 'linux';
+
+export function admissionSettings(
+  flags: KubeletFlags,
+  config: KubeletConfiguration,
+  node: NodeIdentity,
+  machine: MachineInfo,
+  resources: NodeResources,
+): AdmissionSettings {
+  return {
+    allocatable: inUnits(resources.allocatable),
+    wholeNode: inUnits(resources.podsLimit),
+    labels: { ...defaultLabels(node, machine), ...flags.nodeLabels },
+    taints: config.registerWithTaints,
+    sysctls: { kernelVersion: machine.kernelVersion, allowedUnsafe: config.allowedUnsafeSysctls },
+    appArmor: machine.appArmor,
+    ...resourceManagers(config, machine),
+    ...featureAdmission(gatesOf(config)),
+  };
+}
+
+/** What of this machine is given to single containers. */
+export const resourceManagers = (config: KubeletConfiguration, machine: MachineInfo): ResourceManagers => ({
+  ...cpuManager(config, machine),
+  ...memoryManager(config, machine),
+  ...topologyManager(config, machine),
+});
+
+function topologyManager(config: KubeletConfiguration, machine: MachineInfo): Pick<ResourceManagers, 'topology'> {
+  const { topologyManagerPolicy: policy, topologyManagerScope: scope, topologyManagerPolicyOptions: options } = config;
+  if (policy === 'none') return {};
+  const nodes = numaNodesOf(machine).map(({ id }) => id);
+  const distances = machine.topology.numaNodes.map((node) => node.distances ?? []);
+  return {
+    topology: {
+      policy: policy as TopologyPolicy,
+      scope: scope as 'container' | 'pod',
+      nodes,
+      ...(isOptionOn(options, 'prefer-closest-numa-nodes') ? { distances } : {}),
+    },
+  };
+}
+
+function memoryManager(config: KubeletConfiguration, machine: MachineInfo): Pick<ResourceManagers, 'memoryManager'> {
+  if (config.memoryManagerPolicy !== 'Static') return {};
+  const reserved = config.reservedMemory.map(({ numaNode, limits }): [number, Map<string, bigint>] => [
+    numaNode,
+    new Map(Object.entries(limits).map(([type, amount]) => [type, wholeUnits(parseQuantity(amount))])),
+  ]);
+  return { memoryManager: memorySettings(machine, new Map(reserved)) };
+}
+
+function cpuManager(config: KubeletConfiguration, machine: MachineInfo): Pick<ResourceManagers, 'cpuManager'> {
+  if (config.cpuManagerPolicy !== 'static') return {};
+  const { cpus } = machine.topology;
+  const { kubeReserved, systemReserved, reservedSystemCPUs, cpuManagerPolicyOptions: options } = config;
+  const reserved = [kubeReserved, systemReserved].reduce(
+    (sum, amounts) => sum + milliUnits(parseQuantity(amounts['cpu'] ?? '0')),
+    0n,
+  );
+  return {
+    cpuManager: {
+      cpus,
+      reserved: reservedCpus(cpus, reservedSystemCPUs, reserved),
+      wholeCores: isOptionOn(options, 'full-pcpus-only'),
+      isReservationStrict: isOptionOn(options, 'strict-cpu-reservation'),
+    },
+  };
+}
+
+const inUnits = (quantities: StringMap): StringMap =>
+  Object.fromEntries(Object.entries(quantities).map(([name, text]) => [name, units(name, parseQuantity(text))]));
+
+/** Labels of a node that no API server has labelled yet. */
+const defaultLabels = ({ hostname }: NodeIdentity, { architecture }: MachineInfo): StringMap => ({
+  'beta.kubernetes.io/arch': architecture,
+  'beta.kubernetes.io/os': OPERATING_SYSTEM,
+  'kubernetes.io/arch': architecture,
+  'kubernetes.io/hostname': hostname,
+  'kubernetes.io/os': OPERATING_SYSTEM,
+});

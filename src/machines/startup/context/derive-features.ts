@@ -1,0 +1,77 @@
+/**
+ * What feature gates change of this node: from the gates to settings that are there only where a gate is not at its
+ * default, so that nobody else has to know of gates. Pure.
+ */
+
+import { decideFeatures, isEnabled, type KubeletConfiguration } from '../../configuration/index.ts';
+import type { AdmissionSettings, NodeSettings, UnseenField } from '../../model/settings/node-settings.ts';
+
+/** Whether a gate is on, asked by its name. */
+export type Gates = (name: string) => boolean;
+
+export function gatesOf({ featureGates }: Pick<KubeletConfiguration, 'featureGates'>): Gates {
+  const { changed } = decideFeatures(featureGates);
+  return (name) => isEnabled(changed, name);
+}
+
+/** First delay of a crash loop under the gate ReduceDefaultCrashLoopBackOffDecay, and the longest where none is set. */
+const REDUCED_INITIAL_MS = 1_000;
+const REDUCED_MAX_MS = 60_000;
+
+type FeatureSettings = Pick<
+  NodeSettings,
+  | 'unseenFields'
+  | 'staticPodReferences'
+  | 'crashLoopBackOffInitialMs'
+  | 'hidesReadyToStart'
+  | 'reportsDeviceHealth'
+  | 'hasStopSignals'
+>;
+
+export function featureSettings(isOn: Gates): FeatureSettings {
+  const lacks = featureAdmission(isOn).lacks ?? [];
+  const unseen = UNSEEN.filter(([gate, field]) => !isOn(gate) && !lacks.some((each) => each === field)).map(
+    ([, field]) => field,
+  );
+  return {
+    reportsDeviceHealth: isOn('ResourceHealthStatus'),
+    hasStopSignals: isOn('ContainerStopSignals'),
+    ...(unseen.length === 0 ? {} : { unseenFields: unseen }),
+    ...(isOn('ReduceDefaultCrashLoopBackOffDecay') ? { crashLoopBackOffInitialMs: REDUCED_INITIAL_MS } : {}),
+    ...(isOn('PreventStaticPodAPIReferences') ? {} : { staticPodReferences: 'any' }),
+    ...(isOn('PodReadyToStartContainersCondition') ? {} : { hidesReadyToStart: true }),
+  };
+}
+
+/** Fields that pods have without effect while their gate is off; but for what they are refused. */
+const UNSEEN: readonly (readonly [gate: string, field: UnseenField])[] = [
+  ['ContainerRestartRules', 'restartRules'],
+  ['RestartAllContainersOnContainerExits', 'restartAll'],
+  ['HostnameOverride', 'hostnameOverride'],
+  ['EnvFiles', 'fileKeyRef'],
+];
+
+/** The longest crash-loop back-off of a node that was told none: with KubeletCrashLoopBackOffMax off. */
+export const longestBackoffMs = (isOn: Gates, upstreamsMs: number): number =>
+  isOn('ReduceDefaultCrashLoopBackOffDecay') ? REDUCED_MAX_MS : upstreamsMs;
+
+/** Features that a node declares (KEP-5328): pods that need one which it does not declare are not taken. */
+const DECLARABLE = [
+  'ExtendWebSocketsToKubelet',
+  'InPlacePodLevelResourcesVerticalScaling',
+  'InPlacePodVerticalScalingInitContainers',
+  'RestartAllContainersOnContainerExits',
+];
+
+/** Sorted; empty where the gate NodeDeclaredFeatures is off. */
+export const declaredFeatures = (isOn: Gates): readonly string[] =>
+  isOn('NodeDeclaredFeatures') ? DECLARABLE.filter(isOn) : [];
+
+/** What of pods this node refuses for its gates. */
+export const featureAdmission = (isOn: Gates): Pick<AdmissionSettings, 'lacks'> => {
+  const lacks = [
+    ...(isOn('PodLevelResources') ? [] : (['podLevelResources'] as const)),
+    ...(isOn('NodeDeclaredFeatures') && !isOn('RestartAllContainersOnContainerExits') ? (['restartAll'] as const) : []),
+  ];
+  return lacks.length === 0 ? {} : { lacks };
+};

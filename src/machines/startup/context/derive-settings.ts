@@ -1,0 +1,235 @@
+/**
+ * From flags, configuration, runtime and machine to what the pods' machines need: one pure function, so that every
+ * decision about a default or a unit is in one place.
+ */
+
+import { shutdownPeriods } from '../../charts/node/shutdown/policy.ts';
+import type { KubeletConfiguration, KubeletFlags } from '../../configuration/index.ts';
+import { configuredThresholds } from '../../model/eviction/thresholds.ts';
+import type { NodeSettings } from '../../model/settings/node-settings.ts';
+import { millisecondsOf } from '../../model/values/duration.ts';
+import { isIpAddress } from '../../model/values/ip.ts';
+import { parseQuantity, unitsOf } from '../../model/values/quantity.ts';
+import { admissionSettings } from './derive-admission.ts';
+import { featureSettings, gatesOf, longestBackoffMs } from './derive-features.ts';
+import type { KubeletContext, KubeletInput } from './types.ts';
+
+/** Upstream's ceiling of the crash-loop back-off without its feature gate. */
+const CRASH_LOOP_BACKOFF_MAX_MS = 300_000;
+/**
+ * The fast period of listing the runtime, upstream's; `src/actors/cri` slows down while the runtime's events prove
+ * right.
+ */
+const RELIST_PERIOD_MS = 1_000;
+
+/** `nameserver`, `search` (the last one counts) and `options` of a resolv.conf. */
+/** Of several search lines the last one counts; options add up, of two of one name the later one counts. */
+export function parseResolvConf(text: string): NodeSettings['resolver'] {
+  const nameservers: string[] = [];
+  let searches: string[] = [];
+  const options = new Map<string, string>();
+  for (const line of text.split('\n')) {
+    const [keyword, ...values] = line.trim().split(/\s+/);
+    if (keyword === 'nameserver' && values[0]) nameservers.push(values[0]);
+    if (keyword === 'search') searches = values.map((value) => (value === '.' ? value : value.replace(/\.$/, '')));
+    if (keyword === 'options') for (const option of values) options.set(option.split(':', 1)[0] ?? '', option);
+  }
+  return { nameservers, searches, options: [...options.values()] };
+}
+
+/** The configuration was validated: what does not parse is never met here. */
+function bytesOf(quantity: string): number {
+  const parsed = parseQuantity(quantity);
+  return parsed.error === undefined ? Number(unitsOf(parsed.value)) : -1;
+}
+
+/** Where log shippers look for container logs by name. */
+const CONTAINER_LOGS_DIR = '/var/log/containers';
+
+/** Needs a context in which `run` and `runKubelet` are complete. */
+export function deriveSettings(context: KubeletContext): NodeSettings {
+  const { flags, config, node, runtime, machineInfo, resources, cgroups: hierarchy } = context;
+  if (!flags || !config || !node || !runtime || !machineInfo || !resources || !hierarchy)
+    throw new Error('settings were derived before RunKubelet');
+  return {
+    ...node,
+    ...paths(flags, config, context.input),
+    ...cgroups(config, runtime.cgroupDriver),
+    seccompDefault: config.seccompDefault || flags.seccompDefault,
+    cpuReconcilePeriodMs: millisecondsOf(config.cpuManagerReconcilePeriod),
+    ...images(config),
+    ...(context.pullsByServiceAccount ? { pullsByServiceAccount: true } : {}),
+    ...dns(config, context),
+    ...collection(flags, config),
+    ...sources(flags, config, context.input),
+    fileCheckFrequencyMs: millisecondsOf(config.fileCheckFrequency),
+    syncFrequencyMs: millisecondsOf(config.syncFrequency),
+    runtimeName: runtime.name,
+    runtimeHandlers: runtime.handlers,
+    ...(config.userNamespaces?.idsPerPod === undefined ? {} : { idsPerPod: config.userNamespaces.idsPerPod }),
+    crashLoopBackOffMaxMs: config.crashLoopBackOff?.maxContainerRestartPeriod
+      ? millisecondsOf(config.crashLoopBackOff.maxContainerRestartPeriod)
+      : longestBackoffMs(gatesOf(config), CRASH_LOOP_BACKOFF_MAX_MS),
+    memoryCapacityBytes: machineInfo.memoryBytes,
+    cpuCapacityMilli: machineInfo.cores * 1_000,
+    maxPods: config.maxPods,
+    capacity: resources.capacity,
+    allocatable: resources.allocatable,
+    admission: admissionSettings(flags, config, node, machineInfo, resources),
+    makesPodCgroups: config.cgroupsPerQOS && !runtime.embedded,
+    memoryQoS: memoryQoS(config),
+    ...featureSettings(gatesOf(config)),
+    cgroupVersion: hierarchy.version,
+    ...(config.singleProcessOOMKill === true ? { killsSingleProcess: true } : {}),
+    swapControllerAvailable: hierarchy.swapCounted,
+    ...(config.memorySwap.swapBehavior === 'LimitedSwap' ? { limitedSwapBytes: machineInfo.swapBytes } : {}),
+    hugePageSizes: machineInfo.hugePageKib.map(hugePageName),
+    ...(machineInfo.seLinux === true ? { seLinux: true } : {}),
+    relistPeriodMs: RELIST_PERIOD_MS,
+    ...protection(config, flags.rootDir),
+  };
+}
+
+/** What keeps the node itself going: eviction when it is short of something, and a graceful end. */
+function protection(config: KubeletConfiguration, rootDir: string): Pick<NodeSettings, 'eviction' | 'shutdown'> {
+  const thresholds = configuredThresholds(config);
+  const localStorage = config.localStorageCapacityIsolation;
+  const eviction = {
+    thresholds,
+    transitionMs: millisecondsOf(config.evictionPressureTransitionPeriod),
+    maxPodGraceSeconds: config.evictionMaxPodGracePeriod,
+    localStorage,
+  };
+  const periods = shutdownPeriods(config);
+  const isGraceful = gatesOf(config)('GracefulNodeShutdown');
+  return {
+    ...(thresholds.length > 0 || localStorage ? { eviction } : {}),
+    ...(isGraceful && periods.length > 0
+      ? { shutdown: { periods, stateFile: `${rootDir}/graceful_node_shutdown_state` } }
+      : {}),
+  };
+}
+
+/** With the gate MemoryQoS, how early the kernel slows what nears its limit, and whether it keeps memory for pods. */
+function memoryQoS(config: KubeletConfiguration): NonNullable<NodeSettings['memoryQoS']> | null {
+  if (!gatesOf(config)('MemoryQoS')) return null;
+  const reserves = config.memoryReservationPolicy === 'TieredReservation';
+  return { throttlingFactor: config.memoryThrottlingFactor, reserves };
+}
+
+/** Where pods come from beside the files, and whether there is an API server to follow. */
+function sources(
+  { kubeconfig }: KubeletFlags,
+  config: KubeletConfiguration,
+  { journalDir, rememberPods }: KubeletInput,
+) {
+  const { staticPodURL, staticPodURLHeader } = config;
+  const headers = Object.entries(staticPodURLHeader).map(([name, values]) => [name, values.map(handleNamed)] as const);
+  return {
+    staticPodURL,
+    staticPodURLHeader: Object.fromEntries(headers),
+    httpCheckFrequencyMs: millisecondsOf(config.httpCheckFrequency),
+    ...(kubeconfig === '' ? {} : { apiServer: apiServer(config) }),
+    ...(kubeconfig === '' || rememberPods === false ? {} : { rememberedPodsDir: `${journalDir}/pods` }),
+  };
+}
+
+/** How objects are followed, and which projected sources are served. */
+function apiServer(config: KubeletConfiguration) {
+  const isOn = gatesOf(config);
+  return {
+    changeDetection: config.configMapAndSecretChangeDetectionStrategy as 'Watch' | 'Cache' | 'Get',
+    trustBundles: isOn('ClusterTrustBundleProjection'),
+    podCertificates: isOn('PodCertificateRequest'),
+  };
+}
+
+/** The configuration has the names of handles where the file has values of headers; their length is not known. */
+const handleNamed = ($secret: string) => ({ $secret, len: 0 });
+
+const KIB_PER_MIB = 1_024;
+const KIB_PER_GIB = 1_024 * 1_024;
+
+/** As runtimes name huge pages: `64KB`, `2MB`, `1GB`. */
+export function hugePageName(kib: number): string {
+  if (kib >= KIB_PER_GIB) return `${kib / KIB_PER_GIB}GB`;
+  return kib >= KIB_PER_MIB ? `${kib / KIB_PER_MIB}MB` : `${kib}KB`;
+}
+
+function paths(flags: KubeletFlags, config: KubeletConfiguration, { dataDir, journalDir }: KubeletInput) {
+  return {
+    rootDir: flags.rootDir,
+    podLogsDir: dataDir === null ? config.podLogsDir : `${dataDir}/logs`,
+    containerLogsDir: dataDir === null ? CONTAINER_LOGS_DIR : `${dataDir}/containers`,
+    containerLogs: {
+      maxBytes: bytesOf(config.containerLogMaxSize),
+      maxFiles: config.containerLogMaxFiles,
+      periodMs: millisecondsOf(config.containerLogMonitorInterval),
+      workers: config.containerLogMaxWorkers,
+    },
+    staticPodPath: config.staticPodPath,
+    softStateFile: `${journalDir}/soft-state.json`,
+  };
+}
+
+function cgroups(config: KubeletConfiguration, fromRuntime: 'cgroupfs' | 'systemd' | null) {
+  return {
+    cgroupRoot: config.cgroupRoot || '/',
+    cgroupDriver: fromRuntime ?? (config.cgroupDriver as 'cgroupfs' | 'systemd'),
+    cgroupsPerQOS: config.cgroupsPerQOS,
+    cpuCFSQuota: config.cpuCFSQuota,
+    cpuCFSQuotaPeriodUs: millisecondsOf(config.cpuCFSQuotaPeriod) * 1_000,
+    podPidsLimit: config.podPidsLimit,
+  };
+}
+
+function images(config: KubeletConfiguration) {
+  return {
+    ...(config.imagePullCredentialsVerificationPolicy === ''
+      ? {}
+      : {
+          imagePullVerification: {
+            policy: config.imagePullCredentialsVerificationPolicy,
+            allowlist: config.preloadedImagesVerificationAllowlist ?? [],
+          },
+        }),
+    serializeImagePulls: config.serializeImagePulls,
+    maxParallelImagePulls: config.maxParallelImagePulls ?? 0,
+    registryPullQPS: config.registryPullQPS,
+    registryBurst: config.registryBurst,
+    imageGc: {
+      highThresholdPercent: config.imageGCHighThresholdPercent,
+      lowThresholdPercent: config.imageGCLowThresholdPercent,
+      minAgeMs: millisecondsOf(config.imageMinimumGCAge),
+      maxAgeMs: millisecondsOf(config.imageMaximumGCAge),
+    },
+  };
+}
+
+/** Entries of `clusterDNS` that are no addresses; they are said and left out. */
+export const invalidClusterDNS = (config: KubeletConfiguration): readonly string[] =>
+  (config.clusterDNS ?? []).filter((address) => !isIpAddress(address));
+
+const resolverOf = ({ resolvConf }: KubeletConfiguration, text: string): NodeSettings['resolver'] => ({
+  ...parseResolvConf(text),
+  ...(resolvConf === '' ? { isAbsent: true } : {}),
+});
+
+function dns(config: KubeletConfiguration, context: KubeletContext) {
+  return {
+    clusterDNS: (config.clusterDNS ?? []).filter(isIpAddress),
+    clusterDomain: config.clusterDomain ?? '',
+    resolver: resolverOf(config, context.resolvConf),
+    hostsFile: context.hostsFile,
+  };
+}
+
+function collection(flags: KubeletFlags, _config: KubeletConfiguration) {
+  return {
+    containerGc: {
+      minAgeMs: millisecondsOf(flags.minimumContainerTTLDuration),
+      maxPerPodContainer: flags.maximumDeadContainersPerContainer,
+      maxContainers: flags.maximumDeadContainers,
+    },
+  };
+}

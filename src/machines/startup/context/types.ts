@@ -1,0 +1,157 @@
+/** What the supervisor is told, what it knows, and what it hears. */
+
+import type { AgentFault } from '../../../kernel/xstate.ts';
+import type { KubeletConfiguration, KubeletFlags } from '../../configuration/index.ts';
+import type { ConfigurationChange } from '../../configuration/reloadable.ts';
+import type { PodRef } from '../../model/api/pod.ts';
+import type { NodeResources } from '../../model/cgroups/allocatable.ts';
+import type { CertificatePurpose } from '../../model/operations/certificate.ts';
+import type { CgroupInfo, MachineInfo, SoftState } from '../../model/operations/host.ts';
+import type { NodeSettings, RuntimeHandlerAbilities } from '../../model/settings/node-settings.ts';
+import type { Failure } from './answers.ts';
+
+/** Input of the root machine: what the process was given. It is in the journal's header. */
+export interface KubeletInput {
+  /** Arguments after `run`. */
+  readonly argv: readonly string[];
+  /** Folder for pod logs and their links instead of the configured ones; `null` leaves the kubelet's places. */
+  readonly dataDir: string | null;
+  /** `v1.36.x+statelet.<version>`. */
+  readonly version: string;
+  /** Where the journal of this node is; soft facts live beside it. */
+  readonly journalDir: string;
+  /** False: no pod of the API server starts without it. */
+  readonly rememberPods?: boolean;
+  /** Present in a node that runs the pods of its manifests once and ends: `statelet run-once`. */
+  readonly runOnce?: { readonly retries: number };
+}
+
+export interface RuntimeFacts {
+  /** Endpoint that answered; the embedded runtime's own when there was no other. */
+  readonly endpoint: string;
+  readonly embedded: boolean;
+  readonly name: string;
+  readonly version: string;
+  /** As the runtime says, or `null` where it cannot say (containerd 1.6). */
+  readonly cgroupDriver: 'cgroupfs' | 'systemd' | null;
+  /** What its handlers can do; empty where it does not say. */
+  readonly handlers: Readonly<Record<string, RuntimeHandlerAbilities>>;
+}
+
+export interface NodeIdentity {
+  readonly hostname: string;
+  readonly nodeName: string;
+  readonly nodeIPs: readonly string[];
+}
+
+/** What the root machine ends with. */
+export interface KubeletMachineOutput {
+  readonly exitCode: number;
+  readonly failure: Failure | null;
+  /** Of `statelet run-once`; `null` when it ended before there was a verdict on every pod. */
+  readonly podResults?: readonly PodResult[] | null;
+}
+
+export interface KubeletContext {
+  readonly input: KubeletInput;
+  readonly flags: KubeletFlags | null;
+  readonly config: KubeletConfiguration | null;
+  /** True when the runtime's endpoint came from a flag or a file. */
+  readonly endpointNamed: boolean;
+  /** True when the node makes its serving certificate itself: none is configured, none requested. */
+  readonly ownsCertificate: boolean;
+  /** Some plugin is given tokens of the pods' service accounts. */
+  readonly pullsByServiceAccount: boolean;
+  readonly requestTimeoutMs: number;
+  readonly node: NodeIdentity | null;
+  /** Which clients of the API server there are; `null` before they were built. */
+  readonly clients: KubeClients | null;
+  readonly runtime: RuntimeFacts | null;
+  readonly machineInfo: MachineInfo | null;
+  readonly cgroups: CgroupInfo | null;
+  readonly resources: NodeResources | null;
+  readonly resolvConf: string;
+  readonly hostsFile: string;
+  readonly settings: NodeSettings | null;
+  readonly failure: Failure | null;
+  /** Of a node that runs its pods once, when it has. */
+  readonly podResults: readonly PodResult[] | null;
+  /** Crashes since start, by subsystem: the base of its restart back-off. */
+  readonly crashes: Readonly<Record<string, number>>;
+}
+
+export type KubeletEvent =
+  /** From the process: SIGTERM, SIGINT, or SIGHUP. */
+  | { readonly type: 'signal.received'; readonly signal: string }
+  | AgentFault
+  | { readonly type: 'lockFile.acquired' }
+  | { readonly type: 'lockFile.failed'; readonly message: string }
+  | { readonly type: 'lockFile.contended' }
+  | { readonly type: 'runtimeService.ready'; readonly runtime: RuntimeFacts }
+  | { readonly type: 'runtimeService.failed'; readonly message: string }
+  | { readonly type: 'containerManager.created'; readonly cgroups: CgroupInfo; readonly resources: NodeResources }
+  | { readonly type: 'containerManager.started' }
+  | { readonly type: 'containerManager.failed'; readonly message: string }
+  | { readonly type: 'memory.loaded'; readonly state: SoftState }
+  | { readonly type: 'healthz.serving'; readonly address: string; readonly port: number }
+  | {
+      readonly type: 'server.serving';
+      readonly address: string;
+      readonly port: number;
+      readonly isReadOnly: boolean;
+    }
+  | { readonly type: 'server.failed'; readonly message: string }
+  | { readonly type: 'oomWatcher.failed'; readonly message: string }
+  | CertificateReport
+  | { readonly type: 'runtimeState.up' }
+  | { readonly type: 'runtimeState.down'; readonly errors: readonly string[] }
+  | RunOnceFinished
+  | ConfigReloadApplied
+  | { readonly type: 'watchdog.ready' }
+  | { readonly type: 'watchdog.failed'; readonly message: string }
+  | { readonly type: 'resolver.changed'; readonly text: string }
+  /** Raised: this subsystem begins anew with the configuration that is in force now. */
+  | { readonly type: `reload.${string}` }
+  /** Raised by a phase: this subsystem may start now. */
+  | { readonly type: `create.${string}` };
+
+export type CertificateReport =
+  | { readonly type: 'certificate.loaded'; readonly purpose: CertificatePurpose }
+  | { readonly type: 'certificate.failed'; readonly purpose: CertificatePurpose; readonly message: string }
+  | { readonly type: 'certificate.lost'; readonly message: string };
+
+/** Which clients there are. */
+export type KubeClients =
+  | { readonly mode: 'standalone' }
+  | { readonly mode: 'cluster'; readonly server: string; readonly rotates: boolean };
+
+export interface ContainerResult {
+  readonly name: string;
+  readonly state: 'waiting' | 'running' | 'terminated';
+  /** Why it waits or ended; empty where the runtime did not say. */
+  readonly reason: string;
+  /** `null` while it has not ended. */
+  readonly exitCode: number | null;
+  readonly restarts: number;
+}
+
+/** What became of one pod. */
+export interface PodResult extends PodRef {
+  readonly result: 'Ready' | 'Succeeded' | 'Failed' | 'TimedOut';
+  /** Why it did not come so far; empty where it did. */
+  readonly message: string;
+  readonly containers: readonly ContainerResult[];
+  /** Milliseconds from the first list to the verdict. */
+  readonly tookMs: number;
+}
+
+export interface RunOnceFinished {
+  readonly type: 'runOnce.finished';
+  readonly results: readonly PodResult[];
+  /** Upstream's words; empty when every pod came as far as it should. */
+  readonly error: string;
+}
+
+export interface ConfigReloadApplied extends Omit<ConfigurationChange, 'refused'> {
+  readonly type: 'configReload.applied';
+}

@@ -1,0 +1,254 @@
+/**
+ * The supervisor: `run()` -> `RunKubelet` -> `createAndInitKubelet` -> `startKubelet` -> `Run`, as one chart.
+ *
+ * Decides: what starts next, what a failed step means, when a crashed subsystem starts again, when the node ends.
+ * Owns: flags, configuration, the node's identity, the facts that starting found out, and the subsystems.
+ * Hears: the answer of each step's subsystem; `signal.received` and `agent.faulted` from the process;
+ *   `lockFile.contended`, `certificate.failed`, `certificate.lost`, `oomWatcher.failed` and `server.failed`, which end
+ *   the node; `configReload.applied`, `resolver.changed`.
+ * Asks: the operations of the small steps (host name, folders, limits, `host.notify`); all else belongs to a subsystem.
+ * Invariants:
+ *   S1 the phases run in the order of the documents; none hides behind a boolean, and each says what it waits for.
+ *   S2 a step that upstream only logs never ends the node; a step that upstream calls fatal always does, with its
+ *      words.
+ *   S3 the end of the node ends no pod: containers belong to the runtime.
+ *   S4 a crash of one subsystem never stops another.
+ * Upstream: cmd/kubelet/app/server.go, pkg/kubelet/kubelet.go. Seeds: S001 to S244.
+ */
+import { assign, enqueueActions, line, sendTo, to } from '../../kernel/xstate.ts';
+import { commandFailed, millisecondsOf } from '../configuration/index.ts';
+import type { NodeChanged } from '../model/settings/node-settings.ts';
+import { clientCertificateInput } from './clients/client-builder.ts';
+import { clientBuilderInput, servingCertificateInput } from './clients/client-input.ts';
+import { command } from './command.ts';
+import { containerManagerInput } from './container-manager/policy.ts';
+import { deriveSettings } from './context/derive-settings.ts';
+import { logEntries } from './context/log-entries.ts';
+import type { KubeletContext } from './context/types.ts';
+import { oomWatcherInput } from './host/oom-watcher-input.ts';
+import { logForm } from './logging.ts';
+import { nodeStatusInput } from './node-identity.ts';
+import { run } from './run.ts';
+import { runKubelet } from './run-kubelet.ts';
+import { runOncePhases } from './run-once-phases.ts';
+import { apiPort, localSocket, podResourcesSocket, readOnlyPort } from './server-ports.ts';
+import { failing, faulted, kubeletSetup, notServing } from './setup.ts';
+import { startKubelet } from './start-kubelet.ts';
+import { subsystem } from './subsystems.ts';
+import { volumeHealthInput } from './volume-health.ts';
+
+/** How long STOPPING=1 may take before the node ends without it. */
+const STOPPING_NOTICE_MS = 1_000;
+
+const settings = ({ context }: { context: KubeletContext }) => context.settings;
+
+/** What each subsystem is given; everything else it finds out by asking. */
+const subsystems = {
+  logging: subsystem('logging', ({ context }) => logForm(context.config!.logging)),
+  watchdog: subsystem('watchdog', ({ context }) => ({
+    syncFrequencyMs: millisecondsOf(context.config!.syncFrequency),
+  })),
+  iptables: subsystem('iptables', () => ({})),
+  resolver: subsystem('resolver', ({ context }) => ({
+    path: context.config!.resolvConf,
+    nodeName: context.node!.nodeName,
+    text: context.resolvConf,
+    hasClusterDomain: (context.config!.clusterDomain ?? '') !== '',
+  })),
+  configReload: subsystem('configReload', ({ context }) => ({
+    argv: context.input.argv,
+    version: context.input.version,
+    nodeName: context.node!.nodeName,
+    paths: [context.flags!.config, context.flags!.configDir].filter((path) => path !== ''),
+    config: context.config,
+  })),
+  lockFile: subsystem('lockFile', ({ context }) => ({
+    path: context.flags!.lockFile,
+    exitOnContention: context.flags!.exitOnLockContention,
+  })),
+  clientCertificate: subsystem('clientCertificate', ({ context }) =>
+    clientCertificateInput(clientBuilderInput(context), false),
+  ),
+  servingCertificate: subsystem('servingCertificate', ({ context }) => servingCertificateInput(context)),
+  runtimeState: subsystem('runtimeState', () => ({})),
+  runtimeService: subsystem('runtimeService', ({ context }) => ({
+    endpoint: context.config!.containerRuntimeEndpoint,
+    imageEndpoint: context.config!.imageServiceEndpoint ?? '',
+    endpointNamed: context.endpointNamed,
+    requestTimeoutMs: context.requestTimeoutMs,
+    rootDir: context.flags!.rootDir,
+  })),
+  eventRecorder: subsystem('eventRecorder', ({ context }) => ({
+    nodeName: context.node!.nodeName,
+    publishes: context.flags!.kubeconfig !== '',
+  })),
+  objects: subsystem('objects', settings),
+  mirrorPods: subsystem('mirrorPods', settings),
+  rememberedPods: subsystem('rememberedPods', settings),
+  containerManager: subsystem('containerManager', ({ context }) => containerManagerInput(context)),
+  memory: subsystem('memory', settings),
+  podConfig: subsystem('podConfig', settings),
+  images: subsystem('images', settings),
+  status: subsystem('status', ({ context }) => ({
+    ...context.settings,
+    ...(context.input.runOnce ? { follower: 'syncLoop' } : {}),
+  })),
+  allocation: subsystem('allocation', ({ context }) => ({ settings: context.settings })),
+  pods: subsystem('pods', ({ context }) => ({ settings: context.settings })),
+  pleg: subsystem('pleg', settings),
+  syncLoop: subsystem('syncLoop', settings),
+  runOnce: subsystem(
+    'runOnce',
+    ({ context }) => ({
+      staticPodPath: context.config!.staticPodPath,
+      retries: context.input.runOnce!.retries,
+    }),
+    'syncLoop',
+  ),
+  nodeStatus: subsystem('nodeStatus', ({ context }) => nodeStatusInput(context)),
+  lease: subsystem('lease', ({ context }) => ({
+    nodeName: context.node!.nodeName,
+    durationSeconds: context.config!.nodeLeaseDurationSeconds,
+  })),
+  csiNode: subsystem('csiNode', ({ context }) => ({ nodeName: context.node!.nodeName })),
+  csiVolumes: subsystem('csiVolumes', ({ context }) => ({
+    rootDir: context.settings!.rootDir,
+    nodeName: context.node!.nodeName,
+    ...volumeHealthInput(context.config!),
+  })),
+  podCIDR: subsystem('podCIDR', () => ({})),
+  containerGC: subsystem('containerGC', settings),
+  imageGC: subsystem('imageGC', settings),
+  eviction: subsystem('eviction', settings),
+  deviceManager: subsystem('deviceManager', ({ context }) => ({
+    folder: `${context.settings!.rootDir}/device-plugins`,
+  })),
+  pluginManager: subsystem('pluginManager', ({ context }) => ({
+    path: `${context.settings!.rootDir}/plugins_registry`,
+    inCluster: context.clients!.mode === 'cluster',
+  })),
+  shutdown: subsystem('shutdown', settings),
+  oomWatcher: subsystem('oomWatcher', ({ context }) => oomWatcherInput(context)),
+  server: subsystem('server', ({ context }) => apiPort(context)),
+  readOnlyServer: subsystem('readOnlyServer', ({ context }) => readOnlyPort(context)),
+  localServer: subsystem('localServer', ({ context }) => localSocket(context)),
+  podResources: subsystem('podResources', ({ context }) => podResourcesSocket(context)),
+  healthz: subsystem('healthz', ({ context }) => ({
+    address: context.config!.healthzBindAddress,
+    port: context.config!.healthzPort,
+  })),
+};
+
+/** Pods hear of it where they are: what the node decided about them is known to nobody else. */
+const tellPods = kubeletSetup.enqueueActions(({ context, enqueue }) => {
+  const changed: NodeChanged = { type: 'node.changed', settings: context.settings! };
+  enqueue.sendTo(to('pods'), changed);
+});
+
+/** The other parts that read what was changed begin anew with it, as after a crash; no container is touched. */
+const takeConfiguration = kubeletSetup.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'configReload.applied') return;
+  const { config, readers } = event;
+  enqueue.assign({ config, settings: deriveSettings({ ...context, config }) });
+  if (readers.includes('pods')) enqueue(tellPods);
+  for (const id of readers) if (id !== 'pods') enqueue.raise({ type: `reload.${id}` });
+});
+
+/** Ended by a signal before the pods had come as far as they should. */
+const isUnfinished = ({ input, podResults }: KubeletContext): boolean =>
+  input.runOnce !== undefined && podResults === null;
+
+const alive = kubeletSetup.createStateConfig({
+  type: 'parallel',
+  on: {
+    'signal.received': [
+      {
+        guard: ({ event }) => event.signal === 'SIGHUP',
+        actions: sendTo(to('configReload'), { type: 'reload.requested' }),
+      },
+      {
+        target: 'stopping',
+        actions: line('info', ({ event }) => ['Received signal; stopping', { signal: event.signal }]),
+      },
+    ],
+    'configReload.applied': { actions: takeConfiguration },
+    'resolver.changed': {
+      actions: [
+        assign(({ context, event }) => {
+          const resolvConf = event.text;
+          return { resolvConf, settings: deriveSettings({ ...context, resolvConf }) };
+        }),
+        tellPods,
+      ],
+    },
+    'agent.faulted': faulted,
+    'certificate.failed': failing('certificates'),
+    'certificate.lost': failing('certificates'),
+    'server.failed': notServing,
+    'oomWatcher.failed': failing('runKubelet.oomWatcher'),
+    'lockFile.contended': {
+      target: 'stopping',
+      actions: line('info', 'Caught inotify event on the lock file; stopping'),
+    },
+  },
+  states: {
+    startup: { initial: 'command', states: { command, run, runKubelet, startKubelet, runOnce: runOncePhases } },
+    ...(subsystems as Record<string, object>),
+  },
+});
+
+export const kubeletMachine = kubeletSetup.createMachine({
+  id: 'kubelet',
+  context: ({ input }) => ({
+    input,
+    flags: null,
+    config: null,
+    endpointNamed: false,
+    ownsCertificate: false,
+    pullsByServiceAccount: false,
+    requestTimeoutMs: 0,
+    node: null,
+    clients: null,
+    runtime: null,
+    machineInfo: null,
+    cgroups: null,
+    resources: null,
+    resolvConf: '',
+    hostsFile: '',
+    settings: null,
+    failure: null,
+    podResults: null,
+    crashes: {},
+  }),
+  initial: 'alive',
+  states: {
+    alive,
+    stopping: {
+      invoke: {
+        id: 'notifyStopping',
+        src: 'host.notify',
+        input: { state: 'STOPPING=1' },
+        onDone: 'stopped',
+        onError: 'stopped',
+      },
+      after: { [STOPPING_NOTICE_MS]: 'stopped' },
+    },
+    stopped: { id: 'kubelet.stopped', type: 'final' },
+    failed: {
+      id: 'kubelet.failed',
+      type: 'final',
+      entry: enqueueActions(({ context, enqueue }) => {
+        const err = context.failure?.message ?? '';
+        const entries = logEntries(context.failure?.lines ?? commandFailed(err).lines);
+        const last = entries.pop();
+        for (const { text, klog } of entries) enqueue(line('error', [text, { klog }]));
+        enqueue(line('error', ['command failed', { err, phase: context.failure?.phase, klog: last?.klog }]));
+      }),
+    },
+  },
+  output: ({ context }) => ({
+    exitCode: context.failure?.exitCode ?? (isUnfinished(context) ? 1 : 0),
+    failure: context.failure,
+    ...(context.input.runOnce ? { podResults: context.podResults } : {}),
+  }),
+});

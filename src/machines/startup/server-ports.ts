@@ -1,0 +1,94 @@
+/** Decides what the node's two ports serve, and to whom: a projection of the configuration. Pure. */
+
+import type { ServerInput } from '../charts/node/server.ts';
+import { type KubeletConfiguration, millisecondsOf } from '../configuration/index.ts';
+import { curveNames } from '../model/configuration/tls-options.ts';
+import type { ApiSettings, AuthSettings, LocalSocket, ServedPort } from '../model/operations/server.ts';
+import { gatesOf } from './context/derive-features.ts';
+import type { KubeletContext } from './context/types.ts';
+
+/** Below the root directory. */
+export const LOCAL_SOCKET = 'statelet.sock';
+/** Where the certificate is kept that the API server has issued. */
+const ISSUED = 'kubelet-server-current.pem';
+
+const GATED = [
+  ['ContainerCheckpoint', 'checkpoint'],
+  ['ComponentFlagz', 'flagz'],
+  ['ComponentStatusz', 'statusz'],
+] as const;
+
+function apiSettings({ config, node, settings }: KubeletContext): ApiSettings {
+  const isOn = gatesOf(config!);
+  const without = GATED.filter(([gate]) => !isOn(gate)).map(([, endpoint]) => endpoint);
+  return {
+    nodeName: node!.nodeName,
+    rootDir: settings!.rootDir,
+    podLogsDir: settings!.podLogsDir,
+    debuggingHandlers: config!.enableDebuggingHandlers,
+    systemLogHandler: config!.enableSystemLogHandler,
+    systemLogQuery: config!.enableSystemLogQuery && isOn('NodeLogQuery'),
+    profilingHandler: config!.enableProfilingHandler,
+    debugFlagsHandler: config!.enableDebugFlagsHandler,
+    splitStreams: isOn('PodLogsQuerySplitStreams'),
+    ...(isOn('KubeletPodResourcesListUseActivePods') ? {} : { listsEndedPods: true }),
+    ...(without.length === 0 ? {} : { without }),
+  };
+}
+
+function authSettings(config: KubeletConfiguration): AuthSettings {
+  const { authentication, authorization } = config;
+  const { anonymous, webhook, x509 } = authentication;
+  return {
+    anonymous: anonymous.enabled,
+    webhookAuthentication: webhook.enabled,
+    clientCAFile: x509.clientCAFile,
+    ...(gatesOf(config)('ReloadKubeletClientCAFile') ? {} : { isClientCAFixed: true }),
+    authorization: authorization.mode === 'Webhook' ? 'Webhook' : 'AlwaysAllow',
+    tokenTtlMs: millisecondsOf(webhook.cacheTTL),
+    authorizedTtlMs: millisecondsOf(authorization.webhook.cacheAuthorizedTTL),
+    unauthorizedTtlMs: millisecondsOf(authorization.webhook.cacheUnauthorizedTTL),
+  };
+}
+
+/** The kubelet's port. Needs a context in which starting has come to the servers. */
+export function apiPort(context: KubeletContext): ServerInput {
+  const { config, flags, node } = context;
+  const { address, port, tlsCertFile, tlsPrivateKeyFile, tlsMinVersion, tlsCipherSuites } = config!;
+  const { tlsCurvePreferences } = config!;
+  const { certDir } = flags!;
+  const isIssued = tlsCertFile === '' && config!.serverTLSBootstrap;
+  const tls: NonNullable<ServedPort['secure']>['tls'] = {
+    certFile: isIssued ? `${certDir}/${ISSUED}` : tlsCertFile,
+    keyFile: isIssued ? `${certDir}/${ISSUED}` : tlsPrivateKeyFile,
+    mayBeMissing: isIssued,
+    minVersion: tlsMinVersion,
+    cipherSuites: tlsCipherSuites,
+    ...(tlsCurvePreferences.length === 0 ? {} : { curves: curveNames(tlsCurvePreferences) }),
+    ...(isIssued || gatesOf(config!)('ReloadKubeletServerCertificateFile') ? {} : { isFixed: true }),
+  };
+  return {
+    served: { address, port, settings: apiSettings(context), secure: { tls, auth: authSettings(config!) } },
+    selfSign: context.ownsCertificate ? { directory: certDir, hostname: node!.hostname } : null,
+  };
+}
+
+/** The socket for people on the node. */
+export const localSocket = (context: KubeletContext): LocalSocket => ({
+  path: `${context.settings!.rootDir}/${LOCAL_SOCKET}`,
+  service: 'api',
+  settings: apiSettings(context),
+});
+
+/** The socket for agents that monitor devices. */
+export const podResourcesSocket = (context: KubeletContext): LocalSocket => ({
+  path: `${context.settings!.rootDir}/pod-resources/kubelet.sock`,
+  service: 'podResources',
+  settings: apiSettings(context),
+});
+
+/** The port that asks nobody who they are. */
+export function readOnlyPort(context: KubeletContext): ServerInput {
+  const { address, readOnlyPort: port } = context.config!;
+  return { served: { address, port, settings: apiSettings(context), secure: null }, selfSign: null };
+}

@@ -1,0 +1,32 @@
+/** The terminal of a process in a thread that ends: what it leaves alone. */
+import { execFileSync } from 'node:child_process';
+import { expect, test } from 'vitest';
+
+const TERMINAL = new URL('../../../src/actors/embedded-runtime/process/terminal.ts', import.meta.url).href;
+/** Opens a terminal, closes it, says its descriptor's number, and ends at the next word. */
+const THREAD = `
+  const { parentPort } = require('node:worker_threads');
+  import(${JSON.stringify(TERMINAL)}).then(({ openTerminal }) => {
+    const { stream } = openTerminal({});
+    const { fd } = stream._handle;
+    stream.once('close', () => parentPort.postMessage(fd));
+    stream.destroy();
+  });
+  parentPort.once('message', () => process.exit());
+`;
+/** A process of its own: nobody else takes the number. Says where it leads before and after the thread ended. */
+const PROGRAM = `
+  const { openSync, readlinkSync } = require('node:fs');
+  const { Worker } = require('node:worker_threads');
+  const thread = new Worker(${JSON.stringify(THREAD)}, { eval: true });
+  thread.once('message', (number) => {
+    for (let fd = -1; fd < number; ) fd = openSync('/dev/null', 'r');
+    console.log(readlinkSync('/proc/self/fd/' + number));
+    thread.once('exit', () => console.log(readlinkSync('/proc/self/fd/' + number)));
+    thread.postMessage('end');
+  });
+`;
+
+test('a thread that ends closes no terminal once more: its number is somebody else’s by then', () => {
+  expect(execFileSync(process.execPath, ['--eval', PROGRAM], { encoding: 'utf8' })).toBe('/dev/null\n/dev/null\n');
+});

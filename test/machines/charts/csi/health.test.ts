@@ -1,0 +1,43 @@
+/** How volumes are, by `csiHealthMachine`: when `csiVolumes` has a driver asked, and what the pod’s user hears. */
+import { afterEach, expect, it } from 'vitest';
+import { volumeHealthInput } from '../../../../src/machines/startup/volume-health.ts';
+import { csiNode, ROOT, volumeOf } from './support.ts';
+
+let node: ReturnType<typeof csiNode>;
+const say = (abnormal: boolean, message: string) => {
+  node.say('csi.followHealth', { type: 'csi.health', abnormal, message });
+  node.advance(0);
+};
+const cancelled = () => node.records().filter(({ k }) => k === 'cancel').length;
+
+afterEach(() => expect(node.divergence()).toBeNull());
+
+it('a driver is asked from when the volume is published to its end, and its user hears what is wrong', () => {
+  node = csiNode({ healthPeriodMs: 60_000 });
+  node.want('u1', volumeOf());
+  const path = `${ROOT}/pods/u1/volumes/kubernetes.io~csi/pv1/mount`;
+  expect(node.askedFor('csi.followHealth')).toEqual([{ endpoint: '/csi.sock', handle: 'h1', path, periodMs: 60_000 }]);
+  say(false, 'fine');
+  expect(node.events()).toEqual([]);
+  say(true, 'the disk is lost');
+  expect(node.events()).toEqual(['Volume data: the disk is lost']);
+  node.want('u1', volumeOf());
+  expect(node.askedFor('csi.followHealth')).toHaveLength(1);
+  const before = cancelled();
+  node.release('u1');
+  expect(cancelled()).toBe(before + 1);
+});
+
+it('where nobody wants to know, nobody is asked', () => {
+  node = csiNode();
+  node.want('u1', volumeOf());
+  expect(node.askedFor('csi.followHealth')).toEqual([]);
+});
+
+it.each([
+  [{}, '1m0s', {}],
+  [{ CSIVolumeHealth: true }, '1m0s', { healthPeriodMs: 60_000 }],
+  [{ CSIVolumeHealth: true }, '-1s', {}],
+])('is asked under its gate, as often as how full volumes are: %o %s', (featureGates, volumeStatsAggPeriod, input) => {
+  expect(volumeHealthInput({ featureGates, volumeStatsAggPeriod })).toEqual(input);
+});

@@ -1,0 +1,134 @@
+/** `csiVolumes` with its actors, in a world of one driver, an API server by table, and a disk that lasts. */
+import type { EffectResult } from '../../../../src/kernel/effects.ts';
+import type { JsonEvent } from '../../../../src/kernel/json.ts';
+import type { KernelRecord } from '../../../../src/kernel/records.ts';
+import { csiVolumesMachine } from '../../../../src/machines/charts/csi/csi-volumes.ts';
+import type { CSIPod, CSIVolume } from '../../../../src/machines/model/csi/messages.ts';
+import type { Sharing } from '../../../../src/machines/model/operations/volume.ts';
+import { strategicMerge } from '../../../fakes/api-server/strategic-merge.ts';
+import type { Fields } from '../../../fakes/api-server/types.ts';
+import { type Answers, fail, ok, runUnder } from '../../../support/answering-world.ts';
+import { CsiWorld } from '../../../support/csi-world.ts';
+
+export const DRIVER = 'csi.example.test';
+export const ROOT = '/var/lib/kubelet';
+const HANDLE = (name: string) => ({ $secret: `§${name.padEnd(22, 'x')}`, len: 3 });
+
+export const podOf = (uid: string): CSIPod => ({
+  kind: 'Pod',
+  namespace: 'default',
+  name: `pod-${uid}`,
+  uid,
+  serviceAccount: 'robot',
+});
+
+export const volumeOf = (more: Partial<CSIVolume> = {}): CSIVolume => ({
+  name: 'data',
+  spec: 'pv1',
+  driver: DRIVER,
+  handle: 'h1',
+  isEphemeral: false,
+  isBlock: false,
+  readOnly: false,
+  fsType: '',
+  attributes: {},
+  accessModes: ['ReadWriteOnce'],
+  mountOptions: [],
+  stageSecret: null,
+  publishSecret: null,
+  expandSecret: null,
+  size: null,
+  fsGroup: null,
+  fsGroupOnlyTop: false,
+  ...more,
+});
+
+export interface Options {
+  readonly disk?: CsiWorld;
+  /** Of the CSIDriver; `null`: there is none. */
+  readonly spec?: object | null;
+  readonly isListening?: boolean;
+  readonly healthPeriodMs?: number;
+}
+
+const isSaid = (record: KernelRecord, to: string): record is KernelRecord & { k: 'message'; event: JsonEvent } =>
+  record.k === 'message' && record.to === to && !record.event.type.startsWith('xstate.');
+
+type Fault = (name: string, input: never) => EffectResult | 'hang' | undefined;
+
+interface Knobs {
+  fault: Fault;
+  attachment: object | null;
+  claim: Fields | null;
+  list: EffectResult | undefined;
+  sharings: readonly Sharing[];
+}
+
+export function csiNode({
+  disk = new CsiWorld(new Set()),
+  spec = { attachRequired: false },
+  isListening = true,
+  healthPeriodMs,
+}: Options = {}) {
+  const knobs: Knobs = { fault: () => undefined, attachment: null, claim: null, list: undefined, sharings: [] };
+  const drivers = spec === null ? [] : [{ metadata: { name: DRIVER }, spec }];
+  const asked: { name: string; input: never }[] = [];
+  const faulty = (name: string, answer: (input: never) => EffectResult | 'stream') => (input: never) => {
+    asked.push({ name, input });
+    const fault = knobs.fault(name, input);
+    return fault === 'hang' ? 'stream' : (fault ?? answer(input));
+  };
+  const entries = Object.entries({
+    ...Object.fromEntries(
+      Object.entries(disk.handlers).map(([name, handler]) => [name, (input: never) => ok(handler(input))]),
+    ),
+    'kube.list': () => knobs.list ?? ok({ items: drivers, resourceVersion: '1', continue: '' }),
+    'kube.watch': () => 'stream' as const,
+    'csi.followHealth': () => 'stream' as const,
+    'volume.sharings': () => ok(knobs.sharings),
+    'kube.get': ({ resource, name }: { resource: string; name: string }) => {
+      if (resource === 'secrets') return ok({ metadata: { name }, data: { key: { text: HANDLE(name) } } });
+      if (resource === 'persistentvolumeclaims' && knobs.claim) return ok(knobs.claim);
+      return knobs.attachment ? ok(knobs.attachment) : fail(`${resource} "${name}" not found`, 'NotFound');
+    },
+    'kube.patch': ({ body }: { body: Fields }) => {
+      knobs.claim = strategicMerge(knobs.claim!, body, 'PersistentVolumeClaim');
+      return ok(knobs.claim);
+    },
+    'kube.create': ({ body }: { body: { spec: { audiences: string[] | null; expirationSeconds: number } } }) => {
+      const { audiences, expirationSeconds } = body.spec;
+      const expirationTimestamp = new Date(world.time.now() + expirationSeconds * 1_000).toISOString();
+      return ok({ status: { token: HANDLE(`token-${audiences?.[0] ?? ''}`), expirationTimestamp } });
+    },
+  } as Record<string, (input: never) => EffectResult | 'stream'>);
+  const answers: Answers = Object.fromEntries(entries.map(([name, answer]) => [name, faulty(name, answer)]));
+  const input = { rootDir: ROOT, nodeName: 'node1', ...(healthPeriodMs === undefined ? {} : { healthPeriodMs }) };
+  const siblings = ['pods', 'nodeStatus', 'pluginManager', 'eventRecorder'];
+  const world = runUnder(csiVolumesMachine, input, answers, siblings);
+  const settle = () => world.time.advanceTo(world.time.now());
+  const tell = (event: { type: string; [key: string]: unknown }) => {
+    world.tell(event);
+    settle();
+  };
+  const listen = () => tell({ type: 'csi.driverListening', name: DRIVER, endpoint: '/csi.sock' });
+  if (isListening) listen();
+  const messages = (to: string) =>
+    world.records().flatMap((record) => (isSaid(record, `parent/${to}`) ? [record.event as never] : []));
+  return {
+    ...world,
+    disk,
+    knobs,
+    tell,
+    listen,
+    want: (uid: string, ...volumes: CSIVolume[]) => tell({ type: 'csi.wanted', pod: podOf(uid), volumes }),
+    release: (uid: string) => tell({ type: 'csi.released', uid }),
+    advance: (ms: number) => world.time.advanceTo(world.time.now() + ms),
+    askedFor: (name: string) => asked.filter((each) => each.name === name).map(({ input }) => input),
+    toPods: () => messages('pods') as { type: string; uid?: string; names?: string[] }[],
+    inUse: () =>
+      (messages('nodeStatus') as { reports?: { volumesInUse: string[] } }[]).flatMap(({ reports }) =>
+        reports ? [reports.volumesInUse] : [],
+      ),
+    events: () => (messages('eventRecorder') as { reason: string; message: string }[]).map(({ message }) => message),
+  };
+}

@@ -1,0 +1,61 @@
+/** What the collector of images says when images cannot be removed. */
+import { expect, it } from 'vitest';
+import { imageGcMachine } from '../../../../src/machines/charts/images/image-gc.ts';
+import { type Answers, fail, late, ok, runUnder } from '../../../support/answering-world.ts';
+
+const image = (id: string) => ({ id, repo_tags: [], repo_digests: [], size: '1000', pinned: false });
+const input = {
+  nodeName: 'node-1',
+  rootDir: '/r',
+  imagePullVerification: null,
+  imageGc: { highThresholdPercent: 85, lowThresholdPercent: 80, minAgeMs: 0, maxAgeMs: 0 },
+};
+const ROUND_MS = 300_000;
+
+it('fails once in silence and then by an event, with every reason of a round in one message', () => {
+  const answers: Answers = {
+    'cri.imageFsInfo': ok({ mountpoint: '/i' }),
+    'host.fileSystem': ok({ capacityBytes: '1000000', availableBytes: '100000' }),
+    'cri.listImages': ok({ images: [image('a'), image('b')] }),
+    'cri.removeImage': ({ image: id }: { image: string }) => fail(`cannot remove ${id}`),
+  };
+  const run = runUnder(imageGcMachine, input, answers, ['pods', 'eviction', 'eventRecorder']);
+  const events = () => run.told().filter((told) => JSON.stringify(told).includes('event.recorded')).length;
+  run.time.advanceTo(run.time.now() + ROUND_MS + 1);
+  expect(run.said()).toEqual([
+    'Failed to remove image',
+    'Failed to remove image',
+    'Image garbage collection failed once. Stats initialization may not have completed yet',
+  ]);
+  expect(events()).toBe(0);
+  run.time.advanceTo(run.time.now() + ROUND_MS + 1);
+  expect(run.said().at(-1)).toBe('Image garbage collection failed multiple times in a row');
+  expect(events()).toBe(1);
+  const told = JSON.stringify(run.records());
+  expect(told).toContain(
+    'wanted to free 100000 bytes, but freed 0 bytes space with errors in image deletion: ' +
+      '[cannot remove a, cannot remove b]',
+  );
+  expect(run.divergence()).toBeNull();
+});
+
+it('keeps the records of pulls that began after it asked what is there', () => {
+  const prunes: { untilMs: number }[] = [];
+  const answers: Answers = {
+    'cri.imageFsInfo': ok({ mountpoint: '/i' }),
+    'host.fileSystem': ok({ capacityBytes: '1000000', availableBytes: '199500' }),
+    'cri.listImages': late(1_500, ok({ images: [image('a')] })),
+    'cri.removeImage': ok(null),
+    'images.pruneRecords': (asked: { untilMs: number }) => {
+      prunes.push(asked);
+      return ok(null);
+    },
+  };
+  const settings = { ...input, imagePullVerification: { policy: 'NeverVerify', allowlist: [] } };
+  const policy = { ...input.imageGc, highThresholdPercent: 80 };
+  const run = runUnder(imageGcMachine, { ...settings, imageGc: policy }, answers, ['pods', 'eviction']);
+  run.time.advanceTo(run.time.now() + 250);
+  const askedMs = run.time.now() + ROUND_MS - 250;
+  run.time.advanceTo(askedMs + 2_000);
+  expect(prunes).toEqual([expect.objectContaining({ keep: [], untilMs: Math.floor(askedMs / 1_000) * 1_000 })]);
+});

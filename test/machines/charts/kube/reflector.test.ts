@@ -1,0 +1,138 @@
+/** Proves F1 to F5 of the reflector. */
+import { expect, test } from 'vitest';
+import { reflectorMachine } from '../../../../src/machines/charts/kube/reflector.ts';
+import { fail, ok, runUnder } from '../../../support/answering-world.ts';
+
+const input = {
+  target: { client: 'kube', apiVersion: 'v1', resource: 'pods' },
+  fieldSelector: 'spec.nodeName=node1',
+} as const;
+const pod = (name: string, resourceVersion: string) => ({ metadata: { name, resourceVersion } });
+const page = (items: readonly unknown[], resourceVersion: string, more = '') =>
+  ok({ items, resourceVersion, continue: more });
+
+type Asked = { readonly resourceVersion?: string; readonly continue?: string; readonly timeoutSeconds?: number };
+
+/** A world whose lists come from `lists` and whose watches stay open; keeps what was asked. */
+function world(lists: readonly (() => ReturnType<typeof ok>)[], watch: (() => ReturnType<typeof ok>) | null = null) {
+  const listed: Asked[] = [];
+  const watched: Asked[] = [];
+  const running = runUnder(reflectorMachine, input, {
+    'kube.list': (asked: Asked) => {
+      listed.push(asked);
+      return (lists[listed.length - 1] ?? lists.at(-1)!)();
+    },
+    'kube.watch': (asked: Asked) => {
+      watched.push(asked);
+      return watch ? watch() : 'stream';
+    },
+  });
+  running.time.advanceTo(running.time.now());
+  return { ...running, listed, watched };
+}
+
+const changed = (change: string, object: unknown) => ({ type: 'watch.changed', change, object });
+
+test('tells a list when all its pages are there, and watches from its version', () => {
+  const run = world([() => page([pod('a', '1')], '7', 'next'), () => page([pod('b', '2')], '7')]);
+  expect(run.listed).toMatchObject([{ resourceVersion: '0' }, { continue: 'next' }]);
+  expect(run.told()).toEqual([{ to: 'parent', type: 'reflector.listed', items: [pod('a', '1'), pod('b', '2')] }]);
+  expect(run.watched).toMatchObject([{ resourceVersion: '7' }]);
+  expect(run.watched[0]!.timeoutSeconds).toBeGreaterThanOrEqual(300);
+  expect(run.divergence()).toBeNull();
+});
+
+test.each(['the same', 'another'])('a list whose every page has %s next one ends, and is tried again later', (next) => {
+  let pages = 0;
+  let isEndless = true;
+  const run = world([() => page([pod('a', '1')], '7', isEndless ? `${next}${next === 'another' ? ++pages : ''}` : '')]);
+  expect(run.listed).toHaveLength(200);
+  expect(run.told()).toEqual([]);
+  isEndless = false;
+  run.time.advanceTo(run.time.now() + 1_600);
+  expect(run.listed.at(-1)).toMatchObject({ resourceVersion: '7' });
+  expect(run.told()).toEqual([{ to: 'parent', type: 'reflector.listed', items: [pod('a', '1')] }]);
+  expect(run.divergence()).toBeNull();
+});
+
+test('tells each change, and goes on after it when the watch fails', () => {
+  const run = world([() => page([], '7')]);
+  run.say('kube.watch', changed('ADDED', pod('a', '9')));
+  expect(run.told().at(-1)).toEqual({
+    to: 'parent',
+    type: 'reflector.changed',
+    change: 'ADDED',
+    object: pod('a', '9'),
+  });
+});
+
+test('watches on after a failure from the newest version it told, without a new list', () => {
+  let first = true;
+  const run = world([() => page([], '7')], () => {
+    if (!first) return 'stream' as never;
+    first = false;
+    return fail('unexpected EOF');
+  });
+  run.time.advanceTo(run.time.now() + 2_000);
+  expect(run.listed).toHaveLength(1);
+  expect(run.watched.map(({ resourceVersion }) => resourceVersion)).toEqual(['7', '7']);
+  expect(run.said()).toEqual(['Failed to watch']);
+});
+
+test('goes on where a watch ended that the server closed in time', () => {
+  const run = world([() => page([], '7')], () => ok({ reason: 'closed', resourceVersion: '12' }));
+  run.time.advanceTo(run.time.now() + 1_600);
+  expect(run.watched.map(({ resourceVersion }) => resourceVersion).slice(0, 2)).toEqual(['7', '12']);
+  // It was closed at once each time: that is no reason to ask without a pause.
+  expect(run.watched.length).toBeLessThan(4);
+});
+
+test('lists anew, and asks for the newest, when the version is forgotten', () => {
+  let first = true;
+  const run = world([() => page([pod('a', '1')], '7'), () => page([], '90')], () => {
+    if (!first) return 'stream' as never;
+    first = false;
+    return ok({ reason: 'expired', resourceVersion: '7' });
+  });
+  run.time.advanceTo(run.time.now() + 100);
+  expect(run.listed.map(({ resourceVersion }) => resourceVersion)).toEqual(['0', '']);
+  expect(run.told().at(-1)).toEqual({ to: 'parent', type: 'reflector.listed', items: [] });
+  expect(run.divergence()).toBeNull();
+});
+
+test('a list whose continuation is forgotten begins anew without what it had', () => {
+  const run = world([
+    () => page([pod('a', '1')], '7', 'next'),
+    () => fail('The provided continue parameter is too old', 'Expired'),
+    () => page([pod('b', '2')], '8'),
+  ]);
+  run.time.advanceTo(run.time.now() + 2_000);
+  expect(run.listed.map((asked) => asked.continue ?? asked.resourceVersion)).toEqual(['0', 'next', '']);
+  expect(run.told()).toEqual([{ to: 'parent', type: 'reflector.listed', items: [pod('b', '2')] }]);
+});
+
+test('waits longer and longer while the server is away, and is there when it is back', () => {
+  let isAway = true;
+  const run = world([() => (isAway ? fail('connect ECONNREFUSED', 'ECONNREFUSED') : page([], '7'))]);
+  run.time.advanceTo(run.time.now() + 600_000);
+  const tries = run.listed.length;
+  // At most one try in 30 s once the pauses are long, at least one in 60 s.
+  expect(tries).toBeGreaterThan(12);
+  expect(tries).toBeLessThan(30);
+  isAway = false;
+  run.time.advanceTo(run.time.now() + 60_000);
+  expect(run.told()).toEqual([{ to: 'parent', type: 'reflector.listed', items: [] }]);
+  expect(run.divergence()).toBeNull();
+});
+
+test('waits as long as a busy server asks', () => {
+  const busy = {
+    error: { name: 'Error', message: 'busy', retriable: true, code: 'TooManyRequests', retryAfterMs: 60_000 },
+  };
+  const answers = [() => busy as never, () => page([], '7')];
+  const run = world(answers);
+  run.time.advanceTo(run.time.now() + 59_000);
+  expect(run.listed).toHaveLength(1);
+  run.time.advanceTo(run.time.now() + 62_000);
+  expect(run.listed).toHaveLength(2);
+});

@@ -1,0 +1,170 @@
+import { readFileSync } from 'node:fs';
+import { expect, test } from 'vitest';
+import type { JsonEvent } from '../../../../src/kernel/json.ts';
+import { csiNodeMachine } from '../../../../src/machines/charts/node/csi-node.ts';
+import { fail, ok, runUnder } from '../../../support/answering-world.ts';
+
+const registered = { type: 'node.registered', uid: '<uid:node1>' } as JsonEvent;
+const recorded = readFileSync(new URL('../../../golden/pods/cases/node-register/api.ndjson', import.meta.url), 'utf8')
+  .trim()
+  .split('\n')
+  .map((text) => JSON.parse(text) as { path: string; body: Record<string, unknown> })
+  .find(({ path }) => path.endsWith('/csinodes'))!.body;
+
+const toPlugins = (told: readonly { readonly to: string }[]) =>
+  told.filter(({ to }) => to === 'parent/pluginManager').map(({ to: _to, ...event }) => event);
+
+test('posts what the recorded kubelet posted, once the Node is there', () => {
+  const bodies: unknown[] = [];
+  const world = runUnder(
+    csiNodeMachine,
+    { nodeName: 'node1' },
+    {
+      'kube.get': fail('csinodes "node1" not found', 'NotFound'),
+      'kube.create': ({ body }: { body: unknown }) => {
+        bodies.push(body);
+        return ok(body);
+      },
+    },
+    ['nodeStatus'],
+  );
+  expect(world.asked()).toEqual([]);
+  world.tell(registered);
+  world.time.advanceTo(world.time.now());
+  expect(bodies).toEqual([recorded]);
+  expect(world.told().map((message) => (message as { reports?: unknown }).reports)).toEqual([
+    { storageError: 'CSINode is not yet initialized' },
+    { storageError: '' },
+  ]);
+  expect(world.divergence()).toBeNull();
+});
+
+test('is content with the `null` by which a real API server says that there are no drivers', () => {
+  const world = runUnder(
+    csiNodeMachine,
+    { nodeName: 'node1' },
+    {
+      'kube.get': fail('csinodes "node1" not found', 'NotFound'),
+      'kube.create': ok({ ...recorded, spec: { drivers: null } }),
+    },
+    ['nodeStatus'],
+  );
+  world.tell(registered);
+  world.time.advanceTo(world.time.now());
+  expect(world.state()).toBe('initialized');
+});
+
+test('does not ask at once again for what the server did not take', () => {
+  let patches = 0;
+  const world = runUnder(
+    csiNodeMachine,
+    { nodeName: 'node1' },
+    {
+      'kube.get': ok({ ...recorded, metadata: { name: 'node1' } }),
+      'kube.patch': () => {
+        patches += 1;
+        return ok({ ...recorded, metadata: { name: 'node1' } });
+      },
+    },
+    ['nodeStatus'],
+  );
+  world.tell(registered);
+  world.time.advanceTo(world.time.now() + 10_000);
+  expect(patches).toBe(5);
+});
+
+test('adds a driver that registers and keeps those of others', () => {
+  const others = { ...recorded, spec: { drivers: [{ name: 'other', nodeID: 'o', topologyKeys: null }] } };
+  const bodies: unknown[] = [];
+  const world = runUnder(
+    csiNodeMachine,
+    { nodeName: 'node1' },
+    {
+      'kube.get': ok(others),
+      'kube.patch': ({ body }: { body: { spec: { drivers: unknown[] } } }) => {
+        bodies.push(body);
+        return ok({ ...others, spec: { drivers: [...others.spec.drivers, ...body.spec.drivers] } });
+      },
+    },
+    ['nodeStatus', 'pluginManager'],
+  );
+  world.tell(registered);
+  world.time.advanceTo(world.time.now());
+  const driver = { name: 'csi.example.test', nodeID: 'n', topologyKeys: [], count: 3 };
+  world.tell({ type: 'csi.driverRegistered', driver });
+  world.time.advanceTo(world.time.now());
+  expect(bodies).toEqual([
+    {
+      spec: {
+        '$setElementOrder/drivers': [{ name: 'other' }, { name: 'csi.example.test' }],
+        drivers: [{ name: 'csi.example.test', nodeID: 'n', topologyKeys: [], allocatable: { count: 3 } }],
+      },
+    },
+  ]);
+  expect(world.state()).toBe('initialized');
+  expect(toPlugins(world.told())).toEqual([{ type: 'csi.driversWritten', names: ['csi.example.test'] }]);
+});
+
+test('says after four tries that a driver cannot be written, and goes on trying', () => {
+  const world = runUnder(csiNodeMachine, { nodeName: 'node1' }, { 'kube.get': fail('away') }, [
+    'nodeStatus',
+    'pluginManager',
+  ]);
+  world.tell({ type: 'csi.driverRegistered', driver: { name: 'csi.example.test', nodeID: 'n', topologyKeys: [] } });
+  world.tell(registered);
+  world.time.advanceTo(world.time.now() + 1_499);
+  expect(toPlugins(world.told())).toEqual([]);
+  world.time.advanceTo(world.time.now() + 2_001);
+  const error =
+    'error updating CSINode object with CSI driver node info: error updating CSINode: ' +
+    'timed out waiting for the condition; caused by: away';
+  expect(toPlugins(world.told())).toEqual([{ type: 'csi.driversUnwritten', names: ['csi.example.test'], error }]);
+  world.tell({ type: 'csi.driverGone', name: 'csi.example.test' });
+  world.time.advanceTo(world.time.now() + 60_000);
+  expect(toPlugins(world.told())).toHaveLength(1);
+  expect(world.asked().length).toBeGreaterThan(6);
+  expect(world.divergence()).toBeNull();
+});
+
+test('tries again for as long as the API server is away', () => {
+  const world = runUnder(csiNodeMachine, { nodeName: 'node1' }, { 'kube.get': fail('away') }, ['nodeStatus']);
+  world.tell(registered);
+  world.time.advanceTo(world.time.now() + 10_000);
+  expect(world.asked()).toHaveLength(5);
+  expect(world.said()).toContain('Failed to initialize CSINode');
+});
+
+test('takes back the entry of a driver that is gone, and of no other', () => {
+  const entry = (name: string) => ({ name, nodeID: 'n', topologyKeys: [] });
+  let known = { ...recorded, spec: { drivers: [entry('other'), entry('csi.example.test')] } };
+  const bodies: unknown[] = [];
+  const world = runUnder(
+    csiNodeMachine,
+    { nodeName: 'node1' },
+    {
+      'kube.get': () => ok(known),
+      'kube.patch': ({ body }: { body: unknown }) => {
+        bodies.push(body);
+        known = { ...known, spec: { drivers: [entry('other')] } };
+        return ok(known);
+      },
+    },
+    ['nodeStatus'],
+  );
+  world.tell(registered);
+  world.tell({ type: 'csi.driverRegistered', driver: entry('csi.example.test') });
+  world.time.advanceTo(world.time.now());
+  expect(bodies).toEqual([]);
+  world.tell({ type: 'csi.driverGone', name: 'csi.example.test' });
+  world.time.advanceTo(world.time.now());
+  expect(bodies).toEqual([
+    {
+      spec: {
+        '$setElementOrder/drivers': [{ name: 'other' }],
+        drivers: [{ $patch: 'delete', name: 'csi.example.test' }],
+      },
+    },
+  ]);
+  expect(world.state()).toBe('initialized');
+  expect(world.divergence()).toBeNull();
+});

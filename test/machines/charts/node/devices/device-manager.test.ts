@@ -1,0 +1,190 @@
+/** The device manager in a world whose plugins speak by hand: proves R1 to R4 of `device-manager.ts`, D1 of its plugins. */
+import { expect, test } from 'vitest';
+import { deviceManagerMachine } from '../../../../../src/machines/charts/node/devices/device-manager.ts';
+import { devicePluginMachine } from '../../../../../src/machines/charts/node/devices/device-plugin.ts';
+import {
+  announcementProblem,
+  registrationProblem,
+  rememberedResources,
+} from '../../../../../src/machines/charts/node/devices/device-policy.ts';
+import type { Devices } from '../../../../../src/machines/model/allocation/device-state.ts';
+import type { Device } from '../../../../../src/machines/model/operations/devices.ts';
+import { type Answers, fail, ok, runUnder } from '../../../../support/answering-world.ts';
+
+const GPU = 'example.com/gpu';
+const FOLDER = '/var/lib/kubelet/device-plugins';
+const options = { preStart: false, prefers: true };
+const gpu = (id: string, isHealthy = true): Device => ({ id, isHealthy, nodes: null });
+const registered = (endpoint = 'gpu.sock') => ({ type: 'devices.registered', resource: GPU, endpoint, options });
+
+interface Written {
+  readonly path: string;
+  readonly entries: readonly { readonly podUid: string }[];
+  readonly registered: Readonly<Record<string, readonly string[]>>;
+}
+
+function run(answers: Answers = {}) {
+  const written: Written[] = [];
+  const world = runUnder(
+    deviceManagerMachine,
+    { folder: FOLDER },
+    {
+      'host.readCheckpoints': ok({ contents: [null] }),
+      'devices.serveRegistration': 'stream',
+      'devices.listAndWatch': 'stream',
+      'devices.writeCheckpoint': (input: never) => {
+        written.push(input);
+        return ok(null);
+      },
+      ...answers,
+    },
+    ['allocation', 'nodeStatus'],
+  );
+  const settle = (ms = 0) => world.time.advanceTo(world.time.now() + ms);
+  const all = () => world.told() as readonly { type: string; devices?: Devices; reports?: object }[];
+  return {
+    ...world,
+    written,
+    settle,
+    register: (endpoint?: string) => {
+      world.say('devices.serveRegistration', registered(endpoint));
+      settle();
+    },
+    list: (...devices: readonly Device[]) => {
+      world.say('devices.listAndWatch', { type: 'devices.listed', devices });
+      settle();
+    },
+    devices: () => all().findLast(({ type }) => type === 'devices.changed')?.devices,
+    reported: () => all().findLast(({ type }) => type === 'node.reported')?.reports,
+  };
+}
+
+const counts = (capacity: string, allocatable: string) => ({
+  deviceCapacity: { [GPU]: capacity },
+  deviceAllocatable: { [GPU]: allocatable },
+});
+
+test('what a plugin offers is told to whoever decides about pods, to the cluster, and written down', () => {
+  const world = run();
+  world.register();
+  expect(world.devices()).toEqual({ [GPU]: { devices: [], prefers: true } });
+  world.list(gpu('a'), gpu('b', false));
+  expect(world.devices()).toEqual({ [GPU]: { devices: [gpu('a'), gpu('b', false)], prefers: true } });
+  expect(world.reported()).toEqual(counts('2', '1'));
+  expect(world.written.at(-1)).toEqual({
+    path: `${FOLDER}/kubelet_internal_checkpoint`,
+    entries: [],
+    registered: { [GPU]: ['a'] },
+  });
+  expect(world.divergence()).toBeNull();
+});
+
+test('the newest plugin of a resource has it, and what an older one says is not heard', () => {
+  const world = run();
+  world.register('old.sock');
+  world.list(gpu('a'));
+  const [old] = world
+    .records()
+    .flatMap((record) => (record.k === 'effect' && record.name.endsWith('Watch') ? [record] : []));
+  world.register('new.sock');
+  expect(world.devices()).toMatchObject({ [GPU]: { devices: [gpu('a')] } });
+  world.list(gpu('b'));
+  expect(world.devices()).toMatchObject({ [GPU]: { devices: [gpu('b')] } });
+  world.tell({ type: 'device.listed', id: 'device-plugin-0', resource: GPU, devices: [gpu('z')] });
+  world.tell({ type: 'device.stopped', id: 'device-plugin-0', resource: GPU });
+  world.tell({ type: 'devices.withdrawn', resource: GPU, endpoint: 'old.sock' });
+  expect(world.devices()).toMatchObject({ [GPU]: { devices: [gpu('b')] } });
+  expect(old?.input).toMatchObject({ endpoint: 'old.sock' });
+  expect(world.divergence()).toBeNull();
+});
+
+test('without its plugin nothing is healthy, and after five minutes nothing is there', () => {
+  const world = run();
+  world.register();
+  world.list(gpu('a'));
+  world.tell({ type: 'devices.withdrawn', resource: GPU, endpoint: 'gpu.sock' });
+  world.settle();
+  expect(world.reported()).toEqual(counts('1', '0'));
+  world.settle(299_000);
+  expect(world.reported()).toEqual(counts('1', '0'));
+  world.settle(1_000);
+  expect(world.devices()).toEqual({});
+  expect(world.reported()).toEqual({ deviceCapacity: {}, deviceAllocatable: {} });
+  expect(world.written.at(-1)?.registered).toEqual({});
+  expect(world.divergence()).toBeNull();
+});
+
+test('a plugin that is back in time stays', () => {
+  let opened = 0;
+  const world = run({ 'devices.listAndWatch': () => (++opened === 1 ? fail('rpc error') : 'stream') });
+  world.register();
+  world.settle();
+  expect(world.said()).toContain('ListAndWatch ended unexpectedly for device plugin');
+  world.settle(200_000);
+  world.register();
+  world.list(gpu('a'));
+  world.settle(300_000);
+  expect(world.devices()).toMatchObject({ [GPU]: { devices: [gpu('a')] } });
+});
+
+test('what an earlier start knew is there with nothing, until it registers again or five minutes went by', () => {
+  const text = `{"Data":{"PodDeviceEntries":null,"RegisteredDevices":{"${GPU}":["a"],"cpu":[]}},"Checksum":1}`;
+  const world = run({ 'host.readCheckpoints': ok({ contents: [text] }) });
+  expect(world.devices()).toEqual({ [GPU]: { devices: [], prefers: false } });
+  expect(world.reported()).toEqual(counts('0', '0'));
+  world.settle(300_000);
+  expect(world.devices()).toEqual({});
+  expect([null, '', 'x', '[]', '{"Data":1}'].map(rememberedResources)).toEqual([[], [], [], [], []]);
+});
+
+test('who holds what is written down, and tried again when it could not be', () => {
+  let tries = 0;
+  const entries: unknown[] = [];
+  const world = run({
+    'devices.writeCheckpoint': (input: { entries: unknown }) => {
+      entries.push(input.entries);
+      return ++tries === 1 ? fail('ENOSPC') : ok(null);
+    },
+  });
+  const response = { envs: {}, mounts: [], devices: [], annotations: {}, cdiDevices: [] };
+  const held = { u: { c: { [GPU]: { nodes: { '-1': ['a'] }, response } } } };
+  world.tell({ type: 'devices.held', held });
+  world.settle();
+  expect(world.said()).toContain('Writing checkpoint encountered');
+  world.settle(10_000);
+  expect(entries).toHaveLength(2);
+  expect(entries[1]).toEqual([{ podUid: 'u', container: 'c', resource: GPU, nodes: { '-1': ['a'] }, response }]);
+});
+
+test('a server that breaks is served again', () => {
+  let served = 0;
+  const world = run({ 'devices.serveRegistration': () => (++served === 1 ? fail('EADDRINUSE') : 'stream') });
+  world.settle(1_000);
+  expect(served).toBe(2);
+});
+
+test('a plugin tells of its end once', () => {
+  const input = { id: 'p', resource: GPU, endpoint: 'gpu.sock', options };
+  const world = runUnder(devicePluginMachine, input, { 'devices.listAndWatch': ok(null) });
+  expect(world.told()).toMatchObject([{ type: 'device.stopped', id: 'p', resource: GPU }, {}]);
+});
+
+test.each([
+  ['v1beta1', GPU, ''],
+  ['v1', GPU, 'requested API version "v1" is not supported by kubelet. Supported version is ["v1beta1"]'],
+  ['v1beta1', 'gpu', 'the ResourceName "gpu" is invalid'],
+  ['v1beta1', 'requests.example.com/gpu', 'the ResourceName "requests.example.com/gpu" is invalid'],
+  ['v1beta1', 'example.com/g pu', 'the ResourceName "example.com/g pu" is invalid'],
+])('a plugin of %s for %s: %s', (version, resource, problem) => {
+  expect(registrationProblem(version, resource)).toBe(problem);
+});
+
+test('one that announces itself is judged by its versions and its name', () => {
+  expect(announcementProblem(['v1alpha', 'v1beta1'], GPU)).toBe('');
+  expect(announcementProblem(['1.0', '2.0'], GPU)).toBe(
+    'manager version, v1beta1, is not among plugin supported versions [1.0 2.0]',
+  );
+  expect(announcementProblem(['v1beta1'], 'x')).toBe(
+    'invalid name of device plugin socket: the ResourceName "x" is invalid',
+  );
+});

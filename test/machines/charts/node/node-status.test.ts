@@ -1,0 +1,242 @@
+/** Proves O1 to O3: what is told of the node, when, and that nothing is told twice. */
+import { expect, test } from 'vitest';
+import { nodeStatusMachine } from '../../../../src/machines/charts/node/node-status.ts';
+import {
+  NOTHING_REPORTED,
+  type NodeFacts,
+  type NodeReports,
+} from '../../../../src/machines/charts/node/object/facts.ts';
+import { newNode } from '../../../../src/machines/charts/node/object/node.ts';
+import { nodeStatus } from '../../../../src/machines/charts/node/object/status.ts';
+import type { Node } from '../../../../src/machines/model/api/node.ts';
+import { fail, late, ok, runUnder } from '../../../support/answering-world.ts';
+
+const facts: NodeFacts = {
+  nodeName: 'node1',
+  hostname: 'node1',
+  addresses: [{ type: 'Hostname', address: 'node1' }],
+  info: { architecture: 'amd64', operatingSystem: 'linux', bootID: 'boot-2' } as NodeFacts['info'],
+  port: 10250,
+  labels: {},
+  taints: [],
+  providerID: '',
+  externalCloud: false,
+  providedNodeIP: '',
+  enableControllerAttachDetach: true,
+  declaredFeatures: [],
+};
+const capacity = { cpu: '2', memory: '1Gi', pods: '110', 'ephemeral-storage': '1Gi' };
+const input = {
+  facts,
+  reports: { capacity, allocatable: capacity },
+  register: true,
+  updateFrequencyMs: 10_000,
+  reportFrequencyMs: 300_000,
+  maxImages: 50,
+};
+const READY: Partial<NodeReports> = { runtimeErrors: [], storageError: '' };
+const reported = (reports: Partial<NodeReports>) => ({ type: 'node.reported', reports });
+const siblings = ['runtimeState', 'eventRecorder', 'lease', 'csiNode', 'allocation', 'podCIDR', 'objects'];
+
+type Patch = { readonly status?: Record<string, unknown> };
+
+/** An API server that has one Node and merges what the tests look at. */
+function cluster(existing: Node | null, watchMs: number) {
+  const patches: Patch[] = [];
+  let refusals = 0;
+  let node = existing;
+  const merged = (patch: Patch): Node => {
+    const { conditions: changed = [], ...fields } = patch.status ?? {};
+    const conditions = new Map((node!.status?.conditions ?? []).map((condition) => [condition.type, condition]));
+    for (const each of changed as NonNullable<NonNullable<Node['status']>['conditions']>) {
+      conditions.set(each.type, { ...conditions.get(each.type), ...each });
+    }
+    return { ...node!, status: { ...node!.status, ...fields, conditions: [...conditions.values()] } };
+  };
+  const answers = {
+    'kube.create': ({ body }: { body: Node }) => {
+      if (node) return fail('nodes "node1" already exists', 'AlreadyExists');
+      node = { ...body, metadata: { ...body.metadata, uid: 'u1' } };
+      return ok(node);
+    },
+    'kube.get': () => ok(node),
+    'kube.patch': ({ body }: { body: Patch }) => {
+      if (node === null) return fail('nodes "node1" not found', 'NotFound');
+      if (refusals-- > 0) return fail('etcdserver: leader changed');
+      patches.push(body);
+      node = merged(body);
+      return ok(node);
+    },
+    'kube.list': () => ok({ items: node === null ? [] : [node], resourceVersion: '5', continue: '' }),
+    'kube.watch': () => (watchMs === 0 ? ('stream' as const) : late(watchMs, fail('too old', 'Expired'))),
+    'cri.watchImages': 'stream' as const,
+  };
+  const put = (now: Node | null) => void (node = now);
+  return { answers, patches, put, refuse: (times: number) => void (refusals = times) };
+}
+
+/** `watchMs`: watches last so long and end because the version is too old; 0: they last. */
+function start(existing: Node | null = null, watchMs = 0) {
+  const api = cluster(existing, watchMs);
+  const run = runUnder(nodeStatusMachine, input, api.answers, siblings);
+  const settle = (ms = 0) => run.time.advanceTo(run.time.now() + ms);
+  settle();
+  const events = () =>
+    run.told().flatMap((message) => {
+      const { type, reason } = message as unknown as { type: string; reason: string };
+      return type === 'event.recorded' ? [reason] : [];
+    });
+  return { ...run, ...api, settle, events };
+}
+
+test('registers, tells who waits for that, and says when it is ready, at once', () => {
+  const run = start();
+  run.tell(reported(READY));
+  run.settle();
+  expect(run.patches.at(-1)!.status!.conditions).toMatchObject([{ type: 'Ready', reason: 'KubeletReady' }]);
+  expect(run.events()).toEqual([
+    'NodeHasSufficientMemory',
+    'NodeHasNoDiskPressure',
+    'NodeHasSufficientPID',
+    'NodeReady',
+  ]);
+  expect(run.told()).toContainEqual({ to: 'parent/lease', type: 'node.registered', uid: 'u1' });
+  expect(run.divergence()).toBeNull();
+});
+
+test('tells objects its labels and how long they are good enough, when that changed', () => {
+  const noted = (annotations: Record<string, string>): Node => ({
+    ...newNode(facts, {}),
+    metadata: { name: 'node1', labels: { a: 'b' }, annotations },
+  });
+  const run = start(noted({ other: 'x' }), 60_000);
+  run.tell(reported(READY));
+  run.settle();
+  run.put(noted({ other: 'y', 'node.alpha.kubernetes.io/ttl': '300' }));
+  run.settle(120_000);
+  const told = run.told().flatMap((message) => {
+    const { type, objectTtl } = message as unknown as { type: string; objectTtl: string | null };
+    return type === 'node.labels' ? [objectTtl] : [];
+  });
+  expect(told).toEqual([null, '300']);
+});
+
+test('tells other news with the next period, and time alone every five minutes', () => {
+  const run = start();
+  run.tell(reported(READY));
+  run.settle();
+  const before = run.patches.length;
+  run.say('cri.watchImages', {
+    type: 'images.changed',
+    images: [{ id: 'i', repo_tags: ['a:1'], repo_digests: [], size: '5' }],
+  });
+  run.settle(9_000);
+  expect(run.patches).toHaveLength(before);
+  run.settle(1_000);
+  expect(run.patches.slice(before).map(({ status }) => status!.images)).toEqual([[{ names: ['a:1'], sizeBytes: 5 }]]);
+  run.settle(149_000);
+  expect(run.patches).toHaveLength(before + 1);
+  run.settle(301_000);
+  expect(run.patches.length).toBeGreaterThan(before + 1);
+  expect(run.divergence()).toBeNull();
+});
+
+const told = { ...NOTHING_REPORTED, capacity, allocatable: capacity, runtimeErrors: [], storageError: '' };
+const existing = (bootID: string): Node => {
+  const made = newNode(facts, nodeStatus({ ...facts, info: { ...facts.info, bootID } }, told, {}, 900_000));
+  return { ...made, metadata: { ...made.metadata, uid: 'u1' } };
+};
+
+test('after a restart says nothing of what did not change', () => {
+  const run = start(existing('boot-2'));
+  run.settle(5_000);
+  run.tell(reported(READY));
+  run.settle(5_000);
+  expect(run.patches).toEqual([]);
+  expect(run.events()).toEqual([]);
+});
+
+test('leaves what others advertise as it is, and as much of it can be had', () => {
+  const before = existing('boot-2');
+  const dongles = { 'example.com/dongle': '4' };
+  const run = start({ ...before, status: { ...before.status, capacity: { ...capacity, ...dongles } } });
+  run.tell(reported(READY));
+  run.settle(10_000);
+  const [{ status }] = run.patches as [Patch];
+  expect(status).not.toHaveProperty('capacity');
+  expect(status!.allocatable).toEqual(dongles);
+});
+
+test('keeps a resource at zero whose plugin is gone', () => {
+  const run = start(existing('boot-2'));
+  const gpus = { 'example.com/gpu': '2' };
+  run.tell(reported({ ...READY, deviceCapacity: gpus, deviceAllocatable: gpus }));
+  run.settle(10_000);
+  expect(run.patches.at(-1)!.status).toMatchObject({ capacity: gpus, allocatable: gpus });
+  run.tell(reported({ deviceCapacity: {}, deviceAllocatable: {} }));
+  run.settle(10_000);
+  const none = { 'example.com/gpu': '0' };
+  expect(run.patches.at(-1)!.status).toMatchObject({ capacity: none, allocatable: none });
+});
+
+test('says that the machine was rebooted, and that somebody closed the node', () => {
+  const run = start(existing('boot-1'));
+  expect(run.events()).toEqual(['Rebooted']);
+  run.tell(reported(READY));
+  run.settle();
+  const closed = { ...existing('boot-2'), spec: { unschedulable: true } };
+  run.say('kube.watch', { type: 'watch.changed', change: 'MODIFIED', object: closed });
+  expect(run.events().at(-1)).toBe('NodeNotSchedulable');
+});
+
+test('tries a report five times and then waits for the next period', () => {
+  const run = start();
+  run.tell(reported(READY));
+  run.settle();
+  run.refuse(5);
+  run.tell(reported({ diskPressure: true }));
+  run.settle();
+  expect(run.said().filter((text) => text === 'Error updating node status, will retry')).toHaveLength(4);
+  expect(run.said().at(-1)).toBe('Unable to update node status');
+  run.settle(10_000);
+  expect(run.patches.at(-1)!.status!.conditions).toContainEqual(
+    expect.objectContaining({ type: 'DiskPressure', status: 'True' }),
+  );
+});
+
+test('a Node that somebody deleted stays away: its status is tried with each period', () => {
+  const run = start();
+  run.tell(reported(READY));
+  run.settle();
+  run.put(null);
+  run.say('kube.watch', { type: 'watch.changed', change: 'DELETED', object: { metadata: { name: 'node1' } } });
+  run.tell(reported({ diskPressure: true }));
+  run.settle(10_000);
+  const problems = () => run.records().flatMap((record) => (record.k === 'log' ? [record.fields?.['err']] : []));
+  expect(problems().filter((err) => err === 'error getting node "node1": nodes "node1" not found')).toHaveLength(4);
+  expect(run.said().at(-1)).toBe('Unable to update node status');
+  run.settle(10_000);
+  expect(run.said().filter((text) => text === 'Unable to update node status')).toHaveLength(2);
+  expect(run.asked().filter((name) => name === 'kube.create')).toHaveLength(1);
+  const again = { metadata: { name: 'node1', uid: 'u2', resourceVersion: '9' } };
+  run.put(again);
+  run.say('kube.watch', { type: 'watch.changed', change: 'ADDED', object: again });
+  run.settle();
+  expect(run.patches.at(-1)!.status!.conditions).toContainEqual(expect.objectContaining({ type: 'Ready' }));
+  expect(run.told().filter(({ to }) => to === 'parent/lease')).toEqual([
+    { to: 'parent/lease', type: 'node.registered', uid: 'u1' },
+    { to: 'parent/lease', type: 'node.gone' },
+    { to: 'parent/lease', type: 'node.registered', uid: 'u2' },
+  ]);
+  expect(run.divergence()).toBeNull();
+});
+
+test('a Node that was deleted while nobody watched stays away, too', () => {
+  const run = start(null, 5_000);
+  run.tell(reported(READY));
+  run.settle();
+  run.put(null);
+  run.settle(30_000);
+  expect(run.said()).toContain('Unable to update node status');
+  expect(run.asked().filter((name) => name === 'kube.create')).toHaveLength(1);
+});

@@ -1,0 +1,370 @@
+/** The plugin manager, with the actors of its plugins, in a world of scripted plugins. */
+import { expect, test } from 'vitest';
+import type { EffectResult } from '../../../../src/kernel/effects.ts';
+import { pluginManagerMachine } from '../../../../src/machines/charts/node/plugin-manager.ts';
+import { highestSupported, judge } from '../../../../src/machines/charts/node/plugin-policy.ts';
+import { type Answers, fail, ok, runUnder } from '../../../support/answering-world.ts';
+
+const SOCKET = '/registry/csi.sock';
+const info = (fields: object = {}) => ({
+  type: 'CSIPlugin',
+  name: 'csi.example.test',
+  endpoint: '/plugins/csi.sock',
+  versions: ['1.0.0'],
+  ...fields,
+});
+const there = (...sockets: (readonly [string, string])[]) => ({
+  type: 'plugins.changed',
+  sockets: sockets.map(([path, identity]) => ({ path, identity })),
+  errors: [],
+});
+
+function run(plugin: EffectResult, answers: Answers = {}, inCluster = true) {
+  const statuses: unknown[] = [];
+  const world = runUnder(
+    pluginManagerMachine,
+    { path: '/registry', inCluster },
+    {
+      'plugins.watch': 'stream',
+      'plugins.getInfo': plugin,
+      'plugins.csiNodeGetInfo': ok({ nodeID: 'n', maxVolumes: '7', topologyKeys: ['zone'] }),
+      'plugins.notifyRegistrationStatus': (input: unknown) => {
+        statuses.push(input);
+        return ok(null);
+      },
+      ...answers,
+    },
+    ['csiNode', 'csiVolumes', 'deviceManager'],
+  );
+  const say = (...sockets: (readonly [string, string])[]) => {
+    world.say('plugins.watch', there(...sockets));
+    world.time.advanceTo(world.time.now());
+  };
+  const advance = (ms: number) => world.time.advanceTo(world.time.now() + ms);
+  /** The cluster answers that it knows the driver. */
+  const written = () => {
+    world.tell({ type: 'csi.driversWritten', names: ['csi.example.test'] });
+    world.time.advanceTo(world.time.now());
+  };
+  const toCluster = () => world.told().filter(({ to }) => to === 'parent/csiNode');
+  const asked = (name: string) => world.asked().filter((each) => each === name).length;
+  const hear = (stream: string, event: { type: string; [key: string]: unknown }) => {
+    world.say(stream, event);
+    advance(0);
+  };
+  const inputs = (name: string) =>
+    world.records().flatMap((record) => (record.k === 'effect' && record.name === name ? [record.input] : []));
+  return { ...world, advance, statuses, say, hear, written, toCluster, askedFor: asked, inputs };
+}
+
+const registered = {
+  to: 'parent/csiNode',
+  type: 'csi.driverRegistered',
+  driver: { name: 'csi.example.test', nodeID: 'n', topologyKeys: ['zone'], count: 7 },
+};
+const gone = { to: 'parent/csiNode', type: 'csi.driverGone', name: 'csi.example.test' };
+
+test('a driver is registered, told so, and taken back when its socket is gone', () => {
+  const world = run(ok(info()));
+  world.say([SOCKET, '1']);
+  expect(world.toCluster()).toEqual([registered]);
+  expect(world.statuses).toEqual([]);
+  world.written();
+  expect(world.statuses).toEqual([{ socket: SOCKET, registered: true, error: '' }]);
+  world.written();
+  expect(world.statuses).toHaveLength(1);
+  world.say([SOCKET, '1']);
+  expect(world.askedFor('plugins.getInfo')).toBe(1);
+  world.say();
+  expect(world.toCluster()).toEqual([registered, gone]);
+  expect(world.divergence()).toBeNull();
+});
+
+test('a driver whose socket was made anew is taken back and registered again', () => {
+  const world = run(ok(info()));
+  world.say([SOCKET, '1']);
+  world.say([SOCKET, '2']);
+  expect(world.toCluster()).toEqual([registered, gone, registered]);
+  expect(world.divergence()).toBeNull();
+});
+
+test('without an API server nobody but the plugin is told', () => {
+  const world = run(ok(info()), {}, false);
+  world.say([SOCKET, '1']);
+  world.say();
+  expect(world.toCluster()).toEqual([]);
+  expect(world.statuses).toHaveLength(1);
+  expect(world.said()).toEqual(expect.arrayContaining(['Registered CSI driver', 'DeRegisterPlugin called']));
+});
+
+const gpu = info({ type: 'DevicePlugin', name: 'example.com/gpu', endpoint: '', versions: ['v1beta1'] });
+
+test('a device plugin is connected where it says how it wants to be asked, and taken back with its socket', () => {
+  const options = { preStart: true, prefers: false };
+  const world = run(ok(gpu), { 'devices.getOptions': ok(options) });
+  const toDevices = () => world.told().filter(({ to }) => to === 'parent/deviceManager');
+  world.say([SOCKET, '1']);
+  const plugin = { resource: 'example.com/gpu', endpoint: SOCKET };
+  const connected = { to: 'parent/deviceManager', type: 'devices.registered', ...plugin, options };
+  expect(toDevices()).toEqual([connected]);
+  expect(world.statuses).toEqual([{ socket: SOCKET, registered: true, error: '' }]);
+  world.say();
+  expect(toDevices()).toEqual([connected, { to: 'parent/deviceManager', type: 'devices.withdrawn', ...plugin }]);
+  expect(world.toCluster()).toEqual([]);
+  expect(world.divergence()).toBeNull();
+});
+
+test.each([
+  [gpu, fail('rpc error'), 'registration failed with err: failed to get device plugin options: rpc error'],
+  [
+    { ...gpu, versions: ['v2'] },
+    ok({}),
+    'validation failed with err: manager version, v1beta1, is not among plugin supported versions [v2]',
+  ],
+])('a device plugin that will not do is told why', (plugin, options, reason) => {
+  const world = run(ok(plugin), { 'devices.getOptions': options });
+  world.say([SOCKET, '1']);
+  const error = `RegisterPlugin error -- plugin ${reason}`;
+  expect(world.statuses).toEqual([{ socket: SOCKET, registered: false, error }]);
+});
+
+test.each(['DRAPlugin', 'Whatever'])('a %s is refused, and asked again with longer pauses', (type) => {
+  const world = run(ok(info({ type })));
+  world.say([SOCKET, '1']);
+  const error = `RegisterPlugin error -- no handler registered for plugin type: ${type} at socket ${SOCKET}`;
+  expect(world.statuses).toEqual([{ socket: SOCKET, registered: false, error }]);
+  world.advance(500);
+  expect(world.statuses).toHaveLength(2);
+  world.advance(999);
+  expect(world.statuses).toHaveLength(2);
+  world.advance(1);
+  expect(world.statuses).toHaveLength(3);
+  expect(world.toCluster()).toEqual([]);
+  expect(world.divergence()).toBeNull();
+});
+
+test('the pause between tries grows to 122 s and no further', () => {
+  const world = run(fail('RegisterPlugin error -- dial failed'));
+  world.say([SOCKET, '1']);
+  world.advance(127_500);
+  expect(world.askedFor('plugins.getInfo')).toBe(9);
+  world.advance(122_000);
+  expect(world.askedFor('plugins.getInfo')).toBe(10);
+  world.advance(122_000);
+  expect(world.askedFor('plugins.getInfo')).toBe(11);
+  expect(world.said()).toContain('RegisterPlugin error -- dial failed');
+});
+
+test.each([
+  ['an error', fail('rpc error: code = Internal desc = no'), 'rpc error: code = Internal desc = no'],
+  [
+    'no name for the node',
+    ok({ nodeID: '', maxVolumes: '0', topologyKeys: [] }),
+    'error adding CSI driver node info: driverNodeID must not be empty',
+  ],
+])('a driver with %s of its own is told once and must listen anew', (_what, nodeInfo, reason) => {
+  const world = run(ok(info()), { 'plugins.csiNodeGetInfo': nodeInfo });
+  world.say([SOCKET, '1']);
+  const error = `RegisterPlugin error -- plugin registration failed with err: ${reason}`;
+  expect(world.statuses).toEqual([{ socket: SOCKET, registered: false, error }]);
+  world.advance(600_000);
+  expect(world.askedFor('plugins.getInfo')).toBe(1);
+  world.say([SOCKET, '2']);
+  expect(world.askedFor('plugins.getInfo')).toBe(2);
+  expect(world.toCluster()).toEqual([gone, gone]);
+  expect(world.divergence()).toBeNull();
+});
+
+test('of two drivers of one name and version the first is taken; the other when the first is gone', () => {
+  const world = run(ok(info()));
+  world.say(['/registry/a.sock', '1'], ['/registry/b.sock', '2']);
+  world.written();
+  expect(world.statuses).toMatchObject([
+    {
+      socket: '/registry/b.sock',
+      registered: false,
+      error: expect.stringContaining('Another driver with the same name is already registered'),
+    },
+    { socket: '/registry/a.sock', registered: true },
+  ]);
+  world.say(['/registry/b.sock', '2']);
+  world.advance(500);
+  world.written();
+  expect(world.statuses.at(-1)).toMatchObject({ socket: '/registry/b.sock', registered: true });
+  expect(world.toCluster()).toEqual([registered, gone, registered]);
+});
+
+test('a newer driver keeps its entry when the older one of its name is gone', () => {
+  const newer = '/registry/newer.sock';
+  const world = run(ok(null), {
+    'plugins.getInfo': ({ socket }: { socket: string }) => ok(info(socket === newer ? { versions: ['1.1.0'] } : {})),
+  });
+  world.say([SOCKET, '1']);
+  world.say([SOCKET, '1'], [newer, '2']);
+  world.say([newer, '2']);
+  expect(world.toCluster()).toEqual([registered, registered]);
+  world.say();
+  expect(world.toCluster()).toEqual([registered, registered, gone]);
+  expect(world.divergence()).toBeNull();
+});
+
+test('a plugin that cannot be told is registered all the same', () => {
+  const world = run(ok(info()), { 'plugins.notifyRegistrationStatus': fail('away') });
+  world.say([SOCKET, '1']);
+  world.written();
+  expect(world.toCluster()).toEqual([registered]);
+  expect(world.said()).toContain('Failed to tell a plugin whether it is registered');
+});
+
+const UPDATING = 'error updating CSINode object with CSI driver node info';
+
+test('a driver of which the cluster cannot be told is not registered, and hears why', () => {
+  const world = run(ok(info()));
+  world.say([SOCKET, '1']);
+  world.tell({ type: 'csi.driversUnwritten', names: ['csi.example.test'], error: `${UPDATING}: no` });
+  world.advance(0);
+  const error = `RegisterPlugin error -- plugin registration failed with err: ${UPDATING}: no`;
+  expect(world.statuses).toEqual([{ socket: SOCKET, registered: false, error }]);
+  expect(world.toCluster()).toEqual([registered, gone]);
+  expect(world.divergence()).toBeNull();
+});
+
+test('a driver waits a minute for the cluster, not for ever', () => {
+  const world = run(ok(info()));
+  world.say([SOCKET, '1']);
+  world.advance(59_999);
+  expect(world.statuses).toEqual([]);
+  world.advance(1);
+  const error = `RegisterPlugin error -- plugin registration failed with err: ${UPDATING}: timed out waiting for the condition`;
+  expect(world.statuses).toEqual([{ socket: SOCKET, registered: false, error }]);
+});
+
+test('a watch that breaks begins again and registers nothing twice', () => {
+  let watches = 0;
+  const world = run(ok(info()), { 'plugins.watch': () => (++watches === 1 ? fail('EIO') : 'stream') });
+  world.advance(5_000);
+  world.say([SOCKET, '1']);
+  expect(watches).toBe(2);
+  expect(world.toCluster()).toEqual([registered]);
+});
+
+test.each([
+  [['1.0.0'], '1.0.0'],
+  [['0.3.0', 'v1.2', '1.10.0', '2.0.0'], '1.10.0'],
+  [['0.3.0'], 'highest supported version reported by driver is 0.3.0, must be v1.x'],
+  [
+    ['x', '2.0.0'],
+    'could not find a highest supported version from versions ([x 2.0.0]) reported by this driver: could not parse "x" as version',
+  ],
+  [
+    ['1'],
+    'could not find a highest supported version from versions ([1]) reported by this driver: illegal version string "1"',
+  ],
+])('of the versions %j: %s', (versions, expected) => {
+  const found = highestSupported(versions);
+  expect(typeof found === 'string' ? found : found.join('.')).toBe(expected);
+});
+
+const prefix = (name: string, endpoint = '/plugins/csi.sock') =>
+  `RegisterPlugin error -- plugin validation failed with err: validation failed for CSI Driver ${name} at endpoint ` +
+  `${endpoint}: kubernetes.io/csi: ValidatePlugin for CSI driver "${name}" failed.`;
+
+test.each([
+  [info({ versions: [] }), `${prefix('csi.example.test')} Plugin returned an empty list for supported versions`],
+  [
+    info({ versions: ['0.1.0', '0.2.0'] }),
+    `${prefix('csi.example.test')} None of the versions specified ["0.1.0" "0.2.0"] are supported. ` +
+      'err=highest supported version reported by driver is 0.2.0, must be v1.x',
+  ],
+  [
+    info({ endpoint: 'csi.sock' }),
+    `${prefix('csi.example.test', 'csi.sock')} Its endpoint must be the absolute path of a unix socket`,
+  ],
+])('%j is refused: %s', (plugin, error) => {
+  expect(judge(plugin, SOCKET, new Map())).toEqual({ error });
+});
+
+test('a name that a CSINode would not take is refused before it keeps other drivers out', () => {
+  expect(judge(info({ name: 'Not_A_Name' }), SOCKET, new Map())).toMatchObject({
+    error: expect.stringContaining('a lowercase RFC 1123 subdomain'),
+  });
+  expect(judge(info({ name: 'a'.repeat(64) }), SOCKET, new Map())).toMatchObject({
+    error: expect.stringContaining('must be no more than 63 bytes'),
+  });
+  expect(judge(info({ name: 'constructor' }), SOCKET, new Map())).toEqual({ version: '1.0.0' });
+});
+
+test('a newer version takes the name of an older one', () => {
+  expect(judge(info({ versions: ['1.1.0'] }), SOCKET, new Map([['csi.example.test', '1.0.0']]))).toEqual({
+    version: '1.1.0',
+  });
+});
+
+test('a registered driver is asked again how many volumes fit, as often as the cluster wants it', () => {
+  const world = run(ok(info()), { 'plugins.followNodeInfo': 'stream' });
+  const order = (periodMs: number) => {
+    world.tell({ type: 'csi.limitsFollowed', name: 'csi.example.test', periodMs });
+    world.advance(0);
+  };
+  const answer = (maxVolumes: string) => {
+    const said = { nodeID: 'n', maxVolumes, topologyKeys: ['zone'] };
+    world.hear('plugins.followNodeInfo', { type: 'plugin.nodeInfo', info: said, error: '' });
+  };
+  world.say([SOCKET, '1']);
+  order(10_000);
+  expect(world.askedFor('plugins.followNodeInfo')).toBe(0);
+  world.written();
+  expect(world.inputs('plugins.followNodeInfo')).toEqual([{ endpoint: '/plugins/csi.sock', periodMs: 10_000 }]);
+  answer('8');
+  expect(world.toCluster().slice(1)).toEqual([{ ...registered, driver: { ...registered.driver, count: 8 } }]);
+  order(60_000);
+  expect(world.inputs('plugins.followNodeInfo')).toHaveLength(2);
+  order(0);
+  world.tell({ type: 'csi.limitReached', name: 'csi.example.test' });
+  world.advance(600_000);
+  expect(world.askedFor('plugins.followNodeInfo')).toBe(2);
+  expect(world.askedFor('plugins.csiNodeGetInfo')).toBe(1);
+  expect(world.divergence()).toBeNull();
+});
+
+test('a driver with less room than it said is asked at once; what it cannot say changes nothing', () => {
+  const answers = [
+    ok({ nodeID: 'n', maxVolumes: '7', topologyKeys: [] }),
+    ok({ nodeID: 'n', maxVolumes: '3', topologyKeys: [] }),
+  ];
+  const world = run(ok(info()), {
+    'plugins.followNodeInfo': 'stream',
+    'plugins.csiNodeGetInfo': () => answers.shift() ?? fail('rpc error: code = Internal desc = no metadata'),
+  });
+  world.say([SOCKET, '1']);
+  world.written();
+  world.tell({ type: 'csi.limitsFollowed', name: 'csi.example.test', periodMs: 10_000 });
+  const full = () => {
+    world.tell({ type: 'csi.limitReached', name: 'csi.example.test' });
+    world.advance(0);
+  };
+  full();
+  expect(world.toCluster().at(-1)).toMatchObject({ type: 'csi.driverRegistered', driver: { count: 3 } });
+  const told = world.toCluster().length;
+  full();
+  world.hear('plugins.followNodeInfo', { type: 'plugin.nodeInfo', info: null, error: 'gone' });
+  expect(world.toCluster()).toHaveLength(told);
+  expect(world.said().filter((line) => line === 'Failed to update CSIDriver')).toHaveLength(2);
+  expect(world.divergence()).toBeNull();
+});
+
+test('a driver that registers anew, and one of which csiVolumes knows nothing any more, are asked as before', () => {
+  const world = run(ok(info()), { 'plugins.followNodeInfo': 'stream' });
+  world.say([SOCKET, '1']);
+  world.written();
+  world.tell({ type: 'csi.limitsFollowed', name: 'csi.example.test', periodMs: 10_000 });
+  world.advance(0);
+  world.say([SOCKET, '2']);
+  world.written();
+  expect(world.inputs('plugins.followNodeInfo')).toHaveLength(2);
+  world.tell({ type: 'csi.driversWanted' });
+  world.advance(0);
+  expect(world.inputs('plugins.followNodeInfo')).toHaveLength(2);
+  expect(world.records().filter(({ k }) => k === 'cancel')).toHaveLength(2);
+  expect(world.divergence()).toBeNull();
+});

@@ -1,0 +1,107 @@
+/** Volumes that show the content of an image: pulled like the image of a container, mounted by the runtime. */
+import { afterEach, describe, expect, it } from 'vitest';
+import type { ContainerConfig } from '../../../../src/machines/model/api/cri.ts';
+import { pullSecret } from '../../../support/pods-images.ts';
+import { image, manifest, PodsNode } from '../../../support/pods-node.ts';
+
+const DATA = 'a.io/data:1';
+
+let node: PodsNode;
+afterEach(() => {
+  expect(node.crashes()).toEqual([]);
+  node.assertReplays();
+});
+
+interface Wanted {
+  readonly volume?: object;
+  readonly mount?: object;
+}
+
+/** `app` sees the image, `other` does not. */
+function boot({ volume = {}, mount = {} }: Wanted = {}, prepare: (node: PodsNode) => void = () => {}): PodsNode {
+  node = new PodsNode();
+  for (const name of ['app:1', DATA]) node.world.registry.set(name, image(name));
+  node.world.setManifests([
+    manifest({
+      uid: 'u1',
+      spec: {
+        imagePullSecrets: [{ name: 'one' }],
+        volumes: [{ name: 'data', image: { reference: DATA, ...volume } }],
+      },
+      containers: [
+        { name: 'app', image: 'app:1', volumeMounts: [{ name: 'data', mountPath: '/data', ...mount }] },
+        { name: 'other', image: 'app:1' },
+      ],
+    }),
+  ]);
+  prepare(node);
+  return node.boot();
+}
+
+const effects = (name: string) =>
+  node.sink.records.flatMap((record) => (record.k === 'effect' && record.name === name ? [record.input as never] : []));
+const pulled = () => effects('cri.pullImage').map(({ image: name }: { image: string }) => name);
+const config = (name: string) =>
+  (effects('cri.createContainer') as { config: ContainerConfig }[]).find(
+    ({ config: { metadata } }) => metadata?.name === name,
+  )?.config;
+const state = (name: string) => node.status('u1')?.containerStatuses?.find((each) => each.name === name)?.state;
+const runs = (name: string) => () => state(name)?.running !== undefined;
+const waits = (name: string, reason: string) => () => state(name)?.waiting?.reason === reason;
+
+describe('an image volume', () => {
+  it('is pulled before the container that sees it, and mounted as the runtime knows it', () => {
+    boot().until('both run', () => runs('app')() && runs('other')());
+    expect(pulled().sort()).toEqual([DATA, 'app:1']);
+    expect(config('app')?.mounts?.[0]).toMatchObject({
+      container_path: '/data',
+      host_path: '',
+      readonly: true,
+      image: {
+        image: image(DATA).id,
+        user_specified_image: DATA,
+        annotations: { 'kubernetes.io/config.source': 'file' },
+      },
+    });
+    expect(config('other')?.mounts?.some((mount) => mount.image)).toBe(false);
+    expect(config('app')?.image?.user_specified_image).toBe('app:1');
+  });
+
+  it('shows a part of the image', () => {
+    boot({ mount: { subPath: 'a/b' } }).until('it runs', runs('app'));
+    expect(config('app')?.mounts?.[0]?.image_sub_path).toBe('a/b');
+    expect(node.world.callsOf('volume.bindSubPaths')).toEqual([]);
+  });
+
+  it('that is not to be had keeps back only who sees it', () => {
+    boot({}, ({ world }) => world.registry.delete(DATA)).until('the other runs', runs('other'));
+    node.until('it backs off', waits('app', 'ImagePullBackOff'));
+    expect(state('app')?.waiting?.message).toContain(`Back-off pulling image "${DATA}"`);
+    expect(config('app')).toBeUndefined();
+    node.world.registry.set(DATA, image(DATA));
+    node.until('it runs', runs('app'));
+  });
+
+  it('that must not be pulled has to be there', () => {
+    boot({ volume: { pullPolicy: 'Never' } }).until('it waits', waits('app', 'ErrImageNeverPull'));
+    expect(pulled()).not.toContain(DATA);
+  });
+
+  it('is pulled with the secrets of its pod', () => {
+    boot({}, ({ world }) => {
+      world.setObjects([pullSecret('one', 'first')]);
+      world.rights.locked.set(DATA, 'first');
+    }).until('it runs', runs('app'));
+    expect(pulled()).toContain(DATA);
+  });
+});
+
+describe('the image of a volume', () => {
+  it('is in use as long as a container has it', () => {
+    boot().until('it runs', runs('app'));
+    const { context } = node.kernel.snapshotOf('kubelet/imageGC') as {
+      context: { inUse: Readonly<Record<string, readonly string[]>> };
+    };
+    expect(context.inUse['u1']).toContain(image(DATA).id);
+  });
+});

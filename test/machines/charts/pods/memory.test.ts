@@ -1,0 +1,136 @@
+import { describe, expect, test } from 'vitest';
+import { memoryMachine } from '../../../../src/machines/charts/pods/memory.ts';
+import { late, ok, runUnder } from '../../../support/answering-world.ts';
+
+const GRANT = { demand: {}, allocation: {} };
+
+function memory() {
+  const written: unknown[] = [];
+  const world = runUnder(
+    memoryMachine,
+    { softStateFile: '/soft-state.json' },
+    {
+      'host.loadSoftState': ok({ containers: {}, probes: {} }),
+      'host.saveSoftState': ({ state }: { state: { grants?: object } }) => {
+        written.push(state.grants);
+        return ok(null);
+      },
+    },
+    ['pods', 'allocation'],
+  );
+  const allocated = (uid: string, held: object = {}) =>
+    world.tell({ type: 'memory.allocated', uid, grant: { ...GRANT, ...held } });
+  const pass = (ms: number) => world.time.advanceTo(world.time.now() + ms);
+  return { world, written, allocated, pass };
+}
+
+test('what is noted while the memory is read is kept, beside what is read', () => {
+  const noted = (restartCount: number) => ({ restartCount, backoffMs: 0, backoffUntilMs: 0 });
+  const written: unknown[] = [];
+  const world = runUnder(
+    memoryMachine,
+    { softStateFile: '/soft-state.json' },
+    {
+      'host.loadSoftState': late(100, ok({ containers: { 'u/a': noted(3), 'u/b': noted(1) }, probes: {} })),
+      'host.saveSoftState': ({ state }: { state: { containers: object } }) => {
+        written.push(state.containers);
+        return ok(null);
+      },
+    },
+    ['pods', 'allocation'],
+  );
+  world.tell({ type: 'memory.noted', key: 'u/b', container: noted(2) });
+  world.time.advanceTo(world.time.now() + 5_000);
+  expect(written).toEqual([{ 'u/a': noted(3), 'u/b': noted(2) }]);
+  expect(world.divergence()).toBeNull();
+});
+
+test('M1: starts of containers are written together, and go with their pod', () => {
+  const written: unknown[] = [];
+  const world = runUnder(
+    memoryMachine,
+    { softStateFile: '/soft-state.json' },
+    {
+      'host.loadSoftState': ok({ containers: {}, probes: {} }),
+      'host.saveSoftState': ({ state }: { state: { begun: object } }) => {
+        written.push(state.begun);
+        return ok(null);
+      },
+    },
+    ['pods', 'allocation'],
+  );
+  const pass = () => world.time.advanceTo(world.time.now() + 1_100);
+  world.tell({ type: 'memory.begun', key: 'u/a', restartCount: 0 });
+  world.tell({ type: 'memory.begun', key: 'v/b', restartCount: 4 });
+  pass();
+  world.tell({ type: 'memory.forgotten', uid: 'u' });
+  pass();
+  expect(written).toEqual([{ 'u/a': 0, 'v/b': 4 }, { 'v/b': 4 }]);
+});
+
+describe('what pods were given', () => {
+  test('is written after a moment, together', () => {
+    const { written, allocated, pass } = memory();
+    allocated('a');
+    allocated('b');
+    pass(900);
+    expect(written).toEqual([]);
+    pass(200);
+    expect(written).toEqual([{ a: GRANT, b: GRANT }]);
+  });
+
+  test.each(['cpus', 'memory', 'devices'])('M5: is written at once when nobody else may have it: %s', (kind) => {
+    const { world, written, allocated, pass } = memory();
+    allocated('a');
+    pass(100);
+    allocated('b', { [kind]: {} });
+    allocated('c', { [kind]: {} });
+    pass(0);
+    expect(written).toEqual([
+      { a: GRANT, b: { ...GRANT, [kind]: {} } },
+      { a: GRANT, b: { ...GRANT, [kind]: {} }, c: { ...GRANT, [kind]: {} } },
+    ]);
+    pass(5_000);
+    expect(written).toHaveLength(2);
+    expect(world.divergence()).toBeNull();
+  });
+});
+
+test('what was noted of a pod after it was forgotten goes when the pods of the node are known', () => {
+  const { world, written, allocated, pass } = memory();
+  for (const uid of ['here', 'gone']) allocated(uid);
+  world.tell({ type: 'memory.forgotten', uid: 'gone' });
+  allocated('gone');
+  pass(2_000);
+  world.tell({ type: 'pods.known', uids: ['here'] });
+  pass(2_000);
+  expect(written.at(-1)).toEqual({ here: GRANT });
+  world.tell({ type: 'pods.known', uids: ['here'] });
+  pass(2_000);
+  expect(written).toHaveLength(2);
+  expect(world.divergence()).toBeNull();
+});
+
+test('back-offs that were noted after their pod was forgotten do not pile up', () => {
+  const written: unknown[] = [];
+  const world = runUnder(
+    memoryMachine,
+    { softStateFile: '/soft-state.json' },
+    {
+      'host.loadSoftState': ok({ containers: {}, probes: {} }),
+      'host.saveSoftState': ({ state }: { state: { pulls?: object } }) => {
+        written.push(Object.keys(state.pulls ?? {}));
+        return ok(null);
+      },
+    },
+    ['pods', 'allocation'],
+  );
+  for (const uid of ['a', 'b', 'c', 'd']) {
+    world.tell({ type: 'memory.forgotten', uid });
+    const pull = { backoffMs: 10_000, untilMs: world.time.now() + 10_000, message: 'ErrImagePull: no' };
+    world.tell({ type: 'memory.pulled', key: `${uid}/a.io/x:1`, pull });
+    world.time.advanceTo(world.time.now() + 6 * 60_000);
+  }
+  expect(written.at(-1)).toEqual(['c', 'd'].map((uid) => `${uid}/a.io/x:1`));
+  expect(world.divergence()).toBeNull();
+});

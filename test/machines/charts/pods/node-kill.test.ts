@@ -1,0 +1,89 @@
+/** A pod that the node ends (eviction, shutdown): what the world sees of it, and that it stays ended. */
+import { afterEach, expect, test } from 'vitest';
+import type { PodKillWanted } from '../../../../src/machines/model/pods/messages.ts';
+import { image, manifest, PodsNode } from '../../../support/pods-node.ts';
+
+const UID = 'u1';
+let node: PodsNode;
+
+function running(): PodsNode {
+  node = new PodsNode();
+  node.world.runtime.images.set('app:1', image('app:1'));
+  node.world.setManifests([manifest({ uid: UID, spec: { terminationGracePeriodSeconds: 60 } })]);
+  return node.boot().until('Running', () => node.phase(UID) === 'Running');
+}
+
+const order: PodKillWanted = {
+  type: 'pods.kill',
+  uid: UID,
+  graceSeconds: 1,
+  verdict: {
+    reason: 'Evicted',
+    message: 'The node was low on resource: memory. ',
+    said: 'once',
+    disruptionTarget: true,
+  },
+};
+const kill = (): void => void node.kernel.dispatch('kubelet/pods', { ...order }, 'test');
+const isOver = (): boolean => (node.podState(UID) as { terminated?: unknown } | undefined)?.terminated === 'kept';
+const disruption = () => node.status(UID)?.conditions?.find(({ type }) => type === 'DisruptionTarget');
+
+afterEach(() => {
+  expect(node.crashes()).toEqual([]);
+  node.assertReplays();
+});
+
+test('fails at once, for the reason of the node, with a word about the disruption', () => {
+  running();
+  kill();
+  expect(node.status(UID)).toMatchObject({ phase: 'Failed', reason: 'Evicted', message: order.verdict.message });
+  expect(disruption()).toMatchObject({
+    status: 'True',
+    reason: 'TerminationByKubelet',
+    message: order.verdict.message,
+  });
+  node.until('over', isOver);
+  const stops = node.sink.records.flatMap((record) =>
+    record.k === 'effect' && record.name === 'cri.stopContainer' ? [record.input] : [],
+  );
+  // Every stop has its two seconds.
+  expect(stops).toMatchObject([{ timeoutSeconds: 2 }]);
+});
+
+test('stays failed and is not started again, whatever its restart policy', () => {
+  running();
+  kill();
+  node.until('over', isOver);
+  node.run(600_000);
+  expect(node.phase(UID)).toBe('Failed');
+  expect(node.status(UID)?.reason).toBe('Evicted');
+  expect(node.world.runtime.started).toHaveLength(1);
+});
+
+test('that ends well yet has succeeded, as the recorded kubelet has it', () => {
+  node = new PodsNode();
+  node.world.runtime.images.set('app:1', image('app:1'));
+  node.world.runtime.programs.set('app', [{ stopExitCode: 0 }]);
+  node.world.setManifests([manifest({ uid: UID, spec: { restartPolicy: 'OnFailure' } })]);
+  node.boot().until('Running', () => node.phase(UID) === 'Running');
+  kill();
+  node.until('over', isOver);
+  expect(node.phase(UID)).toBe('Succeeded');
+  expect(node.status(UID)).not.toHaveProperty('reason');
+});
+
+test('goes when its manifest goes', () => {
+  running();
+  kill();
+  node.until('over', isOver);
+  node.world.setManifests([]);
+  node.until('gone', () => node.podState(UID) === undefined);
+  expect(node.world.runtime.containers.size).toBe(0);
+});
+
+test('an order for a pod that is not there changes nothing', () => {
+  running();
+  node.kernel.dispatch('kubelet/pods', { ...order, uid: 'nobody' }, 'test');
+  node.run(1_000);
+  expect(node.phase(UID)).toBe('Running');
+});

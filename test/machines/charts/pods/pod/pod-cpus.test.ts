@@ -1,0 +1,89 @@
+/** Pods on a node that keeps CPUs and memory apart: proves C1 and C2 of `pod-cpus.ts`. */
+import { afterEach, expect, it } from 'vitest';
+import type { Pod, ResourceRequirements } from '../../../../../src/machines/model/api/pod.ts';
+import type { NodeSettings } from '../../../../../src/machines/model/settings/node-settings.ts';
+import { ADMISSION, apiPod, bootCountingNode, tellPods } from '../../../../support/counting-node.ts';
+import type { PodsNode } from '../../../../support/pods-node.ts';
+
+const WITH_MANAGER: NonNullable<NodeSettings['admission']> = {
+  ...ADMISSION,
+  allocatable: { ...ADMISSION.allocatable, cpu: '3000' },
+  wholeNode: { ...ADMISSION.wholeNode, cpu: '3000' },
+  cpuManager: {
+    cpus: [0, 1, 2, 3].map((id) => ({ id, core: id, socket: 0, numaNode: 0 })),
+    reserved: [0],
+    wholeCores: false,
+    isReservationStrict: false,
+  },
+};
+
+let node: PodsNode;
+
+const asking = (uid: string, resources: ResourceRequirements, generation = 1): Pod =>
+  apiPod(uid, { containers: [{ name: 'c', image: 'app:1', resources }] }, generation);
+const tell = (op: 'ADD' | 'UPDATE', pod: Pod) => tellPods(node, op, pod);
+const whole = (cpu: string) => ({ limits: { cpu, memory: '1Mi' }, requests: { cpu, memory: '1Mi' } });
+const told = () => node.world.callsOf('cri.updateContainerResources').length;
+
+afterEach(() => {
+  expect(node.crashes()).toEqual([]);
+  node.assertReplays();
+});
+
+it('others leave the CPUs of a guaranteed container, whose CPU cannot be resized', () => {
+  node = bootCountingNode({ admission: WITH_MANAGER });
+  tell('ADD', asking('shared', {}));
+  node.until('it runs', () => node.phase('shared') === 'Running');
+  node.run(1_000);
+  expect(told()).toBe(1);
+  tell('ADD', asking('own', whole('2')));
+  node.until('it runs', () => node.phase('own') === 'Running');
+  node.run(1_000);
+  expect(told()).toBe(3);
+  expect(node.world.softState.grants).toMatchObject({ own: { cpus: { c: '1-2' } } });
+  tell('UPDATE', asking('own', whole('3'), 2));
+  node.run(1_000);
+  expect(node.status('own')?.conditions).toContainEqual(
+    expect.objectContaining({
+      type: 'PodResizePending',
+      reason: 'Infeasible',
+      message: 'Resize is infeasible for Guaranteed Pods alongside CPU Manager policy "static"',
+    }),
+  );
+  expect(told()).toBe(3);
+});
+
+it('a guaranteed container is created on the NUMA nodes of its memory, which cannot be resized', () => {
+  const memory = { memory: { total: '4194304', systemReserved: '1048576' } };
+  const memoryManager = { nodes: [0, 1].map((id) => ({ id, memory })) };
+  node = bootCountingNode({ admission: { ...ADMISSION, memoryManager }, makesPodCgroups: false });
+  const wants = (amount: string) => ({
+    limits: { cpu: '500m', memory: amount },
+    requests: { cpu: '500m', memory: amount },
+  });
+  tell('ADD', asking('one', wants('2Mi')));
+  tell('ADD', asking('two', wants('2Mi')));
+  tell('ADD', asking('shared', {}));
+  for (const uid of ['one', 'two', 'shared']) node.until(`${uid} runs`, () => node.phase(uid) === 'Running');
+  const nodes = [...node.world.runtime.containers.values()].map(({ config, sandbox }) => [
+    sandbox.config.metadata?.uid,
+    config.linux?.resources?.cpuset_mems,
+  ]);
+  expect(Object.fromEntries(nodes)).toEqual({ one: '0', two: '1', shared: undefined });
+  tell('UPDATE', asking('one', wants('1Mi'), 2));
+  tell('ADD', asking('three', wants('2Mi')));
+  node.run(1_000);
+  expect(node.status('one')?.conditions).toContainEqual(
+    expect.objectContaining({
+      reason: 'Infeasible',
+      message: 'Resize is infeasible for Guaranteed Pods alongside Memory Manager policy "Static"',
+    }),
+  );
+  expect(node.status('three')).toMatchObject({
+    phase: 'Failed',
+    reason: 'UnexpectedAdmissionError',
+    message:
+      'Pod was rejected: Allocate failed due to [memorymanager] failed to get the default NUMA affinity, no NUMA ' +
+      'nodes with enough memory is available, which is unexpected',
+  });
+});

@@ -1,0 +1,47 @@
+/** In-place resize of what initialises a pod, and not as a sidecar. */
+import { afterEach, expect, it } from 'vitest';
+import type { Pod, ResourceRequirements } from '../../../../../src/machines/model/api/pod.ts';
+import { apiPod, bootCountingNode, tellPods } from '../../../../support/counting-node.ts';
+import type { PodsNode } from '../../../../support/pods-node.ts';
+
+let node: PodsNode;
+afterEach(() => {
+  expect(node.crashes()).toEqual([]);
+  node.assertReplays();
+});
+
+const asking = (generation: number, first: ResourceRequirements, cpu = '100m'): Pod => {
+  const regular = { name: 'c', image: 'app:1', resources: { requests: { cpu }, limits: { cpu } } };
+  return apiPod(
+    'p',
+    { initContainers: [{ name: 'first', image: 'app:1', resources: first }], containers: [regular] },
+    generation,
+  );
+};
+const limited = (cpu: string) => ({ requests: { cpu }, limits: { cpu } });
+const initRuns = () => node.status('p')?.initContainerStatuses?.[0]?.state?.running !== undefined;
+const conditions = () => (node.status('p')?.conditions ?? []).filter(({ type }) => type.startsWith('PodResize'));
+
+it('is told to the one that runs, and said of it by name', () => {
+  node = bootCountingNode({});
+  tellPods(node, 'ADD', asking(1, limited('200m')));
+  node.until('it initialises', initRuns);
+  tellPods(node, 'UPDATE', asking(2, limited('300m')));
+  node.until(
+    'done',
+    () => node.events().some((text) => text.startsWith('ResizeCompleted')) && conditions().length === 0,
+  );
+  expect(node.world.resizes).toMatchObject([{ linux: { cpu_quota: '30000' } }]);
+  expect(node.events().find((text) => text.startsWith('ResizeStarted'))).toContain('"initContainers":[{"name":"first"');
+  expect(node.world.callsOf('cri.stopContainer')).toEqual([]);
+});
+
+it('has to wait where the node does not have so much', () => {
+  node = bootCountingNode({});
+  tellPods(node, 'ADD', asking(1, limited('200m')));
+  node.until('it initialises', initRuns);
+  tellPods(node, 'UPDATE', asking(2, limited('64')));
+  node.run(1_000);
+  expect(conditions()).toMatchObject([{ type: 'PodResizePending', reason: 'Infeasible' }]);
+  expect(node.world.resizes).toEqual([]);
+});

@@ -1,0 +1,90 @@
+/** What the collectors clear away at once when the node is short of disk, and that they answer. */
+import { expect, test } from 'vitest';
+import { imageGcMachine } from '../../../../src/machines/charts/images/image-gc.ts';
+import { containerGcMachine } from '../../../../src/machines/charts/pods/container-gc.ts';
+import { fail, ok, runUnder } from '../../../support/answering-world.ts';
+import { settings } from '../../../support/pods-node.ts';
+
+const PURGE = { type: 'garbage.purge' };
+const dead = (id: string, createdAt: string) => ({ id, name: 'c', restartCount: 0, createdAt });
+const image = (id: string, more = {}) => ({
+  id,
+  repo_tags: [id],
+  repo_digests: [],
+  size: '1000',
+  username: '',
+  pinned: false,
+  ...more,
+});
+const inputsOf = (run: ReturnType<typeof runUnder>, name: string) =>
+  run.records().flatMap((record) => (record.k === 'effect' && record.name === name ? [record.input] : []));
+
+test('of pods that are over every dead container goes, of the others what is beyond the limit', () => {
+  const run = runUnder(containerGcMachine, settings, { 'cri.removeContainer': ok(null) }, ['pods', 'eviction']);
+  const two = [dead('1', '1'), dead('2', '2')];
+  run.tell({ type: 'garbage.changed', uid: 'over', dead: two, sandboxes: [], over: true });
+  const looping = [dead('3', '3'), dead('4', '4')];
+  run.tell({ type: 'garbage.changed', uid: 'looping', dead: looping, sandboxes: [], over: false });
+  run.tell(PURGE);
+  run.time.advanceTo(run.time.now());
+  const removed = inputsOf(run, 'cri.removeContainer').map((input) => (input as { containerId: string }).containerId);
+  expect(removed.sort((a, b) => Number(a) - Number(b))).toEqual(['1', '2', '3']);
+  expect(run.told().at(-1)).toEqual({ to: 'parent/eviction', type: 'garbage.purged' });
+  expect(run.divergence()).toBeNull();
+});
+
+test('what is younger than the settings say does not count, and is looked at again each minute', () => {
+  const answers = { 'cri.removeContainer': ok(null), 'logs.unlink': ok(null) };
+  const containerGc = { minAgeMs: 600_000, maxPerPodContainer: 1, maxContainers: -1 };
+  const run = runUnder(containerGcMachine, { ...settings, containerGc }, answers, ['pods']);
+  const ago = (ms: number): string => `${run.time.now() - ms}000000`;
+  const removed = () =>
+    inputsOf(run, 'cri.removeContainer').map((input) => (input as { containerId: string }).containerId);
+  const looping = [
+    dead('old', ago(700_000)),
+    dead('older', ago(800_000)),
+    dead('young', ago(500_000)),
+    dead('new', ago(1)),
+  ];
+  run.tell({ type: 'garbage.changed', uid: 'looping', dead: looping, sandboxes: [], over: false });
+  run.time.advanceTo(run.time.now() + 61_000);
+  expect(removed()).toEqual(['older']);
+  const left = looping.filter(({ id }) => id !== 'older');
+  run.tell({ type: 'garbage.changed', uid: 'looping', dead: left, sandboxes: [], over: false });
+  run.time.advanceTo(run.time.now() + 180_000);
+  expect(removed()).toEqual(['older', 'old']);
+  expect(run.divergence()).toBeNull();
+});
+
+test('a collector that has nothing to do answers, too', () => {
+  const run = runUnder(containerGcMachine, settings, {}, ['pods', 'eviction']);
+  run.tell(PURGE);
+  expect(run.told().at(-1)).toEqual({ to: 'parent/eviction', type: 'garbage.purged' });
+});
+
+test.each([
+  ['as usual', settings],
+  ['with its own collecting off', { ...settings, imageGc: { ...settings.imageGc, highThresholdPercent: 100 } }],
+])('every image goes that nobody uses, however full the disk is (%s)', (_, input) => {
+  const world = {
+    'cri.listImages': ok({ images: [image('used'), image('idle'), image('pinned', { pinned: true })] }),
+    'cri.removeImage': ok(null),
+  };
+  const run = runUnder(imageGcMachine, input, world, ['pods', 'eviction', 'eventRecorder']);
+  run.tell({ type: 'images.inUse', uid: 'u', refs: ['used'] });
+  run.tell(PURGE);
+  run.time.advanceTo(run.time.now());
+  expect(inputsOf(run, 'cri.removeImage')).toEqual([{ image: 'idle' }]);
+  expect(run.told().filter(({ type }) => type === 'garbage.purged')).toEqual([
+    { to: 'parent/eviction', type: 'garbage.purged' },
+  ]);
+  expect(run.divergence()).toBeNull();
+});
+
+test('a runtime that does not list its images is no reason not to answer', () => {
+  const world = { 'cri.listImages': fail('away') };
+  const run = runUnder(imageGcMachine, settings, world, ['pods', 'eviction', 'eventRecorder']);
+  run.tell(PURGE);
+  run.time.advanceTo(run.time.now());
+  expect(run.told().at(-1)).toEqual({ to: 'parent/eviction', type: 'garbage.purged' });
+});

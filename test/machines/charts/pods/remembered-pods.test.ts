@@ -1,0 +1,69 @@
+import { expect, test } from 'vitest';
+import { rememberedPodsMachine } from '../../../../src/machines/charts/pods/remembered-pods.ts';
+import { fail, late, ok, runUnder } from '../../../support/answering-world.ts';
+
+const REMEMBERED = { pod: { metadata: { uid: 'u1', resourceVersion: '5' } }, objects: [] };
+
+test('a pod that is forgotten and remembered again, in one version, keeps its file', () => {
+  const files: boolean[] = [];
+  const world = runUnder(
+    rememberedPodsMachine,
+    { nodeName: 'n', rememberedPodsDir: '/pods' },
+    {
+      'host.savePod': ({ remembered }: { remembered: unknown }) => {
+        files.push(remembered !== null);
+        return late(100, ok(null));
+      },
+    },
+  );
+  const pass = (ms: number) => world.time.advanceTo(world.time.now() + ms);
+  world.tell({ type: 'pod.remembered', uid: 'u1', remembered: REMEMBERED });
+  pass(1_000);
+  world.tell({ type: 'pod.remembered', uid: 'u1', remembered: REMEMBERED });
+  pass(1_000);
+  expect(files, 'nothing changed').toEqual([true]);
+  world.tell({ type: 'pod.forgotten', uid: 'u1' });
+  world.tell({ type: 'pod.remembered', uid: 'u1', remembered: REMEMBERED });
+  pass(1_000);
+  expect(files.at(-1)).toBe(true);
+  expect(files).toHaveLength(3);
+  expect(world.divergence()).toBeNull();
+});
+
+test('a write is never left: what comes meanwhile waits for its end', () => {
+  const calls: string[] = [];
+  let under = 0;
+  const world = runUnder(
+    rememberedPodsMachine,
+    { nodeName: 'n', rememberedPodsDir: '/pods' },
+    {
+      'host.savePod': ({ uid, remembered }: { uid: string; remembered: unknown }) => {
+        calls.push(`${uid} ${remembered === null ? 'goes' : 'stays'}, ${under} under way`);
+        under += 1;
+        world.time.arm(world.time.now() + 100, () => (under -= 1));
+        return late(100, ok(null));
+      },
+    },
+  );
+  const pass = (ms: number) => world.time.advanceTo(world.time.now() + ms);
+  world.tell({ type: 'pod.remembered', uid: 'u1', remembered: REMEMBERED });
+  pass(1);
+  world.tell({ type: 'pod.remembered', uid: 'u2', remembered: REMEMBERED });
+  world.tell({ type: 'pod.forgotten', uid: 'u1' });
+  pass(1_000);
+  expect(calls).toEqual(['u1 stays, 0 under way', 'u2 stays, 0 under way', 'u1 goes, 0 under way']);
+  expect(world.divergence()).toBeNull();
+});
+
+test('one that cannot be written is said, and is not written again', () => {
+  const world = runUnder(
+    rememberedPodsMachine,
+    { nodeName: 'n', rememberedPodsDir: '/pods' },
+    { 'host.savePod': fail('the disk is full', 'ENOSPC') },
+  );
+  world.tell({ type: 'pod.remembered', uid: 'u1', remembered: REMEMBERED });
+  world.time.advanceTo(world.time.now() + 1_000);
+  world.tell({ type: 'pod.remembered', uid: 'u1', remembered: REMEMBERED });
+  expect(world.said()).toEqual(['Cannot remember a pod for a start without the API server']);
+  expect(world.asked()).toHaveLength(1);
+});

@@ -1,0 +1,163 @@
+/** Which CPUs containers get, held against what the Go kubelet's static policy gives on the same machines. */
+
+import { describe, expect, it } from 'vitest';
+import { allocatableCpus, reservedCpus, sharedCpus } from '../../../../src/machines/model/allocation/cpu-manager.ts';
+import { pack } from '../../../../src/machines/model/allocation/cpu-packing.ts';
+import { assign } from '../../../../src/machines/model/allocation/resource-assignment.ts';
+import { type ContainerWish, containerWishes } from '../../../../src/machines/model/allocation/wishes.ts';
+import type { Pod } from '../../../../src/machines/model/api/pod.ts';
+import type { Holding } from '../../../../src/machines/model/operations/grants.ts';
+import type { Cpu, CpuManagerSettings } from '../../../../src/machines/model/settings/resource-managers.ts';
+
+/** As the kernel numbers them: first one thread of each core, socket by turns, then the second threads. */
+function machine(sockets: number, cores: number, threads: number): readonly Cpu[] {
+  const all = sockets * cores;
+  return Array.from({ length: all * threads }, (_, id) => {
+    const socket = (id % all) % sockets;
+    return { id, core: Math.floor((id % all) / sockets), socket, numaNode: socket };
+  });
+}
+
+/** Cores 0/4, 1/5, 2/6 and 3/7. */
+const ONE_SOCKET = machine(1, 4, 2);
+/** Even CPUs in one socket, odd ones in the other; cores 0/6, 2/8, 4/10 and 1/7, 3/9, 5/11. */
+const TWO_SOCKETS = machine(2, 3, 2);
+const ids = (cpus: readonly Cpu[]) => cpus.map(({ id }) => id);
+
+describe('CPUs are packed', () => {
+  it.each([
+    ['one, as a thread', ONE_SOCKET, [0, 1, 2, 3, 4, 5, 6, 7], 1, [0]],
+    ['one, from a core that is broken into', ONE_SOCKET, [1, 2, 3, 4, 5, 6, 7], 1, [4]],
+    ['two, as a core', ONE_SOCKET, [1, 2, 3, 4, 5, 6, 7], 2, [1, 5]],
+    ['three, as a core and a thread that is left', ONE_SOCKET, [1, 2, 3, 4, 5, 6, 7], 3, [1, 4, 5]],
+    ['all', ONE_SOCKET, [0, 1, 2, 3, 4, 5, 6, 7], 8, [0, 1, 2, 3, 4, 5, 6, 7]],
+    ['a whole socket', TWO_SOCKETS, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11], 6, [1, 3, 5, 7, 9, 11]],
+    ['a core of the socket that is broken into', TWO_SOCKETS, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11], 2, [2, 8]],
+    ['none', ONE_SOCKET, [0], 0, []],
+    ['more than there are, as nothing', ONE_SOCKET, [0, 2, 4, 6], 5, null],
+  ] as const)('%s', (_, cpus, available, wanted, expected) => {
+    expect(pack(cpus, available, wanted)).toEqual(expected);
+  });
+});
+
+const settings = (change: Partial<CpuManagerSettings> = {}): CpuManagerSettings => ({
+  cpus: ONE_SOCKET,
+  reserved: [0],
+  wholeCores: false,
+  isReservationStrict: false,
+  ...change,
+});
+
+const cpuWishes = (wanted: Pod) => containerWishes(wanted, {});
+const assignCpus = (cpuManager: CpuManagerSettings, wishes: readonly ContainerWish[], held: readonly Holding[]) =>
+  assign({ cpuManager }, wishes, held);
+
+type Amount = readonly [name: string, cpu: string, restartPolicy?: string];
+const containers = (amounts: readonly Amount[]) =>
+  amounts.map(([name, cpu, restartPolicy]) => ({
+    name,
+    ...(restartPolicy === undefined ? {} : { restartPolicy: 'Always' as const }),
+    resources: { limits: { cpu, memory: '1Mi' }, requests: { cpu, memory: '1Mi' } },
+  }));
+const pod = (apps: readonly Amount[], inits: readonly Amount[] = []): Pod => ({
+  metadata: { uid: 'u', name: 'p', namespace: 'n' },
+  spec: { containers: containers(apps), initContainers: containers(inits) },
+});
+
+describe('CPUs of their own are', () => {
+  it('of containers with whole CPUs in a guaranteed pod', () => {
+    expect(
+      cpuWishes(
+        pod([
+          ['a', '2'],
+          ['b', '1500m'],
+          ['c', '1000m'],
+        ]),
+      ),
+    ).toEqual([
+      { container: 'a', cpus: 2, isInit: false },
+      { container: 'c', cpus: 1, isInit: false },
+    ]);
+  });
+
+  it('not of other pods, nor where the pod as a whole has its resources', () => {
+    const { metadata, spec } = pod([['a', '2']]);
+    const [first] = spec.containers;
+    const burstable = { ...first!, resources: { requests: { cpu: '2' }, limits: { cpu: '3' } } };
+    expect(cpuWishes({ metadata, spec: { containers: [burstable] } })).toEqual([]);
+    const resources = { requests: { cpu: '2', memory: '1Mi' }, limits: { cpu: '2', memory: '1Mi' } };
+    expect(cpuWishes({ metadata, spec: { ...spec, resources } })).toEqual([]);
+  });
+
+  it('neither reserved nor of another pod, and not shared', () => {
+    const held = [{ cpus: { x: '4' } }, {}];
+    expect(
+      assignCpus(
+        settings(),
+        cpuWishes(
+          pod([
+            ['a', '2'],
+            ['b', '1'],
+          ]),
+        ),
+        held,
+      ),
+    ).toEqual({
+      cpus: { a: '1,5', b: '2' },
+    });
+    expect(sharedCpus(settings(), [{ cpus: { a: '1,5', b: '2' } }])).toBe('0,3-4,6-7');
+    expect(sharedCpus(settings({ isReservationStrict: true }), [{ cpus: { a: '1,5' } }])).toBe('2-4,6-7');
+  });
+
+  it('of init containers used again, those of sidecars are not', () => {
+    const inits: readonly Amount[] = [
+      ['i', '4'],
+      ['s', '2', 'Always'],
+      ['j', '1'],
+    ];
+    expect(assignCpus(settings(), cpuWishes(pod([['a', '4']], inits)), [])).toEqual({
+      cpus: { i: '1-2,5-6', s: '1,5', j: '2', a: '2-3,6-7' },
+    });
+  });
+
+  it('refused where there are too few, in upstream words', () => {
+    expect(assignCpus(settings(), cpuWishes(pod([['a', '8']])), [])).toEqual({
+      rejection: {
+        reason: 'UnexpectedAdmissionError',
+        message:
+          'Allocate failed due to not enough cpus available to satisfy request: requested=8, available=7, which is ' +
+          'unexpected',
+      },
+    });
+  });
+});
+
+describe('with full-pcpus-only', () => {
+  const whole = settings({ wholeCores: true });
+
+  it('a core with a reserved thread is of nobody', () => {
+    expect(allocatableCpus(whole)).toEqual([1, 2, 3, 5, 6, 7]);
+    expect(allocatableCpus(settings())).toEqual([1, 2, 3, 4, 5, 6, 7]);
+  });
+
+  it.each([
+    ['3', 'SMT Alignment Error: requested 3 cpus not multiple cpus per core = 2'],
+    [
+      '8',
+      'SMT Alignment Error: not enough free physical CPUs: available physical CPUs = 6, requested CPUs = 8, CPUs per ' +
+        'core = 2',
+    ],
+  ])('%s CPUs are refused in upstream words', (cpu, message) => {
+    const rejection = { reason: 'SMTAlignmentError', message };
+    expect(assignCpus(whole, cpuWishes(pod([['a', cpu]])), [])).toEqual({ rejection });
+  });
+});
+
+describe('reserved are', () => {
+  it('the CPUs that are named', () => expect(reservedCpus(ONE_SOCKET, '1,3-4', 500n)).toEqual([1, 3, 4]));
+  it('or as many as the time needs, in whole cores', () => {
+    expect(reservedCpus(ONE_SOCKET, '', 500n)).toEqual([0]);
+    expect(reservedCpus(ONE_SOCKET, '', 1_500n)).toEqual([0, 4]);
+    expect(reservedCpus(ONE_SOCKET, '', 99_000n)).toEqual(ids(ONE_SOCKET));
+  });
+});

@@ -1,0 +1,204 @@
+/** Which devices containers get, and what their plugins are asked, held against the Go kubelet's device manager. */
+
+import { describe, expect, it } from 'vitest';
+import { deviceCallsMachine } from '../../../../src/machines/charts/pods/allocation/device-calls.ts';
+import { withAnswer } from '../../../../src/machines/model/allocation/device-manager.ts';
+import { type Devices, deviceHealth, deviceSetup } from '../../../../src/machines/model/allocation/device-state.ts';
+import { assign, type DeviceKnowledge } from '../../../../src/machines/model/allocation/resource-assignment.ts';
+import { type ContainerWish, containerWishes } from '../../../../src/machines/model/allocation/wishes.ts';
+import type { Device } from '../../../../src/machines/model/operations/devices.ts';
+import type { DeviceHoldings, NumaSet } from '../../../../src/machines/model/operations/grants.ts';
+import type { ResourceManagers, TopologyPolicy } from '../../../../src/machines/model/settings/resource-managers.ts';
+import { fail, ok, runUnder } from '../../../support/answering-world.ts';
+
+const GPU = 'example.com/gpu';
+const response = (envs = {}) => ({ envs, mounts: [], devices: [], annotations: {}, cdiDevices: [] });
+const device = (id: string, nodes: NumaSet | null = null, isHealthy = true): Device => ({ id, isHealthy, nodes });
+const offer = (devices: readonly Device[], prefers = false): Devices => ({ [GPU]: { devices, prefers } });
+const wish = (container: string, count: number, isInit = false): ContainerWish => ({
+  container,
+  isInit,
+  devices: { [GPU]: count },
+});
+const held = (...ids: readonly string[]): DeviceHoldings => ({
+  x: { [GPU]: { nodes: { '-1': ids }, response: response() } },
+});
+
+function give(
+  devices: Devices,
+  wishes: readonly ContainerWish[],
+  {
+    others = [],
+    answers = {},
+    managers = {},
+  }: { others?: DeviceHoldings[]; managers?: ResourceManagers } & Partial<DeviceKnowledge> = {},
+) {
+  return assign(
+    managers,
+    wishes,
+    others.map((each) => ({ devices: each })),
+    { devices, answers },
+  );
+}
+
+/** By container. */
+function idsIn(answer: ReturnType<typeof give>): unknown {
+  if (!('devices' in answer)) return answer;
+  const ids = Object.entries(answer.devices ?? {}).map(([name, own]) => [name, own[GPU]!.nodes]);
+  return Object.fromEntries(ids);
+}
+
+const refused = (cause: string) => ({
+  rejection: { reason: 'UnexpectedAdmissionError', message: `Allocate failed due to ${cause}, which is unexpected` },
+});
+
+const FOUR = offer(['a', 'b', 'c', 'd'].map((id) => device(id)));
+
+describe('a container gets', () => {
+  it.each<[string, Devices, number, DeviceHoldings[], unknown]>([
+    ['what is free', FOUR, 2, [held('a'), held('c')], { c: { '-1': ['b', 'd'] } }],
+    ['nothing that is not healthy', offer([device('a', null, false), device('b')]), 1, [], { c: { '-1': ['b'] } }],
+    ['its devices by node', offer([device('a', [1]), device('b', [0, 1])]), 2, [], { c: { 0: ['b'], 1: ['a', 'b'] } }],
+    ['nothing where nobody has such devices', {}, 1, [], {}],
+    ['nothing when it wants none', FOUR, 0, [], {}],
+  ])('%s', (_, devices, count, others, expected) => {
+    const answer = give(devices, [wish('c', count)], { others });
+    expect('rejection' in answer || 'question' in answer ? answer : (idsIn(answer) ?? {})).toEqual(expected);
+  });
+
+  it.each<[string, Devices, DeviceHoldings[], string]>([
+    [
+      'too few are left',
+      FOUR,
+      [held('a', 'b', 'c')],
+      'requested number of devices unavailable for example.com/gpu. Requested: 2, Available: 1',
+    ],
+    [
+      'none is healthy',
+      offer([device('a', null, false)]),
+      [],
+      'no healthy devices present; cannot allocate unhealthy devices example.com/gpu',
+    ],
+    ['the plugin is gone', {}, [held('a')], 'cannot allocate unregistered device example.com/gpu'],
+  ])('a refusal where %s', (_, devices, others, cause) => {
+    expect(give(devices, [wish('c', 2)], { others })).toEqual(refused(cause));
+  });
+
+  it('again what init containers had, but not what sidecars have', () => {
+    const wishes = [wish('i', 2, true), wish('s', 1), wish('a', 2)];
+    expect(idsIn(give(FOUR, wishes))).toEqual({ i: { '-1': ['a', 'b'] }, s: { '-1': ['a'] }, a: { '-1': ['b', 'c'] } });
+  });
+});
+
+describe('a plugin that prefers', () => {
+  const devices = offer(
+    ['a', 'b', 'c'].map((id) => device(id)),
+    true,
+  );
+  const question = { resource: GPU, available: ['a', 'b', 'c'], mustInclude: [], size: 2 };
+
+  it('is asked, and its answer is taken as far as it can be', () => {
+    const wishes = [wish('c', 2)];
+    expect(give(devices, wishes)).toEqual({ question });
+    const after = (ids: string[]) => idsIn(give(devices, wishes, { answers: withAnswer({}, question, ids) }));
+    expect(after(['b', 'c'])).toEqual({ c: { '-1': ['b', 'c'] } });
+    expect(after(['c', 'z'])).toEqual({ c: { '-1': ['a', 'c'] } });
+    expect(after([])).toEqual({ c: { '-1': ['a', 'b'] } });
+  });
+
+  it('is asked again when others took some meanwhile', () => {
+    const answers = withAnswer({}, question, ['b', 'c']);
+    expect(give(devices, [wish('c', 2)], { answers, others: [held('c')] })).toEqual({
+      question: { ...question, available: ['a', 'b'] },
+    });
+  });
+});
+
+describe('with a topology manager', () => {
+  const placed = offer([device('a', [0]), device('b', [1]), device('c', [1]), device('d', [])]);
+  const under = (policy: TopologyPolicy): ResourceManagers => ({
+    topology: { policy, scope: 'container', nodes: [0, 1] },
+  });
+
+  it.each<[TopologyPolicy, number, unknown]>([
+    ['single-numa-node', 1, { c: { 0: ['a'] } }],
+    ['single-numa-node', 2, { c: { 1: ['b', 'c'] } }],
+    ['restricted', 3, { c: { 0: ['a'], 1: ['b', 'c'] } }],
+    ['best-effort', 2, { c: { 1: ['b', 'c'] } }],
+  ])('%s gives %i of one place', (policy, count, expected) => {
+    expect(idsIn(give(placed, [wish('c', count)], { managers: under(policy) }))).toEqual(expected);
+  });
+
+  it('refuses what is not in one place, and does not care where plugins do not', () => {
+    const managers = under('single-numa-node');
+    expect(give(placed, [wish('c', 3)], { managers })).toMatchObject({
+      rejection: { reason: 'TopologyAffinityError' },
+    });
+    expect(idsIn(give(FOUR, [wish('c', 4)], { managers }))).toEqual({ c: { '-1': ['a', 'b', 'c', 'd'] } });
+  });
+});
+
+it('only limits of extended resources are wishes', () => {
+  const limits = { cpu: '1', memory: '1Mi', 'hugepages-2Mi': '2Mi', [GPU]: '2', 'kubernetes.io/x': '1', 'b.io/a': '1' };
+  const spec = { containers: [{ name: 'c', image: 'i', resources: { limits, requests: { cpu: '1m' } } }] };
+  const pod = { metadata: { uid: 'u', name: 'p', namespace: 'n' }, spec };
+  expect(containerWishes(pod, {})).toEqual([{ container: 'c', isInit: false, devices: { 'b.io/a': 1, [GPU]: 2 } }]);
+});
+
+it('what several plugins say is put together, and the first has a place that two want', () => {
+  const of = (name: string) => ({
+    nodes: {},
+    response: {
+      envs: { WHO: name, [name]: '1' },
+      mounts: [{ containerPath: '/m', hostPath: `/${name}`, readOnly: true }],
+      devices: [{ containerPath: '/dev/x', hostPath: `/dev/${name}`, permissions: 'rw' }],
+      annotations: { who: name },
+      cdiDevices: ['v/c=1', `v/c=${name}`],
+    },
+  });
+  expect(deviceSetup({ 'z.io/b': of('b'), 'a.io/a': of('a') })).toEqual({
+    envs: { WHO: 'a', a: '1', b: '1' },
+    mounts: [{ containerPath: '/m', hostPath: '/a', readOnly: true }],
+    devices: [{ containerPath: '/dev/x', hostPath: '/dev/a', permissions: 'rw' }],
+    annotations: { who: 'a' },
+    cdiDevices: ['v/c=1', 'v/c=a', 'v/c=b'],
+  });
+});
+
+it('a device is as its plugin says, and healthy where nobody says anything', () => {
+  const holdings = { c: { [GPU]: { nodes: { 0: ['b'], 1: ['a', 'b'] }, response: response() } } };
+  const of = (devices: Devices) => deviceHealth(holdings, devices)['c'];
+  const resources = (a: string, b: string) => [
+    { resourceID: 'a', health: a },
+    { resourceID: 'b', health: b },
+  ];
+  expect(of({})).toEqual([{ name: GPU, resources: resources('Healthy', 'Healthy') }]);
+  expect(of(offer([device('b', null, false)]))).toEqual([{ name: GPU, resources: resources('Healthy', 'Unhealthy') }]);
+});
+
+describe('the talk with plugins', () => {
+  const call = (container: string) => ({ container, resource: GPU, ids: ['a'] });
+  const told = (world: ReturnType<typeof runUnder>) => world.told().filter(({ type }) => type.startsWith('devices.'));
+
+  it('asks for one container after the other, and ends with the first refusal', () => {
+    const input = { uid: 'u', question: null, calls: [call('x'), call('y')] };
+    const good = runUnder(deviceCallsMachine, input, { 'devices.allocate': ok(response({ A: '1' })) });
+    const answers = [call('x'), call('y')].map((each) => ({ ...each, response: response({ A: '1' }) }));
+    expect(told(good)).toMatchObject([{ type: 'devices.allocated', uid: 'u', answers }]);
+    const bad = runUnder(deviceCallsMachine, input, { 'devices.allocate': fail('rpc error') });
+    expect(bad.asked()).toEqual(['devices.allocate']);
+    expect(told(bad)).toMatchObject([{ type: 'devices.refused', uid: 'u', error: 'rpc error' }]);
+    expect(good.divergence()).toBeNull();
+  });
+
+  it('asks what goes well together, and quotes why not', () => {
+    const question = { resource: GPU, available: ['a'], mustInclude: [], size: 1 };
+    const input = { uid: 'u', question, calls: [] };
+    const good = runUnder(deviceCallsMachine, input, { 'devices.getPreferredAllocation': ok({ ids: ['a'] }) });
+    expect(told(good)).toMatchObject([{ type: 'devices.preferred', uid: 'u', question, ids: ['a'] }]);
+    const bad = runUnder(deviceCallsMachine, input, { 'devices.getPreferredAllocation': fail('no') });
+    expect(told(bad)).toMatchObject([
+      { type: 'devices.refused', error: 'device plugin GetPreferredAllocation rpc failed with err: no' },
+    ]);
+  });
+});

@@ -1,0 +1,31 @@
+/** Flags and fields that decide about pods only by what the settings of the node say. */
+import { expect, it } from 'vitest';
+import type { Json } from '../../../../src/kernel/json.ts';
+import type { KubeletContext } from '../../../../src/machines/startup/context/types.ts';
+import { ok } from '../../../support/answering-world.ts';
+import { BootNode, document } from '../boot-node.ts';
+
+function settingsOf(fields: Record<string, Json>, ...flags: string[]) {
+  const argv = ['--config=/k.yaml', '--fail-swap-on=true', ...flags];
+  const node = new BootNode({ argv, answers: { 'host.readConfiguration': ok(document(fields)) } }).boot().run(1_000);
+  const { context } = node.kernel.snapshotOf('kubelet') as { context: KubeletContext };
+  return context.settings;
+}
+
+it('the default profile of seccomp is asked for by the flag as by the field', () => {
+  expect(settingsOf({})?.seccompDefault).toBe(false);
+  expect(settingsOf({}, '--seccomp-default')?.seccompDefault).toBe(true);
+  expect(settingsOf({ seccompDefault: true }, '--seccomp-default=false')?.seccompDefault).toBe(true);
+});
+
+it('CPUs are told again after the configured period', () => {
+  expect(settingsOf({})?.cpuReconcilePeriodMs).toBe(10_000);
+  expect(settingsOf({ cpuManagerReconcilePeriod: '3s' })?.cpuReconcilePeriodMs).toBe(3_000);
+});
+
+it('gates reach what they decide about', () => {
+  const featureGates = { PodLevelResources: false, InPlacePodLevelResourcesVerticalScaling: false, EnvFiles: false };
+  const settings = settingsOf({ featureGates, crashLoopBackOff: { maxContainerRestartPeriod: '2s' } });
+  expect(settings).toMatchObject({ unseenFields: ['fileKeyRef'], admission: { lacks: ['podLevelResources'] } });
+  expect(settings?.crashLoopBackOffMaxMs).toBe(2_000);
+});
