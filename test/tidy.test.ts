@@ -58,6 +58,49 @@ describe('import layers', () => {
     expect(wrong).toEqual([]);
   });
 
+  /** Lower floors first; `configuration` stands beside `startup` and knows nothing of charts. */
+  const floors = { model: ['model'], charts: ['model', 'charts'], configuration: ['model', 'configuration'] };
+
+  it.each(Object.entries(floors))('machines: %s imports only %j', (floor, allowed) => {
+    const wrong = inRoom(`src/machines/${floor}`).flatMap((path) =>
+      imports(path)
+        .filter(({ target }) => target.startsWith('src/machines/'))
+        .filter(({ target }) => !allowed.some((each) => target.startsWith(`src/machines/${each}/`)))
+        .map(({ target }) => `${path} imports ${target}`),
+    );
+    expect(wrong).toEqual([]);
+  });
+
+  it('no folder of machines is in a circle of folders, types included', () => {
+    const edges = new Map<string, Set<string>>();
+    for (const path of inRoom('src/machines')) {
+      const below = edges.get(dirname(path)) ?? new Set();
+      edges.set(dirname(path), below);
+      for (const { target } of imports(path)) if (target.startsWith('src/machines/')) below.add(dirname(target));
+    }
+    const reaches = (from: string, to: string, seen = new Set<string>()): boolean =>
+      [...(edges.get(from) ?? [])].some((next) => {
+        if (next === to) return true;
+        if (next === from || seen.has(next)) return false;
+        return reaches(next, to, seen.add(next));
+      });
+    const inCircle = [...edges.keys()].filter((folder) =>
+      [...edges.get(folder)!].some((next) => next !== folder && reaches(next, folder)),
+    );
+    expect(inCircle).toEqual([]);
+  });
+
+  it('each family of operations has a folder of its name that implements it', () => {
+    const families = inRoom('src/machines/model/operations')
+      .map((path) => path.slice('src/machines/model/operations/'.length, -'.ts'.length))
+      .filter(
+        (family) =>
+          family !== 'index' && source(`src/machines/model/operations/${family}.ts`).includes('Operations = {'),
+      );
+    expect(families.length).toBeGreaterThan(0);
+    expect(families.filter((family) => !inRoom(`src/actors/${family}`).length)).toEqual([]);
+  });
+
   it('the kernel imports neither machines nor actors', () => {
     const wrong = inRoom('src/kernel').flatMap((path) =>
       imports(path)
