@@ -129,6 +129,15 @@ describe('import layers', () => {
   });
 });
 
+it('CONTRIBUTING answers where to change what with files that there are', () => {
+  const rows = source('CONTRIBUTING.md')
+    .split('\n')
+    .filter((line) => line.startsWith('| ') && line.includes('`src/'));
+  const named = rows.flatMap((row) => [...row.matchAll(/`(src\/[^`]+)`/g)].map(([, path]) => path!));
+  expect(rows.length).toBeGreaterThanOrEqual(20);
+  expect(named.filter((path) => !existsSync(join(root, path)))).toEqual([]);
+});
+
 describe('purity of machines', () => {
   const banned: readonly (readonly [RegExp, string])[] = [
     [/\bDate\.now\(/, 'now(args): the time of the turn'],

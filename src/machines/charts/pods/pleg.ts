@@ -15,6 +15,12 @@ import type { PlegHealth, PlegHealthWanted, RuntimeMessage, RuntimeWanted } from
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
 import { slimmed } from '../../model/status/runtime-facts.ts';
 
+/**
+ * The fast period of listing the runtime, upstream's; `src/actors/cri` slows down while the runtime's events prove
+ * right.
+ */
+export const RELIST_PERIOD_MS = 1_000;
+
 /** The kubelet's threshold: three minutes without a successful list. */
 const PLEG_THRESHOLD_MS = 180_000;
 /** One pod's inspection; past it only that pod is stale. */

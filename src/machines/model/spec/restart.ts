@@ -6,6 +6,9 @@
  */
 import type { Container, Pod } from '../api/pod.ts';
 
+/** Upstream's ceiling of the crash-loop back-off without its feature gate. */
+export const CRASH_LOOP_BACKOFF_MAX_MS = 300_000;
+
 /** First delay of a crash loop; each restart doubles it. */
 const INITIAL_BACKOFF_MS = 10_000;
 /** A container that stayed up for this many longest delays has recovered. */

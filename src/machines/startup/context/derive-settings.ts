@@ -4,23 +4,17 @@
  */
 
 import { shutdownPeriods } from '../../charts/node/shutdown/policy.ts';
+import { RELIST_PERIOD_MS } from '../../charts/pods/pleg.ts';
 import type { KubeletConfiguration, KubeletFlags } from '../../configuration/index.ts';
 import { configuredThresholds } from '../../model/eviction/thresholds.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
+import { CRASH_LOOP_BACKOFF_MAX_MS } from '../../model/spec/restart.ts';
 import { millisecondsOf } from '../../model/values/duration.ts';
 import { isIpAddress } from '../../model/values/ip.ts';
 import { parseQuantity, unitsOf } from '../../model/values/quantity.ts';
 import { admissionSettings } from './derive-admission.ts';
 import { featureSettings, gatesOf, longestBackoffMs } from './derive-features.ts';
 import type { KubeletContext, KubeletInput } from './types.ts';
-
-/** Upstream's ceiling of the crash-loop back-off without its feature gate. */
-const CRASH_LOOP_BACKOFF_MAX_MS = 300_000;
-/**
- * The fast period of listing the runtime, upstream's; `src/actors/cri` slows down while the runtime's events prove
- * right.
- */
-const RELIST_PERIOD_MS = 1_000;
 
 /** `nameserver`, `search` (the last one counts) and `options` of a resolv.conf. */
 /** Of several search lines the last one counts; options add up, of two of one name the later one counts. */
