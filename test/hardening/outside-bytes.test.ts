@@ -28,6 +28,7 @@ import { parseLine } from '../../src/kernel/journal/line.ts';
 import { pemBlocks } from '../../src/machines/model/objects/pem.ts';
 import { expand } from '../../src/machines/model/spec/expansion.ts';
 import { parseImage } from '../../src/machines/model/spec/index.ts';
+import { validatePod } from '../../src/machines/model/validation/pod.ts';
 import { readCsvRecord } from '../../src/machines/model/values/csv.ts';
 import { parseDuration } from '../../src/machines/model/values/duration.ts';
 import { parseDecimal } from '../../src/machines/model/values/go-text.ts';
@@ -59,6 +60,9 @@ function frames(input: string): void {
     reader.next();
   }
 }
+
+/** As the API server validates a new pod. */
+const validated: Read = (text) => validatePod(JSON.parse(text));
 
 const yaml = (text: string) => decodeDocument(Buffer.from(text));
 const configuration = (text: string) => decodeSource('/c.yaml', Buffer.from(text));
@@ -103,6 +107,9 @@ const ROWS: readonly (readonly [place: string, input: (size: number) => string, 
   ['a manifest of quotes', (n) => `a: "${'\\'.repeat(n)}`, yaml],
   ['a configuration of keys', (n) => Array.from({ length: n / 10 }, (_, at) => `k${at}: 1`).join('\n'), configuration],
   ['a configuration of lines', (n) => `a: b\n${'\n'.repeat(n)}c`, configuration],
+  ['mounts of a pod', (n) => JSON.stringify(mountsOf(n / 2)), validated],
+  ['files of a projected volume', (n) => JSON.stringify(projectedFiles(n / 2)), validated],
+  ['resize policies', (n) => JSON.stringify(resizePolicies(n / 2)), validated],
   ['references', (n) => '$('.repeat(n), (text) => expand(text, () => undefined)],
   ['an image of dashes', (n) => `a${'-'.repeat(n)}_/`, parseImage],
   ['an image of colons', (n) => `a${':5'.repeat(n)}`, parseImage],
@@ -123,6 +130,25 @@ const ROWS: readonly (readonly [place: string, input: (size: number) => string, 
   ],
   ['logins', (n) => `{"auths":{"${'a/'.repeat(n)}":{"auth":"YTpi"}}}`, dockerConfigJson],
 ];
+
+const list = <Item>(length: number, item: (at: number) => Item): Item[] => Array.from({ length }, (_, at) => item(at));
+const podOf = (container: object, volumes: readonly object[] = []) => ({
+  metadata: { name: 'a', namespace: 'b', uid: 'c' },
+  spec: { containers: [{ name: 'c', image: 'i', ...container }], volumes },
+});
+
+function mountsOf(mounts: number) {
+  const volumes = list(mounts, (at) => ({ name: `v${at}`, emptyDir: {} }));
+  return podOf({ volumeMounts: list(mounts, (at) => ({ name: `v${at}`, mountPath: `/m${at}` })) }, volumes);
+}
+
+function projectedFiles(files: number) {
+  const items = list(files, (at) => ({ key: 'k', path: `f${at}` }));
+  return podOf({}, [{ name: 'v', projected: { sources: [{ configMap: { name: 'm', items } }] } }]);
+}
+
+const resizePolicies = (policies: number) =>
+  podOf({ resizePolicy: list(policies, (at) => ({ resourceName: `r${at}`, restartPolicy: 'NotRequired' })) });
 
 const SIZE = 10_000;
 /** Two doublings at a time tell an expensive reader, 16 times as long, from the noise of a machine more clearly. */

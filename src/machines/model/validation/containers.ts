@@ -16,17 +16,19 @@ import {
   notSupported,
   oneOf,
   portNumber,
+  repeatedAt,
   required,
 } from './field.ts';
 import { ENV_FIELD_PATHS, validateFieldRef, validateResourceFieldRef } from './field-refs.ts';
 import { refuseHandlers, validateHandlers } from './handlers.ts';
 import { validateResources } from './resources.ts';
 import { validateSecurityContext } from './security.ts';
-import { validateMounts } from './volumes.ts';
+import { type VolumesByName, validateMounts, volumesByName } from './volumes.ts';
 
 export function validateContainers(spec: PodSpec, path: string): FieldError[] {
   const { containers, initContainers = [] } = spec;
   const grace = spec.terminationGracePeriodSeconds ?? 0;
+  const volumes = volumesByName(spec.volumes);
   const names = (list: readonly Container[], field: string) =>
     list.map(({ name }, at) => [`${path}.${field}[${at}].name`, name] as const);
   return [
@@ -34,7 +36,7 @@ export function validateContainers(spec: PodSpec, path: string): FieldError[] {
     ...containers.flatMap((container, at) => {
       const place = `${path}.containers[${at}]`;
       return [
-        ...validateContainer(container, spec, place),
+        ...validateContainer(container, spec, volumes, place),
         ...validateHandlers(container, grace, place),
         ...validateContainerRestart(container, place),
       ];
@@ -44,7 +46,7 @@ export function validateContainers(spec: PodSpec, path: string): FieldError[] {
       const place = `${path}.initContainers[${at}]`;
       const isSidecar = container.restartPolicy === 'Always';
       return [
-        ...validateContainer(container, spec, place),
+        ...validateContainer(container, spec, volumes, place),
         ...validateContainerRestart(container, place),
         ...(isSidecar ? validateHandlers(container, grace, place) : refuseHandlers(container, place)),
         ...validateHostPorts([container], `${path}.initContainers`),
@@ -54,7 +56,7 @@ export function validateContainers(spec: PodSpec, path: string): FieldError[] {
   ];
 }
 
-function validateContainer(container: Container, spec: PodSpec, path: string): FieldError[] {
+function validateContainer(container: Container, spec: PodSpec, volumes: VolumesByName, path: string): FieldError[] {
   const { name, image, ports = [], env = [], envFrom = [], resources = {}, securityContext } = container;
   return [
     ...(name ? checked(`${path}.name`, name, isDnsLabel) : [required(`${path}.name`)]),
@@ -67,7 +69,7 @@ function validateContainer(container: Container, spec: PodSpec, path: string): F
     ...duplicates(ports.flatMap((port, at) => (port.name ? [[`${path}.ports[${at}].name`, port.name] as const] : []))),
     ...env.flatMap((variable, at) => validateVariable(variable, `${path}.env[${at}]`)),
     ...envFrom.flatMap((source, at) => validateEnvFrom(source, `${path}.envFrom[${at}]`)),
-    ...validateMounts(container, spec.volumes ?? [], path),
+    ...validateMounts(container, volumes, path),
     ...oneOf(`${path}.imagePullPolicy`, container.imagePullPolicy, ['Always', 'IfNotPresent', 'Never']),
     ...validateResources(resources, `${path}.resources`),
     ...validateResizePolicy(container, spec, `${path}.resizePolicy`),
@@ -154,10 +156,9 @@ function validateEnvFrom({ prefix = '', configMapRef, secretRef }: EnvFromSource
 }
 
 function validateResizePolicy({ resizePolicy = [] }: Container, spec: PodSpec, path: string): FieldError[] {
+  const repeated = repeatedAt(resizePolicy.map(({ resourceName }) => resourceName));
   return resizePolicy.flatMap(({ resourceName, restartPolicy }, at) => [
-    ...(resizePolicy.findIndex((other) => other.resourceName === resourceName) < at
-      ? [duplicate(`${path}[${at}]`, resourceName)]
-      : []),
+    ...(repeated.has(at) ? [duplicate(`${path}[${at}]`, resourceName)] : []),
     ...oneOf(path, resourceName, ['cpu', 'memory']),
     ...oneOf(path, restartPolicy, ['NotRequired', 'RestartContainer']),
     ...(spec.restartPolicy === 'Never' && restartPolicy !== 'NotRequired'

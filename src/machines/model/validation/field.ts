@@ -25,6 +25,18 @@ export const invalid = (path: string, value: unknown, detail: string): FieldErro
 export const notSupported = (path: string, value: unknown, supported: readonly string[]): FieldError =>
   `${path}: Unsupported value: ${show(value)}: supported values: ${supported.map(quote).join(', ')}`;
 
+/** Positions of the keys that came before, in one pass: of a list whose keys must be unique. */
+export function repeatedAt(keys: readonly unknown[]): ReadonlySet<number> {
+  const first = new Map<unknown, number>();
+  return new Set(
+    keys.flatMap((key, at) => {
+      if (first.has(key)) return [at];
+      first.set(key, at);
+      return [];
+    }),
+  );
+}
+
 /** Each reason of a check as an error of this field. */
 export const checked = (path: string, value: string, check: Check): FieldError[] =>
   check(value).map((reason) => invalid(path, value, reason));

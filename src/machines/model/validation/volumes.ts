@@ -20,6 +20,7 @@ import {
   notSupported,
   oneOf,
   optionalOneOf,
+  repeatedAt,
   required,
   withoutBacksteps,
 } from './field.ts';
@@ -151,7 +152,7 @@ function validateProjected(
     ...(source.configMap?.items ?? []),
     ...(source.downwardAPI?.items ?? []),
   ]);
-  const repeated = files.filter(({ path: file }, at) => files.findIndex((other) => other.path === file) < at);
+  const repeated = [...repeatedAt(files.map(({ path: file }) => file))].map((at) => files[at]!);
   return [
     ...fileMode(`${path}.defaultMode`, defaultMode),
     ...sources.flatMap((source, at) => validateProjection(source, `${path}.sources[${at}]`)),
@@ -173,14 +174,21 @@ function validateProjection(source: VolumeProjection, path: string): FieldError[
   ];
 }
 
+/** The volumes of a pod by name; of two of one name the first. */
+export type VolumesByName = ReadonlyMap<string, Volume>;
+
+export const volumesByName = (volumes: readonly Volume[] = []): VolumesByName =>
+  new Map(volumes.toReversed().map((volume) => [volume.name, volume]));
+
 /** Mounts and block devices of one container. */
-export function validateMounts(container: Container, volumes: readonly Volume[], path: string): FieldError[] {
+export function validateMounts(container: Container, volumes: VolumesByName, path: string): FieldError[] {
   const mounts = container.volumeMounts ?? [];
   const devices = container.volumeDevices ?? [];
+  const repeated = repeatedAt(mounts.map(({ mountPath }) => mountPath));
   return [
     ...mounts.flatMap((mount, at) => [
       ...validateMount(mount, container, volumes, `${path}.volumeMounts[${at}]`),
-      ...(mounts.findIndex(({ mountPath }) => mountPath === mount.mountPath) < at
+      ...(repeated.has(at)
         ? [invalid(`${path}.volumeMounts[${at}].mountPath`, mount.mountPath, 'must be unique')]
         : []),
     ]),
@@ -188,14 +196,9 @@ export function validateMounts(container: Container, volumes: readonly Volume[],
   ];
 }
 
-function validateMount(
-  mount: VolumeMount,
-  container: Container,
-  volumes: readonly Volume[],
-  path: string,
-): FieldError[] {
+function validateMount(mount: VolumeMount, container: Container, volumes: VolumesByName, path: string): FieldError[] {
   const { name, mountPath, subPath = '', subPathExpr = '' } = mount;
-  const volume = volumes.find((each) => each.name === name);
+  const volume = volumes.get(name);
   return [
     ...(name ? [] : [required(`${path}.name`)]),
     ...(volume ? [] : [notFound(`${path}.name`, name)]),
@@ -236,8 +239,8 @@ function validatePropagation(mount: VolumeMount, container: Container, path: str
 
 type Device = NonNullable<Container['volumeDevices']>[number];
 
-function validateDevice({ name, devicePath }: Device, volumes: readonly Volume[], path: string): FieldError[] {
-  const volume = volumes.find((each) => each.name === name);
+function validateDevice({ name, devicePath }: Device, volumes: VolumesByName, path: string): FieldError[] {
+  const volume = volumes.get(name);
   const isBlock = volume?.persistentVolumeClaim !== undefined || volume?.ephemeral !== undefined;
   return [
     ...(volume ? [] : [notFound(`${path}.name`, name)]),

@@ -8,6 +8,7 @@ import { CONFIG_MIRROR_ANNOTATION, type Pod, type PodMeta, type PodStatus } from
 import type { KubeObject } from '../../../model/operations/kube.ts';
 import type { SeenPod } from '../../../model/pods/api-messages.ts';
 import { isRecord } from '../../../model/validation/schema.ts';
+import { sizeProblem } from '../../../model/validation/size.ts';
 
 export type ApiPod = { readonly pod: Pod; readonly error?: undefined } | { readonly error: string };
 
@@ -28,6 +29,8 @@ export function podFromApi(object: KubeObject): ApiPod {
   const lists = ['containers', 'initContainers', 'ephemeralContainers', 'volumes'] as const;
   const broken = lists.find((list) => !isListOfNamed((spec as Record<string, unknown>)[list]));
   if (broken !== undefined) return { error: `spec.${broken}: must be a list of objects with a name` };
+  const tooLarge = sizeProblem({ meta, spec, status });
+  if (tooLarge !== null) return { error: tooLarge };
   const pod = {
     apiVersion: 'v1',
     kind: 'Pod',

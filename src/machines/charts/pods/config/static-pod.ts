@@ -23,6 +23,7 @@ import { type ApiReferenceRule, apiReferences } from '../../../model/validation/
 import { validatePod } from '../../../model/validation/pod.ts';
 import { podSchema } from '../../../model/validation/pod-schema.ts';
 import { conform, isRecord } from '../../../model/validation/schema.ts';
+import { sizeProblem } from '../../../model/validation/size.ts';
 import { aggregate } from '../../../model/values/go-text.ts';
 import { withDefaults } from './defaults.ts';
 
@@ -49,6 +50,8 @@ export function staticPod(
 function staticPodOf(manifest: Manifest, nodeName: string, hasApiServer: boolean, rule: ApiReferenceRule): StaticPod {
   const kindError = wrongKind(manifest.value);
   if (kindError !== null) return { errors: [kindError] };
+  const tooLarge = sizeProblem(manifest.value);
+  if (tooLarge !== null) return { errors: [tooLarge] };
   const errors: string[] = [];
   const decoded = conform(manifest.value, podSchema, '', errors);
   if (errors.length > 0 || !isDecoded(decoded)) return { errors };

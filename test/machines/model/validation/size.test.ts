@@ -1,0 +1,38 @@
+/** A pod that is too large for this node is refused before anything else is done with it. */
+import { describe, expect, it } from 'vitest';
+import { podFromApi } from '../../../../src/machines/charts/pods/config/api-pod.ts';
+import { staticPod } from '../../../../src/machines/charts/pods/config/static-pod.ts';
+import { POD_CONTAINERS_MAX, POD_VALUES_MAX, sizeProblem } from '../../../../src/machines/model/validation/size.ts';
+
+const containers = (length: number) => Array.from({ length }, (_, at) => ({ name: `c${at}`, image: 'i' }));
+const pod = (spec: object) => ({ apiVersion: 'v1', kind: 'Pod', metadata: { name: 'a' }, spec });
+
+describe('a pod', () => {
+  it('has as many containers as the limit, and none more', () => {
+    expect(sizeProblem(pod({ containers: containers(POD_CONTAINERS_MAX) }))).toBeNull();
+    const tooMany = pod({ containers: containers(POD_CONTAINERS_MAX), initContainers: containers(1) });
+    expect(sizeProblem(tooMany)).toBe(
+      'spec.containers: Too many: 2001: this node takes pods of at most 2000 containers, init containers among them',
+    );
+  });
+
+  it('has as many values as the limit, and none more', () => {
+    const args = (length: number) => pod({ containers: [{ name: 'c', args: Array.from({ length }, () => 'a') }] });
+    const rest = 10;
+    expect(sizeProblem(args(POD_VALUES_MAX - rest))).toBeNull();
+    expect(sizeProblem(args(POD_VALUES_MAX - rest + 1))).toBe(
+      'the pod has more than 50000 fields and entries of lists, the most that this node takes',
+    );
+  });
+
+  it('of a file is refused with that, whatever else is wrong', () => {
+    const value = pod({ containers: containers(POD_CONTAINERS_MAX + 1), nonsense: 1 });
+    expect(staticPod({ file: 'f', uid: 'u', value } as never, 'node').errors).toEqual([sizeProblem(value)]);
+  });
+
+  it('of the API server is refused with that', () => {
+    const metadata = { name: 'a', namespace: 'b', uid: 'c' };
+    const { error } = podFromApi({ metadata, spec: { containers: containers(POD_CONTAINERS_MAX + 1) } } as never);
+    expect(error).toContain('spec.containers: Too many: 2001');
+  });
+});
