@@ -45,7 +45,15 @@ async function write({ rolldown }: typeof import('rolldown')): Promise<void> {
     comments: false,
   });
   await bundle.close();
+  await writePage(rolldown, target);
   if (target === NEXT) putInPlace();
+}
+
+/** The script of the visualizer's page as one module, for pages in one file: `statelet view JOURNAL --output FILE`. */
+async function writePage(rolldown: typeof import('rolldown').rolldown, target: string): Promise<void> {
+  const page = await rolldown({ input: { page: join(ROOT, 'src/visualizer/app.ts') }, platform: 'browser' });
+  await page.write({ dir: target, format: 'esm', entryFileNames: '[name].js', minify: true });
+  await page.close();
 }
 
 /**

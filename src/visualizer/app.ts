@@ -9,11 +9,12 @@ import { Events } from './events.ts';
 import { bindKeys } from './keys.ts';
 import { PhaseBars } from './phases.ts';
 import { RecordPane } from './record.ts';
+import { sourceOf } from './source.ts';
 import { type Part, Store } from './store.ts';
 import { Tree } from './tree.ts';
 import { sinceStart } from './words.ts';
 
-const store = new Store();
+const store = new Store(sourceOf(document));
 const tree = new Tree(store);
 const chart = new ChartView(store);
 const details = new Details(store);

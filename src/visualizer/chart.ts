@@ -48,7 +48,7 @@ export class ChartView {
 
   private async open(machine: string): Promise<void> {
     this.machine = machine;
-    const chart = this.charts.get(machine) ?? loadChart(machine);
+    const chart = this.charts.get(machine) ?? this.store.chart(machine);
     this.charts.set(machine, chart);
     const svg = await chart;
     if (!svg) this.charts.delete(machine);
@@ -162,18 +162,4 @@ function lastHeard(records: readonly ShownRecord[], address: string): Set<string
   const turn = records.findLast((shown) => concerns(shown, address))?.turn;
   const heard = records.filter((shown) => shown.turn === turn && concerns(shown, address));
   return new Set(heard.flatMap(({ record }) => eventHeard(record) ?? []));
-}
-
-/** Asks for the parsed document, so that no text becomes markup in the page. */
-function loadChart(machine: string): Promise<SVGSVGElement | undefined> {
-  const request = new XMLHttpRequest();
-  request.open('GET', `/diagrams/${encodeURIComponent(machine)}.svg`);
-  request.responseType = 'document';
-  return new Promise((resolve) => {
-    request.addEventListener('loadend', () => {
-      const root = request.status === 200 ? request.responseXML?.documentElement : undefined;
-      resolve(root instanceof SVGSVGElement ? document.adoptNode(root) : undefined);
-    });
-    request.send();
-  });
 }

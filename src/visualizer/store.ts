@@ -18,6 +18,7 @@ import type {
   TurnMessage,
 } from '../actors/server/visualizer/protocol.ts';
 import { Past } from './past.ts';
+import { type Source, servedSource } from './source.ts';
 import { concerns, lastOf, recordText } from './words.ts';
 
 /** Milliseconds between two looks at the chosen actor's context while it is busy. */
@@ -46,9 +47,14 @@ export class Store {
   record: number | undefined;
   private readonly listeners: ((parts: ReadonlySet<Part>) => void)[] = [];
   private readonly changed = new Set<Part>();
-  private source: EventSource | undefined;
+  private following: EventSource | undefined;
+  private readonly source: Source;
   private clock = { server: 0, page: 0 };
   private detailAsked = false;
+
+  constructor(source: Source = servedSource) {
+    this.source = source;
+  }
 
   /** Tells once a frame what changed. */
   listen(listener: (parts: ReadonlySet<Part>) => void): void {
@@ -151,10 +157,10 @@ export class Store {
 
   /** Loads the present and follows from there. */
   private async load(): Promise<void> {
-    this.source?.close();
+    this.following?.close();
     try {
-      const tree = await ask<TreeView>('/api/tree');
-      const seen = await ask<RecordsView>('/api/records');
+      const tree = await this.source.tree();
+      const seen = await this.source.records();
       this.take(tree, seen);
       await this.loadPhases();
       if (tree.live) this.follow(tree.n);
@@ -182,7 +188,7 @@ export class Store {
 
   private follow(after: number): void {
     const source = new EventSource(`/events?after=${after}`);
-    this.source = source;
+    this.following = source;
     source.addEventListener('hello', (event: MessageEvent<string>) => this.greeted(JSON.parse(event.data)));
     source.addEventListener('turn', (event: MessageEvent<string>) => this.heard(JSON.parse(event.data)));
     source.addEventListener('error', () => {
@@ -229,13 +235,18 @@ export class Store {
     this.records.splice(0, Math.max(0, this.records.length - this.recordsMax));
   }
 
+  /** The drawn chart of a machine, for this page alone; undefined: there is none. */
+  chart(machine: string): Promise<SVGSVGElement | undefined> {
+    return this.source.chart(machine);
+  }
+
   /** One line that says what a record says. */
   text({ record, was, request }: ShownRecord): string {
     return this.named(recordText(record, { before: was?.value, operation: request?.name }));
   }
 
   private async loadPhases(): Promise<void> {
-    this.phases = await ask<PhasesView>('/api/phases').catch(() => this.phases);
+    this.phases = await this.source.phases().catch(() => this.phases);
     this.mark('phases');
   }
 
@@ -243,11 +254,11 @@ export class Store {
   private askDetail(): void {
     if (this.detailAsked) return;
     this.detailAsked = true;
-    const asked = this.detailPath;
+    const asked = this.detailAskedFor;
     void this.loadDetail().finally(() =>
       setTimeout(() => {
         this.detailAsked = false;
-        if (asked !== this.detailPath || this.stale) this.askDetail();
+        if (asked !== this.detailAskedFor || this.stale) this.askDetail();
       }, DETAIL_PAUSE_MS),
     );
   }
@@ -261,16 +272,19 @@ export class Store {
   }
 
   /** A running daemon knows the present of an actor; of a journal any moment can be run again. */
-  private get detailPath(): string {
-    const at = this.live || this.moment === undefined ? '' : `&at=${this.moment.n}`;
-    return `/api/actor?address=${encodeURIComponent(this.actor ?? '')}${at}`;
+  private get detailMoment(): number | undefined {
+    return this.live ? undefined : this.moment?.n;
+  }
+
+  private get detailAskedFor(): string {
+    return `${this.actor} ${this.detailMoment}`;
   }
 
   private async loadDetail(): Promise<void> {
-    const asked = this.detailPath;
+    const asked = this.detailAskedFor;
     if (this.actor === undefined) return;
-    const detail = await ask<ActorDetail>(asked).catch(() => undefined);
-    if (asked !== this.detailPath) return;
+    const detail = await this.source.actor(this.actor, this.detailMoment).catch(() => undefined);
+    if (asked !== this.detailAskedFor) return;
     this.detail = detail;
     this.mark('detail');
   }
@@ -285,10 +299,4 @@ function decoded(step: string): string {
   } catch {
     return step;
   }
-}
-
-async function ask<Answer>(path: string): Promise<Answer> {
-  const answer = await fetch(path);
-  if (!answer.ok) throw new Error(`${path}: ${answer.status} ${await answer.text()}`);
-  return (await answer.json()) as Answer;
 }

@@ -123,7 +123,8 @@ function addView(program: Command, ended: Ended): void {
   withStart(viewing)
     .addArgument(journal())
     .option('--port <number>', 'loopback port of the page; 0 takes any', '0')
-    .action(async (path: string, chosen: { incarnation?: string; port: string }) =>
+    .option('-o, --output <file>', 'write the page with the journal in it into one file, which needs no server')
+    .action(async (path: string, chosen: { incarnation?: string; port: string; output?: string }) =>
       ended(await (await import('./view.ts')).viewCommand(path, chosen)),
     );
 }

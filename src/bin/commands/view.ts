@@ -1,10 +1,12 @@
 /**
- * `statelet view JOURNAL`: the visualizer over a journal, on a loopback port, until Ctrl-C.
+ * `statelet view JOURNAL`: the visualizer over a journal, on a loopback port, until Ctrl-C; with `--output` as one file.
  *
  * The journal is run again for it, so that the page can be shown as it was after any record: a start that failed is
  * over when one looks. What this build decides otherwise is not shown; the page says from where.
  */
+import { writeFile } from 'node:fs/promises';
 import { KernelFeed, type Recorded } from '../../actors/server/visualizer/feed.ts';
+import { reportHtml } from '../../actors/server/visualizer/report.ts';
 import { newToken } from '../../actors/server/visualizer/token.ts';
 import { Visualizer } from '../../actors/server/visualizer/visualizer.ts';
 import { JournalError } from '../../kernel/journal/index.ts';
@@ -24,14 +26,17 @@ const PORT_MAX = 65_535;
 interface ViewOptions {
   readonly incarnation?: string;
   readonly port: string;
+  /** File that becomes the page, with the journal in it. */
+  readonly output?: string;
 }
 
-export async function viewCommand(log: string, { incarnation, port }: ViewOptions): Promise<number> {
+export async function viewCommand(log: string, { incarnation, port, output }: ViewOptions): Promise<number> {
   if (!/^\d+$/.test(port) || Number(port) > PORT_MAX) {
     return refuse('view', `--port is a number up to ${PORT_MAX}, not ${JSON.stringify(port)}`, exitCodes.usage);
   }
   try {
-    return await serve(journalAt(log, incarnation), Number(port));
+    const journal = journalAt(log, incarnation);
+    return output === undefined ? await serve(journal, Number(port)) : await write(journal, output);
   } catch (thrown) {
     if (thrown instanceof NotReplayable) return refuse('view', thrown.message, exitCodes.invalidLog);
     if (thrown instanceof JournalError) return refuse('view', thrown.message, exitCodeOf(thrown));
@@ -44,7 +49,24 @@ export async function viewCommand(log: string, { incarnation, port }: ViewOption
   }
 }
 
-async function serve(journal: Journal, port: number): Promise<number> {
+async function write(journal: Journal, output: string): Promise<number> {
+  const { feed, report } = shownJournal(journal);
+  try {
+    await writeFile(output, await reportHtml(feed));
+  } catch (error) {
+    return refuse('view', `no report in ${output}: ${(error as Error).message}`, exitCodes.couldNotTest);
+  }
+  const note = noteOf(report, journal);
+  if (note) process.stderr.write(`statelet view: ${note}\n`);
+  process.stdout.write(`${output}: ${sizeOf(report, journal)}; open it in a browser\n`);
+  return exitCodes.same;
+}
+
+const sizeOf = (report: ReplayReport, { header }: Journal): string =>
+  `incarnation ${header.incarnation} of node ${header.node}, ${report.records} records`;
+
+/** The journal as it runs again, for a page. */
+function shownJournal(journal: Journal): { readonly feed: KernelFeed; readonly report: ReplayReport } {
   let report: ReplayReport | undefined;
   const recorded: Recorded = {
     recordsMax: RECORDS_MAX,
@@ -53,12 +75,16 @@ async function serve(journal: Journal, port: number): Promise<number> {
   };
   const feed = new KernelFeed({ now: () => report?.kernel.now ?? journal.header.t, recorded });
   report = replay({ ...replayOptions(journal), onTurn: feed.onTurn });
+  return { feed, report };
+}
+
+async function serve(journal: Journal, port: number): Promise<number> {
+  const { feed, report } = shownJournal(journal);
   const visualizer = new Visualizer({ port, feed, token: newToken() });
   const url = await visualizer.listen();
   const note = noteOf(report, journal);
   if (note) process.stderr.write(`statelet view: ${note}\n`);
-  const size = `incarnation ${journal.header.incarnation} of node ${journal.header.node}, ${report.records} records`;
-  process.stdout.write(`${url.href}\n${size}; Ctrl-C ends\n`);
+  process.stdout.write(`${url.href}\n${sizeOf(report, journal)}; Ctrl-C ends\n`);
   await new Promise((resolve) => {
     for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, resolve);
   });

@@ -16,6 +16,10 @@ const TYPES: Readonly<Record<string, string>> = {
   ts: 'text/javascript; charset=utf-8',
 };
 
+const DIAGRAMS = `${PACKAGE_DIRECTORY}/docs/diagrams`;
+/** A chart's own style is for readers of the file; the page has its own, and allows no other. */
+const CHART_STYLE = /<style>[^<]*<\/style>\n?/;
+
 export interface Asset {
   readonly type: string;
   readonly body: string;
@@ -28,6 +32,12 @@ export async function readAsset(name: string, directory: URL = APP): Promise<Ass
   const source = await readFile(new URL(name, directory), 'utf8').catch(absent);
   if (source === undefined) return undefined;
   return { type: TYPES[extension] as string, body: extension === 'ts' ? withoutTypes(source) : source };
+}
+
+/** A drawn chart as the page shows it, or undefined when there is none of that name. */
+export async function readChart(name: string, directory = DIAGRAMS): Promise<Asset | undefined> {
+  const chart = await readAsset(name, pathToFileURL(`${directory}/`));
+  return chart && { ...chart, body: chart.body.replace(CHART_STYLE, '') };
 }
 
 /** Node says once in each process that this is an experiment of its own; it is no news for the log of a node. */

@@ -156,6 +156,17 @@ export interface RecordsView {
   readonly forgotten: boolean;
 }
 
+/** All that a page in one file has of a journal: see `report.ts`. */
+export interface ReportView {
+  readonly tree: TreeView;
+  readonly phases: PhasesView;
+  readonly records: RecordsView;
+  /** SVG by machine. */
+  readonly charts: Readonly<Record<string, string>>;
+  /** By address, as they were at the end; their records are among `records`. */
+  readonly actors: Readonly<Record<string, Omit<ActorDetail, 'records'>>>;
+}
+
 /** Data of the SSE event `turn`; its id is `n`. */
 export interface TurnMessage {
   /** Number of the turn's last record. */

@@ -8,12 +8,10 @@
  */
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { ServerResponse } from 'node:http';
-import { pathToFileURL } from 'node:url';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { PACKAGE_DIRECTORY } from '../../package-directory.ts';
 import { isAnswering, noteAnswering } from '../http/in-order.ts';
 import { Connections } from '../tls/connections.ts';
-import { readAsset } from './assets.ts';
+import { readAsset, readChart } from './assets.ts';
 import type { Feed } from './feed.ts';
 
 const LOOPBACK = '127.0.0.1';
@@ -25,7 +23,6 @@ const CONNECTIONS = { port: 128, client: 128 };
 const REQUEST_MS = 10_000;
 
 /** Where the charts are, drawn when the project is built: `<machine id>.svg`. */
-const DIAGRAMS = pathToFileURL(`${PACKAGE_DIRECTORY}/docs/diagrams/`);
 
 const PAGE_POLICY = [
   "default-src 'none'",
@@ -39,8 +36,6 @@ const PAGE_POLICY = [
   "require-trusted-types-for 'script'",
   "trusted-types 'none'",
 ].join('; ');
-/** A chart's own style is for readers of the file; the page has its own, and allows no other. */
-const CHART_STYLE = /<style>[^<]*<\/style>\n?/;
 
 const HEADERS: Readonly<Record<string, string>> = {
   'cache-control': 'no-store',
@@ -139,9 +134,9 @@ export class Visualizer {
 
   private async sendChart(reply: FastifyReply, name: string): Promise<FastifyReply> {
     const { diagramsDir } = this.options;
-    const chart = await readAsset(name, diagramsDir === undefined ? DIAGRAMS : pathToFileURL(`${diagramsDir}/`));
-    if (!chart || !name.endsWith('.svg')) return missing(reply, `no chart ${name}: node scripts/generate-diagrams.ts`);
-    return reply.type(chart.type).send(chart.body.replace(CHART_STYLE, ''));
+    const chart = name.endsWith('.svg') ? await readChart(name, diagramsDir) : undefined;
+    if (!chart) return missing(reply, `no chart ${name}: node scripts/generate-diagrams.ts`);
+    return reply.type(chart.type).send(chart.body);
   }
 
   /** Opens the stream of turns after `Last-Event-ID`, else after `?after=`, else from now on. */

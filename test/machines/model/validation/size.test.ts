@@ -32,7 +32,7 @@ describe('a pod', () => {
 
   it('of the API server is refused with that', () => {
     const metadata = { name: 'a', namespace: 'b', uid: 'c' };
-    const { error } = podFromApi({ metadata, spec: { containers: containers(POD_CONTAINERS_MAX + 1) } } as never);
+    const { error } = podFromApi({ metadata, spec: { containers: containers(POD_CONTAINERS_MAX + 1) } });
     expect(error).toContain('spec.containers: Too many: 2001');
   });
 });

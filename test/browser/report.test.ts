@@ -1,0 +1,85 @@
+/** A report of one file in a real browser: from the disk, with no network, nothing but itself. */
+import { execFileSync } from 'node:child_process';
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { type Browser, chromium, type Page } from 'playwright-core';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { requirement } from '../support/require.ts';
+
+const CHROMIUM = process.env['STATELET_CHROMIUM'] ?? '/usr/bin/chromium';
+const missing = existsSync(CHROMIUM) ? null : `there is no ${CHROMIUM}; STATELET_CHROMIUM names another`;
+const { skip } = requirement('browser', missing);
+const ROOT = join(import.meta.dirname, '../..');
+const JOURNAL = join(ROOT, 'test/golden/journals/v2/node');
+const PATIENCE_MS = 60_000;
+
+const folder = mkdtempSync(join(tmpdir(), 'statelet-report-'));
+const report = join(folder, 'report.html');
+const statelet = (...argv: readonly string[]) =>
+  execFileSync(process.execPath, [join(ROOT, 'src/bin/statelet.js'), ...argv], { encoding: 'utf8', stdio: 'pipe' });
+
+let browser: Browser;
+let page: Page;
+/** Errors, warnings, and whatever is asked of any other place. */
+const complaints: string[] = [];
+
+beforeAll(async () => {
+  if (skip) return;
+  statelet('view', JOURNAL, '--output', report);
+  browser = await chromium.launch({ executablePath: CHROMIUM, args: ['--no-sandbox', '--disable-gpu'] });
+  const context = await browser.newContext({ offline: true, viewport: { width: 1440, height: 900 } });
+  page = await context.newPage();
+  page.setDefaultTimeout(PATIENCE_MS);
+  page.on('console', (message) => ['error', 'warning'].includes(message.type()) && complaints.push(message.text()));
+  page.on('pageerror', (error) => complaints.push(error.message));
+  page.on('request', (request) => {
+    if (!request.url().startsWith('file:') && !request.url().startsWith('data:')) complaints.push(request.url());
+  });
+  await page.goto(pathToFileURL(report).href);
+  await page.getByText('journal', { exact: true }).waitFor();
+}, 2 * PATIENCE_MS);
+
+afterAll(async () => {
+  await browser?.close();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+it.skipIf(skip)('says in its first line how the start went', async () => {
+  await expect.poll(() => page.locator('#summary').textContent(), { timeout: PATIENCE_MS }).toMatch(/^Ready after /);
+  expect(await page.locator('#phase-list li').count()).toBeGreaterThan(10);
+});
+
+it.skipIf(skip)('shows an actor, its context and its records', async () => {
+  await page.keyboard.press('/');
+  await page.keyboard.type('pod-u1');
+  await page.getByRole('treeitem', { name: /pod-/ }).first().click();
+  await expect.poll(() => page.locator('#actor').textContent(), { timeout: PATIENCE_MS }).toContain('"uid": "u1"');
+});
+
+it.skipIf(skip)('draws the chart of the chosen actor', async () => {
+  await expect.poll(() => page.locator('#sheet svg').count(), { timeout: PATIENCE_MS }).toBe(1);
+});
+
+it.skipIf(skip)('goes back to a moment of the past, and to the end again', async () => {
+  await page.keyboard.press('e');
+  await page.keyboard.press(',');
+  await expect
+    .poll(() => page.locator('#moment-text').textContent(), { timeout: PATIENCE_MS })
+    .toMatch(/^As after turn/);
+  await page.keyboard.press('Escape');
+  await expect.poll(() => page.locator('#moment').isHidden(), { timeout: PATIENCE_MS }).toBe(true);
+});
+
+it.skipIf(skip)('asks nothing of any other place, and its policy allows no script but its own', () => {
+  expect(complaints).toEqual([]);
+  const html = readFileSync(report, 'utf8');
+  expect(html).toMatch(/Content-Security-Policy" content="default-src 'none'; script-src 'sha256-[\w+/=]+';/);
+  expect(html).not.toMatch(/(?:src|href)="(?!data:)/);
+});
+
+it('that cannot be written is said, with the reason', () => {
+  const file = join(folder, 'missing', 'report.html');
+  expect(() => statelet('view', JOURNAL, '-o', file)).toThrow(/no report in .*missing\/report\.html: ENOENT/);
+});
