@@ -2,7 +2,7 @@
 
 import { setup, to } from '../../../../kernel/xstate.ts';
 import type { DeviceAnswers } from '../../../model/allocation/device-manager.ts';
-import type { Devices } from '../../../model/allocation/device-state.ts';
+import { type Devices, deviceHealth } from '../../../model/allocation/device-state.ts';
 import type { AllocationMessage, AllocationReport } from '../../../model/allocation/messages.ts';
 import type { NodeView, Rejection, Taint } from '../../../model/allocation/predicates.ts';
 import type { Candidate } from '../../../model/allocation/preemption.ts';
@@ -198,3 +198,15 @@ export const observed = ({ metadata, spec }: Node): Pick<Context, 'labels' | 'ta
   taints: spec?.taints ?? [],
   isNodeKnown: true,
 });
+
+/** How the devices of a pod are, for its status. */
+export function tellHealth(
+  { args: { enqueue } }: Pick<Work, 'args'>,
+  uid: string,
+  { devices }: Holding,
+  offered: Devices,
+): void {
+  if (devices === undefined) return;
+  const health = deviceHealth(devices, offered);
+  enqueue.sendTo(to('pods'), { type: 'allocation.deviceHealth', uid, health } satisfies AllocationReport);
+}

@@ -28,7 +28,7 @@ import {
   withAnswer,
   withResponses,
 } from '../../../model/allocation/device-manager.ts';
-import { type Devices, deviceHealth } from '../../../model/allocation/device-state.ts';
+import { deviceHealth } from '../../../model/allocation/device-state.ts';
 import type { AllocationReport } from '../../../model/allocation/messages.ts';
 import { isOfThisStart, type Rejection } from '../../../model/allocation/predicates.ts';
 import type { AdmissionRequest } from '../../../model/allocation/request.ts';
@@ -57,6 +57,7 @@ import {
   remember,
   reply,
   tellEvent,
+  tellHealth,
   viewOf,
   type Wish,
   type Work,
@@ -161,18 +162,6 @@ function grant(w: Work, { request: { uid, demand }, allocation }: Wish, holding:
   const shares = podShares(w.args.context.settings, w.books.grants, uid);
   reply(w, { type: 'allocation.granted', uid, allocation, ...before, ...shares });
   tellHealth(w, uid, given, w.args.context.devices);
-}
-
-/** How the devices of a pod are, for its status. */
-function tellHealth(
-  { args: { enqueue } }: Pick<Work, 'args'>,
-  uid: string,
-  { devices }: Holding,
-  offered: Devices,
-): void {
-  if (devices === undefined) return;
-  const health = deviceHealth(devices, offered);
-  enqueue.sendTo(to('pods'), { type: 'allocation.deviceHealth', uid, health } satisfies AllocationReport);
 }
 
 /** Plugins offer something else: pods hear of it whose devices are in another state now. */
