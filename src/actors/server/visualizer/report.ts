@@ -17,7 +17,7 @@ import type { ReportView } from './protocol.ts';
 const SCRIPT = `${PACKAGE_DIRECTORY}/dist/page.js`;
 /** Characters of the contexts of all actors together; those after it are left out. */
 const CONTEXTS_MAX_CHARS = 32 * 1024 * 1024;
-const STYLESHEET = /\s*<link rel="stylesheet" href="\/assets\/([\w.-]+)" \/>/g;
+const STYLESHEET = /<link rel="stylesheet" href="\/assets\/([\w.-]+)" \/>/g;
 const SCRIPT_TAG = '<script type="module" src="/assets/app.ts"></script>';
 const ICON = 'href="/assets/icon.svg"';
 
