@@ -9,6 +9,8 @@ import { byId, el, setText } from './dom.ts';
 import type { Store } from './store.ts';
 import { concerns, eventHeard, innermost, stateText } from './words.ts';
 
+/** What fits into the narrowest card. */
+const CARD_TEXT_MAX_CHARS = 10;
 const ZOOM_STEP = 1.25;
 const ZOOM_MIN = 0.2;
 const ZOOM_MAX = 3;
@@ -90,6 +92,7 @@ export class ChartView {
         'entered',
         ids.some((id) => active.has(id) && !before.has(id)),
       );
+      if (ids.length > 1) writeCard(state, ids.slice(1), actor.active);
     }
     this.lightWay(actor, before, active);
     this.lit = active;
@@ -172,6 +175,16 @@ const idsOf = ({ dataset }: SVGGElement): readonly string[] => [
   dataset['id'] ?? '',
   ...(dataset['inside']?.split(' ') ?? []),
 ];
+
+/** Writes into a card which of the states inside it are active, else how many it has. */
+function writeCard(card: SVGGElement, inside: readonly string[], active: readonly ActiveState[]): void {
+  const names = innermost(active).flatMap(({ id }) => (inside.includes(id) ? [id.split('.').at(-1)!] : []));
+  const text = names.length > 0 ? names.join(', ') : `${inside.length} states`;
+  const note = card.querySelector('.note');
+  if (!note) return;
+  note.textContent = text.length > CARD_TEXT_MAX_CHARS ? `${text.slice(0, CARD_TEXT_MAX_CHARS - 1)}…` : text;
+  note.setAttribute('aria-label', text);
+}
 
 function enteredLast(actor: ActorView): readonly ActiveState[] {
   const states = innermost(actor.active);
