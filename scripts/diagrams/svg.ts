@@ -49,11 +49,13 @@ export function svgOf({ name: sheet, parent, chart, layout }: Sheet): string {
   const width = px(layout.width);
   const height = px(layout.height);
   const states: string[] = [];
-  const [name, machine] = [sheet, chart.machine].map(escaped);
   drawState(chart.root, layout, states, parent);
+  // An image has no parts to a reader of screens, so what has links is a group.
+  const isLinked = states.some((shape) => shape.startsWith('<a '));
+  const [name, machine] = [sheet, chart.machine].map(escaped);
   return `${[
     `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" width="${width}" height="${height}"`,
-    `  role="img" aria-label="State chart of ${name}" data-machine="${machine}">`,
+    `  role="${isLinked ? 'group' : 'img'}" aria-label="State chart of ${name}" data-machine="${machine}">`,
     `<title>State chart of ${name}</title>`,
     `<style>${STYLE}</style>`,
     `<rect class="sheet" width="${width}" height="${height}"/>`,

@@ -115,7 +115,7 @@ export class PhaseBars {
     const label = `${phase.name}, began ${duration(phase.entered - started)} after start, ${time}, ${waits}`;
     const button = el(
       'button',
-      { type: 'button', 'aria-label': label, title: label },
+      { type: 'button', title: label },
       el('span', { class: 'step' }, stepRanges(phase.steps ?? '')),
       name,
       el('span', { class: 'lane' }, bar),

@@ -100,7 +100,8 @@ export class Tree {
     const state = el('span', { class: 'state' });
     const name = el('span', { class: 'name' });
     const attributes = { id: `actor-${this.nextId++}`, role: 'treeitem', 'aria-level': depth, title: address };
-    const element = el('div', attributes, twist, dot, name, state);
+    // The space keeps name and state apart for readers of screens, which read what is shown as one text.
+    const element = el('div', attributes, twist, dot, name, ' ', state);
     element.dataset['address'] = address;
     element.style.setProperty('--depth', String(depth - 1));
     const row = { element, twist, dot, name, state };

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { type Browser, chromium, type Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, it } from 'vitest';
+import { violations } from '../support/accessibility.ts';
 import { requirement } from '../support/require.ts';
 
 const CHROMIUM = process.env['STATELET_CHROMIUM'] ?? '/usr/bin/chromium';
@@ -85,6 +86,15 @@ it.skipIf(skip)('goes back to a moment of the past, and to the end again', async
     .toMatch(/^As after turn/);
   await page.keyboard.press('Escape');
   await expect.poll(() => page.locator('#moment').isHidden(), { timeout: PATIENCE_MS }).toBe(true);
+});
+
+it.skipIf(skip).each([
+  ['the first screen', []],
+  ['the keys', ['?']],
+  ['a record and the past', ['Escape', 'e', 'End', ',', 'Enter']],
+])('has nothing that axe complains of: %s', async (_, keys) => {
+  for (const key of keys) await page.keyboard.press(key);
+  expect(await violations(page)).toEqual([]);
 });
 
 it.skipIf(skip)('asks nothing of any other place, and its policy allows no script but its own', () => {

@@ -5,6 +5,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { assign, line, setup } from '../../src/kernel/xstate.ts';
 import { watched } from '../actors/server/visualizer/support.ts';
 import { header } from '../kernel/support.ts';
+import { violations } from '../support/accessibility.ts';
 import { freePort } from '../support/ports.ts';
 import { requirement } from '../support/require.ts';
 
@@ -87,7 +88,7 @@ describe.skipIf(requirement('browser', missing).skip)('the visualizer', () => {
 
   it('shows the actors as a tree, and the root first', async () => {
     await open();
-    await expect.poll(() => page.getByRole('treeitem').allTextContents()).toEqual(['▾bossopening', 'ledger']);
+    await expect.poll(() => page.getByRole('treeitem').allTextContents()).toEqual(['▾boss opening', 'ledger ']);
     await expect.poll(() => actor('boss').getAttribute('aria-selected')).toBe('true');
     await expect.poll(lit).toEqual(['boss', 'boss.opening']);
     await expect.poll(() => page.locator('#actor').textContent()).toContain('answer to world.look');
@@ -183,6 +184,21 @@ describe.skipIf(requirement('browser', missing).skip)('the visualizer', () => {
     await expect.poll(() => page.locator('#phase-list .bar.failed').count()).toBe(1);
     await expect.poll(() => page.locator('#phase-list .error').textContent()).toBe('failed: no socket');
     await expect.poll(() => actor('broken').getAttribute('aria-label')).toBe('broken, failed, done, failed');
+  });
+
+  it('has nothing that axe complains of while a node runs', async () => {
+    await open();
+    hire('ann');
+    await actor('worker-ann').click();
+    await expect.poll(lit).toEqual(['worker', 'worker.idle']);
+    expect(await violations(page)).toEqual([]);
+  });
+
+  it('has nothing that axe complains of when a start failed', async () => {
+    await open({ machine: broken });
+    node.kernel.dispatch('broken', { type: 'heard' }, 'test');
+    await page.getByText(/^Failed after /).waitFor();
+    expect(await violations(page)).toEqual([]);
   });
 
   it('can be used with keys alone', async () => {
