@@ -19,7 +19,7 @@ export async function violations(page: Page): Promise<readonly string[]> {
     await page.setViewportSize({ width, height: HEIGHT_PX });
     for (const colorScheme of ['light', 'dark'] as const) {
       await page.emulateMedia({ colorScheme });
-      const { violations: all } = (await page.evaluate('axe.run()')) as { readonly violations: readonly Found[] };
+      const { violations: all } = await page.evaluate<{ violations: readonly Found[] }>('axe.run()');
       for (const { id, help, nodes } of all) {
         found.push(...nodes.map(({ target }) => `${id} (${help}), ${width} px, ${colorScheme}: ${target.join(' ')}`));
       }
