@@ -25,6 +25,10 @@ export interface ChartState {
   readonly lines: readonly ChartLine[];
   readonly initial: string | undefined;
   readonly children: readonly ChartState[];
+  /** The drawing that it leads to: its own where it is folded, the one above where the drawing is of this state. */
+  readonly link?: string;
+  /** The states that are folded into it, at any depth. */
+  readonly inside?: readonly string[];
 }
 
 /** One line inside a state: what it invokes, does on entry and exit, or hears without leaving. */
@@ -93,7 +97,7 @@ function addLabel(edges: Edges, source: string, target: string, label: ChartLine
   edge.labels = distinct([...edge.labels, label]);
 }
 
-const distinct = (lines: readonly ChartLine[]): ChartLine[] =>
+export const distinct = (lines: readonly ChartLine[]): ChartLine[] =>
   lines.filter((line, index) => lines.findIndex((other) => other.text === line.text) === index);
 
 const isInside = (node: AnyStateNode, ancestor: AnyStateNode): boolean =>

@@ -3,9 +3,10 @@
  *
  * Every state carries `data-id` (its id in XState) and every edge `data-source`, `data-target` and `data-event`, so a
  * page can light what is active without knowing how the chart was drawn. The file follows the reader's colour scheme by
- * itself; a page that embeds it drops the style and brings its own. Nothing but text and shapes: no scripts, no links.
+ * itself; a page that embeds it drops the style and brings its own. Nothing but text and shapes: no scripts; links only
+ * to the drawings above and below, where a folded state lists in `data-inside` the ids that its drawing shows.
  */
-import type { Chart, ChartState } from './chart.ts';
+import type { ChartState } from './chart.ts';
 import {
   type Box,
   HEADER_PX,
@@ -19,6 +20,7 @@ import {
   TEXT_PX,
   TITLE_PX,
 } from './layout.ts';
+import type { Drawing } from './levels.ts';
 
 const CORNER_PX = 5;
 
@@ -38,17 +40,19 @@ const STYLE = `
   text { fill: var(--ink); font: ${TEXT_PX}px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace }
   .title { font: 600 ${TITLE_PX}px ui-sans-serif, system-ui, sans-serif }
   .note { fill: var(--dim) }
+  a .title { text-decoration: underline }
+  .folded > .box { stroke-width: 2.5 }
 `;
 
-export function svgOf(chart: Chart, layout: Layout): string {
+export function svgOf({ name: drawing, chart, layout }: Drawing): string {
   const width = px(layout.width);
   const height = px(layout.height);
   const states: string[] = [];
   drawState(chart.root, layout, states, 1);
-  const name = escaped(chart.machine);
+  const name = escaped(drawing);
   return `${[
     `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" width="${width}" height="${height}"`,
-    `  role="img" aria-label="State chart of ${name}" data-machine="${name}">`,
+    `  role="img" aria-label="State chart of ${name}" data-machine="${escaped(chart.machine)}">`,
     `<title>State chart of ${name}</title>`,
     `<style>${STYLE}</style>`,
     `<rect class="sheet" width="${width}" height="${height}"/>`,
@@ -60,9 +64,12 @@ export function svgOf(chart: Chart, layout: Layout): string {
 
 function drawState(state: ChartState, layout: Layout, out: string[], depth: number): void {
   const box = layout.boxes.get(state.id) as Box;
-  const classes = ['state', state.kind, ...(state.region ? ['region'] : [])].join(' ');
+  const folded = state.inside ? ['folded'] : [];
+  const classes = ['state', state.kind, ...(state.region ? ['region'] : []), ...folded].join(' ');
   const parent = state.children.length > 0;
-  out.push(`<g class="${classes}" data-id="${escaped(state.id)}" data-depth="${depth}">`);
+  const inside = state.inside ? ` data-inside="${escaped(state.inside.join(' '))}"` : '';
+  if (state.link) out.push(`<a href="${escaped(encodeURIComponent(state.link))}.svg">`);
+  out.push(`<g class="${classes}" data-id="${escaped(state.id)}" data-depth="${depth}"${inside}>`);
   if (state.waitsFor) out.push(`<title>${escaped(`waits for ${state.waitsFor}`)}</title>`);
   out.push(rect('box', box, state.kind === 'history' ? box.width / 2 : 6));
   if (state.kind === 'final') out.push(rect('inner', inset(box, 3), 4));
@@ -73,7 +80,7 @@ function drawState(state: ChartState, layout: Layout, out: string[], depth: numb
   const titleY = state.kind === 'history' ? box.y + 16 : box.y + (state.lines.length > 0 || parent ? 18 : 19.5);
   out.push(`<text class="title" x="${x}" y="${px(titleY)}"${anchor}>${escaped(title)}</text>`);
   drawLines(state, box, out);
-  out.push('</g>');
+  out.push(state.link ? '</g></a>' : '</g>');
   const dot = layout.boxes.get(initialDot(state.id));
   if (dot) out.push(`<circle class="dot" cx="${px(dot.x + 5)}" cy="${px(dot.y + 5)}" r="5"/>`);
   for (const child of state.children) drawState(child, layout, out, depth + 1);

@@ -1,7 +1,8 @@
 /**
  * The chart of the chosen actor's machine with its active states lit.
  *
- * The chart is a drawing made when the project was built; here it is only coloured, by the page's own style.
+ * The chart is a drawing made when the project was built; here it is only coloured, by the page's own style. A large
+ * chart has several drawings: a folded state is lit for all states inside it, and its link opens its own drawing.
  */
 import type { ActiveState, ActorView, ShownRecord } from '../actors/server/visualizer/protocol.ts';
 import { byId, el, setText } from './dom.ts';
@@ -21,6 +22,8 @@ export class ChartView {
   private readonly charts = new Map<string, Promise<SVGSVGElement | undefined>>();
   private svg: SVGSVGElement | undefined;
   private machine = '';
+  /** The drawing of the machine that is open: the machine's name, or that of a folded state. */
+  private drawing = '';
   private lit: ReadonlySet<string> = new Set();
   /** What was active before the last change. */
   private cameFrom: ReadonlySet<string> = new Set();
@@ -32,6 +35,7 @@ export class ChartView {
     byId('zoom-in', HTMLButtonElement).addEventListener('click', () => this.zoomBy(ZOOM_STEP));
     byId('zoom-out', HTMLButtonElement).addEventListener('click', () => this.zoomBy(1 / ZOOM_STEP));
     byId('zoom-fit', HTMLButtonElement).addEventListener('click', () => this.fit());
+    this.sheet.addEventListener('click', (event) => this.follow(event));
     new ResizeObserver(() => this.applyZoom()).observe(this.sheet);
   }
 
@@ -39,24 +43,35 @@ export class ChartView {
     const actor = this.store.actors.get(this.store.actor ?? '');
     if (!actor) {
       this.machine = '';
+      this.drawing = '';
       this.svg = undefined;
       setText(this.note, '');
       this.sheet.replaceChildren(el('p', { class: 'empty' }, this.store.absence));
-    } else if (actor.machine !== this.machine) void this.open(actor.machine);
-    else this.light(actor);
+    } else if (actor.machine !== this.machine) {
+      this.machine = actor.machine;
+      void this.open(actor.machine);
+    } else this.light(actor);
   }
 
-  private async open(machine: string): Promise<void> {
-    this.machine = machine;
-    const chart = this.charts.get(machine) ?? this.store.chart(machine);
-    this.charts.set(machine, chart);
+  /** Opens the drawing that a link of this one leads to. */
+  private follow(event: MouseEvent): void {
+    const link = event.target instanceof Element ? event.target.closest('a')?.getAttribute('href') : undefined;
+    if (!link?.endsWith('.svg')) return;
+    event.preventDefault();
+    void this.open(decodeURIComponent(link.slice(0, -'.svg'.length)));
+  }
+
+  private async open(drawing: string): Promise<void> {
+    this.drawing = drawing;
+    const chart = this.charts.get(drawing) ?? this.store.chart(drawing);
+    this.charts.set(drawing, chart);
     const svg = await chart;
-    if (!svg) this.charts.delete(machine);
-    if (machine !== this.machine) return;
+    if (!svg) this.charts.delete(drawing);
+    if (drawing !== this.drawing) return;
     this.svg = svg;
     this.zoom = undefined;
     this.litActor = '';
-    const absent = el('p', { class: 'empty' }, `There is no chart of ${machine}: `, el('code', {}, HOW_TO_DRAW));
+    const absent = el('p', { class: 'empty' }, `There is no chart of ${drawing}: `, el('code', {}, HOW_TO_DRAW));
     this.sheet.replaceChildren(svg ?? absent);
     this.applyZoom();
     const actor = this.store.actors.get(this.store.actor ?? '');
@@ -67,17 +82,15 @@ export class ChartView {
     const active = new Set(actor.active.map((state) => state.id));
     const another = actor.address !== this.litActor;
     const before = another ? active : this.lit;
-    const drawn = new Set<string>();
     for (const state of this.svg?.querySelectorAll<SVGGElement>('.state') ?? []) {
       const id = state.dataset['id'] ?? '';
-      drawn.add(id);
       state.classList.toggle('active', active.has(id));
       state.classList.toggle('entered', active.has(id) && !before.has(id));
     }
     this.lightWay(actor, before, active);
     this.lit = active;
     this.litActor = actor.address;
-    this.describe(actor, this.svg ? [...active].filter((id) => !drawn.has(id)) : []);
+    this.describe(actor, this.isStale(active));
     if (another) this.show(innermost(actor.active).slice(0, 1));
     else if ([...active].some((id) => !before.has(id))) this.show(enteredLast(actor));
   }
@@ -96,10 +109,17 @@ export class ChartView {
     }
   }
 
-  private describe(actor: ActorView, unknown: readonly string[]): void {
+  /** Whether the machine is in a state that its chart lacks. Only the first drawing, with what it folds, has all. */
+  private isStale(active: ReadonlySet<string>): boolean {
+    if (!this.svg || this.drawing !== this.machine) return false;
+    const drawn = new Set([...this.svg.querySelectorAll<SVGGElement>('.state')].flatMap(idsOf));
+    return [...active].some((id) => !drawn.has(id));
+  }
+
+  private describe(actor: ActorView, stale: boolean): void {
     const ended = actor.status === 'active' ? '' : ` (${actor.status})`;
     const now = `${stateText(actor.value)}${ended}`;
-    const old = unknown.length > 0 ? `  The chart is older than the machine, run: ${HOW_TO_DRAW}` : '';
+    const old = stale ? `  The chart is older than the machine, run: ${HOW_TO_DRAW}` : '';
     setText(this.note, `${actor.machine}: ${now}${old}`);
     this.note.title = now.replaceAll(' | ', '\n');
     this.svg?.setAttribute('aria-label', `State chart of ${actor.machine}, now in ${now}`);
@@ -109,7 +129,7 @@ export class ChartView {
   private show(states: readonly ActiveState[]): void {
     const ids = new Set(states.map((state) => state.id));
     const drawn = [...(this.svg?.querySelectorAll<SVGGElement>('.state.active') ?? [])];
-    const title = drawn.find((state) => ids.has(state.dataset['id'] ?? ''))?.querySelector('.title');
+    const title = drawn.find((state) => idsOf(state).some((id) => ids.has(id)))?.querySelector('.title');
     if (title) this.centre(title);
   }
 
@@ -148,6 +168,12 @@ export class ChartView {
     this.svg.setAttribute('height', String(height * scale));
   }
 }
+
+/** The states that a box stands for: its own, and those that are folded into it. */
+const idsOf = ({ dataset }: SVGGElement): string[] => [
+  dataset['id'] ?? '',
+  ...(dataset['inside']?.split(' ').filter(Boolean) ?? []),
+];
 
 function enteredLast(actor: ActorView): readonly ActiveState[] {
   const states = innermost(actor.active);

@@ -17,8 +17,8 @@ export interface Source {
   phases(): Promise<PhasesView>;
   /** `at`: after that record; absent: at the end. */
   actor(address: string, at: number | undefined): Promise<ActorDetail>;
-  /** The drawn chart of a machine; undefined: there is none. */
-  chart(machine: string): Promise<SVGSVGElement | undefined>;
+  /** A drawing by its name, a machine's first one by the machine's; undefined: there is none. */
+  chart(drawing: string): Promise<SVGSVGElement | undefined>;
 }
 
 export const servedSource: Source = {

@@ -9,7 +9,7 @@ import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { gzipSync } from 'node:zlib';
 import { PACKAGE_DIRECTORY } from '../../package-directory.ts';
-import { readAsset, readChart } from './assets.ts';
+import { chartNames, readAsset, readChart } from './assets.ts';
 import type { KernelFeed } from './feed.ts';
 import type { ReportView } from './protocol.ts';
 
@@ -69,9 +69,9 @@ async function reportView(feed: KernelFeed): Promise<ReportView> {
   return { tree, phases: feed.phases(), records: feed.records({ after: -1, limit: null }), actors, charts };
 }
 
+/** The charts of machines, a large one in several drawings. */
 async function chartsOf(machines: readonly string[]): Promise<Record<string, string>> {
-  const charts = await Promise.all(
-    [...new Set(machines)].map(async (machine) => [machine, (await readChart(`${machine}.svg`))?.body] as const),
-  );
-  return Object.fromEntries(charts.flatMap(([machine, svg]) => (svg === undefined ? [] : [[machine, svg]])));
+  const names = (await chartNames()).filter((name) => machines.includes(name.split('.', 1)[0] as string));
+  const charts = await Promise.all(names.map(async (name) => [name, (await readChart(`${name}.svg`))?.body] as const));
+  return Object.fromEntries(charts.flatMap(([name, svg]) => (svg === undefined ? [] : [[name, svg]])));
 }

@@ -2,8 +2,11 @@
 import { describe, expect, it } from 'vitest';
 import { type ChartState, chartOf } from '../../../../scripts/diagrams/chart.ts';
 import { drawMachines } from '../../../../scripts/diagrams/draw.ts';
+import { DRAWING_MAX } from '../../../../scripts/diagrams/levels.ts';
 import type { AnyStateMachine, AnyStateNode } from '../../../../src/kernel/active-states.ts';
+import { machinesOf } from '../../../../src/kernel/atomic.ts';
 import { setup } from '../../../../src/kernel/xstate.ts';
+import { kubeletMachine } from '../../../../src/machines/startup/kubelet.ts';
 import { bossMachine, workerMachine } from '../../../kernel/support.ts';
 
 const values = (svg: string, attribute: string): string[] =>
@@ -105,5 +108,59 @@ describe('a drawing', () => {
     const svg = (await drawMachines(machine)).get('m.svg')!;
     expect(svg).toContain('data-id="m.&lt;&amp;&quot;&gt;"');
     expect(svg.replace(/<style>[^<]*<\/style>/, '').match(/<[^/a-z]/)).toBeNull();
+  });
+});
+
+describe('the drawings of the kubelet', async () => {
+  const files = await drawMachines(kubeletMachine);
+  const machines = [...machinesOf(kubeletMachine).values()] as AnyStateMachine[];
+  const statesOf = (node: AnyStateNode): AnyStateNode[] => [
+    node,
+    ...Object.values<AnyStateNode>(node.states).flatMap(statesOf),
+  ];
+  const drawingsOf = (machine: string): [string, string][] =>
+    [...files].filter(([name]) => name.split('.')[0] === machine);
+
+  it('are each small enough to be read', () => {
+    const sizes = [...files].map(([name, svg]) => {
+      const [, width, height] = / width="([\d.]+)" height="([\d.]+)"/.exec(svg)!;
+      return { name, width: Number(width), height: Number(height) };
+    });
+    expect(sizes.filter(({ width, height }) => width > DRAWING_MAX.width || height > DRAWING_MAX.height)).toEqual([]);
+  });
+
+  it.each(machines.map((machine) => [machine.id, machine] as const))(
+    'of %s show each state and event',
+    (id, machine) => {
+      const nodes = statesOf(machine.root);
+      const svgs = drawingsOf(id).map(([, svg]) => svg);
+      expect(new Set(svgs.flatMap((svg) => values(svg, 'id')))).toEqual(new Set(nodes.map((node) => node.id)));
+      const ways = nodes.flatMap((node) => [...[...node.transitions.values()].flat(), ...(node.always ?? [])]);
+      const heard = ways.filter((way) => way.target?.length || way.actions.length > 0);
+      const drawn = new Set(svgs.flatMap((svg) => values(svg, 'event')).flatMap((list) => list.split(' ')));
+      expect(drawn).toEqual(new Set(heard.map((way) => way.eventType || 'always')));
+    },
+  );
+
+  it('lead from the first one to every other, and back', () => {
+    const links = [...files].flatMap(([from, svg]) =>
+      [...svg.matchAll(/<a href="([^"]+)">/g)].map(([, to]) => `${from} -> ${to}`),
+    );
+    const folded = [...files.keys()].filter((name) => name.split('.').length > 2);
+    const above = (name: string) => name.replace(/\.\w+\.svg$/, '.svg');
+    const wanted = folded.flatMap((name) => [`${above(name)} -> ${name}`, `${name} -> ${above(name)}`]);
+    expect(folded.length).toBeGreaterThan(0);
+    expect(links.sort()).toEqual(wanted.sort());
+  });
+
+  it('say in a folded box which states its own drawing has', () => {
+    const inside = values(files.get('pod.svg')!, 'inside').flatMap((list) => list.split(' '));
+    const drawn = values(files.get('pod.svg')!, 'id');
+    const pod = machines.find(({ id }) => id === 'pod')!;
+    expect([...drawn, ...inside].sort()).toEqual(
+      statesOf(pod.root)
+        .map((node) => node.id)
+        .sort(),
+    );
   });
 });
