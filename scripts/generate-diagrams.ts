@@ -1,6 +1,5 @@
 /**
- * Writes `docs/diagrams/<machine id>.svg` for every machine that the kubelet's machine can start, and one file more for
- * each state that is folded in a large chart.
+ * Writes `docs/diagrams/<machine id>.svg` for every machine that the kubelet's machine can start.
  *
  * Usage: `node scripts/generate-diagrams.ts [--check]`. With `--check` nothing is written and the exit code is 1 when a
  * committed chart differs from its machine, is missing, or belongs to no machine.

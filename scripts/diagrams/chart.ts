@@ -25,10 +25,8 @@ export interface ChartState {
   readonly lines: readonly ChartLine[];
   readonly initial: string | undefined;
   readonly children: readonly ChartState[];
-  /** The drawing that it leads to: its own where it is folded, the one above where the drawing is of this state. */
-  readonly link?: string;
-  /** The states that are folded into it, at any depth. */
-  readonly inside?: readonly string[];
+  /** Of a state that is drawn as a card: the sheet that has its inside, and the ids of all that is there. */
+  readonly card?: { readonly sheet: string; readonly inside: readonly string[] };
 }
 
 /** One line inside a state: what it invokes, does on entry and exit, or hears without leaving. */
@@ -97,7 +95,7 @@ function addLabel(edges: Edges, source: string, target: string, label: ChartLine
   edge.labels = distinct([...edge.labels, label]);
 }
 
-export const distinct = (lines: readonly ChartLine[]): ChartLine[] =>
+const distinct = (lines: readonly ChartLine[]): ChartLine[] =>
   lines.filter((line, index) => lines.findIndex((other) => other.text === line.text) === index);
 
 const isInside = (node: AnyStateNode, ancestor: AnyStateNode): boolean =>

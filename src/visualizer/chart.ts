@@ -2,13 +2,15 @@
  * The chart of the chosen actor's machine with its active states lit.
  *
  * The chart is a drawing made when the project was built; here it is only coloured, by the page's own style. A large
- * chart has several drawings: a folded state is lit for all states inside it, and its link opens its own drawing.
+ * chart has several sheets: a card of one leads to the next, the first title of that one back.
  */
 import type { ActiveState, ActorView, ShownRecord } from '../actors/server/visualizer/protocol.ts';
 import { byId, el, setText } from './dom.ts';
 import type { Store } from './store.ts';
 import { concerns, eventHeard, innermost, stateText } from './words.ts';
 
+/** What fits into the narrowest card. */
+const CARD_TEXT_MAX_CHARS = 10;
 const ZOOM_STEP = 1.25;
 const ZOOM_MIN = 0.2;
 const ZOOM_MAX = 3;
@@ -22,8 +24,8 @@ export class ChartView {
   private readonly charts = new Map<string, Promise<SVGSVGElement | undefined>>();
   private svg: SVGSVGElement | undefined;
   private machine = '';
-  /** The drawing of the machine that is open: the machine's name, or that of a folded state. */
-  private drawing = '';
+  /** The sheet that is shown: the machine's first one, or one of its states'. */
+  private name = '';
   private lit: ReadonlySet<string> = new Set();
   /** What was active before the last change. */
   private cameFrom: ReadonlySet<string> = new Set();
@@ -43,35 +45,34 @@ export class ChartView {
     const actor = this.store.actors.get(this.store.actor ?? '');
     if (!actor) {
       this.machine = '';
-      this.drawing = '';
       this.svg = undefined;
       setText(this.note, '');
       this.sheet.replaceChildren(el('p', { class: 'empty' }, this.store.absence));
-    } else if (actor.machine !== this.machine) {
-      this.machine = actor.machine;
-      void this.open(actor.machine);
-    } else this.light(actor);
+    } else if (actor.machine !== this.machine) void this.open(actor.machine);
+    else this.light(actor);
   }
 
-  /** Opens the drawing that a link of this one leads to. */
-  private follow(event: MouseEvent): void {
-    const link = event.target instanceof Element ? event.target.closest('a')?.getAttribute('href') : undefined;
-    if (!link?.endsWith('.svg')) return;
+  /** Opens the sheet of the link that was clicked or chosen with Enter, and puts the focus on its way back. */
+  private follow(event: Event): void {
+    const link = (event.target as Element).closest<SVGAElement>('a');
+    if (!link) return;
     event.preventDefault();
-    void this.open(decodeURIComponent(link.slice(0, -'.svg'.length)));
+    const name = decodeURIComponent(link.href.baseVal).replace(/\.svg$/, '');
+    void this.open(this.machine, name).then(() => this.svg?.querySelector('a')?.focus());
   }
 
-  private async open(drawing: string): Promise<void> {
-    this.drawing = drawing;
-    const chart = this.charts.get(drawing) ?? this.store.chart(drawing);
-    this.charts.set(drawing, chart);
+  private async open(machine: string, name = machine): Promise<void> {
+    this.machine = machine;
+    this.name = name;
+    const chart = this.charts.get(name) ?? this.store.chart(name);
+    this.charts.set(name, chart);
     const svg = await chart;
-    if (!svg) this.charts.delete(drawing);
-    if (drawing !== this.drawing) return;
+    if (!svg) this.charts.delete(name);
+    if (name !== this.name) return;
     this.svg = svg;
     this.zoom = undefined;
     this.litActor = '';
-    const absent = el('p', { class: 'empty' }, `There is no chart of ${drawing}: `, el('code', {}, HOW_TO_DRAW));
+    const absent = el('p', { class: 'empty' }, `There is no chart of ${name}: `, el('code', {}, HOW_TO_DRAW));
     this.sheet.replaceChildren(svg ?? absent);
     this.applyZoom();
     const actor = this.store.actors.get(this.store.actor ?? '');
@@ -82,15 +83,22 @@ export class ChartView {
     const active = new Set(actor.active.map((state) => state.id));
     const another = actor.address !== this.litActor;
     const before = another ? active : this.lit;
+    const drawn = new Set<string>();
     for (const state of this.svg?.querySelectorAll<SVGGElement>('.state') ?? []) {
-      const id = state.dataset['id'] ?? '';
-      state.classList.toggle('active', active.has(id));
-      state.classList.toggle('entered', active.has(id) && !before.has(id));
+      const ids = idsOf(state);
+      for (const id of ids) drawn.add(id);
+      state.classList.toggle('active', active.has(ids[0]!));
+      state.classList.toggle(
+        'entered',
+        ids.some((id) => active.has(id) && !before.has(id)),
+      );
+      if (ids.length > 1) writeCard(state, ids.slice(1), actor.active);
     }
     this.lightWay(actor, before, active);
     this.lit = active;
     this.litActor = actor.address;
-    this.describe(actor, this.isStale(active));
+    const isFirst = this.svg !== undefined && this.name === this.machine;
+    this.describe(actor, isFirst ? [...active].filter((id) => !drawn.has(id)) : []);
     if (another) this.show(innermost(actor.active).slice(0, 1));
     else if ([...active].some((id) => !before.has(id))) this.show(enteredLast(actor));
   }
@@ -109,17 +117,10 @@ export class ChartView {
     }
   }
 
-  /** Whether the machine is in a state that its chart lacks. Only the first drawing, with what it folds, has all. */
-  private isStale(active: ReadonlySet<string>): boolean {
-    if (!this.svg || this.drawing !== this.machine) return false;
-    const drawn = new Set([...this.svg.querySelectorAll<SVGGElement>('.state')].flatMap(idsOf));
-    return [...active].some((id) => !drawn.has(id));
-  }
-
-  private describe(actor: ActorView, stale: boolean): void {
+  private describe(actor: ActorView, unknown: readonly string[]): void {
     const ended = actor.status === 'active' ? '' : ` (${actor.status})`;
     const now = `${stateText(actor.value)}${ended}`;
-    const old = stale ? `  The chart is older than the machine, run: ${HOW_TO_DRAW}` : '';
+    const old = unknown.length > 0 ? `  The chart is older than the machine, run: ${HOW_TO_DRAW}` : '';
     setText(this.note, `${actor.machine}: ${now}${old}`);
     this.note.title = now.replaceAll(' | ', '\n');
     this.svg?.setAttribute('aria-label', `State chart of ${actor.machine}, now in ${now}`);
@@ -169,11 +170,21 @@ export class ChartView {
   }
 }
 
-/** The states that a box stands for: its own, and those that are folded into it. */
-const idsOf = ({ dataset }: SVGGElement): string[] => [
+/** Of a drawn state, and of those that its card has inside. */
+const idsOf = ({ dataset }: SVGGElement): readonly string[] => [
   dataset['id'] ?? '',
-  ...(dataset['inside']?.split(' ').filter(Boolean) ?? []),
+  ...(dataset['inside']?.split(' ') ?? []),
 ];
+
+/** Writes into a card which of the states inside it are active, else how many it has. */
+function writeCard(card: SVGGElement, inside: readonly string[], active: readonly ActiveState[]): void {
+  const names = innermost(active).flatMap(({ id }) => (inside.includes(id) ? [id.split('.').at(-1)!] : []));
+  const text = names.length > 0 ? names.join(', ') : `${inside.length} states`;
+  const note = card.querySelector('.note');
+  if (!note) return;
+  note.textContent = text.length > CARD_TEXT_MAX_CHARS ? `${text.slice(0, CARD_TEXT_MAX_CHARS - 1)}…` : text;
+  note.setAttribute('aria-label', text);
+}
 
 function enteredLast(actor: ActorView): readonly ActiveState[] {
   const states = innermost(actor.active);

@@ -2,7 +2,7 @@
  * The files of the page. The browser gets the sources themselves with their types taken away: there is no build, and
  * what one reads in the browser's tools is what is in the repository, line for line.
  */
-import { readdir, readFile } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import { stripTypeScriptTypes } from 'node:module';
 import { pathToFileURL } from 'node:url';
 import { PACKAGE_DIRECTORY } from '../../package-directory.ts';
@@ -38,12 +38,6 @@ export async function readAsset(name: string, directory: URL = APP): Promise<Ass
 export async function readChart(name: string, directory = DIAGRAMS): Promise<Asset | undefined> {
   const chart = await readAsset(name, pathToFileURL(`${directory}/`));
   return chart && { ...chart, body: chart.body.replace(CHART_STYLE, '') };
-}
-
-/** Names of all drawings, without `.svg`: a machine's, and those of the states that its drawing folds. */
-export async function chartNames(directory = DIAGRAMS): Promise<string[]> {
-  const files = await readdir(directory).catch(absent);
-  return (files ?? []).filter((name) => name.endsWith('.svg')).map((name) => name.slice(0, -'.svg'.length));
 }
 
 /** Node says once in each process that this is an experiment of its own; it is no news for the log of a node. */

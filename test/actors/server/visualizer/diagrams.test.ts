@@ -1,8 +1,10 @@
 /** A chart says all that its machine does, and says it the same each time. */
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { type ChartState, chartOf } from '../../../../scripts/diagrams/chart.ts';
 import { drawMachines } from '../../../../scripts/diagrams/draw.ts';
-import { DRAWING_MAX } from '../../../../scripts/diagrams/levels.ts';
+import { SHEET_HEIGHT_MAX, SHEET_WIDTH_MAX } from '../../../../scripts/diagrams/sheets.ts';
 import type { AnyStateMachine, AnyStateNode } from '../../../../src/kernel/active-states.ts';
 import { machinesOf } from '../../../../src/kernel/atomic.ts';
 import { setup } from '../../../../src/kernel/xstate.ts';
@@ -111,56 +113,83 @@ describe('a drawing', () => {
   });
 });
 
-describe('the drawings of the kubelet', async () => {
-  const files = await drawMachines(kubeletMachine);
-  const machines = [...machinesOf(kubeletMachine).values()] as AnyStateMachine[];
-  const statesOf = (node: AnyStateNode): AnyStateNode[] => [
-    node,
-    ...Object.values<AnyStateNode>(node.states).flatMap(statesOf),
-  ];
-  const drawingsOf = (machine: string): [string, string][] =>
-    [...files].filter(([name]) => name.split('.')[0] === machine);
-
-  it('are each small enough to be read', () => {
-    const sizes = [...files].map(([name, svg]) => {
-      const [, width, height] = / width="([\d.]+)" height="([\d.]+)"/.exec(svg)!;
-      return { name, width: Number(width), height: Number(height) };
-    });
-    expect(sizes.filter(({ width, height }) => width > DRAWING_MAX.width || height > DRAWING_MAX.height)).toEqual([]);
+describe('a chart that is larger than a page', () => {
+  const steps = (count: number) => ({
+    initial: 's0',
+    states: Object.fromEntries(
+      Array.from({ length: count }, (_, at) => [`s${at}`, { on: { next: `s${at + 1 < count ? at + 1 : 0}` } }]),
+    ),
   });
-
-  it.each(machines.map((machine) => [machine.id, machine] as const))(
-    'of %s show each state and event',
-    (id, machine) => {
-      const nodes = statesOf(machine.root);
-      const svgs = drawingsOf(id).map(([, svg]) => svg);
-      expect(new Set(svgs.flatMap((svg) => values(svg, 'id')))).toEqual(new Set(nodes.map((node) => node.id)));
-      const ways = nodes.flatMap((node) => [...[...node.transitions.values()].flat(), ...(node.always ?? [])]);
-      const heard = ways.filter((way) => way.target?.length || way.actions.length > 0);
-      const drawn = new Set(svgs.flatMap((svg) => values(svg, 'event')).flatMap((list) => list.split(' ')));
-      expect(drawn).toEqual(new Set(heard.map((way) => way.eventType || 'always')));
+  const star = (count: number) => ({
+    initial: 'middle',
+    states: {
+      middle: { on: Object.fromEntries(Array.from({ length: count }, (_, at) => [`go.${at}`, `p${at}`])) },
+      ...Object.fromEntries(Array.from({ length: count }, (_, at) => [`p${at}`, { on: { back: 'middle' } }])),
     },
-  );
-
-  it('lead from the first one to every other, and back', () => {
-    const links = [...files].flatMap(([from, svg]) =>
-      [...svg.matchAll(/<a href="([^"]+)">/g)].map(([, to]) => `${from} -> ${to}`),
-    );
-    const folded = [...files.keys()].filter((name) => name.split('.').length > 2);
-    const above = (name: string) => name.replace(/\.\w+\.svg$/, '.svg');
-    const wanted = folded.flatMap((name) => [`${above(name)} -> ${name}`, `${name} -> ${above(name)}`]);
-    expect(folded.length).toBeGreaterThan(0);
-    expect(links.sort()).toEqual(wanted.sort());
+  });
+  const large = setup({}).createMachine({
+    id: 'large',
+    initial: 'on',
+    states: {
+      on: {
+        type: 'parallel',
+        states: { small: steps(2), long: steps(15), wide: star(12) },
+        on: { stop: 'off' },
+      },
+      off: { type: 'final' },
+    },
   });
 
-  it('say in a folded box which states its own drawing has', () => {
-    const inside = values(files.get('pod.svg')!, 'inside').flatMap((list) => list.split(' '));
-    const drawn = values(files.get('pod.svg')!, 'id');
-    const pod = machines.find(({ id }) => id === 'pod')!;
-    expect([...drawn, ...inside].sort()).toEqual(
-      statesOf(pod.root)
-        .map((node) => node.id)
+  it('is drawn as sheets: cards with links to the sheet of what is inside them, and back', async () => {
+    const files = await drawMachines(large);
+    expect([...files.keys()]).toEqual(['large.svg', 'large.on.wide.svg']);
+    const [first = '', inside = ''] = files.values();
+    expect(first).toContain('<a href="large.on.wide.svg">');
+    expect(inside).toContain('<a href="large.svg">');
+    expect(values(first, 'inside')).toEqual([values(inside, 'id').slice(1).join(' ')]);
+  });
+
+  it('has every state on a sheet, and every way between states', async () => {
+    const drawn = [...(await drawMachines(large)).values()].join('');
+    const nodes = (node: AnyStateNode): AnyStateNode[] => [node, ...Object.values(node.states).flatMap(nodes)];
+    expect([...new Set(values(drawn, 'id'))].sort()).toEqual(
+      nodes((large as AnyStateMachine).root)
+        .map(({ id }) => id)
         .sort(),
     );
+    const targets = new Set(values(drawn, 'target'));
+    const reached = chartOf(large).edges.map(({ target }) => target);
+    expect(reached.filter((target) => !targets.has(target))).toEqual([]);
+  });
+});
+
+describe('the committed drawings', () => {
+  const folder = join(import.meta.dirname, '../../../../docs/diagrams');
+  const names = readdirSync(folder).filter((name) => name.endsWith('.svg'));
+  const drawings = names.map((name) => [name, readFileSync(join(folder, name), 'utf8')] as const);
+
+  it.each(drawings)('%s fits a page, and its links lead to drawings', (_, svg) => {
+    const [, width, height] = /viewBox="0 0 ([\d.]+) ([\d.]+)"/.exec(svg)!;
+    expect(Number(width)).toBeLessThanOrEqual(SHEET_WIDTH_MAX);
+    expect(Number(height)).toBeLessThanOrEqual(SHEET_HEIGHT_MAX);
+    for (const [, link] of svg.matchAll(/<a href="([^"]+)">/g)) expect(names).toContain(link);
+  });
+
+  it.each([...machinesOf(kubeletMachine)])('of %s show each state and event', (id, machine) => {
+    const statesOf = (node: AnyStateNode): AnyStateNode[] => [node, ...Object.values(node.states).flatMap(statesOf)];
+    const nodes = statesOf((machine as AnyStateMachine).root);
+    const svgs = drawings.filter(([name]) => name.split('.')[0] === id).map(([, svg]) => svg);
+    expect(new Set(svgs.flatMap((svg) => values(svg, 'id')))).toEqual(new Set(nodes.map((node) => node.id)));
+    const ways = nodes.flatMap((node) => [...[...node.transitions.values()].flat(), ...(node.always ?? [])]);
+    const heard = ways.filter((way) => way.target?.length || way.actions.length > 0);
+    const drawn = new Set(svgs.flatMap((svg) => values(svg, 'event')).flatMap((list) => list.split(' ')));
+    expect(drawn).toEqual(new Set(heard.map((way) => way.eventType || 'always')));
+  });
+
+  it('that the index names are there', () => {
+    const index = readFileSync(join(folder, 'README.md'), 'utf8');
+    const links = [...index.matchAll(/\]\(([^)]+)\)/g)].map(([, link]) => link!);
+    expect(links.length).toBeGreaterThan(5);
+    expect(links.filter((link) => !names.includes(link))).toEqual([]);
   });
 });
