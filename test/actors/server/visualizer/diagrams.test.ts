@@ -177,7 +177,7 @@ describe('the committed drawings', () => {
 
   it.each([...machinesOf(kubeletMachine)])('of %s show each state and event', (id, machine) => {
     const statesOf = (node: AnyStateNode): AnyStateNode[] => [node, ...Object.values(node.states).flatMap(statesOf)];
-    const nodes = statesOf((machine as AnyStateMachine).root);
+    const nodes = statesOf(machine.root);
     const svgs = drawings.filter(([name]) => name.split('.')[0] === id).map(([, svg]) => svg);
     expect(new Set(svgs.flatMap((svg) => values(svg, 'id')))).toEqual(new Set(nodes.map((node) => node.id)));
     const ways = nodes.flatMap((node) => [...[...node.transitions.values()].flat(), ...(node.always ?? [])]);
