@@ -8,11 +8,14 @@ import { dirname, join, relative } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { machinesOf } from '../src/kernel/atomic.ts';
 import { kubeletMachine } from '../src/machines/startup/kubelet.ts';
+import { duplicates } from './support/duplicates.ts';
 
 const root = join(import.meta.dirname, '..');
 const FILE_LINES_MAX = 400;
 const FUNCTION_LINES_MAX = 50;
 const LINE_LENGTH_MAX = 120;
+/** Lines of code, without comments and imports, that may be in one place only. */
+const DUPLICATE_LINES = 9;
 
 const tracked = execFileSync(
   'git',
@@ -184,6 +187,34 @@ describe('sizes', () => {
 
   it(`no function is longer than ${FUNCTION_LINES_MAX} lines`, () => {
     expect(checked.flatMap(longFunctions)).toEqual([]);
+  });
+});
+
+describe('duplicates', () => {
+  const lines = (from: number, count: number) => Array.from({ length: count }, (_, i) => `line(${from + i});`);
+  const file = (path: string, ...parts: readonly string[][]) => ({ path, text: parts.flat().join('\n') });
+
+  it('are found in two files and in one, once each', () => {
+    const twice = [file('a.ts', lines(0, 12)), file('b.ts', lines(90, 3), lines(0, 12))];
+    expect(duplicates(twice, 10)).toEqual(['a.ts:1 and b.ts:4']);
+    expect(duplicates([file('a.ts', lines(0, 10), lines(50, 1), lines(0, 10))], 10)).toEqual(['a.ts:1 and a.ts:12']);
+  });
+
+  it('are not what is shorter, a comment, or an import', () => {
+    const imports = Array.from({ length: 12 }, (_, i) => `import {\n  a${i},\n} from './a${i}.ts';`);
+    const comment = ['/**', ...Array.from({ length: 12 }, () => ' * the same'), ' */'];
+    const same = (path: string) => file(path, imports, comment, lines(0, 9));
+    expect(duplicates([same('a.ts'), same('b.ts')], 10)).toEqual([]);
+  });
+
+  it(`src has none of ${DUPLICATE_LINES} lines`, () => {
+    const checked = inRoom('src').filter((path) => !isGenerated(path));
+    expect(
+      duplicates(
+        checked.map((path) => ({ path, text: source(path) })),
+        DUPLICATE_LINES,
+      ),
+    ).toEqual([]);
   });
 });
 

@@ -13,6 +13,7 @@ import type { Port, PortCall } from '../../kernel/operation.ts';
 import { registrationProblem } from '../../machines/charts/node/devices/device-policy.ts';
 import type { deviceOperations, RegistrationItem } from '../../machines/model/operations/devices.ts';
 import { Contract } from '../contract.ts';
+import { bindSocket } from '../grpc-socket.ts';
 import { optionsAt } from './device-contract.ts';
 
 const FOLDER_MODE = 0o750;
@@ -33,7 +34,7 @@ export const serveRegistration: Port<(typeof deviceOperations)['devices.serveReg
   await removeSockets(folder);
   const server = new grpc.Server();
   server.addService(service(), { Register: register(call, folder) });
-  await bind(server, socket);
+  await bindSocket(server, socket);
   await chmod(socket, SOCKET_MODE);
   call.emit({ type: 'devices.serving' });
   try {
@@ -88,13 +89,4 @@ async function registered(call: Call, folder: string, request: RegisterRequest):
     throw new OperationError(`failed to get device plugin options: ${error.message}`);
   });
   call.emit({ type: 'devices.registered', resource, endpoint, options });
-}
-
-function bind(server: grpc.Server, path: string): Promise<void> {
-  return new Promise((resolve, reject) => {
-    server.bindAsync(`unix://${path}`, grpc.ServerCredentials.createInsecure(), (error) => {
-      if (error) reject(new OperationError(`cannot listen on ${path}: ${error.message}`));
-      else resolve();
-    });
-  });
 }

@@ -8,11 +8,11 @@
 import { chmod, mkdir, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import * as grpc from '@grpc/grpc-js';
-import { OperationError } from '../../kernel/json.ts';
 import type { PortCall } from '../../kernel/operation.ts';
 import type { LocalSocket, ServerItem } from '../../machines/model/operations/server.ts';
 import { parseCpuSet } from '../../machines/model/values/cpu-set.ts';
 import { Contract } from '../contract.ts';
+import { bindSocket } from '../grpc-socket.ts';
 import { TokenBucket } from '../kube/limits.ts';
 import { aborted } from './aborted.ts';
 import { allocatable, type Given, givenTo } from './given-resources.ts';
@@ -52,7 +52,7 @@ export async function servePodResources(
   server.addService(serviceDefinition('v1alpha1'), olderMethods(options, limit));
   await mkdir(dirname(path), { recursive: true, mode: FOLDER_MODE });
   await rm(path, { force: true });
-  await bind(server, path);
+  await bindSocket(server, path);
   await chmod(path, OWNER_ONLY);
   call.emit({ type: 'server.listening', address: path, port: 0 });
   try {
@@ -139,13 +139,4 @@ function resourcesOf(
 function cpuIds(list: string): readonly number[] {
   const parsed = parseCpuSet(list);
   return parsed.error === undefined ? parsed.value : [];
-}
-
-function bind(server: grpc.Server, path: string): Promise<void> {
-  return new Promise((resolve, reject) => {
-    server.bindAsync(`unix://${path}`, grpc.ServerCredentials.createInsecure(), (error) => {
-      if (error) reject(new OperationError(`cannot listen on ${path}: ${error.message}`));
-      else resolve();
-    });
-  });
 }

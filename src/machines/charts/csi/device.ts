@@ -33,7 +33,17 @@ import {
 import { csiOperations } from '../../model/operations/csi.ts';
 import { kubeOperations } from '../../model/operations/kube.ts';
 import type { Ended } from '../../model/pods/messages.ts';
-import { askCapabilities, capabilitiesIn, fetchSecret, retryDelayMs, secretError, secretsIn } from './driver-calls.ts';
+import {
+  afterFailure,
+  askCapabilities,
+  capabilitiesIn,
+  driverGuards,
+  fetchSecret,
+  retryDelays,
+  secretError,
+  secretsIn,
+  unsyncedUntil,
+} from './driver-calls.ts';
 
 /** Between two looks at an attachment that is not attached yet; a change of the Node is a reason to look at once. */
 const LOOK_BASE_MS = 500;
@@ -67,20 +77,17 @@ const s = setup({
     ...pick(kubeOperations, 'kube.get'),
   },
   guards: {
+    ...driverGuards,
     isUnused: ({ context }) => !context.isUsed,
     isUsed: ({ context }) => context.isUsed,
     isUntouched: ({ context }) => !context.mayBeStaged,
-    isUnsynced: ({ context }) => context.driver.spec === undefined,
-    isSynced: ({ context }) => context.driver.spec !== undefined,
     mustBeAttached: ({ context }) => isAttachable(context.driver),
     needsNoAttachment: ({ context }) => !isAttachable(context.driver),
     mustReport: ({ context }) => isAttachable(context.driver) && !context.isReported,
     isReported: ({ context }) => context.isReported,
-    isUnregistered: ({ context }) => context.driver.endpoint === null,
-    isRegistered: ({ context }) => context.driver.endpoint !== null,
     hasSecret: ({ context }) => stages(context.capabilities) && context.volume?.stageSecret != null,
   },
-  delays: { wait: (args) => Math.max(0, args.context.untilMs - now(args)) },
+  delays: retryDelays,
 });
 
 const takeOrder = s.assign(({ context, event }) => {
@@ -148,10 +155,7 @@ function stageSecretError({ id, volume }: Context): string {
   return `failed to get NodeStageSecretRef ${ref?.namespace}/${ref?.name}: `;
 }
 
-const backOff = s.assign((args) => {
-  const { tries } = args.context;
-  return { tries: tries + 1, untilMs: now(args) + retryDelayMs(tries) };
-});
+const backOff = s.assign((args) => afterFailure(args));
 
 const checkLater = s.assign((args) => {
   const delayMs = Math.min(LOOK_MAX_MS, LOOK_BASE_MS * 2 ** args.context.tries);
@@ -280,13 +284,7 @@ export const csiDeviceMachine = s.createMachine({
         { target: 'connecting' },
       ],
     },
-    unsynced: {
-      meta: { waitsFor: 'the CSIDriver objects of the cluster' },
-      always: [
-        { guard: 'isUnused', target: 'leaving' },
-        { guard: 'isSynced', target: 'deciding' },
-      ],
-    },
+    unsynced: unsyncedUntil('isUnused'),
     reporting: {
       meta: { waitsFor: 'the Node to list the volume as in use' },
       always: [

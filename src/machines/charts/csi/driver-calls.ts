@@ -1,12 +1,51 @@
 /** What the charts of devices, mounts and expansions share: preparing a driver, and waiting after a failure. */
-import { outputOf } from '../../../kernel/xstate.ts';
+import { now, outputOf } from '../../../kernel/xstate.ts';
 import type { SecretReference } from '../../model/api/storage.ts';
 import type { Driver } from '../../model/csi/messages.ts';
 import type { Capabilities, Secrets } from '../../model/csi/policy.ts';
 import type { KubeTarget } from '../../model/operations/kube.ts';
 import { OPERATION_BACK_OFF, pauseMs } from '../../model/values/back-off.ts';
 
-export const retryDelayMs = (tries: number): number => pauseMs(OPERATION_BACK_OFF, tries);
+/** What a chart keeps to wait after a failure: tries since the last success, and the time of the next one. */
+interface Retrying {
+  readonly tries: number;
+  readonly untilMs: number;
+}
+interface Turn {
+  readonly context: Retrying;
+  readonly system: unknown;
+}
+
+export const afterFailure = (args: Turn): Retrying => ({
+  tries: args.context.tries + 1,
+  untilMs: now(args) + pauseMs(OPERATION_BACK_OFF, args.context.tries),
+});
+
+export const retryDelays = {
+  wait: (args: Turn): number => Math.max(0, args.context.untilMs - now(args)),
+};
+
+interface Driven {
+  readonly context: { readonly driver: Driver };
+}
+
+/** Synced: it is known whether the driver has a CSIDriver object. Registered: it has an endpoint on this node. */
+export const driverGuards = {
+  isUnsynced: ({ context }: Driven): boolean => context.driver.spec === undefined,
+  isSynced: ({ context }: Driven): boolean => context.driver.spec !== undefined,
+  isUnregistered: ({ context }: Driven): boolean => context.driver.endpoint === null,
+  isRegistered: ({ context }: Driven): boolean => context.driver.endpoint !== null,
+};
+
+/** Until the CSIDriver objects are known, or the volume is needed no more. */
+export const unsyncedUntil = <Guard extends string>(isOver: Guard) =>
+  ({
+    meta: { waitsFor: 'the CSIDriver objects of the cluster' },
+    always: [
+      { guard: isOver, target: 'leaving' },
+      { guard: 'isSynced', target: 'deciding' },
+    ],
+  }) as const;
 
 /** Only for a driver that is registered. */
 export const askCapabilities = {

@@ -23,7 +23,15 @@ import { kubeOperations } from '../../model/operations/kube.ts';
 import { type Ended, eventRecorded } from '../../model/pods/messages.ts';
 import { type EventText, volumeEvents } from '../../model/reasons/reasons.ts';
 import { rfc3339 } from '../../model/values/time.ts';
-import { askCapabilities, capabilitiesIn, fetchSecret, retryDelayMs, secretsIn } from './driver-calls.ts';
+import {
+  afterFailure,
+  askCapabilities,
+  capabilitiesIn,
+  driverGuards,
+  fetchSecret,
+  retryDelays,
+  secretsIn,
+} from './driver-calls.ts';
 import {
   cannotExpand,
   certain,
@@ -90,19 +98,19 @@ const s = setup({
     ...pick(kubeOperations, 'kube.get', 'kube.patch'),
   },
   guards: {
+    ...driverGuards,
     isReleased: ({ context }) => context.isReleased,
     isReadOnly: ({ context }) => context.volume.readOnly,
     isRefused: ({ context: { claim, expansion } }) => verdictOf(claim, expansion.to) === 'refused',
     mustMark: ({ context: { claim, expansion } }) =>
       verdictOf(claim, expansion.to) === 'expanding' && progressPatch(claim) !== null,
-    isUnregistered: ({ context }) => context.driver.endpoint === null,
     cannotExpand: ({ context }) => !expands(context.capabilities),
     hasSecret: ({ context }) => context.volume.expandSecret !== null,
     isDone: ({ context: { claim, expansion } }) => hasSize(claim, expansion.to),
     mustTellFailure: ({ context }) => failureToTell(context) !== null,
     isInUse: ({ context }) => context.failure.isInUse,
   },
-  delays: { wait: (args) => Math.max(0, args.context.untilMs - now(args)) },
+  delays: retryDelays,
 });
 
 /** What the claim is told of a failure; `null`: nothing, or it says so already. */
@@ -158,8 +166,7 @@ const tellFailure = s.enqueueActions(({ context, enqueue }) => {
 });
 
 const backOff = s.assign((args) => ({
-  tries: args.context.tries + 1,
-  untilMs: now(args) + retryDelayMs(args.context.tries),
+  ...afterFailure(args),
   hasFailed: args.context.hasFailed || args.context.failure.isFinal,
 }));
 

@@ -1,5 +1,5 @@
 /** The vocabulary of `csiMount`: what one volume of one pod knows. The chart is in `mount.ts`. */
-import { now, pick, random, setup } from '../../../kernel/xstate.ts';
+import { pick, random, setup } from '../../../kernel/xstate.ts';
 import type { CSIFailure, CSIPod, CSIVolume, Expansion, MountOrder } from '../../model/csi/messages.ts';
 import { mountPlace } from '../../model/csi/places.ts';
 import { type Capabilities, modeRefusal, ownershipOf, type Secrets } from '../../model/csi/policy.ts';
@@ -7,6 +7,7 @@ import { csiOperations } from '../../model/operations/csi.ts';
 import { kubeOperations } from '../../model/operations/kube.ts';
 import type { Ended } from '../../model/pods/messages.ts';
 import { type SharingInput, sharingMachine } from '../volumes/sharing.ts';
+import { driverGuards, retryDelays } from './driver-calls.ts';
 import { csiExpansionMachine } from './expansion.ts';
 import type { HeldTokens } from './tokens.ts';
 
@@ -52,16 +53,13 @@ export const csiMountSetup = setup({
     sharing: sharingMachine,
   },
   guards: {
+    ...driverGuards,
     isReleased: ({ context }) => context.isReleased,
     isUntouched: ({ context }) => !context.mayBePublished,
-    isUnsynced: ({ context }) => context.driver.spec === undefined,
-    isSynced: ({ context }) => context.driver.spec !== undefined,
     isRefused: ({ context }) => modeRefusal(context.volume, context.driver.spec ?? null) !== '',
     isTaken: ({ context }) => context.isTaken,
     lacksDevice: ({ context }) => !context.volume.isEphemeral && context.device === null,
     hasDevice: ({ context }) => context.device !== null,
-    isUnregistered: ({ context }) => context.driver.endpoint === null,
-    isRegistered: ({ context }) => context.driver.endpoint !== null,
     hasSecret: ({ context }) => context.volume.publishSecret !== null,
     lacksToken: ({ context }) => context.due.length > 0,
     mustExpand: ({ context: { expansion, declined } }) =>
@@ -72,7 +70,7 @@ export const csiMountSetup = setup({
     republishes: ({ context }) => context.driver.spec?.requiresRepublish === true,
   },
   delays: {
-    wait: (args) => Math.max(0, args.context.untilMs - now(args)),
+    ...retryDelays,
     republish: (args) => REPUBLISH_MS * (1 + random(args) / 2),
   },
 });

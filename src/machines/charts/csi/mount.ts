@@ -22,7 +22,15 @@ import type { Unshared } from '../../model/operations/volume.ts';
 import { eventRecorded } from '../../model/pods/messages.ts';
 import { podEvents, volumeEvents } from '../../model/reasons/reasons.ts';
 import { SLOW_SHARING_MS } from '../volumes/sharing.ts';
-import { askCapabilities, capabilitiesIn, fetchSecret, retryDelayMs, secretError, secretsIn } from './driver-calls.ts';
+import {
+  afterFailure,
+  askCapabilities,
+  capabilitiesIn,
+  fetchSecret,
+  secretError,
+  secretsIn,
+  unsyncedUntil,
+} from './driver-calls.ts';
 import type { ExpansionOrder, ExpansionResult } from './expansion.ts';
 import { type Context, type Known, csiMountSetup as s, sharingInput } from './mount-setup.ts';
 import { dueTokens, heldToken, type TokenAnswer, tokenRequestOf } from './tokens.ts';
@@ -75,10 +83,7 @@ const tellFailure = s.enqueueActions(({ context, enqueue }) => {
   enqueue(line('warn', [event.message, { pod: `${pod.namespace}/${pod.name}`, driver: volume.driver }]));
 });
 
-const backOff = s.assign((args) => {
-  const { tries } = args.context;
-  return { tries: tries + 1, untilMs: now(args) + retryDelayMs(tries) };
-});
+const backOff = s.assign((args) => afterFailure(args));
 
 /** What failed for want of the driver, or because another pod had the volume, need not wait any longer. */
 const becameFree = ({ context, event }: { context: Context; event: unknown }): boolean => {
@@ -360,13 +365,7 @@ export const csiMountMachine = s.createMachine({
         { target: 'publishing' },
       ],
     },
-    unsynced: {
-      meta: { waitsFor: 'the CSIDriver objects of the cluster' },
-      always: [
-        { guard: 'isReleased', target: 'leaving' },
-        { guard: 'isSynced', target: 'deciding' },
-      ],
-    },
+    unsynced: unsyncedUntil('isReleased'),
     awaitingDevice: {
       meta: { waitsFor: 'the volume to be attached and staged' },
       always: [

@@ -6,7 +6,9 @@ import { type ChartState, chartOf } from '../../../../scripts/diagrams/chart.ts'
 import { drawMachines } from '../../../../scripts/diagrams/draw.ts';
 import { SHEET_HEIGHT_MAX, SHEET_WIDTH_MAX } from '../../../../scripts/diagrams/sheets.ts';
 import type { AnyStateMachine, AnyStateNode } from '../../../../src/kernel/active-states.ts';
+import { machinesOf } from '../../../../src/kernel/atomic.ts';
 import { setup } from '../../../../src/kernel/xstate.ts';
+import { kubeletMachine } from '../../../../src/machines/startup/kubelet.ts';
 import { bossMachine, workerMachine } from '../../../kernel/support.ts';
 
 const values = (svg: string, attribute: string): string[] =>
@@ -163,13 +165,31 @@ describe('a chart that is larger than a page', () => {
 
 describe('the committed drawings', () => {
   const folder = join(import.meta.dirname, '../../../../docs/diagrams');
-  const drawings = readdirSync(folder).map((name) => [name, readFileSync(join(folder, name), 'utf8')] as const);
+  const names = readdirSync(folder).filter((name) => name.endsWith('.svg'));
+  const drawings = names.map((name) => [name, readFileSync(join(folder, name), 'utf8')] as const);
 
   it.each(drawings)('%s fits a page, and its links lead to drawings', (_, svg) => {
     const [, width, height] = /viewBox="0 0 ([\d.]+) ([\d.]+)"/.exec(svg)!;
     expect(Number(width)).toBeLessThanOrEqual(SHEET_WIDTH_MAX);
     expect(Number(height)).toBeLessThanOrEqual(SHEET_HEIGHT_MAX);
-    const names = drawings.map(([name]) => name);
     for (const [, link] of svg.matchAll(/<a href="([^"]+)">/g)) expect(names).toContain(link);
+  });
+
+  it.each([...machinesOf(kubeletMachine)])('of %s show each state and event', (id, machine) => {
+    const statesOf = (node: AnyStateNode): AnyStateNode[] => [node, ...Object.values(node.states).flatMap(statesOf)];
+    const nodes = statesOf(machine.root);
+    const svgs = drawings.filter(([name]) => name.split('.')[0] === id).map(([, svg]) => svg);
+    expect(new Set(svgs.flatMap((svg) => values(svg, 'id')))).toEqual(new Set(nodes.map((node) => node.id)));
+    const ways = nodes.flatMap((node) => [...[...node.transitions.values()].flat(), ...(node.always ?? [])]);
+    const heard = ways.filter((way) => way.target?.length || way.actions.length > 0);
+    const drawn = new Set(svgs.flatMap((svg) => values(svg, 'event')).flatMap((list) => list.split(' ')));
+    expect(drawn).toEqual(new Set(heard.map((way) => way.eventType || 'always')));
+  });
+
+  it('that the index names are there', () => {
+    const index = readFileSync(join(folder, 'README.md'), 'utf8');
+    const links = [...index.matchAll(/\]\(([^)]+)\)/g)].map(([, link]) => link!);
+    expect(links.length).toBeGreaterThan(5);
+    expect(links.filter((link) => !names.includes(link))).toEqual([]);
   });
 });

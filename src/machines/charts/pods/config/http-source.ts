@@ -12,13 +12,13 @@
  *   H2 an error is said once, and once more when it is gone.
  *   H3 the values of headers are handles here.
  */
-import { line, now, type PlainError, pick, setup, to } from '../../../../kernel/xstate.ts';
+import { line, now, type PlainError, pick, setup } from '../../../../kernel/xstate.ts';
 import { hostOperations, type Manifest } from '../../../model/operations/host.ts';
-import type { ConfigWanted, Ended, SourceReady } from '../../../model/pods/messages.ts';
+import type { ConfigWanted, Ended } from '../../../model/pods/messages.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
-import { tellMirrors, tellMirrorsReady } from '../mirror/mirrors.ts';
-import { differences, forgotten, goneFrom, type ToldPods, toldOf, withSource } from './pod-source.ts';
+import { forgotten, type ToldPods, withSource } from './pod-source.ts';
 import { mergeManifests } from './static-pod.ts';
+import { publishStaticPods } from './static-source.ts';
 
 const SOURCE = 'http';
 /** Before the stream is opened again after it broke. */
@@ -78,16 +78,8 @@ const take = s.enqueueActions((args) => {
   if (event.manifests === null || !merged.isValid) return;
   const atFirst = new Date(now(args)).toISOString();
   const pods = merged.pods.map((pod) => withSource(pod, SOURCE, seen[pod.metadata.uid] ?? atFirst, unseenFields));
-  const told = toldOf(pods);
-  const gone = goneFrom(context.told, pods);
-  for (const message of differences(SOURCE, pods, { before: context.told, after: told, gone })) {
-    if (hasApiServer) tellMirrors(enqueue, message);
-    enqueue.sendTo(to('syncLoop'), message);
-  }
-  const ready: SourceReady = { type: 'config.sourceReady', source: SOURCE, uids: Object.keys(told) };
-  enqueue.sendTo(to('syncLoop'), ready);
-  if (hasApiServer) tellMirrorsReady(enqueue, SOURCE);
-  enqueue.assign({ told, seen: Object.fromEntries(Object.values(told).map((each) => [each.uid, each.seen])) });
+  const published = publishStaticPods(enqueue, { source: SOURCE, pods, before: context.told, hasApiServer });
+  enqueue.assign(published);
 });
 
 export const httpSourceMachine = s.createMachine({

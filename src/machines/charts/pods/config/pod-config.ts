@@ -19,11 +19,12 @@ import { hostOperations, type Manifest, type ManifestError } from '../../../mode
 import type { ConfigObject } from '../../../model/operations/volume.ts';
 import type { ConfigWanted, Ended, ObjectsTold, SourceReady, StatusWanted } from '../../../model/pods/messages.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
-import { tellMirrors, tellMirrorsReady } from '../mirror/mirrors.ts';
+import { tellMirrorsReady } from '../mirror/mirrors.ts';
 import { apiSourceMachine } from './api-source.ts';
 import { httpSourceMachine } from './http-source.ts';
-import { differences, forgotten, goneFrom, type ToldPods, toldOf, withSource } from './pod-source.ts';
+import { forgotten, type ToldPods, withSource } from './pod-source.ts';
 import { mergeManifests } from './static-pod.ts';
+import { publishStaticPods } from './static-source.ts';
 
 /** Before the watch of the manifests is opened again after it broke. */
 const REOPEN_MS = 1_000;
@@ -98,17 +99,8 @@ const takeManifests = s.enqueueActions((args) => {
   const known = errorsByFile([...event.errors, ...merged.errors]);
   for (const [level, text, fields] of errorLines(context.errors, known)) enqueue(line(level, [text, fields]));
   const versions = hasApiServer ? context.versions : tellObjects(enqueue, context.versions, event.objects);
-  const told = toldOf(pods);
-  const gone = goneFrom(context.told, pods);
-  for (const message of differences(SOURCE, pods, { before: context.told, after: told, gone })) {
-    if (hasApiServer) tellMirrors(enqueue, message);
-    enqueue.sendTo(to('syncLoop'), message);
-  }
-  const ready: SourceReady = { type: 'config.sourceReady', source: SOURCE, uids: Object.keys(told) };
-  enqueue.sendTo(to('syncLoop'), ready);
-  if (hasApiServer) tellMirrorsReady(enqueue, SOURCE);
-  const seen = Object.fromEntries(Object.values(told).map((each) => [each.uid, each.seen]));
-  enqueue.assign({ told, seen, versions, errors: known });
+  const published = publishStaticPods(enqueue, { source: SOURCE, pods, before: context.told, hasApiServer });
+  enqueue.assign({ ...published, versions, errors: known });
 });
 
 type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
