@@ -61,7 +61,7 @@ export interface Device {
 }
 
 export interface Context extends CSIVolumesInput {
-  /** What agents before this one left and nobody has taken over; `null`: nobody has looked yet. */
+  /** What earlier agents left and no actor has taken over; `null`: the disk was not read yet. */
   readonly found: Pick<CSIInventory, 'volumes' | 'devices'> | null;
   /** By name of a driver that listens on this node. */
   readonly endpoints: Readonly<Record<string, string>>;
@@ -175,7 +175,7 @@ export function missingVolumes(context: Context, uid: string) {
   return { unmounted: names(unmounted), unattached: names(unmounted.filter((volume) => !isAttached(volume))) };
 }
 
-/** Keys of the devices that somebody uses, or may use still. */
+/** Keys of the devices in use, or possibly still in use. */
 export function usedKeys({ mounts, found }: Context): ReadonlySet<string> {
   const volumes = [...mounts.map(({ volume }) => volume), ...(found?.volumes ?? [])];
   return new Set(volumes.filter(({ isEphemeral }) => !isEphemeral).map(deviceKey));

@@ -10,8 +10,8 @@
  * Sends: pods `csi.mounted`, `csi.unmounted`, and `csi.started` when it lost who wants what; `nodeStatus` which volumes
  *   are in use; the plugin manager how often a driver is asked how many fit; pods `pods.kill` where none fits.
  * Invariants:
- *   I1 nothing begins before it is known what is left on disk; what is left and wanted goes on, what is left and wanted
- *      by nobody is taken away when its pod is released.
+ *   I1 nothing begins before it is known what is left on disk; a wanted volume that is left goes on, an
+ *      orphaned one is removed when its pod is released.
  *   I2 a device is unstaged only when no volume of it is published, and may not be detached before that.
  *   I3 one driver, one volume or one pod that hangs holds up no other.
  *   I4 a pod is told `csi.unmounted` only when no record of its volumes is left.
@@ -250,7 +250,7 @@ export const csiVolumesMachine = s.createMachine({
     drivers: {
       initial: 'unneeded',
       states: {
-        /** There is no CSI driver, and nobody uses a volume of one: nothing has to be known of them. */
+        /** There is no CSI driver, and no pod uses a volume of one: no inventory is needed. */
         unneeded: { always: { guard: 'isUsed', target: 'watching' } },
         watching: {
           on: { 'reflector.listed': { actions: takeDrivers }, 'reflector.changed': { actions: takeDrivers } },

@@ -120,7 +120,7 @@ function tellMounts(enqueue: Enqueue, before: Context): Context {
 
 // ---- devices --------------------------------------------------------------------------------------------------------
 
-/** A device begins with the first who wants it; one that is only found, and that nobody uses, begins to be unstaged. */
+/** A device begins with its first user; a device that was only found, and is unused, begins to be unstaged. */
 function beginDevices(enqueue: Enqueue, before: Context): Context {
   const used = usedKeys(before);
   const unused = before.found!.devices.filter((device) => !used.has(deviceKey(device)));

@@ -73,7 +73,7 @@ export function admission(pulled: PulledCredentials, credentials: readonly PullC
 
 const placeOf = ({ namespace, name, uid }: SourceCoordinates): string => JSON.stringify([namespace, name, uid]);
 
-/** What a pull with this credential shows; without one, or with one of the node, everybody may have the image. */
+/** The record of a pull with this credential; without one, or with the node's own, every pod may use the image. */
 export function recordOf(used: Pick<PullCredential, 'hash' | 'source'> | undefined): PulledCredentials {
   if (!used || used.source === null) return { nodePodsAccessible: true, secrets: [] };
   const { kind, namespace, name, uid } = used.source;

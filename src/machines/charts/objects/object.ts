@@ -31,7 +31,7 @@ const REOPEN_MS = 1_000;
 export interface ObjectInput {
   readonly key: string;
   readonly strategy: Strategy;
-  /** The newest refresh that somebody wants. */
+  /** The newest refresh that was requested. */
   readonly refresh: number;
   /** So long a value is good enough. */
   readonly periodMs: number;

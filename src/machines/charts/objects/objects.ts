@@ -83,7 +83,7 @@ const sharedOf = (key: string) => SHARED[idOf(key).kind];
 const actorOf = (key: string): string => sharedOf(key) ?? `object-${key.replaceAll('/', ':')}`;
 const keysOf = (wants: Context['wants']): ReadonlySet<string> => new Set(Object.values(wants).flat());
 
-/** Starts what is wanted by somebody and stops what is wanted by nobody. */
+/** Starts an actor for each wanted object and stops those of objects that are no longer wanted. */
 function follow(
   enqueue: Enqueue,
   context: Context,

@@ -1,7 +1,7 @@
 /**
  * The sync loop: the one road from what is wanted and what is observed to the pods.
  *
- * Decides: when it is known enough to end pods that nobody wants, and when to look after them again.
+ * Decides: when enough is known to end orphaned pods, and when to clean up again.
  * Owns: which sources have spoken, which pods they want (uids), whether the runtime was listed.
  * Hears: `config.*` of `podConfig`, `runtime.*` of `pleg`, `runtime.up`/`runtime.down` of the root, `pods.started`.
  * Asks: `podConfig` and `pleg` to tell everything again when it or `pods` lost it.
@@ -80,7 +80,7 @@ const keepHouse = s.enqueueActions(({ context, enqueue }) => {
   enqueue.sendTo(to('pods'), { type: 'pods.housekeeping', desired: desired(context) });
 });
 
-/** What was told to the `pods` before is told again, and nobody is ended until it was. */
+/** Everything is published to `pods` again, and no pod is ended before that. */
 const forget = s.assign({
   sources: ({ context }) => Object.fromEntries(Object.keys(context.sources).map((source) => [source, null])),
   relisted: false,

@@ -46,7 +46,7 @@ export interface ObjectPeriod {
   readonly periodMs: number;
 }
 
-/** To the actor of an object that is asked for again and again: somebody needs it as it is from now on. */
+/** To the actor of an object that is read repeatedly: a pod needs the object as it is from now on. */
 export interface ObjectRefresh {
   readonly type: 'object.refresh';
   /** They are numbered. */

@@ -239,7 +239,7 @@ export const hostOperations = {
     { intervalMs: number; tries: number },
     { readonly type: 'watchdog.unheard'; readonly message: string } | { readonly type: 'watchdog.heard' }
   >(),
-  /** Makes the node's iptables chains, and makes them again when somebody flushed the tables. */
+  /** Makes the node's iptables chains, and makes them again when the tables were flushed. */
   'host.keepIptables': stream<{ periodMs: number }, IptablesItem>(),
   /** Static pod files under a path (file or directory). Speaks when the set of decoded manifests or errors changed. */
   'host.watchManifests': stream<

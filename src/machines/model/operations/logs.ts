@@ -2,7 +2,7 @@
  * What the node agent asks for the logs of containers. Implemented by `src/actors/logs/container-logs.ts`.
  *
  * Invariants: everything lies below `root`, the folder of all pods' logs, but for the links; a path that is not a plain
- * file is left alone, whoever put it there.
+ * file is left alone, whichever process made it.
  */
 import { idempotent, query, stream } from '../../../kernel/xstate.ts';
 

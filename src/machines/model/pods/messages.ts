@@ -50,7 +50,7 @@ export interface SourceReady {
   readonly uids: readonly string[];
 }
 
-/** Somebody lost what was told before (a crash): tell these pods again; `null` means all of them. */
+/** A receiver has lost its state (a crash): send these pods again; `null` means all of them. */
 export interface ConfigWanted {
   readonly type: 'config.wanted';
   readonly uids: readonly string[] | null;
@@ -64,7 +64,7 @@ export type RuntimeMessage =
   | { readonly type: 'runtime.podStale'; readonly uid: string; readonly message: string }
   | { readonly type: 'runtime.relisted'; readonly uids: readonly string[] };
 
-/** Somebody lost what was told before: observe everything again. */
+/** A receiver has lost its state: observe everything again. */
 export interface RuntimeWanted {
   readonly type: 'runtime.wanted';
 }
@@ -82,7 +82,7 @@ export interface PlegHealthWanted {
 // ---- syncLoop <-> pods ----------------------------------------------------------------------------------------------
 
 export type PodsMessage =
-  /** Every source has spoken and the runtime was listed: what nobody wants may be ended. `uids` are all wanted pods. */
+  /** Every source is ready and the runtime was listed: orphaned pods may be ended. `uids` are all wanted pods. */
   { readonly type: 'pods.housekeeping'; readonly desired: readonly string[] } | { readonly type: 'pods.started' };
 
 /** The root says whether pods may be synchronised. */
@@ -163,7 +163,7 @@ export type ContainerReport =
       /** The world may differ from what was last observed: look. */
       readonly look: boolean;
     }
-  /** The runtime does not show yet what became of it: look again, where nobody does. */
+  /** The runtime does not show the container's new state yet: inspect it again if no inspection is under way. */
   | { readonly type: 'container.unseen' }
   | { readonly type: 'container.wanted'; readonly name: string; readonly wish: ContainerWish }
   /** It needs its image; the pod asks `images` for it. */
@@ -333,7 +333,7 @@ export interface GarbageWanted {
 
 // ---- eviction <-> containerGC, imageGC ------------------------------------------------------------------------------
 
-/** The node is short of disk: everything goes that nobody needs, now. The answer is `garbage.purged`. */
+/** The node is short of disk: everything unused is removed now. The answer is `garbage.purged`. */
 export interface GarbagePurge {
   readonly type: 'garbage.purge';
 }

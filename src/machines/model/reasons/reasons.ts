@@ -46,7 +46,7 @@ export const terminatedReasons = {
   startError: 'StartError',
 } as const;
 
-/** The exit code of a container whose end nobody saw: 128 + SIGKILL. */
+/** The exit code of a container whose end was not observed: 128 + SIGKILL. */
 export const UNKNOWN_EXIT_CODE = 137;
 
 export const lostContainerMessages = {

@@ -125,7 +125,7 @@ export interface NodeSettings {
   readonly hostsFile: string;
   /** The machine labels files: the runtime gives what the agent makes for containers their label. */
   readonly seLinux?: boolean;
-  /** Who may use an image that is there; absent: everybody, and nothing is recorded of pulls. */
+  /** Which pods may use an image that is present; absent: every pod, and pulls are not recorded. */
   readonly imagePullVerification?: { readonly policy: string; readonly allowlist: readonly string[] };
   /** Some credential provider plugin is given tokens of the pods' service accounts. */
   readonly pullsByServiceAccount?: boolean;

@@ -81,7 +81,7 @@ export function usersRefusal(pod: Pod, handler: string, node: Pick<NodeSettings,
   return `can't set \`spec.hostUsers: false\`, ${who} does not support user namespaces`;
 }
 
-/** Root of the pod is nobody on the node. */
+/** Root in the pod is an unprivileged user on the node. */
 export function podUsers(users: UserMapping | null): UserNamespace {
   if (users === null) return { mode: 'POD' };
   const mapping = [{ host_id: users.hostId, container_id: 0, length: users.length }];

@@ -53,7 +53,7 @@ export function initContainerStatuses(facts: ContainerFacts): readonly Container
   return (facts.pod.spec.initContainers ?? []).map((container) => containerStatus(container, facts, true));
 }
 
-/** Nobody waits for one of these: it has neither probes nor readiness. */
+/** An ephemeral container has neither probes nor readiness. */
 export function ephemeralContainerStatuses(facts: ContainerFacts): readonly ContainerStatus[] {
   return (facts.pod.spec.ephemeralContainers ?? [])
     .map((container) => {

@@ -1,7 +1,7 @@
 /**
  * What of a pod's status the world may see.
  *
- * Invariant: nobody reads that a pod has ended while one of its containers may still run, because others then reuse
+ * Invariant: a pod is not published as ended while one of its containers may still run, because others then reuse
  * what it holds.
  */
 import type { PodStatus } from '../api/pod.ts';

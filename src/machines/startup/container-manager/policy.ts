@@ -33,7 +33,7 @@ export interface ContainerManagerInput extends NodeGroupSettings {
   readonly failCgroupV1: boolean;
   readonly failSwapOn: boolean;
   readonly protectKernelDefaults: boolean;
-  /** Settings of the kernel are somebody else's (gate KubeletInUserNamespace). */
+  /** Kernel settings belong to the host and are not changed (gate KubeletInUserNamespace). */
   readonly isInUserNamespace?: boolean;
   readonly cpuManagerPolicy: string;
   readonly cpuManagerPolicyOptions: Readonly<Record<string, string>>;

@@ -1,6 +1,6 @@
 /**
  * What feature gates change of this node: from the gates to settings that are there only where a gate is not at its
- * default, so that nobody else has to know of gates. Pure.
+ * default, so that no other module has to know of gates. Pure.
  */
 
 import { decideFeatures, isEnabled, type KubeletConfiguration } from '../../configuration/index.ts';

@@ -8,7 +8,7 @@
  * Sends: `eventRecorder` what exceeds a limit, once for each content; the supervisor `resolver.changed`.
  * Invariants:
  *   D1 a file that cannot be read any more leaves the last content in force.
- *   D2 an unchanged content is told to nobody.
+ *   D2 unchanged content is not published.
  * Seeds: S155, S157, S243. Upstream: pkg/kubelet/network/dns.
  */
 import { assign, line, pick, sendParent, sendTo, setup, to } from '../../../kernel/xstate.ts';

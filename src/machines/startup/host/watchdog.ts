@@ -5,7 +5,7 @@
  * Owns: nothing but how long pods were not synchronised.
  * Hears: `sync.going` and `sync.halted` of the supervisor; `watchdog.unheard` and `watchdog.heard` of the feeding.
  * Asks: `host.watchdogSettings`, `host.feedWatchdog`, which feeds from the loop that every turn runs in: a loop that
- *   hangs feeds nobody.
+ *   hangs does not feed.
  * Sends: the supervisor `watchdog.ready`, or `watchdog.failed` when the settings cannot be understood.
  * Invariants:
  *   W1 settings of another process are not ours.

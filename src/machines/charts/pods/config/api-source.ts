@@ -191,7 +191,7 @@ const forgetDeleted = s.enqueueActions(({ context, enqueue }) => {
   enqueue.assign({ remembered: [] });
 });
 
-/** Nobody says what is wanted: what was wanted last is, as long as nobody says otherwise. */
+/** Without an API server the pods that were wanted last stay wanted until it answers. */
 const startRemembered = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   const known = ownRemembered(context).filter(({ pod }) => context.told[pod.metadata.uid] === undefined);

@@ -3,8 +3,8 @@
  * (`http-source.ts`) and the API server (`api-source.ts`) have an actor each.
  *
  * Decides: what was added, changed, is being deleted, was removed.
- * Owns: by pod and object the version that was last told, and the manifest errors that are known. Never a pod.
- * Hears: `manifests.changed` of the stream; `config.wanted` and `status.wanted` when somebody lost what was told.
+ * Owns: by pod and object the version that was last published, and the manifest errors that are known. Never a pod.
+ * Hears: `manifests.changed` of the stream; `config.wanted` and `status.wanted` when a receiver lost its state.
  * Asks: `host.watchManifests`.
  * Sends: `syncLoop` `config.objects`, `config.pods` and `config.sourceReady`; `mirrorPods` the static pods.
  * Invariants:

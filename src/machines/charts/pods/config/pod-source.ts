@@ -113,6 +113,6 @@ export function goneFrom(told: ToldPods, pods: readonly Pod[]): readonly Told[] 
 export const toldOf = (pods: readonly Pod[]): ToldPods =>
   Object.fromEntries(pods.map((pod) => [pod.metadata.uid, tellable(pod)]));
 
-/** Somebody lost what was told: these pods, or all (`null`), are told again. */
+/** A receiver lost its state: these pods, or all (`null`), are published again. */
 export const forgotten = (told: ToldPods, uids: readonly string[] | null): ToldPods =>
   Object.fromEntries(Object.entries(told).filter(([uid]) => uids !== null && !uids.includes(uid)));

@@ -110,7 +110,7 @@ export const containerSetup = setup({
     neverRan: ({ context }) => isStillCreated(context),
     isCreated: ({ context }) => isCreated(context),
     isBetween: ({ context }) => isBetween(context),
-    /** Its end was decided before, and nobody has ordered anything else since. */
+    /** Its end was decided before, and no other order came since. */
     goesOn: ({ context }) => isBetween(context) && context.stop === null,
     hasUnread: ({ context }) => isBetween(context) && hasLastWords(context),
     isUnknown: ({ context }) => context.facts?.state === 'unknown',
@@ -214,7 +214,7 @@ export const observe = s.assign({
   facts: ({ context, event }) => (event.type === 'container.observed' ? event.facts : context.facts),
 });
 
-/** The runtime has an instance that nobody here knew of: a reply was lost. It is taken. */
+/** The runtime has an instance that is unknown here because a reply was lost. It is adopted. */
 export const take = s.assign((args) => {
   const { context, event } = args;
   const facts = event.type === 'container.observed' ? event.facts : context.facts;

@@ -1,5 +1,5 @@
 /**
- * What becomes of an event before anybody reads it: similar ones are told as one, equal ones are counted, and nobody
+ * Correlation of events before they are written: similar ones are combined, equal ones are counted, and no source
  * floods the others. Pure; bounds as upstream's correlator.
  */
 import type { EventRecorded } from '../../../model/pods/messages.ts';

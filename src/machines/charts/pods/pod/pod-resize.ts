@@ -4,7 +4,7 @@
  *
  * Invariants: R1 the group of the pod has never less than its containers. R2 a step that fails is told and tried again;
  * nothing that runs is stopped for it, and nothing is stopped twice for one change. R3 what is half done survives the
- * agent: `memory` knows what the running instances have. R4 nobody gets less memory than it uses.
+ * agent: `memory` knows what the running instances have. R4 no container gets less memory than it uses.
  */
 import { errorOf, now, type OutputOf, outputOf, to } from '../../../../kernel/xstate.ts';
 import { podGroup } from '../../../model/cgroups/pod-cgroup.ts';

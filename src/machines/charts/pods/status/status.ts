@@ -6,7 +6,7 @@
  * Owns: a summary by pod, the publishers; the full status stays with the pod's actor, which is its only writer.
  * Hears: `status.changed`, `status.reclaimed` of pods, `status.removed` and `pods.started` of `pods`, `status.observed`
  *   and `status.listed` of `apiSource`.
- * Asks: everybody to tell again what they told, when it starts.
+ * Asks: every publisher to publish again, when it starts.
  * Invariants:
  *   T1 a summary exists exactly for the pods that have an actor and a configuration.
  *   T2 a publisher lives from the first word about its pod, of the node or of the API server, until neither has it.
@@ -24,7 +24,7 @@ export interface PodSummary extends PodRef {
 }
 
 export interface StatusInput extends Pick<NodeSettings, 'nodeName' | 'apiServer'> {
-  /** `systemId` of somebody who hears every status, too. */
+  /** `systemId` of a second receiver of every status. */
   readonly follower?: string;
 }
 
