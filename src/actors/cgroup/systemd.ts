@@ -188,7 +188,7 @@ function asOperationError(member: string, error: unknown): unknown {
   return new OperationError(`systemd: ${member}: ${message}`, { code: dbusName ?? error.name });
 }
 
-/** How jobs ended, also those that end before anybody asks. */
+/** How jobs ended, also those that end before the caller awaits them. */
 function finishedJobs(bus: MessageBus) {
   const ended = new Map<string, string>();
   const waiting = new Map<string, (result: string) => void>();

@@ -4,8 +4,8 @@
  * the runtime more the more it runs.
  *
  * Invariants: what a call made while a list was under way, what a call that failed may have made, and what a relist
- * shows that nobody here made, makes the next look list again; before the first list of all nothing is certain of a pod
- * that was not listed.
+ * shows that was not made here, make the next inspection list again; before the first full list nothing is certain of a
+ * pod that was not listed.
  */
 export interface Ids {
   readonly sandboxIds: readonly string[];
@@ -52,14 +52,14 @@ export class PodIds {
     if (!known[kind].includes(id)) this.#known.set(uid, { ...known, [kind]: [...known[kind], id] });
   }
 
-  /** Nobody knows what it has now. */
+  /** The ids of the pod are no longer certain. */
   doubt(uid: string): void {
     this.#listings.delete(uid);
     this.#known.delete(uid);
     this.#doubted.set(uid, false);
   }
 
-  /** A list of all pods shows these; one that nobody here made is not the only one, perhaps. */
+  /** A list of all pods shows these; one that was not made here may not be the only one. */
   shown(uid: string, { sandboxIds, containerIds }: Ids): void {
     const known = this.of(uid);
     const areKnown =

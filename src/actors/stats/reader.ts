@@ -1,5 +1,5 @@
 /**
- * What the node and its pods use, read when somebody asks: this project's part of cAdvisor.
+ * What the node and its pods use, read at each request: this project's part of cAdvisor.
  *
  * Decides: nothing. Owns: the last CPU counter of each cgroup, for rates.
  * Invariants: no timer and no thread of its own; a missing source costs its own fields and nothing else; cgroups first,

@@ -1,6 +1,6 @@
 /**
- * `volume.tearDown` and `volume.podFolders`: finds what pods left, and takes the volumes of a pod away, whoever set
- * them up: this agent, or one that crashed.
+ * `volume.tearDown` and `volume.podFolders`: finds what pods left, and takes the volumes of a pod away, also those
+ * that an agent before this one set up.
  *
  * Decides by what the kernel says is mounted, not by what is remembered. Invariants: first every mount below the pod's
  * folder goes, the last one first; only then is anything removed, without following a link and without entering
@@ -57,7 +57,7 @@ function noneThere(error: unknown): readonly string[] {
   return [];
 }
 
-/** Pods of whom something is left, whether anybody knows them or not. */
+/** Pods that left something on disk, whether they are known or not. */
 export async function podFolders(root: string): Promise<readonly string[]> {
   try {
     const entries = await readdir(`${root}/pods`, { withFileTypes: true });

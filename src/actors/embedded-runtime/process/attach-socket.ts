@@ -34,7 +34,7 @@ function message(channel: Channel, data: Buffer): Buffer {
   return Buffer.concat([head, data]);
 }
 
-/** Tells each message of a connection; one that nobody may send ends it. */
+/** Reports each message of a connection; a forbidden one ends it. */
 function listen(socket: Socket, heard: (channel: Channel, data: Buffer) => void): void {
   let buffered = Buffer.alloc(0);
   socket.on('error', () => socket.destroy());

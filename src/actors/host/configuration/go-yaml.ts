@@ -178,7 +178,7 @@ const WORDS: ReadonlyMap<string, Scalar> = new Map(
 const FLOAT = /^[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$/;
 const LARGEST_UNSIGNED = 2n ** 64n - 1n;
 
-/** A scalar in quotes is text, and so is one with a tag that nobody knows. */
+/** A scalar in quotes is text, and so is one with an unknown tag. */
 function scalarOf({ value, type, tag = '' }: { value: unknown; type?: string; tag?: string }): Scalar {
   const text = typeof value === 'string' ? value : '';
   const isPlain = type === undefined || type === 'PLAIN';

@@ -27,7 +27,7 @@ interface Options extends StreamOptions {
 const CHANNEL = { stdin: 0, stdout: 1, stderr: 2, error: 3, resize: 4, close: 255 } as const;
 /** The most that waits for a client that does not read before the runtime is stopped. */
 const CLIENT_BUFFER_BYTES = 256 * 1024;
-/** Of a command whose end nobody told: it may have gone well or not. */
+/** For a command whose end was not reported: it may have succeeded or not. */
 const UNTOLD = 'the runtime closed the connection before it said how the command ended';
 /**
  * After the input of a client that attaches has ended. The runtime stops telling it what the process says as soon as it

@@ -41,7 +41,7 @@ interface Actor {
   error: string | undefined;
   named: NamedUid | undefined;
   active: Map<string, ActiveSince>;
-  /** Those of `active`, for everybody who shows them. */
+  /** The values of `active`, as the endpoints show them. */
   states: readonly ActiveState[];
 }
 
