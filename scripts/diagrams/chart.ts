@@ -25,6 +25,8 @@ export interface ChartState {
   readonly lines: readonly ChartLine[];
   readonly initial: string | undefined;
   readonly children: readonly ChartState[];
+  /** Of a state that is drawn as a card: the sheet that has its inside, and the ids of all that is there. */
+  readonly card?: { readonly sheet: string; readonly inside: readonly string[] };
 }
 
 /** One line inside a state: what it invokes, does on entry and exit, or hears without leaving. */

@@ -2,15 +2,14 @@
 import type { AnyStateMachine } from 'xstate';
 import { machinesOf } from '../../src/kernel/atomic.ts';
 import { chartOf } from './chart.ts';
-import { layOut } from './layout.ts';
+import { sheetsOf } from './sheets.ts';
 import { svgOf } from './svg.ts';
 
 export async function drawMachines(root: AnyStateMachine): Promise<Map<string, string>> {
   const files = new Map<string, string>();
   const machines = [...machinesOf(root).values()].sort((a, b) => (a.id < b.id ? -1 : 1));
   for (const machine of machines) {
-    const chart = chartOf(machine);
-    files.set(`${machine.id}.svg`, svgOf(chart, await layOut(chart)));
+    for (const sheet of await sheetsOf(chartOf(machine))) files.set(`${sheet.name}.svg`, svgOf(sheet));
   }
   return files;
 }

@@ -2,10 +2,12 @@
  * Writes a placed chart as SVG.
  *
  * Every state carries `data-id` (its id in XState) and every edge `data-source`, `data-target` and `data-event`, so a
- * page can light what is active without knowing how the chart was drawn. The file follows the reader's colour scheme by
- * itself; a page that embeds it drops the style and brings its own. Nothing but text and shapes: no scripts, no links.
+ * page can light what is active without knowing how the chart was drawn. A card carries `data-inside` (the ids of the
+ * states on its sheet) and leads there by a link to the file beside this one, as the first title of a sheet leads back.
+ * The file follows the reader's colour scheme by itself; a page that embeds it drops the style and brings its own.
+ * Nothing but text, shapes and these links: no scripts.
  */
-import type { Chart, ChartState } from './chart.ts';
+import type { ChartState } from './chart.ts';
 import {
   type Box,
   HEADER_PX,
@@ -19,6 +21,7 @@ import {
   TEXT_PX,
   TITLE_PX,
 } from './layout.ts';
+import type { Sheet } from './sheets.ts';
 
 const CORNER_PX = 5;
 
@@ -31,24 +34,26 @@ const STYLE = `
   .box { fill: var(--box); stroke: var(--line) }
   .inner { fill: none; stroke: var(--line) }
   .region > .box { stroke-dasharray: 5 4 }
+  .card > .box { stroke-width: 2 }
   .rule { stroke: var(--line); stroke-opacity: .4 }
   .edge path { fill: none; stroke: var(--line) }
   .dot, .edge .head { fill: var(--line) }
   .label { fill: var(--box); fill-opacity: .9 }
   text { fill: var(--ink); font: ${TEXT_PX}px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace }
+  a .title { text-decoration: underline; text-underline-offset: 3px }
   .title { font: 600 ${TITLE_PX}px ui-sans-serif, system-ui, sans-serif }
   .note { fill: var(--dim) }
 `;
 
-export function svgOf(chart: Chart, layout: Layout): string {
+export function svgOf({ name: sheet, parent, chart, layout }: Sheet): string {
   const width = px(layout.width);
   const height = px(layout.height);
   const states: string[] = [];
-  drawState(chart.root, layout, states, 1);
-  const name = escaped(chart.machine);
+  const [name, machine] = [sheet, chart.machine].map(escaped);
+  drawState(chart.root, layout, states, parent);
   return `${[
     `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" width="${width}" height="${height}"`,
-    `  role="img" aria-label="State chart of ${name}" data-machine="${name}">`,
+    `  role="img" aria-label="State chart of ${name}" data-machine="${machine}">`,
     `<title>State chart of ${name}</title>`,
     `<style>${STYLE}</style>`,
     `<rect class="sheet" width="${width}" height="${height}"/>`,
@@ -58,26 +63,34 @@ export function svgOf(chart: Chart, layout: Layout): string {
   ].join('\n')}\n`;
 }
 
-function drawState(state: ChartState, layout: Layout, out: string[], depth: number): void {
+/** `parent`: the sheet to which the title leads back; undefined within a sheet. */
+function drawState(state: ChartState, layout: Layout, out: string[], parent: string | undefined, depth = 1): void {
   const box = layout.boxes.get(state.id) as Box;
-  const classes = ['state', state.kind, ...(state.region ? ['region'] : [])].join(' ');
-  const parent = state.children.length > 0;
-  out.push(`<g class="${classes}" data-id="${escaped(state.id)}" data-depth="${depth}">`);
+  const classes = ['state', state.kind, ...(state.region ? ['region'] : []), ...(state.card ? ['card'] : [])].join(' ');
+  const isOuter = state.children.length > 0;
+  const inside = state.card ? ` data-inside="${escaped(state.card.inside.join(' '))}"` : '';
+  out.push(`<g class="${classes}" data-id="${escaped(state.id)}" data-depth="${depth}"${inside}>`);
   if (state.waitsFor) out.push(`<title>${escaped(`waits for ${state.waitsFor}`)}</title>`);
   out.push(rect('box', box, state.kind === 'history' ? box.width / 2 : 6));
   if (state.kind === 'final') out.push(rect('inner', inset(box, 3), 4));
   const middle = px(box.x + box.width / 2);
-  const x = parent ? px(box.x + 12) : middle;
-  const anchor = parent ? '' : ' text-anchor="middle"';
-  const title = state.kind === 'history' ? (state.title === 'deep' ? 'H*' : 'H') : state.title;
-  const titleY = state.kind === 'history' ? box.y + 16 : box.y + (state.lines.length > 0 || parent ? 18 : 19.5);
-  out.push(`<text class="title" x="${x}" y="${px(titleY)}"${anchor}>${escaped(title)}</text>`);
+  const x = isOuter ? px(box.x + 12) : middle;
+  const anchor = isOuter ? '' : ' text-anchor="middle"';
+  const way = parent ?? state.card?.sheet;
+  const title = parent === undefined ? titleOf(state) : `‹ ${titleOf(state)}`;
+  const titleY = state.kind === 'history' ? box.y + 16 : box.y + (state.lines.length > 0 || isOuter ? 18 : 19.5);
+  out.push(linked(way, `<text class="title" x="${x}" y="${px(titleY)}"${anchor}>${escaped(title)}</text>`));
   drawLines(state, box, out);
   out.push('</g>');
   const dot = layout.boxes.get(initialDot(state.id));
   if (dot) out.push(`<circle class="dot" cx="${px(dot.x + 5)}" cy="${px(dot.y + 5)}" r="5"/>`);
-  for (const child of state.children) drawState(child, layout, out, depth + 1);
+  for (const child of state.children) drawState(child, layout, out, undefined, depth + 1);
 }
+
+const titleOf = ({ kind, title }: ChartState): string => (kind === 'history' ? (title === 'deep' ? 'H*' : 'H') : title);
+
+const linked = (sheet: string | undefined, shape: string): string =>
+  sheet === undefined ? shape : `<a href="${escaped(encodeURIComponent(sheet))}.svg">${shape}</a>`;
 
 function drawLines(state: ChartState, box: Box, out: string[]): void {
   const lines = shownLines(state);

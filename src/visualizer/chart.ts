@@ -1,13 +1,16 @@
 /**
  * The chart of the chosen actor's machine with its active states lit.
  *
- * The chart is a drawing made when the project was built; here it is only coloured, by the page's own style.
+ * The chart is a drawing made when the project was built; here it is only coloured, by the page's own style. A large
+ * chart has several sheets: a card of one leads to the next, the first title of that one back.
  */
 import type { ActiveState, ActorView, ShownRecord } from '../actors/server/visualizer/protocol.ts';
 import { byId, el, setText } from './dom.ts';
 import type { Store } from './store.ts';
 import { concerns, eventHeard, innermost, stateText } from './words.ts';
 
+/** What fits into the narrowest card. */
+const CARD_TEXT_MAX_CHARS = 10;
 const ZOOM_STEP = 1.25;
 const ZOOM_MIN = 0.2;
 const ZOOM_MAX = 3;
@@ -21,6 +24,8 @@ export class ChartView {
   private readonly charts = new Map<string, Promise<SVGSVGElement | undefined>>();
   private svg: SVGSVGElement | undefined;
   private machine = '';
+  /** The sheet that is shown: the machine's first one, or one of its states'. */
+  private name = '';
   private lit: ReadonlySet<string> = new Set();
   /** What was active before the last change. */
   private cameFrom: ReadonlySet<string> = new Set();
@@ -32,6 +37,7 @@ export class ChartView {
     byId('zoom-in', HTMLButtonElement).addEventListener('click', () => this.zoomBy(ZOOM_STEP));
     byId('zoom-out', HTMLButtonElement).addEventListener('click', () => this.zoomBy(1 / ZOOM_STEP));
     byId('zoom-fit', HTMLButtonElement).addEventListener('click', () => this.fit());
+    this.sheet.addEventListener('click', (event) => this.follow(event));
     new ResizeObserver(() => this.applyZoom()).observe(this.sheet);
   }
 
@@ -46,17 +52,27 @@ export class ChartView {
     else this.light(actor);
   }
 
-  private async open(machine: string): Promise<void> {
+  /** Opens the sheet of the link that was clicked or chosen with Enter, and puts the focus on its way back. */
+  private follow(event: Event): void {
+    const link = (event.target as Element).closest<SVGAElement>('a');
+    if (!link) return;
+    event.preventDefault();
+    const name = decodeURIComponent(link.href.baseVal).replace(/\.svg$/, '');
+    void this.open(this.machine, name).then(() => this.svg?.querySelector('a')?.focus());
+  }
+
+  private async open(machine: string, name = machine): Promise<void> {
     this.machine = machine;
-    const chart = this.charts.get(machine) ?? this.store.chart(machine);
-    this.charts.set(machine, chart);
+    this.name = name;
+    const chart = this.charts.get(name) ?? this.store.chart(name);
+    this.charts.set(name, chart);
     const svg = await chart;
-    if (!svg) this.charts.delete(machine);
-    if (machine !== this.machine) return;
+    if (!svg) this.charts.delete(name);
+    if (name !== this.name) return;
     this.svg = svg;
     this.zoom = undefined;
     this.litActor = '';
-    const absent = el('p', { class: 'empty' }, `There is no chart of ${machine}: `, el('code', {}, HOW_TO_DRAW));
+    const absent = el('p', { class: 'empty' }, `There is no chart of ${name}: `, el('code', {}, HOW_TO_DRAW));
     this.sheet.replaceChildren(svg ?? absent);
     this.applyZoom();
     const actor = this.store.actors.get(this.store.actor ?? '');
@@ -69,15 +85,20 @@ export class ChartView {
     const before = another ? active : this.lit;
     const drawn = new Set<string>();
     for (const state of this.svg?.querySelectorAll<SVGGElement>('.state') ?? []) {
-      const id = state.dataset['id'] ?? '';
-      drawn.add(id);
-      state.classList.toggle('active', active.has(id));
-      state.classList.toggle('entered', active.has(id) && !before.has(id));
+      const ids = idsOf(state);
+      for (const id of ids) drawn.add(id);
+      state.classList.toggle('active', active.has(ids[0]!));
+      state.classList.toggle(
+        'entered',
+        ids.some((id) => active.has(id) && !before.has(id)),
+      );
+      if (ids.length > 1) writeCard(state, ids.slice(1), actor.active);
     }
     this.lightWay(actor, before, active);
     this.lit = active;
     this.litActor = actor.address;
-    this.describe(actor, this.svg ? [...active].filter((id) => !drawn.has(id)) : []);
+    const isFirst = this.svg !== undefined && this.name === this.machine;
+    this.describe(actor, isFirst ? [...active].filter((id) => !drawn.has(id)) : []);
     if (another) this.show(innermost(actor.active).slice(0, 1));
     else if ([...active].some((id) => !before.has(id))) this.show(enteredLast(actor));
   }
@@ -109,7 +130,7 @@ export class ChartView {
   private show(states: readonly ActiveState[]): void {
     const ids = new Set(states.map((state) => state.id));
     const drawn = [...(this.svg?.querySelectorAll<SVGGElement>('.state.active') ?? [])];
-    const title = drawn.find((state) => ids.has(state.dataset['id'] ?? ''))?.querySelector('.title');
+    const title = drawn.find((state) => idsOf(state).some((id) => ids.has(id)))?.querySelector('.title');
     if (title) this.centre(title);
   }
 
@@ -147,6 +168,22 @@ export class ChartView {
     this.svg.setAttribute('width', String(width * scale));
     this.svg.setAttribute('height', String(height * scale));
   }
+}
+
+/** Of a drawn state, and of those that its card has inside. */
+const idsOf = ({ dataset }: SVGGElement): readonly string[] => [
+  dataset['id'] ?? '',
+  ...(dataset['inside']?.split(' ') ?? []),
+];
+
+/** Writes into a card which of the states inside it are active, else how many it has. */
+function writeCard(card: SVGGElement, inside: readonly string[], active: readonly ActiveState[]): void {
+  const names = innermost(active).flatMap(({ id }) => (inside.includes(id) ? [id.split('.').at(-1)!] : []));
+  const text = names.length > 0 ? names.join(', ') : `${inside.length} states`;
+  const note = card.querySelector('.note');
+  if (!note) return;
+  note.textContent = text.length > CARD_TEXT_MAX_CHARS ? `${text.slice(0, CARD_TEXT_MAX_CHARS - 1)}…` : text;
+  note.setAttribute('aria-label', text);
 }
 
 function enteredLast(actor: ActorView): readonly ActiveState[] {

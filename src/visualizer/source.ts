@@ -17,8 +17,8 @@ export interface Source {
   phases(): Promise<PhasesView>;
   /** `at`: after that record; absent: at the end. */
   actor(address: string, at: number | undefined): Promise<ActorDetail>;
-  /** The drawn chart of a machine; undefined: there is none. */
-  chart(machine: string): Promise<SVGSVGElement | undefined>;
+  /** A sheet of a machine's chart, the first by the machine's name; undefined: there is none. */
+  chart(name: string): Promise<SVGSVGElement | undefined>;
 }
 
 export const servedSource: Source = {
@@ -37,9 +37,9 @@ async function ask<Answer>(path: string): Promise<Answer> {
 }
 
 /** Asks for the parsed document, so that no text becomes markup in the page. */
-function servedChart(machine: string): Promise<SVGSVGElement | undefined> {
+function servedChart(name: string): Promise<SVGSVGElement | undefined> {
   const request = new XMLHttpRequest();
-  request.open('GET', `/diagrams/${encodeURIComponent(machine)}.svg`);
+  request.open('GET', `/diagrams/${encodeURIComponent(name)}.svg`);
   request.responseType = 'document';
   return new Promise((resolve) => {
     request.addEventListener('loadend', () =>
@@ -66,8 +66,8 @@ function reportSource(data: Promise<ReportView>): Source {
     tree: async () => (await data).tree,
     records: async () => (await data).records,
     phases: async () => (await data).phases,
-    chart: async (machine) => {
-      const svg = (await data).charts[machine];
+    chart: async (name) => {
+      const svg = (await data).charts[name];
       return svg === undefined
         ? undefined
         : drawing(new DOMParser().parseFromString(svg, 'image/svg+xml').documentElement);

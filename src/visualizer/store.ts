@@ -235,9 +235,9 @@ export class Store {
     this.records.splice(0, Math.max(0, this.records.length - this.recordsMax));
   }
 
-  /** The drawn chart of a machine, for this page alone; undefined: there is none. */
-  chart(machine: string): Promise<SVGSVGElement | undefined> {
-    return this.source.chart(machine);
+  /** A sheet of a machine's chart, for this page alone; undefined: there is none. */
+  chart(name: string): Promise<SVGSVGElement | undefined> {
+    return this.source.chart(name);
   }
 
   /** One line that says what a record says. */

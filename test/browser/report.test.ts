@@ -62,6 +62,21 @@ it.skipIf(skip)('draws the chart of the chosen actor', async () => {
   await expect.poll(() => page.locator('#sheet svg').count(), { timeout: PATIENCE_MS }).toBe(1);
 });
 
+it.skipIf(skip)('opens the sheet of a card, and goes back, by keys alone', async () => {
+  await page.keyboard.press('/');
+  await page.keyboard.press('ControlOrMeta+a');
+  await page.keyboard.type('pod-u1');
+  await page.getByRole('treeitem', { name: /^pod-/ }).first().click();
+  const title = page.locator('#sheet .state .title').first();
+  await expect.poll(() => title.textContent(), { timeout: PATIENCE_MS }).toBe('pod');
+  await page.locator('#sheet a', { hasText: 'sync' }).focus();
+  await page.keyboard.press('Enter');
+  await expect.poll(() => title.textContent(), { timeout: PATIENCE_MS }).toBe('‹ sync');
+  await expect.poll(() => page.locator('#sheet .state.active').count(), { timeout: PATIENCE_MS }).toBeGreaterThan(0);
+  await page.keyboard.press('Enter');
+  await expect.poll(() => title.textContent(), { timeout: PATIENCE_MS }).toBe('pod');
+});
+
 it.skipIf(skip)('goes back to a moment of the past, and to the end again', async () => {
   await page.keyboard.press('e');
   await page.keyboard.press(',');

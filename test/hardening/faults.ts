@@ -122,6 +122,7 @@ export const FAULTS: readonly Row[] = [
     'F16',
     'a file system turns read-only, or a disk does not keep what it was given',
     `${host}::fault 16: a file system that turns read-only`,
+    'test/node/read-only-root.test.ts::stops neither the agent nor what runs',
     `${disk}::%s is survived as well`,
     `${disk}::EIO`,
   ),

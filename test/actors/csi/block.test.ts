@@ -12,18 +12,9 @@ import { deviceIdOf, devicePlace, mountPlace } from '../../../src/machines/model
 import { deviceData, publishRequest, stageRequest, volumeData } from '../../../src/machines/model/csi/policy.ts';
 import { podOf, volumeOf } from '../../machines/charts/csi/support.ts';
 import { requirement } from '../../support/require.ts';
-import { needsMounts } from '../volume/support.ts';
+import { loopProblem, needsMounts } from '../volume/support.ts';
 import { CsiRoom } from './support.ts';
 
-/** Why this kernel has no devices behind files; null when it has. */
-function loopProblem(): string | null {
-  try {
-    execFileSync('losetup', ['-f'], { stdio: 'pipe' });
-    return null;
-  } catch (error) {
-    return `losetup -f: ${String(error)}`;
-  }
-}
 const needsDevices = needsMounts || requirement('root', loopProblem()).skip;
 
 const volume = volumeOf({ isBlock: true, attributes: { size: 'big' }, fsType: 'ext4' });

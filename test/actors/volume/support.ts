@@ -1,4 +1,5 @@
 /** A folder for volumes, ports on it, and what is on disk afterwards. */
+import { execFileSync } from 'node:child_process';
 import { lstatSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -75,6 +76,16 @@ const plain = (name: string): string => name.replace(/^\.\.\d{4}(_\d\d){5}\.\d+$
 
 const isRoot = process.getuid?.() === 0;
 export const needsRoot = requirement('root', isRoot ? null : 'these tests change owners and mount').skip;
+/** Why this kernel has no devices behind files; null when it has. */
+export function loopProblem(): string | null {
+  try {
+    execFileSync('losetup', ['-f'], { stdio: 'pipe' });
+    return null;
+  } catch (error) {
+    return `losetup -f: ${String(error)}`;
+  }
+}
+
 export const needsMounts = needsRoot || requirement('root', mountProblem()).skip;
 
 /** Why this machine lets nobody mount; null when it does. */

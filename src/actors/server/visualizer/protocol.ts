@@ -161,7 +161,7 @@ export interface ReportView {
   readonly tree: TreeView;
   readonly phases: PhasesView;
   readonly records: RecordsView;
-  /** SVG by machine. */
+  /** SVG by the name of the sheet: the machine, and for parts of a large chart the states down to it. */
   readonly charts: Readonly<Record<string, string>>;
   /** By address, as they were at the end; their records are among `records`. */
   readonly actors: Readonly<Record<string, Omit<ActorDetail, 'records'>>>;

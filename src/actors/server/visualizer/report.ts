@@ -19,6 +19,7 @@ const SCRIPT = `${PACKAGE_DIRECTORY}/dist/page.js`;
 const CONTEXTS_MAX_CHARS = 32 * 1024 * 1024;
 const STYLESHEET = /<link rel="stylesheet" href="\/assets\/([\w.-]+)" \/>/g;
 const SCRIPT_TAG = '<script type="module" src="/assets/app.ts"></script>';
+const SHEET_LINK = /<a href="([\w.%-]+)\.svg">/g;
 const ICON = 'href="/assets/icon.svg"';
 
 /** The HTML of the report. Rejects with what to do where the page's script was not made. */
@@ -69,9 +70,16 @@ async function reportView(feed: KernelFeed): Promise<ReportView> {
   return { tree, phases: feed.phases(), records: feed.records({ after: -1, limit: null }), actors, charts };
 }
 
+/** The drawings of machines, with the sheets that their cards lead to. */
 async function chartsOf(machines: readonly string[]): Promise<Record<string, string>> {
-  const charts = await Promise.all(
-    [...new Set(machines)].map(async (machine) => [machine, (await readChart(`${machine}.svg`))?.body] as const),
-  );
-  return Object.fromEntries(charts.flatMap(([machine, svg]) => (svg === undefined ? [] : [[machine, svg]])));
+  const charts: Record<string, string> = {};
+  const names = new Set(machines);
+  // A set is walked with what is added on the way.
+  for (const name of names) {
+    const svg = (await readChart(`${name}.svg`))?.body;
+    if (svg === undefined) continue;
+    charts[name] = svg;
+    for (const [, sheet] of svg.matchAll(SHEET_LINK)) names.add(decodeURIComponent(sheet!));
+  }
+  return charts;
 }

@@ -1,7 +1,10 @@
 /** A chart says all that its machine does, and says it the same each time. */
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { type ChartState, chartOf } from '../../../../scripts/diagrams/chart.ts';
 import { drawMachines } from '../../../../scripts/diagrams/draw.ts';
+import { SHEET_HEIGHT_MAX, SHEET_WIDTH_MAX } from '../../../../scripts/diagrams/sheets.ts';
 import type { AnyStateMachine, AnyStateNode } from '../../../../src/kernel/active-states.ts';
 import { setup } from '../../../../src/kernel/xstate.ts';
 import { bossMachine, workerMachine } from '../../../kernel/support.ts';
@@ -105,5 +108,68 @@ describe('a drawing', () => {
     const svg = (await drawMachines(machine)).get('m.svg')!;
     expect(svg).toContain('data-id="m.&lt;&amp;&quot;&gt;"');
     expect(svg.replace(/<style>[^<]*<\/style>/, '').match(/<[^/a-z]/)).toBeNull();
+  });
+});
+
+describe('a chart that is larger than a page', () => {
+  const steps = (count: number) => ({
+    initial: 's0',
+    states: Object.fromEntries(
+      Array.from({ length: count }, (_, at) => [`s${at}`, { on: { next: `s${at + 1 < count ? at + 1 : 0}` } }]),
+    ),
+  });
+  const star = (count: number) => ({
+    initial: 'middle',
+    states: {
+      middle: { on: Object.fromEntries(Array.from({ length: count }, (_, at) => [`go.${at}`, `p${at}`])) },
+      ...Object.fromEntries(Array.from({ length: count }, (_, at) => [`p${at}`, { on: { back: 'middle' } }])),
+    },
+  });
+  const large = setup({}).createMachine({
+    id: 'large',
+    initial: 'on',
+    states: {
+      on: {
+        type: 'parallel',
+        states: { small: steps(2), long: steps(15), wide: star(12) },
+        on: { stop: 'off' },
+      },
+      off: { type: 'final' },
+    },
+  });
+
+  it('is drawn as sheets: cards with links to the sheet of what is inside them, and back', async () => {
+    const files = await drawMachines(large);
+    expect([...files.keys()]).toEqual(['large.svg', 'large.on.wide.svg']);
+    const [first = '', inside = ''] = files.values();
+    expect(first).toContain('<a href="large.on.wide.svg">');
+    expect(inside).toContain('<a href="large.svg">');
+    expect(values(first, 'inside')).toEqual([values(inside, 'id').slice(1).join(' ')]);
+  });
+
+  it('has every state on a sheet, and every way between states', async () => {
+    const drawn = [...(await drawMachines(large)).values()].join('');
+    const nodes = (node: AnyStateNode): AnyStateNode[] => [node, ...Object.values(node.states).flatMap(nodes)];
+    expect([...new Set(values(drawn, 'id'))].sort()).toEqual(
+      nodes((large as AnyStateMachine).root)
+        .map(({ id }) => id)
+        .sort(),
+    );
+    const targets = new Set(values(drawn, 'target'));
+    const reached = chartOf(large).edges.map(({ target }) => target);
+    expect(reached.filter((target) => !targets.has(target))).toEqual([]);
+  });
+});
+
+describe('the committed drawings', () => {
+  const folder = join(import.meta.dirname, '../../../../docs/diagrams');
+  const drawings = readdirSync(folder).map((name) => [name, readFileSync(join(folder, name), 'utf8')] as const);
+
+  it.each(drawings)('%s fits a page, and its links lead to drawings', (_, svg) => {
+    const [, width, height] = /viewBox="0 0 ([\d.]+) ([\d.]+)"/.exec(svg)!;
+    expect(Number(width)).toBeLessThanOrEqual(SHEET_WIDTH_MAX);
+    expect(Number(height)).toBeLessThanOrEqual(SHEET_HEIGHT_MAX);
+    const names = drawings.map(([name]) => name);
+    for (const [, link] of svg.matchAll(/<a href="([^"]+)">/g)) expect(names).toContain(link);
   });
 });

@@ -1,0 +1,86 @@
+/**
+ * The race of CVE-2021-25741 through the whole agent and containerd: a container exchanges, in a loop, the folder that its
+ * neighbours mount by subPath for a link onto the node. Neighbours see the volume or are refused, never the node.
+ */
+import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { needsMounts } from '../actors/volume/support.ts';
+import { containerdAvailable } from '../support/containerd.ts';
+import { eventually, SLEEP, shellPod } from '../support/daemon.ts';
+import { ObservedNode, type RuntimeInUse, runtimes } from '../support/observed-node.ts';
+import { requirement } from '../support/require.ts';
+
+const CANARY = 'canary-of-the-node-8c1f';
+const NEIGHBOURS = 20;
+const TIMEOUT_MS = 240_000;
+const volumes = [{ name: 'v', emptyDir: {} }];
+
+/** The folder, nothing, the link and nothing again stand under the name `part`, as fast as a shell can. */
+const attack = (folderOfNode: string) =>
+  [
+    'cd /v',
+    'while [ ! -e /v/stop ]',
+    'do rm -rf part own; mkdir own; mv own part',
+    `rm -rf part; ln -s ${folderOfNode} part; rm -f part`,
+    'done',
+    SLEEP,
+  ].join('\n');
+
+const [, containerd] = runtimes;
+if (!containerd) throw new Error('containerd is one of the runtimes');
+const { skip } = requirement('containerd', containerdAvailable());
+
+describe.skipIf(skip || needsMounts)('a subPath that is exchanged for a link while containers start', () => {
+  let runtime: RuntimeInUse;
+  let node: ObservedNode;
+  beforeAll(async () => {
+    runtime = await containerd.start();
+    node = new ObservedNode(runtime);
+    await node.start();
+  });
+  afterAll(async () => {
+    for (const name of readdirSync(node.manifests)) node.remove(name);
+    await node.close();
+    await runtime.close();
+  });
+
+  const neighbour = (at: number) => ({
+    ...shellPod('', node.image, 'ls -a /part; echo listed').spec.containers[0],
+    name: `n${at}`,
+    volumeMounts: [{ name: 'v', mountPath: '/part', subPath: 'part' }],
+  });
+  const logs = () => Array.from({ length: NEIGHBOURS }, (_, at) => node.containerLog('race', `n${at}`));
+
+  it(
+    'shows no container a file of the node',
+    async () => {
+      const folderOfNode = join(node.directory, 'of-the-node');
+      mkdirSync(folderOfNode);
+      writeFileSync(join(folderOfNode, CANARY), '');
+      const attacker = {
+        ...shellPod('', node.image, attack(folderOfNode)).spec.containers[0],
+        volumeMounts: [{ name: 'v', mountPath: '/v' }],
+      };
+      const containers = [attacker, ...Array.from({ length: NEIGHBOURS }, (_, at) => neighbour(at))];
+      node.write('race.json', shellPod('race', node.image, '', { volumes, containers }));
+
+      const isRefused = () => node.log.includes('leads out of its volume through a link');
+      const escaped = () => logs().filter((log) => log.includes(CANARY));
+      const haveAllListed = () => logs().every((log) => log.includes('listed'));
+      await eventually(
+        'each neighbour has listed the folder and one was refused, or one saw the node',
+        () => escaped().length > 0 || (isRefused() && haveAllListed()),
+        TIMEOUT_MS,
+      );
+      expect(escaped()).toEqual([]);
+      expect(node.log).not.toContain(CANARY);
+    },
+    TIMEOUT_MS,
+  );
+
+  it('the journal verifies and replays', async () => {
+    await node.stop();
+    expect(node.journalFaults()).toEqual([]);
+  });
+});
