@@ -1,10 +1,10 @@
 /**
  * The stream `cri.watchPods`: hints make it fast, relisting makes it right.
  *
- * Owns relisting, at most one inspection a pod at a time, and the ledger that decides what to publish (relist.ts).
+ * Owns relisting, at most one inspection a pod at a time, and the ledger that says what to publish (relist.ts).
  *
  * Invariants: one writer, so a pod's states are published in the order of observation, without those that the pod's
- * actor has seen by an inspection of its own; a pod whose inspection hangs delays other pods only by its place among the
+ * actor has seen by an inspection of its own; a pod whose inspection hangs delays others only by its place among the
  * parallel inspections; at most one relist is in flight; the first `runtime.relisted` comes after the state of every
  * pod that the runtime has.
  */

@@ -157,7 +157,7 @@ export const runtimeServiceMachine = setup({
             facts: ({ context, event }) => ({ ...context.facts, handlers: abilitiesOf(event.output.handlers) }),
           }),
         },
-        // What it cannot say now it cannot do; its watch tells why.
+        // A capability without an answer counts as missing; the watch reports why.
         onError: 'connected',
       },
     },

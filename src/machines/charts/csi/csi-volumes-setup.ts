@@ -44,7 +44,7 @@ export interface Mount {
   /** A pod asked for it; otherwise only its record is known. */
   readonly isWanted: boolean;
   readonly isPublished: boolean;
-  /** What its actor was told last. */
+  /** The last message to its actor. */
   readonly told: string;
 }
 
@@ -74,7 +74,7 @@ export interface Context extends CSIVolumesInput {
   readonly devices: readonly Device[];
   /** Actors that there ever were: their names are never used again. */
   readonly spawned: number;
-  /** What the Node was last told to list; `null`: nothing yet, or it does not do so. */
+  /** `volumesInUse` as last sent to the Node; `null`: nothing was sent, or the Node does not list it. */
   readonly inUse: readonly string[] | null;
   /** How often drivers are asked how many volumes fit on this node, as was last said; absent: they are not. */
   readonly periods: Readonly<Record<string, number>>;

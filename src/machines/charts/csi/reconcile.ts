@@ -1,8 +1,8 @@
 /**
- * From what `csiVolumes` knows to what its actors have to be told: level-triggered, the same whatever the news was.
+ * From what `csiVolumes` knows to the messages for its actors: level-triggered, the same for every cause.
  * Part of `csi-volumes.ts`.
  *
- * Invariant: an actor is told only what differs from what it was told last.
+ * Invariant: an actor gets a message only when it differs from the last one.
  */
 import { type AnyActorRef, to } from '../../../kernel/xstate.ts';
 import type { CSIFailure, CSILimits, CSIReport, DeviceOrder, Expansion, MountOrder } from '../../model/csi/messages.ts';

@@ -139,7 +139,7 @@ function giveKnown(enqueue: Enqueue, request: ImageWanted, image: ImageFacts): v
   give(enqueue, request, image, { said: containerEvents.present(request.image) });
 }
 
-/** The same words whether the image is not there or not theirs: to whom it does not belong it does not exist. */
+/** The same text for an absent image and a forbidden one: to a pod without access it does not exist. */
 function refuseNeverPull(enqueue: Enqueue, request: ImageWanted): void {
   say(enqueue, request, containerEvents.neverPull(request.image));
   const message = waitingMessages.neverPull(request.image);
@@ -149,7 +149,7 @@ function refuseNeverPull(enqueue: Enqueue, request: ImageWanted): void {
 const backoffOf = ({ backoff }: Context, { uid, remembered }: ImageWanted): PullMemory | null =>
   backoff[uid] ?? remembered;
 
-/** True when its pod has to wait; it has been told so. */
+/** True when its pod has to wait; the pod has been informed. */
 function refuseInBackoff(enqueue: Enqueue, context: Context, request: ImageWanted, nowMs: number): boolean {
   const backoff = backoffOf(context, request);
   if (!backoff || backoff.untilMs <= nowMs) return false;

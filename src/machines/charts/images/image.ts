@@ -181,7 +181,7 @@ export const imageMachine = s.createMachine({
   states: {
     /** No pod waits for it. */
     idle: { on: { 'image.asked': { target: 'looking', actions: enlist } }, after: { idle: 'forgotten' } },
-    /** What is not in the world, its back-offs, is over. */
+    /** Its back-offs, which only it keeps, are over. */
     forgotten: { type: 'final' },
     /** Waits for the runtime to say whether it has the image. */
     looking: {

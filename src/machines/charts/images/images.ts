@@ -4,7 +4,7 @@
  * Decides: which pulls may run at once, and which follow the others too fast.
  * Owns: the queue of pulls, the pulls under way, the tokens of `registryPullQPS`.
  * Hears: `image.wanted` of containers; `image.pullWanted` and `image.pullEnded` of its images.
- * Asks: nothing of the world; its images do.
+ * Asks: no operation; its images do.
  * Invariants:
  *   G1 never more pulls at once, or in a time, than the settings allow; first come, first served.
  *   G2 after its own start it sends `images.started`, so that waiting pods request again.

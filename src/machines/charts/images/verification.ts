@@ -28,7 +28,7 @@ export function mustVerify({ policy, allowlist }: VerificationSettings, image: s
 const isListed = (pattern: string, repository: string): boolean =>
   pattern.endsWith('/*') ? repository.startsWith(pattern.slice(0, -1)) : repository === pattern;
 
-/** Whether that a pod was let in is decided without its credentials; `null`: only they can tell. */
+/** Whether a pod may use the image, as far as is known without its credentials; `null`: they decide. */
 export function admittedAnyway(settings: VerificationSettings, image: string, known: PullRecord): boolean | null {
   if (!mustVerify(settings, image, known)) return true;
   const pulled = known.record?.[repositoryOf(image)];

@@ -62,7 +62,7 @@ const LOOK_AGAIN_MS = 1_000;
 interface Context extends Omit<NodeStatusInput, 'reports'> {
   readonly reports: NodeReports;
   readonly node: Node | null;
-  /** Conditions of which an event was told, or whose state an earlier start left. */
+  /** Conditions of which an event was recorded, or whose state an earlier start left. */
   readonly said: NonNullable<NodeStatus['conditions']>;
   readonly next: NodeStatus;
   readonly reportedAtMs: number;
@@ -81,7 +81,7 @@ interface NodeWanted {
   readonly type: 'node.wanted';
 }
 
-/** `eviction` tells it; the types of the conditions that are true. */
+/** From `eviction`: the types of the conditions that are true. */
 interface EvictionConditions {
   readonly type: 'eviction.conditions';
   readonly conditions: readonly string[];
@@ -186,7 +186,7 @@ function lose(enqueue: Enqueue): void {
   enqueue.sendTo(to('lease'), { type: 'node.gone' });
 }
 
-/** The Node as it is now: what others changed in it is kept, told, and corrected where it is ours. */
+/** The Node as it is now: other clients' changes are kept, published, and corrected in our own fields. */
 const know = s.enqueueActions(({ context, event, enqueue }) => {
   const node = nodeIn(event, context.facts.nodeName);
   if (node === null) return lose(enqueue);
@@ -223,7 +223,7 @@ function nodeIn(event: unknown, nodeName: string): Node | null {
   return object ?? items?.find(({ metadata }) => metadata?.name === nodeName) ?? null;
 }
 
-/** A Node that was there has told its conditions; one that this start made has not. */
+/** An existing Node has published its conditions; one that this start created has not. */
 const remember = s.assign({
   said: ({ context, event }) => {
     const { isNew } = outputOf<Partial<Registered>>(event);

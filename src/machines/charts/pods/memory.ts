@@ -1,5 +1,5 @@
 /**
- * The memory of this node: soft facts that the world does not keep, from one start of the agent to the next.
+ * The soft state of this node, which outlives the agent: facts that neither the runtime nor the API server keeps.
  *
  * Decides: when to write.
  * Owns: restart counts, back-offs and results of probes by container, back-offs of pulls; what pods were given, who was

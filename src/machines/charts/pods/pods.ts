@@ -10,7 +10,7 @@
  * Asks: `volume.podFolders` and `logs.podFolders` once, for what an agent that crashed has left; `podConfig` for a pod
  *   whose actor lost it; `memory` for what is remembered of containers; `objects` for what pods use.
  * Invariants:
- *   W1 one actor a uid, from the first word until nothing of the pod is left on the node.
+ *   W1 one actor a uid, from the first message until nothing of the pod is left on the node.
  *   W2 of static pods with one full name only one is not held; the next one starts when the one before is gone.
  *   W3 a pod whose end was ordered is not started again; when it is wanted again meanwhile, it starts anew afterwards,
  *      and counts this as a restart of its containers.
@@ -141,7 +141,7 @@ function kill(enqueue: Enqueue, record: PodRecord, graceSeconds: number | null):
   return { ...record, kill: order };
 }
 
-/** Ends a pod that stays wanted: its status tells why it ended, and it is not started again. */
+/** Ends a pod that stays wanted: its status says why it ended, and it is not started again. */
 const endByNode = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'pods.kill') return;
   const { uid, graceSeconds, verdict } = event;

@@ -66,7 +66,7 @@ export interface CSIWanted {
   readonly volumes: readonly CSIVolume[];
 }
 
-/** A pod has waited for its volumes for long: its user is told for which. */
+/** A pod has waited for its volumes for long: an event names them. */
 export interface CSIOverdue {
   readonly type: 'csi.overdue';
   readonly uid: string;

@@ -1,7 +1,7 @@
 /** What `pods` and the objects of the API server say to each other. */
 import type { ConfigObject } from '../operations/volume.ts';
 
-/** Everything that a pod uses: replaces what it wanted before. What is known of it is told again. */
+/** Everything that a pod uses: replaces what it wanted before. What is known of them is sent again. */
 export interface ObjectsWanted {
   readonly type: 'objects.wanted';
   readonly uid: string;

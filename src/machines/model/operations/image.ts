@@ -72,7 +72,7 @@ export const imageOperations = {
   >(),
   /**
    * What may be tried for a repository, in the order in which it is tried: pull secrets, the docker configuration of
-   * the node, plugins. Fails when a pull secret cannot be decoded. `pod`: whose service account plugins may be told of.
+   * the node, plugins. Fails when a pull secret cannot be decoded. `pod`: whose service account plugins may get.
    */
   'images.credentials': query<
     { root: string; repository: string; secrets: readonly ConfigObject[]; pod: PullingPod | null },

@@ -30,7 +30,7 @@ export interface PodLogs {
 export const logOperations = {
   /**
    * Makes the link, and looks at the size every `periodMs`. A log that is too large is moved aside, the older ones are
-   * compressed or removed; then the runtime has to be told to open it anew. Speaks of a log that is missing once, and
+   * compressed or removed; then the runtime has to reopen it. Reports a missing log once, and
    * again after ever longer waits.
    */
   'logs.keep': stream<

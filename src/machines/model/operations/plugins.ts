@@ -47,7 +47,7 @@ export const pluginOperations = {
   'plugins.watch': stream<{ path: string }, PluginsChanged>(),
   /** The error of a socket without a listener, or whose listener is no plugin, has upstream's text. */
   'plugins.getInfo': query<{ socket: string }, PluginInfo>(),
-  /** Tells a plugin whether it was taken; `error` is empty when it was. */
+  /** Notifies a plugin of its registration; `error` is empty when it succeeded. */
   'plugins.notifyRegistrationStatus': idempotent<{ socket: string; registered: boolean; error: string }, null>(),
   'plugins.csiNodeGetInfo': query<{ endpoint: string }, CSINodeInfo>(),
   /** Asks a driver so often, first after one period. Speaks at the first answer, and when it changed. */

@@ -37,13 +37,13 @@ export type ConfigMessage =
       readonly pods: readonly PodRef[];
     };
 
-/** All ConfigMaps and Secrets that there are. Told before the pods that may need them. */
+/** All ConfigMaps and Secrets that exist. Sent before the pods that may need them. */
 export interface ObjectsTold {
   readonly type: 'config.objects';
   readonly objects: ConfigObjects;
 }
 
-/** The source has told everything it has; `uids` are all its pods. */
+/** The source has published all its pods; `uids` are all its pods. */
 export interface SourceReady {
   readonly type: 'config.sourceReady';
   readonly source: Source;
@@ -69,7 +69,7 @@ export interface RuntimeWanted {
   readonly type: 'runtime.wanted';
 }
 
-/** What `pleg` tells `runtimeState` about itself. */
+/** The health of `pleg`, for `runtimeState`. */
 export type PlegHealth =
   | { readonly type: 'pleg.healthy' }
   | { readonly type: 'pleg.unhealthy'; readonly message: string };
@@ -98,7 +98,7 @@ export interface PodKill {
   readonly graceSeconds: number | null;
   /** The pod is no longer wanted at all: its files and its containers go, too. */
   readonly remove: boolean;
-  /** Phase, reason and message that the world shall see instead of what the containers say (eviction, deadline). */
+  /** Phase, reason and message that are published instead of those of the containers (eviction, deadline). */
   readonly verdict: PodVerdict | null;
 }
 
@@ -137,7 +137,7 @@ export type ContainerKind = 'init' | 'sidecar' | 'regular' | 'ephemeral';
 
 /** What a pod keeps of each container, as it says it. `comesAgain`: it was stopped for that, however it ends. */
 export interface ContainerView {
-  /** `starting`: its process runs, and so does the hook of its start. The world does not see it before that is done. */
+  /** `starting`: its process runs, and so does its postStart hook. It is not published as running before that is done. */
   readonly phase: 'waiting' | 'starting' | 'running' | 'stopping' | 'ended';
   /** Reason and message of `state.waiting`; empty when the container was not yet tried. */
   readonly reason: string;
@@ -160,7 +160,7 @@ export type ContainerReport =
       readonly type: 'container.changed';
       readonly name: string;
       readonly view: ContainerView;
-      /** The world may differ from what was last observed: look. */
+      /** The runtime may differ from the last observation: observe again. */
       readonly look: boolean;
     }
   /** The runtime does not show the container's new state yet: inspect it again if no inspection is under way. */
@@ -292,7 +292,7 @@ export type StatusMessage =
   | StatusObserved
   | StatusListed;
 
-/** `status` has lost what pods told it. */
+/** `status` has lost the pods' statuses. */
 export interface StatusWanted {
   readonly type: 'status.wanted';
 }
@@ -326,7 +326,7 @@ export interface ImageUsed {
   readonly id: string;
 }
 
-/** A collector has lost what pods told it. */
+/** A collector has lost the pods' facts. */
 export interface GarbageWanted {
   readonly type: 'garbage.wanted';
 }

@@ -141,7 +141,7 @@ export interface NodeSettings {
   readonly crashLoopBackOffInitialMs?: number;
   readonly memoryCapacityBytes: string;
   readonly cpuCapacityMilli: number;
-  /** Before CPUs that a runtime did not take are told to it again; absent: upstream's default. */
+  /** The delay before CPUs that the runtime refused are sent again; absent: upstream's default. */
   readonly cpuReconcilePeriodMs?: number;
   /** Cgroup hierarchy; it decides how swap and OOM groups are asked for. Without it neither is. */
   readonly cgroupVersion?: 1 | 2;

@@ -1,7 +1,7 @@
 /**
  * Whom a container runs as and what it may do.
  *
- * Owns the union of pod and container security contexts. Invariant: the container's word wins over the pod's; a pod
+ * Owns the union of pod and container security contexts. Invariant: the container's setting wins over the pod's; a pod
  * that must not run as root never does.
  */
 import type {

@@ -1,4 +1,4 @@
-/** From flags and configuration to what the client builder and the certificate managers are told. */
+/** From flags and configuration to the input of the client builder and the certificate managers. */
 
 import { millisecondsOf } from '../../model/values/duration.ts';
 import { nodeTemplate, SERVING_SIGNER, servingPlace } from '../certificates/policy.ts';

@@ -205,7 +205,7 @@ export const orphans = s.createStateConfig({
   },
 });
 
-/** The files that tell operators and other kubelets what single containers hold. */
+/** The files that show operators and other kubelets what single containers hold. */
 export const stateFiles = s.createStateConfig({
   initial: 'choosing',
   states: {

@@ -1,4 +1,4 @@
-/** What the container manager is told, and the pure rules by which it accepts a machine and names its groups. */
+/** The container manager's input, and the pure rules by which it accepts a machine and names its groups. */
 
 import { unbuiltCpuOptions } from '../../configuration/validation/cpu-manager-options.ts';
 import { parseQosReserved } from '../../configuration/validation/reserved-resources.ts';

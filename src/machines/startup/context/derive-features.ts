@@ -51,7 +51,7 @@ const UNSEEN: readonly (readonly [gate: string, field: UnseenField])[] = [
   ['EnvFiles', 'fileKeyRef'],
 ];
 
-/** The longest crash-loop back-off of a node that was told none: with KubeletCrashLoopBackOffMax off. */
+/** The longest crash-loop back-off of a node without a configured one: with KubeletCrashLoopBackOffMax off. */
 export const longestBackoffMs = (isOn: Gates, upstreamsMs: number): number =>
   isOn('ReduceDefaultCrashLoopBackOffDecay') ? REDUCED_MAX_MS : upstreamsMs;
 

@@ -1,7 +1,7 @@
 /**
  * Resolver: the node's resolv.conf, as pods get it, and whether it keeps to the limits of pods.
  *
- * Decides: what is worth an event; when pods must be told of a new content.
+ * Decides: what is worth an event; when new content is published to pods.
  * Owns: the content that is in force.
  * Hears: `configuration.changed` of the watch of the file.
  * Asks: `host.watchConfiguration`, `host.readFile`.

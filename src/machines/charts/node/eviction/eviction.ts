@@ -103,7 +103,7 @@ type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
 
 type Change = ReturnType<typeof observed>;
 
-/** Takes what is known now; tells the conditions when they are others. */
+/** Takes the newest observation; publishes the conditions when they changed. */
 function settle(enqueue: Enqueue, context: EvictionContext, change: Change): void {
   enqueue.assign(change);
   enqueue.raise({ type: 'shortage.noted' });

@@ -14,7 +14,7 @@
  *   A1 what was taken once stays taken over a restart of the agent, but where the Node's labels are no longer for it;
  *      what was refused stays refused. Not so what is in files: it begins anew after a shutdown, and when it was over.
  *   A2 the sum of what pods were given never exceeds what the node allows, but for pods taken before it shrank.
- *   A3 a pod that displaces others is told only when they have ended, or when they took too long.
+ *   A3 a pod that displaces others is admitted only when they have ended, or when they took too long.
  *   A4 an answer comes in the same turn as the question; only a refusal for labels or taints waits until the Node was
  *      seen, and a pod with devices until their plugins have answered.
  */

@@ -59,7 +59,7 @@ import {
 /** How long a start that was given up may still be under way in the runtime. */
 const GIVEN_UP_MS = 10_000;
 
-/** What the pod tells its container. */
+/** What the pod sends its container. */
 export type ContainerOrder =
   | { readonly type: 'container.observed'; readonly facts: ContainerFacts | null }
   | { readonly type: 'container.configured'; readonly wanted: ContainerWanted }
@@ -356,7 +356,7 @@ export const notePlace = s.assign({
 /** A hook begins, or a wait for its turn. */
 export const beginWait = s.assign({ hookBeganAtMs: (args) => now(args) });
 
-/** The hook of its end answered: nothing is left to be told of it but what it said. */
+/** The hook of its end answered; a failure of it is recorded. */
 export const endHook = s.enqueueActions(({ event, enqueue }) => {
   const { output } = event as unknown as { output?: { exitCode?: number; fellBack?: boolean } };
   if (output?.fellBack) enqueue(sayFallback);

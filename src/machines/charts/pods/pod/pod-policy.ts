@@ -73,7 +73,7 @@ export interface ContainerRecord {
   readonly view: ContainerView;
   /** It waits for its turn to be created. */
   readonly wish: ContainerWish | null;
-  /** It was told to begin and has not said yet what came of it. */
+  /** It was ordered to begin and has not reported yet. */
   readonly begins?: boolean;
   /** It has asked for its image before others were passed that come first: it asks again then. */
   readonly isEarly?: boolean;
@@ -112,9 +112,9 @@ export interface PodContext extends PodInput {
   readonly deviceHealth: DeviceHealth;
   /** Containers that cannot begin with their devices: why. */
   readonly unprepared: Readonly<Record<string, string>>;
-  /** By instance, the CPUs that the runtime was told last. */
+  /** By instance, the CPUs of the last update to the runtime. */
   readonly pinned: Readonly<Record<string, string>>;
-  /** What the runtime is told now. */
+  /** The update to the runtime that is under way. */
   readonly pin: CpuPin | null;
   /** Why the node does not take it. */
   readonly rejection: Rejection | null;

@@ -56,7 +56,7 @@ function comesAgain(view: ContainerView, seen: ContainerFacts | null): boolean {
   return isReplaced(view, seen) || (isBehind(view, seen) && phase !== 'stopping' && phase !== 'ended');
 }
 
-/** The instance of which the container tells is not seen to run yet. */
+/** The instance that the container reported does not show as running yet. */
 const isBehind = ({ restartCount }: ContainerView, seen: ContainerFacts | null): boolean =>
   seen !== null && (seen.state === 'created' || seen.restartCount < restartCount);
 

@@ -1,5 +1,5 @@
 /**
- * One pod (`pod-<uid>`): from the first word about it until nothing of it is left.
+ * One pod (`pod-<uid>`): from the first message about it until nothing of it is left.
  *
  * Decides: when its sandbox is made and made again, whose turn it is among its containers, when it is over, how it
  *   ends.
@@ -102,7 +102,7 @@ const awaiting = {
       ],
     },
   }),
-  /** Waits for the runtime's first word about it. */
+  /** Waits for the runtime's first report about it. */
   unheard: s.createStateConfig({
     always: { guard: ({ context }) => context.runtime !== null, target: 'choosing' },
     on: {
