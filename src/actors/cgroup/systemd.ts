@@ -89,7 +89,7 @@ function quotaPerSecond(quotaUs: bigint, periodUs: bigint): bigint {
   return ((exact + ONE_PER_CENT_US - 1n) / ONE_PER_CENT_US) * ONE_PER_CENT_US;
 }
 
-/** `address`: of the bus, as D-Bus writes it; the system's bus unless told otherwise. */
+/** `address`: of the bus, as D-Bus writes it; the system's bus by default. */
 export function systemdManager(
   weight: (shares: bigint) => bigint,
   address = process.env['DBUS_SYSTEM_BUS_ADDRESS'] ?? DEFAULT_ADDRESS,

@@ -18,12 +18,12 @@ export class PodIds {
   readonly #known = new Map<string, Ids>();
   /** The newest list of a pod that is under way, and of which nothing was made since it began. */
   readonly #listings = new Map<string, symbol>();
-  /** Pods of which only a list of their own can tell; `true`: a list of all ended since. */
+  /** Pods whose ids only a list of their own can give; `true`: a list of all pods ended since. */
   readonly #doubted = new Map<string, boolean>();
   /** A list of all was there: what it did not have has nothing. */
   #complete = false;
 
-  /** Undefined: only a list can tell. */
+  /** `undefined`: only a list can give them. */
   of(uid: string): Ids | undefined {
     return this.#known.get(uid) ?? (this.#complete && !this.#doubted.has(uid) ? NOTHING : undefined);
   }

@@ -143,7 +143,7 @@ interface Reply {
 const claimOf = ({ claim }: StatsVolume): Pick<VolumeStats, 'pvcRef'> =>
   claim === null ? {} : { pvcRef: { name: claim.name, namespace: claim.namespace } };
 
-/** What a driver does not tell is nothing, as upstream has it. */
+/** Values that a driver omits count as zero, as upstream has it. */
 function usageOf(usage: readonly Usage[], atMs: number): FsStats {
   const of = (unit: string) => usage.findLast((each) => each.unit === unit);
   const amount = (text: string | undefined): bigint => {

@@ -236,7 +236,7 @@ export class StatsReader {
     return Number(seconds ?? 0) * 1_000;
   }
 
-  /** How many processes there may be, and how many there are; `null` when the machine does not tell. */
+  /** How many processes there may be, and how many there are; `null` when the machine does not report it. */
   processes(): { time: string; maxpid: bigint; curproc: bigint } | null {
     const maxPid = readNumber(`${this.root}/proc/sys/kernel/pid_max`);
     const maxThreads = readNumber(`${this.root}/proc/sys/kernel/threads-max`);

@@ -44,7 +44,7 @@ export async function tearDownVolumes({ root, podDirectory }: Input, mounter: Mo
   return null;
 }
 
-/** The links of the pod tell which of the machine's devices are bound for it. */
+/** The links of the pod show which devices of the machine are bound for it. */
 async function unbindDevices(root: string, podDirectory: string, mounter: Mounter): Promise<void> {
   const uid = podDirectory.slice(podDirectory.lastIndexOf('/') + 1);
   for (const name of await readdir(`${podDirectory}/${LOCAL_DEVICES}`).catch(noneThere)) {

@@ -82,7 +82,7 @@ export class AttachServer {
   constructor(directory: string, container: Attachable) {
     this.server = createServer((socket) => this.joined(socket, container));
     this.server.maxConnections = CLIENTS_MAX;
-    // Without the socket a container runs as well; who wants to attach is told that there is none.
+    // Without the socket a container runs as well; an attach fails with that reason.
     this.server.on('error', () => {});
     const before = process.cwd();
     process.chdir(directory);

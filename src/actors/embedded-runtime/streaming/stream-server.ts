@@ -5,7 +5,7 @@
  * Decides which client may connect: one with a ticket, once, soon. Invariants:
  *   M1 a ticket is a number that cannot be guessed, for one use within {@link TICKET_MS}; there are never more than
  *   {@link TICKETS_MAX}.
- *   M2 a stream that fails costs itself: its client is told why where the protocol can say it.
+ *   M2 a stream that fails costs itself: its client gets the reason where the protocol has a place for it.
  * Protocols: `v4.channel.k8s.io` over SPDY and over WebSocket, `portforward.k8s.io` over SPDY.
  */
 import { randomBytes } from 'node:crypto';

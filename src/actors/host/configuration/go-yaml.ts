@@ -2,7 +2,7 @@
  * Decides what a parsed YAML document means, as the Go kubelet's reader of YAML 1.1 does.
  *
  * Owns what a plain scalar is (`yes` is true, `0644` is octal, a date is text), keys, merges, anchors and keys that are
- * set twice. Invariant: the last of two equal keys wins, and each later one is told with its line; a document that
+ * set twice. Invariant: the last of two equal keys wins, and each later one is reported with its line; a document that
  * expands without measure is refused before it does.
  */
 import { type Document, isAlias, isMap, isScalar, isSeq, type LineCounter, type Node, type YAMLMap } from 'yaml';
@@ -40,7 +40,7 @@ interface Scalar {
   readonly value: Json;
 }
 
-/** A map while it is read: values by the Go syntax of their keys, which tells `1` from `"1"`. */
+/** A map while it is read: values by the Go syntax of their keys, which distinguishes `1` from `"1"`. */
 type Entries = Map<string, readonly [key: string, value: Json]>;
 
 export function readDocument(document: Document, lines: LineCounter): { value: Json; duplicates: readonly string[] } {

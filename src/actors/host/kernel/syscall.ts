@@ -60,7 +60,7 @@ export interface SystemCalls {
    * the descriptor is by then.
    */
   openTerminal(): { readonly fd: number; readonly path: string };
-  /** Tells who uses the terminal how large it is. */
+  /** Sets the size of the terminal for its processes. */
   setWindowSize(fd: number, rows: number, columns: number): void;
 }
 

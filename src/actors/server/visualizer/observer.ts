@@ -213,7 +213,7 @@ export class Observer implements CauseSource {
   }
 }
 
-/** A uid in an address is for machines; an actor whose context has it beside a name can tell what people call it. */
+/** A uid in an address is for machines; an actor whose context has it beside a name gives its name. */
 function namedUid(address: Address, snapshot: unknown): NamedUid | undefined {
   const { uid, name } = ((snapshot as { context?: unknown } | undefined)?.context ?? {}) as Partial<NamedUid>;
   if (typeof uid !== 'string' || typeof name !== 'string' || uid === '' || name === '') return undefined;

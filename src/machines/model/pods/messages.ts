@@ -137,7 +137,9 @@ export type ContainerKind = 'init' | 'sidecar' | 'regular' | 'ephemeral';
 
 /** What a pod keeps of each container, as it says it. `comesAgain`: it was stopped for that, however it ends. */
 export interface ContainerView {
-  /** `starting`: its process runs, and so does its postStart hook. It is not published as running before that is done. */
+  /**
+   * `starting`: its process runs, and so does its postStart hook. It is not published as running before that is done.
+   */
   readonly phase: 'waiting' | 'starting' | 'running' | 'stopping' | 'ended';
   /** Reason and message of `state.waiting`; empty when the container was not yet tried. */
   readonly reason: string;

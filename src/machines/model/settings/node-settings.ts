@@ -105,7 +105,9 @@ export interface NodeSettings {
   readonly cgroupsPerQOS: boolean;
   /** Each pod gets a group of its own before its sandbox. */
   readonly makesPodCgroups?: boolean;
-  /** With the gate MemoryQoS; `null` without it. `reserves`: what pods ask for is kept for them (`TieredReservation`). */
+  /**
+   * With the gate MemoryQoS; `null` without it. `reserves`: what pods ask for is kept for them (`TieredReservation`).
+   */
   readonly memoryQoS?: { readonly throttlingFactor: number; readonly reserves: boolean } | null;
   readonly cpuCFSQuota: boolean;
   readonly cpuCFSQuotaPeriodUs: number;

@@ -159,7 +159,7 @@ export class ImageWork implements Projection {
     this.#families.checks.inc({ result: admitted ? found : 'mustAuthenticate' }, waiting);
   }
 
-  /** Of those whose credentials had to tell. */
+  /** Counts the pods whose credentials decided. */
   #compared({ output, error }: ResultRecord, actor: string, kernel: Kernel): void {
     const { verification, place, record } = imageContext(actor, kernel) ?? {};
     const pulled = place && record?.record?.[repositoryOf(place.image)];
