@@ -4,8 +4,8 @@
  *
  *   node bench/attacking-pods.ts [--rounds 2] [--pods 30] [--attackers 100]
  *
- * An attacker has 200 containers whose image is not there, variables that double, 1,000 ports or 5,000 variables; a tenth
- * of them is replaced by another one each second while the batch starts. Needs containerd (as `npm test` does).
+ * An attacker has 200 containers whose image is not there, variables that double, 1,000 ports or 5,000 variables; a
+ * tenth of them is replaced by another one each second while the batch starts. Needs containerd (as `npm test` does).
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';

@@ -102,7 +102,7 @@ async function ourLives(bench: Bench, cluster: ClusterNode, costs: Costs): Promi
   return lives;
 }
 
-/** A daemon of its own, so that raw pods are nobody's strangers. */
+/** A daemon of its own, so that no other node reaps raw pods as orphans. */
 async function withNode<T>(bench: Bench, use: (cluster: ClusterNode) => Promise<T>): Promise<T> {
   const cluster = await ClusterNode.create(bench.containerd);
   try {

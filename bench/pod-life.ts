@@ -164,7 +164,9 @@ async function ourLife(bench: Bench, samples: number): Promise<Life> {
   return life;
 }
 
-/** What was timed is the container of that pod, and it runs (the event comes a little before the runtime's own books). */
+/**
+ * What was timed is the container of that pod, and it runs (the event comes a little before the runtime's own books).
+ */
 async function assertIsContainer({ client }: Bench, id: string, pod: string): Promise<void> {
   await eventually(`${id} is a running container of ${pod}`, async () => {
     const { status } = await client.call('ContainerStatus', { container_id: id }, CALL);

@@ -1,8 +1,8 @@
 /**
  * The observer of ours and of the control alike: containerd's own event stream.
  *
- * Invariant: moments are those that containerd wrote into its events, so that nothing of this process, of its load or of
- * polling is in a figure.
+ * Invariant: moments are those that containerd wrote into its events, so that nothing of this process, of its load or
+ * of polling is in a figure.
  */
 import type { Envelope, RuntimeClient } from '../src/actors/cri/client.ts';
 import { decodeEvent } from '../src/actors/cri/client.ts';

@@ -1,4 +1,6 @@
-/** One client of `bench/siege.ts`: sends the fuzzer's messages to every port as fast as it is answered, until its end. */
+/**
+ * One client of `bench/siege.ts`: sends the fuzzer's messages to every port as fast as it is answered, until its end.
+ */
 import { readlinkSync } from 'node:fs';
 import { connect as connectPlain, type Socket } from 'node:net';
 import { setPriority } from 'node:os';

@@ -4,8 +4,8 @@
  *
  *   node bench/siege.ts [--rounds 3] [--pods 30] [--clients 8] [--seconds 60]
  *
- * The clients run at the lowest priority, as they are on other machines in life: what they take of this one's processors
- * is not the agent's. Needs containerd (as `npm test` does).
+ * The clients run at the lowest priority, as they are on other machines in life: what they take of this one's
+ * processors is not the agent's. Needs containerd (as `npm test` does).
  */
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';

@@ -15,7 +15,10 @@ import { type Possessions, possessions } from './possessions.ts';
 import { rssMiB } from './process-cost.ts';
 import { load, printTable } from './statistics.ts';
 
-/** What the daemon weighs more for each pod that is gone. V8 lets its heap swing by 25 MiB, so least values are compared. */
+/**
+ * What the daemon weighs more for each pod that is gone. V8 lets its heap swing by 25 MiB, so least values are
+ * compared.
+ */
 const KIB_A_POD_MAX = 16;
 const REPORT_PODS = 100;
 /** What ends a while after its pod: folders, log folders, dead containers, idle connections. */

@@ -1,6 +1,6 @@
 /**
- * A hundred MiB through the node's API, and the same through the runtime's streaming server alone: exec by WebSocket and
- * by SPDY, port-forward by SPDY. Every byte is held against a checksum: a wrong one ends the run.
+ * A hundred MiB through the node's API, and the same through the runtime's streaming server alone: exec by WebSocket
+ * and by SPDY, port-forward by SPDY. Every byte is held against a checksum: a wrong one ends the run.
  *
  *     node bench/streams.ts [--rounds 5] [--mib 100]
  *

@@ -1,4 +1,6 @@
-/** What the journal costs: `node scripts/bench-journal.ts [turns]`. Prints microseconds per record of about 150 bytes. */
+/**
+ * What the journal costs: `node scripts/bench-journal.ts [turns]`. Prints microseconds per record of about 150 bytes.
+ */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -35,7 +35,7 @@ function newJournal(name: string, segmentMaxBytes?: number): JournalWriter {
   return openJournal({ directory, ...(segmentMaxBytes ? { segmentMaxBytes } : {}) });
 }
 
-/** `owner.*` says who writes the folder, which is nobody any more. */
+/** Removes `owner.*`, the lock of the folder's writer, which has ended. */
 function withoutOwner(name: string): void {
   const directory = join(FOLDER, name);
   for (const file of readdirSync(directory).filter((each) => each.startsWith('owner.'))) rmSync(join(directory, file));

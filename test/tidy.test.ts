@@ -268,6 +268,17 @@ describe('headers and leftovers', () => {
     expect(bad).toEqual([]);
   });
 
+  it('comments of src name their subjects', () => {
+    const vague = /\b(nobody|somebody|anybody|everybody|whoever|strangers?|bur(y|ied))\b/i;
+    const comment = /\/\*[\s\S]*?\*\/|(?:^|[\s;])\/\/[^\n]*/g;
+    const found = inRoom('src').flatMap((path) =>
+      [...source(path).matchAll(comment)].flatMap(([text]) =>
+        text.split('\n').flatMap((line) => (vague.test(line) ? [`${path}: ${line.trim()}`] : [])),
+      ),
+    );
+    expect(found).toEqual([]);
+  });
+
   it('nothing is left to do in the code', () => {
     const marker = new RegExp(['TO', 'DO|FIX', 'ME|XX', 'X'].join(''));
     expect(checked.filter((path) => marker.test(source(path)))).toEqual([]);

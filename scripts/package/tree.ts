@@ -1,6 +1,6 @@
 /**
- * The tree that is installed below a prefix such as `/usr`: the program with the Node that runs it, and what an operator
- * finds around it.
+ * The tree that is installed below a prefix such as `/usr`: the program with the Node that runs it, and what an
+ * operator finds around it.
  *
  * Invariant: the same commit and lock file make the same bytes; nothing here depends on where or when it is made.
  */

@@ -2,8 +2,8 @@
 /**
  * The door: one command, a verb each. Data goes to stdout, diagnostics to stderr; exit codes are in `exit-codes.ts`.
  *
- * Compiled code is kept beside the program, for whoever may write there. Node's own choice is a folder of /tmp, which
- * anybody can have made first, with code in it for a daemon of root.
+ * Compiled code is kept beside the program, if this user may write there. Node's own choice is a folder of /tmp, which
+ * any user can have made first, with code in it for a daemon of root.
  *
  * Plain JavaScript: everything behind it comes from the compile cache, types already stripped. A door in TypeScript would
  * load the compiler that strips them, for this file alone: 17 MiB and 30 ms in every process.

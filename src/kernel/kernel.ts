@@ -10,7 +10,7 @@
  *   K2 every message between actors, request, log line and state change of a turn is a derived record.
  *   K3 the same inputs give the same records, bit for bit. There is no other way in.
  *   K4 records of a turn reach the sink together, closed by an `end` with the digest of all that changed.
- *   K5 the root never dies silently: its end and its failure are told to `onStopped`.
+ *   K5 the root never dies silently: its end and its failure are reported to `onStopped`.
  *   K6 a turn that throws is kept as its input and the error, which a replay gives again, and ends the kernel.
  */
 import { type AnyActorRef, type AnyStateMachine, createActor, type InspectionEvent } from 'xstate';
@@ -43,7 +43,7 @@ export interface KernelOptions {
   readonly time?: TimeSource;
   /**
    * Sees the records of each turn after they are committed. `tookMs` is how long the machines took for it, without
-   * writing; it is told to observers alone and reaches no record.
+   * writing; it is reported to observers alone and reaches no record.
    */
   readonly onTurn?: (records: readonly KernelRecord[], kernel: Kernel, tookMs: number) => void;
   /** Hears of each actor that begins, with the id of its machine. */

@@ -1,5 +1,5 @@
 /**
- * While a turn runs, the ambient sources of time and chance throw: what a machine knows it must have been told.
+ * While a turn runs, the ambient sources of time and chance throw: a machine knows only what came as input.
  *
  * XState's own scheduler reads the wall clock for its bookkeeping; `lift` lets exactly that through.
  */

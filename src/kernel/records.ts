@@ -67,7 +67,7 @@ export interface ResultRecord extends Envelope {
   readonly error?: PlainError;
 }
 
-/** Derived: one actor told another. Spawning is a message of type `spawned`. `cause` is the record that made it. */
+/** Derived: a message of one actor to another. Spawning is a `spawned` message. `cause` is the record that made it. */
 export interface MessageRecord extends Envelope {
   readonly k: 'message';
   readonly from: Address;

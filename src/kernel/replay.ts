@@ -16,8 +16,8 @@ import { type Before, type Compared, type Divergence, divergenceOf, isSameTurn, 
 import type { JournalSink } from './journal/sink.ts';
 import { Kernel } from './kernel.ts';
 import { Matching } from './matching.ts';
+import { RecordedState } from './recorded-state.ts';
 import type { HeaderRecord, InputRecord, JournalRecord, KernelRecord } from './records.ts';
-import { Told } from './told.ts';
 
 export interface ReplayReport {
   readonly records: number;
@@ -61,7 +61,7 @@ class Comparison implements JournalSink {
   records = 0;
   noted = 0;
   readonly notes: Note[] = [];
-  readonly told = new Told();
+  readonly recorded = new RecordedState();
   readonly matching: Matching;
   /** Of all actors that ever were, today's machine. */
   readonly machines = new Map<Address, string>();
@@ -98,7 +98,7 @@ class Comparison implements JournalSink {
     this.records += found?.same ?? kept.length;
     this.divergence ??= found?.divergence ?? null;
     for (const mismatch of found?.notes ?? []) this.#note(turn, mismatch);
-    for (const record of kept) this.told.hear(record);
+    for (const record of kept) this.recorded.apply(record);
   }
 
   #compare(turn: number, expected: readonly JournalRecord[], produced: readonly KernelRecord[]): Compared | null {
@@ -111,19 +111,19 @@ class Comparison implements JournalSink {
     return divergenceOf(turn, kept, actual, this.before(kept));
   }
 
-  /** What the log has told before a turn, and of whom it may be held against today's actors. */
+  /** What the log has recorded before a turn, and for which actors it may be compared with today's. */
   before(expected: readonly JournalRecord[]): Before {
-    const { told } = this;
+    const { recorded } = this;
     this.#changed ??= this.#options.strict ? new Set() : changedSince(this.#header, this.#options.machine);
     const changed = this.#changed;
     const begun = new Set(expected.flatMap((record) => ('at' in record ? [record.at] : [])));
     return {
-      stateOf: (address) => told.stateOf(address),
-      requestOf: (id) => told.requestOf(id),
+      stateOf: (address) => recorded.stateOf(address),
+      requestOf: (id) => recorded.requestOf(id),
       isUnchanged: (address) => {
         if (changed.size === 0) return true;
         const machine = this.machines.get(address);
-        return machine !== undefined && !changed.has(machine) && (told.knows(address) || begun.has(address));
+        return machine !== undefined && !changed.has(machine) && (recorded.knows(address) || begun.has(address));
       },
     };
   }
@@ -185,7 +185,7 @@ function restored(options: ReplayOptions, from: NonNullable<ReplayOptions['from'
   const kernel = kernelFor(options, from.header, sink);
   try {
     kernel.restore(from.checkpoint);
-    sink.told.adopt(from.checkpoint, options.machine.id);
+    sink.recorded.adopt(from.checkpoint, options.machine.id);
     return kernel;
   } catch (error) {
     // Charts can differ in as many ways from those of a checkpoint as XState has words for.

@@ -39,7 +39,7 @@ const newKeyPair = promisify(generateKeyPair) as (
   options: object,
 ) => Promise<{ readonly privateKey: KeyObject; readonly publicKey: KeyObject }>;
 
-/** How a key of a pod is made, and how its request is signed: as Go signs one where nobody says how. */
+/** How a pod's key is made and its request signed; the signature algorithm is Go's default for the key. */
 interface PodKey {
   readonly type: 'rsa' | 'ec' | 'ed25519';
   readonly options: object;

@@ -162,7 +162,7 @@ function uidIn(name: string, driver: CgroupDriver): string | null {
   return /^pod(.+)$/.exec(step ?? '')?.[1] ?? null;
 }
 
-/** Does it now and each period, until nobody listens; speaks at first and when the outcome changes. */
+/** Runs the work now and in each period until the stream is cancelled; emits the first outcome and each change. */
 async function repeat<Input extends { readonly periodMs: number }>(
   call: PortCall<Input, CgroupsHeld>,
   group: string,

@@ -41,7 +41,7 @@ const parseGroups = (text: string): ReadonlyMap<string, string> =>
     }),
   );
 
-/** A process that shares the first one's view of processes runs on the host; in a container nobody is moved. */
+/** A process that shares the first one's view of processes runs on the host; in a container no process is moved. */
 async function isOnHost(root: string): Promise<boolean> {
   const [first, own] = await Promise.all([readlink(`${root}/proc/1/ns/pid`), readlink(`${root}/proc/self/ns/pid`)]);
   return first === own;

@@ -89,7 +89,7 @@ function quotaPerSecond(quotaUs: bigint, periodUs: bigint): bigint {
   return ((exact + ONE_PER_CENT_US - 1n) / ONE_PER_CENT_US) * ONE_PER_CENT_US;
 }
 
-/** `address`: of the bus, as D-Bus writes it; the system's bus unless told otherwise. */
+/** `address`: of the bus, as D-Bus writes it; the system's bus by default. */
 export function systemdManager(
   weight: (shares: bigint) => bigint,
   address = process.env['DBUS_SYSTEM_BUS_ADDRESS'] ?? DEFAULT_ADDRESS,
@@ -188,7 +188,7 @@ function asOperationError(member: string, error: unknown): unknown {
   return new OperationError(`systemd: ${member}: ${message}`, { code: dbusName ?? error.name });
 }
 
-/** How jobs ended, also those that end before anybody asks. */
+/** How jobs ended, also those that end before the caller awaits them. */
 function finishedJobs(bus: MessageBus) {
   const ended = new Map<string, string>();
   const waiting = new Map<string, (result: string) => void>();

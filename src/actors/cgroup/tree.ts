@@ -1,9 +1,9 @@
 /**
- * Control groups as folders: making, holding, listing and removing them without anybody's help (driver `cgroupfs`).
+ * Control groups as folders: making, holding, listing and removing them directly (driver `cgroupfs`).
  *
  * Invariants: C1 a group of version 1 exists in every hierarchy, one of version 2 has every controller that its parent
  * can give. C2 removing goes deepest first, and a group that is gone is done. C3 no path leaves the hierarchy. C4 while
- * the kernel is slow with groups, the journal and everybody else still have threads to work with.
+ * the kernel is slow with groups, the journal and the other ports still have threads.
  */
 import { closeSync, constants, openSync, readFileSync, write as writeFd } from 'node:fs';
 import { access, mkdir, readdir, readFile, rmdir } from 'node:fs/promises';
@@ -95,7 +95,7 @@ async function makeUnified(mount: string, below: string): Promise<void> {
   }
 }
 
-/** A controller that cannot be handed down is missing below; whoever needs it fails there, by name. */
+/** A controller that cannot be handed down is missing below; a group that needs it fails there with its name. */
 async function handDown(folder: string): Promise<void> {
   const [available, given] = ['cgroup.controllers', 'cgroup.subtree_control'].map((file) =>
     (read(join(folder, file)) ?? '').split(' '),
@@ -262,7 +262,7 @@ export async function enter(hierarchies: Hierarchies, path: string, pid: number)
 
 /**
  * The text without its last line break; `null` when there is no such file. Read at once: the kernel answers from memory
- * and under no lock that anybody holds for long, and five steps through the thread pool cost a hundred times that.
+ * and under no lock that is held for long, and five steps through the thread pool cost a hundred times that.
  */
 function read(path: string): string | null {
   try {

@@ -10,7 +10,7 @@ export interface CgroupFile {
   readonly controller: string;
   readonly name: string;
   readonly value: string;
-  /** A kernel without this controller holds nobody to it: the file may be missing. */
+  /** A kernel without this controller has no such file: it may be missing. */
   readonly optional: boolean;
 }
 

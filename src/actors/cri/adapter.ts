@@ -7,7 +7,7 @@ import { OperationError } from '../../kernel/json.ts';
 import type { PodRuntimeStatus } from '../../machines/model/operations/cri.ts';
 import { type CallOptions, connectRuntime, type Endpoints, type RuntimeClient } from './client.ts';
 import type { Outcome } from './expectations.ts';
-import { Looks } from './looks.ts';
+import { Inspections } from './inspections.ts';
 import { type Ids, PodIds } from './pod-ids.ts';
 import { SandboxImage } from './sandbox-image.ts';
 import { discreet, HeldSecrets, withoutSecrets } from './secrets.ts';
@@ -46,7 +46,7 @@ export class Adapter {
   readonly vault: Vault;
   readonly secrets = new HeldSecrets();
   readonly watchers = new Set<PodWatcher>();
-  readonly looks = new Looks();
+  readonly inspections = new Inspections();
   readonly podIds = new PodIds();
   readonly sandboxImage: SandboxImage;
   readonly starts = new StartingCalls(STARTS_PER_CORE * availableParallelism());

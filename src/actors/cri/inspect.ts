@@ -39,7 +39,7 @@ const present = <Status>(statuses: readonly (Status | undefined)[]): Status[] =>
   statuses.filter((status) => status !== undefined);
 
 /**
- * Inspects one pod. Two lists tell what it has, unless `ids` does or `podIds` is certain; `observedAtMs` is when that
+ * Inspects one pod. Two lists give its ids, unless `ids` does or `podIds` is certain; `observedAtMs` is when that
  * list, or else this inspection, began.
  */
 export async function inspectPod(

@@ -4,8 +4,8 @@
  * the runtime more the more it runs.
  *
  * Invariants: what a call made while a list was under way, what a call that failed may have made, and what a relist
- * shows that nobody here made, makes the next look list again; before the first list of all nothing is certain of a pod
- * that was not listed.
+ * shows that was not made here, make the next inspection list again; before the first full list nothing is certain of a
+ * pod that was not listed.
  */
 export interface Ids {
   readonly sandboxIds: readonly string[];
@@ -18,12 +18,12 @@ export class PodIds {
   readonly #known = new Map<string, Ids>();
   /** The newest list of a pod that is under way, and of which nothing was made since it began. */
   readonly #listings = new Map<string, symbol>();
-  /** Pods of which only a list of their own can tell; `true`: a list of all ended since. */
+  /** Pods whose ids only a list of their own can give; `true`: a list of all pods ended since. */
   readonly #doubted = new Map<string, boolean>();
   /** A list of all was there: what it did not have has nothing. */
   #complete = false;
 
-  /** Undefined: only a list can tell. */
+  /** `undefined`: only a list can give them. */
   of(uid: string): Ids | undefined {
     return this.#known.get(uid) ?? (this.#complete && !this.#doubted.has(uid) ? NOTHING : undefined);
   }
@@ -52,14 +52,14 @@ export class PodIds {
     if (!known[kind].includes(id)) this.#known.set(uid, { ...known, [kind]: [...known[kind], id] });
   }
 
-  /** Nobody knows what it has now. */
+  /** The ids of the pod are no longer certain. */
   doubt(uid: string): void {
     this.#listings.delete(uid);
     this.#known.delete(uid);
     this.#doubted.set(uid, false);
   }
 
-  /** A list of all pods shows these; one that nobody here made is not the only one, perhaps. */
+  /** A list of all pods shows these; one that was not made here may not be the only one. */
   shown(uid: string, { sandboxIds, containerIds }: Ids): void {
     const known = this.of(uid);
     const areKnown =

@@ -217,7 +217,7 @@ async function podStatus(adapter: Adapter, { input: { uid }, signal }: PortCall<
   const { client, podIds, onSeen } = adapter;
   const limits = adapter.limits({ signal: abortedLater(signal) });
   const options = { ...limits, podIds, observedAtMs: adapter.now(), onSeen };
-  const status = await adapter.looks.take(uid, () => inspectPod(client, uid, options));
+  const status = await adapter.inspections.take(uid, () => inspectPod(client, uid, options));
   if (!signal.aborted) adapter.saw(status);
   return status;
 }
@@ -255,10 +255,11 @@ function runtimePorts(adapter: Adapter) {
     },
     'cri.podStatus': (call) => podStatus(adapter, call),
     'cri.watchPods': async (call) => {
-      const { client, looks, podIds, periods, now, warn, onSeen, timeoutMs: requestTimeoutMs } = adapter;
+      const { client, inspections, podIds, periods, now, warn, onSeen, timeoutMs: requestTimeoutMs } = adapter;
       const { input, signal } = call;
       const emit = call.emit.bind(call);
-      const options = { ...input, client, looks, podIds, emit, signal, requestTimeoutMs, periods, now, warn, onSeen };
+      const shared = { client, inspections, podIds, requestTimeoutMs, periods, now, warn, onSeen };
+      const options = { ...input, ...shared, emit, signal };
       const watcher = new PodWatcher(options);
       adapter.watchers.add(watcher);
       await watcher.run().finally(() => adapter.watchers.delete(watcher));

@@ -1,11 +1,11 @@
 /**
  * What changed in the runtime: the comparing half of `cri.watchPods`, without I/O.
  *
- * Owns the ledger of pods: the last status of each that was told, and which pod an id belongs to. A list names ids and
- * states; only an inspection (full statuses) may change what the ledger holds.
+ * Owns the ledger of pods: the last status of each that was published, and which pod an id belongs to. A list names ids
+ * and states; only an inspection (full statuses) may change what the ledger holds.
  *
- * Invariants: sandboxes and containers without the label of a pod are foreign and never named; a status is told only
- * when it differs from the last one told; an observation never overrules one that began later.
+ * Invariants: sandboxes and containers without the label of a pod are foreign and never named; a status is published
+ * only when it differs from the last published one; an observation never overrules one that began later.
  */
 import { hash } from 'node:crypto';
 import type { Container, ContainerStatus, PodSandbox, PodSandboxStatus } from '../../machines/model/api/cri.ts';
@@ -139,7 +139,7 @@ export class PodLedger {
     return this.#stale.size;
   }
 
-  /** Compares a list that began at `startedAtMs` with what was told. */
+  /** Compares a list that began at `startedAtMs` with what was published. */
   relisted(listed: ReadonlyMap<string, ListedPod>, startedAtMs: number): RelistFindings {
     const inspect: string[] = [];
     const items: WatchPodsItem[] = [];

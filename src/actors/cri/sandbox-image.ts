@@ -7,7 +7,7 @@
 import type { Image } from '../../machines/model/api/cri.ts';
 import type { CallOptions, RuntimeClient } from './client.ts';
 
-/** The name that a runtime's own account of itself has for it; empty when it tells none. */
+/** The name of the image in the runtime's own status; empty without one. */
 export function sandboxImageIn(info: Readonly<Record<string, string>>): string {
   try {
     const config = JSON.parse(info['config'] ?? '{}') as { sandboxImage?: unknown };

@@ -3,9 +3,9 @@
  * a handle, the value leaves.
  *
  * Invariants: only the handles that a call names are opened, so a text that merely looks like one stays as it is; what
- * the runtime says about a container, in an error or in its status, is told without the values that it was given. A
+ * the runtime says about a container, in an error or in its status, is reported without its values. A
  * container is marked when it was given a Secret's, beside its log and not in what the runtime is asked: an agent that
- * does not know them tells nothing of what is said about it.
+ * does not know them reports nothing of it.
  */
 import { access, mkdir, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
@@ -82,7 +82,7 @@ const REDACTED_MIN_LENGTH = 4;
 /** Most variables are no secrets: a short one, like `info` or `8080`, stays where an error quotes it. */
 const WRITTEN_MIN_LENGTH = 8;
 
-/** Of the values that people wrote into a pod, those that what the runtime says is told without. */
+/** Of the values that people wrote into a pod, those that are removed from the runtime's reports. */
 export const telling = (written: readonly SecretHandle[], vault: Vault): readonly SecretHandle[] =>
   written.filter((handle) => vault.open(handle).length >= WRITTEN_MIN_LENGTH);
 
@@ -139,7 +139,7 @@ export class HeldSecrets {
   }
 }
 
-/** A client whose statuses of containers tell no value. `secretsOf`: what a container was created with. */
+/** A client whose statuses of containers reveal no value. `secretsOf`: the values that a container was created with. */
 export function discreet(
   client: RuntimeClient,
   secretsOf: (containerId: string) => readonly SecretHandle[] | undefined,

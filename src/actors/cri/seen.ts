@@ -21,7 +21,7 @@ export type RuntimeSeen =
 
 export type OnRuntime = (seen: RuntimeSeen) => void;
 
-/** Tells of the call when it has ended. */
+/** Reports the call when it has ended. */
 async function timed<Answer>(name: CallName | StreamName, tell: OnRuntime, call: Promise<Answer>): Promise<Answer> {
   const beganMs = steadyNow();
   let failed = true;
@@ -34,7 +34,7 @@ async function timed<Answer>(name: CallName | StreamName, tell: OnRuntime, call:
   }
 }
 
-/** A client whose every call is told of. */
+/** A client that reports its every call. */
 export const counted = (client: RuntimeClient, tell: OnRuntime): RuntimeClient => ({
   ...client,
   call: (name, request, options) => timed(name, tell, client.call(name, request, options)),

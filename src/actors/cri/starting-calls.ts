@@ -3,7 +3,7 @@
  * sandbox waits in here, where the queue is fair, until few are under way.
  *
  * Invariants: only new sandboxes wait, in the order in which they asked; a call that takes longer than
- * {@link BUSY_MS} waits for something else than the CPU (a network plug-in, say) and holds nobody up any more.
+ * {@link BUSY_MS} waits for something else than the CPU (a network plug-in, say) and no longer holds up others.
  */
 
 /** Longer than a start takes on a machine that is busy with some of them, in milliseconds. */
@@ -49,7 +49,7 @@ export class StartingCalls {
     }
   }
 
-  /** Whoever is next takes the place over. */
+  /** The next call in the queue takes the place over. */
   #release(): void {
     const next = this.#busy <= this.#places ? this.#waiting.shift() : undefined;
     if (next) next();

@@ -1,11 +1,11 @@
 /**
  * The stream `cri.watchPods`: hints make it fast, relisting makes it right.
  *
- * Owns the relist loop, at most one inspection a pod at a time, and the ledger that decides what is told (relist.ts).
+ * Owns relisting, at most one inspection a pod at a time, and the ledger that says what to publish (relist.ts).
  *
- * Invariants: one writer, so what is told of a pod is in the order in which it was observed, and nothing is told that
- * the pod has seen by a look of its own; a pod whose inspection hangs delays no other pod beyond its place among the
- * parallel inspections; at most one relist is in flight; the first `runtime.relisted` comes after a word about every
+ * Invariants: one writer, so a pod's states are published in the order of observation, without those that the pod's
+ * actor has seen by an inspection of its own; a pod whose inspection hangs delays others only by its place among the
+ * parallel inspections; at most one relist is in flight; the first `runtime.relisted` comes after the state of every
  * pod that the runtime has.
  */
 import pLimit, { type LimitFunction } from 'p-limit';
@@ -15,7 +15,7 @@ import type { RuntimeClient } from './client.ts';
 import { type Expectations, expecting, type Outcome, stillOpen } from './expectations.ts';
 import { type Hint, listenForHints } from './hints.ts';
 import { inspectPod } from './inspect.ts';
-import type { Looks } from './looks.ts';
+import type { Inspections } from './inspections.ts';
 import type { PodIds } from './pod-ids.ts';
 import { groupByPod, type ListedPod, PodLedger } from './relist.ts';
 import type { OnRuntime } from './seen.ts';
@@ -37,8 +37,8 @@ const UNKNOWN_ID_MS = 500;
 
 export interface WatchOptions {
   readonly client: RuntimeClient;
-  /** Of the pods' own looks. */
-  readonly looks: Looks;
+  /** The inspections that the pods' actors made. */
+  readonly inspections: Inspections;
   readonly podIds: PodIds;
   readonly emit: (item: WatchPodsItem) => void;
   readonly signal: AbortSignal;
@@ -55,13 +55,13 @@ export interface WatchOptions {
 
 interface Inspection {
   expectations: Expectations;
-  /** Asked for again while it ran. */
+  /** Requested again while it ran. */
   again: boolean;
   done: Promise<void> | null;
   timer: NodeJS.Timeout | null;
   /** When the timer ends, by the clock of `performance`. */
   dueAtMs: number;
-  /** Moment of the last hint that nobody has looked after. */
+  /** Moment of the last hint without an inspection after it. */
   hintedAt: number | null;
 }
 
@@ -79,7 +79,7 @@ export class PodWatcher {
   /** Ids that a hint named and that no list and no call has shown yet. */
   readonly #unknownIds = new Set<string>();
   readonly #starting = new Set<string>();
-  /** Pods with something that a call of our own made and nobody has looked at yet: the pod will. */
+  /** Pods with something that a call of ours made and that was not inspected yet: the pod's actor will inspect it. */
   readonly #making = new Set<string>();
   /** An id stayed unknown: only a relist shows which pod it belongs to. */
   #hasUnknown = false;
@@ -135,7 +135,7 @@ export class PodWatcher {
     }
     const inspection = this.#inspectionOf(pod);
     inspection.expectations = expecting(inspection.expectations, id, outcome);
-    inspection.hintedAt = this.#options.looks.moment();
+    inspection.hintedAt = this.#options.inspections.moment();
     if (inspection.done) inspection.again = true;
     else this.#schedule(pod, inspection, gatherMs);
   }
@@ -274,7 +274,7 @@ export class PodWatcher {
     return inspection.done;
   }
 
-  /** It is done in the very moment in which nobody wants another look: who wants one later begins anew. */
+  /** Ends in the very moment in which no further inspection is wanted: a later request begins anew. */
   async #inspectUntilRest(uid: string, inspection: Inspection, ids?: ListedPod, listedAtMs?: number): Promise<void> {
     const look = () => this.#shared(uid, inspection) ?? this.#limit(() => this.#look(uid, ids, listedAtMs));
     try {
@@ -290,7 +290,7 @@ export class PodWatcher {
     }
   }
 
-  /** Looks again while the runtime owes something that it promised. */
+  /** Inspects again while an announced change does not show yet. */
   #follow(uid: string, inspection: Inspection, status: PodRuntimeStatus): void {
     const { open, waitMs } = stillOpen(inspection.expectations, status);
     inspection.expectations = open;
@@ -306,11 +306,11 @@ export class PodWatcher {
     inspection.timer = setTimeout(() => void this.#inspect(uid, inspection), ms);
   }
 
-  /** The pod's own look, when it began after the last hint; undefined when it must be looked at. */
+  /** The inspection by the pod's actor, if it began after the last hint; `undefined`: the pod must be inspected. */
   #shared(uid: string, inspection: Inspection): Promise<PodRuntimeStatus | null> | undefined {
     const { hintedAt } = inspection;
     inspection.hintedAt = null;
-    const status = hintedAt === null ? undefined : this.#options.looks.after(uid, hintedAt);
+    const status = hintedAt === null ? undefined : this.#options.inspections.after(uid, hintedAt);
     return status?.then(
       (seen) => {
         this.#publish(this.#ledger.inspected(seen));

@@ -1,7 +1,7 @@
 /**
  * One call of a CSI driver's node service, with the text of gRPC in Go for each of its failures.
  *
- * Invariant: a driver that nobody finds at its socket costs no wait: as upstream, the call fails at once and its volume
+ * Invariant: a driver whose socket has no listener costs no wait: as upstream, the call fails at once and its volume
  * is tried again later.
  */
 import { constants } from 'node:os';
@@ -28,7 +28,7 @@ export async function callDriver<Reply>(
   }
 }
 
-/** What Go says of a socket that nobody listens on. */
+/** Go's error for a socket without a listener. */
 function dialError(thrown: unknown, endpoint: string): unknown {
   const code = thrown instanceof OperationError ? NOT_CONNECTED.exec(thrown.message)?.[1] : undefined;
   if (code === undefined) return thrown;

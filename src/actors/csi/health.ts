@@ -1,7 +1,7 @@
 /**
  * `csi.followHealth`: asks a driver how a volume is, again and again, and speaks when that changed.
  *
- * Invariants: a driver that cannot tell is not asked; one that fails says nothing of the volume.
+ * Invariants: a driver without the capability is not called; a failure says nothing about the volume.
  */
 import type { Port } from '../../kernel/operation.ts';
 import type { csiOperations } from '../../machines/model/operations/csi.ts';

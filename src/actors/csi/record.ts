@@ -50,7 +50,7 @@ export async function writeRecord(root: string, directory: string, data: VolumeD
 export const makeTarget = (root: string, path: string): Promise<unknown> =>
   at(root, path, (name) => mkdir(name, FOLDER_MODE).catch(ignoring('EEXIST')), FOLDER_MODE);
 
-/** `null`: there is no record, or none that says what a driver has to be told. */
+/** `null`: there is no record, or none with the input for its driver. */
 export async function readRecord(root: string, directory: string): Promise<VolumeData | null> {
   return await at(root, `${directory}/${RECORD}`, async (path) => {
     const file = await open(path, READ).catch(ignoring('ENOENT'));

@@ -33,7 +33,7 @@ const STAGING_TARGET = 'globalmount';
 const TOKENS = 'csi.storage.k8s.io/serviceAccount.tokens';
 const FOLDER = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
 
-/** After these nobody knows what the driver did, or will do yet. */
+/** After these codes it is not known what the driver did, or will do yet. */
 const UNCERTAIN: ReadonlySet<string | undefined> = new Set([
   'CANCELLED',
   'DEADLINE_EXCEEDED',

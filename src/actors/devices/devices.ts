@@ -1,7 +1,7 @@
 /**
  * Ports for `devices.*`: the talk with device plugins, each over the connection on which its devices are followed.
  *
- * Invariant: a plugin is known by its resource for as long as its stream is open; without it nobody can be asked.
+ * Invariant: a plugin is known by its resource for as long as its stream is open; without it no call is possible.
  * Upstream: pkg/kubelet/cm/devicemanager/endpoint.go and plugin/v1beta1/client.go.
  */
 import * as grpc from '@grpc/grpc-js';

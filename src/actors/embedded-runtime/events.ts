@@ -1,5 +1,5 @@
 /**
- * The stream of container events, to everybody who listens.
+ * The stream of container events, to all subscribers.
  *
  * Invariant: a listener that does not read cannot make the runtime grow: beyond the limit its stream ends with an error
  * and it must list again.

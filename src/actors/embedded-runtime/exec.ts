@@ -93,7 +93,7 @@ async function conducted(spec: ProcessSpec, terminal: Terminal | null, streams: 
   const { child, stdin, stdout, stderr, resize } = started(spec, terminal, streams.stdin !== null);
   streams.sizes.follow(resize);
   if (stdin && streams.stdin) follow(streams.stdin, stdin, terminal === null);
-  // A process that was left behind may hold the pipes longer; whoever does not want to wait for it can go.
+  // A process that was left behind may hold the pipes longer; a caller need not wait for it.
   const copied = Promise.all([copy(stdout, streams.stdout), stderr && copy(stderr, streams.stderr)]);
   try {
     const code = await exitOf(child, file, 0, streams.gone);

@@ -1,7 +1,7 @@
 /**
  * The gRPC server of the embedded runtime on its private unix socket, and the place where faults are injected.
  *
- * Owns the socket. Invariants: only the owner of the folder can reach it (0700, socket 0600); a socket that somebody
+ * Owns the socket. Invariants: only the folder's owner can reach it (0700, socket 0600); a socket that another process
  * serves is never taken over; an error of one call never ends the process.
  */
 import { chmodSync, lstatSync, mkdirSync, rmSync } from 'node:fs';

@@ -1,10 +1,10 @@
 /**
- * Hints that something may have changed, and the wait between two looks at it: until a hint, until things have been
- * quiet for a second after the last one (for the event that was dropped), until the looker's own time is over, or until
- * nobody asks any more.
+ * Hints that something may have changed, and the wait between two inspections: until a hint, until it has been
+ * quiet for a second after the last one (for the event that was dropped), until the caller's period is over, or until
+ * the watch ends.
  */
 
-/** A look after the last hint, for the event that was dropped. */
+/** The delay of one more inspection after the last hint, for an event that was dropped. */
 const QUIET_MS = 1_000;
 /** Node turns a longer delay into 1 ms. */
 const MAX_TIMER_MS = 2_147_483_647;

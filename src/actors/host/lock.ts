@@ -1,6 +1,6 @@
 /**
  * The lock file: `flock(LOCK_EX)` as the Go kubelet does it, so that either keeps the other out; and the watch for
- * somebody else who wants it.
+ * another process that wants it.
  *
  * Owns the descriptors of held locks: they stay open, and with them the locks, until the process ends.
  *
@@ -110,13 +110,13 @@ function lockByChild({ input, signal }: LockCall): Promise<unknown> {
   });
 }
 
-interface Look {
-  /** True when somebody showed interest in the lock since the last look. */
+interface OpenWatch {
+  /** True when another process opened the lock file since the last check. */
   contended(): Promise<boolean> | boolean;
   close(): void;
 }
 
-function watchOpens(path: string, system: SystemCalls): Look {
+function watchOpens(path: string, system: SystemCalls): OpenWatch {
   const opens = system.watchOpens(path);
   const events = Buffer.alloc(EVENT_BUFFER_BYTES);
   return {
@@ -132,7 +132,7 @@ function watchOpens(path: string, system: SystemCalls): Look {
   };
 }
 
-function watchWaiters(path: string): Look {
+function watchWaiters(path: string): OpenWatch {
   const { ino } = statSync(path);
   const waiting = new RegExp(`-> FLOCK .*:${ino} `);
   let wasContended = false;

@@ -1,8 +1,8 @@
 /**
- * sd_notify: tells the service manager the state of this process (`READY=1`, `STOPPING=1`) over `NOTIFY_SOCKET`.
+ * sd_notify: reports the state of this process to the service manager (`READY=1`, `STOPPING=1`) over `NOTIFY_SOCKET`.
  *
  * A manager that reads too slowly is waited for, without holding up anything else of this process. Without the variable
- * nobody listens, and nothing is said. Without FFI systemd's own program says it; it gives our
+ * there is no manager, and nothing is sent. Without FFI systemd's own program sends; it gives our
  * process as the sender, because the manager believes only the main process of the service.
  */
 import { setTimeout as sleep } from 'node:timers/promises';

@@ -23,7 +23,7 @@ export class PathWatch {
   #parent: Armed | null = null;
   #closed = false;
 
-  /** `came`: the path of what came, went or was replaced; `null` when something was written, or nobody knows. */
+  /** `came`: the path of what came, went or was replaced; `null` when something was written, or it is not known. */
   constructor(path: string, onHint: (came: string | null) => void) {
     this.#path = path;
     this.#onHint = onHint;

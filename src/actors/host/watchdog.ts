@@ -1,9 +1,9 @@
 /**
  * Ports: the service manager's watchdog. What it wants is in the environment; `WATCHDOG=1` goes over `NOTIFY_SOCKET`.
  *
- * Invariants: the first word is said at once, the next ones each interval from this process's own loop, so that a loop
- * that hangs says nothing. A word that nobody takes is tried again after {@link RETRY_MS}; the machine hears of it
- * once, and once more when it is taken again.
+ * Invariants: the first notification is sent at once, the next in each interval by this process's own loop: a loop
+ * that hangs sends none. One that is not accepted is tried again after {@link RETRY_MS}; the machine is informed
+ * once, and once more when one is accepted again.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { toPlainError } from '../../kernel/json.ts';

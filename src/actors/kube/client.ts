@@ -13,7 +13,7 @@ import type { Transport, TransportAnswer, TransportRequest } from './transport.t
 
 /** As client-go: then the server's wish to be asked later becomes an error. */
 const RETRIES_MAX = 10;
-/** Beyond it the machine is told, and decides; a server that wants a node silent for minutes must be seen. */
+/** A longer one goes to the machine, which decides; a server that wants a node silent for minutes must be seen. */
 const RETRY_AFTER_MAX_MS = 30_000;
 /** Of an answer that is not a watch. The largest list page of the largest objects stays far below. */
 const ANSWER_MAX_BYTES = 256 * 1_048_576;

@@ -21,7 +21,7 @@ export class TokenBucket {
     if (this.qps <= 0) return;
     this.fill();
     this.tokens -= 1;
-    // A debt is a place in the queue: whoever comes later waits longer.
+    // A debt is a place in the queue: a later request waits longer.
     if (this.tokens >= 0) return;
     try {
       await sleep((-this.tokens / this.qps) * SECOND_MS, undefined, { signal });

@@ -2,8 +2,8 @@
  * The connections to one API server, shared by all clients of one identity.
  *
  * HTTP/2 where the server has it: a connection carries a hundred watches. Decides: when connections are given up
- * (rotated certificates, `closeConnections`; one that died in silence: `lost-connections.ts`). Invariant: an answer that
- * was refused as unauthorized is asked for once more with credentials that were read anew.
+ * (rotated certificates, `closeConnections`; one that died in silence: `lost-connections.ts`). Invariant: an answer
+ * that was refused as unauthorized is asked for once more with credentials that were read anew.
  */
 import { Agent, type Dispatcher, ProxyAgent, request as send } from 'undici';
 import { environmentProxy } from '../environment-proxy.ts';

@@ -1,7 +1,7 @@
 /**
  * Logs of containers on disk: links to them, rotation, removal.
  *
- * Decides: when a log is too large and which of its older parts go. A log is moved aside whole, so that whoever reads
+ * Decides: when a log is too large and which of its older parts go. A log is moved aside whole, so that a reader of
  * it can finish; it is compressed when the next one is moved. Invariants: names are resolved below the folder of logs
  * and never through a link (`below-root.ts`); at any moment there are at most `maxFiles` parts; what was cut off
  * half-way is cleared away by the next rotation.

@@ -35,7 +35,7 @@ export interface PluginCall {
   readonly durationMs: number;
 }
 
-/** Whoever counts calls listens here, so that no port has to hand anything through. Messages are {@link PluginCall}. */
+/** Metrics subscribe here, so that no port has to hand anything through. Messages are {@link PluginCall}. */
 export const pluginCalls = channel('statelet:plugin-call');
 
 const contract = new Contract([
@@ -49,7 +49,7 @@ export function methodOf<Request, Reply>(service: string, name: string): grpc.Me
   return contract.method<Request, Reply>(service, name)!;
 }
 
-/** Opens a connection to a socket for as long as `talk` needs it, and waits until somebody listens there. */
+/** Opens a connection to a socket for as long as `talk` needs it, and waits until a server listens there. */
 export const connected = <Answer>(
   socket: string,
   signal: AbortSignal,
@@ -66,7 +66,7 @@ export const connected = <Answer>(
     options,
   );
 
-/** As {@link connected}; a call to a socket where nobody listens fails at once. */
+/** As {@link connected}; a call to a socket without a listener fails at once. */
 export async function withClient<Answer>(
   socket: string,
   signal: AbortSignal,

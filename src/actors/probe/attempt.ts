@@ -5,7 +5,7 @@ export interface Attempt {
   readonly output: string;
 }
 
-/** What of an answer is read and told; the rest is left. */
+/** How much of an answer is read and reported; the rest is left. */
 export const OUTPUT_MAX_BYTES = 10 * 1024;
 
 export const success = (output: string): Attempt => ({ result: 'success', output });

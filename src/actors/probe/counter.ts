@@ -3,10 +3,10 @@
  *
  * Decides: when a verdict is reached, and which attempts people should read about. Pure; the watch feeds it.
  * Invariants:
- *   C1 a verdict is told when it changes, never again.
+ *   C1 a verdict is reported when it changes, never again.
  *   C2 an attempt that errored counts for nothing: the results around it are in a row.
- *   C3 equal outputs are told once until a success lies between, and once more when they decide; different ones are
- *      told at most {@link REPORTS_BURST} at once, then one every {@link REPORT_REFILL_MS}.
+ *   C3 equal outputs are reported once until a success lies between, and once more when they decide; different ones are
+ *      reported at most {@link REPORTS_BURST} at once, then one every {@link REPORT_REFILL_MS}.
  */
 import type { ProbeJudged, ProbeReport, ProbeWatch, Verdict } from '../../machines/model/operations/probe.ts';
 import type { Attempt } from './attempt.ts';
@@ -22,7 +22,7 @@ export interface Tally {
   /** Equal results in a row. */
   readonly last: Verdict | null;
   readonly count: number;
-  /** What was told last; `null` after a success. */
+  /** The last reported output; `null` after a success. */
   readonly told: string | null;
   readonly reportsLeft: number;
   readonly atMs: number;

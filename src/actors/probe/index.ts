@@ -92,7 +92,7 @@ function attemptOnce({ execSync, vault }: Asks, handler: ProbeHandler, options: 
   }
 }
 
-/** The command leaves with the values; what is told of it, without them. */
+/** The command is sent with the secret values; its result is reported without them. */
 const opening =
   (execSync: ExecSync, secrets: readonly SecretHandle[] = [], vault: Vault): ExecSync =>
   async (input, signal) => {

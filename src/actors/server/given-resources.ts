@@ -1,4 +1,4 @@
-/** What single containers were given of the machine, as agents that monitor devices are told. */
+/** The resources that single containers hold exclusively, for agents that monitor devices. */
 
 import type { Devices } from '../../machines/model/allocation/device-state.ts';
 import { allocatableMemory } from '../../machines/model/allocation/memory-state.ts';

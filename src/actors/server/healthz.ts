@@ -1,5 +1,5 @@
 /**
- * `server.healthz`: tells the service manager and its probes whether the agent is alive, on a port of its own.
+ * `server.healthz`: reports to the service manager and its probes whether the agent is alive, on a port of its own.
  *
  * Decides: nothing but /healthz and its checks answer here, to any method, with upstream's texts. A port that cannot be
  * had is said once for each reason and tried again every {@link RETRY_MS}; it never ends the node.

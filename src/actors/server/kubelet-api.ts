@@ -65,7 +65,7 @@ export function kubeletApi(settings: ApiSettings, dependencies: ApiDependencies)
   return { endpoints: [...shared, ...debuggingEndpoints(settings, dependencies)], slashed: new Set() };
 }
 
-/** Of the port that asks nobody who they are. */
+/** The endpoints of the port without authentication. */
 export const readOnlyApi = (dependencies: ApiDependencies): Api => withoutDebugging(sharedEndpoints(dependencies));
 
 function sharedEndpoints({ view, metrics, stats }: ApiDependencies): Endpoint[] {

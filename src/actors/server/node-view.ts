@@ -1,5 +1,5 @@
 /**
- * What the node's API may say of the node: a read model of the kernel, looked into when somebody asks.
+ * What the node's API may say of the node: a read model of the kernel, read at each request.
  *
  * Owns nothing but the kernel that it looks at, and when its sync loop last went round. Hears `onTurn`. Requests read
  * between turns, so that they see the state at a turn's end; none becomes an input, and none keeps a turn waiting.
@@ -132,7 +132,7 @@ export class KernelView implements NodeView {
     return statsPlace(settings, this.systemCgroups());
   }
 
-  /** Of the agent also where nothing names it; the root is nobody's own. */
+  /** The agent's own cgroup also where no setting names one; the root cgroup is never reported as one of them. */
   private systemCgroups(): StatsPlace['systemCgroups'] {
     const snapshot = this.kernel?.snapshotOf(CONTAINER_MANAGER) as Snapshot<SystemGroups> | undefined;
     const { kubeletGroup = '', runtimeCgroups = '', systemCgroups = '' } = snapshot?.context ?? {};

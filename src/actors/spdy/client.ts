@@ -4,7 +4,7 @@
  * Owns: one upgraded connection and the streams on it. This side opens every stream; headers that come back say nothing
  * that it needs, so none is ever unpacked, and those that it sends go uncompressed inside their zlib frame.
  * Invariants:
- *   Y1 data of a stream is told in order, and its end once.
+ *   Y1 data of a stream is delivered in order, and its end once.
  *   Y2 nothing is buffered past what the socket takes: `write` says when to stop, `pause` stops the other side.
  *   Y3 one write each round of the event loop, so that what the other side said before it closed is read before a write
  *   can fail: Node gives up a connection with its first failed write, and what it had not read is gone.

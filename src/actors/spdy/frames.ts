@@ -13,12 +13,12 @@ const GOAWAY = 7;
 const HEADERS = 8;
 /** Flag of a frame after which its sender says nothing more on the stream. */
 const FIN = 1;
-/** Why a stream is given up: nobody wants it any more. */
+/** Why a stream is given up: it is no longer wanted. */
 const CANCEL = 5;
 const HEAD_BYTES = 8;
 /** Of a SYN_STREAM before its headers: its id, the one it belongs to, its priority. */
 const SYN_FIXED_BYTES = 10;
-/** The length field has 24 bits; everybody sends frames of 32 KiB or a little more. */
+/** The length field has 24 bits; clients send frames of 32 KiB or a little more. */
 const FRAME_MAX_BYTES = 1024 * 1024;
 /** Largest payload of a data frame that is sent. */
 const DATA_MAX_BYTES = 32 * 1024;

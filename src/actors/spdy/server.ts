@@ -3,7 +3,7 @@
  *
  * Owns: one upgraded connection and the streams on it. Invariants:
  *   Z1 data of a stream comes in order, and its end once, after its data; all of it after the stream itself.
- *   Z2 a stream that nobody reads stops the client, one that the client does not read stops its writer.
+ *   Z2 an unread stream stops the client, one that the client does not read stops its writer.
  *   Z3 what no client may send (a large frame, headers without end, too many streams, an id that is not above the last
  *      one, pings whose answers it does not read) ends the connection.
  */
@@ -95,7 +95,7 @@ export class SpdyServer {
       this.inflate.destroy();
       gone.abort();
     });
-    // A client that has no more to say of any stream has gone: nobody half-closes a connection of many streams.
+    // A client that has no more to say of any stream has gone: no client half-closes a connection of many streams.
     socket.once('end', () => socket.destroy());
     socket.on('data', (chunk: Buffer) => this.heard(chunk));
     if (head.length > 0) this.heard(head);
@@ -117,12 +117,12 @@ export class SpdyServer {
     this.write(this.writer.last(id), done);
   }
 
-  /** Somebody reads the stream: the client may go on. */
+  /** The stream is read: the client may go on. */
   wanted(stream: SpdyServerStream): void {
     if (this.unread.delete(stream) && this.unread.size === 0) this.socket.resume();
   }
 
-  /** A stream is over: by its two ends, or because somebody gave it up. */
+  /** A stream is over: by its two ends, or because one side gave it up. */
   left(stream: SpdyServerStream): void {
     if (!this.streams.delete(stream.id)) return;
     this.wanted(stream);

@@ -25,7 +25,7 @@ export interface CgroupLabels {
   readonly name: string;
 }
 
-/** What the scheduler was told; `null` where there is no limit. */
+/** The scheduler's limit; `null` without one. */
 interface CgroupLimits {
   readonly cpuShares: bigint | null;
   readonly cpuQuotaUs: bigint | null;

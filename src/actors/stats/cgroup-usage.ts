@@ -80,7 +80,7 @@ export function readUsage(hierarchy: Hierarchy, cgroup: string, root: string): C
   return hierarchy.version === 2 ? readUnified(hierarchy, cgroup, root) : readLegacy(hierarchy, cgroup, root);
 }
 
-/** When the cgroup was made, as far as its folder tells; `null` when it is gone. */
+/** When the cgroup was made, as far as its folder shows; `null` when it is gone. */
 export function createdAtMs(hierarchy: Hierarchy, cgroup: string): number | null {
   const folder = hierarchy.folder('memory', cgroup) ?? hierarchy.folder('cpuacct', cgroup);
   const file = hierarchy.version === 2 ? 'cgroup.events' : 'cgroup.clone_children';
@@ -204,7 +204,7 @@ function readLegacy(hierarchy: Hierarchy, cgroup: string, root: string): CgroupU
   };
 }
 
-/** cgroup v1 does not count waiting; of the machine as a whole the kernel tells it all the same. */
+/** cgroup v1 does not count waiting; for the machine as a whole the kernel has it all the same. */
 const rootPressure = (cgroup: string, root: string, of: 'cpu' | 'memory' | 'io'): PressureStall | null =>
   cgroup === '/' ? readPressure(`${root}/proc/pressure/${of}`) : null;
 

@@ -2,7 +2,7 @@
  * What CSI drivers say of the volumes that containers use: how full they are, and how they are where that is wanted.
  *
  * Invariants: a driver is asked for a volume at most once in the period that the configuration has for it; one that
- * hangs keeps nobody waiting for long, and what it says late is there for the next question; one that cannot tell is
+ * hangs delays no request for long, and its late answer serves the next one; one without statistics is
  * not asked. Upstream: pkg/volume/csi/csi_metrics.go, pkg/kubelet/server/stats/volume_stat_calculator.go.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -32,7 +32,7 @@ export interface StatsVolume {
 }
 
 interface DriverStatsOptions {
-  /** How long an answer is good; 0 or less: nobody is asked. */
+  /** How long an answer is good; 0 or less: drivers are not called. */
   readonly periodMs: () => number;
   /** Drivers are asked how a volume is, too. */
   readonly withHealth: () => boolean;
@@ -143,7 +143,7 @@ interface Reply {
 const claimOf = ({ claim }: StatsVolume): Pick<VolumeStats, 'pvcRef'> =>
   claim === null ? {} : { pvcRef: { name: claim.name, namespace: claim.namespace } };
 
-/** What a driver does not tell is nothing, as upstream has it. */
+/** Values that a driver omits count as zero, as upstream has it. */
 function usageOf(usage: readonly Usage[], atMs: number): FsStats {
   const of = (unit: string) => usage.findLast((each) => each.unit === unit);
   const amount = (text: string | undefined): bigint => {

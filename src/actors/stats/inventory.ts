@@ -8,7 +8,7 @@ import type { RuntimeClient } from '../cri/client.ts';
 
 export type RuntimeCall = RuntimeClient['call'];
 
-/** Statistics that take longer are worth nothing to whoever asked. */
+/** Statistics that take longer are worth nothing to the client. */
 const TIMEOUT_MS = 10_000;
 const NANOS_PER_MILLI = 1_000_000n;
 
@@ -31,7 +31,7 @@ export interface RunningPod {
 
 export interface RuntimeFileSystems {
   readonly imageFs: FilesystemUsage | null;
-  /** Where the writable layers of containers are; that of images when the runtime does not tell. */
+  /** Where the writable layers of containers are; that of images when the runtime does not report it. */
   readonly containerFs: FilesystemUsage | null;
 }
 

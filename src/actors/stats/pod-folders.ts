@@ -13,7 +13,7 @@ import { type FileSystemUsage, type FolderUsage, fileSystemUsage, folderUsage } 
 /** Plug-ins whose volumes count as the pod's ephemeral storage. */
 const EPHEMERAL_PLUGINS = new Set(['kubernetes.io~empty-dir', 'kubernetes.io~configmap', 'kubernetes.io~git-repo']);
 
-/** Their drivers tell how full they are: see `driver-stats.ts`. */
+/** Their drivers report how full they are: see `driver-stats.ts`. */
 const OF_DRIVERS = 'kubernetes.io~csi';
 
 interface VolumeUsage {

@@ -17,7 +17,7 @@ export interface ProcessFiles {
 /** Looking at one costs a few microseconds: a database with a hundred thousand connections is not looked through. */
 const LOOKED_AT_MAX = 2_000;
 
-/** `folder` is the cgroup's own, `root` the prefix of /proc. `null`: nobody lives in it. */
+/** `folder` is the cgroup's own, `root` the prefix of /proc. `null`: it has no process. */
 export function processFiles(folder: string, root: string): ProcessFiles | null {
   const pids = (readText(`${folder}/cgroup.procs`) ?? '').split('\n').filter((pid) => pid !== '' && pid !== '0');
   if (pids.length === 0) return null;

@@ -1,8 +1,8 @@
 /**
- * From counters of CPU time to cores in use: the rate since somebody asked last.
+ * From counters of CPU time to cores in use: the rate since the last request.
  *
  * Invariants: a counter that went back (a new cgroup of the same name) has no rate; two questions in quick succession
- * give the same rate, once there is one, because a short window says little; what nobody asks for is forgotten; a clock
+ * give the same rate, once there is one, because a short window says little; an unused counter is forgotten; a clock
  * that was set back costs one rate.
  */
 

@@ -1,5 +1,5 @@
 /**
- * What the node and its pods use, read when somebody asks: this project's part of cAdvisor.
+ * What the node and its pods use, read at each request: this project's part of cAdvisor.
  *
  * Decides: nothing. Owns: the last CPU counter of each cgroup, for rates.
  * Invariants: no timer and no thread of its own; a missing source costs its own fields and nothing else; cgroups first,
@@ -236,7 +236,7 @@ export class StatsReader {
     return Number(seconds ?? 0) * 1_000;
   }
 
-  /** How many processes there may be, and how many there are; `null` when the machine does not tell. */
+  /** How many processes there may be, and how many there are; `null` when the machine does not report it. */
   processes(): { time: string; maxpid: bigint; curproc: bigint } | null {
     const maxPid = readNumber(`${this.root}/proc/sys/kernel/pid_max`);
     const maxThreads = readNumber(`${this.root}/proc/sys/kernel/threads-max`);

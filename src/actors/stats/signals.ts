@@ -2,8 +2,8 @@
  * What the eviction manager watches: how much memory, disk and how many processes are left.
  *
  * Decides: when there is something to say. Owns, per watch, which thresholds were met last.
- * Invariants: each observation is compared here and told only when a threshold was crossed or its minimum came back; a
- * signal that cannot be read is absent; failing is said once.
+ * Invariants: each observation is compared here and reported only when a threshold was crossed or its minimum came
+ * back; a signal that cannot be read is absent; failing is said once.
  */
 import { stat } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';

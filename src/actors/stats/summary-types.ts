@@ -112,6 +112,6 @@ export interface FsStats {
 export interface VolumeStats extends FsStats {
   readonly name: string;
   readonly pvcRef?: { readonly name: string; readonly namespace: string };
-  /** With the feature gate CSIVolumeHealth, of drivers that tell. */
+  /** With the feature gate CSIVolumeHealth, of drivers that report it. */
   readonly volumeHealthStats?: { readonly abnormal: boolean };
 }

@@ -13,7 +13,7 @@ import { readNumber, readText } from './kernel-text.ts';
 const CPUS = '/sys/devices/system/cpu';
 const NODES = '/sys/devices/system/node';
 const BYTES_PER_KIB = 1_024n;
-/** The size of a disk is told in these, whatever its blocks are. */
+/** The unit of a disk's size, whatever its block size. */
 const SECTOR_BYTES = 512n;
 /** What looks like a disk and is none. */
 const VIRTUAL_DISK = /^(loop|ram|sr|fd|zram)\d/;

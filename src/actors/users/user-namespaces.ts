@@ -96,7 +96,7 @@ async function poolOf({ idsPerPod, maxPods }: Input, options: UserNamespaceOptio
   return pool;
 }
 
-/** `null`: nobody has set any aside for the agent. */
+/** `null`: no ids are set aside for the agent. */
 async function subordinateIds(options: UserNamespaceOptions): Promise<Pool | null> {
   const { passwd = '/etc/passwd', getsubids = 'getsubids' } = options;
   const users = await readFile(passwd, 'utf8').catch(() => '');
@@ -178,7 +178,7 @@ function parseMapping(text: string, uid: string): UserMapping {
   return { hostId: mapping.hostId, length: mapping.length };
 }
 
-/** Whole and on disk before anybody runs with these ids. */
+/** Whole and on disk before a process runs with these ids. */
 async function writeMapping(root: string, uid: string, { hostId, length }: UserMapping): Promise<void> {
   const place = openParent(root, fileOf(root, uid), 0o750);
   if (!place) throw new OperationError(`create user namespace: pod ${uid} has no folder`);

@@ -2,7 +2,7 @@
  * Block devices as pods have them: a link in the pod’s folder, which the runtime follows, and the device bound to a
  * file below the plug-in’s folder, where other tools of the node find who uses it.
  *
- * Invariants: the link is there before anything else and goes last, so that it tells the next agent what to take away;
+ * Invariants: the link is there before anything else and goes last, so that the next agent finds what to remove;
  * a device is never opened; what is no block device is never handed on.
  */
 import { constants } from 'node:fs';

@@ -3,8 +3,8 @@
  *
  * Every path given here goes through an open folder or file (`/proc/<pid>/fd/<fd>`), so that nothing a container does
  * to names can lead a mount elsewhere. Invariants: a call that may wait for another party (a file system over a
- * network, or in user space) is made by a process with a time limit, never by the agent itself; the programs are told
- * not to resolve paths on their own.
+ * network, or in user space) is made by a process with a time limit, never by the agent itself; the programs are
+ * ordered not to resolve paths on their own.
  */
 import { execFile } from 'node:child_process';
 import { readFile, realpath } from 'node:fs/promises';

@@ -2,8 +2,8 @@
  * `volume.setUp`: makes the volumes of a pod as its plan has them.
  *
  * Decides: nothing below the pod's folder is reached through a link; a volume that has its file system already keeps
- * it. Invariants: one volume's failure is told and holds up no other; secrets are opened here and nowhere else; what
- * containers may write is theirs once it was handed over, its owner and permissions too.
+ * it. Invariants: one volume's failure is reported and holds up no other; secrets are opened here and nowhere else;
+ * what containers may write is theirs once it was handed over, its owner and permissions too.
  */
 import { constants } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';

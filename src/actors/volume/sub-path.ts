@@ -46,7 +46,7 @@ export async function bindSubPaths(
   return { failed };
 }
 
-/** What the pod's author is told: whether it was there, and nothing else of the node. */
+/** The message for the pod's author: whether the path exists, and nothing else of the node. */
 async function complaint({ container, volume, volumePath, subPath }: SubPath): Promise<string> {
   const path = `${volumePath}/${subPath}`;
   const isThere = await boundedCall(`subPath ${path}`, () => stat(path)).then(

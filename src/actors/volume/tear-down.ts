@@ -1,6 +1,6 @@
 /**
- * `volume.tearDown` and `volume.podFolders`: finds what pods left, and takes the volumes of a pod away, whoever set
- * them up: this agent, or one that crashed.
+ * `volume.tearDown` and `volume.podFolders`: finds what pods left, and takes the volumes of a pod away, also those
+ * that an agent before this one set up.
  *
  * Decides by what the kernel says is mounted, not by what is remembered. Invariants: first every mount below the pod's
  * folder goes, the last one first; only then is anything removed, without following a link and without entering
@@ -44,7 +44,7 @@ export async function tearDownVolumes({ root, podDirectory }: Input, mounter: Mo
   return null;
 }
 
-/** The links of the pod tell which of the machine's devices are bound for it. */
+/** The links of the pod show which devices of the machine are bound for it. */
 async function unbindDevices(root: string, podDirectory: string, mounter: Mounter): Promise<void> {
   const uid = podDirectory.slice(podDirectory.lastIndexOf('/') + 1);
   for (const name of await readdir(`${podDirectory}/${LOCAL_DEVICES}`).catch(noneThere)) {
@@ -57,7 +57,7 @@ function noneThere(error: unknown): readonly string[] {
   return [];
 }
 
-/** Pods of whom something is left, whether anybody knows them or not. */
+/** Pods that left something on disk, whether they are known or not. */
 export async function podFolders(root: string): Promise<readonly string[]> {
   try {
     const entries = await readdir(`${root}/pods`, { withFileTypes: true });

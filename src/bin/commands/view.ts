@@ -1,5 +1,6 @@
 /**
- * `statelet view JOURNAL`: the visualizer over a journal, on a loopback port, until Ctrl-C; with `--output` as one file.
+ * `statelet view JOURNAL`: the visualizer over a journal, on a loopback port, until Ctrl-C; with `--output` as one
+ * file.
  *
  * The journal is run again for it, so that the page can be shown as it was after any record: a start that failed is
  * over when one looks. What this build decides otherwise is not shown; the page says from where.

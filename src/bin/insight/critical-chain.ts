@@ -2,7 +2,7 @@
  * Why it took so long until healthz answered, or until a pod was Running: the chain of causes that ended there. Pure.
  *
  * A link is an input of the node: the answer of an operation, the end of a timer, news of a stream. Its time is what
- * went by since its cause. While an operation is under way somebody works for us; a timer and a stream are mere
+ * went by since its cause. While an operation is under way its port works; a timer and a stream are mere
  * waiting. What the runtime's stream says of a pod is the work of the pod's last call, whose answer may come later.
  * What actors do with an input is one turn and takes no time of the kernel's clock.
  */

@@ -133,7 +133,7 @@ export class Story implements CauseSource {
     }
   }
 
-  /** Of what ended within it nobody knows when. */
+  /** When an actor or operation ended within the gap is not known. */
   private cross(gap: GapRecord): void {
     this.gaps.push(gap);
     const checkpoint = gap.upto === undefined ? undefined : this.checkpointAfter(gap.upto);

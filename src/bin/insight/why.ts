@@ -181,7 +181,7 @@ const endText = ({ exitCode, reason = 'no reason' }: Terminated): string => `${e
 
 /** One for each region: they change apart from each other. */
 function statesOf(story: Story, actor: string, { value, status, began, since }: ActorState): ActiveSince[] {
-  // Whoever the end of the agent stopped is told as it was until then.
+  // An actor that the agent's end stopped is described as it was before that.
   const isAsItWas = status === 'active' || (status === 'stopped' && endOf(story) !== undefined);
   return innermostPaths(value).map((path) => {
     const entered = since.get(path)?.t ?? story.started;

@@ -24,7 +24,7 @@ export type LocalPod = Pod & { readonly status: PodStatus };
 /** A refusal of the daemon, or no daemon, in words for a terminal. */
 export class LocalError extends Error {}
 
-/** Why nobody answers at a socket, in words. */
+/** By error code, why a socket does not answer. */
 const REASONS: Readonly<Record<string, string>> = {
   ENOENT: 'there is none',
   ECONNREFUSED: 'its daemon has ended',
@@ -45,7 +45,7 @@ export async function socketPath({ rootDir, dataDir }: DaemonPlace): Promise<str
   throw new LocalError(`no node answers on this machine:\n${tried.join('\n')}\n${hint}`);
 }
 
-/** `null` when somebody listens there. */
+/** `null` when a server listens there. */
 async function silence(path: string): Promise<string | null> {
   const socket = connect(path);
   try {

@@ -1,5 +1,5 @@
 /**
- * What happens to segments that nobody writes any more: they are compressed, and the oldest are removed when the
+ * What happens to segments that are no longer written: they are compressed, and the oldest are removed when the
  * directory holds more than it may. All of it runs beside the kernel, and a failure only leaves things as they are.
  *
  * Invariants:

@@ -15,7 +15,7 @@ import { codeOf, JournalError } from './errors.ts';
 import { BLOB_DIRECTORY } from './layout.ts';
 import { isTooDeep, NESTING_MAX } from './shape.ts';
 
-/** Below it, a file of its own costs more than it saves: few values of this length are told twice. */
+/** Below it, a file of its own costs more than it saves: few values of this length are written twice. */
 const BLOB_MIN_LENGTH = 16 * 1024;
 const MARK = '"$blob"';
 const FIELDS = ['event', 'input', 'output', 'value'] as const;

@@ -1,4 +1,4 @@
-/** The journal's storage, as the rest of Statelet sees it. The format is told in `docs/journal.md`. */
+/** The journal's storage, as the rest of Statelet sees it. The format is described in `docs/journal.md`. */
 export { JournalError, type JournalErrorKind, type JournalPlace } from './errors.ts';
 export { type JournalOptions, openJournal } from './open.ts';
 export { type Journal, type ReadOptions, readJournal, type StoredCheckpoint } from './reader.ts';

@@ -26,7 +26,7 @@ const RETRY_MS = 30_000;
 const CLOSE_MAX_MS = 30_000;
 /** Room for a checkpoint and a start; less would be full again at once. */
 const ROOM_MIN_BYTES = 4 * 1024 * 1024;
-/** The disk says no, and may say yes later. Anything else is a mistake of whoever chose the directory. */
+/** The disk says no, and may say yes later. Any other error means that the directory was chosen wrongly. */
 const DISK_ERRORS: ReadonlySet<string> = new Set(['ENOSPC', 'EDQUOT', 'EIO', 'EROFS']);
 
 export interface JournalOptions {

@@ -10,7 +10,7 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { JournalError, messageOf } from './errors.ts';
 
-/** SQLITE_BUSY: somebody else has the lock. */
+/** SQLITE_BUSY: another process has the lock. */
 const BUSY = 5;
 
 export interface Owner {
@@ -40,7 +40,7 @@ export function takeOwnership(directory: string): Owner {
 }
 
 /**
- * Whether somebody writes this journal now. Asks the lock only while its holder seems to live, so as not to be in the
+ * Whether a process writes this journal now. Tries the lock only while its holder seems to live, so as not to be in the
  * way.
  */
 export function isBeingWritten(directory: string): boolean {

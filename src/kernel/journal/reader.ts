@@ -1,7 +1,7 @@
 /**
  * Reads a journal: one incarnation as an iterable of whole turns, over plain and compressed segments, without holding
  * more than a segment. What is wrong is thrown as a `JournalError` at the place where it is found; a torn tail is not
- * wrong: it is left out and told by `torn`.
+ * wrong: it is left out and reported by `torn`.
  */
 import { hash } from 'node:crypto';
 import { readFileSync, statSync } from 'node:fs';

@@ -29,7 +29,7 @@ export interface SegmentEnd {
   readonly bad: { readonly offset: number; readonly line: number; readonly why: string } | undefined;
 }
 
-/** `onEnd` is told how the segment ends, if it is read to its end. */
+/** `onEnd` gets how the segment ends, if it is read to its end. */
 export function* scanSegment(file: string, onEnd: (end: SegmentEnd) => void = () => {}): Generator<ScannedLine> {
   const chain = new Chain();
   let bytes = 0;

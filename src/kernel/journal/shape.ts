@@ -1,5 +1,5 @@
 /**
- * The shape of a journal's lines, checked once where they are read: a file may come from anybody, with right checksums.
+ * The shape of a journal's lines, checked once where they are read: a file with right checksums may still be hostile.
  *
  * Invariants: a line that passes has every field that its kind promises, of the type that it promises; nothing in it is
  * nested deeper than {@link NESTING_MAX}, which code that goes down by recursion can bear. The cost is linear.

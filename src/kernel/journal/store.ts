@@ -3,7 +3,7 @@
  *
  * Invariants: a call that fails leaves the segment as long as it was before, and none that has no header; what a line
  * refers to (blob, checkpoint) is on disk before the line; `kept` is the number of the last record that is in a segment
- * or told by a gap.
+ * or recorded as a gap.
  */
 import { hash } from 'node:crypto';
 import { access, mkdir, rm } from 'node:fs/promises';

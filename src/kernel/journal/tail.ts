@@ -1,4 +1,4 @@
-/** The end of a segment that nobody writes any more: how many bytes of it belong to no finished turn. */
+/** The end of a segment that is no longer written: how many bytes of it belong to no finished turn. */
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
 import { linesOf, parseLine } from './line.ts';
 

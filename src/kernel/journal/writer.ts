@@ -5,11 +5,11 @@
  * Invariants:
  *   J1 a batch is whole turns; it is written at the end of the tick that made it, or when it is long enough;
  *   J2 batches, and the beginnings of segments between them, reach the store in order and one at a time;
- *   J3 whoever waits for durability is called when the operating system has everything before, or when journaling is
+ *   J3 a caller that waits for durability is called when the operating system has everything before, or journaling is
  *      suspended;
  *   J4 the disk's failures suspend journaling and never reach the kernel; writing goes on only in a new segment that
- *      begins with a checkpoint and tells the gap;
- *   J5 a disk that does not answer keeps nobody from ending.
+ *      begins with a checkpoint and records the gap;
+ *   J5 a disk that does not answer does not keep the process from ending.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import type { KernelRecord } from '../records.ts';
@@ -303,7 +303,7 @@ export class Writer implements JournalWriter {
   }
 }
 
-/** In a microtask of its own: whoever throws there does not stop the others. */
+/** In a microtask of its own: a callback that throws does not stop the others. */
 function release(work: { waiting: (() => void)[] }): void {
   for (const callback of work.waiting.splice(0)) queueMicrotask(callback);
 }

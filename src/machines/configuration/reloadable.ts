@@ -1,7 +1,7 @@
 /**
  * Decides which fields of the configuration can change while the node runs, and who must hear of each.
  *
- * A field is here when its readers are `pods`, which are told, or take it from their input, and beginning anew costs
+ * A field is here when its readers are `pods`, which get it, or take it from their input, and beginning anew costs
  * nothing but a second look at the world (the same that follows a crash): no container is touched. Everything else is
  * refused by name. Pure.
  */

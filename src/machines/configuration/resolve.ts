@@ -3,7 +3,7 @@
  *
  * Owns the order of the steps, which is upstream's: gates and flags first, then the file, the drop-ins, the flags over
  * both, the gates again, logging, the rules between the fields, and at last the settings that parts read later.
- * Invariant: pure; the first step that fails ends it, and what was warned about before is still told.
+ * Invariant: pure; the first step that fails ends it, and earlier warnings are still printed.
  */
 
 import type { KubeletConfiguration } from '../model/configuration/types.ts';

@@ -139,7 +139,7 @@ const subsystems = {
   })),
 };
 
-/** Pods hear of it where they are: what the node decided about them is known to nobody else. */
+/** Sent to the pods where they are: only they know what the node decided about them. */
 const tellPods = kubeletSetup.enqueueActions(({ context, enqueue }) => {
   const changed: NodeChanged = { type: 'node.changed', settings: context.settings! };
   enqueue.sendTo(to('pods'), changed);

@@ -30,7 +30,7 @@ const noCredentialProviders = (message: string): Failure => ({
   lines: logLines('Failed to register CRI auth plugins', message),
 });
 
-/** Today's words: what needs the folder first is a cache of the resource manager. */
+/** Upstream's current text: a cache of the resource manager is the first to need the folder. */
 const WITHOUT_ROOT =
   'create ResourceClaim cache: could not initialize checkpoint manager, please drain node and remove DRA state file, ' +
   'err: failed to initialize checkpoint manager: mkdir : no such file or directory';

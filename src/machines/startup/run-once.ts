@@ -6,7 +6,7 @@
  * Decides: what became of each pod, and when there is nothing left to wait for.
  * Owns: the pods of the first complete list of manifests, and the verdict on each.
  * Hears: `config.*` of `podConfig`, `runtime.*` of `pleg`, `status.changed` of `status`, `pods.started`.
- * Asks: `podConfig` and `pleg` to tell everything again when it begins, or when `pods` lost it.
+ * Asks: `podConfig` and `pleg` to publish everything again when it begins, or when `pods` lost it.
  * Tells the supervisor: `runOnce.finished`, once.
  * Invariants:
  *   O1 what comes later than the first list is not run. O2 a pod that is in no manifest is neither touched nor ended.

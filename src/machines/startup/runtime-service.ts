@@ -1,8 +1,8 @@
 /**
  * Runtime service: the connection to the container runtime, from the first call to the last.
  *
- * Decides: which runtime is used (the configured endpoint, or the embedded one when there is no socket and nobody asked
- *   for a certain one), and whether the runtime is up.
+ * Decides: which runtime is used (the configured endpoint, or the embedded one when there is no socket and none was
+ *   configured), and whether the runtime is up.
  * Owns: the endpoint, the runtime's name and version, its last known conditions.
  * Hears: `runtime.statusChanged` and `runtime.statusFailed` from its watch; `runtime.statusWanted` from `runtimeState`.
  * Asks: `runtime.exists`, `runtime.startEmbedded`, `runtime.connect`, `cri.runtimeConfig`, `cri.status`,
@@ -157,7 +157,7 @@ export const runtimeServiceMachine = setup({
             facts: ({ context, event }) => ({ ...context.facts, handlers: abilitiesOf(event.output.handlers) }),
           }),
         },
-        // What it cannot say now it cannot do; its watch tells why.
+        // A capability without an answer counts as missing; the watch reports why.
         onError: 'connected',
       },
     },

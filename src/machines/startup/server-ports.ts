@@ -87,7 +87,7 @@ export const podResourcesSocket = (context: KubeletContext): LocalSocket => ({
   settings: apiSettings(context),
 });
 
-/** The port that asks nobody who they are. */
+/** The port without authentication. */
 export function readOnlyPort(context: KubeletContext): ServerInput {
   const { address, readOnlyPort: port } = context.config!;
   return { served: { address, port, settings: apiSettings(context), secure: null }, selfSign: null };

@@ -2,7 +2,7 @@
  * The supervisor's care of one subsystem: absent, running, or crashed and waiting to be started again.
  *
  * A subsystem begins when its phase of starting raises `create.<id>`. When it crashes, its children are already stopped
- * (`src/kernel/atomic.ts`); it starts again from its input after a back-off and observes the world anew. When its
+ * (`src/kernel/atomic.ts`); it starts again from its input after a back-off and observes everything anew. When its
  * configuration changes (`reload.<id>`), the same happens at once.
  * Invariant: a crash of one subsystem never stops another.
  */

@@ -34,7 +34,7 @@ function message(channel: Channel, data: Buffer): Buffer {
   return Buffer.concat([head, data]);
 }
 
-/** Tells each message of a connection; one that nobody may send ends it. */
+/** Reports each message of a connection; a forbidden one ends it. */
 function listen(socket: Socket, heard: (channel: Channel, data: Buffer) => void): void {
   let buffered = Buffer.alloc(0);
   socket.on('error', () => socket.destroy());
@@ -82,7 +82,7 @@ export class AttachServer {
   constructor(directory: string, container: Attachable) {
     this.server = createServer((socket) => this.joined(socket, container));
     this.server.maxConnections = CLIENTS_MAX;
-    // Without the socket a container runs as well; who wants to attach is told that there is none.
+    // Without the socket a container runs as well; an attach fails with that reason.
     this.server.on('error', () => {});
     const before = process.cwd();
     process.chdir(directory);

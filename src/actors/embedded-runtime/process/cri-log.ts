@@ -86,7 +86,7 @@ export class LogFile {
     try {
       for (let written = 0; written < entries.length; ) written += writeSync(this.#fd, entries, written);
     } catch {
-      // Nobody is there to tell: the container must go on, and the next write may find room again.
+      // The failure has no receiver: the container must go on, and the next write may find room again.
     }
   }
 }

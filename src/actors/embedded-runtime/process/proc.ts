@@ -79,7 +79,7 @@ export async function killMembers(containerId: string, session: number | undefin
   }
 }
 
-/** A process that became somebody else's is not ours to kill, and no reason to leave the others running. */
+/** A process that now belongs to another user is not ours to kill, and no reason to leave the others running. */
 function killIfAllowed(pid: number): void {
   try {
     sendSignal(pid, 'SIGKILL');
@@ -123,7 +123,7 @@ function bootId(): string {
   return knownBootId;
 }
 
-/** `undefined` when the process went away or belongs to somebody else. */
+/** `undefined` when the process went away or belongs to another user. */
 function readProc(path: string): string | undefined {
   try {
     return readFileSync(path, 'utf8');

@@ -49,7 +49,7 @@ export function spawnProcess(spec: ProcessSpec, stdin: boolean, terminal: Termin
   return { child, stdin: child.stdin, stdout: child.stdout!, stderr: child.stderr, resize: () => {} };
 }
 
-/** The shell between would find out too late for anybody to hear of it. */
+/** The shell in between would find out too late to report it. */
 function mustBeExecutable(file: string, { env, cwd }: ProcessSpec): void {
   const directories = file.includes('/') ? ['.'] : (env['PATH'] ?? '').split(':');
   const found = directories.some((directory) => isExecutable(resolve(cwd, directory, file)));

@@ -1,9 +1,9 @@
 /**
- * Watches the shims: learns from their files that a container runs or ended, whoever started them.
+ * Watches the shims: learns from their files that a container runs or ended, also after a restart of the agent.
  *
  * Owns the watches and the one poll timer. Invariants: a container's exit is reported once; a shim that is gone
- * without `exit.json` means exit code 255 and reason `Unknown`, after everything of that container was killed (nobody
- * would read its output or see it end). Files wake it at once, the poll finds what a lost notification hid.
+ * without `exit.json` means exit code 255 and reason `Unknown`, after everything of that container was killed (no
+ * reader of its output is left). Files wake it at once, the poll finds what a lost notification hid.
  */
 import { spawn } from 'node:child_process';
 import { closeSync, existsSync, type FSWatcher, openSync, watch } from 'node:fs';

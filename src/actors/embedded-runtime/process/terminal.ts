@@ -1,7 +1,7 @@
 /**
  * A terminal for a process: the pair of devices that the kernel has for it, and the process that is its session.
  *
- * Invariant: whoever is started with it leads a session of its own with this terminal as the controlling one, so that
+ * Invariant: a process started with it leads a session of its own with this terminal as controlling terminal, so that
  * Ctrl-C, job control and the hang-up of a closed terminal reach it as everywhere. Node cannot say that at a fork; a
  * shell can: what a session's leader opens becomes its terminal.
  */
@@ -18,7 +18,7 @@ export interface TerminalSize {
 export interface Terminal {
   /** Of the process's end. */
   readonly path: string;
-  /** What the process writes, and what is typed. Ends when nobody has the other end open any more. */
+  /** The process's output and input. Ends when the last process has closed the other end. */
   readonly stream: Duplex;
   readonly resize: (size: TerminalSize) => void;
 }
@@ -32,7 +32,7 @@ export function openTerminal(owner: { readonly uid?: number; readonly gid?: numb
   const stream = new ReadStream(fd);
   // The kernel's way to say that the process's end is closed.
   stream.on('error', () => stream.destroy());
-  // A descriptor that is closed may be somebody else's by now.
+  // A descriptor that is closed may be reused by now.
   const resize = ({ columns, rows }: TerminalSize): void => {
     if (!stream.destroyed) calls.setWindowSize(fd, rows, columns);
   };

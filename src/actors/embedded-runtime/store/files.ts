@@ -26,7 +26,7 @@ export function readJson<T>(path: string, isExpected: (value: unknown) => value 
   }
 }
 
-/** Creates the file with this content; false when somebody else already did. */
+/** Creates the file with this content; false when it exists already. */
 export function claim(path: string, value: unknown): boolean {
   const temporary = `${path}.${process.pid}.tmp`;
   writeFileSync(temporary, JSON.stringify(value), { mode: FILE_MODE });

@@ -17,7 +17,7 @@ export const BUILT_IN_IMAGE = 'statelet.local/host:latest';
 export const ENTRYPOINT: readonly string[] = ['/bin/sh'];
 
 const PULLABLE = /^(statelet\.local\/|(docker\.io\/library\/)?busybox(:|$))/;
-/** References kept: nobody needs more names of one filesystem. */
+/** References kept: all of them name one filesystem. */
 const MAX_IMAGES = 1000;
 /** Bytes; the longest name that the distribution specification allows. */
 const MAX_REFERENCE_LENGTH = 255;

@@ -93,7 +93,7 @@ export interface ExitRecord {
   readonly finishedAt: string;
 }
 
-/** containerd's words: `StartError` (128) never ran; `Unknown` (255) ended while nobody was there to see how. */
+/** containerd's reasons: `StartError` (128) never ran; `Unknown` (255) ended unobserved. */
 export type ExitReason = 'Completed' | 'Error' | 'StartError' | 'Unknown';
 
 export const START_ERROR_CODE = 128;

@@ -19,7 +19,7 @@ import {
   type SandboxRecord,
 } from './records.ts';
 
-/** Nobody but the owner: records hold environments. */
+/** For the owner alone: records hold environments. */
 const DIRECTORY_MODE = 0o700;
 /** While the last process of a container that was killed still writes. */
 const DELETION_RETRIES = 5;

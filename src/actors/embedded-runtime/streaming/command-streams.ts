@@ -1,8 +1,8 @@
 /**
  * The streams of one command between a client and a process, whichever protocol the client speaks.
  *
- * Decides: how the streams of `v4.channel.k8s.io` are told apart, over SPDY by the header `streamtype`, over WebSocket
- * by the first byte of a message. Invariant: the status is the last thing that a client hears, once.
+ * Decides: how the streams of `v4.channel.k8s.io` are distinguished, over SPDY by the header `streamtype`, over
+ * WebSocket by the first byte of a message. Invariant: the status is the last thing that a client hears, once.
  */
 import { type Duplex, PassThrough, type Readable, Writable } from 'node:stream';
 import type { WebSocket } from 'ws';

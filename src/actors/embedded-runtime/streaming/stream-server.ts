@@ -1,11 +1,11 @@
 /**
  * The streaming server of the embedded runtime: where exec, attach and port forward happen once CRI named the place.
  *
- * Owns: a listener on a loopback port, opened with the first stream that somebody asks for, and the tickets to it.
- * Decides who may come: whoever holds a ticket, once, soon. Invariants:
- *   M1 a ticket is a number that nobody can guess, for one use within {@link TICKET_MS}; there are never more than
+ * Owns: a listener on a loopback port, opened with the first stream that is requested, and the tickets to it.
+ * Decides which client may connect: one with a ticket, once, soon. Invariants:
+ *   M1 a ticket is a number that cannot be guessed, for one use within {@link TICKET_MS}; there are never more than
  *   {@link TICKETS_MAX}.
- *   M2 a stream that fails costs itself: its client is told why where the protocol can say it.
+ *   M2 a stream that fails costs itself: its client gets the reason where the protocol has a place for it.
  * Protocols: `v4.channel.k8s.io` over SPDY and over WebSocket, `portforward.k8s.io` over SPDY.
  */
 import { randomBytes } from 'node:crypto';
@@ -110,7 +110,7 @@ export class StreamServer {
       if (request.headers.upgrade?.toLowerCase() === 'websocket') await overWebSocket(stream, request, socket, head);
       else await overSpdy(stream, request, socket, head);
     } catch {
-      // The client is gone, or broke the protocol: there is nobody to tell.
+      // The client is gone, or broke the protocol: no answer can reach it.
       socket.destroy();
     }
   }

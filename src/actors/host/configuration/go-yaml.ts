@@ -2,7 +2,7 @@
  * Decides what a parsed YAML document means, as the Go kubelet's reader of YAML 1.1 does.
  *
  * Owns what a plain scalar is (`yes` is true, `0644` is octal, a date is text), keys, merges, anchors and keys that are
- * set twice. Invariant: the last of two equal keys wins, and each later one is told with its line; a document that
+ * set twice. Invariant: the last of two equal keys wins, and each later one is reported with its line; a document that
  * expands without measure is refused before it does.
  */
 import { type Document, isAlias, isMap, isScalar, isSeq, type LineCounter, type Node, type YAMLMap } from 'yaml';
@@ -40,7 +40,7 @@ interface Scalar {
   readonly value: Json;
 }
 
-/** A map while it is read: values by the Go syntax of their keys, which tells `1` from `"1"`. */
+/** A map while it is read: values by the Go syntax of their keys, which distinguishes `1` from `"1"`. */
 type Entries = Map<string, readonly [key: string, value: Json]>;
 
 export function readDocument(document: Document, lines: LineCounter): { value: Json; duplicates: readonly string[] } {
@@ -178,7 +178,7 @@ const WORDS: ReadonlyMap<string, Scalar> = new Map(
 const FLOAT = /^[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$/;
 const LARGEST_UNSIGNED = 2n ** 64n - 1n;
 
-/** A scalar in quotes is text, and so is one with a tag that nobody knows. */
+/** A scalar in quotes is text, and so is one with an unknown tag. */
 function scalarOf({ value, type, tag = '' }: { value: unknown; type?: string; tag?: string }): Scalar {
   const text = typeof value === 'string' ? value : '';
   const isPlain = type === undefined || type === 'PLAIN';

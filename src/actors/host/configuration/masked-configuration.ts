@@ -1,5 +1,5 @@
 /**
- * Decides what of a configuration file may be told to machines, and so reach journal, log and visualizer.
+ * Decides what of a configuration file may reach machines, and so journal, log and visualizer.
  *
  * The values of the headers for the manifest URL are credentials: they end here, or go on as names of handles, for the
  * port that sends them; so does the login of the manifest URL itself. Invariants: whatever is below the

@@ -1,9 +1,9 @@
 /**
  * Port: keeps the node's chains in the kernel's tables, through the program `iptables` that is there (nft or legacy).
  *
- * For each protocol: `KUBE-IPTABLES-HINT`, from which others tell which of the two programs the node uses; for IPv4
- * also `KUBE-FIREWALL`, which drops what comes from outside for 127.0.0.0/8. A canary chain in each table tells whether
- * somebody flushed the tables; then everything is made again.
+ * For each protocol: `KUBE-IPTABLES-HINT`, from which others learn which of the two programs the node uses; for IPv4
+ * also `KUBE-FIREWALL`, which drops what comes from outside for 127.0.0.0/8. A canary chain in each table shows whether
+ * the tables were flushed; then everything is made again.
  *
  * Decides: a protocol that fails at first is left alone, as upstream leaves it. Invariant: a chain or a rule that is
  * there is not made twice.

@@ -1,8 +1,8 @@
 /**
  * `host.watchOom`: follows the kernel's log and speaks only when the kernel killed a process for want of memory.
  *
- * Owns: the open log; in a small file, the number of the last record that was told, with the boot it belongs to.
- * Invariants: a kill is told once, also over restarts of the agent within one boot; records that were overwritten
+ * Owns: the open log; in a small file, the number of the last record that was reported, with the boot it belongs to.
+ * Invariants: a kill is reported once, also over restarts of the agent within one boot; records that were overwritten
  * before they were read are skipped; reading never waits in a thread, so that the log takes none of Node's few.
  */
 import { constants, readSync } from 'node:fs';
@@ -16,7 +16,7 @@ import { OomParser, parseRecord } from './oom-records.ts';
 
 /** The kernel gives one record a read; this is more than its longest. */
 const RECORD_BYTES = 16 * 1_024;
-/** How soon a kill is told. The kernel's log cannot be listened to without a thread that waits in it. */
+/** How soon a kill is reported. The kernel's log cannot be listened to without a thread that waits in it. */
 const POLL_MS = 1_000;
 /** Records read between two turns of the event loop. */
 const AT_ONCE = 256;
@@ -107,7 +107,7 @@ async function loadSeen(file: string, bootId: string): Promise<Seen> {
     const seen = JSON.parse(await readFile(file, 'utf8')) as Partial<Seen>;
     if (seen.bootId === bootId && Number.isSafeInteger(seen.sequence)) return seen as Seen;
   } catch {
-    // The first start of this boot, or a file that is no good: what the kernel still has is told again.
+    // The first start of this boot, or a file that is no good: the kernel's remaining records are reported again.
   }
   return { bootId, sequence: -1 };
 }

@@ -27,7 +27,7 @@ const VERDICT = new RegExp(
 const LEGACY_CGROUPS = /Task in (\S*) killed as a result of limit of (\S*)/;
 const LEGACY_VICTIM = /Killed process (\d+)(?:,.*)? \((.+)\)/;
 
-/** Holds the episode that is being told. */
+/** Holds the kill whose lines are still coming. */
 export class OomParser {
   #episode: OomKill | null = null;
 

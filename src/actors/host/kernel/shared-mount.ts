@@ -19,7 +19,7 @@ export async function makeShared(path: string, mounter: Mounter): Promise<void> 
     if (holder?.point !== real) {
       const below = await mountsBelow(real);
       await mounter.bindTree(real, real);
-      // They are in the new mount, too: what nobody reaches by its name any more nobody would unmount.
+      // They are in the new mount, too; the old ones, hidden below it, could not be unmounted by path later.
       for (const point of below) await mounter.unmount(before + point.slice(real.length));
     }
     await mounter.shareTree(real);

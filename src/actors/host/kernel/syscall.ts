@@ -52,7 +52,7 @@ export interface SystemCalls {
   bindTree(source: string, target: string): void;
   /** Mounts that are made below a mount from now on, and below those in it, are made wherever it is bound, too. */
   shareTree(target: string): void;
-  /** Takes a mount out of the tree at once, whoever still uses it; never through a link. */
+  /** Takes a mount out of the tree at once, even while it is in use; never through a link. */
   unmount(target: string): void;
   /**
    * A new pair of devices: the end of this process, and the path of the other one, which is unlocked. The caller's
@@ -60,7 +60,7 @@ export interface SystemCalls {
    * the descriptor is by then.
    */
   openTerminal(): { readonly fd: number; readonly path: string };
-  /** Tells who uses the terminal how large it is. */
+  /** Sets the size of the terminal for its processes. */
   setWindowSize(fd: number, rows: number, columns: number): void;
 }
 

@@ -2,7 +2,7 @@
  * ConfigMaps and Secrets that lie as files beside the static pods: what an API server would hold for them.
  *
  * Decides, as the API server does, what is a valid object. Invariants: the values of a Secret leave this file only as
- * handles; no message quotes a value; the version of an object tells nothing of what a Secret holds, for it is made
+ * handles; no message quotes a value; the version of an object reveals nothing of a Secret's content, for it is made
  * from handles.
  */
 import { createHash } from 'node:crypto';

@@ -6,8 +6,8 @@
  *   (`x~`) are not manifests. Symbolic links count as what they point to. Anything that is not a regular file is named
  *   and left alone; it is never opened, so a FIFO cannot block and a device cannot be touched.
  * - Each file succeeds or fails alone. A file that was good and is now broken (half written, a typing error, a pod that
- *   validation refuses) keeps its last good content while the error is told: to stop a pod, its file is removed. The Go
- *   kubelet stops the pod.
+ *   validation refuses) keeps its last good content while the error is reported: to stop a pod, its file is removed.
+ *   The Go kubelet stops the pod.
  * - A file that may still be written to counts as what it was before: one that changed in place just now, because the
  *   first half of a YAML document is often a valid one, or one of just now that cannot be decoded. A file that was
  *   renamed into its place is finished.

@@ -8,9 +8,9 @@
  *
  * Invariants: one scan at a time; an event during a scan leads to another scan; what is emitted is always the complete
  * set, in which a file that is still to be read counts as it was, and never twice the same; the first set is of files
- * that were all read; a pod that names ConfigMaps or Secrets is told with a set that is all read; a file that went and
- * came back between two scans is said to have gone, so that its pod starts anew as by the kubelet; nothing is emitted
- * after the abort.
+ * that were all read; a pod that names ConfigMaps or Secrets is published with a set that is all read; a file that went
+ * and came back between two scans is said to have gone, so that its pod starts anew as by the kubelet; nothing is
+ * emitted after the abort.
  */
 import { resolve } from 'node:path';
 import type { Vault } from '../../../kernel/journal/index.ts';
@@ -73,16 +73,16 @@ class ManifestFollower {
   }
 
   /**
-   * Waits whatever happens, at least as long as a listing took, or telling a part of one: a storm of events cannot keep
-   * the agent at it for more than half of its time.
+   * Waits whatever happens, at least as long as a listing took, or publishing a part of one: a storm of events cannot
+   * keep the agent at it for more than half of its time.
    */
   #rest(ms: number): Promise<void> {
     return new Promise((done) => void setTimeout(done, ms));
   }
 
   /**
-   * Lists, compares, speaks: of many files that changed the first are told while the others are read. Returns after how
-   * many ms a file that may still be written to must be read again.
+   * Lists, compares, publishes: of many changed files the first are published while the others are read. Returns after
+   * how many ms a file that may still be written to must be read again.
    */
   async #scan(): Promise<number> {
     try {

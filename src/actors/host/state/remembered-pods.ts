@@ -1,7 +1,7 @@
 /**
  * `host.loadPods` and `host.savePod`: the pods of the API server that this node may start without it, one file a pod.
  *
- * Decides: a file that is no such pod is left alone and not told. Invariants: a reader finds the old pod or the new
+ * Decides: a file that is no such pod is left alone and not reported. Invariants: a reader finds the old pod or the new
  * one, never a part; a uid never leads out of the folder; only the owner reads what is written; a token lies there
  * under the node's key (`Vault.wrap`), and one that cannot be read is left out; so do the values
  * that people wrote into the pod, and a pod without them is left out.

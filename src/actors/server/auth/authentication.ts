@@ -1,15 +1,15 @@
 /**
- * Decides who asks: by client certificate, by bearer token, or nobody in particular.
+ * Decides who a client is: by client certificate, by bearer token, or anonymous.
  *
  * Order and outcomes are upstream's: a certificate that verifies wins over any token; a token counts when there is no
- * such certificate; whoever showed something that was refused is refused, and only who showed nothing is anonymous.
+ * such certificate; a client whose credential was refused is refused, and only one without any is anonymous.
  */
 import { createHash, type X509Certificate } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import type { TLSSocket } from 'node:tls';
 import type { User } from '../http/endpoint.ts';
 
-/** What a TokenReview says of a token; `null`: it is nobody's. A rejection means that nobody could be asked. */
+/** The user of a token by TokenReview; `null`: it is no user's. A rejection means that the review failed. */
 export type ReviewToken = (token: string) => Promise<User | null>;
 
 export interface AuthenticationOptions {

@@ -1,4 +1,4 @@
-/** Decides what somebody may have: the verb of a method, the rights of an endpoint, and upstream's word for a no. */
+/** Decides what a user may do: the verb of a method, the rights of an endpoint, and upstream's text of a refusal. */
 import { type Answer, text } from '../http/answer.ts';
 import type { Subresource, User } from '../http/endpoint.ts';
 
@@ -9,7 +9,7 @@ export interface Attributes {
   readonly subresource: Subresource;
 }
 
-/** Whether it is allowed. A rejection means that nobody could be asked. */
+/** Whether it is allowed. A rejection means that the review failed. */
 export type Authorize = (attributes: Attributes) => Promise<boolean>;
 
 export const alwaysAllow: Authorize = async () => true;

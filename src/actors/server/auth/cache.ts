@@ -9,7 +9,7 @@ import { createHmac, randomBytes } from 'node:crypto';
 export interface CacheOptions<Value> {
   readonly ttlMs: (value: Value) => number;
   readonly maxEntries: number;
-  /** Milliseconds of a clock that nobody sets. */
+  /** Milliseconds of a monotonic clock. */
   readonly now?: () => number;
   readonly seen?: CacheSeen;
 }
@@ -18,9 +18,9 @@ export interface CacheOptions<Value> {
 export interface CacheSeen {
   /** A question got its answer, or the error of asking. */
   answered(status: 'hit' | 'miss', durationMs: number): void;
-  /** A question waits for somebody to be asked. */
+  /** A lookup waits for a request under way. */
   waits(by: 1 | -1): void;
-  /** Somebody is asked, for all who wait for the same. */
+  /** A request goes out, for all lookups of the same key. */
   fetches(by: 1 | -1): void;
   fetched(status: 'ok' | 'error'): void;
 }

@@ -42,7 +42,7 @@ interface TokenReviewStatus {
   };
 }
 
-/** Asks for a TokenReview. That a token is nobody's is kept as long as whose it is; a failure to ask is not kept. */
+/** Requests a TokenReview. A refusal of a token is cached as long as its user; a failed request is not cached. */
 export function tokenReviewer(create: Create, ttls: Pick<Ttls, 'tokenMs'>, seen?: CacheSeen): ReviewToken {
   const cache = new AnswerCache<User | null>({
     ttlMs: () => ttls.tokenMs,

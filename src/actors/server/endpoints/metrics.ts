@@ -9,7 +9,7 @@ import { type Family, toProtobuf, toText } from '../metrics/family.ts';
 import type { NodeMetrics } from '../metrics/node-metrics.ts';
 
 const compressed = promisify(gzip);
-/** When this process began: scrapers tell a restart by it. */
+/** When this process began: scrapers detect a restart by it. */
 const STARTED = String(Math.floor((Date.now() - process.uptime() * 1_000) / 1_000));
 const TEXT = 'text/plain; version=0.0.4; charset=utf-8';
 const PROTOBUF = 'application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited';

@@ -17,7 +17,7 @@ const VERSIONS = ['v1beta1', 'v1alpha1'];
 const NANOSECONDS = 1_000_000_000n;
 const PATHS = ['/configz', '/debug', '/flagz', '/healthz', '/metrics'];
 
-/** What `/statusz` tells of the program. */
+/** The content of `/statusz`. */
 export interface Program {
   /** Milliseconds since the epoch. */
   readonly startedAt: number;

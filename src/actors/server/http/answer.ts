@@ -8,7 +8,7 @@ export interface Answer {
   readonly body: string | Buffer | Readable;
 }
 
-/** The connection is no longer HTTP: whoever answered this has it. */
+/** The connection is no longer HTTP: the endpoint that answered this has it. */
 export const TAKEN: Answer = { status: 101, headers: {}, body: '' };
 
 const TEXT = 'text/plain; charset=utf-8';

@@ -3,9 +3,9 @@
  *
  * Owns: a fastify instance and the connections to it. A socket, TLS or not, is given to it by {@link ApiServer.accept}.
  * Invariants:
- *   A1 paths that nobody serves and paths that must be cleaned are answered before anybody is asked who they are, as
+ *   A1 paths that are not served and paths that must be cleaned are answered before authentication, as
  *   upstream does; everything else is answered only to those who may have it.
- *   A2 a request costs at most its limits: headers, body, time, connections; a body that nobody wants is not read.
+ *   A2 a request costs at most its limits: headers, body, time, connections; a body without a reader is not read.
  *   A3 an endpoint that fails costs its request, never the server.
  */
 import { createServer, type IncomingMessage, type Server, ServerResponse } from 'node:http';
@@ -282,7 +282,7 @@ function headOnly(body: Readable, reply: FastifyReply): FastifyReply {
   return reply.send();
 }
 
-/** A body that nobody read is not read afterwards either: the connection ends with the answer. */
+/** An unread body is not read afterwards either: the connection ends with the answer. */
 function endAfter(request: IncomingMessage, reply: FastifyReply): void {
   reply.header('connection', 'close');
   reply.raw.once('finish', () => {

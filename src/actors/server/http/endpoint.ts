@@ -49,7 +49,7 @@ export interface Endpoint {
   readonly path: string;
   /** `any`: the outer router passes every method on. */
   readonly methods: readonly string[] | 'any';
-  /** Of the inner router, the types it answers in; none is for those who take anything. Absent: nobody is refused. */
+  /** Of the inner router, the types it answers in; empty: only clients that accept any type. Absent: no check. */
   readonly produces?: readonly string[];
   /** Rights of which one is enough; tried in this order. */
   readonly subresources: readonly Subresource[];

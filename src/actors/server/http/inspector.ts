@@ -69,7 +69,7 @@ const traceEvents = (seconds: number, signal: AbortSignal): Promise<string> =>
     return JSON.stringify({ traceEvents: events });
   });
 
-/** What people may be told of the program; asked of the thread that decides. */
+/** Facts about the program for users, requested of the thread that decides. */
 export interface Insight {
   /** The command line, and what memory and event loop hold. */
   facts(): Facts | Promise<Facts>;

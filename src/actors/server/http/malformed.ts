@@ -40,7 +40,7 @@ function end(socket: Socket, status: string, body = status): void {
   closeSoon(socket);
 }
 
-/** A body in a coding that nobody reads; upstream does not repeat its name. */
+/** A body in an unsupported coding; upstream does not repeat its name. */
 const refuseCoding = (socket: Socket): void => end(socket, '501 Not Implemented', 'Unsupported transfer encoding');
 
 /** Connections on which a request was refused: nothing after it is looked at. */

@@ -14,7 +14,7 @@ export interface LogOptions {
 
 const LINE_BREAK = 0x0a;
 
-/** Ends when the log ends, the limit is reached, or nobody follows any more. */
+/** Ends when the log ends, the limit is reached, or its last reader left. */
 export async function* containerLog(path: string, options: LogOptions, follow?: Follow): AsyncGenerator<Buffer> {
   const handle = await openLog(path);
   const from = options.tail === null ? 0 : await tailOffset(handle, options.tail);

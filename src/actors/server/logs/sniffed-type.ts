@@ -1,4 +1,4 @@
-/** What a file without a telling name is taken for, by its first bytes: as Go's `DetectContentType` has it. */
+/** The content type of a file without a known extension, by its first bytes: as Go's `DetectContentType` has it. */
 import { open } from 'node:fs/promises';
 
 /** As many bytes as Go looks at. */

@@ -26,7 +26,7 @@ export const histogram = <Label extends string = never>(
 ): Histogram<Label> =>
   new Histogram({ name, help, buckets: [...buckets], labelNames: [...labelNames], registers: [registry] });
 
-/** A gauge that is read when somebody asks. */
+/** A gauge that is read when metrics are scraped. */
 export const sampledGauge = (registry: Registry, name: string, help: string, read: () => number): Gauge =>
   new Gauge({
     name,

@@ -1,6 +1,6 @@
 /**
- * What upstream counts and what cannot happen on this node: counted as often as it did, which is never. Whoever watches
- * for it is told so, instead of being told nothing.
+ * Upstream's metrics of events that cannot happen on this node: they stay at zero, so that a dashboard or an alert
+ * finds the metric.
  */
 import { type Family, gaugeOf, one } from './family.ts';
 

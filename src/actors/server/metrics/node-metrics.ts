@@ -1,7 +1,7 @@
 /**
  * Every metric of this node by the endpoint that serves it: the recorder's counters, and gauges of what is so now.
  *
- * Invariant: nothing is measured unless somebody asks.
+ * Invariant: nothing is measured unless metrics are scraped.
  */
 import { collectDefaultMetrics, Registry } from 'prom-client';
 import type { CgroupSample } from '../../stats/cgroup-samples.ts';
@@ -40,7 +40,7 @@ export interface NodeMetrics {
   slis(): Promise<readonly Family[]>;
 }
 
-/** What is measured when somebody asks. */
+/** The measurements of one scrape. */
 export interface Measurements {
   summary(options: { readonly onlyCpuAndMemory: boolean }): Promise<Summary>;
   cgroups(): Promise<readonly CgroupSample[]>;

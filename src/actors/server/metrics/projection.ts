@@ -31,7 +31,7 @@ export type RecordKind = KernelRecord['k'];
 
 /** A part of the metrics that is made of the records of turns, in their order; `end` closes each turn. */
 export interface Projection {
-  /** The kinds of records that it is told. */
+  /** The kinds of records that it takes. */
   readonly hears: readonly RecordKind[];
   on(record: KernelRecord, seen: Seen): void;
 }

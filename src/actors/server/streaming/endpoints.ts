@@ -108,7 +108,7 @@ async function serveStream(
   }
 }
 
-/** As upstream's streaming library tells what kept the runtime from giving a URL. */
+/** The error of upstream's streaming library when the runtime gives no URL. */
 function refusalOfRuntime({ code, message }: OperationError): Answer {
   if (code === 'NOT_FOUND') return text(404, message);
   if (code !== 'RESOURCE_EXHAUSTED') return text(500, message);

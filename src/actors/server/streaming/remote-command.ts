@@ -27,10 +27,10 @@ interface Options extends StreamOptions {
 const CHANNEL = { stdin: 0, stdout: 1, stderr: 2, error: 3, resize: 4, close: 255 } as const;
 /** The most that waits for a client that does not read before the runtime is stopped. */
 const CLIENT_BUFFER_BYTES = 256 * 1024;
-/** Of a command whose end nobody told: it may have gone well or not. */
+/** For a command whose end was not reported: it may have succeeded or not. */
 const UNTOLD = 'the runtime closed the connection before it said how the command ended';
 /**
- * After the input of a client that attaches has ended. The runtime stops telling it what the process says as soon as it
+ * After the input of a client that attaches has ended. The runtime stops sending it the process's output as soon as it
  * hears of that; and where it hears of it while it begins to attach, containerd never ends the stream.
  */
 const ATTACH_LINGER_MS = 100;
@@ -44,7 +44,7 @@ interface Status {
   readonly details?: { readonly causes?: readonly { readonly reason?: string; readonly message?: string }[] };
 }
 
-/** The status of a command as version 5 tells it, from what the runtime said in version 4. */
+/** The status of a command in version 5, from the runtime's in version 4. */
 function clientStatus(said: string): object {
   const status = parsed(said);
   if (status.status === 'Success') return { metadata: {}, status: 'Success' };

@@ -13,7 +13,7 @@ export type Opened =
 
 /**
  * Asks for an upgrade at `url` with these headers.
- * @throws the error of the connection in Go's words: nobody listens there, or nobody answers in time
+ * @throws the error of the connection with Go's text: connection refused, or no answer in time
  */
 export function openRuntimeStream(url: string, method: string, headers: OutgoingHttpHeaders): Promise<Opened> {
   return new Promise((resolve, reject) => {

@@ -77,7 +77,7 @@ export const asks =
   (name, input, asking) =>
     channel.ask(name, input, asking);
 
-/** What the thread is told when it starts, and never changes. */
+/** The thread's input when it starts, which never changes. */
 export interface ThreadFacts {
   readonly flags: Readonly<Record<string, string>>;
   readonly program: Program;

@@ -3,7 +3,7 @@
  *
  * Owns: the socket, and for each connection which authorities vouched for its client. Invariants: a new certificate or
  * authority is for new handshakes and cuts nothing; a client whose authority is gone is not known by its certificate
- * any more, also on a connection from before; who speaks plain HTTP to a TLS port is told so.
+ * any more, also on a connection from before; a client that speaks plain HTTP to a TLS port gets that error.
  */
 import { constants } from 'node:crypto';
 import { createServer, type Server as NetServer, type Socket } from 'node:net';
@@ -140,7 +140,7 @@ export class Listener {
   }
 }
 
-/** Tells the connections of a port apart. */
+/** Distinguishes the connections of a port. */
 const endOf = ({ remoteAddress, remotePort }: Socket): string => `${remoteAddress} ${remotePort}`;
 
 /** A fatal alert: there is no certificate yet. */

@@ -2,7 +2,7 @@
  * The certificate, its key and the authorities of clients, as files say them now.
  *
  * Owns: what the files last said. Invariants: a set that does not fit together is never used: the one before stays in
- * force, and why is told once; without a certificate there are no handshakes, and nothing else stops.
+ * force, and the reason is reported once; without a certificate there are no handshakes, and nothing else stops.
  */
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
@@ -84,7 +84,7 @@ function withFixed({ isFixed, isClientCAFixed }: MaterialFiles, now: Material, f
   return { ...now, ...(isFixed === true ? { cert, key } : {}), ...(isClientCAFixed === true ? { ca } : {}) };
 }
 
-/** Tells each set that fits together and differs from the one before; `failed` hears why one does not, once. */
+/** Reports each consistent set that differs from the last one; `failed` gets the reason of a bad one once. */
 export async function watchMaterial(
   files: MaterialFiles,
   known: Material | null,

@@ -46,7 +46,7 @@ interface Protocol {
   readonly ecdhCurve?: string;
 }
 
-/** Versions below 1.2 are not served, whatever is asked: upstream does when told to. */
+/** Versions below 1.2 are not served, even if configured: upstream serves them then. */
 export function protocolOf({ minVersion, cipherSuites, curves = [] }: TlsOptions): Protocol {
   const chosen = cipherSuites.flatMap((name) => SUITES[name] ?? []);
   const older = chosen.length > 0 ? chosen : STRONG;

@@ -2,7 +2,7 @@
  * The certificate of a node that was given none: signed by an authority of its own, made once and kept.
  *
  * Files and contents are upstream's: `kubelet.crt` holds the certificate and its authority, `kubelet.key` the key, for
- * its owner alone. The authority's key is not kept: nothing else is ever signed by it. Half of a pair is somebody's, and
+ * its owner alone. The authority's key is not kept: nothing else is ever signed by it. Half of a pair is not ours, and
  * stays.
  */
 import { chmod, mkdir, rename, writeFile } from 'node:fs/promises';

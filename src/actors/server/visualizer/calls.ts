@@ -3,7 +3,7 @@
  * busy with. Streams, which never answer, are none.
  *
  * Invariants: what succeeded, was taken back, or whose actor is gone, is forgotten; of either at most {@link SHOWN_MAX}
- * are told, and as many errors are held.
+ * are reported, and as many errors are held.
  */
 import type { EffectRecord, KernelRecord } from '../../../kernel/records.ts';
 import { parentOf } from './history.ts';
@@ -13,7 +13,7 @@ import { shortText } from './trim.ts';
 const SHOWN_MAX = 20;
 const MESSAGE_MAX_CHARS = 500;
 const TARGET_MAX_CHARS = 200;
-/** Fields of an input that say what is asked, the most telling first. */
+/** Fields of an input that name the request's subject, the most specific first. */
 const TARGETS = ['endpoint', 'server', 'url', 'path', 'file', 'kubeconfig', 'socket', 'directory'] as const;
 
 export class Calls {

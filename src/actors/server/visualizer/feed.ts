@@ -41,8 +41,8 @@ export interface Feed {
   actor(asked: { readonly address: string; readonly at: number }): Awaitable<ActorDetail | null>;
   records(asked: { readonly after: number; readonly limit: number | null }): Awaitable<RecordsView>;
   /**
-   * Tells the turns after a record, or from now on, as server-sent events. `emit` resolves when the page took it. Ends
-   * with the signal, or when the page is too slow: it comes back with the number of the last record that it saw.
+   * Streams the turns after a record, or from now on, as server-sent events. `emit` resolves when the page took it.
+   * Ends with the signal, or when the page is too slow: it comes back with the number of the last record that it saw.
    */
   follow(asked: { readonly after: number | null }, following: Following): Promise<unknown>;
 }
@@ -150,7 +150,7 @@ export class KernelFeed implements Feed {
     return null;
   }
 
-  /** The actors of a turn of the past are told as they are now: a page shows the present. */
+  /** The actors of a turn of the past are shown as they are now: a page shows the present. */
   private message({ n, turn, t, records, touched, gone }: SeenTurn): TurnMessage {
     const actors = [...touched].flatMap((address) => this.observer.view(address) ?? []);
     return { n, turn, t, records: records.map(shown), actors, gone };

@@ -41,7 +41,7 @@ interface Actor {
   error: string | undefined;
   named: NamedUid | undefined;
   active: Map<string, ActiveSince>;
-  /** Those of `active`, for everybody who shows them. */
+  /** The values of `active`, as the endpoints show them. */
   states: readonly ActiveState[];
 }
 
@@ -213,7 +213,7 @@ export class Observer implements CauseSource {
   }
 }
 
-/** A uid in an address is for machines; an actor whose context has it beside a name can tell what people call it. */
+/** A uid in an address is for machines; an actor whose context has it beside a name gives its name. */
 function namedUid(address: Address, snapshot: unknown): NamedUid | undefined {
   const { uid, name } = ((snapshot as { context?: unknown } | undefined)?.context ?? {}) as Partial<NamedUid>;
   if (typeof uid !== 'string' || typeof name !== 'string' || uid === '' || name === '') return undefined;

@@ -1,5 +1,5 @@
 /**
- * What the visualizer's server tells its page, as JSON. Types only: the page imports them, too.
+ * What the visualizer's server sends its page, as JSON. Types only: the page imports them, too.
  *
  * Times are milliseconds of the kernel's clock, numbers `n` are those of the journal's records. Every value is trimmed:
  * a page shows what happened, the journal holds it whole.

@@ -162,11 +162,11 @@ export class Visualizer {
 
 const NO_TOKEN =
   'this page needs a token: open the address that the command printed, or send `Authorization: Bearer <token>`';
-/** A browser may have as many of other programs on this machine, whose ports do not tell cookies apart. */
+/** Cookies read of one request: a browser sends those of other local programs, too, as cookies ignore ports. */
 const COOKIES_MAX = 64;
 const cookieName = (port: number | undefined): string => `statelet-${port}`;
 
-/** In a time that tells nothing of where they differ. */
+/** Compares in constant time, so that the duration does not reveal where they differ. */
 const isEqual = (one: string, other: string): boolean => timingSafeEqual(digest(one), digest(other));
 const digest = (text: string): Buffer => createHash('sha256').update(text).digest();
 

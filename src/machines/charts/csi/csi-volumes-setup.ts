@@ -44,7 +44,7 @@ export interface Mount {
   /** A pod asked for it; otherwise only its record is known. */
   readonly isWanted: boolean;
   readonly isPublished: boolean;
-  /** What its actor was told last. */
+  /** The last message to its actor. */
   readonly told: string;
 }
 
@@ -61,7 +61,7 @@ export interface Device {
 }
 
 export interface Context extends CSIVolumesInput {
-  /** What agents before this one left and nobody has taken over; `null`: nobody has looked yet. */
+  /** What earlier agents left and no actor has taken over; `null`: the disk was not read yet. */
   readonly found: Pick<CSIInventory, 'volumes' | 'devices'> | null;
   /** By name of a driver that listens on this node. */
   readonly endpoints: Readonly<Record<string, string>>;
@@ -74,7 +74,7 @@ export interface Context extends CSIVolumesInput {
   readonly devices: readonly Device[];
   /** Actors that there ever were: their names are never used again. */
   readonly spawned: number;
-  /** What the Node was last told to list; `null`: nothing yet, or it does not do so. */
+  /** `volumesInUse` as last sent to the Node; `null`: nothing was sent, or the Node does not list it. */
   readonly inUse: readonly string[] | null;
   /** How often drivers are asked how many volumes fit on this node, as was last said; absent: they are not. */
   readonly periods: Readonly<Record<string, number>>;
@@ -175,7 +175,7 @@ export function missingVolumes(context: Context, uid: string) {
   return { unmounted: names(unmounted), unattached: names(unmounted.filter((volume) => !isAttached(volume))) };
 }
 
-/** Keys of the devices that somebody uses, or may use still. */
+/** Keys of the devices in use, or possibly still in use. */
 export function usedKeys({ mounts, found }: Context): ReadonlySet<string> {
   const volumes = [...mounts.map(({ volume }) => volume), ...(found?.volumes ?? [])];
   return new Set(volumes.filter(({ isEphemeral }) => !isEphemeral).map(deviceKey));

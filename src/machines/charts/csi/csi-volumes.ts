@@ -10,11 +10,11 @@
  * Sends: pods `csi.mounted`, `csi.unmounted`, and `csi.started` when it lost who wants what; `nodeStatus` which volumes
  *   are in use; the plugin manager how often a driver is asked how many fit; pods `pods.kill` where none fits.
  * Invariants:
- *   I1 nothing begins before it is known what is left on disk; what is left and wanted goes on, what is left and wanted
- *      by nobody is taken away when its pod is released.
+ *   I1 nothing begins before it is known what is left on disk; a wanted volume that is left goes on, an
+ *      orphaned one is removed when its pod is released.
  *   I2 a device is unstaged only when no volume of it is published, and may not be detached before that.
  *   I3 one driver, one volume or one pod that hangs holds up no other.
- *   I4 a pod is told `csi.unmounted` only when no record of its volumes is left.
+ *   I4 a pod gets `csi.unmounted` only when no record of its volumes is left.
  * Seeds: S193, S220. Upstream: pkg/kubelet/volumemanager, pkg/volume/csi.
  */
 
@@ -71,7 +71,7 @@ const takeWanted = news(({ pods, mounts }, event) => {
   };
 });
 
-/** Who asks again may have lost what it was told. */
+/** A repeated request may come from an actor that lost the answer. */
 const answerWanted = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type === 'csi.wanted') tellMounted(enqueue, context, event.pod.uid);
 });
@@ -109,7 +109,7 @@ const takeEndpoint = news(({ endpoints }, event) => {
   return { endpoints: others };
 });
 
-/** What the Node lists and was not told to list is told again: who tells it may have begun anew. */
+/** Sends `volumesInUse` again when the Node lists others: its publisher may have started anew. */
 const takeNode = news(({ inUse }, event) => {
   if (event.type !== 'node.volumes') return {};
   const isAsTold = JSON.stringify(event.inUse) === JSON.stringify(inUse);
@@ -250,7 +250,7 @@ export const csiVolumesMachine = s.createMachine({
     drivers: {
       initial: 'unneeded',
       states: {
-        /** There is no CSI driver, and nobody uses a volume of one: nothing has to be known of them. */
+        /** There is no CSI driver, and no pod uses a volume of one: no inventory is needed. */
         unneeded: { always: { guard: 'isUsed', target: 'watching' } },
         watching: {
           on: { 'reflector.listed': { actions: takeDrivers }, 'reflector.changed': { actions: takeDrivers } },

@@ -214,7 +214,7 @@ const staging = s.createStateConfig({
   },
 });
 
-/** From nobody's use until nothing is left, or until somebody uses it again. */
+/** From its last use until it is removed, or until it is used again. */
 const leaving = s.createStateConfig({
   initial: 'connecting',
   states: {

@@ -1,5 +1,5 @@
 /**
- * When a volume is expanded on this node, what its driver is asked for it, and what its claim is told. Pure.
+ * When a volume is expanded on this node, what is requested of its driver, and what is written to its claim. Pure.
  *
  * Invariant: every text that a user sees is upstream's. Upstream: pkg/volume/util/operationexecutor/node_expander.go,
  * pkg/volume/util/resize_util.go, pkg/volume/csi/expander.go.

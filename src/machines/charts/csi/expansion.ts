@@ -1,5 +1,5 @@
 /**
- * One volume that has become too small (`expansion` below `mount-<n>`): from what its claim says to what it is told.
+ * One volume that is too small (`expansion` below `mount-<n>`): from the claim's wish to the result.
  *
  * Decides: whether it is this node's turn, when the driver is asked, and asked again; what a failure means.
  * Owns: the claim as it was last seen, the back-off.
@@ -113,7 +113,7 @@ const s = setup({
   delays: retryDelays,
 });
 
-/** What the claim is told of a failure; `null`: nothing, or it says so already. */
+/** The claim's status after a failure; `null`: no change. */
 function failureToTell({ claim, expansion, failure, failedAt, hasFailed }: Context) {
   if (!failure.isFinal || verdictOf(claim, expansion.to) === 'unguided') return null;
   const isInfeasible = failure.isInfeasible || (hasFailed && isOutdated(claim, expansion.to));

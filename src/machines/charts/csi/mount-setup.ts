@@ -75,7 +75,7 @@ export const csiMountSetup = setup({
   },
 });
 
-/** What is told of a volume whose files take long to be given to the pod's group. */
+/** The event of a volume whose files take long to be given to the pod's group. */
 export function sharingInput({ context }: { context: Context }): SharingInput {
   const { serviceAccount: _, ...ref } = context.pod;
   return { ref, directory: mountPlace(context, context.volume).directory };

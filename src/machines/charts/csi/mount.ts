@@ -1,7 +1,7 @@
 /**
  * One volume of a CSI driver for one pod (`mount-<n>` below `csiVolumes`): published for as long as the pod wants it.
  *
- * Decides: when the driver is asked, and asked again; what it is told of the pod.
+ * Decides: when the driver is called, and called again; what it gets of the pod.
  * Owns: the secrets' and tokens' handles, what the driver can do, the back-off; `expansion`, while the volume is too
  *   small; `sharing`, while its files are given to the pod's group and that takes long.
  * Hears: `mount.known` of `csiVolumes`, whenever something of it changed; `mount.deviceFailed`.
@@ -258,7 +258,7 @@ const decline = s.assign(({ context: { expansion }, event }) => {
   return { declined: { to: size, status: outcome === 'inUse' ? null : (expansion?.status ?? '') } };
 });
 
-/** From the driver's word to the end of the pod: what is too small is expanded first. */
+/** From the driver's success to the end of the pod: what is too small is expanded first. */
 const published = s.createStateConfig({
   initial: 'fitting',
   states: {

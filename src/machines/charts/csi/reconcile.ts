@@ -1,8 +1,8 @@
 /**
- * From what `csiVolumes` knows to what its actors have to be told: level-triggered, the same whatever the news was.
+ * From what `csiVolumes` knows to the messages for its actors: level-triggered, the same for every cause.
  * Part of `csi-volumes.ts`.
  *
- * Invariant: an actor is told only what differs from what it was told last.
+ * Invariant: an actor gets a message only when it differs from the last one.
  */
 import { type AnyActorRef, to } from '../../../kernel/xstate.ts';
 import type { CSIFailure, CSILimits, CSIReport, DeviceOrder, Expansion, MountOrder } from '../../model/csi/messages.ts';
@@ -120,7 +120,7 @@ function tellMounts(enqueue: Enqueue, before: Context): Context {
 
 // ---- devices --------------------------------------------------------------------------------------------------------
 
-/** A device begins with the first who wants it; one that is only found, and that nobody uses, begins to be unstaged. */
+/** A device begins with its first user; a device that was only found, and is unused, begins to be unstaged. */
 function beginDevices(enqueue: Enqueue, before: Context): Context {
   const used = usedKeys(before);
   const unused = before.found!.devices.filter((device) => !used.has(deviceKey(device)));

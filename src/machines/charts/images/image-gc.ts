@@ -37,7 +37,7 @@ interface Context {
   readonly listedAtMs: number;
   readonly policy: Policy;
   readonly startedAtMs: number;
-  /** By image id; an image that nobody was given since the agent started is as old as can be. */
+  /** By image id; an image that no pod used since the agent started counts as the oldest. */
   readonly usedAtMs: Readonly<Record<string, number>>;
   /** By pod. */
   readonly inUse: Readonly<Record<string, readonly string[]>>;
@@ -51,7 +51,7 @@ interface Context {
   readonly errors: readonly string[];
   /** The round before failed, too. */
   readonly failedBefore: boolean;
-  /** Somebody waits for the answer. */
+  /** A caller waits for the answer. */
   readonly purging: boolean;
 }
 
@@ -72,7 +72,7 @@ export function bytesToFree(capacityBytes: number, availableBytes: number, polic
 /** What it goes by when it chooses. */
 export type ImageGcKnowledge = Pick<Context, 'usedAtMs' | 'inUse' | 'policy' | 'startedAtMs' | 'toFreeBytes'>;
 
-/** Nobody used it for so long that it goes whether there is room or not. */
+/** Unused for so long that it is removed whether there is room or not. */
 export function isTooOld(known: ImageGcKnowledge, id: string, nowMs: number): boolean {
   const { policy, startedAtMs, usedAtMs } = known;
   const knowsAge = policy.maxAgeMs > 0 && nowMs - startedAtMs > policy.maxAgeMs;

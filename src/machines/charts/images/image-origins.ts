@@ -2,7 +2,7 @@
  * The origins of images (`imageOrigins`): what an agent that died in the middle of a pull has left.
  *
  * Decides: which images that are there were pulled by it. Such an image gets a record without credentials, so that
- *   whoever wants it has to show one.
+ *   a pod that wants it has to show one.
  * Owns: the intents that it found.
  * Hears: nothing.
  * Asks: `images.listIntents`, `cri.listImages`, `images.recordPulled`. Ends when all is recorded.

@@ -31,7 +31,7 @@ export const PULL_QUIET_MS = RESET_AFTER_MAX_DELAYS * BACKOFF_MAX_MS;
 const SHOW_ERROR_MS = 5_000;
 /** Nothing that time could change: the container asks again when its pod changes, or after this. */
 const HOPELESS_RETRY_MS = 300_000;
-/** An image that nobody asked for so long is forgotten, so that a node does not hold every image it ever had. */
+/** An image that no pod requested for so long is forgotten, so that a node does not hold every image it ever had. */
 const IDLE_MS = 300_000;
 
 export interface ImageInput {
@@ -41,7 +41,7 @@ export interface ImageInput {
   readonly repository: string;
   /** Where pulls are recorded, and under which name. */
   readonly place: { readonly root: string; readonly image: string };
-  /** `null`: an image that is there is for everybody. */
+  /** `null`: every pod may use an image that is present. */
   readonly verification: VerificationSettings | null;
   /** Some plugin gives credentials by the service account of a pod. */
   readonly usesAccounts: boolean;
@@ -52,7 +52,7 @@ interface Context extends ImageInput {
   readonly waiting: readonly ImageWanted[];
   /** For whom credentials are looked up and the image is pulled: all have the same pull secrets. */
   readonly turn: readonly ImageWanted[];
-  /** What the runtime has of it; `null` when it has not, or nobody looked. */
+  /** What the runtime has of it; `null` when it has none, or was not inspected. */
   readonly present: (ImageFacts & { readonly sizeBytes: string }) | null;
   /** What is recorded of earlier pulls; `null` when that does not matter. */
   readonly record: PullRecord | null;
@@ -139,7 +139,7 @@ function giveKnown(enqueue: Enqueue, request: ImageWanted, image: ImageFacts): v
   give(enqueue, request, image, { said: containerEvents.present(request.image) });
 }
 
-/** The same words whether the image is not there or not theirs: to whom it does not belong it does not exist. */
+/** The same text for an absent image and a forbidden one: to a pod without access it does not exist. */
 function refuseNeverPull(enqueue: Enqueue, request: ImageWanted): void {
   say(enqueue, request, containerEvents.neverPull(request.image));
   const message = waitingMessages.neverPull(request.image);
@@ -149,7 +149,7 @@ function refuseNeverPull(enqueue: Enqueue, request: ImageWanted): void {
 const backoffOf = ({ backoff }: Context, { uid, remembered }: ImageWanted): PullMemory | null =>
   backoff[uid] ?? remembered;
 
-/** True when its pod has to wait; it has been told so. */
+/** True when its pod has to wait; the pod has been informed. */
 function refuseInBackoff(enqueue: Enqueue, context: Context, request: ImageWanted, nowMs: number): boolean {
   const backoff = backoffOf(context, request);
   if (!backoff || backoff.untilMs <= nowMs) return false;
@@ -173,7 +173,7 @@ export function pullingPod({ turn: [first] }: Context): PullingPod | null {
   return { namespace: ref.namespace, name: ref.name, uid, serviceAccount };
 }
 
-/** Who asks again replaces the older question. A pull under way serves everybody who has the same secrets. */
+/** A repeated request replaces the older one. A pull under way serves all requests with the same secrets. */
 export const enlist = s.assign((args) => {
   const { context, event } = args;
   if (event.type !== 'image.asked') return {};

@@ -9,8 +9,8 @@
  * Sends: `pods` the answer for each container, `eventRecorder` what people see, `memory` the back-offs, `images` when
  *   it wants to pull and when it has.
  * Invariants:
- *   I1 one look and one pull at a time serve all who ask meanwhile with the same pull secrets (and, where plugins ask
- *      for it, of the same service account); nobody else.
+ *   I1 one inspection and one pull at a time serve all requests with the same pull secrets (and, where plugins ask
+ *      for it, of the same service account); no others.
  *   I2 within its back-off a pod gets the last error and no new pull; 10 s, 20 s, ... 300 s by pod and image.
  *   I3 policy Never never pulls; policy Always always does.
  *   I4 an image that needs a credential is given only to pods that have shown one (`images/verification.ts`).
@@ -179,9 +179,9 @@ export const imageMachine = s.createMachine({
   initial: 'idle',
   on: { 'image.asked': { actions: enlist } },
   states: {
-    /** Nobody waits for it. */
+    /** No pod waits for it. */
     idle: { on: { 'image.asked': { target: 'looking', actions: enlist } }, after: { idle: 'forgotten' } },
-    /** What is not in the world, its back-offs, is over. */
+    /** Its back-offs, which only it keeps, are over. */
     forgotten: { type: 'final' },
     /** Waits for the runtime to say whether it has the image. */
     looking: {

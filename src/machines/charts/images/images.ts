@@ -1,14 +1,14 @@
 /**
- * The images of this node, for everybody who needs one: one actor an image, and a door for the pulls.
+ * The images of this node: one actor for each image, and a limit on concurrent pulls.
  *
  * Decides: which pulls may run at once, and which follow the others too fast.
  * Owns: the queue of pulls, the pulls under way, the tokens of `registryPullQPS`.
  * Hears: `image.wanted` of containers; `image.pullWanted` and `image.pullEnded` of its images.
- * Asks: nothing of the world; its images do.
+ * Asks: no operation; its images do.
  * Invariants:
  *   G1 never more pulls at once, or in a time, than the settings allow; first come, first served.
- *   G2 after its own start it says `images.started`, so that who waited asks again.
- *   G3 an image's actor that crashes is buried, and who waits asks again.
+ *   G2 after its own start it sends `images.started`, so that waiting pods request again.
+ *   G3 an image's actor that crashes is removed, and waiting pods request again.
  *   G4 an image's actor that ends is gone within the same turn, so that no request meets one that is over.
  */
 import { type AnyActorRef, errorOf, line, now, setup, to } from '../../../kernel/xstate.ts';
@@ -139,7 +139,7 @@ const reapCrashed = s.enqueueActions((args) => {
   enqueue.sendTo(to('pods'), { type: 'images.started' }, { delay: ASK_AGAIN_MS });
 });
 
-/** Nobody wants the image any more. */
+/** No pod wants the image any more. */
 const reap = s.enqueueActions(({ context, event, enqueue }) => {
   const id = event.type.slice('xstate.done.actor.'.length);
   enqueue.stopChild(id);

@@ -28,7 +28,7 @@ export function mustVerify({ policy, allowlist }: VerificationSettings, image: s
 const isListed = (pattern: string, repository: string): boolean =>
   pattern.endsWith('/*') ? repository.startsWith(pattern.slice(0, -1)) : repository === pattern;
 
-/** Whether that a pod was let in is decided without its credentials; `null`: only they can tell. */
+/** Whether a pod may use the image, as far as is known without its credentials; `null`: they decide. */
 export function admittedAnyway(settings: VerificationSettings, image: string, known: PullRecord): boolean | null {
   if (!mustVerify(settings, image, known)) return true;
   const pulled = known.record?.[repositoryOf(image)];
@@ -73,7 +73,7 @@ export function admission(pulled: PulledCredentials, credentials: readonly PullC
 
 const placeOf = ({ namespace, name, uid }: SourceCoordinates): string => JSON.stringify([namespace, name, uid]);
 
-/** What a pull with this credential shows; without one, or with one of the node, everybody may have the image. */
+/** The record of a pull with this credential; without one, or with the node's own, every pod may use the image. */
 export function recordOf(used: Pick<PullCredential, 'hash' | 'source'> | undefined): PulledCredentials {
   if (!used || used.source === null) return { nodePodsAccessible: true, secrets: [] };
   const { kind, namespace, name, uid } = used.source;

@@ -7,11 +7,11 @@
  * Asks: `kube.list`, `kube.watch`.
  * Sends: its parent `reflector.listed` with everything there is, then `reflector.changed` for each change since.
  * Invariants:
- *   F1 a list is told when it is complete, never page by page: what it lacks is gone.
- *   F2 a watch goes on after the newest version that was told; nothing between a list and its watch is lost.
+ *   F1 a list is published when it is complete, never page by page: what it lacks is gone.
+ *   F2 a watch goes on after the newest version that was published; nothing between a list and its watch is lost.
  *   F3 a version that the server has forgotten (410, Expired) leads to a new list, anything else to the same watch.
  *   F4 it never gives up; the pauses double, with jitter, and start small again after quiet time.
- *   F5 a list ends: one of more than {@link PAGES_MAX} pages is a failure, and what was told before stays.
+ *   F5 a list ends: one of more than {@link PAGES_MAX} pages is a failure, and what was published before stays.
  * Upstream: client-go tools/cache/reflector.go.
  */
 import { assign, errorIn, line, now, outputOf, pick, random, sendParent, setup } from '../../../kernel/xstate.ts';

@@ -1,5 +1,5 @@
 /**
- * The CSINode: tells the cluster which CSI drivers this node has. Until it exists the node is not ready.
+ * The CSINode: publishes which CSI drivers this node has. Until it exists the node is not ready.
  *
  * Decides: create it, or keep the one that exists.
  * Owns: the drivers that registered on this node.
@@ -23,7 +23,7 @@ import { CSINODE_UNKNOWN } from './object/facts.ts';
 
 /** Upstream's pauses between tries. */
 const RETRY: BackOff = { baseMs: 500, maxMs: 60_000 };
-/** After so many tries upstream tells a driver that it is not registered. */
+/** After so many tries upstream reports to a driver that it is not registered. */
 const TRIES_MAX = 4;
 
 /** Volume plugins of the tree whose work CSI drivers took over; every kubelet lists them. */

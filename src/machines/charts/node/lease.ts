@@ -7,10 +7,10 @@
  * Asks: `kube.get`, `kube.create`, `kube.update` of its Lease by the heartbeat client; `kube.closeConnections`.
  * Invariants:
  *   E1 a renewal is based on the newest version that was seen; a conflict reads again.
- *   E2 a lease that somebody deleted is made again, but not while there is no Node; one without an owner gets the Node
+ *   E2 a deleted lease is created again, but not while there is no Node; one without an owner gets the Node
  *      as owner once that is known.
  *   E3 renewals never stop: what fails is tried again with the next period at the latest.
- *   E4 the second renewal in a row that fails breaks the connections once: nobody waits for one that is dead (S058).
+ *   E4 the second renewal in a row that fails breaks the connections once: no request waits for a dead one (S058).
  * Upstream: component-helpers/apimachinery/lease. Seeds: S202, S223.
  */
 import type { Json } from '../../../kernel/json.ts';
@@ -35,7 +35,7 @@ const REPEATED_TRIES = 2;
 
 interface Context extends LeaseInput {
   readonly lease: Lease | null;
-  /** Uid of the Node that owns the lease; empty until it is known, `null` when somebody deleted it. */
+  /** Uid of the Node that owns the lease; empty until it is known, `null` when the Node was deleted. */
   readonly ownerUid: string | null;
   /** The pause while there is no lease at all. */
   readonly ensureMs: number;

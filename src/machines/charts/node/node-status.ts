@@ -13,8 +13,8 @@
  *   O1 a changed condition, or one more volume in use, is said at once, other news with the next period, and the time
  *      alone rarely.
  *   O2 a PATCH holds what differs from the Node that the API server has, never more.
- *   O3 after a restart neither a PATCH nor an event tells what did not change.
- *   O4 a Node that somebody deleted stays away until somebody makes it again or this agent starts anew; its status is
+ *   O3 after a restart neither a PATCH nor an event reports what did not change.
+ *   O4 a deleted Node stays away until another client creates it or this agent starts anew; its status is
  *      tried with each period.
  * Upstream: syncNodeStatus, tryUpdateNodeStatus, fastStatusUpdateOnce. Seeds: S216, S220 to S223.
  */
@@ -42,7 +42,7 @@ export interface NodeStatusInput {
   readonly facts: NodeFacts;
   /** What is known before the subsystems speak: capacity and allocatable. */
   readonly reports: Partial<NodeReports>;
-  /** `registerNode`: false waits for somebody else to make the Node. */
+  /** `registerNode`: false waits for another client to create the Node. */
   readonly register: boolean;
   /** Of registration; absent: false. */
   readonly getsOnExistsOnly?: boolean;
@@ -62,7 +62,7 @@ const LOOK_AGAIN_MS = 1_000;
 interface Context extends Omit<NodeStatusInput, 'reports'> {
   readonly reports: NodeReports;
   readonly node: Node | null;
-  /** Conditions of which an event was told, or whose state an earlier start left. */
+  /** Conditions of which an event was recorded, or whose state an earlier start left. */
   readonly said: NonNullable<NodeStatus['conditions']>;
   readonly next: NodeStatus;
   readonly reportedAtMs: number;
@@ -81,7 +81,7 @@ interface NodeWanted {
   readonly type: 'node.wanted';
 }
 
-/** `eviction` tells it; the types of the conditions that are true. */
+/** From `eviction`: the types of the conditions that are true. */
 interface EvictionConditions {
   readonly type: 'eviction.conditions';
   readonly conditions: readonly string[];
@@ -180,13 +180,13 @@ function tellParts(enqueue: Enqueue, before: Node | null, node: Node): void {
   if (isNew(volumesIn)) enqueue.sendTo(to('csiVolumes'), volumesIn(node));
 }
 
-/** Somebody deleted it. */
+/** The Node was deleted. */
 function lose(enqueue: Enqueue): void {
   enqueue.assign({ node: null });
   enqueue.sendTo(to('lease'), { type: 'node.gone' });
 }
 
-/** The Node as it is now: what others changed in it is kept, told, and corrected where it is ours. */
+/** The Node as it is now: other clients' changes are kept, published, and corrected in our own fields. */
 const know = s.enqueueActions(({ context, event, enqueue }) => {
   const node = nodeIn(event, context.facts.nodeName);
   if (node === null) return lose(enqueue);
@@ -223,7 +223,7 @@ function nodeIn(event: unknown, nodeName: string): Node | null {
   return object ?? items?.find(({ metadata }) => metadata?.name === nodeName) ?? null;
 }
 
-/** A Node that was there has told its conditions; one that this start made has not. */
+/** An existing Node has published its conditions; one that this start created has not. */
 const remember = s.assign({
   said: ({ context, event }) => {
     const { isNew } = outputOf<Partial<Registered>>(event);
@@ -236,7 +236,7 @@ const announce = s.enqueueActions(({ context, enqueue }) => {
   for (const id of ['lease', 'csiNode']) enqueue.sendTo(to(id), registered);
 });
 
-/** Somebody made the Node again. */
+/** Another client created the Node again. */
 const announceAnother = s.enqueueActions(({ context, event, enqueue }) => {
   const uid = nodeIn(event, context.facts.nodeName)?.metadata?.uid;
   if (uid !== undefined && uid !== context.node?.metadata?.uid) {
@@ -317,7 +317,7 @@ export const nodeStatusMachine = s.createMachine({
     known: {
       meta: { waitsFor: 'a first look at the runtime and at the CSINode' },
       entry: [assign({ reportedAtMs: (args) => now({ system: args.self.system }) }), announce],
-      // A Node that is ready is not called otherwise for the moment in which nobody has looked yet.
+      // A ready Node is not reported as not ready before its conditions were observed once.
       always: { guard: 'isDecided', target: 'reporting' },
       after: { [DECIDING_MS]: 'reporting' },
     },

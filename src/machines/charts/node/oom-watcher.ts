@@ -21,7 +21,7 @@ export interface OomWatcherInput {
   readonly nodeName: string;
   /** The kernel's log. */
   readonly path: string;
-  /** Where it is kept what was told already. */
+  /** The file of the kills that were reported already. */
   readonly seenFile: string;
   /** A node that cannot read the kernel's log may run: in a user namespace, or with the embedded runtime. */
   readonly optional: boolean;

@@ -28,7 +28,7 @@ const RETRY_MS = 5_000;
 export interface PluginManagerInput {
   /** The folder where plugins announce themselves. */
   readonly path: string;
-  /** False: there is no CSINode to be told. */
+  /** False: there is no CSINode to update. */
   readonly inCluster: boolean;
 }
 

@@ -41,7 +41,7 @@ function isLess(one: Version, other: Version): boolean {
   return false;
 }
 
-/** The highest version of CSI that both sides may speak, or upstream's words for there being none. */
+/** The highest version of CSI that both sides may speak, or upstream's error when there is none. */
 export function highestSupported(versions: readonly string[]): Version | string {
   let highest: Version | null = null;
   let problem = '<nil>';
@@ -86,7 +86,7 @@ function validated(
 
 export const endpointOf = ({ endpoint }: PluginInfo, socket: string): string => endpoint || socket;
 
-/** Whether the plugin that listens on `socket` is taken; `error` is the sentence that the plugin is told. */
+/** Whether the plugin that listens on `socket` is taken; `error` is the text for the plugin. */
 export function judge(info: PluginInfo, socket: string, drivers: DriverVersions): Verdict {
   const { type, name } = info;
   if (type === DEVICE_PLUGIN) {
@@ -105,7 +105,7 @@ export function judge(info: PluginInfo, socket: string, drivers: DriverVersions)
   return { error: `RegisterPlugin error -- plugin validation failed with err: ${reason}` };
 }
 
-/** What a driver that does not know this node is told; `null` when it does. */
+/** The error for a driver that does not know this node; `null` when it does. */
 export function nodeInfoProblem({ nodeID }: CSINodeInfo): string | null {
   const what = 'error adding CSI driver node info: driverNodeID must';
   if (nodeID === '') return `${what} not be empty`;

@@ -1,7 +1,7 @@
 /**
  * One plugin: the handshake with the socket that it put into the plugin folder.
  *
- * Decides: when it is asked again, and what it is told.
+ * Decides: when it is called again, and the answer to it.
  * Owns: what the plugin says of itself; how often a driver is asked how many volumes fit on this node.
  * Hears: `plugin.accepted`, `plugin.acceptedDevice`, `plugin.refused`, `plugin.announced`, `plugin.unannounced`,
  *   `plugin.followed`, `plugin.asked` of the plugin manager.
@@ -10,7 +10,7 @@
  * Sends: the plugin manager `plugin.introduced`, then `plugin.registered`, `plugin.deviceConnected` or `plugin.failed`;
  *   of a driver that is registered `plugin.changed`.
  * Invariants:
- *   G1 a plugin is told that it is registered only when the cluster was told of it, too.
+ *   G1 a plugin is registered only when the cluster has it, too.
  *   G2 what cannot be asked, or is refused, is asked again with a growing pause; a driver that was taken and then
  *      cannot say what it calls this node, or of which the cluster cannot be told, hears so once and must listen anew.
  * Upstream: pkg/kubelet/pluginmanager/operationexecutor/operation_generator.go, pkg/volume/csi/csi_node_updater.go.
@@ -59,7 +59,7 @@ export type PluginVerdict =
 interface Context {
   readonly socket: string;
   readonly info: PluginInfo | null;
-  /** What it is told is wrong; empty when nothing is. */
+  /** The error of the registration; empty when it succeeded. */
   readonly error: string;
   readonly retryMs: number;
   /** Between two questions how many volumes fit on this node; 0: it is not asked. */

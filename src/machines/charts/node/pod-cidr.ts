@@ -1,12 +1,12 @@
 /**
  * Pod CIDR: which addresses the cluster gave to the pods of this node.
  *
- * Decides: when the runtime must be told.
+ * Decides: when the runtime must get the CIDRs.
  * Owns: the CIDRs that the runtime knows.
  * Hears: `node.known` of `nodeStatus`.
  * Asks: `cri.updateRuntimeConfig`.
  * Invariants:
- *   D1 the runtime is told once for each change, and again until it took it.
+ *   D1 the runtime gets each change once, and again until it accepts it.
  * Seeds: S222. Upstream: updatePodCIDR.
  */
 import { assign, line, pick, setup } from '../../../kernel/xstate.ts';
@@ -14,7 +14,7 @@ import type { Node } from '../../model/api/node.ts';
 import { criOperations } from '../../model/operations/cri.ts';
 import type { Ended } from '../../model/pods/messages.ts';
 
-/** Pause before the runtime is told again what it did not take. */
+/** Pause before a refused CIDR is sent to the runtime again. */
 const RETRY_MS = 10_000;
 
 interface Context {

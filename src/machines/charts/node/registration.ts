@@ -30,7 +30,7 @@ export interface RegistrationInput {
 
 export interface Registered {
   readonly node: Node;
-  /** False when an earlier start, or somebody else, made it. */
+  /** False when an earlier start, or another client, created it. */
   readonly isNew: boolean;
 }
 
@@ -84,7 +84,7 @@ export const registrationMachine = s.createMachine({
           ],
         },
         onError: [
-          // Who may not create Nodes may find that somebody did.
+          // An agent that may not create Nodes may find one that another client created.
           { guard: ({ context, event }) => mayExist(context, codeOf(event)), target: 'reading' },
           { target: 'backingOff', actions: unable('Unable to register node with API server') },
         ],

@@ -4,8 +4,8 @@
  * Decides: up or down, from what the runtime says of itself and from the health of PLEG.
  * Owns: the list of runtime errors and network errors.
  * Hears: `runtime.statusChanged` and `runtime.statusFailed` (runtime service), `pleg.healthy` and `pleg.unhealthy`;
- *   `runtimeState.wanted` of `nodeStatus`, which is then told of each change.
- * Asks: nothing of the world.
+ *   `runtimeState.wanted` of `nodeStatus`, which then gets each change.
+ * Asks: no operation.
  * Sends: the supervisor `runtimeState.up` and `runtimeState.down` on each change, and nothing between.
  * Invariants:
  *   T1 before the first status nothing is synchronised.

@@ -8,7 +8,7 @@
  * Asks: `server.selfSign`, `server.serve`.
  * Sends: the supervisor `server.serving` and `server.failed`.
  * Invariants:
- *   V1 nothing is served before there is a certificate, or the word that one will come.
+ *   V1 nothing is served before there is a certificate, or one is announced.
  *   V2 a file that changes and cannot be used is said, and what was in force stays.
  * Seeds: S065, S187, S210 to S212. Upstream: pkg/kubelet/server/server.go.
  */

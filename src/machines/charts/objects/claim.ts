@@ -2,7 +2,7 @@
  * One PersistentVolumeClaim that pods use (`object-<key>` below `objects`), and the volume that is bound to it.
  *
  * Decides: whether the claim can be mounted on this node, and where it lies.
- * Owns: the version that was last told; the name of the bound volume.
+ * Owns: the version that was last published; the name of the bound volume.
  * Hears: `node.labels` of `objects`.
  * Asks: `kube.get` of the claim, again and again, for a node may not watch claims, and of the volume.
  * Sends: `objects` `object.observed`.
@@ -35,7 +35,7 @@ export interface ClaimInput {
 }
 
 interface Context extends ClaimInput {
-  /** Of what was last told; `null`: nothing was. */
+  /** Of the last publication; `null`: there was none. */
   readonly version: string | null;
   /** Of the volume that is bound; empty: none that could be mounted. */
   readonly volumeName: string;

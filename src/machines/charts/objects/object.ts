@@ -2,14 +2,14 @@
  * One object that pods use (`object-<key>` below `objects`): a ConfigMap, a Secret or a RuntimeClass.
  *
  * Decides: how it is followed, by the strategy of the configuration; what of a change is news.
- * Owns: the version that was last told.
+ * Owns: the version that was last published.
  * Hears: its reflector; `object.refresh`, `object.period` of `objects`.
  * Asks: `kube.get`, or its reflector's list and watch.
  * Sends: `objects` `object.observed`.
  * Invariants:
- *   O1 what did not change is not told.
+ *   O1 an unchanged object is not published.
  *   O2 an immutable object that was found is not asked for again, but for a refresh.
- *   O3 an object that cannot be read is told as unknown, never as missing; what was known of it stays.
+ *   O3 an object that cannot be read is published as unknown, never as missing; what was known of it stays.
  *   O4 a refresh is answered by the first call that began after it, also with what did not change.
  */
 import { errorOf, line, now, outputOf, pick, random, sendParent, setup } from '../../../kernel/xstate.ts';
@@ -31,14 +31,14 @@ const REOPEN_MS = 1_000;
 export interface ObjectInput {
   readonly key: string;
   readonly strategy: Strategy;
-  /** The newest refresh that somebody wants. */
+  /** The newest refresh that was requested. */
   readonly refresh: number;
   /** So long a value is good enough. */
   readonly periodMs: number;
 }
 
 interface Context extends ObjectInput {
-  /** Of what was last told; `null`: nothing was. Empty: that it is missing. */
+  /** Of the last publication; `null`: there was none. Empty: the object is missing. */
   readonly version: string | null;
   readonly isImmutable: boolean;
   /** The newest refresh that was wanted when the call under way began, and the newest that was answered. */

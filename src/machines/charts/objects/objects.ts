@@ -9,7 +9,7 @@
  * Sends: `pods` `object.found`, and `objects.started` when it lost who wants what.
  * Invariants:
  *   J1 an object is followed exactly as long as one pod wants it.
- *   J2 who wants an object is told what is known of it at once, and every change after that; where objects are not
+ *   J2 a pod that wants an object gets what is known of it at once, and every change after that; where objects are not
  *      watched it is asked for anew first.
  *   J3 an object that became unreadable takes nothing back from those who have it.
  */
@@ -83,7 +83,7 @@ const sharedOf = (key: string) => SHARED[idOf(key).kind];
 const actorOf = (key: string): string => sharedOf(key) ?? `object-${key.replaceAll('/', ':')}`;
 const keysOf = (wants: Context['wants']): ReadonlySet<string> => new Set(Object.values(wants).flat());
 
-/** Starts what is wanted by somebody and stops what is wanted by nobody. */
+/** Starts an actor for each wanted object and stops those of objects that are no longer wanted. */
 function follow(
   enqueue: Enqueue,
   context: Context,

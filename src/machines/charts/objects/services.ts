@@ -2,12 +2,12 @@
  * The services of the cluster (`services` below `objects`), as far as pods see them in their environment.
  *
  * Decides: which services a pod of a namespace may see, and what variables they make.
- * Owns: of each service its name, address and ports; which keys are wanted, and what was last told of them.
+ * Owns: of each service its name, address and ports; which keys are wanted, and what was last published of them.
  * Hears: its reflector, `services.wanted` of `objects`.
  * Asks: its reflector.
  * Sends: `objects` `object.observed` for each wanted key.
  * Invariants:
- *   S1 nothing is told before the first complete list: a pod must not miss the address of the API server.
+ *   S1 nothing is published before the first complete list: a pod must not miss the address of the API server.
  *   S2 a service without an address of its own makes no variables.
  */
 import { line, sendParent, setup } from '../../../kernel/xstate.ts';
@@ -30,7 +30,7 @@ interface Context {
   /** By `<namespace>/<name>`. */
   readonly services: Readonly<Record<string, Service>>;
   readonly isListed: boolean;
-  /** By wanted key, the version that was last told. */
+  /** By wanted key, the version that was last published. */
   readonly told: Readonly<Record<string, string>>;
 }
 
@@ -44,7 +44,7 @@ type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
 const nameOf = ({ metadata: { namespace, name } }: KubeObject): string =>
   `${typeof namespace === 'string' ? namespace : ''}/${name}`;
 
-/** Tells what changed under the wanted keys; with nothing listed yet, nothing. */
+/** Publishes what changed under the wanted keys, once there was a list. */
 function settle(enqueue: Enqueue, next: Context): void {
   const told: Record<string, string> = {};
   for (const [key, before] of Object.entries(next.told)) {

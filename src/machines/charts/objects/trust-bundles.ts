@@ -2,13 +2,13 @@
  * The ClusterTrustBundles of the cluster (`trustBundles` below `objects`), for as long as some pod projects one.
  *
  * Decides: by which version of the API they are read; which anchors a query of a pod means.
- * Owns: the bundles, which keys are wanted, and what was last told of them.
+ * Owns: the bundles, which keys are wanted, and what was last published of them.
  * Hears: its reflector, `trustBundles.wanted` of `objects`.
  * Asks: `kube.list` of one bundle, to find the version of the API; its reflector.
  * Sends: `objects` `object.observed` for each wanted key.
  * Invariants:
- *   Y1 nothing is told as missing before the first complete list.
- *   Y2 what did not change is not told.
+ *   Y1 nothing is published as missing before the first complete list.
+ *   Y2 what did not change is not published.
  *   Y3 a cluster without this API is asked again later, and until then pods hear why they wait.
  * Upstream: pkg/kubelet/clustertrustbundle/clustertrustbundle_manager.go.
  */
@@ -44,7 +44,7 @@ interface Context {
   readonly version: number;
   readonly failures: number;
   readonly untilMs: number;
-  /** By wanted key, the version that was last told. */
+  /** By wanted key, the version that was last published. */
   readonly told: Readonly<Record<string, string>>;
 }
 
@@ -66,7 +66,7 @@ type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
 const target = ({ version }: Context) =>
   ({ client: 'kube', apiVersion: VERSIONS[version] ?? '', resource: 'clustertrustbundles' }) as const;
 
-/** Tells what changed under the wanted keys. */
+/** Publishes what changed under the wanted keys. */
 function tell(enqueue: Enqueue, told: Context['told'], stateOf: (key: string) => ObjectState): void {
   const after = Object.entries(told).map(([key, before]) => {
     const state = stateOf(key);

@@ -41,7 +41,7 @@ interface Context {
   readonly policy: Policy;
   readonly pods: Pods;
   readonly queue: readonly Victim[];
-  /** Somebody waits for the answer. */
+  /** A caller waits for the answer. */
   readonly purging: boolean;
 }
 

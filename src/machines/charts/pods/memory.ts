@@ -1,5 +1,5 @@
 /**
- * The memory of this node: soft facts that the world does not keep, from one start of the agent to the next.
+ * The soft state of this node, which outlives the agent: facts that neither the runtime nor the API server keeps.
  *
  * Decides: when to write.
  * Owns: restart counts, back-offs and results of probes by container, back-offs of pulls; what pods were given, who was
@@ -13,7 +13,7 @@
  *   M1 at most one write under way; what changes meanwhile is written by the next one.
  *   M2 a memory that cannot be read is an empty one: pods start, and it is said.
  *   M3 nothing is written before it was read, so that a slow disk never costs what was known.
- *   M4 nobody waits longer for what was noted than it was to take, also when the clock of the machine was set back.
+ *   M4 no back-off lasts longer than when it was noted, also when the clock of the machine was set back.
  *   M5 what a pod has for itself (CPUs, memory of chosen nodes, devices) is written at once: no agent that was killed
  *      and started again gives it to another.
  */

@@ -1,10 +1,10 @@
 /**
- * The pod lifecycle event generator: what the runtime's pods do, as the stream `cri.watchPods` tells it.
+ * The pod lifecycle event generator: what the runtime's pods do, as the stream `cri.watchPods` reports it.
  *
  * Decides: whether observation of the runtime can be trusted (healthy or not).
  * Owns: nothing; the stream's port compares and speaks only of changes.
  * Hears: the items of the stream; `runtime.wanted` from `syncLoop`; `pleg.healthWanted` from `runtimeState`.
- * Asks: `cri.watchPods`. Tells `syncLoop` every change, and `runtimeState` its health.
+ * Asks: `cri.watchPods`. Sends `syncLoop` every change, and `runtimeState` its health.
  * Invariants:
  *   P1 unhealthy until the first complete list; unhealthy again when listing has failed for {@link PLEG_THRESHOLD_MS}.
  *   P2 one pod that cannot be inspected never makes the node unhealthy.

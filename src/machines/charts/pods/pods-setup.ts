@@ -52,13 +52,13 @@ interface Context {
   readonly objects: ConfigObjects;
   /** Every pod of the runtime was named: what was not does not exist there. */
   readonly relisted: boolean;
-  /** Every source has spoken: what is not known here is wanted by nobody. */
+  /** Every source is ready: a pod that is not known here is orphaned. */
   readonly judges: boolean;
   /** The logs of pods that are gone could not be looked for. */
   readonly lacksLogs: boolean;
 }
 
-/** What was found of pods that nobody knows; only logs have names. */
+/** Leftovers of unknown pods; only log folders have names. */
 export type Leftovers = { readonly uids?: readonly string[]; readonly pods?: readonly PodRef[] };
 
 type Event =

@@ -4,18 +4,18 @@
  * Decides: who gets an actor, who waits for a predecessor of the same name, who is ended, what follows a crash.
  * Owns: by uid the name, whether it is wanted, which objects it names, and the kill that was ordered; all ConfigMaps
  *   and Secrets. Never a pod: those live in their actors.
- * Hears: `config.objects`, `config.pods`, `runtime.*` and `pods.housekeeping` of `syncLoop`; `pods.kill` of whoever may
- *   end pods; `memory.loaded`; `pods.wanted` of `containerManager`; `node.changed` of the root; for its pods `image.*`,
- *   `object.found`, `csi.*` and `allocation.*`, and that one of those who say so has started anew.
+ * Hears: `config.objects`, `config.pods`, `runtime.*` and `pods.housekeeping` of `syncLoop`; `pods.kill` of those
+ *   that may end pods; `memory.loaded`; `pods.wanted` of `containerManager`; `node.changed` of the root; for its pods
+ *   `image.*`, `object.found`, `csi.*` and `allocation.*`, and that one of those who say so has started anew.
  * Asks: `volume.podFolders` and `logs.podFolders` once, for what an agent that crashed has left; `podConfig` for a pod
  *   whose actor lost it; `memory` for what is remembered of containers; `objects` for what pods use.
  * Invariants:
- *   W1 one actor a uid, from the first word until nothing of the pod is left on the node.
+ *   W1 one actor a uid, from the first message until nothing of the pod is left on the node.
  *   W2 of static pods with one full name only one is not held; the next one starts when the one before is gone.
  *   W3 a pod whose end was ordered is not started again; when it is wanted again meanwhile, it starts anew afterwards,
  *      and counts this as a restart of its containers.
- *   W4 a crashed actor comes back after a back-off and looks at the runtime before it does anything.
- *   W5 whoever was told what a memory has is told then which of its pods there are.
+ *   W4 a crashed actor comes back after a back-off and observes the runtime before it does anything.
+ *   W5 an actor that got remembered state then gets which of its pods still exist.
  */
 import { errorOf, line, now, outputOf, to } from '../../../kernel/xstate.ts';
 import type { AllocationReport, PodsKnown } from '../../model/allocation/messages.ts';
@@ -45,7 +45,7 @@ import {
   tell,
 } from './pods-setup.ts';
 
-/** Containers that nobody wants get this long to end; as upstream for pods that only the runtime knows. */
+/** The grace period of orphaned containers; as upstream's for pods that only the runtime knows. */
 const ORPHAN_GRACE_SECONDS = 1;
 /** Before folders that could not be listed are looked for again. */
 const LOOK_AGAIN_MS = 60_000;
@@ -141,7 +141,7 @@ function kill(enqueue: Enqueue, record: PodRecord, graceSeconds: number | null):
   return { ...record, kill: order };
 }
 
-/** Ends a pod that stays wanted: its status tells why it ended, and it is not started again. */
+/** Ends a pod that stays wanted: its status says why it ended, and it is not started again. */
 const endByNode = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'pods.kill') return;
   const { uid, graceSeconds, verdict } = event;
@@ -213,7 +213,7 @@ const takeRelist = s.enqueueActions((args) => {
   enqueue.assign({ relisted: true, records: released(enqueue, context.records) });
 });
 
-/** Of those who wait under one name the first one goes, when nobody else has that name on this node. */
+/** Of the pods that wait under one name the first one starts, when no other pod has that name on this node. */
 function released(enqueue: Enqueue, records: Records): Records {
   const taken = new Set(Object.values(records).flatMap((record) => (record.held ? [] : [fullName(record)])));
   const next: Record<string, PodRecord> = { ...records };

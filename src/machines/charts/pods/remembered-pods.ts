@@ -8,7 +8,7 @@
  * Invariants:
  *   B1 one write at a time, which is never left before it ends; of several about one pod the last one counts.
  *   B2 a pod whose end was ordered is forgotten before anything of it ends.
- *   B3 a file that cannot be written costs nobody anything but the memory.
+ *   B3 a file that cannot be written loses only the remembered state.
  */
 import { line, type PlainError, pick, setup } from '../../../kernel/xstate.ts';
 import { versionOf } from '../../model/objects/from-api.ts';

@@ -1,13 +1,13 @@
 /**
  * The sync loop: the one road from what is wanted and what is observed to the pods.
  *
- * Decides: when it is known enough to end pods that nobody wants, and when to look after them again.
+ * Decides: when enough is known to end orphaned pods, and when to clean up again.
  * Owns: which sources have spoken, which pods they want (uids), whether the runtime was listed.
  * Hears: `config.*` of `podConfig`, `runtime.*` of `pleg`, `runtime.up`/`runtime.down` of the root, `pods.started`.
- * Asks: `podConfig` and `pleg` to tell everything again when it or `pods` lost it.
+ * Asks: `podConfig` and `pleg` to publish everything again when it or `pods` lost it.
  * Sends: the root `syncLoop.started`, which answers with `runtime.up` when the runtime is up.
  * Invariants:
- *   L1 what is told of a pod goes on to `pods` in the order in which it came.
+ *   L1 messages about a pod go on to `pods` in the order in which it came.
  *   L2 nothing is ended for being unwanted before every source has spoken and the runtime was listed once, both to the
  *      `pods` that are there now.
  *   L3 no housekeeping while the runtime is down.
@@ -44,7 +44,7 @@ interface Context {
   readonly sources: Readonly<Partial<Record<Source, readonly string[] | null>>>;
   readonly relisted: boolean;
   readonly runtimeUp: boolean;
-  /** Something was told to `pods` that a fresh `pods` would not know. */
+  /** A message went to `pods` that a fresh `pods` would not know. */
   readonly told: boolean;
 }
 
@@ -80,7 +80,7 @@ const keepHouse = s.enqueueActions(({ context, enqueue }) => {
   enqueue.sendTo(to('pods'), { type: 'pods.housekeeping', desired: desired(context) });
 });
 
-/** What was told to the `pods` before is told again, and nobody is ended until it was. */
+/** Everything is published to `pods` again, and no pod is ended before that. */
 const forget = s.assign({
   sources: ({ context }) => Object.fromEntries(Object.keys(context.sources).map((source) => [source, null])),
   relisted: false,

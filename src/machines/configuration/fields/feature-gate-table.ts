@@ -2,7 +2,7 @@
  * Owns the feature gates of Kubernetes 1.36 as a kubelet knows them: stage, default, lock, dependencies.
  *
  * Alpha and beta gates are those of `kubelet --help`. Graduated and deprecated gates are not listed there; of those
- * that graduated in 1.36, the ones nobody measured are taken as locked, which is upstream's habit.
+ * that graduated in 1.36, the ones that were not measured are taken as locked, which is upstream's habit.
  */
 
 export type FeatureStage = 'alpha' | 'beta' | 'ga' | 'deprecated';

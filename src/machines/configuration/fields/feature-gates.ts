@@ -29,7 +29,7 @@ export function decideFeatures(settings: FeatureSettings): FeatureDecision {
   return { changed, warnings: names.flatMap((name) => warning(name, settings)), error: joined(errors) };
 }
 
-/** Those up to the first gate that nobody knows. */
+/** The faults of the gates, up to the first unknown gate. */
 function refusals(names: readonly string[], settings: FeatureSettings): string[] {
   const refused: string[] = [];
   for (const name of names.filter((each) => !Object.hasOwn(FEATURE_GROUPS, each))) {

@@ -30,7 +30,7 @@ export interface StructType {
 export interface Field {
   readonly name: string;
   readonly type: FieldType;
-  /** Unset can be told from zero: `null` unsets, and a set zero is printed. */
+  /** Unset differs from zero: `null` unsets, and a set zero is printed. */
   readonly pointer?: true;
   /** Printed even when it is zero. */
   readonly always?: true;

@@ -1,7 +1,7 @@
 /**
  * Owns the gates that a kubelet of 1.36 reads and whose other value changes nothing here, with the reason why.
  *
- * Invariant: whoever sets one to that value hears of it at every start. Gates of other components, and those of how a
+ * Invariant: each start warns of a gate that is set to that value. Gates of other components, and those of how a
  * Go client works inside, are accepted in silence, as a kubelet does.
  */
 

@@ -1,5 +1,5 @@
 /**
- * Owns what the host tells about a configuration file: its text and what the text says, or why there is nothing.
+ * A configuration file as the host reports it: its text and decoded document, or why there is none.
  *
  * The host decodes YAML and JSON, because that is a library's work; which document is acceptable is decided here.
  */

@@ -1,7 +1,7 @@
 /**
  * Owns what to do instead of a flag that the kubelet once had.
  *
- * Upstream only says `unknown flag`. The hint is printed after upstream's line, so that whoever brings an old unit file
+ * Upstream only says `unknown flag`. The hint is printed after upstream's line, so that the owner of an old unit file
  * need not search for the release note.
  */
 const RUNTIME = 'The container runtime owns this setting now; set it there.';

@@ -47,7 +47,7 @@ function noneCpuError({ cpuManagerPolicyOptions: options }: KubeletConfiguration
   return error === '' ? null : failed('cpu', `new none policy error: ${error}`);
 }
 
-/** Comes when what is reserved was settled, which upstream tells first. */
+/** Comes when what is reserved was settled, which upstream reports first. */
 function cpuOptionsError(configuration: KubeletConfiguration): SettingsError | null {
   const error = cpuPolicyOptionsError(configuration);
   if (error === '') return null;

@@ -54,7 +54,7 @@ export function allocatableCpus({ cpus, reserved, wholeCores }: CpuManagerSettin
 /** What a pod has so far, while its containers are given their CPUs one after the other. */
 export interface CpuProgress {
   readonly cpus: ExclusiveCpus;
-  /** What init containers that have ended by then had, and nobody after them took. */
+  /** CPUs of init containers that have ended, and that no later container took. */
   readonly reusable: readonly number[];
 }
 

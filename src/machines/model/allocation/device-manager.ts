@@ -2,7 +2,7 @@
  * Which devices of its plugins a node gives to a container. Pure.
  *
  * Upstream: devicemanager/manager.go (devicesToAllocate) and topology_hints.go. Invariants: no device is of two pods;
- * a device that is not healthy is given to nobody; what an init container had is used again by those after it.
+ * a device that is not healthy is never allocated; devices of an ended init container are reused by later containers.
  */
 
 import type { DeviceQuestion, DeviceResponse } from '../operations/devices.ts';
@@ -18,7 +18,7 @@ export type DeviceAnswers = Readonly<Record<string, readonly string[]>>;
 /** What a pod has so far, while its containers are given their devices one after the other. */
 export interface DeviceProgress {
   readonly given: DeviceHoldings;
-  /** By resource, what init containers that have ended by then had, and nobody after them took. */
+  /** By resource, devices of init containers that have ended, and that no later container took. */
   readonly reusable: Readonly<Record<string, readonly string[]>>;
 }
 
@@ -47,7 +47,7 @@ interface Wish {
   readonly devices: Readonly<Record<string, number>>;
 }
 
-/** Resources of plugins; all others are somebody else's business. */
+/** True for resources of device plugins; other parts of the agent account for the rest. */
 const isOfPlugin = ({ devices, others }: DeviceBooks, resource: string): boolean =>
   devices[resource] !== undefined || heldIds(others, resource).length > 0;
 

@@ -46,7 +46,7 @@ export function deviceAmounts(devices: Devices): {
   return { capacity: count((each) => each.devices.length), allocatable: count((each) => healthyIds(each).length) };
 }
 
-/** What the checkpoint says of a pod; devices that nobody was asked for yet are in nobody's hands. */
+/** The checkpoint's entries of a pod; devices that no plugin has allocated yet are left out. */
 export const entriesOf = (podUid: string, holdings: DeviceHoldings): readonly DeviceEntry[] =>
   Object.entries(holdings).flatMap(([container, resources]) =>
     Object.entries(resources).flatMap(([resource, { nodes, response }]) =>
@@ -85,7 +85,7 @@ interface ResourceStatus {
 /** By container. */
 export type DeviceHealth = Readonly<Record<string, readonly ResourceStatus[]>>;
 
-/** A device of which nobody says anything is healthy, as upstream takes it. */
+/** A device without a report is healthy, as upstream takes it. */
 export function deviceHealth(holdings: DeviceHoldings, devices: Devices): DeviceHealth {
   const statusOf = ([name, holding]: readonly [string, DeviceHolding]): ResourceStatus => ({
     name,

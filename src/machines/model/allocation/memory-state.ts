@@ -98,7 +98,7 @@ export function hugePageResource(kib: number): string {
 /** What is kept for the system: of a node, by resource, bytes. */
 export type SystemReserved = ReadonlyMap<number, ReadonlyMap<string, bigint>>;
 
-/** A machine that does not tell its nodes is one node. */
+/** A machine without information about NUMA nodes is one node. */
 export function numaNodesOf({ topology, memoryBytes, hugePageTotals }: MachineInfo) {
   if (topology.numaNodes.length === 0) return [{ id: 0, totals: { ...hugePageTotals, [MEMORY]: memoryBytes } }];
   return topology.numaNodes.map(({ id, memoryBytes: memory, hugePages }) => ({

@@ -14,7 +14,7 @@ export interface PodsKnown {
   readonly uids: readonly string[];
 }
 
-/** Whoever found something on this node asks `pods` whose it can be. Answered by `pods.known`. */
+/** An actor that found leftovers on this node requests the known pods from `pods`. Answered by `pods.known`. */
 export interface PodsWanted {
   readonly type: 'pods.wanted';
 }
@@ -32,7 +32,7 @@ export type AllocationMessage =
   | { readonly type: 'allocation.ended'; readonly uid: string; readonly byItself: boolean }
   /** It is gone. */
   | { readonly type: 'allocation.released'; readonly uid: string }
-  /** All pods that there are: what is remembered of others is of nobody. */
+  /** All pods that exist: state that is kept of any other pod is obsolete. */
   | PodsKnown
   /** Say what single containers hold. */
   | { readonly type: 'resources.wanted' }

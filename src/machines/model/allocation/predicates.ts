@@ -126,7 +126,7 @@ function afterPredicates({ rules }: AdmissionRequest, node: NodeView): Rejection
 const FIRST = ['cpu', 'memory', 'ephemeral-storage'];
 const STANDARD = new Set([...FIRST, 'pods']);
 
-/** Resources that this node does not know are somebody else's business. */
+/** Resources that this node does not know are not checked: other components account for them. */
 function shortagesOf({ requests }: PodDemand, { allocatable }: NodeView, others: readonly PodDemand[]): Shortage[] {
   const own = Object.keys(requests).filter((name) => STANDARD.has(name) || allocatable[name] !== undefined);
   const rest = own.filter((name) => !STANDARD.has(name)).toSorted();

@@ -1,7 +1,7 @@
 /**
  * What a node must know of a pod to take it or refuse it, and what the pod then holds of the node. Pure.
  *
- * A request is small enough to be told; the pod itself stays with its actor. Amounts are decimal text: thousandths of a
+ * A request fits in a message; the pod itself stays with its actor. Amounts are decimal text: thousandths of a
  * CPU, whole units of everything else.
  */
 

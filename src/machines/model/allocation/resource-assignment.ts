@@ -44,7 +44,7 @@ const NOTHING: Progress = {
   memory: { blocks: {}, inits: [] },
 };
 
-/** Nobody says where it should come from. */
+/** No provider has a preference. */
 const ANYWHERE: NumaHint = { nodes: null, preferred: false };
 
 type Refused = { readonly rejection: Rejection };

@@ -79,7 +79,7 @@ export const devicesHeldBy = (grants: Grants) => ({
   ),
 });
 
-/** What a pod is told of it. */
+/** The pod's part of the grant. */
 export interface PodShares {
   /** Absent: the node does not keep CPUs apart. */
   readonly cpus?: PodCpus;

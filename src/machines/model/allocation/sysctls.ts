@@ -1,7 +1,7 @@
 /**
  * Which kernel settings a pod may have changed for itself. Pure. Upstream: pkg/kubelet/sysctl.
  *
- * A setting is safe when it belongs to a namespace of the pod and touches nobody else; its kernel must have it as such.
+ * A setting is safe when it belongs to a namespace of the pod and affects no other pod; the kernel must have it so.
  */
 interface Safe {
   readonly name: string;

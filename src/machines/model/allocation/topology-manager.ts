@@ -74,7 +74,7 @@ function joined({ nodes, preferred, named }: Merged, hint: NumaHint): Merged {
   };
 }
 
-/** Of those that no later hint can tell apart one is enough: there may be very many. */
+/** Of merged hints that no later hint can distinguish, one is kept: there may be very many. */
 function distinct(merged: readonly Merged[]): readonly Merged[] {
   const byKey = new Map<string, Merged>();
   for (const each of merged) {

@@ -80,7 +80,7 @@ function capacityOf({ maxPods, podsPerCore }: Settings, { machine, storageBytes 
   };
 }
 
-/** `--reserved-cpus` is the last word on the CPU that is kept back. */
+/** `--reserved-cpus` overrides the CPU of the other reservations. */
 function reservations(settings: Settings, machine: MachineInfo): Parsed<{ kube: Amounts; system: Amounts }> {
   const kube = amounts(settings.kubeReserved);
   const system = amounts(settings.systemReserved);

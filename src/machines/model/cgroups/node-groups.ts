@@ -37,7 +37,7 @@ const LEAST_SHARES = '2';
 /** More than any machine has: pages are bounded in pods, not in levels. */
 const UNBOUNDED = String(2n ** 62n);
 
-/** All pods together: what the node can give them, or all it has where nobody enforces that. */
+/** All pods together: the node's allocatable resources, or its capacity where allocatable is not enforced. */
 export function nodeAllocatableGroup(settings: NodeGroupSettings, resources: NodeResources): CgroupWish {
   const enforced = settings.enforceNodeAllocatable.includes('pods');
   const limits = enforced ? resources.podsLimit : { ...resources.capacity, pid: resources.pidMax };

@@ -105,7 +105,7 @@ const isPositive = (quantity: string | undefined): boolean => quantity !== undef
 
 const UNLIMITED = '-1';
 
-/** Nobody else is on CPUs of its own: time on them is not limited. */
+/** Whether the pod has exclusive CPUs: time on them is not limited. */
 const ownsCpus = (pod: Pod, { admission }: NodeSettings): boolean =>
   admission?.cpuManager !== undefined && podContainers(pod).some((container) => exclusiveCount(pod, container) > 0);
 

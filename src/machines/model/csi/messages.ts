@@ -66,13 +66,13 @@ export interface CSIWanted {
   readonly volumes: readonly CSIVolume[];
 }
 
-/** A pod has waited for its volumes for long: its user is told for which. */
+/** A pod has waited for its volumes for long: an event names them. */
 export interface CSIOverdue {
   readonly type: 'csi.overdue';
   readonly uid: string;
 }
 
-/** Nothing of the pod runs any more: its volumes are to be unpublished, whoever published them. */
+/** Nothing of the pod runs any more: its volumes are to be unpublished, also those that an earlier agent published. */
 export interface CSIReleased {
   readonly type: 'csi.released';
   readonly uid: string;
@@ -132,7 +132,7 @@ export type DeviceOrder = {
   readonly driver: Driver;
   /** What is to be staged; `null`: as before. */
   readonly volume: CSIVolume | null;
-  /** It is published for somebody, or wanted. */
+  /** It is published for a pod, or a pod wants it. */
   readonly isUsed: boolean;
   /** The API server knows that the volume is in use here. */
   readonly isReported: boolean;

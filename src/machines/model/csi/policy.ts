@@ -70,7 +70,7 @@ export const limitsPeriodMs = (spec: CSIDriverSpec | null | undefined): number =
 
 // ---- requests -------------------------------------------------------------------------------------------------------
 
-/** With the capability a driver tells apart one writer from many of one node. */
+/** With this capability a driver distinguishes one writer from several on one node. */
 function accessMode([mode = 'ReadWriteOnce']: readonly string[], capabilities: Capabilities): string {
   const isPrecise = capabilities.includes('SINGLE_NODE_MULTI_WRITER');
   switch (mode) {

@@ -1,7 +1,7 @@
 /**
  * What the managers of the node (eviction, shutdown) know of a pod: enough to rank it, to bound it, and to say why.
  *
- * Pure. Told by the pod's actor when it starts, when its configuration changes, and for the last time when nothing of
+ * Pure. Sent by the pod's actor when it starts, when its configuration changes, and for the last time when nothing of
  * it runs any more.
  */
 import { isMirrorPod, isStaticPod, type Pod } from '../api/pod.ts';

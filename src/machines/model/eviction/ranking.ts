@@ -88,7 +88,7 @@ const compareProcesses = (a: Ranked, b: Ranked): number =>
   first(!a.isMeasured, !b.isMeasured) ||
   larger(a.excess, b.excess);
 
-/** First is who goes first: whoever exceeds its request, then the lowest priority, then the largest excess. */
+/** In the order of eviction: pods over their request first, then the lowest priority, then the largest excess. */
 export function rankedForEviction(
   candidates: readonly Candidate[],
   signal: EvictionSignal,

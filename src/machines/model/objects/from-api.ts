@@ -42,7 +42,7 @@ function contents(value: unknown, form: 'text' | 'base64'): Readonly<Record<stri
   return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, { [form]: String(each) } as Content]));
 }
 
-/** Changes with the content, and tells nothing of it. */
+/** Changes with the content, and reveals nothing of it. */
 export const versionOf = (value: unknown): string => {
   const text = JSON.stringify(value);
   return `${fnv1a32(text).toString(36)}.${fnv1a32(`#${text}`).toString(36)}`;

@@ -1,7 +1,7 @@
 /** What `pods` and the objects of the API server say to each other. */
 import type { ConfigObject } from '../operations/volume.ts';
 
-/** Everything that a pod uses: replaces what it wanted before. What is known of it is told again. */
+/** Everything that a pod uses: replaces what it wanted before. What is known of them is sent again. */
 export interface ObjectsWanted {
   readonly type: 'objects.wanted';
   readonly uid: string;
@@ -46,7 +46,7 @@ export interface ObjectPeriod {
   readonly periodMs: number;
 }
 
-/** To the actor of an object that is asked for again and again: somebody needs it as it is from now on. */
+/** To the actor of an object that is read repeatedly: a pod needs the object as it is from now on. */
 export interface ObjectRefresh {
   readonly type: 'object.refresh';
   /** They are numbered. */

@@ -43,9 +43,9 @@ export const certificateOperations = {
   /** A new ECDSA P-256 key and the request for its certificate: PEM in base64, as the API has it. */
   'certificate.request': once<CertificateTemplate, { readonly request: string; readonly key: SecretHandle }>(),
   /**
-   * A new key for a pod (`RSA3072`, `RSA4096`, `ECDSAP256`, `ECDSAP384`, `ECDSAP521`, `ED25519`) and a request that says
-   * nothing but proves that the key is there: DER in base64. The handle stands for the key as PKCS#8 in PEM. Fails for
-   * a type that it does not know.
+   * A new key for a pod (`RSA3072`, `RSA4096`, `ECDSAP256`, `ECDSAP384`, `ECDSAP521`, `ED25519`) and a request that
+   * says nothing but proves that the key is there: DER in base64. The handle stands for the key as PKCS#8 in PEM. Fails
+   * for a type that it does not know.
    */
   'certificate.podKey': once<{ readonly keyType: string }, { readonly request: string; readonly key: SecretHandle }>(),
   /** Writes a pair under its time and lets the link name it. `certificate` is PEM in base64. */

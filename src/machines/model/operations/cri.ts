@@ -95,7 +95,7 @@ export const criOperations = {
   >(),
   /** `null` when the image is not present. */
   'cri.imageStatus': query<{ image: string }, { image: Image | null }>(),
-  /** `auth` stands for an AuthConfig as JSON; the runtime's errors are told without it. */
+  /** `auth` stands for an AuthConfig as JSON; it is removed from the runtime's errors. */
   'cri.pullImage': idempotent<
     {
       image: string;
@@ -114,7 +114,7 @@ export const criOperations = {
     { containerId: string; command: readonly string[]; timeoutSeconds: number },
     { exitCode: number; stdout: string; stderr: string }
   >(),
-  /** Tells the runtime's network which addresses the cluster gave to this node's pods, comma-separated. */
+  /** Configures the runtime's network with the pod CIDRs of this node, comma-separated. */
   'cri.updateRuntimeConfig': idempotent<{ podCIDR: string }, null>(),
   'cri.reopenContainerLog': idempotent<{ containerId: string }, null>(),
 };

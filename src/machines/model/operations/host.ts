@@ -139,7 +139,7 @@ export interface CgroupInfo {
   readonly swapCounted: boolean;
 }
 
-/** Soft facts that the world does not keep and that survive a restart of the agent. */
+/** Soft state: facts that only the agent keeps, and that survive its restart. */
 export interface SoftState {
   /** By `<pod uid>/<image>`: back-off of pulls that failed. `message` has the reason first. */
   readonly pulls?: Readonly<
@@ -221,7 +221,7 @@ export const hostOperations = {
     { errors: readonly string[] }
   >(),
   /**
-   * Follows the kernel's log. `oom.watching` once it is open; `oom.killed` for each kill that was never told before.
+   * Follows the kernel's log. `oom.watching` once it is open; `oom.killed` for each kill that was not reported before.
    */
   'host.watchOom': stream<
     { path: string; seenFile: string },
@@ -239,7 +239,7 @@ export const hostOperations = {
     { intervalMs: number; tries: number },
     { readonly type: 'watchdog.unheard'; readonly message: string } | { readonly type: 'watchdog.heard' }
   >(),
-  /** Makes the node's iptables chains, and makes them again when somebody flushed the tables. */
+  /** Makes the node's iptables chains, and makes them again when the tables were flushed. */
   'host.keepIptables': stream<{ periodMs: number }, IptablesItem>(),
   /** Static pod files under a path (file or directory). Speaks when the set of decoded manifests or errors changed. */
   'host.watchManifests': stream<

@@ -38,7 +38,7 @@ export interface PulledCredentials {
   readonly accounts?: readonly SourceCoordinates[];
 }
 
-/** What is recorded of an image. `null` record: nobody pulled it through this agent, or only began to. */
+/** The record of an image. `null` record: this agent has not pulled it, or has only begun to. */
 export interface PullRecord {
   readonly intended: boolean;
   /** By repository name, without tag or digest. */
@@ -72,7 +72,7 @@ export const imageOperations = {
   >(),
   /**
    * What may be tried for a repository, in the order in which it is tried: pull secrets, the docker configuration of
-   * the node, plugins. Fails when a pull secret cannot be decoded. `pod`: whose service account plugins may be told of.
+   * the node, plugins. Fails when a pull secret cannot be decoded. `pod`: whose service account plugins may get.
    */
   'images.credentials': query<
     { root: string; repository: string; secrets: readonly ConfigObject[]; pod: PullingPod | null },
@@ -80,7 +80,7 @@ export const imageOperations = {
   >(),
   'images.pullRecord': query<RecordPlace & { imageRef: string }, PullRecord>(),
   'images.recordIntent': idempotent<RecordPlace, null>(),
-  /** Turns the intent into a record, or adds to the one that is there. `null` credentials: nobody knows with which. */
+  /** Turns the intent into a record, or adds to the one that is there. `null` credentials: not known. */
   'images.recordPulled': idempotent<
     RecordPlace & { imageRef: string; repository: string; credentials: PulledCredentials | null },
     null

@@ -16,7 +16,7 @@ import { idempotent, once, query, stream } from '../../../kernel/xstate.ts';
  */
 export type KubeClient = 'kube' | 'event' | 'heartbeat' | 'bootstrap';
 
-/** What `kube.connect` is told of the configuration. */
+/** The configuration's part of the input of `kube.connect`. */
 export interface KubeSettings {
   readonly kubeconfig: string;
   /** Which client(s) this is: the bootstrap identity has only one. */

@@ -2,7 +2,7 @@
  * What the node agent asks for the logs of containers. Implemented by `src/actors/logs/container-logs.ts`.
  *
  * Invariants: everything lies below `root`, the folder of all pods' logs, but for the links; a path that is not a plain
- * file is left alone, whoever put it there.
+ * file is left alone, whichever process made it.
  */
 import { idempotent, query, stream } from '../../../kernel/xstate.ts';
 
@@ -30,7 +30,7 @@ export interface PodLogs {
 export const logOperations = {
   /**
    * Makes the link, and looks at the size every `periodMs`. A log that is too large is moved aside, the older ones are
-   * compressed or removed; then the runtime has to be told to open it anew. Speaks of a log that is missing once, and
+   * compressed or removed; then the runtime has to reopen it. Reports a missing log once, and
    * again after ever longer waits.
    */
   'logs.keep': stream<

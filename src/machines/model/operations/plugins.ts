@@ -45,9 +45,9 @@ export type NodeInfoChanged = {
 export const pluginOperations = {
   /** Sockets below a folder, at any depth the port looks into. Speaks at once, and when the set changed. */
   'plugins.watch': stream<{ path: string }, PluginsChanged>(),
-  /** The error of a socket where nobody listens, or not as a plugin, is upstream's sentence. */
+  /** The error of a socket without a listener, or whose listener is no plugin, has upstream's text. */
   'plugins.getInfo': query<{ socket: string }, PluginInfo>(),
-  /** Tells a plugin whether it was taken; `error` is empty when it was. */
+  /** Notifies a plugin of its registration; `error` is empty when it succeeded. */
   'plugins.notifyRegistrationStatus': idempotent<{ socket: string; registered: boolean; error: string }, null>(),
   'plugins.csiNodeGetInfo': query<{ endpoint: string }, CSINodeInfo>(),
   /** Asks a driver so often, first after one period. Speaks at the first answer, and when it changed. */

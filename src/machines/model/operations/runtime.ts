@@ -13,7 +13,7 @@ export interface RuntimeCondition {
 export type RuntimeAbilities = Pick<RuntimeStatus, 'handlers' | 'features'>;
 
 export const runtimeOperations = {
-  /** Opens the CRI connection that every later `cri.*` uses. Fails with upstream's text when nobody answers. */
+  /** Opens the CRI connection of every later `cri.*`. Fails with upstream's text when the runtime does not answer. */
   'runtime.connect': idempotent<
     { endpoint: string; imageEndpoint: string; requestTimeoutMs: number },
     { runtimeName: string; runtimeVersion: string; runtimeApiVersion: string }

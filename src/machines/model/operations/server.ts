@@ -23,7 +23,7 @@ export type AuthSettings = {
   readonly anonymous: boolean;
   /** Tokens are asked of the API server. */
   readonly webhookAuthentication: boolean;
-  /** Empty: nobody is known by certificate. */
+  /** Empty: no client authenticates by certificate. */
   readonly clientCAFile: string;
   /** Its file is read once; absent: again whenever it changes. */
   readonly isClientCAFixed?: boolean;
@@ -51,11 +51,11 @@ export type ServedPort = {
   readonly address: string;
   readonly port: number;
   readonly settings: ApiSettings;
-  /** `null`: the read-only port, without TLS and without anybody being asked who they are. */
+  /** `null`: the read-only port, without TLS and without authentication. */
   readonly secure: { readonly tls: ServingTls; readonly auth: AuthSettings } | null;
 };
 
-/** A unix socket for whoever may open the file: the whole API for people on the node, or pod resources for agents. */
+/** A unix socket; access is that of its file: the whole API for people on the node, or pod resources for agents. */
 export type LocalSocket = {
   readonly path: string;
   readonly service: 'api' | 'podResources';

@@ -159,10 +159,10 @@ export interface FileVariable {
 /** By place in the container's list; `null`: the file has no value under an optional key. */
 export type FileValues = Readonly<Record<string, SecretHandle | null>>;
 
-/** What could not be prepared for a container: as the world is told, and why. */
+/** What could not be prepared for a container: the public message, and the cause. */
 export interface Unprepared {
   readonly message: string;
-  /** Upstream keeps it from the pod's author, as it could tell of files of the node. */
+  /** Upstream keeps it from the pod's author, as it could reveal files of the node. */
   readonly why: string;
 }
 

@@ -1,7 +1,7 @@
 /** What those who follow the API server say of the pods that it has. As in `messages.ts`. */
 import type { Pod, PodRef, PodStatus } from '../api/pod.ts';
 
-/** What the API server has of a pod; `null`: nothing any more. A mirror pod is told under its static pod's uid. */
+/** The API server's object of a pod; `null`: none any more. A mirror pod has its static pod's uid here. */
 export interface StatusObserved {
   readonly type: 'status.observed';
   readonly pod: PodRef;
@@ -51,7 +51,7 @@ export type MirrorMessage =
   | { readonly type: 'mirror.released'; readonly pod: PodRef }
   | MirrorSeen
   | MirrorListed
-  /** This source of static pods has told all that it has. */
+  /** This source of static pods has published all its pods. */
   | { readonly type: 'mirror.ready'; readonly source: 'file' | 'http' }
   /** Every source of static pods has spoken. */
   | { readonly type: 'mirror.judged' };

@@ -37,20 +37,20 @@ export type ConfigMessage =
       readonly pods: readonly PodRef[];
     };
 
-/** All ConfigMaps and Secrets that there are. Told before the pods that may need them. */
+/** All ConfigMaps and Secrets that exist. Sent before the pods that may need them. */
 export interface ObjectsTold {
   readonly type: 'config.objects';
   readonly objects: ConfigObjects;
 }
 
-/** The source has told everything it has; `uids` are all its pods. */
+/** The source has published all its pods; `uids` are all its pods. */
 export interface SourceReady {
   readonly type: 'config.sourceReady';
   readonly source: Source;
   readonly uids: readonly string[];
 }
 
-/** Somebody lost what was told before (a crash): tell these pods again; `null` means all of them. */
+/** A receiver has lost its state (a crash): send these pods again; `null` means all of them. */
 export interface ConfigWanted {
   readonly type: 'config.wanted';
   readonly uids: readonly string[] | null;
@@ -64,12 +64,12 @@ export type RuntimeMessage =
   | { readonly type: 'runtime.podStale'; readonly uid: string; readonly message: string }
   | { readonly type: 'runtime.relisted'; readonly uids: readonly string[] };
 
-/** Somebody lost what was told before: observe everything again. */
+/** A receiver has lost its state: observe everything again. */
 export interface RuntimeWanted {
   readonly type: 'runtime.wanted';
 }
 
-/** What `pleg` tells `runtimeState` about itself. */
+/** The health of `pleg`, for `runtimeState`. */
 export type PlegHealth =
   | { readonly type: 'pleg.healthy' }
   | { readonly type: 'pleg.unhealthy'; readonly message: string };
@@ -82,7 +82,7 @@ export interface PlegHealthWanted {
 // ---- syncLoop <-> pods ----------------------------------------------------------------------------------------------
 
 export type PodsMessage =
-  /** Every source has spoken and the runtime was listed: what nobody wants may be ended. `uids` are all wanted pods. */
+  /** Every source is ready and the runtime was listed: orphaned pods may be ended. `uids` are all wanted pods. */
   { readonly type: 'pods.housekeeping'; readonly desired: readonly string[] } | { readonly type: 'pods.started' };
 
 /** The root says whether pods may be synchronised. */
@@ -98,7 +98,7 @@ export interface PodKill {
   readonly graceSeconds: number | null;
   /** The pod is no longer wanted at all: its files and its containers go, too. */
   readonly remove: boolean;
-  /** Phase, reason and message that the world shall see instead of what the containers say (eviction, deadline). */
+  /** Phase, reason and message that are published instead of those of the containers (eviction, deadline). */
   readonly verdict: PodVerdict | null;
 }
 
@@ -137,7 +137,9 @@ export type ContainerKind = 'init' | 'sidecar' | 'regular' | 'ephemeral';
 
 /** What a pod keeps of each container, as it says it. `comesAgain`: it was stopped for that, however it ends. */
 export interface ContainerView {
-  /** `starting`: its process runs, and so does the hook of its start. The world does not see it before that is done. */
+  /**
+   * `starting`: its process runs, and so does its postStart hook. It is not published as running before that is done.
+   */
   readonly phase: 'waiting' | 'starting' | 'running' | 'stopping' | 'ended';
   /** Reason and message of `state.waiting`; empty when the container was not yet tried. */
   readonly reason: string;
@@ -160,10 +162,10 @@ export type ContainerReport =
       readonly type: 'container.changed';
       readonly name: string;
       readonly view: ContainerView;
-      /** The world may differ from what was last observed: look. */
+      /** The runtime may differ from the last observation: observe again. */
       readonly look: boolean;
     }
-  /** The runtime does not show yet what became of it: look again, where nobody does. */
+  /** The runtime does not show the container's new state yet: inspect it again if no inspection is under way. */
   | { readonly type: 'container.unseen' }
   | { readonly type: 'container.wanted'; readonly name: string; readonly wish: ContainerWish }
   /** It needs its image; the pod asks `images` for it. */
@@ -292,7 +294,7 @@ export type StatusMessage =
   | StatusObserved
   | StatusListed;
 
-/** `status` has lost what pods told it. */
+/** `status` has lost the pods' statuses. */
 export interface StatusWanted {
   readonly type: 'status.wanted';
 }
@@ -326,14 +328,14 @@ export interface ImageUsed {
   readonly id: string;
 }
 
-/** A collector has lost what pods told it. */
+/** A collector has lost the pods' facts. */
 export interface GarbageWanted {
   readonly type: 'garbage.wanted';
 }
 
 // ---- eviction <-> containerGC, imageGC ------------------------------------------------------------------------------
 
-/** The node is short of disk: everything goes that nobody needs, now. The answer is `garbage.purged`. */
+/** The node is short of disk: everything unused is removed now. The answer is `garbage.purged`. */
 export interface GarbagePurge {
   readonly type: 'garbage.purge';
 }

@@ -1,5 +1,5 @@
 /**
- * Every reason and message that the world sees about a pod: events, waiting and terminated states, conditions.
+ * Every reason and message that is published about a pod: events, waiting and terminated states, conditions.
  *
  * Decides nothing; owns the exact texts. Invariant: byte for byte what kubelet 1.36 says (the recordings of
  * `test/golden` hold them), because people and programs match on them.
@@ -46,7 +46,7 @@ export const terminatedReasons = {
   startError: 'StartError',
 } as const;
 
-/** The exit code of a container whose end nobody saw: 128 + SIGKILL. */
+/** The exit code of a container whose end was not observed: 128 + SIGKILL. */
 export const UNKNOWN_EXIT_CODE = 137;
 
 export const lostContainerMessages = {
@@ -273,7 +273,7 @@ export const podEvents = {
   resizeError: (summary: string): EventText => warning('ResizeError', `Pod resize error: ${summary}`),
   missingClusterDNS: (pod: string): EventText =>
     warning('MissingClusterDNS', `pod: ${JSON.stringify(pod)}. ${NO_CLUSTER_DNS}`),
-  /** `names` as they are told, joined by a comma. */
+  /** `names` as published, joined by a comma. */
   failedToRetrieveImagePullSecret: (names: string): EventText =>
     warning(
       'FailedToRetrieveImagePullSecret',

@@ -105,7 +105,9 @@ export interface NodeSettings {
   readonly cgroupsPerQOS: boolean;
   /** Each pod gets a group of its own before its sandbox. */
   readonly makesPodCgroups?: boolean;
-  /** With the gate MemoryQoS; `null` without it. `reserves`: what pods ask for is kept for them (`TieredReservation`). */
+  /**
+   * With the gate MemoryQoS; `null` without it. `reserves`: what pods ask for is kept for them (`TieredReservation`).
+   */
   readonly memoryQoS?: { readonly throttlingFactor: number; readonly reserves: boolean } | null;
   readonly cpuCFSQuota: boolean;
   readonly cpuCFSQuotaPeriodUs: number;
@@ -125,7 +127,7 @@ export interface NodeSettings {
   readonly hostsFile: string;
   /** The machine labels files: the runtime gives what the agent makes for containers their label. */
   readonly seLinux?: boolean;
-  /** Who may use an image that is there; absent: everybody, and nothing is recorded of pulls. */
+  /** Which pods may use an image that is present; absent: every pod, and pulls are not recorded. */
   readonly imagePullVerification?: { readonly policy: string; readonly allowlist: readonly string[] };
   /** Some credential provider plugin is given tokens of the pods' service accounts. */
   readonly pullsByServiceAccount?: boolean;
@@ -141,7 +143,7 @@ export interface NodeSettings {
   readonly crashLoopBackOffInitialMs?: number;
   readonly memoryCapacityBytes: string;
   readonly cpuCapacityMilli: number;
-  /** Before CPUs that a runtime did not take are told to it again; absent: upstream's default. */
+  /** The delay before CPUs that the runtime refused are sent again; absent: upstream's default. */
   readonly cpuReconcilePeriodMs?: number;
   /** Cgroup hierarchy; it decides how swap and OOM groups are asked for. Without it neither is. */
   readonly cgroupVersion?: 1 | 2;

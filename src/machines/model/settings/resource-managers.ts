@@ -40,7 +40,7 @@ export interface TopologySettings {
   readonly distances?: readonly (readonly number[])[];
 }
 
-/** What of the node is given to single containers; absent: it is everybody's. */
+/** The resources that single containers may have exclusively; absent: all are shared. */
 export interface ResourceManagers {
   readonly cpuManager?: CpuManagerSettings;
   readonly memoryManager?: MemoryManagerSettings;

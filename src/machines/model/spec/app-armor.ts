@@ -1,7 +1,7 @@
 /**
- * Which AppArmor profile a container runs under: its own word, that of an old annotation, its pod's.
+ * Which AppArmor profile a container runs under: its own field, an old annotation, or its pod's field.
  *
- * The API server turns annotations into fields; nobody does so for a static pod. Pure. Upstream: pkg/security/apparmor.
+ * The API server turns annotations into fields, but not those of a static pod. Pure. Upstream: pkg/security/apparmor.
  */
 import type { LinuxContainerSecurityContext } from '../api/cri.ts';
 import type { Container, Pod, SecurityContext } from '../api/pod.ts';

@@ -112,7 +112,7 @@ function buildConfig(input: ContainerConfigInput): ContainerConfig {
   };
 }
 
-/** Those of its devices first: words of the pod may refer to them, and its own of the same name count. */
+/** Variables of its devices come first: the pod's variables may refer to them, and override those of the same name. */
 const variablesOf = (input: ContainerConfigInput): readonly KeyValue[] => [
   ...Object.entries(input.devices?.envs ?? {}).map(([key, value]) => ({ key, value })),
   ...environment(input),

@@ -92,7 +92,7 @@ function merge(base: Resolver, pod: Pod): Resolver {
   };
 }
 
-/** One of each name: the pod's word wins, of two of its words the later one. */
+/** One option of each name: the pod's wins, and of two of the pod's the later one. */
 function mergedOptions(base: readonly string[], own: NonNullable<PodDNSConfig['options']>): readonly string[] {
   const wanted = own.map(({ name = '', value }) => [name, value ? `${name}:${value}` : name] as const);
   const known = base.map((option) => [option.split(':', 1)[0] ?? '', option] as const);

@@ -57,7 +57,7 @@ export function podLogFolders(pod: Pod, containers: readonly string[], node: Nod
   return paths.map((path) => ({ path, mode: LOG_MODE, root: node.podLogsDir }));
 }
 
-/** What one container needs before it is created: its folder and the file for its last words. */
+/** What one container needs before it is created: its folder and the file for its termination message. */
 export function containerFiles(pod: Pod, container: Container, restartCount: number, node: NodeSettings): PodFiles {
   return {
     directories: [{ path: `${podDirectory(pod, node)}/containers/${container.name}`, mode: POD_MODE }],

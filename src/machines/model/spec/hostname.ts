@@ -18,7 +18,7 @@ export interface Hostname {
   readonly hostname: string;
   /** Empty without a subdomain. */
   readonly domain: string;
-  /** What the kernel is told: the whole name when the pod wants it so. */
+  /** The kernel's host name: the whole name when the pod wants it so. */
   readonly kernelHostname: string;
 }
 

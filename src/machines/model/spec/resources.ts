@@ -1,5 +1,5 @@
 /**
- * From requests and limits to what the kernel is told: shares, quotas, limits, OOM scores.
+ * From requests and limits to the kernel's settings: shares, quotas, limits, OOM scores.
  *
  * Owns the sums over a pod's containers. Invariant: integers only; 64-bit values are decimal text.
  */

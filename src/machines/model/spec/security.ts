@@ -1,7 +1,7 @@
 /**
  * Whom a container runs as and what it may do.
  *
- * Owns the union of pod and container security contexts. Invariant: the container's word wins over the pod's; a pod
+ * Owns the union of pod and container security contexts. Invariant: the container's setting wins over the pod's; a pod
  * that must not run as root never does.
  */
 import type {
@@ -81,7 +81,7 @@ export function usersRefusal(pod: Pod, handler: string, node: Pick<NodeSettings,
   return `can't set \`spec.hostUsers: false\`, ${who} does not support user namespaces`;
 }
 
-/** Root of the pod is nobody on the node. */
+/** Root in the pod is an unprivileged user on the node. */
 export function podUsers(users: UserMapping | null): UserNamespace {
   if (users === null) return { mode: 'POD' };
   const mapping = [{ host_id: users.hostId, container_id: 0, length: users.length }];

@@ -1,9 +1,9 @@
 /**
  * How a container sees the volumes of its pod.
  *
- * Decides mounts and sub-paths. Invariant: a volume that nobody set up is an error; it is never left out of a container
- * in silence. A part of a volume is never mounted by its path, which others can change: it is bound to a place of its
- * own first.
+ * Decides mounts and sub-paths. Invariant: a volume that was not set up is an error; it is never left out of
+ * a container. A part of a volume is never mounted by its path, which others can change: it is bound to a place of
+ * its own first.
  */
 import type { Device, Mount, MountPropagation } from '../api/cri.ts';
 import type { Container, Pod, Volume, VolumeMount } from '../api/pod.ts';

@@ -53,7 +53,7 @@ export function initContainerStatuses(facts: ContainerFacts): readonly Container
   return (facts.pod.spec.initContainers ?? []).map((container) => containerStatus(container, facts, true));
 }
 
-/** Nobody waits for one of these: it has neither probes nor readiness. */
+/** An ephemeral container has neither probes nor readiness. */
 export function ephemeralContainerStatuses(facts: ContainerFacts): readonly ContainerStatus[] {
   return (facts.pod.spec.ephemeralContainers ?? [])
     .map((container) => {
@@ -233,7 +233,7 @@ function restarts(
   return isNext ? previous.restartCount + 1 : previous.restartCount;
 }
 
-/** The runtime forgets ended instances before the world should. */
+/** The runtime forgets ended instances too early; their statuses are kept. */
 function rememberedLastState(previous: ContainerStatus | undefined, containerID: string): ContainerState {
   if (previous?.state?.terminated !== undefined && previous.containerID !== containerID) {
     return { terminated: previous.state.terminated };
@@ -246,7 +246,7 @@ function restartCountOf({ annotations, metadata }: CriContainerStatus): number |
   return text !== undefined && /^\d+$/.test(text) ? Number(text) : metadata?.attempt;
 }
 
-/** Who is replaced runs, for the world, until the next instance does, or is kept from it. */
+/** A replaced instance is published as running until the next one runs, or is kept from running. */
 function seenState(
   { name }: Container,
   { replacing, waiting, runtimeName }: ContainerFacts,

@@ -1,4 +1,4 @@
-/** Everything that turns facts about a pod into what the world sees of it. Pure functions. */
+/** Derives a pod's published status from facts about it. Pure functions. */
 
 export {
   type BackoffQuestion,

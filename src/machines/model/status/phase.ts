@@ -1,5 +1,5 @@
 /**
- * Where a pod is in its life, as one word.
+ * The phase of a pod.
  *
  * Decides from the statuses of its containers alone. Invariant: `Succeeded` and `Failed` are only said when nothing of
  * the pod will ever run again.

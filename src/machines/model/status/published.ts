@@ -1,14 +1,14 @@
 /**
- * What of a pod's status the world may see.
+ * Which part of a pod's status may be published.
  *
- * Invariant: nobody reads that a pod has ended while one of its containers may still run, because others then reuse
+ * Invariant: a pod is not published as ended while one of its containers may still run, because others then reuse
  * what it holds.
  */
 import type { PodStatus } from '../api/pod.ts';
 import { conditionReasons } from '../reasons/reasons.ts';
 import { isTerminalPhase } from './phase.ts';
 
-/** `published` is what was last said to the world, `null` at first. */
+/** `published` is the last published status, `null` at first. */
 export function publishedStatus(
   status: PodStatus,
   published: PodStatus | null,
@@ -25,7 +25,7 @@ export function publishedStatus(
   };
 }
 
-/** A pod that has ended is not ready, even if its containers were when it was told to end. */
+/** A pod that has ended is not ready, even if its containers were when its end was ordered. */
 function unready(status: PodStatus): PodStatus {
   const reason = status.phase === 'Failed' ? conditionReasons.podFailed : conditionReasons.podCompleted;
   const conditions = status.conditions?.map((condition) => {

@@ -54,7 +54,7 @@ export interface ContainerFacts {
   readonly finishedAtMs: number;
   /** The runtime gave its start up because who asked for it went away: it never ran, and not by a fault of its own. */
   readonly cutOff: boolean;
-  /** Where it may have left its last words; empty when nowhere. */
+  /** The path of its termination message; empty without one. */
   readonly messageFile: string;
   /** The log to read when the file is empty; empty unless the policy says so. */
   readonly messageLog: string;
@@ -179,7 +179,7 @@ const wasCutOff = ({ state, started_at, reason, message }: ContainerStatus): boo
 const fallsBackToLogs = ({ annotations, exit_code, reason }: ContainerStatus): boolean =>
   annotations[MESSAGE_POLICY] === 'FallbackToLogsOnError' && exit_code !== 0 && reason !== 'ContainerCannotRun';
 
-/** The newest instance of a container, in the words of the machines; `null` when the runtime has none. */
+/** The newest instance of a container, in the machines' form; `null` when the runtime has none. */
 export function factsOf(status: PodRuntimeStatus | null, name: string): ContainerFacts | null {
   const newest = instancesOf(status, name)[0];
   return newest === undefined ? null : factsOfInstance(newest);

@@ -1,4 +1,4 @@
-/** How much of the last words of its containers a status holds. Pure. */
+/** How much of its containers' termination messages a status holds. Pure. */
 import type { ContainerState, ContainerStatus, Pod, PodStatus } from '../api/pod.ts';
 
 /** Bytes of all termination messages of one pod, as upstream: its containers have equal parts. */

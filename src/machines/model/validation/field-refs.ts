@@ -1,4 +1,4 @@
-/** Validates what a pod may tell its containers about itself: downward API field and resource references. */
+/** Validates what a pod may expose to its containers about itself: downward API field and resource references. */
 import type { EnvVar } from '../api/pod.ts';
 import { checked, type FieldError, invalid, isQualifiedName, notSupported, required } from './field.ts';
 

@@ -18,7 +18,7 @@ export const NODE_BACK_OFF: BackOff = { baseMs: 100, maxMs: 7_000 };
 export const READ_BACK_OFF: BackOff = { baseMs: 1_000, maxMs: 30_000, jitter: 1 };
 /** What is written about a pod: a server that refuses is asked rarely, and one that came back is found soon. */
 export const WRITE_BACK_OFF: BackOff = { baseMs: 500, maxMs: 30_000, jitter: 0.5 };
-/** A status that nobody answered for: never longer than upstream's period of looking at all statuses. */
+/** A status write without an answer: never longer than upstream's period of syncing all statuses. */
 export const STATUS_BACK_OFF: BackOff = { baseMs: 500, maxMs: 8_000, jitter: 0.25 };
 /** Actors that crashed: at the limit a crash loop is slow enough to be read and fast enough to heal by itself. */
 export const RESPAWN_BACK_OFF: BackOff = { baseMs: 1_000, maxMs: 60_000 };

@@ -82,7 +82,7 @@ function addPublished(csi: CSIVolume[], volume: CSIVolume): void {
   else csi[at] = { ...first, readOnly: first.readOnly && volume.readOnly };
 }
 
-/** With what its claim says of it. Files get the label of SELinux unless they are the host's, or nobody may write. */
+/** The volume with its claim's settings. Files get the SELinux label unless they are the host's or read-only. */
 function asSeen(own: MountedVolume, volume: Volume, bound: BoundVolume | null, node: NodeSettings): MountedVolume {
   const seen = {
     ...own,
@@ -204,7 +204,7 @@ function targetOf(volume: CSIVolume, { pod, node }: PayloadInput): MountedVolume
   return volume.readOnly ? { ...place, readOnly: true } : place;
 }
 
-/** What the agent writes itself is read-only for everybody else. */
+/** Volumes whose content the agent writes are read-only for containers. */
 function mountedOf(volume: Volume, input: PayloadInput): MountedVolume | null {
   if (volume.hostPath) return { hostPath: volume.hostPath.path };
   if (volume.image) return { hostPath: '', image: { reference: volume.image.reference ?? '' } };

@@ -26,7 +26,7 @@ export interface ProjectionPlace {
 const needsApiServer = (kind: string): string =>
   `a projected source of kind ${kind} needs an API server, which this node does not have`;
 
-/** Where one user, or the group of the pod's volumes, is to read it, nobody else is. */
+/** Mode and owner of a file: where one user, or the pod's group, is to read it, no other user may. */
 function accessOf(
   { mode = DEFAULT_MODE }: ProjectionPlace,
   { pod }: PayloadInput,

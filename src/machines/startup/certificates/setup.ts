@@ -36,7 +36,7 @@ export const SIGNED_TIMEOUT_MS = 900_000;
 const RETRY: BackOff = { baseMs: 2_000, maxMs: 32_000, jitter: 0.1 };
 /** Between the end of one watch of the request and the next look at it. */
 export const LOOK_AGAIN_MS = 1_000;
-/** A node that has had no valid client certificate for this long ends, so that whoever started it can start it anew. */
+/** A node that has had no valid client certificate for this long ends, so that its supervisor can start it anew. */
 const LOST_MS = 300_000;
 /** A signer whose certificates are nearly over when they come is asked no faster than this. */
 const TIMER_MIN_MS = 1_000;

@@ -4,7 +4,7 @@
  * Decides: which authenticators and which authorizer the configuration asks for, and whether they can be had.
  * Owns: nothing after it has answered; the servers use the answer.
  * Hears: nothing but the answers to what it asks.
- * Asks: nothing of the world.
+ * Asks: no operation.
  * Answers: the attributes of authentication and authorization, or upstream's refusal.
  * Invariants:
  *   A1 a webhook without an API client is refused, never silently skipped.

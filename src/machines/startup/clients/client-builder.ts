@@ -51,7 +51,7 @@ const SECOND_MS = 1_000;
 
 const isStandalone = ({ kubeconfig }: Pick<ClientBuilderInput, 'kubeconfig'>): boolean => kubeconfig === '';
 
-/** What the clients of a role are told; see the rows S059 to S062. */
+/** The settings of the clients of a role; see the rows S059 to S062. */
 export function kubeSettings(context: ClientBuilderContext, role: KubeSettings['role']): KubeSettings {
   const { kubeconfig, bootstrapKubeconfig, isBootstrapping, rotateCertificates } = context;
   const place = clientPlace(context.certDir);

@@ -1,4 +1,4 @@
-/** From flags and configuration to what the client builder and the certificate managers are told. */
+/** From flags and configuration to the input of the client builder and the certificate managers. */
 
 import { millisecondsOf } from '../../model/values/duration.ts';
 import { nodeTemplate, SERVING_SIGNER, servingPlace } from '../certificates/policy.ts';
@@ -27,7 +27,7 @@ export function clientBuilderInput({ flags, config, node, input }: KubeletContex
   };
 }
 
-/** Standalone nobody says under which names the node is known: what is on disk serves, and nothing is asked for. */
+/** Standalone, no address of the node is reported: the certificate on disk serves, and none is requested. */
 export function servingCertificateInput({ flags, config, node }: KubeletContext): CertificateManagerInput {
   return {
     purpose: 'serving',

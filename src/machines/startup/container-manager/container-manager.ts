@@ -4,12 +4,12 @@
  * Decides: whether this machine can be a node with this configuration (cgroup version, swap, reservations), what is
  *   left for pods, and what the node's own groups are held to.
  * Owns: capacity and allocatable, the groups of all pods and of the QoS levels, the groups of kubelet and system, what
- *   active pods ask for in sum, the files that tell what single containers hold.
+ *   active pods request in sum, the files that record what single containers hold.
  * Hears: `containerManager.start` from the supervisor when the runtime is up for the first time; `qos.changed` and
  *   `resources.held` of `allocation`; `pods.known` of `pods`.
  * Asks: `host.cgroups`, `host.fileSystem`, `host.tuneKernel`, `host.readCheckpoints`, `host.writeCheckpoint`,
  *   `cgroup.*`.
- * Sends: the supervisor `containerManager.created`, `containerManager.started`, `containerManager.failed`; tells
+ * Sends: the supervisor `containerManager.created`, `containerManager.started`, `containerManager.failed`; informs
  *   `eventRecorder` what became of enforcing; asks `pods` which there are.
  * Invariants:
  *   M1 it refuses before anything of a pod exists.

@@ -133,7 +133,7 @@ export const gathered = (who: 'kubelet' | 'system', guard: 'gathersKubelet' | 'g
     },
   });
 
-/** Which group this process is in, for whoever reports on it. */
+/** Which cgroup this process is in, for those who report on it. */
 export const own = s.createStateConfig({
   initial: 'choosing',
   states: {
@@ -205,7 +205,7 @@ export const orphans = s.createStateConfig({
   },
 });
 
-/** The files that tell operators and other kubelets what single containers hold. */
+/** The files that show operators and other kubelets what single containers hold. */
 export const stateFiles = s.createStateConfig({
   initial: 'choosing',
   states: {

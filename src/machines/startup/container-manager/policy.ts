@@ -1,4 +1,4 @@
-/** What the container manager is told, and the pure rules by which it accepts a machine and names its groups. */
+/** The container manager's input, and the pure rules by which it accepts a machine and names its groups. */
 
 import { unbuiltCpuOptions } from '../../configuration/validation/cpu-manager-options.ts';
 import { parseQosReserved } from '../../configuration/validation/reserved-resources.ts';
@@ -33,7 +33,7 @@ export interface ContainerManagerInput extends NodeGroupSettings {
   readonly failCgroupV1: boolean;
   readonly failSwapOn: boolean;
   readonly protectKernelDefaults: boolean;
-  /** Settings of the kernel are somebody else's (gate KubeletInUserNamespace). */
+  /** Kernel settings belong to the host and are not changed (gate KubeletInUserNamespace). */
   readonly isInUserNamespace?: boolean;
   readonly cpuManagerPolicy: string;
   readonly cpuManagerPolicyOptions: Readonly<Record<string, string>>;

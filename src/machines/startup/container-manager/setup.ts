@@ -167,7 +167,7 @@ export const stepFailed = s.enqueueActions((args) => {
   args.enqueue.assign({ refusal });
 });
 
-/** Kept groups: each stream's own word, so that a failure of one is not taken for another's. */
+/** Kept groups: each stream's own event, so that a failure of one is not taken for another's. */
 export const sayHeld = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'cgroups.held') return;

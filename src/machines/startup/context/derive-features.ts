@@ -1,6 +1,6 @@
 /**
  * What feature gates change of this node: from the gates to settings that are there only where a gate is not at its
- * default, so that nobody else has to know of gates. Pure.
+ * default, so that no other module has to know of gates. Pure.
  */
 
 import { decideFeatures, isEnabled, type KubeletConfiguration } from '../../configuration/index.ts';
@@ -51,7 +51,7 @@ const UNSEEN: readonly (readonly [gate: string, field: UnseenField])[] = [
   ['EnvFiles', 'fileKeyRef'],
 ];
 
-/** The longest crash-loop back-off of a node that was told none: with KubeletCrashLoopBackOffMax off. */
+/** The longest crash-loop back-off of a node without a configured one: with KubeletCrashLoopBackOffMax off. */
 export const longestBackoffMs = (isOn: Gates, upstreamsMs: number): number =>
   isOn('ReduceDefaultCrashLoopBackOffDecay') ? REDUCED_MAX_MS : upstreamsMs;
 

@@ -1,4 +1,4 @@
-/** What the supervisor is told, what it knows, and what it hears. */
+/** The supervisor's input, context and events. */
 
 import type { AgentFault } from '../../../kernel/xstate.ts';
 import type { KubeletConfiguration, KubeletFlags } from '../../configuration/index.ts';

@@ -4,7 +4,7 @@
  * Decides: what is said of them. What the chains are is upstream's, and the port's work.
  * Owns: nothing.
  * Hears: `iptables.initialized`, `iptables.failed`, `iptables.restored` of the keeping, by protocol.
- * Asks: `host.keepIptables`, which looks each minute whether somebody flushed the tables.
+ * Asks: `host.keepIptables`, which checks each minute whether the tables were flushed.
  * Invariants:
  *   I1 a node without iptables is a node all the same.
  * Seeds: S138, S224, S225. Upstream: pkg/kubelet/kubelet_network_linux.go.

@@ -1,14 +1,14 @@
 /**
  * Resolver: the node's resolv.conf, as pods get it, and whether it keeps to the limits of pods.
  *
- * Decides: what is worth an event; when pods must be told of a new content.
+ * Decides: what is worth an event; when new content is published to pods.
  * Owns: the content that is in force.
  * Hears: `configuration.changed` of the watch of the file.
  * Asks: `host.watchConfiguration`, `host.readFile`.
  * Sends: `eventRecorder` what exceeds a limit, once for each content; the supervisor `resolver.changed`.
  * Invariants:
  *   D1 a file that cannot be read any more leaves the last content in force.
- *   D2 an unchanged content is told to nobody.
+ *   D2 unchanged content is not published.
  * Seeds: S155, S157, S243. Upstream: pkg/kubelet/network/dns.
  */
 import { assign, line, pick, sendParent, sendTo, setup, to } from '../../../kernel/xstate.ts';

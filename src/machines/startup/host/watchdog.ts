@@ -1,11 +1,11 @@
 /**
- * Watchdog: tells the service manager again and again that this process is well, as long as it is.
+ * Watchdog: notifies the service manager periodically that this process is well, as long as it is.
  *
- * Decides: whether the service manager wants to be told (`WATCHDOG_USEC`, `WATCHDOG_PID`), how often, and when to stop.
+ * Decides: whether systemd wants notifications (`WATCHDOG_USEC`, `WATCHDOG_PID`), how often, and when to stop.
  * Owns: nothing but how long pods were not synchronised.
  * Hears: `sync.going` and `sync.halted` of the supervisor; `watchdog.unheard` and `watchdog.heard` of the feeding.
  * Asks: `host.watchdogSettings`, `host.feedWatchdog`, which feeds from the loop that every turn runs in: a loop that
- *   hangs feeds nobody.
+ *   hangs does not feed.
  * Sends: the supervisor `watchdog.ready`, or `watchdog.failed` when the settings cannot be understood.
  * Invariants:
  *   W1 settings of another process are not ours.
@@ -32,7 +32,7 @@ export interface WatchdogSettings {
 }
 
 interface Context extends WatchdogInput {
-  /** Between two words to the service manager; 0 where it does not want any. */
+  /** Between two notifications of the service manager; 0 where it wants none. */
   readonly intervalMs: number;
   readonly error: string;
 }
@@ -49,7 +49,7 @@ const NANOSECONDS = 1_000_000;
 const STUCK_MS = 300_000;
 /** Upstream's limit: a time that is not longer than this cannot be kept. */
 const SHORTEST_MS = 1_000;
-/** Upstream's tries of one word to the service manager. */
+/** Upstream's attempts at one notification. */
 const TRIES = 2;
 const STUCK = 'checker syncloop failed: sync Loop took longer than expected';
 

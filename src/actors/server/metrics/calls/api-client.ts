@@ -1,6 +1,6 @@
 /**
- * Counters of the requests that this node sends to the API server, as client-go keeps them; and of those among them
- * that ask who somebody is and what they may.
+ * Counters of the requests that this node sends to the API server, as client-go keeps them; and of the reviews
+ * among them (authentication and authorization).
  */
 import type { Registry } from 'prom-client';
 import type { RequestSeen } from '../../../kube/client.ts';

@@ -146,7 +146,7 @@ export class ImageWork implements Projection {
     this.#families.pulls.observe({ image_size_in_bytes: sizeLabel(Number(image.size)) }, seconds);
   }
 
-  /** Of everybody who asked for an image that is there, and whose policy lets them have it without a pull. */
+  /** Counts the pods that requested a present image, and whose policy allows its use without a pull. */
   #checked({ output, error }: ResultRecord, actor: string, kernel: Kernel): void {
     const waiting = this.#of(actor).filter(({ policy }) => policy !== 'Always').length;
     const { verification, place } = imageContext(actor, kernel) ?? {};
@@ -159,7 +159,7 @@ export class ImageWork implements Projection {
     this.#families.checks.inc({ result: admitted ? found : 'mustAuthenticate' }, waiting);
   }
 
-  /** Of those whose credentials had to tell. */
+  /** Counts the pods whose credentials decided. */
   #compared({ output, error }: ResultRecord, actor: string, kernel: Kernel): void {
     const { verification, place, record } = imageContext(actor, kernel) ?? {};
     const pulled = place && record?.record?.[repositoryOf(place.image)];

@@ -135,7 +135,7 @@ export class PodStarts implements Projection {
     this.#families.firstNetwork.set(seconds);
   }
 
-  /** Killed without a configuration while the runtime has it: nobody wanted it since this agent began. */
+  /** Killed without a configuration while the runtime has it: it was orphaned when this agent began. */
   #killed(address: string, kernel: Kernel): void {
     const context = podContextAt(address, kernel);
     if (!context || context.pod !== null || this.#orphans.has(context.uid)) return;

@@ -45,7 +45,7 @@ export class Resizes implements Projection {
   readonly #asked = new Map<string, Asked>();
   /** By pod, since when what was given is being made so. */
   readonly #working = new Map<string, number>();
-  /** What was told to the allocation manager in this turn. */
+  /** The messages to the allocation manager in this turn. */
   #trigger = 'periodic_retry';
   readonly #families: ReturnType<typeof families>;
 

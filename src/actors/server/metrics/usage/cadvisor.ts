@@ -36,7 +36,7 @@ const device =
 
 const MICROSECONDS = 1e6;
 
-/** Only where groups are told apart: cgroup v1 knows the waiting of the whole machine at most. */
+/** Only where cgroups have their own: cgroup v1 has the pressure of the whole machine at most. */
 const waiting =
   (of: 'cpu' | 'memory' | 'io', kind: 'some' | 'full'): Reader =>
   ({ usage }) =>

@@ -87,7 +87,7 @@ function tell({ enqueue }: Pick<Args, 'enqueue'>, resources: Resources): void {
   enqueue.sendTo(to('nodeStatus'), { type: 'node.reported', reports });
 }
 
-/** Keeps what is, and tells it where it is something else. */
+/** Keeps the new state, and publishes it when it differs. */
 function keep(args: Args, resources: Resources, change: Partial<Context> = {}): void {
   const isSame = JSON.stringify(resources) === JSON.stringify(args.context.resources);
   if (!isSame) tell(args, resources);

@@ -1,5 +1,5 @@
 /**
- * One device plugin while it is connected: the devices that it tells of.
+ * One device plugin while it is connected: the devices that it lists.
  *
  * Decides: nothing; a plugin whose stream ends is over.
  * Owns: its connection.

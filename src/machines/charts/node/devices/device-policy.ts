@@ -57,7 +57,7 @@ export const devicesOf = (resources: Resources): Devices =>
     Object.entries(resources).map(([name, { devices, options }]) => [name, { devices, prefers: options.prefers }]),
   );
 
-/** Nobody can say any more how they are. */
+/** Without its plugin, the health of its devices is not known. */
 export const stopped = (entry: ResourceEntry): ResourceEntry => ({
   ...entry,
   id: '',

@@ -7,9 +7,9 @@
  *   the collectors.
  * Asks: `stats.diskLayout`, `stats.watchSignals`, `stats.observe`.
  * Sends: `nodeStatus` and `allocation` the conditions when they changed; `pods` which pod to kill, and the collectors
- *   to clear away what nobody needs.
+ *   to remove what is unused.
  * Invariants:
- *   E1 nothing is cleared and nobody goes without a look at the machine that is newer than whatever went before.
+ *   E1 nothing is reclaimed and no pod is evicted without statistics newer than the reclaim before.
  *   E2 one pod a turn; the next turn begins when that pod is gone, or after 30 s.
  *   E3 a critical pod never goes.
  *   E4 a condition is reported while it lasts and for the transition period after it.
@@ -103,7 +103,7 @@ type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
 
 type Change = ReturnType<typeof observed>;
 
-/** Takes what is known now; tells the conditions when they are others. */
+/** Takes the newest observation; publishes the conditions when they changed. */
 function settle(enqueue: Enqueue, context: EvictionContext, change: Change): void {
   enqueue.assign(change);
   enqueue.raise({ type: 'shortage.noted' });

@@ -98,7 +98,7 @@ const EVENTS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
 };
 
 /**
- * Reasons of the events that tell of changed conditions. A node that starts not ready says nothing of that, as
+ * Reasons of the events about changed conditions. A node that starts not ready says nothing of that, as
  * upstream.
  */
 export function transitionEvents(before: readonly NodeCondition[], after: readonly NodeCondition[]): string[] {

@@ -56,7 +56,7 @@ export interface NodeReports {
   readonly volumesInUse: readonly string[] | null;
 }
 
-/** What upstream says of a runtime and of a CSINode that nobody has looked at yet. */
+/** Upstream's texts for a runtime and a CSINode that were not observed yet. */
 export const RUNTIME_UNKNOWN = 'container runtime status check may not have completed yet';
 export const CSINODE_UNKNOWN = 'CSINode is not yet initialized';
 
@@ -64,7 +64,7 @@ export const CSINODE_UNKNOWN = 'CSINode is not yet initialized';
 export const isUndecided = ({ runtimeErrors, storageError }: NodeReports): boolean =>
   runtimeErrors.includes(RUNTIME_UNKNOWN) || storageError === CSINODE_UNKNOWN;
 
-/** Before anybody has said anything. */
+/** Before the first report. */
 export const NOTHING_REPORTED: NodeReports = {
   runtimeErrors: [RUNTIME_UNKNOWN],
   networkError: '',

@@ -15,7 +15,7 @@ const UNINITIALIZED: Taint = {
   effect: 'NoSchedule',
 };
 
-/** Labels that every node has; an existing node gets them back when somebody changed them. */
+/** Labels that every node has; an existing node gets them back when they were changed. */
 const defaultLabels = ({ hostname, info }: NodeFacts): Readonly<Record<string, string>> => ({
   'beta.kubernetes.io/arch': info.architecture,
   'beta.kubernetes.io/os': info.operatingSystem,

@@ -115,7 +115,7 @@ export interface Work {
   readonly books: Books;
 }
 
-/** Does the work, then keeps the books and tells what follows from them. */
+/** Does the work, then keeps the books and sends what follows from them. */
 export const keeping = (work: (w: Work) => void) =>
   allocationSetup.enqueueActions((args) => {
     const { context, enqueue } = args;

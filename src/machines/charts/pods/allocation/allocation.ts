@@ -4,7 +4,7 @@
  * Decides: admission of new pods, preemption for critical ones, and whether a change of resources can be had now, later
  *   or never.
  * Owns: by uid what a pod holds and was given; who was refused and why; who waits for more; who waits for room.
- * Hears: `allocation.*` of pods, `pods.known` of `pods`, `node.*` of whoever watches the node, `memory.loaded`,
+ * Hears: `allocation.*` of pods, `pods.known` of `pods`, `node.*` of the actors that watch the node, `memory.loaded`,
  *   `resources.wanted` of `containerManager`, `devices.changed` of `deviceManager`, `devices.*` of its actors that talk
  *   with plugins.
  * Asks: `pods` to end the pods that a critical one displaces.
@@ -14,7 +14,7 @@
  *   A1 what was taken once stays taken over a restart of the agent, but where the Node's labels are no longer for it;
  *      what was refused stays refused. Not so what is in files: it begins anew after a shutdown, and when it was over.
  *   A2 the sum of what pods were given never exceeds what the node allows, but for pods taken before it shrank.
- *   A3 a pod that displaces others is told only when they have ended, or when they took too long.
+ *   A3 a pod that displaces others is admitted only when they have ended, or when they took too long.
  *   A4 an answer comes in the same turn as the question; only a refusal for labels or taints waits until the Node was
  *      seen, and a pod with devices until their plugins have answered.
  */
@@ -278,7 +278,7 @@ const free = keeping((w) => {
   retry(w);
 });
 
-/** Those that waited for this pod to end, and for nobody else. */
+/** Admits pods that waited only for this pod to end. */
 function admitWaiting(w: Work, uid: string): void {
   for (const waiting of Object.values(w.books.waiting)) {
     const victims = waiting.victims.filter((victim) => victim !== uid);

@@ -2,16 +2,16 @@
  * The API server as a source of pods (`apiSource` below `podConfig`): all pods that are bound to this node.
  *
  * Decides: what was added, changed, is being deleted, was removed; what of it concerns only the status.
- * Owns: by pod what was last told; which pods are mirrors of static ones. Never a pod.
+ * Owns: by pod what was last published; which pods are mirrors of static ones. Never a pod.
  * Hears: the reflector of `pods` with `spec.nodeName` of this node; `config.wanted`, `status.wanted`.
  * Asks: `host.loadPods`, at the start and when pods are wanted again. Its reflector asks the rest.
  * Sends: `syncLoop` `config.pods` and `config.sourceReady`; `status` and `mirrorPods` what the API server has;
  *   `rememberedPods` which of them are gone since.
  * Invariants:
  *   K1 the source is ready when its first complete list is in; a list that fails takes nothing back.
- *   K2 a mirror pod is never told as a pod to run.
+ *   K2 a mirror pod is never published as a pod to run.
  *   K3 what the API server sends and is no pod is said once and left alone.
- *   K4 a pod that is remembered is told only while nothing else is known, and makes the source not ready.
+ *   K4 a pod that is remembered is published only while nothing else is known, and makes the source not ready.
  */
 import { line, now, outputOf, pick, setup, to } from '../../../../kernel/xstate.ts';
 import { CONFIG_MIRROR_ANNOTATION, isMirrorPod, type Pod, type PodRef } from '../../../model/api/pod.ts';
@@ -29,7 +29,7 @@ import { differences, forgotten, goneFrom, type ToldPods, toldOf, withSource } f
 const SOURCE = 'api';
 /** Before the reflector is started again after it crashed. */
 const REOPEN_MS = 1_000;
-/** An API server that has told nothing by then is away: pods that are remembered start without it. */
+/** An API server without a list by then is away: remembered pods start without it. */
 const AWAY_MS = 10_000;
 
 export type ApiSourceInput = Pick<NodeSettings, 'nodeName' | 'rememberedPodsDir' | 'unseenFields'>;
@@ -43,7 +43,7 @@ interface Context {
   readonly told: ToldPods;
   /** By uid, the mirror pods that there are. */
   readonly mirrors: Readonly<Record<string, Mirror>>;
-  /** By uid, when a pod was first seen; kept when it has to be told again. */
+  /** By uid, when a pod was first seen; kept when it has to be published again. */
   readonly seen: Readonly<Record<string, string>>;
 }
 
@@ -191,7 +191,7 @@ const forgetDeleted = s.enqueueActions(({ context, enqueue }) => {
   enqueue.assign({ remembered: [] });
 });
 
-/** Nobody says what is wanted: what was wanted last is, as long as nobody says otherwise. */
+/** Without an API server the pods that were wanted last stay wanted until it answers. */
 const startRemembered = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   const known = ownRemembered(context).filter(({ pod }) => context.told[pod.metadata.uid] === undefined);
@@ -228,7 +228,7 @@ function isExpired({ kind, data }: ConfigObject, nowMs: number): boolean {
   return kind === 'Token' && !(Date.parse(text) > nowMs);
 }
 
-/** The next list tells again what is forgotten here. */
+/** The next list publishes again what is forgotten here. */
 const forget = s.assign(({ context, event }) =>
   event.type === 'config.wanted' ? { told: forgotten(context.told, event.uids), isListed: false } : {},
 );

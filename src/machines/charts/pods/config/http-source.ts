@@ -2,7 +2,7 @@
  * A URL as a source of static pods (`httpSource` below `podConfig`): one Pod, or a list of Pods.
  *
  * Decides: what was added, changed, was removed.
- * Owns: by pod what was last told, and the error that is known. Never a pod.
+ * Owns: by pod what was last published, and the error that is known. Never a pod.
  * Hears: `manifests.fetched` of the stream, `config.wanted`.
  * Asks: `host.watchManifestUrl`.
  * Sends: `syncLoop` `config.pods` and `config.sourceReady`; `mirrorPods` its pods.
@@ -38,7 +38,7 @@ export type HttpSourceInput = Pick<
 
 interface Context extends HttpSourceInput {
   readonly told: ToldPods;
-  /** By uid, when a pod was first seen; kept when it has to be told again. */
+  /** By uid, when a pod was first seen; kept when it has to be published again. */
   readonly seen: Readonly<Record<string, string>>;
   readonly error: string;
 }

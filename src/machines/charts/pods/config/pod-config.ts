@@ -1,14 +1,14 @@
 /**
- * The configuration sources of this node: which pods they want, told as differences. The file source is its own; a URL
+ * The configuration sources of a node: the pods they want, published as differences. The file source is its own; a URL
  * (`http-source.ts`) and the API server (`api-source.ts`) have an actor each.
  *
  * Decides: what was added, changed, is being deleted, was removed.
- * Owns: by pod and object the version that was last told, and the manifest errors that are known. Never a pod.
- * Hears: `manifests.changed` of the stream; `config.wanted` and `status.wanted` when somebody lost what was told.
+ * Owns: by pod and object the version that was last published, and the manifest errors that are known. Never a pod.
+ * Hears: `manifests.changed` of the stream; `config.wanted` and `status.wanted` when a receiver lost its state.
  * Asks: `host.watchManifests`.
  * Sends: `syncLoop` `config.objects`, `config.pods` and `config.sourceReady`; `mirrorPods` the static pods.
  * Invariants:
- *   C1 within one change removals are told first, so that a pod whose file was rewritten leaves before it comes.
+ *   C1 within one change removals are published first, so that a pod whose file was rewritten leaves before it comes.
  *   C2 a manifest's error is said once, and once more when it is gone.
  *   C3 the source is ready when its first complete list is in, even when that list is empty.
  *   C4 with an API server ConfigMaps and Secrets come from there alone, and a static pod may name none.
@@ -53,9 +53,9 @@ interface Context {
   readonly periodMs: number;
   readonly settings: PodConfigInput;
   readonly told: ToldPods;
-  /** By uid, when a pod was first seen; kept when it has to be told again. */
+  /** By uid, when a pod was first seen; kept when it has to be published again. */
   readonly seen: Readonly<Record<string, string>>;
-  /** By key, the version that was last told of a ConfigMap or Secret; `null` before anything was told. */
+  /** By key, the published version of a ConfigMap or Secret; `null` before the first publication. */
   readonly versions: Readonly<Record<string, string>> | null;
   /** By file, the error that was last said. */
   readonly errors: Readonly<Record<string, string>>;
@@ -116,7 +116,7 @@ function tellObjects(enqueue: Enqueue, told: Context['versions'], objects: reado
   return versions;
 }
 
-/** Forgets what was told, so that the stream's next list tells it again. */
+/** Forgets what was published, so that the stream's next list publishes it again. */
 const forget = s.assign({
   versions: ({ context, event }) => (event.type === 'config.wanted' && event.uids === null ? null : context.versions),
   told: ({ context, event }) => (event.type === 'config.wanted' ? forgotten(context.told, event.uids) : context.told),
@@ -133,7 +133,7 @@ const openSources = s.enqueueActions(({ context, enqueue }) => {
   if (hasSource(settings, 'apiSource')) enqueue.spawnChild('apiSource', { id: 'apiSource', input: settings });
 });
 
-/** One that starts anew tells everything. */
+/** A source that starts anew publishes everything. */
 const forwardToSources = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'config.wanted' && event.type !== 'status.wanted') return;
   for (const id of ['httpSource', 'apiSource'] as const) {

@@ -1,8 +1,8 @@
 /**
- * What every source of pods does: tells its pods as differences to what it told before. Pure.
+ * What every source of pods does: it publishes its pods as differences to the last publication. Pure.
  *
- * Invariants: within one telling removals come first, so that a pod that was rewritten leaves before it comes; what did
- * not change is not told; a pod that is being deleted is told so once.
+ * Invariants: within one publication removals come first, so that a rewritten pod leaves before it comes; what did
+ * not change is not published; a pod's deletion is published once.
  */
 import { CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, type Pod, type PodRef } from '../../../model/api/pod.ts';
 import type { ConfigMessage, Source } from '../../../model/pods/messages.ts';
@@ -12,7 +12,7 @@ import { isForeignCondition } from '../../../model/status/conditions.ts';
 import { isTerminalPhase } from '../../../model/status/phase.ts';
 import { withoutUnseen } from './unseen-fields.ts';
 
-/** What a source keeps of a pod that it told. */
+/** What a source keeps of a published pod. */
 export interface Told extends PodRef {
   /** Of everything that its agent acts on. */
   readonly hash: string;
@@ -70,14 +70,14 @@ const tellable = (pod: Pod): Told => ({
   seen: pod.metadata.annotations?.[CONFIG_SEEN_ANNOTATION] ?? '',
 });
 
-/** What was told, what is told now ({@link toldOf}), and what is gone. */
+/** What was published, what is published now ({@link toldOf}), and what is gone. */
 interface Tellings {
   readonly before: ToldPods;
   readonly after: ToldPods;
   readonly gone: readonly PodRef[];
 }
 
-/** What has to be told when these pods came or changed and those are gone. */
+/** What has to be published when these pods came or changed and those are gone. */
 export function differences(source: Source, pods: readonly Pod[], told: Tellings): readonly ConfigMessage[] {
   const { gone } = told;
   const known = pods.map((pod) => {
@@ -104,7 +104,7 @@ export function differences(source: Source, pods: readonly Pod[], told: Tellings
   return messages.filter((message) => message.pods.length > 0);
 }
 
-/** Of what was told, that which is not among these pods. */
+/** Those published pods that are not among these. */
 export function goneFrom(told: ToldPods, pods: readonly Pod[]): readonly Told[] {
   const there = new Set(pods.map((pod) => pod.metadata.uid));
   return Object.values(told).filter(({ uid }) => !there.has(uid));
@@ -113,6 +113,6 @@ export function goneFrom(told: ToldPods, pods: readonly Pod[]): readonly Told[] 
 export const toldOf = (pods: readonly Pod[]): ToldPods =>
   Object.fromEntries(pods.map((pod) => [pod.metadata.uid, tellable(pod)]));
 
-/** Somebody lost what was told: these pods, or all (`null`), are told again. */
+/** A receiver lost its state: these pods, or all (`null`), are published again. */
 export const forgotten = (told: ToldPods, uids: readonly string[] | null): ToldPods =>
   Object.fromEntries(Object.entries(told).filter(([uid]) => uids !== null && !uids.includes(uid)));

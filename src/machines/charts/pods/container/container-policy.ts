@@ -113,7 +113,7 @@ export function initialContext(input: ContainerInput): ContainerContext {
 export const isAliveInstance = ({ facts }: Pick<ContainerContext, 'facts'>): boolean =>
   facts !== null && (facts.state === 'running' || facts.state === 'unknown');
 
-/** A hash that is empty was made by no kubelet, or nobody wants the container any more. What initialises goes on. */
+/** An empty hash was made by no kubelet, or the container is no longer wanted. An init container goes on. */
 export const isAsWanted = ({ kind, facts, wanted }: Pick<ContainerContext, 'kind' | 'facts' | 'wanted'>): boolean =>
   facts?.state === 'running' &&
   (kind === 'init' || wanted.hash === '' || facts.hash === '' || facts.hash === wanted.hash);
@@ -171,7 +171,7 @@ export const asksForAll = ({ kind, facts, wanted, stop, name }: ContainerContext
 const hasRun = ({ startedAtMs }: ContainerFacts): boolean => startedAtMs > 0;
 
 /**
- * When its instance ended. The runtime dates it by the clock of the machine, which somebody may set: an end that lies
+ * When its instance ended. The runtime dates it by the clock of the machine, which may be set: an end that lies
  * ahead, or before its start was asked for, is one of just now.
  */
 function endedAt({ facts, knownAtMs }: ContainerContext, nowMs: number): number {

@@ -59,7 +59,7 @@ import {
 /** How long a start that was given up may still be under way in the runtime. */
 const GIVEN_UP_MS = 10_000;
 
-/** What the pod tells its container. */
+/** What the pod sends its container. */
 export type ContainerOrder =
   | { readonly type: 'container.observed'; readonly facts: ContainerFacts | null }
   | { readonly type: 'container.configured'; readonly wanted: ContainerWanted }
@@ -110,7 +110,7 @@ export const containerSetup = setup({
     neverRan: ({ context }) => isStillCreated(context),
     isCreated: ({ context }) => isCreated(context),
     isBetween: ({ context }) => isBetween(context),
-    /** Its end was decided before, and nobody has ordered anything else since. */
+    /** Its end was decided before, and no other order came since. */
     goesOn: ({ context }) => isBetween(context) && context.stop === null,
     hasUnread: ({ context }) => isBetween(context) && hasLastWords(context),
     isUnknown: ({ context }) => context.facts?.state === 'unknown',
@@ -214,7 +214,7 @@ export const observe = s.assign({
   facts: ({ context, event }) => (event.type === 'container.observed' ? event.facts : context.facts),
 });
 
-/** The runtime has an instance that nobody here knew of: a reply was lost. It is taken. */
+/** The runtime has an instance that is unknown here because a reply was lost. It is adopted. */
 export const take = s.assign((args) => {
   const { context, event } = args;
   const facts = event.type === 'container.observed' ? event.facts : context.facts;
@@ -356,7 +356,7 @@ export const notePlace = s.assign({
 /** A hook begins, or a wait for its turn. */
 export const beginWait = s.assign({ hookBeganAtMs: (args) => now(args) });
 
-/** The hook of its end answered: nothing is left to be told of it but what it said. */
+/** The hook of its end answered; a failure of it is recorded. */
 export const endHook = s.enqueueActions(({ event, enqueue }) => {
   const { output } = event as unknown as { output?: { exitCode?: number; fellBack?: boolean } };
   if (output?.fellBack) enqueue(sayFallback);

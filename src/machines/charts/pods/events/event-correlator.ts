@@ -1,5 +1,5 @@
 /**
- * What becomes of an event before anybody reads it: similar ones are told as one, equal ones are counted, and nobody
+ * Correlation of events before they are written: similar ones are combined, equal ones are counted, and no source
  * floods the others. Pure; bounds as upstream's correlator.
  */
 import type { EventRecorded } from '../../../model/pods/messages.ts';
@@ -9,7 +9,7 @@ import { noneRecent, type Recent, recentOf, withRecent } from './recent.ts';
 /** As upstream's spam filter: tokens by source and object. */
 const SPAM_BURST = 25;
 const SPAM_REFILL_MS = 300_000;
-/** As upstream's aggregation: from this many different messages under one reason on, they are told as one. */
+/** As upstream's aggregation: from this many different messages under one reason on, they are combined into one. */
 const SIMILAR_MAX = 10;
 const SIMILAR_WINDOW_MS = 600_000;
 

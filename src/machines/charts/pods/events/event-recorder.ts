@@ -4,12 +4,12 @@
  *
  * Decides: what is too much (`event-correlator.ts`).
  * Owns: small counters by object, the writers that are at work.
- * Hears: `event.recorded` of everybody.
+ * Hears: `event.recorded` of every actor.
  * Asks: nothing; its writers do (`event-writer.ts`).
  * Invariants:
  *   R1 of one object at most so many events at once, then one now and then.
  *   R2 equal events are one with a count; similar ones within ten minutes become `(combined from similar events)`.
- *   R3 an API server that does not answer holds up nobody; beyond {@link WRITERS_MAX} events are only lines.
+ *   R3 an API server that does not answer holds up no actor; beyond {@link WRITERS_MAX} events are only lines.
  */
 import { type AnyActorRef, line, now, setup } from '../../../../kernel/xstate.ts';
 import type { Ended, EventRecorded } from '../../../model/pods/messages.ts';

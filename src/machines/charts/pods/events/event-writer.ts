@@ -64,7 +64,7 @@ const s = setup({
   delays: { retry: (args) => (args.context.tries === 1 ? RETRY_MS * random(args) : RETRY_MS) },
 });
 
-/** It is there, or has nowhere to be: nothing that anybody could do better. */
+/** The event is written, or cannot be: a retry would not help. */
 const isSettled = ({ code, message }: PlainError): boolean =>
   code === 'AlreadyExists' || (code === 'Forbidden' && message.includes('because it is being terminated'));
 

@@ -9,7 +9,7 @@
  * Invariants:
  *   I1 it carries the hash of its static pod; one with another hash, or that is being deleted, is deleted and made
  *      anew.
- *   I2 without a node object there is no mirror pod: it would belong to nobody.
+ *   I2 without a node object there is no mirror pod: it would have no owner.
  *   I3 the mirror of a static pod that ends stays until nothing of the pod is left, so that its end can be seen.
  *   I4 a delete names the uid that was seen.
  */
@@ -123,7 +123,7 @@ const noteFailure = s.assign((args) => {
   return { failures: failures + 1, untilMs: now(args) + Math.max(own, error?.retryAfterMs ?? 0) };
 });
 
-/** The node has no object yet, or nobody could be asked. */
+/** The node has no object yet, or could not be read. */
 const noteAbsence = s.assign((args) => {
   const { failures } = args.context;
   return { failures: failures + 1, untilMs: now(args) + pauseMs(NODE_BACK_OFF, failures) };

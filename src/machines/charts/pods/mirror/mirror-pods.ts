@@ -5,7 +5,7 @@
  * Owns: the names.
  * Hears: `mirror.wanted`, `mirror.unwanted` of the sources of static pods, `mirror.seen` and `mirror.listed` of the API
  *   server, `mirror.ready` of each source of static pods, `mirror.released` of `pods`.
- * Asks: nothing; its actors do. Asks `podConfig` to tell everything again when it starts anew.
+ * Asks: nothing; its actors do. Asks `podConfig` to publish everything again when it starts anew.
  * Invariants:
  *   I1 before every source has spoken no mirror pod is taken away for having no static pod.
  */

@@ -1,4 +1,4 @@
-/** What sources of static pods tell about them to those who show them in the API server. */
+/** The messages from sources of static pods to the actors that keep their mirror pods. */
 import { to } from '../../../../kernel/xstate.ts';
 import type { MirrorMessage } from '../../../model/pods/api-messages.ts';
 import type { ConfigMessage } from '../../../model/pods/messages.ts';
@@ -7,7 +7,7 @@ interface Enqueue {
   sendTo(target: ReturnType<typeof to>, message: MirrorMessage): void;
 }
 
-/** Everything that the source has was told. */
+/** The source has published everything. */
 export const tellMirrorsReady = (enqueue: Enqueue, source: 'file' | 'http'): void =>
   enqueue.sendTo(to('mirrorPods'), { type: 'mirror.ready', source });
 

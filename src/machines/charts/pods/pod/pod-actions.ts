@@ -238,7 +238,7 @@ export const beginReplacing = s.enqueueActions((args) => {
 
 // ---- ending ---------------------------------------------------------------------------------------------------------
 
-/** A pod that ended by itself, or that is being deleted, is killed by nobody but itself. */
+/** A pod that ended by itself, or that is being deleted, ends itself: no kill came for it. */
 const BY_ITSELF = { graceSeconds: null, remove: false, verdict: null };
 
 export const noteKill = s.enqueueActions((args) => {
@@ -268,7 +268,7 @@ const stopOrder = (name: string, graceSeconds: number, turn: { awaitsTurn?: bool
   ...turn,
 });
 
-/** Level-triggered: whoever should stop and does not yet stop is told to, and who waits for its turn, when it comes. */
+/** Level-triggered: orders each container to stop that should and does not yet, and passes the turn to waiting ones. */
 export const stopContainers = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   const graceSeconds = context.kill === null ? 1 : graceLeft(context.kill, now(args));

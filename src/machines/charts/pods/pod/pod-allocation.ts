@@ -26,7 +26,7 @@ function ask(enqueue: Enqueue, { node, runtime }: PodContext, pod: Pod): void {
   tell(enqueue, { type: 'allocation.wanted', request, allocation: allocationOf(pod), isAnew });
 }
 
-/** Asks for what its source wants; also a manager that has lost what it was told, which hears again of what is over. */
+/** Requests the resources of the wanted pod; a manager that has lost its state gets the end of an ended pod again. */
 export const askAllocation = s.enqueueActions(({ context, enqueue }) => {
   if (context.node.admission === undefined) return;
   if (context.stage === 'terminated') tellEnd(enqueue, context);

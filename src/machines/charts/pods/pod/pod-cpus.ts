@@ -1,7 +1,7 @@
 /**
  * The CPUs that the containers of a pod run on, where the node keeps CPUs apart. Part of the chart of `pod.ts`.
  *
- * Invariants: C1 an instance is created with its CPUs, and told when they change. C2 what cannot be told is tried
+ * Invariants: C1 an instance is created with its CPUs, and updated when they change. C2 a failed update is tried
  * again, and nothing that runs is stopped for it. Upstream: cpumanager (reconcileState).
  */
 import { cpusOf } from '../../../model/allocation/cpu-manager.ts';
@@ -16,7 +16,7 @@ export const takeShared = s.assign(({ context, event }) =>
     : {},
 );
 
-/** The next instance that has to be told. */
+/** The next instance to update. */
 function nextPin(context: PodContext): CpuPin | null {
   if (context.cpus === null || context.kill !== null) return null;
   for (const name of Object.keys(context.containers)) {

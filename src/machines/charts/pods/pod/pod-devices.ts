@@ -1,5 +1,5 @@
 /**
- * What the plugins of a pod's devices are told before its containers begin. Part of the chart of `pod.ts`.
+ * The calls to the plugins of a pod's devices before its containers begin. Part of the chart of `pod.ts`.
  *
  * Invariant: V1 a container whose plugin could not prepare its devices is not made with them, and says why. Upstream:
  * devicemanager (callPreStartContainerIfNeeded).

@@ -14,7 +14,7 @@ const isTooEarly = (context: PodContext): boolean => isAwaiting(context) || impo
 
 const isEnding = ({ kill, stage }: PodContext): boolean => kill !== null || stage !== 'sync';
 
-/** Each time somebody asks, as upstream does each time it looks after the pod. */
+/** Requests the image each time a container wants it, as upstream does at each sync of the pod. */
 export const askImage = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'container.imageWanted' || isTooEarly(context) || isEnding(context)) return;
   const { name: container, image, policy, ref } = event;
@@ -77,7 +77,7 @@ export const forwardImage = s.enqueueActions(({ event, context, enqueue }) => {
   order(enqueue, container, { ...event, container, image });
 });
 
-/** The answer for an image that was asked for by another definition is for nobody. */
+/** The image that is wanted now; an answer for the image of an older definition is dropped. */
 function wantedImage(context: PodContext, container: string, volume: string): string {
   if (volume !== '') return imageVolumes(context, container).find(({ name }) => name === volume)?.reference ?? '';
   return membersOf(podOrName(context)).find((each) => each.container.name === container)?.container.image ?? '';

@@ -1,5 +1,5 @@
 /**
- * A pod and its node: what it tells the managers of the node (eviction, shutdown), that it may run, how it ranks, and,
+ * A pod and its node: what it sends the managers of the node (eviction, shutdown), that it may run, how it ranks, and,
  * for the last time, that nothing of it runs any more; and what it does when the node's configuration is another. Part
  * of the chart of `pod.ts`.
  */
@@ -14,12 +14,12 @@ function tell(enqueue: Enqueue, { uid, node }: PodContext, pod: NodePodChanged['
   if (node.shutdown !== undefined) enqueue.sendTo(to('shutdown'), message);
 }
 
-/** As it is known now: also for a manager that has lost what it was told. */
+/** The pod's facts as known now: also for a manager that has lost its state. */
 export const tellNode = s.enqueueActions(({ context, enqueue }) => {
   if (context.pod !== null && context.stage !== 'terminated') tell(enqueue, context, nodePod(context.pod));
 });
 
-/** Its configuration is another: told when that changes how it ranks. Before `configure`. */
+/** The configuration has changed: sent when that changes its rank. Before `configure`. */
 export const tellNodeChange = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'pod.configured' || context.stage === 'terminated') return;
   const pod = nodePod(event.pod);

@@ -50,7 +50,7 @@ export interface PodInput extends PodRef {
   readonly pod: Pod | null;
   /** What is known of it in the runtime; `null`: nothing was heard yet. */
   readonly runtime: PodRuntimeStatus | null;
-  /** It crashed before: nobody else will tell what the runtime has. */
+  /** It crashed before: it must observe the runtime itself. */
   readonly mustLook: boolean;
   /** Another pod of the same name has to be gone first. */
   readonly held: boolean;
@@ -73,7 +73,7 @@ export interface ContainerRecord {
   readonly view: ContainerView;
   /** It waits for its turn to be created. */
   readonly wish: ContainerWish | null;
-  /** It was told to begin and has not said yet what came of it. */
+  /** It was ordered to begin and has not reported yet. */
   readonly begins?: boolean;
   /** It has asked for its image before others were passed that come first: it asks again then. */
   readonly isEarly?: boolean;
@@ -112,9 +112,9 @@ export interface PodContext extends PodInput {
   readonly deviceHealth: DeviceHealth;
   /** Containers that cannot begin with their devices: why. */
   readonly unprepared: Readonly<Record<string, string>>;
-  /** By instance, the CPUs that the runtime was told last. */
+  /** By instance, the CPUs of the last update to the runtime. */
   readonly pinned: Readonly<Record<string, string>>;
-  /** What the runtime is told now. */
+  /** The update to the runtime that is under way. */
   readonly pin: CpuPin | null;
   /** Why the node does not take it. */
   readonly rejection: Rejection | null;
@@ -308,7 +308,7 @@ export const changedFacts = (
     .filter(([, was, is]) => !isSame(was, is))
     .map(([name, , is]) => [name, is]);
 
-/** A driver may have published something for it: without its definition nobody knows. */
+/** Whether a driver may have published a volume of it; without its definition that is assumed. */
 export const mayBePublished = ({ pod, node }: PodContext): boolean =>
   node.apiServer !== undefined &&
   (pod === null ||
@@ -375,7 +375,7 @@ export function begunAt(runtime: PodRuntimeStatus | null): number | null {
 
 /**
  * When the pod must be over, counted from its start: as the API server has it, or from what an agent before left of a
- * static pod. What is made while this agent runs dates nothing, as somebody may set the clock.
+ * static pod. Files made while this agent runs are no evidence, as the clock may be set.
  */
 export function deadlineOf({ pod, begunMs, status }: PodContext): number | null {
   const seconds = pod?.spec.activeDeadlineSeconds;

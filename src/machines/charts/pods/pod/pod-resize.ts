@@ -2,9 +2,9 @@
  * In-place resize: what was given is made so in the runtime and in the pod's cgroup, without a restart where the policy
  * of a container allows it. Part of the chart of `pod.ts`.
  *
- * Invariants: R1 the group of the pod has never less than its containers. R2 a step that fails is told and tried again;
+ * Invariants: R1 the pod's group never has less than its containers. R2 a step that fails is reported and tried again;
  * nothing that runs is stopped for it, and nothing is stopped twice for one change. R3 what is half done survives the
- * agent: `memory` knows what the running instances have. R4 nobody gets less memory than it uses.
+ * agent: `memory` knows what the running instances have. R4 no container gets less memory than it uses.
  */
 import { errorOf, now, type OutputOf, outputOf, to } from '../../../../kernel/xstate.ts';
 import { podGroup } from '../../../model/cgroups/pod-cgroup.ts';
@@ -38,7 +38,7 @@ const hasGroups = ({ node }: PodContext): boolean => node.makesPodCgroups === tr
 const changes = (context: PodContext): readonly ContainerChange[] =>
   changesOf(context.pod!, context.actuated!).filter(({ name }) => isRunning(context, name));
 
-/** On its way with what was given before: only an instance that runs can be told, or stopped to begin anew. */
+/** On its way with what was given before: only a running instance can be updated, or stopped to begin anew. */
 function isBeginning({ runtime, containers }: PodContext, name: string): boolean {
   const state = factsOf(runtime, name)?.state;
   const { view, begins } = containers[name] ?? {};
@@ -59,7 +59,7 @@ const announce = s.enqueueActions((args) => {
   settle(enqueue, context, { resize }, now(args));
 });
 
-/** Containers that begin anew are stopped; the others are told one after the other. */
+/** Containers that begin anew are stopped; the others are updated one after the other. */
 const begin = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   const { pod, actuated, allocation, node } = context;
@@ -225,7 +225,7 @@ export const resizing = s.createStateConfig({
         onError: failing,
       },
     },
-    /** The runtime is told; whether it wants to know is its business. */
+    /** Updates the sandbox; a runtime may ignore it. */
     sandbox: {
       invoke: {
         id: 'resizeSandbox',

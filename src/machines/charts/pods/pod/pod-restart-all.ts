@@ -3,7 +3,7 @@
  * the chart of `pod.ts`.
  *
  * Invariants: A1 nothing begins before the runtime has forgotten every instance, so that an end before it is never
- * taken for one after it. A2 nobody gets grace or a hook. A3 ephemeral containers stay.
+ * taken for one after it. A2 no container gets a grace period or a hook. A3 ephemeral containers stay.
  */
 import { now } from '../../../../kernel/xstate.ts';
 import { killMessages } from '../../../model/reasons/reasons.ts';

@@ -201,11 +201,11 @@ export type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enq
 const isForgetting = ({ stage }: PodContext, { runtime }: Partial<PodContext>): boolean =>
   stage === 'terminated' && runtime !== undefined;
 
-/** Of a pod whose end was told nothing new is said, whatever its specification says now. */
+/** For a pod whose end was published, nothing more is published, even if its specification changes. */
 const isBelated = ({ stage, status }: PodContext, { pod }: Partial<PodContext>): boolean =>
   stage === 'terminated' && status !== null && pod !== undefined;
 
-/** Changes what is known, and tells what follows from it: one assignment a step, and the status when it differs. */
+/** Changes the facts, and publishes what follows: one assignment a step, and the status when it differs. */
 export function settle(enqueue: Enqueue, context: PodContext, change: Partial<PodContext>, nowMs: number): PodContext {
   const next = { ...context, ...change };
   const keeps = isForgetting(context, change) || isEnding(context, next) || isBelated(context, change);
@@ -216,7 +216,7 @@ export function settle(enqueue: Enqueue, context: PodContext, change: Partial<Po
   return { ...next, status };
 }
 
-/** While its containers end one by one, the world sees it as it was told to end: what came of it is said once. */
+/** While its containers end one by one, its published status stays; the outcome is published once. */
 const isEnding = (before: PodContext, next: PodContext): boolean =>
   before.kill !== null &&
   next.stage === 'sync' &&
@@ -230,7 +230,7 @@ function tellStatus(enqueue: Enqueue, { uid, name, namespace, status, stage }: P
   enqueue.sendTo(to('status'), message);
 }
 
-/** The status manager has lost what it was told. */
+/** The status manager has lost its state. */
 export const tellStatusAgain = s.enqueueActions(({ context, enqueue }) => {
   tellStatus(enqueue, context);
   if (context.isReclaimed) enqueue.sendTo(to('status'), { type: 'status.reclaimed', uid: context.uid });
@@ -277,7 +277,7 @@ function tellCollectors(enqueue: Enqueue, { uid, runtime }: PodContext, now: Pod
   if (isNew(imagesOf(uid, before), images)) enqueue.sendTo(to('imageGC'), images);
 }
 
-/** A collector has lost what it was told. */
+/** A collector has lost its state. */
 export const tellCollectorsAgain = s.enqueueActions(({ context, enqueue }) => {
   const { uid, runtime } = context;
   if (runtime !== null) tellCollectors(enqueue, { ...context, runtime: emptyRuntime(uid, '', '', 0) }, runtime);
@@ -301,7 +301,7 @@ export const learnAbsence = s.enqueueActions((args) => {
   learn(enqueue, context, emptyRuntime(context.uid, context.name, context.namespace, event.observedAtMs), now(args));
 });
 
-/** What was seen before does not count any more; the world is looked at. */
+/** Earlier observations are void; the runtime is observed again. */
 const begin = (enqueue: Enqueue, nowMs: number, more: Partial<PodContext> = {}): void => {
   enqueue.assign({ ...more, actedAtMs: nowMs, looked: false });
   enqueue.raise({ type: 'look' });

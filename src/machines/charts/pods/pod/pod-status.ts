@@ -24,7 +24,7 @@ export function statusOf(context: PodContext, nowMs: number): PodStatus | null {
   const neverRan = runtime === null || runtime.containers.length === 0;
   if (rejection !== null && (kill === null || neverRan))
     return { ...rejectedStatus(pod, rejection, nowMs), ...begun(context) };
-  // Whoever does not know what runs says nothing of it.
+  // Without an observation of the runtime the last status stays.
   if (runtime === null) return context.status;
   const entries = Object.entries(containers);
   const waiting = entries
@@ -56,7 +56,7 @@ function comesAgain(view: ContainerView, seen: ContainerFacts | null): boolean {
   return isReplaced(view, seen) || (isBehind(view, seen) && phase !== 'stopping' && phase !== 'ended');
 }
 
-/** The instance of which the container tells is not seen to run yet. */
+/** The instance that the container reported does not show as running yet. */
 const isBehind = ({ restartCount }: ContainerView, seen: ContainerFacts | null): boolean =>
   seen !== null && (seen.state === 'created' || seen.restartCount < restartCount);
 

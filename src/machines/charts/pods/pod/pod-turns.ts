@@ -4,7 +4,7 @@
  * Invariant: init containers run one after the other to success, sidecars start in their order and stay, the regular
  * containers come when all of these are passed. What was passed once stays passed, also when a sidecar ends or the
  * runtime forgets an init container. A regular container waits for the hooks of those before it that begin. Ephemeral
- * containers wait for nobody and nobody waits for them.
+ * containers wait for no other, and no other waits for them.
  */
 import type { Pod } from '../../../model/api/pod.ts';
 import type { PodRuntimeStatus } from '../../../model/operations/cri.ts';

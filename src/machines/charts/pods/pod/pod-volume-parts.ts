@@ -3,7 +3,7 @@
  * of the chart of `pod.ts`.
  *
  * Invariants: W1 variables come first, as they may name sub-paths. W2 a container that lacks one of them is not made
- * without it; the world is told as much as upstream tells it, the log why.
+ * without it; events say as much as upstream's, the log says why.
  */
 import { line, outputOf } from '../../../../kernel/xstate.ts';
 import type { FileValues, Unprepared } from '../../../model/operations/volume.ts';
@@ -16,7 +16,7 @@ import { volumesPlace } from './pod-volumes.ts';
 
 type Failures = Readonly<Record<string, Unprepared>>;
 
-/** By container, what the world is told; why is said here. */
+/** By container, the error for its status; the cause goes to the log here. */
 function noted(enqueue: Enqueue, { namespace, name }: PodContext, text: string, failures: Failures) {
   const entries = Object.entries(failures);
   const pod = `${namespace}/${name}`;

@@ -87,7 +87,7 @@ export const forwardPublished = s.enqueueActions(({ context, event, enqueue }) =
   if (context.hasVolumes) enqueue.sendTo<AnyActorRef>(ACTOR, event);
 });
 
-/** Whoever published them: what is on disk tells. */
+/** Releases also the volumes that an earlier agent published: the record on disk has them. */
 export const releasePublished = s.enqueueActions(({ context: { uid }, enqueue }) => {
   enqueue.sendTo(to('csiVolumes'), { type: 'csi.released', uid } satisfies CSIReleased);
 });
@@ -110,7 +110,7 @@ export const replaceVolumes = s.enqueueActions(({ context, event, enqueue }) => 
 /** Before the actor of the volumes starts again. */
 const RESPAWN_MS = 1_000;
 
-/** Nobody uses them any more: nothing more is set up. */
+/** The pod's volumes are no longer in use: none is set up any more. */
 export const releaseVolumes = s.enqueueActions(({ context, enqueue }) => {
   if (context.hasVolumes) enqueue.stopChild(ACTOR);
   releaseCredentials(enqueue, context);

@@ -1,9 +1,9 @@
 /**
- * One pod (`pod-<uid>`): from the first word about it until nothing of it is left.
+ * One pod (`pod-<uid>`): from the first message about it until nothing of it is left.
  *
  * Decides: when its sandbox is made and made again, whose turn it is among its containers, when it is over, how it
  *   ends.
- * Owns: what is known of it in the runtime (nobody else writes that), its sandbox, its containers' actors, its status.
+ * Owns: what is known of it in the runtime (its only writer), its sandbox, its containers' actors, its status.
  * Hears: `pod.configured`, `pod.kill`, `pod.released`, `runtime.*`, `image.*`, `allocation.*`, `object.found` and
  *   `csi.mounted` through `pods`; its containers, their probes, its volumes.
  * Asks: `cri.runPodSandbox`, `cri.podStatus` for looks at itself, `host.preparePod`, `users.map`, and what its end
@@ -102,7 +102,7 @@ const awaiting = {
       ],
     },
   }),
-  /** Waits for the runtime's first word about it. */
+  /** Waits for the runtime's first report about it. */
   unheard: s.createStateConfig({
     always: { guard: ({ context }) => context.runtime !== null, target: 'choosing' },
     on: {
@@ -110,7 +110,7 @@ const awaiting = {
       'pod.kill': { target: '#terminating.settling', actions: noteKill },
     },
   }),
-  /** Nobody else will tell what the runtime has: waits for its own look. */
+  /** Waits for its own observation of the runtime. */
   looking: s.createStateConfig({
     entry: observeNow,
     always: { guard: 'isFresh', target: 'choosing' },
@@ -119,7 +119,7 @@ const awaiting = {
       'pod.kill': { target: '#terminating.settling', actions: noteKill },
     },
   }),
-  /** The runtime has it; waits for its configuration, or for the word that nobody wants it. */
+  /** The runtime has it; waits for its configuration, or for the order to end because it is orphaned. */
   unclaimed: s.createStateConfig({
     on: {
       'pod.configured': { target: 'choosing', actions: configure },
@@ -286,7 +286,7 @@ const sync = s.createStateConfig({
   },
 });
 
-/** Its own eyes: asks the runtime about this pod alone. A stuck answer holds up nobody else. */
+/** Observes this pod alone in the runtime. A stuck answer holds up no other pod. */
 const observer = s.createStateConfig({
   initial: 'idle',
   states: {

@@ -54,7 +54,7 @@ const probersWanted = (facts: Facts): ProberPlan[] =>
     }));
   });
 
-/** Who has to go, and who has to come once nobody has to go any more. */
+/** The probers to stop, and those to start once none has to stop any more. */
 export function proberChanges(facts: Facts & Pick<PodContext, 'probers'>): {
   readonly stale: readonly string[];
   readonly missing: readonly ProberPlan[];

@@ -1,5 +1,5 @@
 /**
- * What a change of resources means for what runs: which containers are told, which begin anew, and in which steps the
+ * What a change of resources means for what runs: which containers are updated or begin anew, and in which steps the
  * group of the pod follows, so that no container ever has more than its pod. Pure.
  *
  * Upstream: pkg/kubelet/kuberuntime (computePodResizeAction, doPodResizeAction).
@@ -56,7 +56,7 @@ function differs(name: string, before: ResourceRequirements, after: ResourceRequ
 const wantsRestart = ({ resizePolicy = [] }: Container, name: string): boolean =>
   resizePolicy.some(({ resourceName, restartPolicy }) => resourceName === name && restartPolicy === 'RestartContainer');
 
-/** What is done one after the other: something of the pod's group, the runtime told of it, a container told. */
+/** One step: a change of the pod's cgroup, an update of the sandbox, or of a container. */
 export type ResizeStep =
   | { readonly kind: 'group'; readonly resources: CgroupResources }
   | { readonly kind: 'sandbox'; readonly resources: LinuxContainerResources }
@@ -130,7 +130,7 @@ function grows(from: string, to: string): boolean {
 /** What a group without a limit of memory reads as: the last page that hierarchies of version 1 count. */
 const NO_LIMIT_V1 = '9223372036854771712';
 
-/** The group as the runtime is told of it, without what the runtime class costs. */
+/** The cgroup in the sandbox's update, without the overhead of the runtime class. */
 function sandboxOf(pod: Pod, held: Held, { cgroupVersion }: NodeSettings): LinuxContainerResources {
   const { cpu = 0n, memory = 0n } = podOverhead(pod);
   const overheadMilli = milliUnits(cpu);
@@ -227,7 +227,7 @@ export function memoryProblem({ podBytes, containers }: MemoryDecreases, used: M
   return `cannot decrease memory limits: ${problems.length === 1 ? problems[0] : `[${problems.join(', ')}]`}`;
 }
 
-/** What events about a resize tell of the pod, as upstream writes it. */
+/** The pod's part of the events about a resize, as upstream writes it. */
 export function resizeSummary({ metadata, spec }: Pod, error = ''): string {
   const told = (containers: readonly Container[]) =>
     containers.map(({ name, resources = {} }) => ({ name, resources: inOrder(resources) }));

@@ -58,7 +58,7 @@ export const isStarted = (container: Container, state: ProbedState): boolean =>
 
 /**
  * The probes that run now. One that could only end an instance does not while that ends anyway; readiness goes on, so
- * that the world sees when it stops to serve.
+ * that clients see when it stops to serve.
  */
 export function activeKinds(
   container: Container,

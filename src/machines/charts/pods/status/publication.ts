@@ -2,7 +2,7 @@
  * What of a pod's status is written to the API server, as a patch of what is there.
  *
  * Invariants: conditions and fields of others stay as they are; what is as it was keeps its time, so that a restart of
- * the agent is no change; nobody reads that a pod has ended while one of its containers may still run.
+ * the agent is no change; a pod is not published as ended while one of its containers may still run.
  */
 import type { Json } from '../../../../kernel/json.ts';
 import type { ContainerState, PodCondition, PodStatus } from '../../../model/api/pod.ts';

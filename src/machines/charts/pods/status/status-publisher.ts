@@ -10,8 +10,8 @@
  *   U1 what is written is the difference to what the API server was last seen to have; never a GET, one call at a time.
  *   U2 every write names the uid that it is meant for: a namesake is never touched.
  *   U3 the object is deleted only when it is being deleted, has a terminal phase, and the node has nothing of it left.
- *   U4 what somebody else wrote over the pod's own fields is written back.
- *   U5 what the API server took but did not keep (a field newer than it, or behind a gate) is not asked for again.
+ *   U4 another client's change of the pod's own fields is written back.
+ *   U5 a field that the API server accepted but did not keep (newer than it, or behind a gate) is not sent again.
  *   U6 what the API server refused, or wants to be asked later, waits; what it did not answer goes out with the next
  *      news of the pod.
  */

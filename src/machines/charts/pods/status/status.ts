@@ -6,10 +6,10 @@
  * Owns: a summary by pod, the publishers; the full status stays with the pod's actor, which is its only writer.
  * Hears: `status.changed`, `status.reclaimed` of pods, `status.removed` and `pods.started` of `pods`, `status.observed`
  *   and `status.listed` of `apiSource`.
- * Asks: everybody to tell again what they told, when it starts.
+ * Asks: every publisher to publish again, when it starts.
  * Invariants:
  *   T1 a summary exists exactly for the pods that have an actor and a configuration.
- *   T2 a publisher lives from the first word about its pod, of the node or of the API server, until neither has it.
+ *   T2 a publisher lives from the first message about its pod, of the node or of the API server, until neither has it.
  */
 import { type AnyActorRef, errorOf, line, setup, to } from '../../../../kernel/xstate.ts';
 import type { PodRef, PodStatus } from '../../../model/api/pod.ts';
@@ -24,7 +24,7 @@ export interface PodSummary extends PodRef {
 }
 
 export interface StatusInput extends Pick<NodeSettings, 'nodeName' | 'apiServer'> {
-  /** `systemId` of somebody who hears every status, too. */
+  /** `systemId` of a second receiver of every status. */
   readonly follower?: string;
 }
 
@@ -126,7 +126,7 @@ const forward = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue.sendTo<AnyActorRef>(idOf(event.uid), event);
 });
 
-/** A publisher whose pod left the node says its last word, as long as the API server has the object. */
+/** A publisher whose pod left the node sends its last update, as long as the API server has the object. */
 const forget = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'status.removed') return;
   const { [event.uid]: _gone, ...pods } = context.pods;
@@ -137,7 +137,7 @@ const forget = s.enqueueActions(({ context, event, enqueue }) => {
   } else if (publisher) drop(enqueue, context.publishers, event.uid);
 });
 
-/** Every pod of before has lost its actor: those that are still there tell anew. */
+/** Every pod of before has lost its actor: those that still exist publish anew. */
 const beginAnew = s.enqueueActions(({ context, enqueue }) => {
   const inApi = Object.entries(context.publishers).filter(([, publisher]) => publisher.inApi);
   const kept = Object.fromEntries(inApi.map(([uid]) => [uid, { inApi: true, onNode: false }]));

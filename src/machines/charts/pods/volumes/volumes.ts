@@ -8,7 +8,7 @@
  * Asks: `volume.setUp`; `sharing`, where giving volumes to a group takes long.
  * Sends: its pod `volumes.mounted`; `csiVolumes` what drivers have to publish; `eventRecorder` each failure of its own.
  * Invariants:
- *   V1 `volumes.mounted` is told only when every volume of the plan is set up; a later failure takes nothing back.
+ *   V1 `volumes.mounted` is sent only when every volume of the plan is set up; a later failure takes nothing back.
  *   V2 a plan that needs nothing of the node asks nothing of it.
  *   V3 a change of the plan ends a back-off: what was missing may be there.
  */

@@ -1,8 +1,8 @@
-/** One look for all who ask for it, and none for who asked later. */
+/** One inspection serves all earlier requests, and no later one. */
 import { expect, onTestFinished, test } from 'vitest';
 import { connectRuntime } from '../../../src/actors/cri/client.ts';
 import { inspectPod } from '../../../src/actors/cri/inspect.ts';
-import { Looks } from '../../../src/actors/cri/looks.ts';
+import { Inspections } from '../../../src/actors/cri/inspections.ts';
 import { PodIds } from '../../../src/actors/cri/pod-ids.ts';
 import { DEFAULT_RELIST_PERIODS, PodWatcher } from '../../../src/actors/cri/watch-pods.ts';
 import type { PodRuntimeStatus, WatchPodsItem } from '../../../src/machines/model/operations/cri.ts';
@@ -17,41 +17,43 @@ const seen = (observedAtMs: number): PodRuntimeStatus => ({
   observedAtMs,
 });
 
-test('serves who asked before it began', async () => {
-  const looks = new Looks();
-  const moment = looks.moment();
-  const own = looks.take('u', () => Promise.resolve(seen(1)));
-  expect(await looks.after('u', moment)).toEqual(seen(1));
+test('serves a request from before it began', async () => {
+  const inspections = new Inspections();
+  const moment = inspections.moment();
+  const own = inspections.take('u', () => Promise.resolve(seen(1)));
+  expect(await inspections.after('u', moment)).toEqual(seen(1));
   expect(await own).toEqual(seen(1));
 });
 
-test('serves nobody who asked while it ran, and nobody who asks for another pod', () => {
-  const looks = new Looks();
-  const moment = looks.moment();
-  void looks.take('u', () => new Promise(() => {}));
-  expect(looks.after('u', looks.moment())).toBeUndefined();
-  expect(looks.after('other', moment)).toBeUndefined();
+test('serves neither a request made while it ran, nor one for another pod', () => {
+  const inspections = new Inspections();
+  const moment = inspections.moment();
+  void inspections.take('u', () => new Promise(() => {}));
+  expect(inspections.after('u', inspections.moment())).toBeUndefined();
+  expect(inspections.after('other', moment)).toBeUndefined();
 });
 
 test('is forgotten soon, whether it saw something or failed', async () => {
-  const looks = new Looks();
-  const moment = looks.moment();
-  await looks.take('u', () => Promise.resolve(seen(1)));
-  await expect(looks.take('v', () => Promise.reject(new Error('no runtime')))).rejects.toThrow('no runtime');
-  await expect.poll(() => [looks.after('u', moment), looks.after('v', moment)]).toEqual([undefined, undefined]);
+  const inspections = new Inspections();
+  const moment = inspections.moment();
+  await inspections.take('u', () => Promise.resolve(seen(1)));
+  await expect(inspections.take('v', () => Promise.reject(new Error('no runtime')))).rejects.toThrow('no runtime');
+  await expect
+    .poll(() => [inspections.after('u', moment), inspections.after('v', moment)])
+    .toEqual([undefined, undefined]);
 });
 
-test('an event and the look that the pod takes after it are one inspection', async () => {
+test('an event and the inspection that the pod takes after it are one inspection', async () => {
   const fake = await FakeRuntime.start();
   fake.pods.set('a', fakePod('a'));
   const client = connectRuntime({ endpoint: fake.endpoint });
   const aborter = new AbortController();
   const items: WatchPodsItem[] = [];
-  const looks = new Looks();
+  const inspections = new Inspections();
   const podIds = new PodIds();
   const watcher = new PodWatcher({
     client,
-    looks,
+    inspections,
     podIds,
     emit: (item) => void items.push(item),
     signal: aborter.signal,
@@ -74,7 +76,7 @@ test('an event and the look that the pod takes after it are one inspection', asy
   const before = fake.count('ListPodSandbox');
   fake.pods.set('a', fakePod('a', 'CONTAINER_EXITED'));
   watcher.hint({ id: 'container-a', outcome: 'exited' });
-  await looks.take('a', () => inspectPod(client, 'a', { timeoutMs: 60_000, podIds, observedAtMs: Date.now() }));
+  await inspections.take('a', () => inspectPod(client, 'a', { timeoutMs: 60_000, podIds, observedAtMs: Date.now() }));
   await expect.poll(() => items.filter(({ type }) => type === 'runtime.podChanged')).toHaveLength(2);
   expect(fake.count('ListPodSandbox') - before).toBe(1);
 });

@@ -1,20 +1,20 @@
 /**
- * What a log has told so far of its actors: their last state and their open requests.
+ * The last state and the open requests of every actor, as a log has recorded them so far.
  *
- * Hears: every record of the log, a turn behind the replay. Begins with what a checkpoint has.
+ * Takes every record of the log, a turn behind the replay, and begins with the state of a checkpoint.
  */
 import type { Address } from './address.ts';
 import type { Checkpoint } from './checkpoint.ts';
 import type { Before } from './divergence.ts';
 import type { EffectRecord, JournalRecord } from './records.ts';
 
-/** What is read of XState's persisted snapshot. */
+/** The part of XState's persisted snapshot that is read here. */
 interface PersistedSnapshot {
   readonly value?: unknown;
   readonly children?: Readonly<Record<string, { readonly snapshot: PersistedSnapshot }>>;
 }
 
-export class Told implements Omit<Before, 'isUnchanged'> {
+export class RecordedState implements Omit<Before, 'isUnchanged'> {
   private readonly states = new Map<Address, unknown>();
   private readonly requests = new Map<number, EffectRecord>();
 
@@ -29,7 +29,7 @@ export class Told implements Omit<Before, 'isUnchanged'> {
     for (const [id, { snapshot }] of Object.entries(children)) this.seed(`${address}/${id}`, snapshot);
   }
 
-  hear(record: JournalRecord): void {
+  apply(record: JournalRecord): void {
     if (record.k === 'effect') this.requests.set(record.id, record);
     else if (record.k === 'result' || record.k === 'cancel') this.requests.delete(record.id);
     else if (record.k !== 'state') return;
@@ -41,7 +41,7 @@ export class Told implements Omit<Before, 'isUnchanged'> {
     return this.states.get(address);
   }
 
-  /** Whether the log has an actor there now. */
+  /** Whether the log has a living actor at this address. */
   knows(address: Address): boolean {
     return this.states.has(address);
   }
