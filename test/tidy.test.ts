@@ -113,7 +113,7 @@ describe('import layers', () => {
     expect(wrong).toEqual([]);
   });
 
-  it('nothing imports a door', () => {
+  it('nothing imports the programs of bin', () => {
     const wrong = [...inRoom('src/kernel'), ...inRoom('src/machines'), ...inRoom('src/actors')].flatMap((path) =>
       imports(path)
         .filter(({ target }) => target.startsWith('src/bin/'))

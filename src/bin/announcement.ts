@@ -1,4 +1,4 @@
-/** Tells the person at the terminal, once, where everything is: when the supervisor says that starting is complete. */
+/** Shows the user at the terminal, once, where everything is: when the supervisor says that starting is complete. */
 import type { Kernel } from '../kernel/kernel.ts';
 import type { KernelRecord } from '../kernel/records.ts';
 import type { KubeletContext } from '../machines/startup/context/types.ts';

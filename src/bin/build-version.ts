@@ -6,7 +6,7 @@ import { PACKAGE_DIRECTORY } from '../actors/package-directory.ts';
 import { FORMAT_VERSION } from '../kernel/records.ts';
 import { KUBELET_VERSION, STATELET_VERSION } from './version.ts';
 
-/** Digits of a commit that tell it from all others. */
+/** Digits of a commit that distinguish it from all others. */
 const COMMIT_LENGTH = 12;
 
 /** A package has the commit in a file, a checkout in git; anything else has none. */

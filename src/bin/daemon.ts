@@ -74,7 +74,7 @@ export interface DaemonOptions {
   readonly verbosity: number;
   /** Run the pods once and end; see `statelet run-once`. */
   readonly runOnce?: { readonly retries: number };
-  /** Hears what the root machine ended with, when everything is written and closed. */
+  /** Gets what the root machine ended with, when everything is written and closed. */
   readonly ended?: (output: unknown) => void;
 }
 
@@ -151,7 +151,7 @@ const printOfRuntime: Parameters<typeof connectRuntime>[0] = (level, text, field
 
 const VERSIONS = { version: KUBELET_VERSION, nodeVersion: NODE_VERSION };
 
-/** The ways to the world, and those who look on. Nothing is asked of either before the kernel boots. */
+/** The ports, and the observers. Neither is used before the kernel boots. */
 function openParts(options: DaemonOptions, vault: Vault) {
   const runtime = connectRuntime(printOfRuntime, vault, (seen) => server.onRuntime(seen));
   const cgroups = cgroupPorts();

@@ -1,12 +1,13 @@
 #!/usr/bin/env node
 /**
- * The door: one command, a verb each. Data goes to stdout, diagnostics to stderr; exit codes are in `exit-codes.ts`.
+ * The program's entry: one command, a verb each. Data goes to stdout, diagnostics to stderr; exit codes are in
+ * `exit-codes.ts`.
  *
  * Compiled code is kept beside the program, if this user may write there. Node's own choice is a folder of /tmp, which
  * any user can have made first, with code in it for a daemon of root.
  *
- * Plain JavaScript: everything behind it comes from the compile cache, types already stripped. A door in TypeScript would
- * load the compiler that strips them, for this file alone: 17 MiB and 30 ms in every process.
+ * Plain JavaScript: everything behind it comes from the compile cache, types already stripped. An entry in TypeScript
+ * would load the compiler that strips them, for this file alone: 17 MiB and 30 ms in every process.
  */
 import module from 'node:module';
 import { join } from 'node:path';

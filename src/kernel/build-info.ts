@@ -1,5 +1,6 @@
 /**
- * What a journal's header says of the code that wrote it, so that a replay can tell changed code from a changed world.
+ * What a journal's header says of the code that wrote it, so that a replay can distinguish changed code from changed
+ * surroundings.
  */
 import { createHash } from 'node:crypto';
 import { type AnyStateMachine, StateMachine } from 'xstate';

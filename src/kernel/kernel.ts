@@ -143,7 +143,7 @@ export class Kernel implements ActorHost {
     });
   }
 
-  /** XState's scheduler is the only place that knows whom a timer will tell what. */
+  /** XState's scheduler is the only place that knows the target and the event of a timer. */
   private describeTimers(): void {
     const scheduler = this.root.system.scheduler;
     const schedule = scheduler.schedule.bind(scheduler);

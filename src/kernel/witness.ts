@@ -175,7 +175,7 @@ const shownState = (snapshot: unknown): string => {
   return status + JSON.stringify(value);
 };
 
-/** An actor that could not even begin tells its parent of a thrown error; JSON would make nothing of that. */
+/** An actor that could not begin sends its parent a thrown error, which JSON would turn into nothing. */
 function plain(event: JsonEvent): JsonEvent {
   const { error } = event as { error?: unknown };
   return error instanceof Error ? { ...event, error: { ...toPlainError(error) } } : event;

@@ -1,7 +1,7 @@
 /**
- * The one door to XState. Machines import from here and from each other, nothing else; so the library can be replaced
- * by its next major version in one place, and what may not be used in a machine (promises, callbacks, wall clocks) is
- * not offered.
+ * The only access to XState. Machines import from here and from each other, nothing else; so the library can be
+ * replaced by its next major version in one place, and what may not be used in a machine (promises, callbacks, wall
+ * clocks) is not offered.
  */
 
 export type { ActorRefFrom, AnyActorRef, AnyStateMachine, SnapshotFrom } from 'xstate';

@@ -48,7 +48,7 @@ export class PhaseBars {
     this.summarize();
   }
 
-  /** A phase that failed in the turn in which it began was never seen as a state: the failure itself tells of it. */
+  /** A phase that failed in the turn in which it began was never seen as a state: only the failure shows it. */
   private withFailed(): readonly PhaseView[] {
     const { phases, failure } = this.store.phases;
     if (failure?.phase === undefined || phases.some((phase) => isFailed(phase, failure))) return phases;

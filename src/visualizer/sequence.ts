@@ -1,5 +1,5 @@
 /**
- * Who told whom in one turn, in its order: a column an actor, an arrow a message. What is outside of the actors is one
+ * The messages of one turn, in their order: a column an actor, an arrow a message. What is outside of the actors is one
  * column, the world: inputs, timers and answers come from there, requests go there. Pure.
  */
 import type { ShownRecord } from '../actors/server/visualizer/protocol.ts';

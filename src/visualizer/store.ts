@@ -1,10 +1,9 @@
 /**
  * What the page knows: the actors, the last records, the phases, and what the person has chosen.
  *
- * Owns: the connection to the daemon. It loads the present, then hears every turn; when turns were missed or the daemon
- * was restarted it loads the present again. Of a journal it loads all, once. Views read it and are told once a frame
- * which parts changed. While a record is chosen, the actors are shown as they were after its turn: see
- * `past.ts`.
+ * Owns: the connection to the daemon. It loads the present, then gets every turn; when turns were missed or the daemon
+ * was restarted it loads the present again. Of a journal it loads all, once. Views read it and are notified once a
+ * frame which parts changed. While a record is chosen, the actors are shown as they were after its turn: see `past.ts`.
  */
 import type {
   ActorDetail,
@@ -56,7 +55,7 @@ export class Store {
     this.source = source;
   }
 
-  /** Tells once a frame what changed. */
+  /** Notifies once a frame of what changed. */
   listen(listener: (parts: ReadonlySet<Part>) => void): void {
     this.listeners.push(listener);
   }
@@ -179,7 +178,7 @@ export class Store {
     this.present.clear();
     for (const actor of tree.actors) this.meet(actor);
     this.records = [];
-    // What came after the tree is told again, with what it did to the actors.
+    // What came after the tree is sent again, with what it did to the actors.
     this.add(seen.records.filter(({ n }) => n <= tree.n));
     this.look();
     if (this.actor === undefined || !this.isKnown(this.actor)) this.actor = tree.root || undefined;

@@ -80,7 +80,7 @@ export class Adapter {
     }
   }
 
-  /** A pod hears this as the answer to a look of its own. */
+  /** A pod gets this as the answer to an inspection of its own. */
   saw(status: PodRuntimeStatus): void {
     for (const watcher of this.watchers) watcher.saw(status);
   }
@@ -113,7 +113,7 @@ export class Adapter {
     }
   }
 
-  /** Does what changes a sandbox or container, then has its pod looked at, whatever came of it. */
+  /** Does what changes a sandbox or container, then has its pod inspected, also after a failure. */
   async changing(id: string, outcome: Outcome, change: Promise<unknown>): Promise<null> {
     const came = await change.then(
       () => outcome,

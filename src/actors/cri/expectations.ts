@@ -12,7 +12,7 @@ export type Outcome = 'running' | 'exited' | 'gone' | 'changed';
 
 /** First wait before an unmet promise is checked again: CRI follows its events within a few milliseconds. */
 const FIRST_WAIT_MS = 10;
-/** The longest wait, as often as a polling kubelet looks: on a busy machine CRI falls seconds behind. */
+/** The longest wait, as often as a polling kubelet relists: on a busy machine CRI falls seconds behind. */
 const LONGEST_WAIT_MS = 1_000;
 /** Checks of one promise, half a minute in all; then the relist, which may be a minute away, takes over. */
 const MAX_CHECKS = 38;
@@ -45,7 +45,7 @@ export function expecting(known: Expectations, id: string, outcome: Outcome): Ex
   return outcome === 'changed' ? known : new Map(known).set(id, { outcome, checks: 0 });
 }
 
-/** The promises that a status leaves open, and when to look again (`null`: never). */
+/** The promises that a status leaves open, and when to inspect again (`null`: never). */
 export function stillOpen(
   expectations: Expectations,
   status: PodRuntimeStatus,

@@ -2,7 +2,7 @@
  * The sources of hints that something changed: the runtime's container events, or containerd's own event service.
  *
  * A hint names an id and what should have become of it. It is never the truth, may come twice, late or not at all; the
- * watcher looks for itself. The stream is kept open with a jittered back-off for as long as the signal lasts.
+ * watcher only relists. The stream is kept open with a jittered back-off for as long as the signal lasts.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { OperationError } from '../../kernel/json.ts';

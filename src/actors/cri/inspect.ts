@@ -25,7 +25,7 @@ async function listIds(client: RuntimeClient, uid: string, options: CallOptions)
   return { sandboxIds: items.map(({ id }) => id), containerIds: containers.map(({ id }) => id) };
 }
 
-/** What was removed between the list and the look is no error. */
+/** What was removed between the list and the inspection is no error. */
 async function unlessGone<Status>(status: Promise<{ status?: Status }>): Promise<Status | undefined> {
   try {
     return (await status).status ?? undefined;

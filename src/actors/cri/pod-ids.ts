@@ -1,7 +1,7 @@
 /**
  * Which sandboxes and containers a pod has, where that is certain without asking: it was listed once, or a list of all
- * pods did not have it, and since then only calls of our own made more. A look at such a pod needs no lists, which cost
- * the runtime more the more it runs.
+ * pods did not have it, and since then only calls of our own made more. An inspection of such a pod needs no lists,
+ * which cost the runtime more the more it runs.
  *
  * Invariants: what a call made while a list was under way, what a call that failed may have made, and what a relist
  * shows that was not made here, make the next inspection list again; before the first full list nothing is certain of a

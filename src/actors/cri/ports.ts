@@ -2,7 +2,7 @@
  * The operations `cri.*` on a real runtime: CRI v1 over its socket.
  *
  * Invariants: an operation of class `once` whose outcome is not known is looked up before it is done again, and a name
- * that the runtime reserved for us is adopted; after each change of our own the watchers look at that pod; sandboxes
+ * that the runtime reserved for us is adopted; after each change of our own the watchers inspect that pod; sandboxes
  * wait while others start, but not for what is stuck (./starting-calls.ts).
  */
 import { OperationError } from '../../kernel/json.ts';
@@ -199,13 +199,13 @@ async function execSync(adapter: Adapter, call: PortCall<ExecInput>) {
 /** What is not UTF-8 becomes U+FFFD. */
 const textOf = (base64: string) => Buffer.from(base64, 'base64').toString('utf8');
 
-/** A look that another one takes the place of is over in a moment. */
+/** An inspection that another one replaces is over in a moment. */
 const LEFT_ALONE_MS = 1_000;
 
 /**
- * A look asks a dozen things at once, and is often made anew before all are answered. To cancel each of them costs more
- * than to let the answers come, and a server of HTTP/2 that is careful ends the connection of a client that resets a
- * thousand streams in half a minute. What hangs is cancelled all the same.
+ * An inspection makes a dozen calls at once, and is often made anew before all are answered. To cancel each of them
+ * costs more than to let the answers come, and a server of HTTP/2 that is careful ends the connection of a client that
+ * resets a thousand streams in half a minute. What hangs is cancelled all the same.
  */
 function abortedLater(signal: AbortSignal): AbortSignal {
   const later = new AbortController();

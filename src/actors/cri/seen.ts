@@ -1,4 +1,4 @@
-/** What those who count hear of the container runtime: every call, every look at its pods, and its own events. */
+/** What metrics observe of the container runtime: every call, every inspection of a pod, and its own events. */
 import { steadyNow } from '../../kernel/clock.ts';
 import type { CallName, RuntimeClient, StreamName } from './client.ts';
 

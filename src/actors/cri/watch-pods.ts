@@ -28,9 +28,12 @@ export interface RelistPeriods {
 }
 export const DEFAULT_RELIST_PERIODS: RelistPeriods = { settledMs: 10_000, quietMs: 60_000 };
 
-/** A hint waits this long for a look of the pod's own to share; containerd's CRI part is behind its events as much. */
+/**
+ * A hint waits this long for an inspection by the pod's actor to share; containerd's CRI part is behind its events as
+ * much.
+ */
 const GATHER_MS = 10;
-/** The same for the end of a call of the pod's own, which that look follows. */
+/** The same for the end of a call by the pod's actor, which that inspection follows. */
 const GATHER_OWN_MS = 50;
 /** An id that no list has shown may be that of a sandbox whose call has not returned: most do within this time. */
 const UNKNOWN_ID_MS = 500;
@@ -123,7 +126,7 @@ export class PodWatcher {
     }
   }
 
-  /** Something happened to this sandbox or container: look at its pod, and only at it. `gatherMs`: but not sooner. */
+  /** Something happened to this sandbox or container: inspect its pod, and only it. `gatherMs`: but not sooner. */
   hint({ id, uid, outcome }: Hint, gatherMs = GATHER_MS): void {
     if (this.#options.signal.aborted) return;
     this.#hinted = true;

@@ -11,7 +11,7 @@ export type EventStream = ServerWritableStream<unknown, ContainerEventResponse>;
 
 /** Events that wait for one slow listener: what containerd keeps. */
 const MAX_WAITING = 1000;
-/** Listeners: the node agent, and a few people who look. */
+/** Listeners: the node agent, and a few observers. */
 const MAX_LISTENERS = 64;
 
 export class Events {

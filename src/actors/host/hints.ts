@@ -32,12 +32,12 @@ export class Hints {
     this.#wake();
   }
 
-  /** There were some since the last look. */
+  /** There were some since the last inspection. */
   get areNew(): boolean {
     return this.#areNew;
   }
 
-  /** A look begins: hints up to here are answered by it. */
+  /** An inspection begins: hints up to here are answered by it. */
   take(): void {
     this.#areNew = false;
   }

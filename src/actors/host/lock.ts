@@ -20,7 +20,7 @@ import { errnoOf } from './below-root.ts';
 import { reasonOf } from './go-error.ts';
 import type { SystemCalls } from './kernel/syscall.ts';
 
-/** Between two tries for the lock, and between two looks for a contender: hand-over may take this long. */
+/** Between two tries for the lock, and between two checks for a contender: hand-over may take this long. */
 const RETRY_MS = 100;
 /** Holds many inotify events: each has 16 bytes and no name. */
 const EVENT_BUFFER_BYTES = 4_096;

@@ -15,7 +15,7 @@ const PING = { name: 'HTTP2_PING_TIMEOUT_SECONDS', seconds: 15 };
 
 const tested = new WeakSet<ClientHttp2Session>();
 
-/** Every connection of this process is looked after from its first stream on. */
+/** Every connection of this process is watched from its first stream on. */
 export function endLostConnections(): void {
   subscribe('http2.client.stream.created', (message) => {
     const { session } = (message as { readonly stream: ClientHttp2Stream }).stream;

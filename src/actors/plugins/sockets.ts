@@ -5,7 +5,7 @@
  * been quiet for a second, and at least every {@link PERIOD_MS}. Names that begin with a dot are not looked at, and no
  * symbolic link is followed out of the folder.
  *
- * Invariants: one look at a time; what is emitted is always the complete set, and never twice the same; nothing is
+ * Invariants: one scan at a time; what is emitted is always the complete set, and never twice the same; nothing is
  * emitted after the abort. Upstream: pkg/kubelet/pluginmanager/pluginwatcher/plugin_watcher.go.
  */
 import { lstat, readdir } from 'node:fs/promises';
@@ -18,7 +18,7 @@ import { PathWatch } from '../host/path-watch.ts';
 
 /** Safety net for the hint that was dropped. */
 const PERIOD_MS = 30_000;
-/** From a hint to the look: lets the other events of one plugin's start arrive. */
+/** From a hint to the scan: lets the other events of one plugin's start arrive. */
 const SOON_MS = 10;
 /** Folders below each other; a plugin is at most a folder or two deep. */
 const DEPTH_MAX = 8;

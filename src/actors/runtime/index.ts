@@ -48,7 +48,7 @@ const optionsOf = (
   ...(onSeen === undefined ? {} : { onSeen }),
 });
 
-/** `vault` holds the values of Secrets that containers get; `onSeen` of each call and look. */
+/** `vault` holds the values of Secrets that containers get; `onSeen` gets each call and inspection. */
 export function connectRuntime(log: RuntimeLog, vault?: Vault, onSeen?: OnRuntime): RuntimeConnection {
   let connection: CriPorts | undefined;
   let embedded: EmbeddedRuntime | undefined;

@@ -23,7 +23,7 @@ import type { ApiView } from './node-pods.ts';
 import { type StreamUrls, streamingEndpoints } from './streaming/endpoints.ts';
 import { type ExecSync, runEndpoints } from './streaming/run.ts';
 
-/** What the endpoints look at and ask. */
+/** What the endpoints read and call. */
 export interface ApiDependencies {
   readonly view: ApiView;
   readonly metrics: NodeMetrics;

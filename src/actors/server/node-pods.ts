@@ -53,7 +53,7 @@ type Awaitable<Value> = Value | Promise<Value>;
 /** By name of a check, why it fails, or `null` while all is well. */
 export type Checks = Readonly<Record<string, () => Awaitable<string | null>>>;
 
-/** What endpoints look at. */
+/** What endpoints read. */
 export interface ApiView {
   pods(): Awaitable<readonly NodePod[]>;
   /** The configuration in force. Only after starting has read it. */

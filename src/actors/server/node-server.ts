@@ -1,5 +1,5 @@
 /**
- * The node's API as one part of the daemon: what it looks at, whom it asks, and its ports.
+ * The node's API as one part of the daemon: its read models, the services that it calls, and its ports.
  *
  * Owns: the read model of the kernel and the recorder of metrics, both kept current by `onTurn`.
  */
@@ -78,7 +78,7 @@ export interface NodeServer {
   readonly page: (port: number, token: string) => ServedPage;
   /** For the kernel's option of this name. */
   readonly onTurn: (records: readonly KernelRecord[], kernel: Kernel, tookMs: number) => void;
-  /** Hears of each call of the runtime and each look at its pods. */
+  /** Gets each call of the runtime and each inspection of its pods. */
   readonly onRuntime: OnRuntime;
   /** Hears of each run of a credential plugin. */
   readonly onCredentialPlugin: OnPluginRun;

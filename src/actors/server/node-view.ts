@@ -1,7 +1,7 @@
 /**
  * What the node's API may say of the node: a read model of the kernel, read at each request.
  *
- * Owns nothing but the kernel that it looks at, and when its sync loop last went round. Hears `onTurn`. Requests read
+ * Owns nothing but the kernel that it reads, and when its sync loop last went round. Hears `onTurn`. Requests read
  * between turns, so that they see the state at a turn's end; none becomes an input, and none keeps a turn waiting.
  */
 

@@ -58,7 +58,7 @@ const diskLayout =
     return { dedicatedImageFs: images !== root, splitContainerFs: images !== containers };
   };
 
-// ---- one look -------------------------------------------------------------------------------------------------------
+// ---- one reading ----------------------------------------------------------------------------------------------------
 
 const observation = (available: bigint, capacity: bigint): SignalObservation => ({
   available: String(available < 0n ? 0n : available),

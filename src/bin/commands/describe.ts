@@ -21,7 +21,7 @@ export async function describeCommand(
     .join('\n\n');
 }
 
-/** What this start of the daemon told of an object, the same words once; none where the journal is kept elsewhere. */
+/** The events of an object in this start of the daemon, equal texts once; none where the journal is kept elsewhere. */
 function eventsOf(journal: string, object: string): PodEvent[] {
   const events = new Map<string, PodEvent>();
   for (const { record, atMs } of recordsOf(journal)) {

@@ -1,4 +1,4 @@
-/** The verbs that read a journal: whether it is whole, whether it replays, what it tells. None changes anything. */
+/** The verbs that read a journal: whether it is whole, whether it replays, what it shows. None changes anything. */
 import { Argument, type Command, Option } from 'commander';
 import type { LogOptions } from './log.ts';
 import type { ReplayCommandOptions } from './replay.ts';

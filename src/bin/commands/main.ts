@@ -1,4 +1,4 @@
-/** The first word decides which code is loaded: the daemon carries no parser but a kubelet's. */
+/** The first argument decides which code is loaded: the daemon carries no parser but a kubelet's. */
 import { WORKER_VERB } from '../replay/worker-verb.ts';
 
 /** The verbs with the command line of a kubelet. */

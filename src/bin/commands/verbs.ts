@@ -1,4 +1,4 @@
-/** The table of verbs that read what a daemon has left or tells. Each is loaded only when it is called. */
+/** The table of verbs that read what a daemon has left or answers. Each is loaded only when it is called. */
 import { Command, CommanderError } from 'commander';
 import { exitCodes } from '../exit-codes.ts';
 import { STATELET_VERSION } from '../version.ts';
@@ -20,7 +20,7 @@ export async function callVerb(argv: readonly string[]): Promise<number> {
   return code;
 }
 
-/** `ended` hears the exit code of the verb that was called. */
+/** `ended` gets the exit code of the verb that was called. */
 export function programOf(ended: (code: number) => void, version = STATELET_VERSION): Command {
   const program = new Command('statelet')
     .description('A Kubernetes node agent that remembers why it did each thing')

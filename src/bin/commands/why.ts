@@ -22,7 +22,7 @@ export function whyCommand(log: string, subject: string, options: InsightOptions
 
 /**
  * Armed timers are state, and state comes of replaying from the newest checkpoint; a journal whose checkpoint is
- * damaged, or that this build does not replay, has none to tell.
+ * damaged, or that this build does not replay, has none to show.
  */
 function timersAtTheEnd(log: string, incarnation: string | undefined): KnownTimers {
   try {

@@ -22,7 +22,7 @@ export interface Answer {
   readonly code?: number;
 }
 
-/** Of a journal whose first segments are gone the start cannot be told. */
+/** Of a journal whose first segments are gone the start cannot be shown. */
 export const startIsGone = ({ header, begins }: Story): string | undefined =>
   begins === 0
     ? undefined

@@ -18,7 +18,7 @@ interface Link {
   readonly tookMs: number;
   readonly actor: string;
   readonly what: string;
-  /** What actors told each other in this turn because of it, as `actor: event`. */
+  /** The messages between actors in this turn because of it, as `actor: event`. */
   readonly followed: readonly string[];
 }
 
@@ -125,7 +125,7 @@ function changesRuntime({ k, what, request }: Moment, { operations }: Story): bo
   return cls === 'once' || cls === 'idempotent';
 }
 
-/** The runtime tells of what it was asked for before it has answered. */
+/** The runtime may report the effect of a call before it has answered the call. */
 const isWork = (previous: Moment | undefined, moment: Moment, story: Story): boolean =>
   kindOf(moment, story) === 'news' && previous?.k === 'effect' && previous.n !== moment.cause;
 

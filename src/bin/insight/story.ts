@@ -68,7 +68,7 @@ export interface PodStory {
   readonly uid: string;
   readonly name: string;
   readonly namespace: string;
-  /** Last status that was told, as far as people ask for it. */
+  /** The last published status, as far as it is shown. */
   phase: string;
   status: Readonly<Record<string, unknown>>;
   /** When it was first Running, and the record that said so. */
@@ -78,7 +78,7 @@ export interface PodStory {
   readonly firstSeen: number;
 }
 
-/** What a story is told from. */
+/** The sources of a story. */
 export type Told = Pick<Journal, 'header' | 'checkpoint' | 'records' | 'checkpointAfter'>;
 
 export class Story implements CauseSource {
@@ -304,7 +304,7 @@ function phasesIn(value: unknown): Phase[] {
   });
 }
 
-/** A line for each gap: what is told around it may have another reason. */
+/** A line for each gap: what is shown around it may have another reason. */
 export const describeGaps = (gaps: readonly GapRecord[]): string =>
   gaps
     .map(({ n, upto, why }) => {

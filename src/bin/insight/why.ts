@@ -24,9 +24,9 @@ import {
 import { table } from './table.ts';
 import { describeFailed, type Failed, failedOf } from './why-failed.ts';
 
-/** Decisions that are told; older ones are in the journal. */
+/** Decisions that are shown; older ones are in the journal. */
 const DECISIONS_MAX = 8;
-/** Regions of one change that are told; of more the first. */
+/** Regions of one change that are shown; of more the first. */
 const REGIONS_MAX = 4;
 interface ActiveSince {
   readonly actor: string;
@@ -69,7 +69,7 @@ export interface Why {
   readonly previous?: PreviousEnd;
   /** One sentence. */
   readonly summary: string;
-  /** When the agent ended, after its start; all is told as it was then. Absent: it did not, or was killed. */
+  /** When the agent ended, after its start; all is shown as it was then. Absent: it did not, or was killed. */
   readonly endedMs?: number;
   readonly states: readonly ActiveSince[];
   readonly waits: readonly Wait[];
@@ -159,7 +159,7 @@ interface Reason {
 
 type Terminated = Reason & { readonly exitCode: number };
 
-/** Why containers do not run, as the pod's status tells it. */
+/** Why containers do not run, as the pod's status has it. */
 function reasonsOf({ status }: PodStory, container: string | undefined): string {
   const fields = ['initContainerStatuses', 'containerStatuses'] as const;
   const all = fields.flatMap((field) => (status[field] ?? []) as readonly ContainerStatus[]);

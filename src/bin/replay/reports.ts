@@ -9,9 +9,9 @@ import { describeOutcome } from './text.ts';
 
 /** What it gives out is safe to print. */
 export interface Reporter {
-  /** Hears each outcome as soon as it is its turn. */
+  /** Gets each outcome as soon as it is its turn. */
   outcome?(outcome: Outcome): string;
-  /** Hears all of them, and the exit code that they come to. */
+  /** Gets all of them, and the exit code that they come to. */
   end?(outcomes: readonly Outcome[], code: number): string;
 }
 

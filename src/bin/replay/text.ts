@@ -81,7 +81,7 @@ const describeTimers = ({ differences, timers = [] }: Divergence): string[] =>
 
 const waitText = (ms: unknown): string => (typeof ms === 'number' ? `in ${duration(ms)}` : 'not set');
 
-/** The beginning and the end tell most. */
+/** The beginning and the end are the most useful. */
 function describeChain(chain: readonly JournalRecord[]): string[] {
   const lines = chain.map((record) => `      ${saidBy(record)}`);
   if (lines.length <= CHAIN_SHOWN) return lines;

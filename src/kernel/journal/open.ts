@@ -1,5 +1,5 @@
 /**
- * Opens the journal of a node for a new incarnation: takes the directory, looks at what the previous incarnation left,
+ * Opens the journal of a node for a new incarnation: takes the directory, checks what the previous incarnation left,
  * and starts suspended where the disk takes nothing. What earlier incarnations wrote is never changed.
  */
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
@@ -20,13 +20,13 @@ const SEGMENT_MAX_BYTES = 64 * 1024 * 1024;
 const SEGMENT_MAX_AGE_MS = 60 * 60 * 1000;
 /** Days of a busy node once compressed; the kubelet's own logs are commonly given as much. */
 const RETAINED_MAX_BYTES = 1024 * 1024 * 1024;
-/** How long a suspended journal waits before it looks at the disk again: a full disk is not emptied within seconds. */
+/** How long a suspended journal waits before it tries the disk again: a full disk is not emptied within seconds. */
 const RETRY_MS = 30_000;
 /** Who ends waits so long for a disk; service managers kill after a minute and a half. */
 const CLOSE_MAX_MS = 30_000;
 /** Room for a checkpoint and a start; less would be full again at once. */
 const ROOM_MIN_BYTES = 4 * 1024 * 1024;
-/** The disk says no, and may say yes later. Any other error means that the directory was chosen wrongly. */
+/** The disk refuses now, and may accept later. Any other error means that the directory was chosen wrongly. */
 const DISK_ERRORS: ReadonlySet<string> = new Set(['ENOSPC', 'EDQUOT', 'EIO', 'EROFS']);
 
 export interface JournalOptions {
@@ -80,7 +80,7 @@ export function openJournal(options: JournalOptions): JournalWriter {
   return writer;
 }
 
-/** What the disk says to a few bytes: nothing, or the reason why journaling begins suspended. */
+/** Tries to write a few bytes; returns the reason why journaling begins suspended, if it failed. */
 function troubleWith(directory: string): string | undefined {
   const probe = join(directory, `probe-${process.pid}${UNFINISHED}`);
   try {

@@ -3,7 +3,7 @@
  *
  * The lock is SQLite's exclusive lock on an empty database: a lock of the operating system, which ends with the process
  * that holds it however that process ends, and which holds across containers that share the directory. A file with a
- * process id would do neither. `owner.json` only tells people who holds it.
+ * process id would do neither. `owner.json` only shows users which process holds it.
  */
 import { readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,5 +1,5 @@
 /**
- * Reads one segment line by line: checks checksums and the hash chain, and tells damage from an unfinished end.
+ * Reads one segment line by line: checks checksums and the hash chain, and distinguishes damage from an unfinished end.
  *
  * A line that does not hold is the torn end of a crash if no link of the chain follows it, because a batch is only
  * begun after the batch before is whole. With a link behind it, something has changed what was written: that is damage.

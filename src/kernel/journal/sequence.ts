@@ -1,7 +1,7 @@
 /**
  * Puts the lines of one incarnation's segments together to whole turns.
  *
- * Invariants: numbers go on without a hole, except where a `dropped` or a `gap` tells of one; a segment goes on exactly
+ * Invariants: numbers go on without a hole, except where a `dropped` or a `gap` records one; a segment goes on exactly
  * where the one before ended; time never goes back; a turn is given out when its `end` is there, and never in part.
  */
 import type { CheckpointRecord, GapRecord, HeaderRecord, InputRecord, JournalRecord } from '../records.ts';

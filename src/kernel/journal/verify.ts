@@ -102,7 +102,7 @@ function count(counts: Counts, record: JournalRecord): void {
 
 type Expectation = (error: JournalError) => boolean;
 
-/** True if the segment begins with a checkpoint; whether that one is whole is looked at on the way. */
+/** True if the segment begins with a checkpoint; whether that one is whole is checked on the way. */
 function hasCheckpoint(path: string, problems: JournalError[], isTornBegin: Expectation): boolean {
   let found = false;
   collecting(problems, isTornBegin, () => {

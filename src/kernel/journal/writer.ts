@@ -57,7 +57,7 @@ export interface WriterSettings {
   /** The journal is closed. */
   readonly released: () => void;
 }
-/** Tells people; the sentence names the cause and what follows from it. */
+/** Reports to users; the sentence names the cause and what follows from it. */
 export type Report = (level: 'info' | 'warn' | 'error', sentence: string) => void;
 
 class Batch {

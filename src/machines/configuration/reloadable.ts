@@ -2,8 +2,8 @@
  * Decides which fields of the configuration can change while the node runs, and who must hear of each.
  *
  * A field is here when its readers are `pods`, which get it, or take it from their input, and beginning anew costs
- * nothing but a second look at the world (the same that follows a crash): no container is touched. Everything else is
- * refused by name. Pure.
+ * nothing but a second observation of the runtime (the same that follows a crash): no container is touched. Everything
+ * else is refused by name. Pure.
  */
 import type { Json } from '../../kernel/json.ts';
 import type { KubeletConfiguration } from './index.ts';

@@ -1,7 +1,7 @@
 /**
  * The command: from the arguments to a configuration, as `NewKubeletCommand` does before anything is touched.
  *
- * Steps: S006 to S031. The work is the config loader's; the supervisor waits for its answer, looks whether the
+ * Steps: S006 to S031. The work is the config loader's; the supervisor waits for its answer, checks whether the
  * certificate of its own is there with its key, and says who we are.
  */
 import { assign, enqueueActions, line } from '../../kernel/xstate.ts';

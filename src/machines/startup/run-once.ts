@@ -1,5 +1,5 @@
 /**
- * Run once: the pods of one look at the manifests, each until it is ready or has ended.
+ * Run once: the pods of one listing of the manifests, each until it is ready or has ended.
  *
  * Takes the place of the sync loop, under its name, in a node that was started by `statelet run-once`.
  *
@@ -26,9 +26,9 @@ import type {
 } from '../model/pods/messages.ts';
 import type { ContainerResult, PodResult, RunOnceFinished } from './context/types.ts';
 
-/** Upstream's number of looks at a pod after the first. */
+/** Upstream's number of syncs of a pod after the first. */
 export const RUN_ONCE_RETRIES = 10;
-/** Upstream's wait before the second look; each later one is twice as long. */
+/** Upstream's wait before the second sync; each later one is twice as long. */
 const RETRY_DELAY_MS = 1_000;
 /** More would be a wait of weeks. */
 export const RUN_ONCE_RETRIES_MAX = 20;
@@ -37,7 +37,7 @@ const NO_SOURCE_MS = 1_000;
 /** The same where one was named: a busy disk is no reason to give up. */
 const SOURCE_MS = 30_000;
 
-/** What all of upstream's looks together would have waited, in milliseconds. */
+/** What all of upstream's syncs together would have waited, in milliseconds. */
 export const deadlineOf = (retries: number): number => RETRY_DELAY_MS * (2 ** retries - 1);
 
 export interface RunOnceInput {

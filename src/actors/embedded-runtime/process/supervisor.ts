@@ -23,7 +23,7 @@ import {
 import type { Container } from '../store/store.ts';
 import { identify, isAlive, killMembers } from './proc.ts';
 
-/** Milliseconds between two looks at every running container: the safety net under the file notifications. */
+/** Milliseconds between two inspections of every running container: the safety net under the file notifications. */
 const POLL_MS = 1_000;
 /** The longest that a timer of Node can wait, in milliseconds. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
@@ -35,7 +35,7 @@ const SHIM_FLAGS = ['--max-old-space-size=32', '--max-semi-space-size=1'];
 
 export interface SupervisorHooks {
   readonly changed: (container: Container, change: 'started' | 'stopped') => void;
-  /** What could not be done now, and is tried again at the next look. */
+  /** What could not be done now, and is tried again at the next inspection. */
   readonly failed: (text: string, container: Container) => void;
 }
 
@@ -149,7 +149,7 @@ export class Supervisor {
     });
   }
 
-  /** Stops looking at a container that is being removed. */
+  /** Stops inspecting a container that is being removed. */
   forget(container: Container): void {
     this.#watched.get(container)?.close();
     this.#watched.delete(container);

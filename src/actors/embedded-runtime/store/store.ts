@@ -36,7 +36,7 @@ export class Container {
   stopSignalSent = false;
   /** Its shim is gone without a word, and what is left of it is being killed. */
   losing = false;
-  /** Called after each look at the files. */
+  /** Called after each reading of the files. */
   readonly listeners = new Set<() => void>();
 
   constructor(directory: string, record: ContainerRecord) {

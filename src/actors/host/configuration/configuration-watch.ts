@@ -4,7 +4,7 @@
  * Owns, by path, what the files looked like (inode, size, times) just before they were last read; so a change between a
  * reading and the watch is not lost, and one that was read already is not said again.
  *
- * Decides: inotify is a hint; the files are looked at after a hint, and at least every `periodMs`, because a change
+ * Decides: inotify is a hint; the files are inspected after a hint, and at least every `periodMs`, because a change
  * behind a link, in a deeper folder, or on a file system without inotify gives none.
  */
 import { readdir, stat } from 'node:fs/promises';
@@ -16,7 +16,7 @@ import { PathWatch } from '../path-watch.ts';
 import { readConfiguration, readDropIns } from './configuration.ts';
 import { masked, maskedDropIns } from './masked-configuration.ts';
 
-/** Files of one folder that are looked at; more than a reading of the folder accepts. */
+/** Files of one folder that are inspected; more than a reading of the folder accepts. */
 const MAX_FILES = 2_000;
 
 type Operations = typeof hostOperations;
@@ -44,7 +44,7 @@ export function configurationPorts(vault: Vault) {
   return { 'host.readConfiguration': file, 'host.readDropIns': dropIns, 'host.watchConfiguration': watch };
 }
 
-/** Speaks once of each new look of the files, until the machine lost interest. */
+/** Reports each new state of the files once, until the stream is cancelled. */
 async function follow(call: WatchCall, read: ReadonlyMap<string, string>): Promise<void> {
   const { input, signal } = call;
   let wake: () => void = () => {};

@@ -9,7 +9,7 @@ const NEVER: readonly (readonly [name: string, help: string])[] = [
   // Nothing here is hidden or disabled.
   ['disabled_metrics_total', '[BETA] The count of disabled metrics.'],
   ['hidden_metrics_total', '[BETA] The count of hidden metrics.'],
-  // Each event of the runtime leads to a look at its pod; of many for one pod the last look counts for all.
+  // Each event of the runtime leads to an inspection of its pod; of many for one pod the last inspection serves all.
   ['kubelet_pleg_discard_events', '[ALPHA] The number of discard events in PLEG.'],
   // The API by which agents watch pods is behind a gate that is off.
   ['kubelet_pod_watch_events_dropped_total', '[ALPHA] Cumulative number of pod watch events dropped.'],

@@ -15,9 +15,9 @@ import { Pace } from './pace.ts';
 import type { QuestionAnswers, ThreadFacts } from './questions.ts';
 import type { ServiceName } from './serve.ts';
 
-/** Between two looks whether the thread is alive. */
+/** Between two checks whether the thread is alive. */
 const LOOK_MS = 1_000;
-/** Unanswered looks after which it is given up: on a loaded machine a healthy thread may be late. */
+/** Unanswered checks after which it is given up: on a loaded machine a healthy thread may be late. */
 const LOOKS_MAX = 5;
 /** The heap of the thread: many times what it needs for the largest answers. */
 const LIMITS = { maxOldGenerationSizeMb: 192, maxYoungGenerationSizeMb: 16 };
@@ -97,7 +97,7 @@ export class ServerThread {
     return { worker, channel };
   }
 
-  /** Ends a thread that does not answer. A look that this thread is late for is one look all the same. */
+  /** Ends a thread that does not answer. A check that this thread is late for counts once all the same. */
   #watched(worker: Worker, channel: Channel, stuck: (why: string) => void): NodeJS.Timeout {
     let unanswered = 0;
     const answered = (): void => {

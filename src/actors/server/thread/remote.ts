@@ -1,4 +1,4 @@
-/** The node as the servers' thread sees it: every look and every call is a question to the thread that decides. */
+/** The node as the servers' thread sees it: every read and every call is a request to the thread that decides. */
 import { Readable } from 'node:stream';
 import { Registry } from 'prom-client';
 import type { Insight } from '../http/inspector.ts';

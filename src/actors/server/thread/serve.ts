@@ -22,7 +22,7 @@ interface Service<Input> {
   readonly emit: (item: JsonEvent) => void;
 }
 
-/** What services look at. */
+/** What services read. */
 interface Parts {
   readonly ask: Ask;
   readonly node: ServerOptions;

@@ -45,7 +45,7 @@ import {
   unsyncedUntil,
 } from './driver-calls.ts';
 
-/** Between two looks at an attachment that is not attached yet; a change of the Node is a reason to look at once. */
+/** Between two reads of an attachment that is not attached yet; a change of the Node causes a read at once. */
 const LOOK_BASE_MS = 500;
 const LOOK_MAX_MS = 10_000;
 
@@ -65,7 +65,7 @@ interface Context extends DeviceInput {
   readonly failure: CSIFailure;
   /** The attachment failed because no more volumes fit on this node. */
   readonly isNodeFull: boolean;
-  /** Failed tries, or looks in vain, since the last success. */
+  /** Failed tries, or reads in vain, since the last success. */
   readonly tries: number;
   readonly untilMs: number;
 }

@@ -1,8 +1,8 @@
 /**
  * One image (`image-<name>`): whether the node has it, who may use it, and the pulls for those who wait for it.
  *
- * Decides: whether to look, to pull, or to answer from what is known; whose turn a pull is; which credential is tried
- *   next; who may not ask again yet.
+ * Decides: whether to inspect, to pull, or to answer from what is known; whose turn a pull is; which credential is
+ *   tried next; who may not ask again yet.
  * Owns: what is known of the image, who waits for it, the pull back-off of each pod.
  * Hears: `image.asked`, `image.mayPull` and `image.throttled` of `images`.
  * Asks: `cri.imageStatus`, `cri.pullImage`, `images.credentials`, and `images.*` for the records of pulls.
@@ -223,7 +223,7 @@ export const imageMachine = s.createMachine({
     },
     pulling,
     ...recording,
-    /** A turn is over: who came meanwhile looks at what the node has now. */
+    /** A turn is over: requests that came meanwhile inspect the image anew. */
     done: {
       entry: s.assign({ turn: [] }),
       always: [{ guard: 'isUseless', target: 'idle' }, { target: 'looking' }],

@@ -27,7 +27,7 @@ import type {
 } from '../../model/pods/messages.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
 
-/** A slow look after leftovers; every need of a faster one has its own event. The kubelet looks every 2 s. */
+/** A slow housekeeping; every need of a faster one has its own event. The kubelet does it every 2 s. */
 const HOUSEKEEPING_MS = 60_000;
 
 export type SyncLoopInput = Pick<NodeSettings, 'nodeName' | 'apiServer' | 'staticPodURL'>;

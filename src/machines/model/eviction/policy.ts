@@ -63,7 +63,7 @@ export const initialEviction = (settings: EvictionSettings, place: StatsPlace): 
   failing: false,
 });
 
-/** What is known after one look at the machine. */
+/** What is known after one observation of the machine. */
 export function observed(
   context: EvictionContext,
   observations: Observations,

@@ -106,7 +106,7 @@ export const criOperations = {
     { imageRef: string }
   >(),
   'cri.listImages': query<Nothing, { images: readonly Image[] }>(),
-  /** Looks every `periodMs` and speaks when something is there that was not, or is gone. */
+  /** Lists every `periodMs` and emits when images came or went. */
   'cri.watchImages': stream<{ periodMs: number }, WatchImagesItem>(),
   'cri.removeImage': idempotent<{ image: string }, null>(),
   'cri.imageFsInfo': query<Nothing, { mountpoint: string; usedBytes: string; inodesUsed: string }>(),

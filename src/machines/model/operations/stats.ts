@@ -96,7 +96,7 @@ export const statsOperations = {
     | { readonly type: 'signals.changed'; readonly observations: Observations }
     | { readonly type: 'signals.failed'; readonly message: string }
   >(),
-  /** One look now; with the use of every pod when `withPods`. */
+  /** One observation now; with the use of every pod when `withPods`. */
   'stats.observe': query<
     { place: StatsPlace; withPods: boolean },
     { readonly observations: Observations; readonly pods: readonly PodUse[] }

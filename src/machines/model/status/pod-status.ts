@@ -170,7 +170,7 @@ function disruption({ kill, pod, previous, nowMs }: PodStatusFacts): readonly Po
   return dated([verdict], before === undefined ? [] : [before], nowMs, pod.metadata.generation);
 }
 
-/** Gone with what they are about; they are the only ones that say when they were looked at. */
+/** Gone with what they are about; only these have a time of observation. */
 function resizeConditions({ resizePending, resizing, pod, previous, nowMs }: PodStatusFacts): readonly PodCondition[] {
   const pending = resizePending && {
     type: 'PodResizePending',

@@ -1,8 +1,8 @@
 /**
  * What the runtime said of a pod, made small and put in order. Pure.
  *
- * Owns the rules by which observations are joined: a later look wins, and one instance never goes back from exited to
- * running or from running to created, whichever look arrives last.
+ * Owns the rules by which observations are joined: a later observation wins, and one instance never goes back from
+ * exited to running or from running to created, whichever observation arrives last.
  */
 
 import type { ContainerState, ContainerStatus, PodSandboxStatus } from '../api/cri.ts';
@@ -103,7 +103,7 @@ const CONTAINER_RANK: Readonly<Record<ContainerState, number>> = {
   CONTAINER_EXITED: 2,
 };
 
-/** Joins a look with what is known. Returns what is known when the look is older. */
+/** Joins an observation with what is known. Returns what is known when the observation is older. */
 export function joined(known: PodRuntimeStatus | null, seen: PodRuntimeStatus): PodRuntimeStatus {
   if (!known) return seen;
   if (seen.observedAtMs < known.observedAtMs) return known;

@@ -34,7 +34,7 @@ export interface CertificateManagerInput {
 /** A person may have to approve. Upstream's times. */
 export const SIGNED_TIMEOUT_MS = 900_000;
 const RETRY: BackOff = { baseMs: 2_000, maxMs: 32_000, jitter: 0.1 };
-/** Between the end of one watch of the request and the next look at it. */
+/** Between the end of one watch of the request and the next read of it. */
 export const LOOK_AGAIN_MS = 1_000;
 /** A node that has had no valid client certificate for this long ends, so that its supervisor can start it anew. */
 const LOST_MS = 300_000;

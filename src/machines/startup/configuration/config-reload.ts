@@ -44,7 +44,7 @@ type Event =
 
 /** From a change of a file to the reading of all: an editor or a script writes more than once. */
 const SETTLE_MS = 200;
-/** A look at the files when nothing hinted at a change. */
+/** The period of reading the files when no hint came. */
 const CHECK_PERIOD_MS = 10_000;
 /** Before the watch is opened again after it broke. */
 const REOPEN_MS = 10_000;

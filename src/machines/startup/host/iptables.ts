@@ -13,7 +13,7 @@ import { line, pick, setup } from '../../../kernel/xstate.ts';
 import type { IptablesItem } from '../../model/operations/host.ts';
 import { operations } from '../../model/operations/index.ts';
 
-/** Upstream's period of looking for its canary. */
+/** Upstream's period of checking its canary. */
 const MONITOR_PERIOD_MS = 60_000;
 
 export const iptablesMachine = setup({

@@ -34,7 +34,7 @@ const MAX_SEARCH_PATHS = 32;
 const CLUSTER_SEARCH_PATHS = 3;
 const MAX_SEARCH_CHARACTERS = 2_048;
 const MAX_DOMAIN_CHARACTERS = 253;
-/** A look at the file when nothing hinted at a change; upstream reads it for each pod. */
+/** The period of reading the file when no hint came; upstream reads it for each pod. */
 const CHECK_PERIOD_MS = 30_000;
 /** Upstream's cap. */
 const RESOLV_CONF_MAX_BYTES = 10 * 1024 * 1024;

@@ -45,7 +45,7 @@ type Event =
 
 const MICROSECONDS = 1_000;
 const NANOSECONDS = 1_000_000;
-/** Upstream's least time without a look at pods after which the sync loop counts as stuck. */
+/** Upstream's least time without a sync of pods after which the sync loop counts as stuck. */
 const STUCK_MS = 300_000;
 /** Upstream's limit: a time that is not longer than this cannot be kept. */
 const SHORTEST_MS = 1_000;

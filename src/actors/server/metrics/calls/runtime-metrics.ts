@@ -1,4 +1,4 @@
-/** What is asked of the container runtime, by the name of each call, and how its pods are looked at. */
+/** Metrics of the calls to the container runtime, by name, and of the inspections of its pods. */
 import type { Registry } from 'prom-client';
 import type { RuntimeSeen } from '../../../cri/seen.ts';
 import { counter, gauge, histogram } from '../instruments.ts';

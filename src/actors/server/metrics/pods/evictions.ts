@@ -1,4 +1,4 @@
-/** How old the look at the machine was for which a pod had to go. */
+/** The age of the statistics on which an eviction was decided. */
 import type { Histogram, Registry } from 'prom-client';
 import type { KernelRecord } from '../../../../kernel/records.ts';
 import type { EvictionContext } from '../../../../machines/model/eviction/policy.ts';

@@ -135,7 +135,7 @@ export class ImageWork implements Projection {
     if (!error && reason !== undefined) this.#families.removed.inc({ reason });
   }
 
-  /** After a pull the look says how large the image is. */
+  /** After a pull the image's status gives its size. */
   #looked({ output, error }: ResultRecord, actor: string, nowMs: number): void {
     const image = error ? null : (output as { readonly image: Image | null }).image;
     if (!error) for (const wish of this.#of(actor)) wish.isPresent ??= image !== null;

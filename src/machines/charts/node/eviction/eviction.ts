@@ -50,7 +50,7 @@ import { podReasons } from '../../../model/reasons/reasons.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
 import { MONITORING_MS, type StorageReport, storageWatchMachine } from './storage-watch.ts';
 
-/** How long a pod that was evicted may take before the next one is looked at; as upstream. */
+/** How long a pod that was evicted may take before the next one is considered; as upstream. */
 const POD_CLEANUP_MS = 30_000;
 /** A collector that takes longer than this is not waited for. */
 const PURGE_MS = 120_000;

@@ -60,7 +60,7 @@ export interface NodeReports {
 export const RUNTIME_UNKNOWN = 'container runtime status check may not have completed yet';
 export const CSINODE_UNKNOWN = 'CSINode is not yet initialized';
 
-/** Something that decides readiness was not looked at since the agent started. */
+/** Something that decides readiness was not observed since the agent started. */
 export const isUndecided = ({ runtimeErrors, storageError }: NodeReports): boolean =>
   runtimeErrors.includes(RUNTIME_UNKNOWN) || storageError === CSINODE_UNKNOWN;
 

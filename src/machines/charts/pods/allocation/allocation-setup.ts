@@ -64,7 +64,7 @@ export interface Context {
   readonly waiting: Readonly<Record<string, Waiting>>;
   /** Those that the Node may be right for once it is known. */
   readonly unjudged: Readonly<Record<string, Wish>>;
-  /** Who was taken by an agent before this one and has not been looked at since. */
+  /** Pods that an earlier agent admitted and that were not checked since. */
   readonly recalled: readonly string[];
   readonly resizes: Readonly<Record<string, PendingResize>>;
   /** Those whose devices are being arranged with their plugins. */

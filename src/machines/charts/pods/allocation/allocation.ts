@@ -68,7 +68,7 @@ import { judgeRecalled } from './recalled.ts';
 
 const s = allocationSetup;
 
-/** Upstream's period of looking again at what waits for more; ends of pods come first. */
+/** Upstream's period of retrying resizes that wait; ends of pods come first. */
 const RETRY_MS = 180_000;
 /** A pod that is displaced and does not end by then holds up a critical one no longer. */
 const PREEMPTION_WAIT_MS = 60_000;
@@ -237,7 +237,7 @@ function change(w: Work, wish: Wish): void {
   reply(w, { type: 'allocation.pending', uid, allocation, refusal, ...shares });
 }
 
-/** Something became free, or enough time went by: what waits is looked at again, the most urgent first. */
+/** Something became free, or enough time went by: waiting pods and resizes are tried again, the most urgent first. */
 function retry(w: Work): void {
   const pending = Object.values(w.books.resizes).map((each) => ({
     ...each,

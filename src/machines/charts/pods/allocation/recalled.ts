@@ -1,5 +1,5 @@
 /**
- * Pods that an agent before this one took: each is looked at once more when an agent begins. It stays whatever room
+ * Pods that an agent before this one took: each is checked once more when an agent begins. It stays whatever room
  * there is, and ends only where the Node has not the labels any more that it asks for, as upstream has it. Part of
  * `allocation.ts`.
  */

@@ -138,7 +138,7 @@ export const hasExited = ({ facts, id }: Pick<ContainerContext, 'facts' | 'id'>)
 export const isStillCreated = ({ facts, id, stop }: ContainerContext): boolean =>
   stop !== null && stop.after !== 'end' && facts?.state === 'created' && facts.id === id;
 
-/** A later look does not show the instance any more. */
+/** A later observation does not show the instance any more. */
 export const isLost = ({ id }: Pick<ContainerContext, 'id'>, seen: ContainerFacts | null): boolean => seen?.id !== id;
 
 /** A container that ran for this many longest back-offs has earned a fresh start. */

@@ -12,7 +12,7 @@
  * Invariants:
  *   T1 a container that runs as wanted is never touched.
  *   T2 nothing is created without the pod's permission; the permission is for one instance in one sandbox.
- *   T3 after a call whose outcome is unknown the runtime is looked at before anything is tried again: an instance that
+ *   T3 after a call whose outcome is unknown the runtime is observed before anything is tried again: an instance that
  *      the runtime has is taken, never made twice.
  *   T4 between two starts lies the back-off: 0, 10 s, 20 s, ... up to the maximum; ten good minutes forgive it, and a
  *      start that ended with the agent that asked for it is none.
@@ -171,7 +171,7 @@ const waiting = s.createStateConfig({
         'container.stop': { target: '#container.stopping', actions: noteStop },
       },
     },
-    /** A call failed: waits, while the pod looks at what became of it. */
+    /** A call failed: waits, while the pod observes the outcome. */
     failed: {
       entry: { type: 'tell', params: { phase: 'waiting', look: true } },
       after: { wait: '#container.deciding' },
@@ -312,7 +312,7 @@ export const containerMachine = s.createMachine({
   initial: 'deciding',
   on: { 'container.configured': { actions: configure }, 'container.limited': { actions: limit } },
   states: {
-    /** Looks at what the runtime has, and goes where that leads. */
+    /** Decides by what the runtime has. */
     deciding: {
       always: [
         { guard: 'isDormant', target: 'ended' },

@@ -1,5 +1,5 @@
 /**
- * The end of a pod: containers, then sandboxes, then a last look, then what is left of it. Part of the chart of
+ * The end of a pod: containers, then sandboxes, then a last observation, then what is left of it. Part of the chart of
  * `pod.ts`.
  *
  * Invariant: each step is decided by what the runtime shows, so that the end goes on from wherever it was left.
@@ -57,7 +57,7 @@ export const terminating = s.createStateConfig({
     'pod.configured': { actions: [configure, noteKill] },
   },
   states: {
-    /** A call was given up half-way: looks at what it did. */
+    /** A call was given up half-way: observes what it did. */
     settling: { entry: observeNow, always: { guard: 'isFresh', target: 'containers' } },
     /** Waits until every container has stopped, each with its grace. */
     containers: {

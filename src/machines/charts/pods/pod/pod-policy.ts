@@ -129,7 +129,7 @@ export interface PodContext extends PodInput {
   readonly images: Readonly<Record<string, Readonly<Record<string, ImageFacts>>>>;
   /** When the last of its own calls ended: what was observed before does not count any more. */
   readonly actedAtMs: number;
-  /** It has looked since it last wanted to. */
+  /** It has observed the runtime since it last wanted to. */
   readonly looked: boolean;
   /** The sandbox of this name was lost between call and reply, or is still in the runtime's books. */
   readonly attempt: number;

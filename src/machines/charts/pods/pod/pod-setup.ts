@@ -283,7 +283,7 @@ export const tellCollectorsAgain = s.enqueueActions(({ context, enqueue }) => {
   if (runtime !== null) tellCollectors(enqueue, { ...context, runtime: emptyRuntime(uid, '', '', 0) }, runtime);
 });
 
-/** Its own look began after its last call; what others saw counts only when they began to look later. */
+/** Its own observation began after its last call; others count only when they began later. */
 export const learnFromLook = s.enqueueActions((args) => {
   const output = outputOf<PodRuntimeStatus>(args.event);
   learn(args.enqueue, args.context, slimmed(output), now(args), true);

@@ -6,13 +6,13 @@
  * Owns: what is known of it in the runtime (its only writer), its sandbox, its containers' actors, its status.
  * Hears: `pod.configured`, `pod.kill`, `pod.released`, `runtime.*`, `image.*`, `allocation.*`, `object.found` and
  *   `csi.mounted` through `pods`; its containers, their probes, its volumes.
- * Asks: `cri.runPodSandbox`, `cri.podStatus` for looks at itself, `host.preparePod`, `users.map`, and what its end
+ * Asks: `cri.runPodSandbox`, `cri.podStatus` to observe itself, `host.preparePod`, `users.map`, and what its end
  *   takes.
  * Sends: `status` each new status.
  * Invariants:
  *   P1 nothing is made before it is known what the runtime has; what runs as wanted is never touched.
  *   P2 an observation that began before one of its own calls ended never overrides what that call did.
- *   P3 after a call that failed the runtime is looked at before anything is tried again.
+ *   P3 after a call that failed the runtime is observed before anything is tried again.
  *   P4 grace only shrinks; containers stop before their sandbox, sidecars after the containers they serve.
  *   P5 nothing is made before its volumes are there; files go last, after the runtime has nothing of the pod any more.
  */
@@ -83,9 +83,9 @@ import {
   takeObjects,
 } from './pod-volumes.ts';
 
-/** A look that failed is tried again after this. */
+/** An observation that failed is tried again after this. */
 const LOOK_RETRY_MS = 1_000;
-/** A look that did not answer by then is made anew. */
+/** An observation without an answer by then is made anew. */
 const LOOK_DEADLINE_MS = 15_000;
 /** How long a new sandbox may take to show its address. */
 const SHOW_SANDBOX_MS = 2_000;
@@ -280,7 +280,7 @@ const sync = s.createStateConfig({
     readingVariables,
     withVariables,
     bindingSubPaths,
-    /** A step failed: waits, then looks at what became of it. */
+    /** A step failed: waits, then observes the outcome. */
     backingOff: { after: { wait: 'looking' } },
     looking: { entry: observeNow, always: { guard: 'isFresh', target: 'deciding' } },
   },

@@ -93,7 +93,7 @@ function withoutNulls(value: unknown): unknown {
 export type Urgency =
   /** What controllers and users wait for: phase, readiness, the end. */
   | 'now'
-  /** What people look at: containers, what became of a resize, and that the node knows the pod at all. */
+  /** What users watch: containers, what became of a resize, and that the node knows the pod at all. */
   | 'soon'
   /** Everything else. */
   | 'later';
@@ -110,7 +110,7 @@ export function urgencyOf(own: PodStatus, seen: SeenPod, stage: PodStage): Urgen
   return lookOf(withoutNulls(seen.status) as PodStatus) === lookOf(after) ? 'later' : 'soon';
 }
 
-/** What of its containers people look at. That one is on its way is no news until it runs, or does not. */
+/** The states of its containers that users watch. A starting container is no news until it runs, or does not. */
 const lookOf = (status: PodStatus): string => {
   const { containerStatuses = [], initContainerStatuses = [], ephemeralContainerStatuses = [] } = status;
   const all = [...initContainerStatuses, ...containerStatuses, ...ephemeralContainerStatuses];
