@@ -8,9 +8,11 @@
  */
 import { existsSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
+import type { Plugin } from 'rolldown';
 
 const ROOT = join(import.meta.dirname, '..');
 const DIST = join(ROOT, 'dist');
+const SOURCE_HASHES = join(ROOT, 'src/kernel/source-hashes.ts');
 const [NEXT, BEFORE] = [`${DIST}.next`, `${DIST}.before`];
 
 /** `npm ci --omit=dev` leaves the bundler out. */
@@ -28,6 +30,7 @@ async function write({ rolldown }: typeof import('rolldown')): Promise<void> {
       shim: join(ROOT, 'src/actors/embedded-runtime/process/shim.ts'),
     },
     platform: 'node',
+    plugins: [await sourceHashes()],
     // Native code; and what looks for its own other parts, and is loaded only where traces are wanted.
     external: ['koffi', /^@opentelemetry\/(?!api$)/],
   });
@@ -47,6 +50,15 @@ async function write({ rolldown }: typeof import('rolldown')): Promise<void> {
   await bundle.close();
   await writePage(rolldown, target);
   if (target === NEXT) putInPlace();
+}
+
+/** Writes the hashes of the machines into the bundle, as this process makes them of the sources. */
+async function sourceHashes(): Promise<Plugin> {
+  const { buildInfo } = await import('../src/kernel/build-info.ts');
+  const { kubeletMachine } = await import('../src/machines/startup/kubelet.ts');
+  const { machines } = buildInfo(kubeletMachine, '');
+  const code = `export const SOURCE_HASHES = ${JSON.stringify(machines)};`;
+  return { name: 'source-hashes', load: (id) => (id === SOURCE_HASHES ? { code } : null) };
 }
 
 /** The script of the visualizer's page as one module, for pages in one file: `statelet view JOURNAL --output FILE`. */

@@ -7,10 +7,13 @@ import { type AnyStateMachine, StateMachine } from 'xstate';
 import xstatePackage from 'xstate/package.json' with { type: 'json' };
 import { machinesOf } from './atomic.ts';
 import type { BuildInfo } from './records.ts';
+import { SOURCE_HASHES } from './source-hashes.ts';
 
 /** `statelet` is the version of the program. */
 export function buildInfo(root: AnyStateMachine, statelet: string): BuildInfo {
-  const machines = [...machinesOf(root)].map(([id, machine]) => [id, definitionHash(machine)] as const);
+  const machines = [...machinesOf(root)].map(
+    ([id, machine]) => [id, SOURCE_HASHES[id] ?? definitionHash(machine)] as const,
+  );
   return {
     statelet,
     node: process.version,
