@@ -290,6 +290,32 @@ describe('headers and leftovers', () => {
   });
 });
 
+describe('mirrors', () => {
+  /** Folders of src whose code is tested elsewhere, and where. */
+  const elsewhere: Readonly<Record<string, string>> = {
+    'actors/runtime': 'finds and connects a runtime: test/node and test/conformance start the daemon with one',
+    'actors/server/metrics/node': 'its families are among those of test/actors/server/metrics',
+    'actors/server/metrics/usage': 'its families are read in test/actors/stats and test/actors/server/metrics',
+    'machines/configuration/fields':
+      'a table of fields: test/machines/configuration has the corpus that all go through',
+    'machines/model/operations': 'signatures of operations: the tests of the ports that implement them',
+    'machines/model/pods': 'messages, which the tests of their senders and receivers compare',
+    'machines/model/settings': 'types of settings, which test/machines/startup/context derives',
+  };
+  const foldersOf = (room: string, end: string) =>
+    new Set(inRoom(room).flatMap((path) => (path.endsWith(end) ? [dirname(path).slice(room.length + 1)] : [])));
+  const tested = foldersOf('test', '.test.ts');
+  const unmirrored = [...foldersOf('src', '.ts')].filter((folder) => !tested.has(folder));
+
+  it('each folder of src has tests in the folder of its name, or is listed with its reason', () => {
+    expect(unmirrored.filter((folder) => !Object.hasOwn(elsewhere, folder))).toEqual([]);
+  });
+
+  it('no folder is listed that has a mirror or is gone', () => {
+    expect(Object.keys(elsewhere).filter((folder) => !unmirrored.includes(folder))).toEqual([]);
+  });
+});
+
 describe('machines', () => {
   const machines = [...machinesOf(kubeletMachine).keys()];
   const tests = tracked.filter(

@@ -11,7 +11,7 @@ const hooks = 'test/machines/charts/pods/container/hooks.test.ts';
 const relist = 'test/actors/cri/relist.test.ts';
 const server = 'test/actors/server/bad-inputs.test.ts';
 const streaming = 'test/contract/streaming.test.ts';
-const pipelines = 'test/actors/server/pipelines.test.ts';
+const pipelines = 'test/actors/server/http/pipelines.test.ts';
 
 export const BAD_INPUTS: readonly Row[] = [
   row('B1', 'an empty file', `${folder}::01-empty.yaml`),
@@ -125,7 +125,7 @@ export const BAD_INPUTS: readonly Row[] = [
   row(
     'B38',
     'upgrades without rights, with odd protocols, and clients that never read',
-    'test/actors/server/auth-matrix.test.ts::rows of the authorization matrix',
+    'test/actors/server/auth/auth-matrix.test.ts::rows of the authorization matrix',
     `${streaming}::refusals are those of the recordings`,
     `${streaming}::a client that never reads costs no more than a small buffer`,
   ),
@@ -140,7 +140,7 @@ export const BAD_INPUTS: readonly Row[] = [
     'B40',
     'certificates that do not count, and a new authority',
     `${server}::certificates that do not count`,
-    'test/actors/server/tls.test.ts::is the authority of clients: who came by the old one is nobody',
+    'test/actors/server/tls/tls.test.ts::is the authority of clients: who came by the old one is nobody',
   ),
   row(
     'B41',

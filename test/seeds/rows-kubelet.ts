@@ -192,7 +192,7 @@ export const KUBELET_ROWS: readonly Row[] = [
     'S168',
     'mirror pods',
     ['mirrorPod: creating', 'src/machines/charts/pods/mirror/mirror-pods.ts#mirrorPodsMachine'],
-    ['test/machines/charts/pods/cluster/mirror-pods.test.ts', 'test/node/cluster-pods.test.ts'],
+    ['test/machines/charts/pods/mirror/mirror-pods.test.ts', 'test/node/cluster-pods.test.ts'],
   ),
   built(
     'S169',

@@ -1,0 +1,107 @@
+/** Several requests in one write, the last of which wants the connection for itself: CONNECT, an upgrade, no HTTP. */
+import { once } from 'node:events';
+import { connect as connectHalf } from 'node:net';
+import { setImmediate as nextRound } from 'node:timers/promises';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { text } from '../../../../src/actors/server/http/answer.ts';
+import { ApiServer } from '../../../../src/actors/server/http/api-server.ts';
+import type { Endpoint } from '../../../../src/actors/server/http/endpoint.ts';
+import { Listener } from '../../../../src/actors/server/tls/listener.ts';
+import { connect, exchange, exchangeRaw } from '../exchange.ts';
+
+const HOST = 'Host: node1\r\n';
+const SLOW = `GET /slow HTTP/1.1\r\n${HOST}\r\n`;
+const WEB_SOCKET = 'Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n';
+const LAST = {
+  CONNECT: `CONNECT / HTTP/1.1\r\n${HOST}\r\n`,
+  'a WebSocket': `GET /exec/a/b/c HTTP/1.1\r\n${HOST}${WEB_SOCKET}Sec-WebSocket-Key: ${'A'.repeat(22)}==\r\n\r\n`,
+  SPDY: `POST /exec/a/b/c HTTP/1.1\r\n${HOST}Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n`,
+  'a method that HTTP does not have': `FOO / HTTP/1.1\r\n${HOST}\r\n`,
+  'a request without a host': 'GET /slow HTTP/1.1\r\n\r\n',
+  'no HTTP at all': '\0\0\0\0\r\n\r\n',
+};
+/** Rounds of the event loop in which the answer to a slow request is not there. */
+const ROUNDS = 20;
+
+const endpoints: Endpoint[] = [
+  {
+    path: '/slow',
+    methods: 'any',
+    subresources: ['proxy'],
+    answer: async () => {
+      for (let round = 0; round < ROUNDS; round++) await nextRound();
+      return text(200, 'slow');
+    },
+  },
+  { path: '/exec/*', methods: 'any', subresources: ['proxy'], answer: () => text(403, 'refused') },
+];
+
+let api: ApiServer;
+let listener: Listener;
+let port: number;
+let open = 0;
+
+beforeAll(async () => {
+  api = await new ApiServer({ endpoints, gate: async () => null }).open();
+  const accept: ConstructorParameters<typeof Listener>[0]['accept'] = (socket) => {
+    open++;
+    socket.once('close', () => open--);
+    api.accept(socket);
+  };
+  listener = new Listener({ address: '127.0.0.1', port: 0, accept, tls: null });
+  port = await listener.listen();
+});
+afterAll(async () => {
+  await listener.close();
+  await api.close();
+});
+
+const statuses = (bytes: Buffer): string[] => bytes.toString('latin1').match(/(?<=HTTP\/1\.1 )\d{3}/g) ?? [];
+const FIRST = { 'a slow request': SLOW, 'an OPTIONS of the server': `OPTIONS * HTTP/1.1\r\n${HOST}\r\n` };
+
+for (const [first, head] of Object.entries(FIRST)) {
+  test.each(Object.entries(LAST))(`${first}, then %s: answered in their order, and closed`, async (_name, last) => {
+    const bytes = await exchangeRaw(head + last, { port, isPlain: true });
+    expect(statuses(bytes)[0]).toBe('200');
+    expect(bytes.toString('latin1').indexOf('slow')).toBe(
+      head === SLOW ? bytes.toString('latin1').lastIndexOf('slow') : -1,
+    );
+    expect((await exchange('GET', '/slow', { port, isPlain: true })).status).toBe(200);
+  });
+}
+
+/** Answered before any routing, by what reads heads. */
+const REFUSED = {
+  'a request without a host': ['GET /slow HTTP/1.1\r\n\r\n', '400'],
+  'one with two hosts': [`GET /slow HTTP/1.1\r\n${HOST}${HOST}\r\n`, '400'],
+  'an expectation': [`GET /slow HTTP/1.1\r\n${HOST}Expect: nothing\r\n\r\n`, '417'],
+} as const;
+
+for (const [first, [head, status]] of Object.entries(REFUSED)) {
+  test.each(Object.entries(LAST))(`${first}, then %s: the first is refused, and nothing fails`, async (_name, last) => {
+    const bytes = await exchangeRaw(head + last, { port, isPlain: true });
+    expect(statuses(bytes)[0]).toBe(status);
+    expect((await exchange('GET', '/slow', { port, isPlain: true })).status).toBe(200);
+  });
+}
+
+test('what is refused after two that are answered comes third', async () => {
+  const bytes = await exchangeRaw(SLOW + SLOW + LAST['a WebSocket'], { port, isPlain: true });
+  expect(statuses(bytes)).toEqual(['200', '200', '403']);
+});
+
+test('a client that is refused and does not leave is closed', async () => {
+  const socket = connectHalf({ host: '127.0.0.1', port, allowHalfOpen: true });
+  onTestFinished(() => void socket.destroy());
+  socket.on('error', () => {}).resume();
+  socket.write(LAST['a WebSocket']);
+  await once(socket, 'end');
+  await expect.poll(() => open).toBe(0);
+});
+
+test('a client that leaves while its turn has not come costs nothing', async () => {
+  const socket = await connect({ port, isPlain: true });
+  await new Promise<void>((resolve) => socket.write(SLOW + LAST.CONNECT, () => resolve()));
+  socket.destroy();
+  await expect.poll(() => open).toBe(0);
+});

@@ -1,0 +1,138 @@
+/** Metrics of a pod and of a Node in the API server: what the projections make of the kernel's records. */
+import { expect, test } from 'vitest';
+import { answered, asked, recording, said } from '../../metrics-recording.ts';
+
+const CREATED_MS = Date.parse('2026-11-21T07:00:00Z');
+const IMAGE = 'kubelet/images/image-app%3A1';
+const running = { name: 'app', state: { running: { startedAt: '2026-11-21T07:00:20Z' } } };
+const pod = (spec: object = {}) => ({
+  metadata: { name: 'web', namespace: 'default', uid: 'u1', creationTimestamp: '2026-11-21T07:00:00Z' },
+  spec: { containers: [{ name: 'app', image: 'app:1' }], ...spec },
+});
+const added = (it: object) => said('kubelet/syncLoop', { type: 'config.pods', op: 'ADD', source: 'api', pods: [it] });
+const observed = (status: object) =>
+  said('kubelet/status', { type: 'status.observed', pod: { uid: 'u1' }, seen: { status } });
+const request = { uid: 'u1', container: 'app', policy: 'IfNotPresent' };
+
+/** Created at 0 s, seen at 1 s, pulled from 3 to 9 s, an init container from 10 to 14 s, observed running at 22 s. */
+function startPod({ turn }: ReturnType<typeof recording>, spec: object = {}) {
+  const at = (seconds: number) => CREATED_MS + seconds * 1_000;
+  turn(at(1), added(pod(spec)));
+  turn(at(2), asked(1, 'host.preparePod', 'kubelet/pods/pod-u1/folders'));
+  turn(at(2.5), answered(1), said(IMAGE, { type: 'image.asked', request }));
+  turn(at(3), asked(2, 'cri.pullImage', `${IMAGE}/pull`));
+  turn(at(9), answered(2), said('kubelet/pods', { type: 'image.ready', uid: 'u1', container: 'app' }));
+  turn(at(15), observed({ phase: 'Pending', containerStatuses: [{ name: 'app', state: { waiting: {} } }] }));
+  const terminated = { startedAt: '2026-11-21T07:00:10Z', finishedAt: '2026-11-21T07:00:14Z' };
+  const done = { name: 'init', state: { terminated } };
+  const status = { phase: 'Running', containerStatuses: [running], initContainerStatuses: [done] };
+  turn(at(22), observed(status));
+  turn(at(40), observed(status));
+}
+
+test('the start of a pod is measured once, from its creation, with and without images and init containers', async () => {
+  const node = recording();
+  startPod(node);
+  expect(await node.value('kubelet_pod_start_total_duration_seconds', {}, '_sum')).toBe(22);
+  expect(await node.value('kubelet_pod_start_total_duration_seconds', {}, '_count')).toBe(1);
+  expect(await node.value('kubelet_pod_start_sli_duration_seconds', {}, '_sum')).toBe(22 - 6 - 4);
+  expect(await node.value('kubelet_first_network_pod_start_sli_duration_seconds')).toBe(12);
+  expect(await node.value('kubelet_pod_worker_start_duration_seconds', {}, '_sum')).toBe(1);
+  expect(await node.value('kubelet_pod_worker_duration_seconds', { operation_type: 'create' }, '_sum')).toBe(0.5);
+  expect(await node.value('statelet_queue_length')).toBe(7);
+});
+
+test('a pod with volumes of others has no part in the objective, and one on the host is no network pod', async () => {
+  const stateful = recording();
+  startPod(stateful, { volumes: [{ name: 'data', persistentVolumeClaim: { claimName: 'data' } }] });
+  expect(await stateful.value('kubelet_pod_start_total_duration_seconds', {}, '_count')).toBe(1);
+  expect(await stateful.value('kubelet_pod_start_sli_duration_seconds', {}, '_count')).toBe(0);
+  const onHost = recording();
+  startPod(onHost, { hostNetwork: true });
+  expect(await onHost.value('kubelet_pod_start_sli_duration_seconds', {}, '_count')).toBe(1);
+  expect(await onHost.value('kubelet_first_network_pod_start_sli_duration_seconds')).toBe(0);
+});
+
+test('a pod that ran before this agent began is no start', async () => {
+  const { turn, value } = recording();
+  turn(CREATED_MS, added({ ...pod(), status: { phase: 'Running' } }));
+  turn(CREATED_MS + 9_000, observed({ phase: 'Running', containerStatuses: [running] }));
+  expect(await value('kubelet_pod_start_total_duration_seconds', {}, '_count')).toBe(0);
+});
+
+test('a status is in time from its first change to the word of the API server; a refusal is none', async () => {
+  const { contexts, turn, value } = recording();
+  contexts['kubelet/status/pod-u1'] = { sinceMs: 1_000 };
+  turn(1_500, asked(1, 'kube.patch', 'kubelet/status/pod-u1/patch'));
+  turn(2_000, { k: 'result', id: 1, error: { message: 'refused' } });
+  expect(await value('kubelet_pod_status_sync_duration_seconds', {}, '_count')).toBe(0);
+  turn(3_000, asked(2, 'kube.patch', 'kubelet/status/pod-u1/patch'));
+  turn(5_000, answered(2));
+  expect(await value('kubelet_pod_status_sync_duration_seconds', {}, '_sum')).toBe(4);
+});
+
+test('the start of a node is measured when this start made its Node', async () => {
+  const ready = { body: { status: { conditions: [{ type: 'Ready', status: 'True' }] } } };
+  const unready = { body: { status: { conditions: [{ type: 'Ready', status: 'False' }] } } };
+  const report = 'kubelet/nodeStatus/patch';
+  const { turn, value } = recording();
+  const now = Date.now();
+  turn(now, { k: 'header', t: now });
+  turn(now + 2_000, asked(1, 'kube.create', 'kubelet/nodeStatus/registration/create'));
+  turn(now + 3_000, answered(1));
+  turn(now + 4_000, asked(2, 'kube.patch', report, unready));
+  turn(now + 5_000, answered(2), asked(3, 'kube.patch', report, ready));
+  turn(now + 9_000, answered(3));
+  expect(await value('kubelet_node_startup_pre_registration_duration_seconds')).toBe(2);
+  expect(await value('kubelet_node_startup_registration_duration_seconds')).toBe(1);
+  expect(await value('kubelet_node_startup_post_registration_duration_seconds')).toBe(6);
+  const before = await value('kubelet_node_startup_pre_kubelet_duration_seconds');
+  expect(await value('kubelet_node_startup_duration_seconds')).toBeCloseTo(before! + 9, 3);
+  const joined = recording();
+  joined.turn(now, asked(1, 'kube.patch', report, ready));
+  joined.turn(now + 1, answered(1));
+  expect(await joined.value('kubelet_node_startup_registration_duration_seconds')).toBeUndefined();
+});
+
+test('a pod that is refused, unwanted, or wanted again counts once', async () => {
+  const { contexts, turn, value } = recording();
+  const refused = (uid: string, reason: string) =>
+    said('kubelet/pods', { type: 'allocation.refused', uid, rejection: { reason } });
+  turn(1, refused('u1', 'OutOfcpu'), refused('u2', 'OutOfexample.com/gpu'), refused('u1', 'OutOfcpu'));
+  expect(await value('kubelet_admission_rejections_total', { reason: 'OutOfcpu' })).toBe(1);
+  expect(await value('kubelet_admission_rejections_total', { reason: 'OutOfExtendedResources' })).toBe(1);
+  contexts['kubelet/pods/pod-u3'] = { uid: 'u3', pod: null, runtime: { sandboxes: [{}] } };
+  turn(2, said('kubelet/pods/pod-u3', { type: 'pod.kill' }), said('kubelet/pods/pod-u3', { type: 'pod.kill' }));
+  expect(await value('kubelet_orphaned_runtime_pods_total')).toBe(1);
+  const removed = { type: 'config.pods', op: 'REMOVE', source: 'api', pods: [{ uid: 'u1' }] };
+  turn(3, added(pod()), said('kubelet/syncLoop', removed), added(pod()));
+  expect(await value('kubelet_restarted_pods_total', { static: '' })).toBe(1);
+  turn(4, said('kubelet/syncLoop', removed), said('kubelet/status', { type: 'status.removed', uid: 'u1' }));
+  turn(5, added(pod()));
+  expect(await value('kubelet_restarted_pods_total', { static: '' })).toBe(1);
+});
+
+test('volumes count by kind, failures apart, and end to end with their failures', async () => {
+  const { contexts, turn, value } = recording();
+  const volumes = [
+    { name: 'a', emptyDir: {} },
+    { name: 'b', configMap: { name: 'b' } },
+  ];
+  contexts['kubelet/pods/pod-u1'] = { uid: 'u1', pod: pod({ volumes }) };
+  const setUp = (id: number) =>
+    asked(id, 'volume.setUp', 'kubelet/pods/pod-u1/volumes/setUp', { volumes: [{ name: 'a' }, { name: 'b' }] });
+  turn(0, setUp(1));
+  turn(1_000, answered(1, { failed: [{ name: 'b', message: 'no' }] }));
+  turn(3_000, setUp(2));
+  turn(5_000, answered(2, { failed: [] }));
+  const count = (volume_plugin: string, status: string) =>
+    value('storage_operation_duration_seconds', { volume_plugin, status, operation_name: 'volume_mount' }, '_count');
+  expect(await count('kubernetes.io/empty-dir', 'success')).toBe(2);
+  expect(await count('kubernetes.io/configmap', 'success')).toBe(1);
+  expect(await count('kubernetes.io/configmap', 'fail-unknown')).toBe(1);
+  expect(await value('volume_operation_total_seconds', { plugin_name: 'kubernetes.io/configmap' }, '_sum')).toBe(5);
+  turn(9_000, asked(3, 'volume.tearDown', 'kubelet/pods/pod-u1/tearDown'));
+  turn(9_500, answered(3));
+  const unmount = { operation_name: 'volume_unmount', volume_plugin: 'kubernetes.io/empty-dir', status: 'success' };
+  expect(await value('storage_operation_duration_seconds', unmount, '_sum')).toBe(0.5);
+});

@@ -1,0 +1,37 @@
+/** Prometheus' own judge of expositions reads every endpoint, and finds fault with upstream's names only. */
+import { spawnSync } from 'node:child_process';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { toText } from '../../../../src/actors/server/metrics/family.ts';
+import { requirement } from '../../../support/require.ts';
+import { golden } from '../golden-records.ts';
+import { type MeasuredNode, measuredNode } from '../metrics-node.ts';
+
+const promtool = (input: string) => spawnSync('promtool', ['check', 'metrics'], { input, encoding: 'utf8' });
+const reason = promtool('').error === undefined ? null : 'promtool of Prometheus is not installed';
+
+/** Its exit code when it could read everything and would have named something otherwise. */
+const LINT = 3;
+
+describe.skipIf(requirement('promtool', reason).skip)('promtool', () => {
+  let node: MeasuredNode;
+  beforeAll(async () => {
+    node = await measuredNode();
+  });
+  afterAll(() => node.close());
+
+  test.each(['node', 'cadvisor', 'resource', 'probes', 'slis'] as const)(
+    'takes the metrics of %s',
+    async (endpoint) => {
+      const { status, stderr, stdout } = promtool(toText(await node.metrics[endpoint]()));
+      const recorded = golden('metrics-families.json');
+      const findings = `${stdout}${stderr}`.split('\n').filter((line) => line !== '');
+      expect([0, LINT], findings.join('\n')).toContain(status);
+      const ours = findings.filter((line) => !recorded.includes(`"name": "${line.split(' ')[0]}"`));
+      expect(ours).toEqual([]);
+    },
+  );
+
+  test('refuses what is no exposition, so that its word counts', () => {
+    expect([0, LINT]).not.toContain(promtool('a_total{x="1} 1\n').status);
+  });
+});

@@ -1,0 +1,80 @@
+/** What is left of a tunnel when one of its sides is gone. */
+import { Duplex, PassThrough } from 'node:stream';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { join } from '../../../../src/actors/server/streaming/tunnel.ts';
+
+beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'setInterval', 'clearInterval'] }));
+afterEach(() => void vi.useRealTimers());
+
+const PIECES = 12;
+const LINGER_MS = 10_000;
+
+/** Several rounds of the event loop. */
+async function rounds(): Promise<void> {
+  for (let nth = 0; nth < 5; nth++) await new Promise((resolve) => setImmediate(resolve));
+}
+
+/** A client that takes one piece whenever it is told to, of a runtime that has said everything and gone. */
+async function slowClient() {
+  const taken: string[] = [];
+  const waiting: (() => void)[] = [];
+  const client = new Duplex({
+    read() {},
+    write(piece: Buffer, _encoding, done) {
+      taken.push(String(piece));
+      waiting.push(done);
+    },
+  });
+  const runtime = new PassThrough();
+  join(client, runtime);
+  for (let nth = 0; nth < PIECES; nth++) {
+    runtime.push(`${nth} `);
+    await rounds();
+  }
+  runtime.destroy();
+  await rounds();
+  const take = async () => {
+    waiting.shift()?.();
+    await rounds();
+  };
+  return { client, taken, take };
+}
+
+test('a client that reads slowly gets everything, however long that takes', async () => {
+  const { client, taken, take } = await slowClient();
+  for (let nth = 0; nth < PIECES; nth++) {
+    await vi.advanceTimersByTimeAsync(LINGER_MS * 0.9);
+    await take();
+  }
+  expect(taken.join('')).toBe(Array.from({ length: PIECES }, (_, nth) => `${nth} `).join(''));
+  expect(client.writableFinished).toBe(true);
+});
+
+test('a client that takes nothing more is let go', async () => {
+  const { client, taken, take } = await slowClient();
+  await take();
+  await vi.advanceTimersByTimeAsync(2 * LINGER_MS);
+  expect(client.destroyed).toBe(true);
+  expect(taken).toHaveLength(2);
+});
+
+test('a side that was gone before it was joined ends the other one, and nothing is waited for afterwards', async () => {
+  const client = new PassThrough();
+  client.destroy();
+  await rounds();
+  const runtime = new PassThrough();
+  join(client, runtime);
+  expect(runtime.writableEnded).toBe(true);
+  await vi.advanceTimersByTimeAsync(LINGER_MS);
+  expect([runtime.closed, vi.getTimerCount()]).toEqual([true, 0]);
+});
+
+test('a tunnel that has ended leaves no timer', async () => {
+  const [client, runtime] = [new PassThrough(), new PassThrough()];
+  join(client, runtime);
+  client.destroy();
+  await rounds();
+  runtime.destroy();
+  await rounds();
+  expect(vi.getTimerCount()).toBe(0);
+});
