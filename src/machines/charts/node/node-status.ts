@@ -173,7 +173,7 @@ const volumesIn = ({ status }: Node): NodeVolumes => ({
 });
 
 /** Those who need a part of the Node hear of it when that part changed. */
-function tellParts(enqueue: Enqueue, before: Node | null, node: Node): void {
+function reportParts(enqueue: Enqueue, before: Node | null, node: Node): void {
   const isNew = (part: (of: Node) => object) =>
     before === null || JSON.stringify(part(before)) !== JSON.stringify(part(node));
   if (isNew(labelsIn)) enqueue.sendTo(to('objects'), labelsIn(node));
@@ -200,7 +200,7 @@ const know = s.enqueueActions(({ context, event, enqueue }) => {
     tell(enqueue, context, 'Warning', 'Rebooted', text);
   }
   enqueue.assign({ node });
-  tellParts(enqueue, context.node, node);
+  reportParts(enqueue, context.node, node);
   const message: NodeKnown = { type: 'node.known', node };
   enqueue.sendTo(to('allocation'), message);
   enqueue.sendTo(to('podCIDR'), message);
@@ -210,10 +210,10 @@ const know = s.enqueueActions(({ context, event, enqueue }) => {
   }
 });
 
-const tellAgain = s.enqueueActions(({ context, enqueue }) => {
+const sendAgain = s.enqueueActions(({ context, enqueue }) => {
   if (!context.node) return;
   enqueue.sendTo(to('allocation'), { type: 'node.known', node: context.node } satisfies NodeKnown);
-  tellParts(enqueue, null, context.node);
+  reportParts(enqueue, null, context.node);
 });
 
 /** The newest version of our Node that this event holds. */
@@ -282,7 +282,7 @@ export const nodeStatusMachine = s.createMachine({
   entry: sendTo(to('runtimeState'), { type: 'runtimeState.wanted' }),
   initial: 'choosing',
   on: {
-    'node.wanted': { actions: tellAgain },
+    'node.wanted': { actions: sendAgain },
     'node.reported': { actions: take },
     'images.changed': { actions: take },
     'eviction.conditions': { actions: take },

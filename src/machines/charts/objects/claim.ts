@@ -140,7 +140,7 @@ function sizeOf({ namespace, name }: ObjectId, claim: KubeObject | null): BoundV
 const noteVolume = s.assign({ volume: ({ event }) => outputOf<KubeObject>(event) });
 const noteLabels = s.assign(({ event }) => (event.type === 'node.labels' ? { labels: event.labels } : {}));
 
-const tellVolume = s.enqueueActions(({ context, enqueue }) => {
+const sendVolume = s.enqueueActions(({ context, enqueue }) => {
   if (context.volume !== null) tell(enqueue, context, stateOf(context, context.volume));
 });
 
@@ -244,7 +244,7 @@ export const claimMachine = s.createMachine({
     judging: {
       always: [
         { guard: 'needsLabels', target: 'unlabelled' },
-        { target: 'told', actions: tellVolume },
+        { target: 'told', actions: sendVolume },
       ],
     },
     /** Waits to know the labels of this node. */

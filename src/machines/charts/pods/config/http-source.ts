@@ -16,8 +16,8 @@ import { line, now, type PlainError, pick, setup, to } from '../../../../kernel/
 import { hostOperations, type Manifest } from '../../../model/operations/host.ts';
 import type { ConfigWanted, Ended, SourceReady } from '../../../model/pods/messages.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
-import { tellMirrors, tellMirrorsReady } from '../mirror/mirrors.ts';
-import { differences, forgotten, goneFrom, type ToldPods, toldOf, withSource } from './pod-source.ts';
+import { sendMirrors, sendMirrorsReady } from '../mirror/mirrors.ts';
+import { differences, forgotten, goneFrom, type PublishedPods, publishedOf, withSource } from './pod-source.ts';
 import { mergeManifests } from './static-pod.ts';
 
 const SOURCE = 'http';
@@ -37,7 +37,7 @@ export type HttpSourceInput = Pick<
 >;
 
 interface Context extends HttpSourceInput {
-  readonly told: ToldPods;
+  readonly told: PublishedPods;
   /** By uid, when a pod was first seen; kept when it has to be published again. */
   readonly seen: Readonly<Record<string, string>>;
   readonly error: string;
@@ -78,15 +78,15 @@ const take = s.enqueueActions((args) => {
   if (event.manifests === null || !merged.isValid) return;
   const atFirst = new Date(now(args)).toISOString();
   const pods = merged.pods.map((pod) => withSource(pod, SOURCE, seen[pod.metadata.uid] ?? atFirst, unseenFields));
-  const told = toldOf(pods);
+  const told = publishedOf(pods);
   const gone = goneFrom(context.told, pods);
   for (const message of differences(SOURCE, pods, { before: context.told, after: told, gone })) {
-    if (hasApiServer) tellMirrors(enqueue, message);
+    if (hasApiServer) sendMirrors(enqueue, message);
     enqueue.sendTo(to('syncLoop'), message);
   }
   const ready: SourceReady = { type: 'config.sourceReady', source: SOURCE, uids: Object.keys(told) };
   enqueue.sendTo(to('syncLoop'), ready);
-  if (hasApiServer) tellMirrorsReady(enqueue, SOURCE);
+  if (hasApiServer) sendMirrorsReady(enqueue, SOURCE);
   enqueue.assign({ told, seen: Object.fromEntries(Object.values(told).map((each) => [each.uid, each.seen])) });
 });
 

@@ -19,10 +19,10 @@ import { hostOperations, type Manifest, type ManifestError } from '../../../mode
 import type { ConfigObject } from '../../../model/operations/volume.ts';
 import type { ConfigWanted, Ended, ObjectsTold, SourceReady, StatusWanted } from '../../../model/pods/messages.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
-import { tellMirrors, tellMirrorsReady } from '../mirror/mirrors.ts';
+import { sendMirrors, sendMirrorsReady } from '../mirror/mirrors.ts';
 import { apiSourceMachine } from './api-source.ts';
 import { httpSourceMachine } from './http-source.ts';
-import { differences, forgotten, goneFrom, type ToldPods, toldOf, withSource } from './pod-source.ts';
+import { differences, forgotten, goneFrom, type PublishedPods, publishedOf, withSource } from './pod-source.ts';
 import { mergeManifests } from './static-pod.ts';
 
 /** Before the watch of the manifests is opened again after it broke. */
@@ -51,7 +51,7 @@ interface Context {
   readonly path: string;
   readonly periodMs: number;
   readonly settings: PodConfigInput;
-  readonly told: ToldPods;
+  readonly told: PublishedPods;
   /** By uid, when a pod was first seen; kept when it has to be published again. */
   readonly seen: Readonly<Record<string, string>>;
   /** By key, the published version of a ConfigMap or Secret; `null` before the first publication. */
@@ -97,16 +97,16 @@ const takeManifests = s.enqueueActions((args) => {
   );
   const known = errorsByFile([...event.errors, ...merged.errors]);
   for (const [level, text, fields] of errorLines(context.errors, known)) enqueue(line(level, [text, fields]));
-  const versions = hasApiServer ? context.versions : tellObjects(enqueue, context.versions, event.objects);
-  const told = toldOf(pods);
+  const versions = hasApiServer ? context.versions : sendObjects(enqueue, context.versions, event.objects);
+  const told = publishedOf(pods);
   const gone = goneFrom(context.told, pods);
   for (const message of differences(SOURCE, pods, { before: context.told, after: told, gone })) {
-    if (hasApiServer) tellMirrors(enqueue, message);
+    if (hasApiServer) sendMirrors(enqueue, message);
     enqueue.sendTo(to('syncLoop'), message);
   }
   const ready: SourceReady = { type: 'config.sourceReady', source: SOURCE, uids: Object.keys(told) };
   enqueue.sendTo(to('syncLoop'), ready);
-  if (hasApiServer) tellMirrorsReady(enqueue, SOURCE);
+  if (hasApiServer) sendMirrorsReady(enqueue, SOURCE);
   const seen = Object.fromEntries(Object.values(told).map((each) => [each.uid, each.seen]));
   enqueue.assign({ told, seen, versions, errors: known });
 });
@@ -114,7 +114,7 @@ const takeManifests = s.enqueueActions((args) => {
 type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
 
 /** Pods find their objects when they come. */
-function tellObjects(enqueue: Enqueue, told: Context['versions'], objects: readonly ConfigObject[]) {
+function sendObjects(enqueue: Enqueue, told: Context['versions'], objects: readonly ConfigObject[]) {
   const byKey = Object.fromEntries(objects.map((each) => [objectKey(each.kind, each.namespace, each.name), each]));
   const versions = Object.fromEntries(Object.entries(byKey).map(([key, { version }]) => [key, version]));
   if (JSON.stringify(told ?? {}) !== JSON.stringify(versions)) {
@@ -195,7 +195,7 @@ export const podConfigMachine = s.createMachine({
     empty: {
       entry: s.enqueueActions(({ context, enqueue }) => {
         enqueue.sendTo(to('syncLoop'), { type: 'config.sourceReady', source: SOURCE, uids: [] } satisfies SourceReady);
-        if (context.settings.apiServer !== undefined) tellMirrorsReady(enqueue, SOURCE);
+        if (context.settings.apiServer !== undefined) sendMirrorsReady(enqueue, SOURCE);
       }),
     },
     watching: {
