@@ -224,7 +224,7 @@ function sendPods(enqueue: Enqueue, context: Context): Context {
   return { ...context, pods: Object.fromEntries(Object.entries(context.pods).filter(([uid]) => !uids.has(uid))) };
 }
 
-/** What the cluster says of drivers decides what is attached: before that is known nothing is said of what there is. */
+/** CSIDriver objects decide which volumes are attached; before they are known nothing is sent. */
 function sendNode(enqueue: Enqueue, context: Context): Context {
   const { mounts, devices, found } = context;
   const isEmpty = mounts.length + devices.length + found!.volumes.length + found!.devices.length === 0;

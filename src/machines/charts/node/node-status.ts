@@ -10,8 +10,8 @@
  * Sends: `lease` and `csiNode` `node.registered`; `allocation` and `podCIDR` `node.known` on each change of it;
  *   `objects` its labels and `csiVolumes` its volumes, when they changed.
  * Invariants:
- *   O1 a changed condition, or one more volume in use, is said at once, other news with the next period, and the time
- *      alone rarely.
+ *   O1 a changed condition, or one more volume in use, is published at once, other changes with the next period, and
+ *      the time alone rarely.
  *   O2 a PATCH holds what differs from the Node that the API server has, never more.
  *   O3 after a restart neither a PATCH nor an event reports what did not change.
  *   O4 a deleted Node stays away until another client creates it or this agent starts anew; its status is

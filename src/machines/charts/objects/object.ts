@@ -24,7 +24,7 @@ import { type ReflectorReport, reflectorMachine } from '../kube/reflector.ts';
 
 type Strategy = NonNullable<NodeSettings['apiServer']>['changeDetection'];
 
-/** A list that did not come by then is said to those who wait for it. */
+/** A list that did not come by then is reported to the pods that wait for it. */
 const SYNC_MS = 10_000;
 const REOPEN_MS = 1_000;
 

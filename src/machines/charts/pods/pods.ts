@@ -6,7 +6,7 @@
  *   and Secrets. Never a pod: those live in their actors.
  * Hears: `config.objects`, `config.pods`, `runtime.*` and `pods.housekeeping` of `syncLoop`; `pods.kill` of those
  *   that may end pods; `memory.loaded`; `pods.wanted` of `containerManager`; `node.changed` of the root; for its pods
- *   `image.*`, `object.found`, `csi.*` and `allocation.*`, and that one of those who say so has started anew.
+ *   `image.*`, `object.found`, `csi.*` and `allocation.*`, and the news that one of their senders has started anew.
  * Asks: `volume.podFolders` and `logs.podFolders` once, for what an agent that crashed has left; `podConfig` for a pod
  *   whose actor lost it; `memory` for what is remembered of containers; `objects` for what pods use.
  * Invariants:

@@ -36,7 +36,7 @@ interface Context {
   readonly group: number;
   readonly beganAtMs: number;
   readonly endedAtMs: number | null;
-  /** Why logind cannot be used, as it was said last. */
+  /** Why logind cannot be used, as last reported. */
   readonly complaint: string;
 }
 

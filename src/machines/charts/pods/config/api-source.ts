@@ -10,7 +10,7 @@
  * Invariants:
  *   K1 the source is ready when its first complete list is in; a list that fails takes nothing back.
  *   K2 a mirror pod is never published as a pod to run.
- *   K3 what the API server sends and is no pod is said once and left alone.
+ *   K3 an object of the API server that is no valid pod is reported once and ignored.
  *   K4 a pod that is remembered is published only while nothing else is known, and makes the source not ready.
  */
 import { line, now, outputOf, pick, setup, to } from '../../../../kernel/xstate.ts';
@@ -69,7 +69,7 @@ type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
 
 const refOf = ({ metadata: { uid, namespace, name } }: Pod): PodRef => ({ uid, namespace, name });
 
-/** The pods among these objects; what is none is said. */
+/** The pods among these objects; invalid ones are reported. */
 function podsOf(enqueue: Enqueue, objects: readonly KubeObject[], context: Context, nowMs: number): Pod[] {
   const atFirst = new Date(nowMs).toISOString();
   return objects.flatMap((object) => {
@@ -182,7 +182,7 @@ function ownRemembered({ remembered, nodeName }: Context): { pod: Pod; objects: 
   });
 }
 
-/** What was deleted while this node was away never gets an actor that says so. */
+/** A remembered pod that was deleted while this node was away has no actor that would forget it. */
 const forgetDeleted = s.enqueueActions(({ context, enqueue }) => {
   for (const { pod } of ownRemembered(context)) {
     const { uid } = pod.metadata;

@@ -9,7 +9,7 @@
  * Invariants:
  *   H1 what cannot be fetched takes nothing back, and does not make the source ready; nor does an answer of which one
  *      pod is invalid. An empty answer does both, though it is an error.
- *   H2 an error is said once, and once more when it is gone.
+ *   H2 an error is reported once, and once more when it is gone.
  *   H3 the values of headers are handles here.
  */
 import { line, now, type PlainError, pick, setup, to } from '../../../../kernel/xstate.ts';

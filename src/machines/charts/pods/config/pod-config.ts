@@ -9,7 +9,7 @@
  * Sends: `syncLoop` `config.objects`, `config.pods` and `config.sourceReady`; `mirrorPods` the static pods.
  * Invariants:
  *   C1 within one change removals are published first, so that a pod whose file was rewritten leaves before it comes.
- *   C2 a manifest's error is said once, and once more when it is gone.
+ *   C2 a manifest's error is reported once, and once more when it is gone.
  *   C3 the source is ready when its first complete list is in, even when that list is empty.
  *   C4 with an API server ConfigMaps and Secrets come from there alone, and a static pod may name none.
  */

@@ -197,7 +197,7 @@ const isUnadmitted = ({ node, allocation }: PodContext): boolean => node.admissi
 const s = podSetup;
 export type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
 
-/** All is over, and one after the other the runtime forgets the instances: what was said last stays. */
+/** All is over, and one after the other the runtime forgets the instances: the last published status stays. */
 const isForgetting = ({ stage }: PodContext, { runtime }: Partial<PodContext>): boolean =>
   stage === 'terminated' && runtime !== undefined;
 
