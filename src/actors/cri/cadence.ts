@@ -2,11 +2,11 @@
  * How often to relist: fast until the event stream has proved itself, then rarely.
  *
  * A relist that finds nothing which the events had not brought counts for the stream; one that finds more counts
- * against it, and each such miss doubles the proof that is asked for. Pure.
+ * against it, and each such miss doubles the proof that is required. Pure.
  */
 /** Clean relists before the fast phase ends. */
 const FIRST_PROOF = 5;
-/** The most proof ever asked for; at one relist a second, about five minutes. */
+/** The most proof ever required; at one relist a second, about five minutes. */
 const MAX_PROOF = 320;
 /** Clean and quiet relists at the settled period before the quiet one. */
 const QUIET_AFTER = 6;

@@ -24,7 +24,7 @@ export interface Hint {
 const MIN_BACKOFF_MS = 100;
 /** Longest wait: the relist is fast meanwhile. */
 const MAX_BACKOFF_MS = 10_000;
-/** A runtime that has no event stream is asked again after this time: it may have been upgraded. */
+/** A runtime that has no event stream is called again after this time: it may have been upgraded. */
 const UNSUPPORTED_RETRY_MS = 300_000;
 /** A stream that lived this long was good: the back-off starts anew. */
 const GOOD_STREAM_MS = 10_000;
@@ -73,7 +73,7 @@ export interface HintListener {
   onHint(hint: Hint): void;
   /** The stream broke or was refused; what happens meanwhile is lost. `reason` is absent where that is no fault. */
   onLost(reason?: string): void;
-  /** A stream was asked for. Whether it works shows in what it delivers. */
+  /** A stream was requested. Whether it works shows in what it delivers. */
   onOpen(): void;
   readonly onSeen?: OnRuntime;
 }

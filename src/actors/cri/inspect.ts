@@ -1,4 +1,4 @@
-/** One pod as the runtime has it now: the full status of each sandbox and container, asked in parallel. */
+/** One pod as the runtime has it now: the full status of each sandbox and container, requested in parallel. */
 import { steadyNow } from '../../kernel/clock.ts';
 import { OperationError } from '../../kernel/json.ts';
 import type { ContainerStatus, PodSandboxStatus } from '../../machines/model/api/cri.ts';

@@ -1,5 +1,5 @@
 /**
- * Which sandboxes and containers a pod has, where that is certain without asking: it was listed once, or a list of all
+ * Which sandboxes and containers a pod has, where that is certain without a call: it was listed once, or a list of all
  * pods did not have it, and since then only calls of our own made more. An inspection of such a pod needs no lists,
  * which cost the runtime more the more it runs.
  *

@@ -268,7 +268,7 @@ function runtimePorts(adapter: Adapter) {
   } satisfies Partial<Ports<typeof criOperations>>;
 }
 
-/** Everything a machine may ask of the runtime behind these endpoints. No socket is opened before the first call. */
+/** All operations of the runtime behind these endpoints. No socket is opened before the first call. */
 export function criPorts(options: CriOptions): CriPorts {
   const adapter = new Adapter(options);
   return {

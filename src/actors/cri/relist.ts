@@ -113,7 +113,7 @@ interface LedgerEntry {
   readonly observedAtMs: number;
 }
 
-/** What a list asks for: inspections, and the word about pods that are gone. */
+/** What follows from a list: inspections, and reports of pods that are gone. */
 export interface RelistFindings {
   readonly inspect: readonly string[];
   readonly items: readonly WatchPodsItem[];

@@ -2,7 +2,7 @@
  * The image that every sandbox is made of. A runtime that does not pin it by itself (containerd before 1.7.3) would
  * lose it to the collector of images, and without a registry never start a pod again.
  *
- * Asked once a connection: the runtime reads it from its configuration at its start.
+ * Requested once a connection: the runtime reads it from its configuration at its start.
  */
 import type { Image } from '../../machines/model/api/cri.ts';
 import type { CallOptions, RuntimeClient } from './client.ts';

@@ -14,7 +14,7 @@ export type RuntimeSeen =
   | { readonly kind: 'relisted'; readonly startedAtMs: number; readonly durationMs: number }
   /** One pod was inspected, or could not be. */
   | { readonly kind: 'inspected'; readonly durationMs: number }
-  /** CRI's stream of events was asked for; `lost`: it broke, or the runtime does not have it. */
+  /** CRI's stream of events was requested; `lost`: it broke, or the runtime does not have it. */
   | { readonly kind: 'listening' | 'lost' }
   /** An event of that stream came so long after it happened. */
   | { readonly kind: 'heard'; readonly lateMs: number };

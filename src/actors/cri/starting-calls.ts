@@ -2,7 +2,7 @@
  * The calls that start something. The CPU is the limit of a batch: more of them at once only make each slower, so a
  * sandbox waits in here, where the queue is fair, until few are under way.
  *
- * Invariants: only new sandboxes wait, in the order in which they asked; a call that takes longer than
+ * Invariants: only new sandboxes wait, in the order of their calls; a call that takes longer than
  * {@link BUSY_MS} waits for something else than the CPU (a network plug-in, say) and no longer holds up others.
  */
 

@@ -232,7 +232,7 @@ export class PodWatcher {
     this.#hinted = false;
   }
 
-  /** Waits for the next relist: its period, or less when one is asked for, but never under the fast period. */
+  /** Waits for the next relist: its period, or less when one is requested, but never under the fast period. */
   async #pause(startedAtMs: number): Promise<void> {
     const { signal, now, relistPeriodMs, periods } = this.#options;
     const periodMs = { fast: relistPeriodMs, settled: periods.settledMs, quiet: periods.quietMs }[this.#cadence.phase];

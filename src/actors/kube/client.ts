@@ -1,5 +1,5 @@
 /**
- * Requests to the API server under a client's limits: addresses, bodies, retries that the server asks for.
+ * Requests to the API server under a client's limits: addresses, bodies, retries that the server demands.
  *
  * Invariants: a request waits for its turn before each try, also before a repeated one; only a request that the server
  * refused with Retry-After is repeated here, everything else is the machine's decision.
@@ -11,7 +11,7 @@ import { refusal, requestError } from './errors.ts';
 import type { TokenBucket } from './limits.ts';
 import type { Transport, TransportAnswer, TransportRequest } from './transport.ts';
 
-/** As client-go: then the server's wish to be asked later becomes an error. */
+/** As client-go: then the server's `Retry-After` becomes an error. */
 const RETRIES_MAX = 10;
 /** A longer one goes to the machine, which decides; a server that wants a node silent for minutes must be seen. */
 const RETRY_AFTER_MAX_MS = 30_000;

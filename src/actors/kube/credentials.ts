@@ -85,7 +85,7 @@ export class CredentialSource {
     return { tls, headers, identity: identityOf(cert, key, authority), pluginCertificate: fromPlugin.cert ?? null };
   }
 
-  /** A certificate that is still being asked for is none. */
+  /** A certificate that is still being requested counts as none. */
   private own(pem: Pem | undefined): Buffer | undefined {
     if (this.certificateFile !== null && pem && 'file' in pem && pem.file === this.certificateFile) return undefined;
     return bytesOf(pem);

@@ -1,5 +1,5 @@
 /**
- * The way to the API server: the clients of one node, and the operations that machines ask of them.
+ * The way to the API server: the clients of one node, and the operations of machines on them.
  *
  * Invariants: before `kube.connect` succeeded every other operation fails with a clear text; what leaves towards the
  * machines has no secret in it, what leaves towards the server has the values again.
@@ -38,7 +38,7 @@ export interface KubeConnection {
   close(): Promise<void>;
 }
 
-/** Longer than the watch was asked for: the server may be slow to end it. */
+/** Longer than the requested watch: the server may be slow to end it. */
 const WATCH_GRACE_MS = 30_000;
 const SECOND_MS = 1_000;
 
@@ -219,7 +219,7 @@ function clientsOf(settings: KubeSettings, transport: Transport, onRequest: OnRe
   };
 }
 
-/** What claims to be a whole answer and is none may be asked for again. */
+/** What claims to be a whole answer and is none may be requested again. */
 function complete(text: string): Json {
   try {
     return parseExactly(text);

@@ -47,7 +47,7 @@ export const containerSpec = ({ spec }: Pod, name: string): Container | Ephemera
     (container) => container.name === name,
   );
 
-/** At once where the kernel is, later where it has to be asked. */
+/** At once where the kernel is, later over a thread. */
 type Awaitable<Value> = Value | Promise<Value>;
 
 /** By name of a check, why it fails, or `null` while all is well. */

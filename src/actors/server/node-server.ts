@@ -47,9 +47,9 @@ import type { Feed, KernelFeed } from './visualizer/feed.ts';
 import { ServedPage } from './visualizer/served-page.ts';
 
 export interface NodeServerOptions {
-  /** Asks the container runtime. */
+  /** Calls the container runtime. */
   readonly call: RuntimeClient['call'];
-  /** Asks the API server about credentials and rights. */
+  /** Requests reviews of credentials and rights from the API server. */
   readonly review: KubeConnection['review'];
   readonly stats: StatsReader;
   /** Arguments of the kubelet, credentials masked. */

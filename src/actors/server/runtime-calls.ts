@@ -1,4 +1,4 @@
-/** What the node's API asks of the container runtime by itself, over the connection that the machines use. */
+/** The calls of the node's API to the container runtime, over the connection that the machines use. */
 import type { RuntimeClient } from '../cri/client.ts';
 import type { CheckpointContainer } from './endpoints/checkpoint.ts';
 import type { ExecSync } from './streaming/run.ts';

@@ -10,10 +10,10 @@ import { tlsPairError } from '../model/configuration/tls-options.ts';
 import type { LoadedConfiguration } from './configuration/config-loader.ts';
 import { failing, kubeletSetup, warning } from './setup.ts';
 
-/** Upstream's verbosity from which the whole configuration is said. */
+/** Upstream's verbosity from which the whole configuration is logged. */
 const DUMP_VERBOSITY = 5;
 
-/** True when the kubelet's own cgroup is not below the one that is reserved for it; upstream only says so. */
+/** True when the kubelet's own cgroup is not below the one that is reserved for it; upstream only warns. */
 function isOutsideReserved(kubeletCgroups: string, kubeReservedCgroup: string): boolean {
   return kubeletCgroups !== '' && kubeReservedCgroup !== '' && !kubeletCgroups.startsWith(kubeReservedCgroup);
 }

@@ -140,7 +140,7 @@ const subsystems = {
 };
 
 /** Sent to the pods where they are: only they know what the node decided about them. */
-const tellPods = kubeletSetup.enqueueActions(({ context, enqueue }) => {
+const sendPods = kubeletSetup.enqueueActions(({ context, enqueue }) => {
   const changed: NodeChanged = { type: 'node.changed', settings: context.settings! };
   enqueue.sendTo(to('pods'), changed);
 });
@@ -150,7 +150,7 @@ const takeConfiguration = kubeletSetup.enqueueActions(({ context, event, enqueue
   if (event.type !== 'configReload.applied') return;
   const { config, readers } = event;
   enqueue.assign({ config, settings: deriveSettings({ ...context, config }) });
-  if (readers.includes('pods')) enqueue(tellPods);
+  if (readers.includes('pods')) enqueue(sendPods);
   for (const id of readers) if (id !== 'pods') enqueue.raise({ type: `reload.${id}` });
 });
 
@@ -178,7 +178,7 @@ const alive = kubeletSetup.createStateConfig({
           const resolvConf = event.text;
           return { resolvConf, settings: deriveSettings({ ...context, resolvConf }) };
         }),
-        tellPods,
+        sendPods,
       ],
     },
     'agent.faulted': faulted,

@@ -46,7 +46,7 @@ const RUNTIME_CONFIG_RETRY_MS = 2_000;
 
 const messageOf = (error: unknown): string => (error as Error).message;
 const failure = (message: string) => ({ type: 'runtimeService.failed', message }) as const;
-const tellFailure = sendParent<
+const reportFailure = sendParent<
   RuntimeServiceContext,
   { readonly type: string; readonly error: unknown },
   undefined,
@@ -87,7 +87,7 @@ export const runtimeServiceMachine = setup({
         src: 'runtime.exists',
         input: ({ context }) => ({ endpoint: context.endpoint }),
         onDone: [{ guard: ({ event }) => event.output.exists, target: 'connecting' }, { target: 'embedding' }],
-        onError: { target: 'failed', actions: tellFailure },
+        onError: { target: 'failed', actions: reportFailure },
       },
     },
     embedding: {
@@ -106,7 +106,7 @@ export const runtimeServiceMachine = setup({
             facts: ({ context, event }) => ({ ...context.facts, endpoint: event.output.endpoint, embedded: true }),
           }),
         },
-        onError: { target: 'failed', actions: tellFailure },
+        onError: { target: 'failed', actions: reportFailure },
       },
     },
     connecting: {
@@ -129,7 +129,7 @@ export const runtimeServiceMachine = setup({
             }),
           }),
         },
-        onError: { target: 'failed', actions: tellFailure },
+        onError: { target: 'failed', actions: reportFailure },
       },
     },
     discoveringCgroupDriver: {
@@ -226,7 +226,7 @@ function runtimeConfigAttempt(otherwise: 'waitingForSecond' | 'waitingForThird' 
     },
     onError: {
       target: otherwise,
-      ...(otherwise.startsWith('#') ? { actions: tellFailure } : {}),
+      ...(otherwise.startsWith('#') ? { actions: reportFailure } : {}),
     },
   };
 }

@@ -2,7 +2,7 @@
 import { type Answer, text } from '../http/answer.ts';
 import type { Subresource, User } from '../http/endpoint.ts';
 
-/** What a SubjectAccessReview is asked. */
+/** The attributes of a SubjectAccessReview. */
 export interface Attributes {
   readonly user: User;
   readonly verb: string;
@@ -25,7 +25,7 @@ const VERBS: Readonly<Record<string, string>> = {
 /** Methods that Kubernetes has no verb for have the empty one: rights of a named verb never cover it. */
 const verbOf = (method: string): string => VERBS[method] ?? '';
 
-/** `null` is a yes. One right of those listed is enough; the more specific is asked for first. */
+/** `null` is a yes. One right of those listed is enough; the more specific is checked first. */
 export async function authorize(
   user: User,
   method: string,

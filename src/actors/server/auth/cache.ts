@@ -1,5 +1,5 @@
 /**
- * Answers that hold for a while: bounded, and asked for once however many wait for it.
+ * Answers that hold for a while: bounded, and requested once for all that wait for it.
  *
  * Invariants: an answer is never given past its time; a failure is not kept; keys are hashes, so that no credential
  * lies about in memory.
@@ -16,7 +16,7 @@ export interface CacheOptions<Value> {
 
 /** Hears what the cache does; `by` is 1 when something begins and -1 when it has ended. */
 export interface CacheSeen {
-  /** A question got its answer, or the error of asking. */
+  /** A question got its answer, or the error of the request. */
   answered(status: 'hit' | 'miss', durationMs: number): void;
   /** A lookup waits for a request under way. */
   waits(by: 1 | -1): void;

@@ -17,7 +17,7 @@ export type Create = (request: KubeTarget & { readonly body: Json }, signal: Abo
 
 /** Upstream's: a client that waits longer has gone. */
 const REVIEW_TIMEOUT_MS = 10_000;
-/** Upstream's sizes: a node is asked by few. */
+/** Upstream's sizes: a node has few clients. */
 const TOKENS_MAX = 4_096;
 const RIGHTS_MAX = 8_192;
 /** Upstream's tries of a webhook that cannot be reached, and the first wait between them. */
@@ -66,7 +66,7 @@ function userOf({ user }: TokenReviewStatus): User {
   return { name: username, groups, ...(uid ? { uid } : {}), ...(extra ? { extra } : {}) };
 }
 
-/** Asks for a SubjectAccessReview on this node. */
+/** Requests a SubjectAccessReview for this node. */
 export function accessReviewer(create: Create, nodeName: string, ttls: Omit<Ttls, 'tokenMs'>): Authorize {
   const cache = new AnswerCache<boolean>({
     ttlMs: (allowed) => (allowed ? ttls.authorizedMs : ttls.unauthorizedMs),

@@ -1,4 +1,4 @@
-/** `/stats/summary`: what the node, its pods and their containers use, measured when asked. */
+/** `/stats/summary`: what the node, its pods and their containers use, measured at each request. */
 import { statsText } from '../../stats/json.ts';
 import type { Summary } from '../../stats/summary-types.ts';
 import { json, pageNotFound, text } from '../http/answer.ts';

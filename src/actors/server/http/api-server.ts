@@ -31,7 +31,7 @@ export interface RequestLimits {
 }
 
 const LIMITS: RequestLimits = { headMs: 30_000, requestMs: 60_000, lookEveryMs: 10_000 };
-/** Upstream's: a connection that asks nothing is closed. */
+/** Upstream's: an idle connection is closed. */
 const IDLE_TIMEOUT_MS = 90_000;
 /** Upstream matches any length that the header's limit lets through. */
 const SEGMENT_MAX_CHARS = HEADER_MAX_BYTES;
@@ -138,7 +138,7 @@ export class ApiServer {
       noteAnswering(socket, response);
       response.writeHead(417, { connection: 'close', 'content-length': 0 }).end();
     });
-    // A body is asked for only by those who read it.
+    // A body is read only by endpoints that need it.
     this.server.on('checkContinue', (request, response) => this.dispatch(request, response));
     // It never listens itself: this starts its watch over slow requests.
     this.server.emit('listening');

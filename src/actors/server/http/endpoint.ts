@@ -15,7 +15,7 @@ export type Subresource =
   | 'statusz'
   | 'proxy';
 
-/** Who asks, as the authenticator found. */
+/** The user, as the authenticator found. */
 export interface User {
   readonly name: string;
   readonly uid?: string;

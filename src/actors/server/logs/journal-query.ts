@@ -1,7 +1,7 @@
 /**
  * The logs of the machine's services: from the journal of systemd, or from files of their names.
  *
- * Invariants: no shell is ever asked; everything ends within {@link QUERY_TIMEOUT_MS}.
+ * Invariants: no shell is ever run; everything ends within {@link QUERY_TIMEOUT_MS}.
  */
 import { type ChildProcessByStdio, spawn } from 'node:child_process';
 import { createReadStream } from 'node:fs';

@@ -10,7 +10,7 @@ export const POD_START_BUCKETS = [
   0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600,
 ];
 
-/** An operation that a machine asked for and that is not answered. */
+/** An operation that a machine requested and that is not answered. */
 export interface UnderWay {
   readonly name: string;
   readonly class: string;
@@ -21,7 +21,7 @@ export interface UnderWay {
 
 export interface Seen {
   readonly kernel: Kernel;
-  /** Of a `result` or `cancel`: what was asked for. */
+  /** Of a `result` or `cancel`: the request. */
   readonly request: UnderWay | undefined;
   /** How long the machines took for this turn. */
   readonly turnMs: number;

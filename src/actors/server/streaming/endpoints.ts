@@ -20,7 +20,7 @@ import { forwardedHeaders, tunnel } from './tunnel.ts';
 
 export type Kind = 'exec' | 'attach' | 'portForward';
 
-/** Asks the runtime where a stream can be had. Each rejects with the runtime's own text. */
+/** Requests the URL of a stream from the runtime. Each rejects with the runtime's own text. */
 export interface StreamUrls {
   exec(request: StreamOptions & { readonly containerId: string; readonly command: readonly string[] }): Promise<string>;
   attach(request: StreamOptions & { readonly containerId: string }): Promise<string>;
@@ -122,7 +122,7 @@ interface Instance {
   readonly tty?: boolean;
 }
 
-/** The instance that a stream is for, or what is wrong with the request before anything is asked of the runtime. */
+/** The instance that a stream is for, or what is wrong with the request before any call to the runtime. */
 async function targetOf(kind: Kind, view: ApiView, request: ApiRequest): Promise<Instance | Answer> {
   if (kind !== 'portForward' && !hasStream(request)) {
     return text(400, 'you must specify at least 1 of stdin, stdout, stderr');

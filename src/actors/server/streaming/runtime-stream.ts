@@ -12,7 +12,7 @@ export type Opened =
   | { readonly kind: 'answered'; readonly response: IncomingMessage };
 
 /**
- * Asks for an upgrade at `url` with these headers.
+ * Requests an upgrade at `url` with these headers.
  * @throws the error of the connection with Go's text: connection refused, or no answer in time
  */
 export function openRuntimeStream(url: string, method: string, headers: OutgoingHttpHeaders): Promise<Opened> {

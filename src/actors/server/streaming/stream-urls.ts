@@ -2,7 +2,7 @@
 import type { RuntimeClient } from '../../cri/client.ts';
 import type { StreamUrls } from './endpoints.ts';
 
-/** A runtime that is asked for a URL answers at once or is stuck. */
+/** A runtime answers the request for a URL at once or is stuck. */
 const URL_TIMEOUT_MS = 30_000;
 
 export function runtimeStreamUrls(call: RuntimeClient['call']): StreamUrls {

@@ -1,5 +1,5 @@
 /**
- * What the thread of the servers may ask the thread that decides. One table: nothing else crosses.
+ * The requests of the servers' thread to the thread that decides. One table: nothing else crosses.
  *
  * Values are copied, and may hold bytes and 64-bit integers.
  */

@@ -30,10 +30,10 @@ const FOLLOWER_BUFFER_CHARS = 4 * 1024 * 1024;
 /** Milliseconds that a page waits before it comes back. */
 const RETRY_MS = 1_000;
 
-/** At once where the kernel is, later where it has to be asked. */
+/** At once where the kernel is, later over a thread. */
 type Awaitable<Value> = Value | Promise<Value>;
 
-/** What a server of the page asks. */
+/** The requests of the page's server. */
 export interface Feed {
   tree(): Awaitable<TreeView>;
   phases(): Awaitable<PhasesView>;

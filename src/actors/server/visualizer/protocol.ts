@@ -125,7 +125,7 @@ export interface CallView {
   /** Number and time of the request, or of the answer that was an error. */
   readonly n: number;
   readonly t: number;
-  /** Address of the actor that asked. */
+  /** Address of the requesting actor. */
   readonly at: string;
   readonly name: string;
   /** Whom or what it is about: an endpoint, a file. */

@@ -35,7 +35,7 @@ import {
   missingVolumes,
   csiVolumesSetup as s,
 } from './csi-volumes-setup.ts';
-import { beginHealth, healthOf, reconcile, tellMounted, tellUsers } from './reconcile.ts';
+import { beginHealth, healthOf, reconcile, sendUsers, tellMounted } from './reconcile.ts';
 
 /** Before the actor of a volume that crashed starts again, or the disk is looked through again. */
 const RETRY_MS = 5_000;
@@ -85,7 +85,7 @@ function reject(enqueue: Enqueue, ref: ObjectReference & { readonly uid: string 
   enqueue.sendTo(to('pluginManager'), { type: 'csi.limitReached', name: driver } satisfies CSILimits);
 }
 
-const tellOverdue = s.enqueueActions(({ context, event, enqueue }) => {
+const reportOverdue = s.enqueueActions(({ context, event, enqueue }) => {
   const pod = event.type === 'csi.overdue' ? context.pods[event.uid]?.pod : null;
   if (!pod) return;
   const { serviceAccount: _, ...ref } = pod;
@@ -137,7 +137,7 @@ const takeStaged = news(({ devices }, event) => {
 const forwardFailure = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'device.failed') return;
   const { key, step, message, isNodeFull } = event;
-  tellUsers(enqueue, context, key, { step, message });
+  sendUsers(enqueue, context, key, { step, message });
   enqueue.assign({ devices: context.devices.map((each) => (each.key === key ? { ...each, isNodeFull } : each)) });
 });
 
@@ -210,7 +210,7 @@ export const csiVolumesMachine = s.createMachine({
   entry: start,
   on: {
     'csi.wanted': { actions: [takeWanted, answerWanted] },
-    'csi.overdue': { actions: tellOverdue },
+    'csi.overdue': { actions: reportOverdue },
     'csi.released': { actions: takeReleased },
     'csi.driverListening': { actions: takeEndpoint },
     'csi.driverGone': { actions: takeEndpoint },

@@ -162,7 +162,7 @@ const checkLater = s.assign((args) => {
   return { tries: args.context.tries + 1, untilMs: now(args) + delayMs };
 });
 
-const tellFailure = s.enqueueActions(({ context, enqueue }) => {
+const reportFailure = s.enqueueActions(({ context, enqueue }) => {
   const { key, failure, isNodeFull: isFull } = context;
   enqueue(line('warn', ['A volume cannot be staged', { volume: key, step: failure.step, err: failure.message }]));
   enqueue(sendParent({ type: 'device.failed', key, ...failure, isNodeFull: isFull } satisfies DeviceReport));
@@ -351,7 +351,7 @@ export const csiDeviceMachine = s.createMachine({
       ),
       always: { guard: 'isUnused', target: 'leaving' },
     },
-    failing: { entry: [tellFailure, backOff], always: 'backingOff' },
+    failing: { entry: [reportFailure, backOff], always: 'backingOff' },
     backingOff: {
       always: { guard: 'isUnused', target: 'leaving' },
       on: {

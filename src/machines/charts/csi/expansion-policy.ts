@@ -64,7 +64,7 @@ export const hasSize = ({ status }: PersistentVolumeClaim, size: string): boolea
 /** Only what the agent has seen is changed. */
 const seen = ({ metadata }: PersistentVolumeClaim) => ({ resourceVersion: metadata?.resourceVersion ?? '' });
 
-/** `null`: the claim says so already. */
+/** `null`: the claim has it already. */
 export function progressPatch(claim: PersistentVolumeClaim) {
   if (claim.status?.allocatedResourceStatuses?.[STORAGE] === IN_PROGRESS) return null;
   return { metadata: seen(claim), status: { allocatedResourceStatuses: { [STORAGE]: IN_PROGRESS } } };
@@ -84,7 +84,7 @@ export function finishPatch(claim: PersistentVolumeClaim, size: string) {
   };
 }
 
-/** `null`: the claim says so already. `at` as RFC 3339. */
+/** `null`: the claim has it already. `at` as RFC 3339. */
 export function failurePatch(claim: PersistentVolumeClaim, error: string, isInfeasible: boolean, at: string) {
   const { conditions = [] } = claim.status ?? {};
   const isTold = conditions.some(({ type, status }) => type === NODE_ERROR && status === 'True');

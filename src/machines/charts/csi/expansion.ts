@@ -156,7 +156,7 @@ const record = (textOf: (context: Context) => EventText) =>
     for (const ref of [pod, claim]) enqueue.sendTo(to('eventRecorder'), eventRecorded(ref, textOf(context)));
   });
 
-const tellFailure = s.enqueueActions(({ context, enqueue }) => {
+const reportFailure = s.enqueueActions(({ context, enqueue }) => {
   const { volume, failure, isInUse } = context;
   const { serviceAccount: _, ...pod } = context.pod;
   const waiting = volume.isBlock ? volumeEvents.notMapped : volumeEvents.notMounted;
@@ -272,7 +272,7 @@ const failed = s.createStateConfig({
       },
     },
     told: {
-      entry: [tellFailure, backOff],
+      entry: [reportFailure, backOff],
       always: [
         { guard: 'isInUse', target: '#csiExpansion.over', actions: ends('inUse') },
         { target: '#csiExpansion.backingOff' },

@@ -35,7 +35,7 @@ const s = setup({
   delays: { period: ({ context }) => context.periodMs },
 });
 
-const tellAbnormal = s.enqueueActions(({ context: { pod, name }, event, enqueue }) => {
+const reportAbnormal = s.enqueueActions(({ context: { pod, name }, event, enqueue }) => {
   if (event.type !== 'csi.health' || !event.abnormal) return;
   enqueue.sendTo(to('eventRecorder'), eventRecorded(pod, volumeEvents.abnormal(name, event.message)));
 });
@@ -46,7 +46,7 @@ export const csiHealthMachine = s.createMachine({
   initial: 'following',
   states: {
     following: {
-      on: { 'csi.health': { actions: tellAbnormal } },
+      on: { 'csi.health': { actions: reportAbnormal } },
       invoke: {
         id: 'health',
         src: 'csi.followHealth',

@@ -74,7 +74,7 @@ function publishSecretError({ volume: { isBlock, publishSecret: ref } }: Context
 }
 const tokenError = (): string => 'kubernetes.io/csi: mounter.SetUpAt failed to get service accoount token attributes: ';
 
-const tellFailure = s.enqueueActions(({ context, enqueue }) => {
+const reportFailure = s.enqueueActions(({ context, enqueue }) => {
   const { failure, pod, volume } = context;
   const { serviceAccount: _, ...ref } = pod;
   const textOf = volume.isBlock ? volumeEvents.failedMap : podEvents.failedMount;
@@ -117,7 +117,7 @@ const sayUnshared = s.enqueueActions(({ event, enqueue }) => {
 });
 
 /** Of a block device the user hears where it is, once. */
-const tellMapped = s.enqueueActions(({ context, enqueue }) => {
+const sendMapped = s.enqueueActions(({ context, enqueue }) => {
   const { block } = mountPlace(context, context.volume);
   if (block === null || context.isPublished) return;
   const { serviceAccount: _, ...pod } = context.pod;
@@ -227,7 +227,7 @@ const publishing = s.createStateConfig({
         id: 'publish',
         src: 'csi.publish',
         input: publishInput,
-        onDone: { target: '#csiMount.published', actions: [sayUnshared, tellMapped, notePublished] },
+        onDone: { target: '#csiMount.published', actions: [sayUnshared, sendMapped, notePublished] },
         onError: { target: '#csiMount.failing', actions: [failing(), dropForgotten] },
       },
       initial: 'working',
@@ -240,7 +240,7 @@ const publishing = s.createStateConfig({
   },
 });
 
-const tellExpansion = s.enqueueActions(({ context: { driver, isReleased }, enqueue }) => {
+const sendExpansion = s.enqueueActions(({ context: { driver, isReleased }, enqueue }) => {
   const order: ExpansionOrder = { type: 'expansion.known', driver, isReleased };
   enqueue.sendTo<AnyActorRef>('expansion', order);
 });
@@ -248,7 +248,7 @@ const tellExpansion = s.enqueueActions(({ context: { driver, isReleased }, enque
 const resultIn = (event: unknown): ExpansionResult => outputOf<ExpansionResult>(event);
 
 /** A larger size that was wished for meanwhile is wished for still. */
-const tellSize = s.enqueueActions(({ context: { id, expansion }, event, enqueue }) => {
+const sendSize = s.enqueueActions(({ context: { id, expansion }, event, enqueue }) => {
   const { to: size } = resultIn(event);
   enqueue.sendParent({ type: 'mount.expanded', id, size } satisfies MountReport);
   if (expansion?.to === size) enqueue.assign({ expansion: null });
@@ -271,13 +271,13 @@ const published = s.createStateConfig({
     },
     expanding: {
       meta: { waitsFor: 'the volume to be expanded' },
-      on: { 'mount.known': { actions: [takeOrder, tellExpansion] } },
+      on: { 'mount.known': { actions: [takeOrder, sendExpansion] } },
       invoke: {
         id: 'expansion',
         src: 'expansion',
         input: expansionInput,
         onDone: [
-          { guard: ({ event }) => resultIn(event).outcome === 'expanded', target: 'usable', actions: tellSize },
+          { guard: ({ event }) => resultIn(event).outcome === 'expanded', target: 'usable', actions: sendSize },
           { target: 'usable', actions: decline },
         ],
         onError: { target: '#csiMount.failing', actions: failing() },
@@ -372,11 +372,11 @@ export const csiMountMachine = s.createMachine({
         { guard: 'isReleased', target: 'leaving' },
         { guard: 'hasDevice', target: 'deciding' },
       ],
-      on: { 'mount.deviceFailed': { actions: [noteDeviceFailure, tellFailure] } },
+      on: { 'mount.deviceFailed': { actions: [noteDeviceFailure, reportFailure] } },
     },
     publishing,
     published,
-    failing: { entry: [tellFailure, backOff], always: 'backingOff' },
+    failing: { entry: [reportFailure, backOff], always: 'backingOff' },
     backingOff: {
       always: { guard: 'isReleased', target: 'leaving' },
       on: {

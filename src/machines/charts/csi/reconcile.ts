@@ -28,7 +28,7 @@ import { isKnown, isLarger } from './expansion-policy.ts';
 /** Does what follows, and says what is known afterwards. */
 export function reconcile(enqueue: Enqueue, before: Context): Context {
   if (before.found === null) return before;
-  const steps = [beginMounts, beginDevices, noteSizes, tellDevices, tellMounts, tellPods, tellNode, tellPeriods];
+  const steps = [beginMounts, beginDevices, noteSizes, sendDevices, sendMounts, sendPods, sendNode, sendPeriods];
   return steps.reduce((context, step) => step(enqueue, context), before);
 }
 
@@ -108,7 +108,7 @@ function expansionOf(context: Context, { id, volume }: Mount, has: string): Expa
   return user?.id === id ? { claim: size.claim, to: size.wanted, status: size.status } : null;
 }
 
-function tellMounts(enqueue: Enqueue, before: Context): Context {
+function sendMounts(enqueue: Enqueue, before: Context): Context {
   return before.mounts.reduce((context, mount) => {
     const { type, ...known } = mountOrder(context, mount);
     const told = JSON.stringify(known);
@@ -177,7 +177,7 @@ function deviceOrder(context: Context, { key, volume }: Device): DeviceOrder {
   };
 }
 
-function tellDevices(enqueue: Enqueue, before: Context): Context {
+function sendDevices(enqueue: Enqueue, before: Context): Context {
   return before.devices.reduce((context, device) => {
     const { type, ...known } = deviceOrder(context, device);
     const told = JSON.stringify(known);
@@ -187,7 +187,7 @@ function tellDevices(enqueue: Enqueue, before: Context): Context {
   }, before);
 }
 
-export function tellUsers(enqueue: Enqueue, context: Context, key: string, failure: CSIFailure): void {
+export function sendUsers(enqueue: Enqueue, context: Context, key: string, failure: CSIFailure): void {
   const order: MountOrder = { type: 'mount.deviceFailed', ...failure };
   for (const { id } of usersOf(context, key)) if (id !== '') enqueue.sendTo<AnyActorRef>(id, order);
 }
@@ -214,7 +214,7 @@ export function tellMounted(enqueue: Enqueue, { mounts }: Context, uid: string):
   if (names.length > 0) enqueue.sendTo(to('pods'), { type: 'csi.mounted', uid, names } satisfies CSIReport);
 }
 
-function tellPods(enqueue: Enqueue, context: Context): Context {
+function sendPods(enqueue: Enqueue, context: Context): Context {
   const gone = Object.entries(context.pods).filter(
     ([uid, { isReleased }]) =>
       isReleased && context.mounts.every((mount) => mount.uid !== uid) && foundOf(context, uid).length === 0,
@@ -224,8 +224,8 @@ function tellPods(enqueue: Enqueue, context: Context): Context {
   return { ...context, pods: Object.fromEntries(Object.entries(context.pods).filter(([uid]) => !uids.has(uid))) };
 }
 
-/** What the cluster says of drivers decides what is attached: before that is known nothing is said of what there is. */
-function tellNode(enqueue: Enqueue, context: Context): Context {
+/** CSIDriver objects decide which volumes are attached; before they are known nothing is sent. */
+function sendNode(enqueue: Enqueue, context: Context): Context {
   const { mounts, devices, found } = context;
   const isEmpty = mounts.length + devices.length + found!.volumes.length + found!.devices.length === 0;
   if (context.drivers === null && !isEmpty) return context;
@@ -236,7 +236,7 @@ function tellNode(enqueue: Enqueue, context: Context): Context {
 }
 
 /** Of drivers that listen, and of those that were asked so far. */
-function tellPeriods(enqueue: Enqueue, context: Context): Context {
+function sendPeriods(enqueue: Enqueue, context: Context): Context {
   const { drivers, endpoints, periods: before } = context;
   if (drivers === null) return context;
   const names = [...new Set([...Object.keys(endpoints), ...Object.keys(before)])];

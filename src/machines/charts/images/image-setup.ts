@@ -50,7 +50,7 @@ export interface ImageInput {
 interface Context extends ImageInput {
   /** Who has neither an answer nor a turn. */
   readonly waiting: readonly ImageWanted[];
-  /** For whom credentials are looked up and the image is pulled: all have the same pull secrets. */
+  /** The pods whose credentials are used for the pull: all have the same pull secrets. */
   readonly turn: readonly ImageWanted[];
   /** What the runtime has of it; `null` when it has none, or was not inspected. */
   readonly present: (ImageFacts & { readonly sizeBytes: string }) | null;
@@ -206,7 +206,7 @@ export const noteRecord = s.assign(({ event }) => ({
 /** What cannot be read might say anything: then the right to the image is shown again. */
 export const failRecord = s.assign({ record: { intended: true, record: null } });
 
-/** Answers all for whom no credential is needed: the image is theirs, must not be pulled, or their pod has to wait. */
+/** Answers every request that needs no credential: the pod may use the image, must not pull it, or has to wait. */
 export const answerKnown = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   const { present, verification, record } = context;

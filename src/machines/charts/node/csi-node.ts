@@ -121,7 +121,7 @@ const failed = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue.sendTo(to('pluginManager'), { type: 'csi.driversUnwritten', names, error } satisfies CSINodeReport);
 });
 
-const tellWritten = s.enqueueActions(({ context, enqueue }) => {
+const sendWritten = s.enqueueActions(({ context, enqueue }) => {
   const names = Object.keys(context.drivers);
   if (names.length === 0) return;
   enqueue.sendTo(to('pluginManager'), { type: 'csi.driversWritten', names } satisfies CSINodeReport);
@@ -214,7 +214,7 @@ export const csiNodeMachine = s.createMachine({
       entry: [
         assign({ retryMs: RETRY.baseMs, failures: 0 }),
         sendTo(to('nodeStatus'), { type: 'node.reported', reports: { storageError: '' } }),
-        tellWritten,
+        sendWritten,
       ],
       on: {
         'csi.driverRegistered': { target: 'reading', actions: noteDriver },

@@ -1,7 +1,7 @@
 /**
  * A local server: the node's API, or its pod resources, on a unix socket for those who are on the node itself.
  *
- * Decides: that a socket which cannot be had is said and tried again, and never the node's end, and at once when only
+ * Decides: that a failure to open a socket is reported and retried, and never the node's end, and at once when only
  *   its server was lost.
  * Owns: nothing.
  * Hears: nothing but the end of its socket.

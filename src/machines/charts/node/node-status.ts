@@ -10,8 +10,8 @@
  * Sends: `lease` and `csiNode` `node.registered`; `allocation` and `podCIDR` `node.known` on each change of it;
  *   `objects` its labels and `csiVolumes` its volumes, when they changed.
  * Invariants:
- *   O1 a changed condition, or one more volume in use, is said at once, other news with the next period, and the time
- *      alone rarely.
+ *   O1 a changed condition, or one more volume in use, is published at once, other changes with the next period, and
+ *      the time alone rarely.
  *   O2 a PATCH holds what differs from the Node that the API server has, never more.
  *   O3 after a restart neither a PATCH nor an event reports what did not change.
  *   O4 a deleted Node stays away until another client creates it or this agent starts anew; its status is
@@ -173,7 +173,7 @@ const volumesIn = ({ status }: Node): NodeVolumes => ({
 });
 
 /** Those who need a part of the Node hear of it when that part changed. */
-function tellParts(enqueue: Enqueue, before: Node | null, node: Node): void {
+function reportParts(enqueue: Enqueue, before: Node | null, node: Node): void {
   const isNew = (part: (of: Node) => object) =>
     before === null || JSON.stringify(part(before)) !== JSON.stringify(part(node));
   if (isNew(labelsIn)) enqueue.sendTo(to('objects'), labelsIn(node));
@@ -200,7 +200,7 @@ const know = s.enqueueActions(({ context, event, enqueue }) => {
     tell(enqueue, context, 'Warning', 'Rebooted', text);
   }
   enqueue.assign({ node });
-  tellParts(enqueue, context.node, node);
+  reportParts(enqueue, context.node, node);
   const message: NodeKnown = { type: 'node.known', node };
   enqueue.sendTo(to('allocation'), message);
   enqueue.sendTo(to('podCIDR'), message);
@@ -210,10 +210,10 @@ const know = s.enqueueActions(({ context, event, enqueue }) => {
   }
 });
 
-const tellAgain = s.enqueueActions(({ context, enqueue }) => {
+const sendAgain = s.enqueueActions(({ context, enqueue }) => {
   if (!context.node) return;
   enqueue.sendTo(to('allocation'), { type: 'node.known', node: context.node } satisfies NodeKnown);
-  tellParts(enqueue, null, context.node);
+  reportParts(enqueue, null, context.node);
 });
 
 /** The newest version of our Node that this event holds. */
@@ -282,7 +282,7 @@ export const nodeStatusMachine = s.createMachine({
   entry: sendTo(to('runtimeState'), { type: 'runtimeState.wanted' }),
   initial: 'choosing',
   on: {
-    'node.wanted': { actions: tellAgain },
+    'node.wanted': { actions: sendAgain },
     'node.reported': { actions: take },
     'images.changed': { actions: take },
     'eviction.conditions': { actions: take },

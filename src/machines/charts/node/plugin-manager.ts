@@ -99,21 +99,21 @@ function end(enqueue: Enqueue, context: Context, path: string, { id, driver, dev
 function withdraw(enqueue: Enqueue, { inCluster, plugins }: Context, id: string, name: string): void {
   if (!inCluster) return;
   const holder = Object.values(plugins).find((other) => other.id !== id && other.driver?.name === name)?.driver;
-  if (holder) return tellEndpoint(enqueue, holder);
+  if (holder) return sendEndpoint(enqueue, holder);
   for (const part of ['csiNode', 'csiVolumes']) enqueue.sendTo(to(part), { type: 'csi.driverGone', name });
 }
 
-function tellEndpoint(enqueue: Enqueue, { name, endpoint, isRegistered }: Taken): void {
+function sendEndpoint(enqueue: Enqueue, { name, endpoint, isRegistered }: Taken): void {
   const news: CSIDriverNews = { type: 'csi.driverListening', name, endpoint };
   if (isRegistered) enqueue.sendTo(to('csiVolumes'), news);
 }
 
 /** `csiVolumes` began anew and knows no driver: it says again which are to be asked. */
-const tellEndpoints = s.enqueueActions(({ context, enqueue }) => {
+const sendEndpoints = s.enqueueActions(({ context, enqueue }) => {
   for (const { id, driver } of Object.values(context.plugins)) {
     if (!driver) continue;
     if (context.periods[driver.name]) followLimits(enqueue, id, 0);
-    tellEndpoint(enqueue, driver);
+    sendEndpoint(enqueue, driver);
   }
   enqueue.assign({ periods: {} });
 });
@@ -138,7 +138,7 @@ const askLimits = s.enqueueActions(({ context, event, enqueue }) => {
   for (const { id } of pluginsOf(context, event.name)) enqueue.sendTo<AnyActorRef>(id, order);
 });
 
-const tellChanged = s.enqueueActions(({ context, event, enqueue }) => {
+const sendChanged = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'plugin.changed' || !context.inCluster) return;
   enqueue.sendTo(to('csiNode'), { type: 'csi.driverRegistered', driver: event.driver });
 });
@@ -192,7 +192,7 @@ const register = s.enqueueActions(({ context, event, enqueue }) => {
     enqueue.sendTo(to('csiNode'), { type: 'csi.driverRegistered', driver });
     if (!plugin?.driver) return;
     const taken = { ...plugin.driver, isRegistered: true };
-    tellEndpoint(enqueue, taken);
+    sendEndpoint(enqueue, taken);
     const periodMs = context.periods[driver.name];
     if (periodMs !== undefined) followLimits(enqueue, plugin.id, periodMs);
     enqueue.assign({ plugins: { ...context.plugins, [socket]: { ...plugin, driver: taken } } });
@@ -252,12 +252,12 @@ export const pluginManagerMachine = s.createMachine({
     'plugins.changed': { actions: follow },
     'plugin.introduced': { actions: decide },
     'plugin.registered': { actions: register },
-    'plugin.changed': { actions: tellChanged },
+    'plugin.changed': { actions: sendChanged },
     'plugin.deviceConnected': { actions: connectDevice },
     'plugin.failed': { actions: forget },
     'csi.driversWritten': { actions: answer },
     'csi.driversUnwritten': { actions: answer },
-    'csi.driversWanted': { actions: tellEndpoints },
+    'csi.driversWanted': { actions: sendEndpoints },
     'csi.limitsFollowed': { actions: noteLimits },
     'csi.limitReached': { actions: askLimits },
     'plugin.respawn': { actions: respawn },

@@ -87,7 +87,7 @@ const introduce = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue.sendParent({ type: 'plugin.introduced', socket: context.socket, info } satisfies PluginReport);
 });
 
-const tellConnected = s.enqueueActions(({ context, event, enqueue }) => {
+const sendConnected = s.enqueueActions(({ context, event, enqueue }) => {
   const { socket, info } = context;
   const options = outputOf<DevicePluginOptions>(event);
   const device = { resource: info!.name, endpoint: endpointOf(info!, socket), options };
@@ -113,7 +113,7 @@ const fail = (reason: (event: unknown) => string) =>
 const notePeriod = s.assign(({ event }) => (event.type === 'plugin.followed' ? { periodMs: event.periodMs } : {}));
 
 /** What cannot be written changes nothing. */
-const tellChanged = s.enqueueActions(({ context: { info, socket }, event, enqueue }) => {
+const sendChanged = s.enqueueActions(({ context: { info, socket }, event, enqueue }) => {
   const { info: now, error } = event.type === 'plugin.nodeInfo' ? event : { info: nodeInfoOf(event), error: '' };
   const problem = now === null ? error : nodeInfoProblem(now);
   if (now !== null && problem === null) {
@@ -135,7 +135,7 @@ const registered = s.createStateConfig({
   states: {
     resting: { always: { guard: 'isFollowed', target: 'following' } },
     following: {
-      on: { 'plugin.nodeInfo': { actions: tellChanged }, 'plugin.asked': 'asking' },
+      on: { 'plugin.nodeInfo': { actions: sendChanged }, 'plugin.asked': 'asking' },
       invoke: {
         id: 'nodeInfos',
         src: 'plugins.followNodeInfo',
@@ -149,7 +149,7 @@ const registered = s.createStateConfig({
         id: 'nodeInfoNow',
         src: 'plugins.csiNodeGetInfo',
         input: endpointIn,
-        onDone: { target: 'following', actions: tellChanged },
+        onDone: { target: 'following', actions: sendChanged },
         onError: { target: 'following', actions: sayUnasked },
       },
     },
@@ -203,7 +203,7 @@ export const pluginMachine = s.createMachine({
         id: 'options',
         src: 'devices.getOptions',
         input: ({ context }) => ({ endpoint: endpointOf(context.info!, context.socket) }),
-        onDone: { target: 'accepted', actions: tellConnected },
+        onDone: { target: 'accepted', actions: sendConnected },
         onError: {
           target: 'failed',
           actions: fail((event) => `failed to get device plugin options: ${errorOf(event).message}`),

@@ -9,7 +9,7 @@
  * Sends: the supervisor `server.serving` and `server.failed`.
  * Invariants:
  *   V1 nothing is served before there is a certificate, or one is announced.
- *   V2 a file that changes and cannot be used is said, and what was in force stays.
+ *   V2 a changed file that cannot be used is reported, and the last good one stays in force.
  * Seeds: S065, S187, S210 to S212. Upstream: pkg/kubelet/server/server.go.
  */
 import { assign, line, type PlainError, pick, sendParent, setup } from '../../../kernel/xstate.ts';

@@ -9,7 +9,7 @@
  * Invariants:
  *   A1 a claim is usable only while it is bound to its volume, and not deleted under those who use it; what uses it
  *      already keeps it.
- *   A2 what this agent cannot mount is said by its kind, never left out.
+ *   A2 a volume that this agent cannot mount is reported by its kind, never left out.
  *   A3 of a volume that only some nodes can reach nothing is told before the labels of this one are known.
  */
 import { errorOf, now, outputOf, type PlainError, pick, random, sendParent, setup } from '../../../kernel/xstate.ts';
@@ -140,7 +140,7 @@ function sizeOf({ namespace, name }: ObjectId, claim: KubeObject | null): BoundV
 const noteVolume = s.assign({ volume: ({ event }) => outputOf<KubeObject>(event) });
 const noteLabels = s.assign(({ event }) => (event.type === 'node.labels' ? { labels: event.labels } : {}));
 
-const tellVolume = s.enqueueActions(({ context, enqueue }) => {
+const sendVolume = s.enqueueActions(({ context, enqueue }) => {
   if (context.volume !== null) tell(enqueue, context, stateOf(context, context.volume));
 });
 
@@ -244,7 +244,7 @@ export const claimMachine = s.createMachine({
     judging: {
       always: [
         { guard: 'needsLabels', target: 'unlabelled' },
-        { target: 'told', actions: tellVolume },
+        { target: 'told', actions: sendVolume },
       ],
     },
     /** Waits to know the labels of this node. */

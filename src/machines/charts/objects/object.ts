@@ -24,7 +24,7 @@ import { type ReflectorReport, reflectorMachine } from '../kube/reflector.ts';
 
 type Strategy = NonNullable<NodeSettings['apiServer']>['changeDetection'];
 
-/** A list that did not come by then is said to those who wait for it. */
+/** A list that did not come by then is reported to the pods that wait for it. */
 const SYNC_MS = 10_000;
 const REOPEN_MS = 1_000;
 
@@ -69,7 +69,7 @@ const s = setup({
 
 type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
 
-const tellParent = (enqueue: Enqueue, { key, asked }: Context, state: ObjectState): void =>
+const sendState = (enqueue: Enqueue, { key, asked }: Context, state: ObjectState): void =>
   enqueue(sendParent({ type: 'object.observed', key, refresh: asked, ...state } satisfies ObjectObserved));
 
 function tell(enqueue: Enqueue, context: Context, object: KubeObject | null): void {
@@ -78,7 +78,7 @@ function tell(enqueue: Enqueue, context: Context, object: KubeObject | null): vo
   const next = found?.version ?? '';
   enqueue.assign({ version: next, answered: asked, isImmutable: object?.['immutable'] === true, failures: 0 });
   if (next === version && asked === answered) return;
-  tellParent(enqueue, context, found === null ? { state: 'missing' } : { state: 'found', object: found });
+  sendState(enqueue, context, found === null ? { state: 'missing' } : { state: 'found', object: found });
 }
 
 const takeList = s.enqueueActions(({ context, event, enqueue }) => {
@@ -102,7 +102,7 @@ const pauseOf = (args: Parameters<Parameters<typeof s.enqueueActions>[0]>[0]) =>
 const sayUnsynced = s.enqueueActions(({ context, enqueue }) => {
   const { kind } = idOf(context.key);
   const message = `failed to sync ${kind.toLowerCase()} cache: timed out waiting for the condition`;
-  tellParent(enqueue, context, { state: 'unknown', message });
+  sendState(enqueue, context, { state: 'unknown', message });
 });
 
 /** It is not there, or could not be read. */
@@ -111,7 +111,7 @@ const noteFailure = s.enqueueActions((args) => {
   const { code, message } = errorOf(event);
   const { version, asked, answered } = context;
   if (code === 'NotFound') tell(enqueue, context, null);
-  else if (version === null || asked > answered) tellParent(enqueue, context, { state: 'unknown', message });
+  else if (version === null || asked > answered) sendState(enqueue, context, { state: 'unknown', message });
   enqueue.assign(pauseOf(args));
 });
 

@@ -48,12 +48,12 @@ const nameOf = ({ metadata: { namespace, name } }: KubeObject): string =>
 function settle(enqueue: Enqueue, next: Context): void {
   const told: Record<string, string> = {};
   for (const [key, before] of Object.entries(next.told)) {
-    told[key] = next.isListed ? tellKey(enqueue, key, before, next.services) : before;
+    told[key] = next.isListed ? sendKey(enqueue, key, before, next.services) : before;
   }
   enqueue.assign({ ...next, told });
 }
 
-function tellKey(enqueue: Enqueue, key: string, before: string, services: Context['services']): string {
+function sendKey(enqueue: Enqueue, key: string, before: string, services: Context['services']): string {
   const { namespace, name } = idOf(key);
   const variables = serviceVariables(Object.values(services), namespace, name);
   const version = versionOf(variables);

@@ -26,7 +26,7 @@ const VERSIONS = ['v1', 'v1beta1', 'v1alpha1'].map((version) => `certificates.k8
 /** An API server gets another API by a restart with other flags. */
 const ABSENT_MS = 300_000;
 const REOPEN_MS = 1_000;
-/** A list that did not come by then is said to those who wait for it. */
+/** A list that did not come by then is reported to the pods that wait for it. */
 const SYNC_MS = 10_000;
 
 const UNSYNCED = 'ClusterTrustBundle informer has not yet synced';

@@ -11,7 +11,7 @@
  * Sends: the root and `pods` `memory.loaded`.
  * Invariants:
  *   M1 at most one write under way; what changes meanwhile is written by the next one.
- *   M2 a memory that cannot be read is an empty one: pods start, and it is said.
+ *   M2 unreadable soft state counts as empty: pods start, and the error is reported.
  *   M3 nothing is written before it was read, so that a slow disk never costs what was known.
  *   M4 no back-off lasts longer than when it was noted, also when the clock of the machine was set back.
  *   M5 what a pod has for itself (CPUs, memory of chosen nodes, devices) is written at once: no agent that was killed

@@ -20,7 +20,7 @@ export const forwardObject = s.enqueueActions(({ context, event, enqueue }) => {
 });
 
 /** A pod hears of its objects only what it does not know. */
-export function tellObjects(
+export function sendObjects(
   enqueue: Enqueue,
   { uid, objectKeys, alive }: PodRecord,
   objects: ConfigObjects,
@@ -32,7 +32,7 @@ export function tellObjects(
 export const takeObjects = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'config.objects') return;
   for (const record of Object.values(context.records)) {
-    tellObjects(enqueue, record, withKeys(event.objects, record.objectKeys), context.objects);
+    sendObjects(enqueue, record, withKeys(event.objects, record.objectKeys), context.objects);
   }
   enqueue.assign({ objects: event.objects });
 });

@@ -6,7 +6,7 @@
  *   and Secrets. Never a pod: those live in their actors.
  * Hears: `config.objects`, `config.pods`, `runtime.*` and `pods.housekeeping` of `syncLoop`; `pods.kill` of those
  *   that may end pods; `memory.loaded`; `pods.wanted` of `containerManager`; `node.changed` of the root; for its pods
- *   `image.*`, `object.found`, `csi.*` and `allocation.*`, and that one of those who say so has started anew.
+ *   `image.*`, `object.found`, `csi.*` and `allocation.*`, and the news that one of their senders has started anew.
  * Asks: `volume.podFolders` and `logs.podFolders` once, for what an agent that crashed has left; `podConfig` for a pod
  *   whose actor lost it; `memory` for what is remembered of containers; `objects` for what pods use.
  * Invariants:
@@ -30,7 +30,7 @@ import type { Ended, GarbageWanted, ImageReport, PodKill } from '../../model/pod
 import { emptyRuntime } from '../../model/status/runtime-facts.ts';
 import { pauseMs, RESPAWN_BACK_OFF } from '../../model/values/back-off.ts';
 import type { PodInput } from './pod/pod-policy.ts';
-import { forwardObject, takeObjects, tellObjects, wantObjects, wantObjectsAgain } from './pods-objects.ts';
+import { forwardObject, sendObjects, takeObjects, wantObjects, wantObjectsAgain } from './pods-objects.ts';
 import {
   type Args,
   type Enqueue,
@@ -106,7 +106,7 @@ const takeConfig = s.enqueueActions((args) => {
     for (const { uid, namespace, name } of event.pods) {
       const record = records[uid];
       if (record) records[uid] = kill(enqueue, { ...record, desired: false, again: false }, null);
-      else tellReleased(enqueue, context, { uid, namespace, name });
+      else sendReleased(enqueue, context, { uid, namespace, name });
     }
   } else {
     for (const pod of event.pods) {
@@ -122,7 +122,7 @@ function want(args: Args, records: Records, pod: Pod): PodRecord {
   if (before?.kill) return { ...before, desired: true, again: true };
   if (before?.alive) {
     const objectKeys = neededKeys(pod, args.context.settings);
-    tellObjects(args.enqueue, before, withKeys(args.context.objects, objectKeys), args.context.objects);
+    sendObjects(args.enqueue, before, withKeys(args.context.objects, objectKeys), args.context.objects);
     tell(args.enqueue, ref.uid, { type: 'pod.configured', pod });
     if (objectKeys.join() !== before.objectKeys.join()) wantObjects(args, ref.uid, objectKeys);
     return { ...before, desired: true, isStatic: isStaticPod(pod), objectKeys };
@@ -254,7 +254,7 @@ const reap = s.enqueueActions(({ context, event, enqueue }) => {
   const { [uid]: gone, ...rest } = context.records;
   enqueue.sendTo(to('status'), { type: 'status.removed', uid });
   enqueue.sendTo(to('memory'), { type: 'memory.forgotten', uid });
-  if (gone) tellReleased(enqueue, context, gone);
+  if (gone) sendReleased(enqueue, context, gone);
   if (context.settings.apiServer !== undefined && gone?.objectKeys.length) {
     enqueue.sendTo(to('objects'), { type: 'objects.released', uid } satisfies ObjectsReleased);
   }
@@ -276,7 +276,7 @@ function withRestarts(memory: SoftState, uid: string, restarts: Restarts): SoftS
 }
 
 /** What stands for a static pod in the API server may go now. */
-function tellReleased(enqueue: Enqueue, { settings }: Args['context'], { uid, namespace, name }: PodRef): void {
+function sendReleased(enqueue: Enqueue, { settings }: Args['context'], { uid, namespace, name }: PodRef): void {
   if (settings.apiServer === undefined) return;
   const message: MirrorMessage = { type: 'mirror.released', pod: { uid, namespace, name } };
   enqueue.sendTo(to('mirrorPods'), message);
@@ -317,14 +317,14 @@ const respawn = s.enqueueActions((args) => {
 
 const noteMemory = s.assign(({ event }) => (event.type === 'memory.loaded' ? { memory: event.state } : {}));
 
-const tellKnown = s.enqueueActions(({ context, enqueue }) => {
+const sendKnown = s.enqueueActions(({ context, enqueue }) => {
   const known: PodsKnown = { type: 'pods.known', uids: Object.keys(context.records) };
   for (const id of ['allocation', 'containerManager', 'memory']) enqueue.sendTo(to(id), known);
 });
 
 const keeping = s.createStateConfig({
-  entry: tellKnown,
-  on: { 'memory.loaded': { actions: [noteMemory, tellKnown] }, 'pods.wanted': { actions: tellKnown } },
+  entry: sendKnown,
+  on: { 'memory.loaded': { actions: [noteMemory, sendKnown] }, 'pods.wanted': { actions: sendKnown } },
 });
 
 export const podsMachine = s.createMachine({

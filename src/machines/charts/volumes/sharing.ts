@@ -41,7 +41,7 @@ const s = setup({
 /** Upstream shows no more of the path than begins with the pod. */
 const shown = (path: string, uid: string): string => path.slice(Math.max(0, path.indexOf(uid)));
 
-const tellSlow = s.enqueueActions((args) => {
+const reportSlow = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   const output = outputOf<readonly Sharing[]>(event);
   const told: Record<string, number> = {};
@@ -66,7 +66,7 @@ export const sharingMachine = s.createMachine({
         id: 'sharings',
         src: 'volume.sharings',
         input: ({ context: { directory } }) => ({ directory }),
-        onDone: { target: 'pausing', actions: tellSlow },
+        onDone: { target: 'pausing', actions: reportSlow },
         onError: 'pausing',
       },
     },

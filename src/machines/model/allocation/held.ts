@@ -1,4 +1,4 @@
-/** What single containers hold, as `allocation` publishes it, and the files that say so. Pure. */
+/** What single containers hold, as `allocation` publishes it, and the checkpoint files of it. Pure. */
 
 import type { ExclusiveCpus, MemoryBlocks } from '../operations/grants.ts';
 import type { ResourceManagers } from '../settings/resource-managers.ts';

@@ -1,6 +1,6 @@
 /**
- * Whom a critical pod displaces when the node has too little: as few pods as possible, best-effort ones first, of those
- * the ones that come closest to what is missing. Pure. Upstream: pkg/kubelet/preemption.
+ * Which pods a critical pod displaces when the node has too little: as few pods as possible, best-effort ones first, of
+ * those the ones that come closest to what is missing. Pure. Upstream: pkg/kubelet/preemption.
  */
 
 import type { QOSClass } from '../api/pod.ts';

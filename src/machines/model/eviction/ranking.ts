@@ -1,5 +1,5 @@
 /**
- * Who goes first when the node is short of something, and what is said of it.
+ * Which pod is evicted first when a resource of the node is short, and the message of its eviction.
  *
  * Pure. Upstream: pkg/kubelet/eviction/helpers.go; texts are byte for byte its own.
  */

@@ -1,4 +1,4 @@
-/** What is said of a pod that keeps more on the node's disk than it may. Texts are upstream's, byte for byte. */
+/** The messages for a pod that exceeds its local storage. Texts are upstream's, byte for byte. */
 import type { StorageExceeded, StorageLimits } from '../operations/stats.ts';
 
 export function storageMessage({ kind, name }: StorageExceeded, limits: StorageLimits): string {

@@ -1,4 +1,4 @@
-/** The node's own API: what it serves, where, and to whom. Implemented by `src/actors/server`. */
+/** The node's own API: what it serves, where, and to which clients. Implemented by `src/actors/server`. */
 import { idempotent, type PlainError, stream } from '../../../kernel/xstate.ts';
 
 /** Which parts of the API are on. */

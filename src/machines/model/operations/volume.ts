@@ -120,7 +120,9 @@ export type VolumeSetUp =
       readonly spec: string;
       readonly source: string;
       readonly path: string;
-      /** Whom it is given to, unless another pod has it; `onlyTop`: not where its top belongs to the group. */
+      /**
+       * The group that it is given to, unless another pod has it; `onlyTop`: not where its top belongs to the group.
+       */
       readonly ownership: { readonly groupId: number; readonly onlyTop: boolean } | null;
       /** For a device: what it is formatted with when it is blank, and how it is mounted. */
       readonly filesystem: { readonly type: string; readonly options: readonly string[]; readonly readOnly: boolean };

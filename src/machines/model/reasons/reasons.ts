@@ -127,7 +127,7 @@ export const killMessages = {
     isSidecar
       ? `Init container ${container} definition changed`
       : `Container ${container} definition changed, will be restarted`,
-  /** Of a sidecar nothing is said of what follows; of others only that they come again. */
+  /** For a sidecar the message omits what follows; for others it says only that they restart. */
   probeFailed: (container: string, probe: 'liveness' | 'startup', comes: 'again' | 'never' | 'asSidecar'): string => {
     if (comes === 'asSidecar') return `Init container ${container} failed ${probe} probe`;
     return `Container ${container} failed ${probe} probe${comes === 'again' ? ', will be restarted' : ''}`;
@@ -210,7 +210,7 @@ export const volumeEvents = {
       'AlreadyMountedVolume',
       `The requested fsGroup is ${wanted}, but the volume ${volume} has GID ${has}. The volume may not be shareable.`,
     ),
-  /** It takes long to give it to a group; `files`: so many have been so far. `null`: it is the first that is said. */
+  /** It takes long to give it to a group; `files`: so many have been so far. `null`: it is the first report. */
   sharing: (path: string, files: number | null): EventText => {
     const progress = files === null ? ` is taking longer than expected, ${SHARE_LESS}` : `, processed ${files} files.`;
     return warning('VolumePermissionChangeInProgress', `Setting volume ownership for ${path}${progress}`);

@@ -2,7 +2,7 @@
  * The resolver configuration of a pod.
  *
  * Decides from `dnsPolicy`, `dnsConfig` and the node's resolver. Invariant: never more than the resolver library reads;
- * what is left out is said, not dropped in silence.
+ * what is left out is reported.
  */
 import type { DNSConfig } from '../api/cri.ts';
 import type { Pod, PodDNSConfig } from '../api/pod.ts';

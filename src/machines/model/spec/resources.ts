@@ -21,7 +21,7 @@ const MIN_QUOTA_US = 1000n;
 const MILLI_PER_CPU = 1000n;
 const UNLIMITED = '-1';
 
-/** Scores by which the kernel chooses whom to kill; -1000 is never, 1000 is first. */
+/** Scores by which the kernel chooses the process to kill; -1000 is never, 1000 is first. */
 const GUARANTEED_OOM_SCORE = -997;
 const BEST_EFFORT_OOM_SCORE = 1000;
 const MAX_BURSTABLE_OOM_SCORE = 999;
@@ -63,7 +63,7 @@ function aggregate(pod: Pod, amounts: (resources: ResourceRequirements | undefin
   return largest(running, initialising);
 }
 
-/** What is said of the pod as a whole counts. */
+/** Pod-level resources take precedence. */
 function podAmounts(pod: Pod, amounts: (resources: ResourceRequirements | undefined) => Amounts): Amounts {
   const { resources } = pod.spec;
   return { ...aggregate(pod, amounts), ...(hasPodLevelResources(resources) ? amounts(resources) : {}) };

@@ -57,7 +57,7 @@ export const podLabels = (pod: Pod): Readonly<Record<string, string>> => ({
 
 /**
  * Every port that the regular containers declare, with a host port or not: what to do with it is the runtime's
- * business. Upstream omits the ports of sidecars.
+ * concern. Upstream omits the ports of sidecars.
  */
 const portMappings = (pod: Pod): readonly PortMapping[] =>
   pod.spec.containers.flatMap(({ ports = [] }) => distinct(ports).map(portMapping));

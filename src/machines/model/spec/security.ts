@@ -1,5 +1,5 @@
 /**
- * Whom a container runs as and what it may do.
+ * The user that a container runs as, and its privileges.
  *
  * Owns the union of pod and container security contexts. Invariant: the container's setting wins over the pod's; a pod
  * that must not run as root never does.

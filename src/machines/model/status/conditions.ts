@@ -21,11 +21,11 @@ export interface ConditionFacts {
   readonly containerStatuses: readonly ContainerStatus[];
   /** Conditions that others have set: readiness gates look here. */
   readonly foreign: readonly PodCondition[];
-  /** What was said before. */
+  /** The conditions published before. */
   readonly previous: readonly PodCondition[];
   /** All its containers begin anew, and the runtime still has some of them. `null`: they never will. */
   readonly restartingAll: boolean | null;
-  /** Nothing is said of whether containers can start. */
+  /** The condition `PodReadyToStartContainers` is left out. */
   readonly hidesReadyToStart?: boolean | undefined;
 }
 

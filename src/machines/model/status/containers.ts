@@ -1,5 +1,5 @@
 /**
- * Statuses of containers from what the runtime says, what was said before, and what the agent is waiting for.
+ * Statuses of containers from the runtime's state, the statuses published before, and what the agent is waiting for.
  *
  * Decides per container which instance is the current one and which the last. Invariants: a container that ran never
  * looks as if it had not; order is the spec's for init containers and by name for the others.

@@ -1,8 +1,8 @@
 /**
  * The status of a pod: a projection of what the runtime, the probes and the agent know of it.
  *
- * Owns the merge of new facts with what was said before. Invariants: a terminal phase never reverts; times change only
- * with what they date; the result is plain JSON that can be compared and patched.
+ * Owns the merge of new facts with the status published before. Invariants: a terminal phase never reverts; times
+ * change only with what they date; the result is plain JSON that can be compared and patched.
  */
 
 import type { DeviceHealth } from '../allocation/device-state.ts';
@@ -65,7 +65,7 @@ export interface PodStatusFacts {
   readonly started?: Readonly<Record<string, boolean>>;
   readonly ready?: Readonly<Record<string, boolean>>;
   readonly restartCounts?: Readonly<Record<string, number>>;
-  /** The pod has failed whatever its containers do: its deadline is over. Conditions say so at once. */
+  /** The pod has failed whatever its containers do: its deadline is over. Its conditions change at once. */
   readonly failure?: { readonly reason: string; readonly message: string };
   /** It asks for other resources than it has, and has to wait for them. */
   readonly resizePending?: { readonly reason: string; readonly message: string };

@@ -1,7 +1,7 @@
 /**
  * What a status says of resources: of a container as the runtime has them, of a pod as its spec asks for them.
  *
- * Invariant: a value too small for the kernel to hold is said as it was asked for, not as the kernel rounded it.
+ * Invariant: a value too small for the kernel to hold is published as it was requested, not as the kernel rounded it.
  */
 
 import type { ContainerStatus as CriContainerStatus, LinuxContainerResources } from '../api/cri.ts';

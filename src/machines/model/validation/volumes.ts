@@ -2,7 +2,7 @@
  * Validates volumes, and the mounts by which containers see them.
  *
  * Decides that every path stays below its volume, and that a volume has exactly one kind. What a vendor's plugin needs
- * is not looked at: this agent does not mount it and says so when the pod starts.
+ * is not validated: this agent does not mount it and reports that when the pod starts.
  */
 import type { Container, Volume, VolumeMount, VolumeProjection } from '../api/pod.ts';
 import { parseQuantity } from '../values/quantity.ts';

@@ -85,7 +85,7 @@ const INTEGER_BASES: readonly (readonly [prefix: RegExp, radix: number, digits: 
 /** Underscores separate digits, or the prefix from the first digit. */
 const SEPARATED = /^(?:0[xXbBoO](?:_?[0-9a-fA-F])+|[0-9](?:_?[0-9])*)$/;
 
-/** Reads digit by digit, as `strconv` does: what is wrong first is what is said. */
+/** Reads digit by digit, as `strconv` does: the first fault is the one that is reported. */
 function magnitudeOf(text: string, bits: number): bigint | 'invalid syntax' | 'value out of range' {
   const base = INTEGER_BASES.find(([prefix]) => prefix.test(text));
   if (base === undefined) return 'invalid syntax';

@@ -1,7 +1,7 @@
 /**
  * Sources of a projected volume that only an API server can give: tokens, trust anchors, certificates.
  *
- * Decides their files, modes and what is said where one cannot be had. Invariant: a key and a token are handles.
+ * Decides their files, modes, and the error of a missing source. Invariant: a key and a token are handles.
  */
 import type { Pod, VolumeProjection } from '../api/pod.ts';
 import { trustKey } from '../objects/keys.ts';
@@ -36,7 +36,7 @@ function accessOf(
   return { mode: pod.spec.securityContext?.fsGroup === undefined ? mode : PRIVATE_MODE };
 }
 
-/** Whom all containers say that they run as, when it is the same one. */
+/** The user that all containers set, when it is the same one. */
 function soleUser(pod: Pod): number | undefined {
   const shared = pod.spec.securityContext?.runAsUser;
   const [first, ...others] = podContainers(pod).map(({ securityContext }) => securityContext?.runAsUser ?? shared);

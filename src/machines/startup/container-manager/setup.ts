@@ -140,7 +140,7 @@ type Args = Parameters<Parameters<typeof s.enqueueActions>[0]>[0];
 export const noteDemand = s.assign(({ event }) => (event.type === 'qos.changed' ? { demand: event.demand } : {}));
 
 /** What became of enforcing, as an event of the node. */
-function tellEvent({ context, enqueue }: Args, isSuccess: boolean, message: string): void {
+function recordEvent({ context, enqueue }: Args, isSuccess: boolean, message: string): void {
   enqueue.sendTo(to('eventRecorder'), {
     type: 'event.recorded',
     ref: nodeRef(context.nodeName),
@@ -153,7 +153,7 @@ function tellEvent({ context, enqueue }: Args, isSuccess: boolean, message: stri
 /** A group is as wanted: what it was for is said, and the next one comes. */
 export const stepDone = s.enqueueActions((args) => {
   const [step, ...steps] = args.context.steps;
-  if (step && step.event !== '') tellEvent(args, true, step.event);
+  if (step && step.event !== '') recordEvent(args, true, step.event);
   args.enqueue.assign({ steps });
 });
 
@@ -163,7 +163,7 @@ export const stepFailed = s.enqueueActions((args) => {
   const isAbsent = step?.isMade === false && code === 'ENOENT';
   const why = isAbsent ? `${printedGroup(step.wish.path)} cgroup does not exist` : message;
   const refusal = `${step?.failure ?? ''}${why}`;
-  if (step && step.event !== '') tellEvent(args, false, refusal);
+  if (step && step.event !== '') recordEvent(args, false, refusal);
   args.enqueue.assign({ refusal });
 });
 
@@ -176,7 +176,7 @@ export const sayHeld = s.enqueueActions((args) => {
     const name = printedGroup(nodeAllocatableGroup(context, context.resources!).path);
     const isHeld = message === '';
     const failure = `Failed to update Node Allocatable Limits ${name}: ${message}`;
-    tellEvent(args, isHeld, isHeld ? 'Updated Node Allocatable limit across pods' : failure);
+    recordEvent(args, isHeld, isHeld ? 'Updated Node Allocatable limit across pods' : failure);
   } else if (message !== '') {
     enqueue(line('error', [FAILURES[group] ?? group, { err: message }]));
   }

@@ -1,4 +1,4 @@
-/** What it takes to find out who asks this node: certificates that are shown, tokens that are known or asked for. */
+/** Metrics of authentication: certificates of clients, tokens from the cache or by review. */
 import type { Registry } from 'prom-client';
 import type { CacheSeen } from '../../auth/cache.ts';
 import { counter, gauge, histogram } from '../instruments.ts';

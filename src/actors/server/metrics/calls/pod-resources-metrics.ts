@@ -1,4 +1,4 @@
-/** What agents ask of the socket of pod resources, by the version of its API. */
+/** Metrics of the requests to the socket of pod resources, by the version of its API. */
 import type { Registry } from 'prom-client';
 import { counter } from '../instruments.ts';
 

@@ -1,4 +1,6 @@
-/** What was asked of the node's servers. Owns its counters; of a path only words that are known become labels. */
+/**
+ * Metrics of the requests to the node's servers. Owns its counters; of a path only words that are known become labels.
+ */
 import type { Registry } from 'prom-client';
 import type { Kind } from '../../streaming/endpoints.ts';
 import { counter, gauge, histogram } from '../instruments.ts';

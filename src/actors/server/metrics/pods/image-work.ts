@@ -60,7 +60,7 @@ interface ImageContext {
 
 export class ImageWork implements Projection {
   readonly hears = ['message', 'effect', 'result'] as const;
-  /** By pod and container, what is asked and not answered. */
+  /** By pod and container, the open requests. */
   readonly #wishes = new Map<string, Wish>();
   /** By actor of the image, since when it is pulled. */
   readonly #pulls = new Map<string, number>();

@@ -1,4 +1,4 @@
-/** The metrics of `/metrics/resource`, from the same summary as `/stats/summary`: what autoscalers ask for. */
+/** The metrics of `/metrics/resource`, from the same summary as `/stats/summary`: what autoscalers read. */
 import type { ContainerStats, NodeStats, PodStats, Summary, SwapStats } from '../../../stats/summary-types.ts';
 import type { Family, FamilyType, Sample } from '../family.ts';
 

@@ -175,13 +175,13 @@ const expire = s.enqueueActions((args) => {
 
 const noteHeld = s.assign(({ event }) => (event.type === 'devices.held' ? { held: event.held, isStale: true } : {}));
 
-const tellAgain = s.enqueueActions((args) => args.enqueue.sendTo(to('allocation'), changed(args.context.resources)));
+const sendAgain = s.enqueueActions((args) => args.enqueue.sendTo(to('allocation'), changed(args.context.resources)));
 
 export const deviceManagerMachine = s.createMachine({
   id: 'deviceManager',
   context: ({ input }) => ({ ...input, resources: {}, held: {}, spawned: 0, isStale: false }),
   initial: 'loading',
-  on: { 'devices.held': { actions: noteHeld }, 'devices.wanted': { actions: tellAgain } },
+  on: { 'devices.held': { actions: noteHeld }, 'devices.wanted': { actions: sendAgain } },
   states: {
     loading: {
       meta: { waitsFor: 'the resources of which an earlier start knew' },

@@ -36,7 +36,7 @@ interface Context {
   readonly group: number;
   readonly beganAtMs: number;
   readonly endedAtMs: number | null;
-  /** Why logind cannot be used, as it was said last. */
+  /** Why logind cannot be used, as last reported. */
   readonly complaint: string;
 }
 
@@ -101,7 +101,7 @@ const sayLost = s.enqueueActions(({ context, event, enqueue }) =>
 
 const reasonOf = (event: unknown): string => errorIn(event)?.message ?? 'it ended';
 
-function tellNode(enqueue: Enqueue, active: boolean): void {
+function sendNode(enqueue: Enqueue, active: boolean): void {
   enqueue.sendTo(to('nodeStatus'), { type: 'node.reported', reports: { shuttingDown: active } });
   enqueue.sendTo(to('allocation'), { type: 'node.shuttingDown', active });
 }
@@ -119,12 +119,12 @@ const begin = s.enqueueActions((args) => {
   enqueue(line('info', 'Shutdown manager processing shutdown event'));
   enqueue.assign({ group: 0, beganAtMs: now(args), endedAtMs: null });
   recordEvent(enqueue, context, 'event');
-  tellNode(enqueue, true);
+  sendNode(enqueue, true);
 });
 
 const cancel = s.enqueueActions(({ context, enqueue }) => {
   recordEvent(enqueue, context, 'cancellation');
-  tellNode(enqueue, false);
+  sendNode(enqueue, false);
 });
 
 // ---- pods -----------------------------------------------------------------------------------------------------------

@@ -162,7 +162,7 @@ export const isSame = (a: unknown, b: unknown): boolean => JSON.stringify(a) ===
 
 export const reply = ({ args }: Work, message: AllocationReport): void => args.enqueue.sendTo(to('pods'), message);
 
-export function tellEvent({ args }: Work, { uid, namespace, name }: AdmissionRequest, text: EventText): void {
+export function recordEvent({ args }: Work, { uid, namespace, name }: AdmissionRequest, text: EventText): void {
   args.enqueue.sendTo(to('eventRecorder'), eventRecorded({ kind: 'Pod', namespace, name, uid }, text));
 }
 

@@ -54,9 +54,9 @@ import {
   noteEnd,
   observed,
   recalledOf,
+  recordEvent,
   remember,
   reply,
-  tellEvent,
   tellHealth,
   viewOf,
   type Wish,
@@ -112,7 +112,7 @@ function refuse(w: Work, request: AdmissionRequest, rejection: Rejection): void 
   if (!isOfThisStart(request, rejection)) {
     w.args.enqueue.sendTo(to('memory'), { type: 'memory.rejected', uid, rejection });
   }
-  tellEvent(w, request, podEvents.rejected(rejection.reason, rejection.message));
+  recordEvent(w, request, podEvents.rejected(rejection.reason, rejection.message));
   reply(w, { type: 'allocation.refused', uid, rejection });
 }
 

@@ -7,7 +7,7 @@ import { to } from '../../../../kernel/xstate.ts';
 import { judge } from '../../../model/allocation/predicates.ts';
 import type { PodKillWanted } from '../../../model/pods/messages.ts';
 import { podEvents, podMessages } from '../../../model/reasons/reasons.ts';
-import { tellEvent, viewOf, type Wish, type Work, without } from './allocation-setup.ts';
+import { recordEvent, viewOf, type Wish, type Work, without } from './allocation-setup.ts';
 
 export function judgeRecalled(w: Work, wish: Wish): void {
   const { context, enqueue } = w.args;
@@ -21,7 +21,7 @@ export function judgeRecalled(w: Work, wish: Wish): void {
   const { mismatch } = judge(request, viewOf(context), []);
   if (mismatch?.reason !== 'NodeAffinity') return;
   const { reason, message } = mismatch;
-  tellEvent(w, request, podEvents.rejected(reason, message));
+  recordEvent(w, request, podEvents.rejected(reason, message));
   const verdict = { reason, message: podMessages.rejected(message), said: 'always' } as const;
   enqueue.sendTo(to('pods'), { type: 'pods.kill', uid, graceSeconds: null, verdict } satisfies PodKillWanted);
 }

@@ -10,7 +10,7 @@
  * Invariants:
  *   K1 the source is ready when its first complete list is in; a list that fails takes nothing back.
  *   K2 a mirror pod is never published as a pod to run.
- *   K3 what the API server sends and is no pod is said once and left alone.
+ *   K3 an object of the API server that is no valid pod is reported once and ignored.
  *   K4 a pod that is remembered is published only while nothing else is known, and makes the source not ready.
  */
 import { line, now, outputOf, pick, setup, to } from '../../../../kernel/xstate.ts';
@@ -24,7 +24,7 @@ import type { ConfigWanted, Ended, SourceReady, StatusWanted } from '../../../mo
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
 import { type ReflectorReport, reflectorMachine } from '../../kube/reflector.ts';
 import { podFromApi, seenPod } from './api-pod.ts';
-import { differences, forgotten, goneFrom, type ToldPods, toldOf, withSource } from './pod-source.ts';
+import { differences, forgotten, goneFrom, type PublishedPods, publishedOf, withSource } from './pod-source.ts';
 
 const SOURCE = 'api';
 /** Before the reflector is started again after it crashed. */
@@ -40,7 +40,7 @@ interface Context {
   readonly unseenFields?: ApiSourceInput['unseenFields'];
   readonly isListed: boolean;
   readonly remembered: readonly RememberedPod[];
-  readonly told: ToldPods;
+  readonly told: PublishedPods;
   /** By uid, the mirror pods that there are. */
   readonly mirrors: Readonly<Record<string, Mirror>>;
   /** By uid, when a pod was first seen; kept when it has to be published again. */
@@ -69,7 +69,7 @@ type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
 
 const refOf = ({ metadata: { uid, namespace, name } }: Pod): PodRef => ({ uid, namespace, name });
 
-/** The pods among these objects; what is none is said. */
+/** The pods among these objects; invalid ones are reported. */
 function podsOf(enqueue: Enqueue, objects: readonly KubeObject[], context: Context, nowMs: number): Pod[] {
   const atFirst = new Date(nowMs).toISOString();
   return objects.flatMap((object) => {
@@ -92,8 +92,8 @@ function podsOf(enqueue: Enqueue, objects: readonly KubeObject[], context: Conte
 function tell(enqueue: Enqueue, context: Context, pods: readonly Pod[], gone: readonly PodRef[]): Context {
   const own = pods.filter((pod) => !isMirrorPod(pod));
   const goneOwn = gone.filter(({ uid }) => context.told[uid] !== undefined);
-  for (const pod of pods) tellSeen(enqueue, pod);
-  const after = toldOf(own);
+  for (const pod of pods) sendSeen(enqueue, pod);
+  const after = publishedOf(own);
   const messages = differences(SOURCE, own, { before: context.told, after, gone: goneOwn });
   for (const message of messages) enqueue.sendTo(to('syncLoop'), message);
   const goneUids = new Set(gone.map(({ uid }) => uid));
@@ -111,7 +111,7 @@ function tell(enqueue: Enqueue, context: Context, pods: readonly Pod[], gone: re
   };
 }
 
-function tellSeen(enqueue: Enqueue, pod: Pod): void {
+function sendSeen(enqueue: Enqueue, pod: Pod): void {
   const seen = seenPod(pod);
   const ref = isMirrorPod(pod) ? { ...refOf(pod), uid: hashIn(pod) } : refOf(pod);
   enqueue.sendTo(to('status'), { type: 'status.observed', pod: ref, seen } satisfies StatusObserved);
@@ -119,14 +119,14 @@ function tellSeen(enqueue: Enqueue, pod: Pod): void {
 }
 
 /** What is not listed is gone, also where this source began anew and does not know that it was there. */
-function tellListed(enqueue: Enqueue, pods: readonly Pod[]): void {
+function sendListed(enqueue: Enqueue, pods: readonly Pod[]): void {
   const uids = pods.map((pod) => (isMirrorPod(pod) ? hashIn(pod) : pod.metadata.uid));
   enqueue.sendTo(to('status'), { type: 'status.listed', uids } satisfies StatusListed);
   const mirrors = pods.filter(isMirrorPod).map(({ metadata }) => metadata.uid);
   enqueue.sendTo(to('mirrorPods'), { type: 'mirror.listed', uids: mirrors } satisfies MirrorListed);
 }
 
-function tellGone(enqueue: Enqueue, pod: PodRef, staticUid: string | undefined): void {
+function sendGone(enqueue: Enqueue, pod: PodRef, staticUid: string | undefined): void {
   const { uid, namespace, name } = pod;
   const ref = { uid, namespace, name };
   const shown = { ...ref, uid: staticUid ?? uid };
@@ -147,9 +147,9 @@ const takeList = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'reflector.listed') return;
   const pods = podsOf(enqueue, event.items, context, now(args));
-  tellListed(enqueue, pods);
+  sendListed(enqueue, pods);
   const next = tell(enqueue, { ...context, mirrors: {} }, pods, goneFrom(context.told, pods));
-  tellReady(enqueue, next);
+  reportReady(enqueue, next);
   enqueue.assign({ ...next, isListed: true });
 });
 
@@ -158,13 +158,13 @@ const takeChange = s.enqueueActions((args) => {
   if (event.type !== 'reflector.changed') return;
   const pods = podsOf(enqueue, [event.object], context, now(args));
   const isGone = event.change === 'DELETED';
-  if (isGone) for (const pod of pods) tellGone(enqueue, refOf(pod), context.mirrors[pod.metadata.uid]?.staticUid);
+  if (isGone) for (const pod of pods) sendGone(enqueue, refOf(pod), context.mirrors[pod.metadata.uid]?.staticUid);
   const next = tell(enqueue, context, isGone ? [] : pods, isGone ? pods.map(refOf) : []);
-  if (Object.keys(next.told).join() !== Object.keys(context.told).join()) tellReady(enqueue, next);
+  if (Object.keys(next.told).join() !== Object.keys(context.told).join()) reportReady(enqueue, next);
   enqueue.assign(next);
 });
 
-function tellReady(enqueue: Enqueue, { told }: Context): void {
+function reportReady(enqueue: Enqueue, { told }: Context): void {
   const ready: SourceReady = { type: 'config.sourceReady', source: SOURCE, uids: Object.keys(told) };
   enqueue.sendTo(to('syncLoop'), ready);
 }
@@ -182,7 +182,7 @@ function ownRemembered({ remembered, nodeName }: Context): { pod: Pod; objects: 
   });
 }
 
-/** What was deleted while this node was away never gets an actor that says so. */
+/** A remembered pod that was deleted while this node was away has no actor that would forget it. */
 const forgetDeleted = s.enqueueActions(({ context, enqueue }) => {
   for (const { pod } of ownRemembered(context)) {
     const { uid } = pod.metadata;
@@ -200,16 +200,16 @@ const startRemembered = s.enqueueActions((args) => {
   const pods = known.map(({ pod }) => withSource(pod, SOURCE, atFirst, context.unseenFields));
   const names = pods.map(({ metadata }) => `${metadata.namespace}/${metadata.name}`);
   enqueue(line('warn', ['The API server is away; starting the pods that are remembered', { pods: names }]));
-  const after = toldOf(pods);
+  const after = publishedOf(pods);
   const messages = differences(SOURCE, pods, { before: context.told, after, gone: [] });
   for (const message of messages) enqueue.sendTo(to('syncLoop'), message);
-  for (const { pod, objects } of known) tellObjects(enqueue, pod.metadata.uid, objects, now(args));
+  for (const { pod, objects } of known) sendObjects(enqueue, pod.metadata.uid, objects, now(args));
   enqueue.assign({ told: { ...context.told, ...after }, remembered: [] });
 });
 
 const EXPIRED = 'failed to fetch token: the one that was kept has expired, and the API server is away';
 
-function tellObjects(enqueue: Enqueue, uid: string, objects: RememberedPod['objects'], nowMs: number): void {
+function sendObjects(enqueue: Enqueue, uid: string, objects: RememberedPod['objects'], nowMs: number): void {
   for (const [key, object] of Object.entries(objects)) {
     const state: ObjectState =
       object === null

@@ -9,14 +9,14 @@
  * Invariants:
  *   H1 what cannot be fetched takes nothing back, and does not make the source ready; nor does an answer of which one
  *      pod is invalid. An empty answer does both, though it is an error.
- *   H2 an error is said once, and once more when it is gone.
+ *   H2 an error is reported once, and once more when it is gone.
  *   H3 the values of headers are handles here.
  */
 import { line, now, type PlainError, pick, setup } from '../../../../kernel/xstate.ts';
 import { hostOperations, type Manifest } from '../../../model/operations/host.ts';
 import type { ConfigWanted, Ended } from '../../../model/pods/messages.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
-import { forgotten, type ToldPods, withSource } from './pod-source.ts';
+import { forgotten, type PublishedPods, withSource } from './pod-source.ts';
 import { mergeManifests } from './static-pod.ts';
 import { publishStaticPods } from './static-source.ts';
 
@@ -37,7 +37,7 @@ export type HttpSourceInput = Pick<
 >;
 
 interface Context extends HttpSourceInput {
-  readonly told: ToldPods;
+  readonly told: PublishedPods;
   /** By uid, when a pod was first seen; kept when it has to be published again. */
   readonly seen: Readonly<Record<string, string>>;
   readonly error: string;

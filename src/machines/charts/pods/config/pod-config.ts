@@ -9,7 +9,7 @@
  * Sends: `syncLoop` `config.objects`, `config.pods` and `config.sourceReady`; `mirrorPods` the static pods.
  * Invariants:
  *   C1 within one change removals are published first, so that a pod whose file was rewritten leaves before it comes.
- *   C2 a manifest's error is said once, and once more when it is gone.
+ *   C2 a manifest's error is reported once, and once more when it is gone.
  *   C3 the source is ready when its first complete list is in, even when that list is empty.
  *   C4 with an API server ConfigMaps and Secrets come from there alone, and a static pod may name none.
  */
@@ -19,10 +19,10 @@ import { hostOperations, type Manifest, type ManifestError } from '../../../mode
 import type { ConfigObject } from '../../../model/operations/volume.ts';
 import type { ConfigWanted, Ended, ObjectsTold, SourceReady, StatusWanted } from '../../../model/pods/messages.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
-import { tellMirrorsReady } from '../mirror/mirrors.ts';
+import { sendMirrorsReady } from '../mirror/mirrors.ts';
 import { apiSourceMachine } from './api-source.ts';
 import { httpSourceMachine } from './http-source.ts';
-import { forgotten, type ToldPods, withSource } from './pod-source.ts';
+import { forgotten, type PublishedPods, withSource } from './pod-source.ts';
 import { mergeManifests } from './static-pod.ts';
 import { publishStaticPods } from './static-source.ts';
 
@@ -52,7 +52,7 @@ interface Context {
   readonly path: string;
   readonly periodMs: number;
   readonly settings: PodConfigInput;
-  readonly told: ToldPods;
+  readonly told: PublishedPods;
   /** By uid, when a pod was first seen; kept when it has to be published again. */
   readonly seen: Readonly<Record<string, string>>;
   /** By key, the published version of a ConfigMap or Secret; `null` before the first publication. */
@@ -98,7 +98,7 @@ const takeManifests = s.enqueueActions((args) => {
   );
   const known = errorsByFile([...event.errors, ...merged.errors]);
   for (const [level, text, fields] of errorLines(context.errors, known)) enqueue(line(level, [text, fields]));
-  const versions = hasApiServer ? context.versions : tellObjects(enqueue, context.versions, event.objects);
+  const versions = hasApiServer ? context.versions : sendObjects(enqueue, context.versions, event.objects);
   const published = publishStaticPods(enqueue, { source: SOURCE, pods, before: context.told, hasApiServer });
   enqueue.assign({ ...published, versions, errors: known });
 });
@@ -106,7 +106,7 @@ const takeManifests = s.enqueueActions((args) => {
 type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
 
 /** Pods find their objects when they come. */
-function tellObjects(enqueue: Enqueue, told: Context['versions'], objects: readonly ConfigObject[]) {
+function sendObjects(enqueue: Enqueue, told: Context['versions'], objects: readonly ConfigObject[]) {
   const byKey = Object.fromEntries(objects.map((each) => [objectKey(each.kind, each.namespace, each.name), each]));
   const versions = Object.fromEntries(Object.entries(byKey).map(([key, { version }]) => [key, version]));
   if (JSON.stringify(told ?? {}) !== JSON.stringify(versions)) {
@@ -187,7 +187,7 @@ export const podConfigMachine = s.createMachine({
     empty: {
       entry: s.enqueueActions(({ context, enqueue }) => {
         enqueue.sendTo(to('syncLoop'), { type: 'config.sourceReady', source: SOURCE, uids: [] } satisfies SourceReady);
-        if (context.settings.apiServer !== undefined) tellMirrorsReady(enqueue, SOURCE);
+        if (context.settings.apiServer !== undefined) sendMirrorsReady(enqueue, SOURCE);
       }),
     },
     watching: {

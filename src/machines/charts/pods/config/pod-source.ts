@@ -24,7 +24,7 @@ export interface Told extends PodRef {
 }
 
 /** By uid. */
-export type ToldPods = Readonly<Record<string, Told>>;
+export type PublishedPods = Readonly<Record<string, Told>>;
 
 /** The pod as this node sees it, with the annotations that say where it came from, and when. */
 export const withSource = (pod: Pod, source: Source, seen: string, unseen?: readonly UnseenField[]): Pod => ({
@@ -70,10 +70,10 @@ const tellable = (pod: Pod): Told => ({
   seen: pod.metadata.annotations?.[CONFIG_SEEN_ANNOTATION] ?? '',
 });
 
-/** What was published, what is published now ({@link toldOf}), and what is gone. */
+/** What was published, what is published now ({@link publishedOf}), and what is gone. */
 interface Tellings {
-  readonly before: ToldPods;
-  readonly after: ToldPods;
+  readonly before: PublishedPods;
+  readonly after: PublishedPods;
   readonly gone: readonly PodRef[];
 }
 
@@ -105,14 +105,14 @@ export function differences(source: Source, pods: readonly Pod[], told: Tellings
 }
 
 /** Those published pods that are not among these. */
-export function goneFrom(told: ToldPods, pods: readonly Pod[]): readonly Told[] {
+export function goneFrom(told: PublishedPods, pods: readonly Pod[]): readonly Told[] {
   const there = new Set(pods.map((pod) => pod.metadata.uid));
   return Object.values(told).filter(({ uid }) => !there.has(uid));
 }
 
-export const toldOf = (pods: readonly Pod[]): ToldPods =>
+export const publishedOf = (pods: readonly Pod[]): PublishedPods =>
   Object.fromEntries(pods.map((pod) => [pod.metadata.uid, tellable(pod)]));
 
 /** A receiver lost its state: these pods, or all (`null`), are published again. */
-export const forgotten = (told: ToldPods, uids: readonly string[] | null): ToldPods =>
+export const forgotten = (told: PublishedPods, uids: readonly string[] | null): PublishedPods =>
   Object.fromEntries(Object.entries(told).filter(([uid]) => uids !== null && !uids.includes(uid)));

@@ -7,8 +7,8 @@ import { to } from '../../../../kernel/xstate.ts';
 import type { Pod } from '../../../model/api/pod.ts';
 import type { MirrorMessage } from '../../../model/pods/api-messages.ts';
 import type { ConfigMessage, SourceReady } from '../../../model/pods/messages.ts';
-import { tellMirrors, tellMirrorsReady } from '../mirror/mirrors.ts';
-import { differences, goneFrom, type ToldPods, toldOf } from './pod-source.ts';
+import { sendMirrors, sendMirrorsReady } from '../mirror/mirrors.ts';
+import { differences, goneFrom, type PublishedPods, publishedOf } from './pod-source.ts';
 
 interface Enqueue {
   sendTo(target: ReturnType<typeof to>, message: MirrorMessage | ConfigMessage | SourceReady): void;
@@ -17,19 +17,19 @@ interface Enqueue {
 interface Publication {
   readonly source: 'file' | 'http';
   readonly pods: readonly Pod[];
-  readonly before: ToldPods;
+  readonly before: PublishedPods;
   readonly hasApiServer: boolean;
 }
 
 /** What the source keeps of the pods that it published. */
 export function publishStaticPods(enqueue: Enqueue, { source, pods, before, hasApiServer }: Publication) {
-  const told = toldOf(pods);
+  const told = publishedOf(pods);
   const gone = goneFrom(before, pods);
   for (const message of differences(source, pods, { before, after: told, gone })) {
-    if (hasApiServer) tellMirrors(enqueue, message);
+    if (hasApiServer) sendMirrors(enqueue, message);
     enqueue.sendTo(to('syncLoop'), message);
   }
   enqueue.sendTo(to('syncLoop'), { type: 'config.sourceReady', source, uids: Object.keys(told) });
-  if (hasApiServer) tellMirrorsReady(enqueue, source);
+  if (hasApiServer) sendMirrorsReady(enqueue, source);
   return { told, seen: Object.fromEntries(Object.values(told).map((each) => [each.uid, each.seen])) };
 }

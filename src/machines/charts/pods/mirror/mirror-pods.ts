@@ -47,7 +47,7 @@ const route = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue.sendTo<AnyActorRef>(id, event);
 });
 
-const tellListed = s.enqueueActions(({ context, event, enqueue }) => {
+const sendListed = s.enqueueActions(({ context, event, enqueue }) => {
   for (const id of context.names) enqueue.sendTo<AnyActorRef>(id, event);
 });
 
@@ -90,7 +90,7 @@ export const mirrorPodsMachine = s.createMachine({
     'mirror.wanted': { actions: route },
     'mirror.unwanted': { actions: route },
     'mirror.seen': { actions: route },
-    'mirror.listed': { actions: tellListed },
+    'mirror.listed': { actions: sendListed },
     'mirror.released': { actions: route },
     'mirror.ready': { actions: noteReady },
     'xstate.done.actor.*': { actions: reap },

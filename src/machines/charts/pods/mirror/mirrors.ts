@@ -8,10 +8,10 @@ interface Enqueue {
 }
 
 /** The source has published everything. */
-export const tellMirrorsReady = (enqueue: Enqueue, source: 'file' | 'http'): void =>
+export const sendMirrorsReady = (enqueue: Enqueue, source: 'file' | 'http'): void =>
   enqueue.sendTo(to('mirrorPods'), { type: 'mirror.ready', source });
 
-export function tellMirrors(enqueue: Enqueue, message: ConfigMessage): void {
+export function sendMirrors(enqueue: Enqueue, message: ConfigMessage): void {
   const tell = (mirror: MirrorMessage): void => enqueue.sendTo(to('mirrorPods'), mirror);
   if (message.op === 'REMOVE') for (const pod of message.pods) tell({ type: 'mirror.unwanted', pod });
   else for (const pod of message.pods) tell({ type: 'mirror.wanted', pod });

@@ -29,7 +29,7 @@ function ask(enqueue: Enqueue, { node, runtime }: PodContext, pod: Pod): void {
 /** Requests the resources of the wanted pod; a manager that has lost its state gets the end of an ended pod again. */
 export const askAllocation = s.enqueueActions(({ context, enqueue }) => {
   if (context.node.admission === undefined) return;
-  if (context.stage === 'terminated') tellEnd(enqueue, context);
+  if (context.stage === 'terminated') sendEnd(enqueue, context);
   else if (context.asked !== null) ask(enqueue, context, context.asked);
 });
 
@@ -104,10 +104,10 @@ const noteRejection = s.enqueueActions((args) => {
 
 /** What it held is free for others. */
 export const endAllocation = s.enqueueActions(({ context, enqueue }) => {
-  if (context.node.admission !== undefined) tellEnd(enqueue, context);
+  if (context.node.admission !== undefined) sendEnd(enqueue, context);
 });
 
-const tellEnd = (enqueue: Enqueue, { uid, kill }: PodContext): void =>
+const sendEnd = (enqueue: Enqueue, { uid, kill }: PodContext): void =>
   tell(enqueue, { type: 'allocation.ended', uid, byItself: kill === null || kill.verdict === null });
 
 export const releaseAllocation = s.enqueueActions(({ context, enqueue }) => {

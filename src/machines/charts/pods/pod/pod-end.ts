@@ -21,7 +21,7 @@ import {
 } from './pod-actions.ts';
 import { endAllocation } from './pod-allocation.ts';
 import { linksOf, logPaths, podPaths } from './pod-files.ts';
-import { tellNodeEnd } from './pod-node.ts';
+import { sendNodeEnd } from './pod-node.ts';
 import { forgetPod } from './pod-remembering.ts';
 import { change, noteReclaimed, observeNow, podSetup as s } from './pod-setup.ts';
 import { releasePublished, releaseVolumes, volumesPlace } from './pod-volumes.ts';
@@ -87,7 +87,7 @@ export const terminated = s.createStateConfig({
   entry: [
     change(() => ({ stage: 'stopped' as const })),
     change(() => ({ stage: 'terminated' as const })),
-    tellNodeEnd,
+    sendNodeEnd,
     endAllocation,
     releaseVolumes,
   ],

@@ -15,12 +15,12 @@ function tell(enqueue: Enqueue, { uid, node }: PodContext, pod: NodePodChanged['
 }
 
 /** The pod's facts as known now: also for a manager that has lost its state. */
-export const tellNode = s.enqueueActions(({ context, enqueue }) => {
+export const sendNode = s.enqueueActions(({ context, enqueue }) => {
   if (context.pod !== null && context.stage !== 'terminated') tell(enqueue, context, nodePod(context.pod));
 });
 
 /** The configuration has changed: sent when that changes its rank. Before `configure`. */
-export const tellNodeChange = s.enqueueActions(({ context, event, enqueue }) => {
+export const sendNodeChange = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'pod.configured' || context.stage === 'terminated') return;
   const pod = nodePod(event.pod);
   const before = context.pod === null ? null : nodePod(context.pod);
@@ -38,6 +38,6 @@ export const takeNode = s.enqueueActions(({ context, event, enqueue }) => {
 });
 
 /** Nothing of it runs any more. */
-export const tellNodeEnd = s.enqueueActions(({ context, enqueue }) => {
+export const sendNodeEnd = s.enqueueActions(({ context, enqueue }) => {
   if (context.pod !== null) tell(enqueue, context, null);
 });

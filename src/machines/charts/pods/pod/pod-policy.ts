@@ -135,7 +135,7 @@ export interface PodContext extends PodInput {
   readonly attempt: number;
   /** Some regular container had its turn in this sandbox: init containers are not run again. */
   readonly initialised: boolean;
-  /** What was said of the objects of the API server that it uses: by key, empty or why it cannot be known now. */
+  /** The last report on each API object that it uses: by key, empty or why it cannot be known now. */
   readonly lookups: Readonly<Record<string, string>>;
   /** By key, the actor of a service account token or a certificate. */
   readonly credentials: Readonly<Record<string, string>>;

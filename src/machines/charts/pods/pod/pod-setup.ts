@@ -197,7 +197,7 @@ const isUnadmitted = ({ node, allocation }: PodContext): boolean => node.admissi
 const s = podSetup;
 export type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
 
-/** All is over, and one after the other the runtime forgets the instances: what was said last stays. */
+/** All is over, and one after the other the runtime forgets the instances: the last published status stays. */
 const isForgetting = ({ stage }: PodContext, { runtime }: Partial<PodContext>): boolean =>
   stage === 'terminated' && runtime !== undefined;
 
@@ -212,7 +212,7 @@ export function settle(enqueue: Enqueue, context: PodContext, change: Partial<Po
   const status = keeps ? context.status : statusOf(next, nowMs);
   const isNew = !isSame(status, context.status);
   enqueue.assign(isNew ? { ...change, status } : change);
-  if (isNew || next.stage !== context.stage) tellStatus(enqueue, { ...next, status });
+  if (isNew || next.stage !== context.stage) sendStatus(enqueue, { ...next, status });
   return { ...next, status };
 }
 
@@ -224,15 +224,15 @@ const isEnding = (before: PodContext, next: PodContext): boolean =>
   next.probes === before.probes &&
   next.status !== null;
 
-function tellStatus(enqueue: Enqueue, { uid, name, namespace, status, stage }: PodContext): void {
+function sendStatus(enqueue: Enqueue, { uid, name, namespace, status, stage }: PodContext): void {
   if (status === null) return;
   const message: StatusMessage = { type: 'status.changed', pod: { uid, name, namespace }, status, stage };
   enqueue.sendTo(to('status'), message);
 }
 
 /** The status manager has lost its state. */
-export const tellStatusAgain = s.enqueueActions(({ context, enqueue }) => {
-  tellStatus(enqueue, context);
+export const sendStatusAgain = s.enqueueActions(({ context, enqueue }) => {
+  sendStatus(enqueue, context);
   if (context.isReclaimed) enqueue.sendTo(to('status'), { type: 'status.reclaimed', uid: context.uid });
 });
 
@@ -261,14 +261,14 @@ function learn(enqueue: Enqueue, context: PodContext, seen: PodRuntimeStatus, no
   }
   const begun = context.runtime === null ? { begunMs: begunAt(runtime) } : {};
   settle(enqueue, context, { runtime, looked, ...begun }, nowMs);
-  tellCollectors(enqueue, context, runtime);
+  sendCollectors(enqueue, context, runtime);
   for (const [name, facts] of changedFacts(context.runtime, runtime, Object.keys(context.containers))) {
     order(enqueue, name, { type: 'container.observed', facts });
   }
 }
 
 /** The collectors hear of a pod only what they did not know. */
-function tellCollectors(enqueue: Enqueue, { uid, runtime }: PodContext, now: PodRuntimeStatus): void {
+function sendCollectors(enqueue: Enqueue, { uid, runtime }: PodContext, now: PodRuntimeStatus): void {
   const before = runtime ?? emptyRuntime(uid, '', '', 0);
   const isNew = (was: unknown, is: unknown): boolean => JSON.stringify(was) !== JSON.stringify(is);
   const garbage = garbageOf(uid, now);
@@ -278,9 +278,9 @@ function tellCollectors(enqueue: Enqueue, { uid, runtime }: PodContext, now: Pod
 }
 
 /** A collector has lost its state. */
-export const tellCollectorsAgain = s.enqueueActions(({ context, enqueue }) => {
+export const sendCollectorsAgain = s.enqueueActions(({ context, enqueue }) => {
   const { uid, runtime } = context;
-  if (runtime !== null) tellCollectors(enqueue, { ...context, runtime: emptyRuntime(uid, '', '', 0) }, runtime);
+  if (runtime !== null) sendCollectors(enqueue, { ...context, runtime: emptyRuntime(uid, '', '', 0) }, runtime);
 });
 
 /** Its own observation began after its last call; others count only when they began later. */

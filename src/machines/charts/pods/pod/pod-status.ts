@@ -82,7 +82,7 @@ function resizeOf({ refusal, resize }: PodContext): Pick<PodStatusFacts, 'resize
 const begun = ({ status }: PodContext): Pick<PodStatus, 'startTime'> =>
   status?.startTime === undefined ? {} : { startTime: status.startTime };
 
-/** What was said with the order to end stays, unless the pod succeeds yet: then it has succeeded. */
+/** The status given with the order to end stays, unless the pod succeeds yet: then it has succeeded. */
 function verdictOf({ kill, status }: PodContext): Pick<PodStatusFacts, 'failure' | 'kill'> {
   if (!kill?.verdict) return {};
   const { said, ...verdict } = kill.verdict;
@@ -90,7 +90,7 @@ function verdictOf({ kill, status }: PodContext): Pick<PodStatusFacts, 'failure'
   return isTerminalPhase(status?.phase) ? {} : { kill: verdict };
 }
 
-/** After a restart of the agent the API server still knows what was said. */
+/** After a restart of the agent the API server still has the published status. */
 const statusInApi = ({ pod }: PodContext): PodStatus | null =>
   pod === null || isStaticPod(pod) ? null : (pod.status ?? null);
 

@@ -81,7 +81,7 @@ export const noteObjects = noteChanged(false);
 /** The same for a pod that is to run. */
 export const takeObjects = noteChanged(true);
 
-/** What is said of volumes of CSI drivers is for the actor that asked for them. */
+/** Forwards reports on volumes of CSI drivers to the actor that requested them. */
 export const forwardPublished = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'csi.mounted' && event.type !== 'csi.started') return;
   if (context.hasVolumes) enqueue.sendTo<AnyActorRef>(ACTOR, event);

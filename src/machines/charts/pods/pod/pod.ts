@@ -53,7 +53,7 @@ import { stopSandboxes, terminated, terminating } from './pod-end.ts';
 import { foldersOf, sandboxOf, turnFiles, usersPlace } from './pod-files.ts';
 import { askBelated, askImage, askImagesAgain, forwardImage } from './pod-images.ts';
 import { logging, reapLog, respawnLog } from './pod-logs.ts';
-import { takeNode, tellNode, tellNodeChange } from './pod-node.ts';
+import { sendNode, sendNodeChange, takeNode } from './pod-node.ts';
 import { runtimeHandler } from './pod-objects.ts';
 import { initialPod } from './pod-policy.ts';
 import { noteVerdict, probing, reapProber, respawnProber } from './pod-probes.ts';
@@ -67,8 +67,8 @@ import {
   learnFromWatch,
   observeNow,
   podSetup as s,
-  tellCollectorsAgain,
-  tellStatusAgain,
+  sendCollectorsAgain,
+  sendStatusAgain,
 } from './pod-setup.ts';
 import { nextAttempt, nextRestarts } from './pod-turns.ts';
 import { bindingSubPaths, readingVariables, withVariables } from './pod-volume-parts.ts';
@@ -165,10 +165,10 @@ const preparing = s.createStateConfig({
   },
 });
 
-const reconfigured = [tellNodeChange, askChange, configure, adoptContainers, planVolumes];
+const reconfigured = [sendNodeChange, askChange, configure, adoptContainers, planVolumes];
 
 const sync = s.createStateConfig({
-  entry: [tellNode, adoptContainers, planVolumes],
+  entry: [sendNode, adoptContainers, planVolumes],
   initial: 'deciding',
   always: [
     { guard: 'isDeleted', target: '#terminating', actions: noteKill },
@@ -329,8 +329,8 @@ export const podMachine = s.createMachine({
         'csi.mounted': { actions: forwardPublished },
         'csi.started': { actions: forwardPublished },
         'node.changed': { actions: takeNode },
-        'garbage.wanted': { actions: [tellCollectorsAgain, tellNode] },
-        'status.wanted': { actions: tellStatusAgain },
+        'garbage.wanted': { actions: [sendCollectorsAgain, sendNode] },
+        'status.wanted': { actions: sendStatusAgain },
         'allocation.started': { actions: askAllocation },
         'allocation.granted': { actions: takeGrant },
         'allocation.pending': { actions: notePending },

@@ -7,7 +7,7 @@
  *   R2 until its startup probe has succeeded an instance has no other; after that it has no startup probe.
  *   R3 a verdict that ends an instance is the last one of its liveness and startup probes.
  *   R4 nothing is invented after a restart of the agent: an instance keeps what was known of it, else it is not ready
- *      (and not started) until a probe says so.
+ *      (and not started) until a probe succeeds.
  */
 
 import type { Container, HTTPGetAction, Pod, Probe } from '../../../model/api/pod.ts';
