@@ -138,7 +138,7 @@ export class ApiServer {
       noteAnswering(socket, response);
       response.writeHead(417, { connection: 'close', 'content-length': 0 }).end();
     });
-    // A body is read only by endpoints that need it.
+    // `100 Continue` is sent only by endpoints that read the body.
     this.server.on('checkContinue', (request, response) => this.dispatch(request, response));
     // It never listens itself: this starts its watch over slow requests.
     this.server.emit('listening');

@@ -304,7 +304,7 @@ export const nodeStatusMachine = s.createMachine({
       },
     },
     looking: {
-      meta: { waitsFor: 'somebody to register the Node' },
+      meta: { waitsFor: 'another client to register the Node' },
       invoke: {
         id: 'get',
         src: 'kube.get',
