@@ -156,6 +156,9 @@ const TIMES = 4;
 const FACTOR_MAX = 10;
 /** What takes less than this is not compared: four times as much of it is noise. */
 const NOTHING_MS = 4;
+/** A reader that V8 has not compiled yet takes too long for little input, and looks cheap for much of it. */
+const WARM_GOES = 5;
+const GOES_MIN = 5;
 /** Of several goes the fastest is what the work takes; the rest is the machine's. */
 const GOES_MS = 8_000;
 
@@ -172,13 +175,14 @@ async function durationMs(read: Read, input: string): Promise<number> {
 /** The factor by which more input takes longer, the best of several goes; 1 where it takes next to nothing. */
 async function growth(input: (size: number) => string, read: Read): Promise<number> {
   const [little, much] = [input(SIZE), input(TIMES * SIZE)];
+  for (let go = 0; go < WARM_GOES; go++) await durationMs(read, little);
   const end = performance.now() + GOES_MS;
   let [least, leastMuch] = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY];
   for (let go = 1; performance.now() < end; go++) {
     least = Math.min(least, await durationMs(read, little));
     leastMuch = Math.min(leastMuch, await durationMs(read, much));
     if (leastMuch < NOTHING_MS) return 1;
-    if (go >= 3 && leastMuch / least <= FACTOR_MAX) break;
+    if (go >= GOES_MIN && leastMuch / least <= FACTOR_MAX) break;
   }
   return leastMuch / least;
 }
