@@ -1,0 +1,129 @@
+/**
+ * What it takes to start a pod, counted and not timed: the same on every machine, whatever runs beside it.
+ *
+ * Invariant: counts begin after the node has come to rest and end a second after the last pod is ready, so they hold
+ * what follows a start, too, and nothing of the node's own.
+ */
+import type { KernelRecord } from '../../src/kernel/records.ts';
+import type { Witness } from '../../src/kernel/witness.ts';
+import { image, manifest, PodsNode } from './pods-node.ts';
+
+export interface Decisions {
+  readonly inputs: number;
+  readonly records: number;
+  readonly messages: number;
+  readonly states: number;
+  readonly requests: number;
+  readonly criCalls: number;
+  /** Of the calls, those that only read. */
+  readonly criReads: number;
+  /** Characters of the records before the journal puts big values aside and compresses. */
+  readonly journalChars: number;
+  /** Events that XState's machines took, and the steps that they made of them. */
+  readonly macrosteps: number;
+  readonly microsteps: number;
+  /** Actors whose context was digested, once a turn, and of them those that an event had left as they were. */
+  readonly digested: number;
+  readonly digestedUnchanged: number;
+}
+
+/** Records of one kind: how many, and how many characters in all. */
+interface Kind {
+  readonly count: number;
+  readonly chars: number;
+}
+
+type Counts = { -readonly [K in keyof Decisions]: number };
+const NONE: Decisions = {
+  inputs: 0,
+  records: 0,
+  messages: 0,
+  states: 0,
+  requests: 0,
+  criCalls: 0,
+  criReads: 0,
+  journalChars: 0,
+  macrosteps: 0,
+  microsteps: 0,
+  digested: 0,
+  digestedUnchanged: 0,
+};
+
+const REST_MS = 30_000;
+const AFTER_MS = 1_000;
+const INPUTS: ReadonlySet<string> = new Set(['in', 'timer', 'result']);
+
+/** Of so many equal pods that begin at once, what each of them took, and how often each kind of thing happened. */
+export function decisionsOf(pods: number): { readonly each: Decisions; readonly kinds: ReadonlyMap<string, Kind> } {
+  const total: Counts = { ...NONE };
+  const kinds = new Map<string, Kind>();
+  const node = new PodsNode({
+    onTurn: (records) => {
+      for (const record of records) countRecord(record, total, kinds);
+    },
+  });
+  node.world.runtime.images.set('app:1', image('app:1'));
+  tapWitness(node, total);
+  node.boot().run(REST_MS);
+  Object.assign(total, NONE);
+  kinds.clear();
+  const uids = Array.from({ length: pods }, (_, i) => `pod-${i}`);
+  node.world.setManifests(uids.map((uid) => manifest({ uid, name: uid })));
+  node.until('all pods are ready', () => uids.every((uid) => node.isReady(uid))).run(AFTER_MS);
+  const share = Object.entries(total).map(([name, count]) => [name, count / pods]);
+  return { each: Object.fromEntries(share), kinds };
+}
+
+function countRecord(record: KernelRecord, total: Counts, kinds: Map<string, Kind>): void {
+  const chars = JSON.stringify(record).length + 1;
+  total.records++;
+  total.journalChars += chars;
+  if (INPUTS.has(record.k)) total.inputs++;
+  else if (record.k === 'message') total.messages++;
+  else if (record.k === 'state') total.states++;
+  else if (record.k === 'effect') countRequest(record.name, record.class, total);
+  const kind = kindOf(record);
+  const before = kinds.get(kind) ?? { count: 0, chars: 0 };
+  kinds.set(kind, { count: before.count + 1, chars: before.chars + chars });
+}
+
+function countRequest(name: string, cls: string, total: Counts): void {
+  total.requests++;
+  if (!name.startsWith('cri.')) return;
+  total.criCalls++;
+  if (cls === 'query') total.criReads++;
+}
+
+/** In few words what a record is about, without the names of pods. */
+function kindOf(record: KernelRecord): string {
+  const withoutPods = (address: string) => address.replaceAll(/pod-\d+/g, 'pod');
+  if (record.k === 'effect' || record.k === 'result') return `${record.k} ${record.name}`;
+  if (record.k === 'timer') return `timer ${withoutPods(record.at)}`;
+  if (record.k === 'in') return `in ${record.event.type}`;
+  if (record.k === 'message') return `message ${record.event.type} to ${withoutPods(record.to)}`;
+  return record.k === 'state' ? `state ${withoutPods(record.at)}` : record.k;
+}
+
+/** The journal does not show what XState did in vain, so its inspection is counted on the way to the witness. */
+function tapWitness(node: PodsNode, total: Counts): void {
+  const { witness } = node.kernel as unknown as { readonly witness: Witness };
+  const inspected = witness.inspected.bind(witness);
+  const endTurn = witness.endTurn.bind(witness);
+  const settled = new WeakMap<object, unknown>();
+  const seen = new Map<object, unknown>();
+  witness.inspected = (event) => {
+    if (event.type === '@xstate.event') total.macrosteps++;
+    else if (event.type === '@xstate.microstep') total.microsteps++;
+    else if (event.type === '@xstate.snapshot') seen.set(event.actorRef, event.snapshot);
+    inspected(event);
+  };
+  witness.endTurn = (...turn) => {
+    total.digested += seen.size;
+    for (const [actor, snapshot] of seen) {
+      if (settled.get(actor) === snapshot) total.digestedUnchanged++;
+      settled.set(actor, snapshot);
+    }
+    seen.clear();
+    return endTurn(...turn);
+  };
+}
