@@ -1,0 +1,9 @@
+/** Each story of this folder, played again: what its text says is what the machines decide. */
+import { readFileSync } from 'node:fs';
+import { expect, it } from 'vitest';
+import { playStory, storyPaths } from '../support/transcripts/stories.ts';
+
+it.each(storyPaths().map((path) => [path]))('%s', (path) => {
+  const story = readFileSync(path, 'utf8');
+  expect(playStory(path, story)).toBe(story);
+});
