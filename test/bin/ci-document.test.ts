@@ -57,7 +57,7 @@ it('goes on after a difference and after nothing else', () => {
 });
 
 it('the workflow fails the shard that differs, with an annotation, a summary and a report', () => {
-  const { strategy, steps } = (parse(blocks('yaml')[0]!) as Workflow).jobs.replay;
+  const { strategy, steps } = (parse(blocks('yaml').find((block) => block.includes('jobs:'))!) as Workflow).jobs.replay;
   const scripts = steps.flatMap(({ run }) => (run?.startsWith('npx statelet') ? [run] : []));
   expect(scripts).toHaveLength(2);
   const runs = strategy.matrix.shard.map((shard) =>

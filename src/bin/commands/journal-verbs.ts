@@ -4,12 +4,14 @@ import type { LogOptions } from './log.ts';
 import type { ReplayCommandOptions } from './replay.ts';
 
 type Ended = (code: number) => void;
+type Expecting = { readonly incarnation?: string; readonly output: string };
 type Chosen = { readonly incarnation?: string; readonly format: string };
 
 const A_JOURNAL = "a journal's directory (its newest start), DIRECTORY@3 (its third start), or one segment file";
 const EXIT_CODES = `
-Exit status: 0 nothing differs, 1 a difference, 2 usage, 3 damaged, 4 of a newer format, 6 two replays differ,
-7 no journal, 8 not in the journal, 125 not tested: Statelet itself failed, or its output could not be written.`;
+Exit status: 0 nothing differs, 1 a difference, 2 usage, 3 damaged, 4 of a newer format, 5 too late,
+6 two replays differ, 7 no journal, 8 not in the journal, 9 what must never be,
+125 not tested: Statelet itself failed, or its output could not be written.`;
 
 export function addJournalVerbs(program: Command, ended: Ended): void {
   program.commandsGroup('Read a journal:');
@@ -148,6 +150,21 @@ function addChecks(program: Command, ended: Ended): void {
     .option('--bisect', 'exit with 125, which skips a commit, where nothing could be compared')
     .action(async (logs: string[], chosen: ReplayCommandOptions) =>
       ended(await (await import('./replay.ts')).replayCommand(logs, chosen)),
+    );
+  withStart(
+    verb(
+      program,
+      'expect',
+      'check what a start must be: phases and their order, times, states never entered',
+      'start.yaml journal',
+      "start.yaml 'recorded/**' --output junit",
+    ),
+  )
+    .argument('<file>', 'the expectations (YAML or JSON), as docs/ci.md has them')
+    .argument('<log...>', 'as for replay')
+    .option('--output <format>', 'text, json (one object a log), or junit (a test case an expectation)', 'text')
+    .action(async (file: string, logs: string[], chosen: Expecting) =>
+      ended((await import('./expect.ts')).expectCommand(file, logs, chosen)),
     );
   withFormat(verb(program, 'verify', 'check checksums, numbers and chain of a journal, without running it', 'journal'))
     .argument('<journal...>', 'as for replay; a directory is checked with all its starts')

@@ -41,6 +41,12 @@ const LEVELS: readonly LogLevel[] = ['debug', 'info', 'warn', 'error', 'fatal'];
 const UNITS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 };
 const TIME = /^\+?(\d{1,12}(?:\.\d{1,6})?)(ms|s|m|h)?$/;
 
+/** Milliseconds of `1.5s`, `200ms`, `3m` or `2` (seconds); `undefined` of anything else. */
+export function millisecondsOf(text: string): number | undefined {
+  const [, amount, unit = 's'] = TIME.exec(text) ?? [];
+  return amount === undefined ? undefined : Number(amount) * UNITS[unit]!;
+}
+
 /** What is wrong with a filter, before any journal is read. */
 export function wrongFilter({ cause, level, since, until }: LogFilters): string | undefined {
   if (cause !== undefined && !/^\d{1,15}$/.test(cause)) {
@@ -49,7 +55,7 @@ export function wrongFilter({ cause, level, since, until }: LogFilters): string 
   if (level !== undefined && !LEVELS.some((each) => each === level)) {
     return `--level is ${LEVELS.join(', ')}, not ${JSON.stringify(level)}`;
   }
-  const time = [since, until].find((each) => each !== undefined && !TIME.test(each));
+  const time = [since, until].find((each) => each !== undefined && millisecondsOf(each) === undefined);
   return time === undefined ? undefined : `a time after the start is like 1.5s, not ${JSON.stringify(time)}`;
 }
 
@@ -120,8 +126,7 @@ const byTime =
   (story, filters) => {
     const given = filters[option];
     if (given === undefined) return undefined;
-    const [, amount, unit = 's'] = TIME.exec(given)!;
-    const t = story.started + Number(amount) * UNITS[unit]!;
+    const t = story.started + millisecondsOf(given)!;
     return option === 'since' ? (moment) => moment.t >= t : (moment) => moment.t <= t;
   };
 

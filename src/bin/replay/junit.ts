@@ -23,8 +23,9 @@ const allowed = (text: string): string =>
   printable(text)
     .toWellFormed()
     .replace(/[\uFFFE\uFFFF]/g, '\uFFFD');
-const inText = (text: string): string => allowed(text).replace(/[&<>]/g, (character) => ESCAPES[character]!);
-const inAttribute = (text: string): string => allowed(text).replace(/[&<>"\n\t]/g, (character) => ESCAPES[character]!);
+export const inText = (text: string): string => allowed(text).replace(/[&<>]/g, (character) => ESCAPES[character]!);
+export const inAttribute = (text: string): string =>
+  allowed(text).replace(/[&<>"\n\t]/g, (character) => ESCAPES[character]!);
 
 export function junitReport(outcomes: readonly Outcome[]): string {
   const totals = totalsOf(outcomes);

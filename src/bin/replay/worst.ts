@@ -3,12 +3,16 @@ import { exitCodes } from '../exit-codes.ts';
 
 /**
  * From the worst on. Of code that is not deterministic no other result can be trusted. A difference that was found
- * stays found, whatever became of the other logs. A crash of this program may hide a difference; what is wrong with a
- * log itself hides none that this build made.
+ * stays found, whatever became of the other logs. Of what a start was expected to be, a state that it must never have
+ * been in is worse than a phase that it did not reach, and that is worse than being late. A crash of this program may
+ * hide a difference; what is wrong with a log itself hides none that this build made.
  */
 const FROM_THE_WORST: readonly number[] = [
   exitCodes.nonDeterministic,
   exitCodes.divergence,
+  exitCodes.safetyViolated,
+  exitCodes.expectationMissing,
+  exitCodes.budgetExceeded,
   exitCodes.couldNotTest,
   exitCodes.invalidLog,
   exitCodes.unsupportedVersion,
