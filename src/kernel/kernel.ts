@@ -26,6 +26,7 @@ import { type ActorHost, createHosted, type OperationClass } from './operation.t
 import { lift, purely } from './purity.ts';
 import { SeededRandom } from './random.ts';
 import type { HeaderRecord, InputRecord, KernelRecord, LogLevel } from './records.ts';
+import { type Step, stepIn } from './steps.ts';
 import { type Unnumbered, Witness } from './witness.ts';
 
 /** Events that wait for their turn. Past it, stream items are refused and the root hears `kernel.overrun`. */
@@ -48,6 +49,8 @@ export interface KernelOptions {
   readonly onTurn?: (records: readonly KernelRecord[], kernel: Kernel, tookMs: number) => void;
   /** Hears of each actor that begins, with the id of its machine. */
   readonly onActor?: (address: Address, machine: string) => void;
+  /** Sees each step of each actor; for replays that ask which states and transitions a journal goes through. */
+  readonly onStep?: (step: Step) => void;
   /** The root ended: with its output, or with the error that killed it. */
   readonly onStopped?: (end: { output: unknown } | { error: PlainError }) => void;
 }
@@ -130,7 +133,7 @@ export class Kernel implements ActorHost {
     const options = {
       id: this.options.machine.id,
       clock: this.timers.xstateClock,
-      inspect: (event: InspectionEvent) => this.witness.inspected(event),
+      inspect: (event: InspectionEvent) => this.inspected(event),
       logger: (level: LogLevel, said: unknown) => this.witness.logged(level, said as never, this.root),
       input: this.options.header.input,
       ...(snapshot === undefined ? {} : { snapshot: snapshot as never }),
@@ -141,6 +144,12 @@ export class Kernel implements ActorHost {
       complete: () => this.ended({ output: (this.root.getSnapshot() as { output: unknown }).output }),
       error: (error) => this.ended({ error: error as PlainError }),
     });
+  }
+
+  private inspected(event: InspectionEvent): void {
+    this.witness.inspected(event);
+    const step = this.options.onStep && stepIn(event);
+    if (step) this.options.onStep?.(step);
   }
 
   /** XState's scheduler is the only place that knows the target and the event of a timer. */

@@ -14,7 +14,7 @@ import type { Checkpoint } from './checkpoint.ts';
 import type { PendingTimer } from './clock.ts';
 import { type Before, type Compared, type Divergence, divergenceOf, isSameTurn, type Mismatch } from './divergence.ts';
 import type { JournalSink } from './journal/sink.ts';
-import { Kernel } from './kernel.ts';
+import { Kernel, type KernelOptions } from './kernel.ts';
 import { Matching } from './matching.ts';
 import { RecordedState } from './recorded-state.ts';
 import type { HeaderRecord, InputRecord, JournalRecord, KernelRecord } from './records.ts';
@@ -53,6 +53,7 @@ export interface ReplayOptions {
   /** What nothing promises is a difference, too. */
   readonly strict?: boolean;
   readonly onTurn?: (records: readonly KernelRecord[], kernel: Kernel) => void;
+  readonly onStep?: KernelOptions['onStep'];
 }
 
 class Comparison implements JournalSink {
@@ -176,9 +177,17 @@ function withTimers(divergence: Divergence, kernel: Kernel): Divergence {
 
 function kernelFor(options: ReplayOptions, header: HeaderRecord, sink: Comparison): Kernel {
   const { n: _n, k: _k, t: _t, ...rest } = header;
-  const { machine, onTurn } = options;
+  const { machine, onTurn, onStep } = options;
   const onActor = (address: Address, id: string): void => void sink.machines.set(address, id);
-  return new Kernel({ machine, header: rest, sink, onActor, onStopped: () => {}, ...(onTurn ? { onTurn } : {}) });
+  return new Kernel({
+    machine,
+    header: rest,
+    sink,
+    onActor,
+    onStopped: () => {},
+    ...(onTurn && { onTurn }),
+    ...(onStep && { onStep }),
+  });
 }
 
 function restored(options: ReplayOptions, from: NonNullable<ReplayOptions['from']>, sink: Comparison): Kernel {

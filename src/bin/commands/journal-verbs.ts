@@ -1,5 +1,6 @@
 /** The verbs that read a journal: whether it is whole, whether it replays, what it shows. None changes anything. */
 import { Argument, type Command, Option } from 'commander';
+import type { CoverageOptions } from './coverage.ts';
 import type { LogOptions } from './log.ts';
 import type { ReplayCommandOptions } from './replay.ts';
 
@@ -20,6 +21,7 @@ export function addJournalVerbs(program: Command, ended: Ended): void {
   addExports(program, ended);
   addView(program, ended);
   addChecks(program, ended);
+  addDemands(program, ended);
 }
 
 function verb(program: Command, name: string, description: string, ...examples: readonly string[]): Command {
@@ -151,6 +153,15 @@ function addChecks(program: Command, ended: Ended): void {
     .action(async (logs: string[], chosen: ReplayCommandOptions) =>
       ended(await (await import('./replay.ts')).replayCommand(logs, chosen)),
     );
+  withFormat(verb(program, 'verify', 'check checksums, numbers and chain of a journal, without running it', 'journal'))
+    .argument('<journal...>', 'as for replay; a directory is checked with all its starts')
+    .action(async (paths: string[], chosen: Chosen) =>
+      ended((await import('./verify.ts')).verifyCommand(paths, chosen)),
+    );
+}
+
+/** The verbs that hold journals against what they have to show. */
+function addDemands(program: Command, ended: Ended): void {
   withStart(
     verb(
       program,
@@ -166,9 +177,19 @@ function addChecks(program: Command, ended: Ended): void {
     .action(async (file: string, logs: string[], chosen: Expecting) =>
       ended((await import('./expect.ts')).expectCommand(file, logs, chosen)),
     );
-  withFormat(verb(program, 'verify', 'check checksums, numbers and chain of a journal, without running it', 'journal'))
-    .argument('<journal...>', 'as for replay; a directory is checked with all its starts')
-    .action(async (paths: string[], chosen: Chosen) =>
-      ended((await import('./verify.ts')).verifyCommand(paths, chosen)),
+  verb(
+    program,
+    'coverage',
+    'show which states and transitions of the charts a set of journals went through',
+    "'recorded/**' --missing",
+    "'recorded/**' --output lcov --charts charts >charts.info",
+  )
+    .argument('<log...>', 'as for replay')
+    .option('--output <format>', 'text, json, or lcov', 'text')
+    .option('--missing', 'list what was not reached, too (text)')
+    .option('--charts <folder>', "write the charts as texts, whose lines LCOV's are")
+    .option('--at-least <percent>', 'exit with 5 when fewer states and transitions were reached')
+    .action(async (logs: string[], chosen: CoverageOptions) =>
+      ended((await import('./coverage.ts')).coverageCommand(logs, chosen)),
     );
 }

@@ -35,7 +35,7 @@ export function programOf(ended: (code: number) => void, version = STATELET_VERS
 }
 
 /** Verbs whose exit code is their answer: a reader that leaves early must not make it "nothing differs". */
-const ANSWERS_BY_CODE: readonly string[] = ['replay', 'verify', 'diff', 'expect'];
+const ANSWERS_BY_CODE: readonly string[] = ['replay', 'verify', 'diff', 'expect', 'coverage'];
 
 /** A reader that closes the pipe has seen enough, as `head` has; any other failure loses the answer. */
 function endUnwritten(error: NodeJS.ErrnoException, verb: string): void {

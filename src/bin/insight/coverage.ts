@@ -1,0 +1,133 @@
+/**
+ * Which states and transitions of the charts a set of journals went through.
+ *
+ * Invariant: what counts is what the machines of this build do when the journals are replayed, so a state that a chart
+ * passes without resting in it counts, too, and a journal counts up to its first difference.
+ */
+import {
+  type AnyStateNode,
+  type AnyTransitionDefinition,
+  type Chart,
+  chartsOf,
+  type Step,
+  transitionsOf,
+} from '../../kernel/steps.ts';
+import type { kubeletMachine } from '../../machines/startup/kubelet.ts';
+import { table } from './table.ts';
+
+/** A line of a chart: a state, or a transition below its state. */
+export interface CoveredLine {
+  readonly text: string;
+  readonly kind: 'state' | 'transition';
+  /** How many steps were in the state, or took the transition. */
+  readonly times: number;
+}
+
+export interface CoveredChart {
+  readonly machine: string;
+  readonly lines: readonly CoveredLine[];
+}
+
+export interface Share {
+  readonly reached: number;
+  readonly known: number;
+}
+
+export class Coverage {
+  readonly #charts: readonly Chart[];
+  readonly #times = new Map<AnyStateNode | AnyTransitionDefinition, number>();
+
+  constructor(root: typeof kubeletMachine) {
+    this.#charts = chartsOf(root);
+  }
+
+  readonly take = ({ states, transitions }: Step): void => {
+    for (const each of [...states, ...transitions]) this.#times.set(each, (this.#times.get(each) ?? 0) + 1);
+  };
+
+  charts(): CoveredChart[] {
+    return this.#charts.map(({ id, states }) => ({
+      machine: id,
+      lines: states.flatMap((node) => this.#linesOf(node)),
+    }));
+  }
+
+  /** A state that its actor left in the step in which it entered it shows in the transition alone. */
+  #linesOf(node: AnyStateNode): CoveredLine[] {
+    const name = node.path.join('.') || node.machine.id;
+    const transitions = transitionsOf(node).map((transition): CoveredLine => {
+      const times = this.#times.get(transition) ?? 0;
+      return { text: `${name}: ${describeTransition(transition)}`, kind: 'transition', times };
+    });
+    const left = transitions.reduce((sum, { times }) => sum + times, 0);
+    return [{ text: name, kind: 'state', times: this.#times.get(node) ?? left }, ...transitions];
+  }
+}
+
+function describeTransition({ eventType, guard, target = [] }: AnyTransitionDefinition): string {
+  const event = eventType === '' ? 'always' : eventType;
+  const name = guardName(guard);
+  const targets = target.map(({ path }) => path.join('.'));
+  return `${event}${name === '' ? '' : ` [${name}]`}${targets.length === 0 ? '' : ` → ${targets.join(', ')}`}`;
+}
+
+/** Guards that are written where they are used have no name. */
+function guardName(guard: unknown): string {
+  if (guard === undefined) return '';
+  const { type, name } = guard as { readonly type?: string; readonly name?: string };
+  return type ?? (typeof guard === 'string' ? guard : name === '' || name === 'guard' ? 'guard' : (name ?? 'guard'));
+}
+
+export function shareOf(charts: readonly CoveredChart[], kind: CoveredLine['kind']): Share {
+  const lines = charts.flatMap((chart) => chart.lines).filter((line) => line.kind === kind);
+  return { reached: lines.filter(({ times }) => times > 0).length, known: lines.length };
+}
+
+const percentOf = ({ reached, known }: Share): number => (known === 0 ? 100 : (100 * reached) / known);
+
+/** States and transitions together: what `--at-least` is held against. */
+export function totalPercent(charts: readonly CoveredChart[]): number {
+  const [states, transitions] = [shareOf(charts, 'state'), shareOf(charts, 'transition')];
+  return percentOf({ reached: states.reached + transitions.reached, known: states.known + transitions.known });
+}
+
+export function describeCoverage(charts: readonly CoveredChart[], showsMissing: boolean): string {
+  const rows = [...charts.map((chart) => rowOf(chart.machine, [chart])), rowOf('all', charts)];
+  const columns = [{ title: 'MACHINE' }, { title: 'STATES', align: 'right' }, { title: 'TRANSITIONS', align: 'right' }];
+  const missing = charts.flatMap(({ machine, lines }) =>
+    lines.filter(({ times }) => times === 0).map(({ kind, text }) => `${machine}: ${kind} ${text}\n`),
+  );
+  return `${table(columns as never, rows)}${showsMissing ? `\nNot reached:\n${missing.join('')}` : ''}`;
+}
+
+const rowOf = (name: string, charts: readonly CoveredChart[]): string[] => [
+  name,
+  ...(['state', 'transition'] as const).map((kind) => describeShare(shareOf(charts, kind))),
+];
+
+const describeShare = (share: Share): string => `${share.reached} of ${share.known} (${percentOf(share).toFixed(0)}%)`;
+
+/** LCOV; `fileOf` names the listing of a chart, which {@link listingOf} makes. States are its functions. */
+export const lcovOf = (charts: readonly CoveredChart[], fileOf: (machine: string) => string): string =>
+  charts.map((chart) => lcovRecord(chart, fileOf(chart.machine))).join('');
+
+function lcovRecord({ lines }: CoveredChart, file: string): string {
+  const numbered = lines.map((line, index) => ({ ...line, number: index + 1 }));
+  const states = numbered.filter(({ kind }) => kind === 'state');
+  const reached = (of: readonly CoveredLine[]): number => of.filter(({ times }) => times > 0).length;
+  return [
+    'TN:',
+    `SF:${file}`,
+    ...states.map(({ number, text }) => `FN:${number},${text}`),
+    ...states.map(({ times, text }) => `FNDA:${times},${text}`),
+    `FNF:${states.length}`,
+    `FNH:${reached(states)}`,
+    ...numbered.map(({ number, times }) => `DA:${number},${times}`),
+    `LF:${numbered.length}`,
+    `LH:${reached(numbered)}`,
+    'end_of_record\n',
+  ].join('\n');
+}
+
+/** A chart as a text whose lines are those of {@link lcovOf}. */
+export const listingOf = ({ lines }: CoveredChart): string => lines.map(({ text }) => `${text}\n`).join('');
