@@ -2,6 +2,7 @@
 import { Argument, type Command, Option } from 'commander';
 import type { CoverageOptions } from './coverage.ts';
 import type { LogOptions } from './log.ts';
+import type { RedactOptions } from './redact.ts';
 import type { ReplayCommandOptions } from './replay.ts';
 
 type Ended = (code: number) => void;
@@ -20,6 +21,7 @@ export function addJournalVerbs(program: Command, ended: Ended): void {
   addLog(program, ended);
   addExports(program, ended);
   addView(program, ended);
+  addRedact(program, ended);
   addChecks(program, ended);
   addDemands(program, ended);
 }
@@ -114,6 +116,25 @@ function addExports(program: Command, ended: Ended): void {
     .addArgument(journal())
     .action(async (path: string, chosen: { incarnation?: string }) =>
       ended((await import('./export.ts')).plotCommand(path, chosen)),
+    );
+}
+
+/** The verb that makes a journal that may be shown. */
+function addRedact(program: Command, ended: Ended): void {
+  const redacting = verb(
+    program,
+    'redact',
+    'write the journal anew without what people wrote into pods and what programs printed',
+    'journal --output public',
+    "journal --output public --value node-7.example --value '10.20.'",
+  );
+  withStart(redacting)
+    .addArgument(journal())
+    .requiredOption('-o, --output <folder>', 'a new folder')
+    .option('--value <text...>', 'a text that is private wherever it stands')
+    .option('--no-verify', 'do not check that the result replays, decides the same, and has none of the private texts')
+    .action(async (path: string, chosen: RedactOptions) =>
+      ended(await (await import('./redact.ts')).redactCommand(path, chosen)),
     );
 }
 

@@ -1,0 +1,114 @@
+/**
+ * Replaces private texts by names that say nothing: `redacted-` and ten digits, the same for the same text within one
+ * journal, and others in the next, so that a list of likely values does not find them.
+ *
+ * Invariants: a private text of {@link SEARCHED_MIN} characters or more is replaced wherever it stands, in the middle
+ * of other texts, too, unless it also stands somewhere as a public text of its own; a shorter one where it is private.
+ * References to variables (`$(NAME)`) stay, because machines expand them. The cost is linear in what is read.
+ */
+import { createHmac, randomBytes } from 'node:crypto';
+import { isPrivate, mapTexts, visitTexts } from './private-values.ts';
+
+/** A shorter text is found by chance in others. */
+const SEARCHED_MIN = 8;
+const NAME_DIGITS = 10;
+const REFERENCE = /(\${1,64}\([A-Za-z_][A-Za-z0-9_.-]{0,253}\))/;
+/** The name and password of a URL. */
+const LOGIN = /:\/\/[^/@\s"]{1,1000}@/g;
+/** What is a handle of the journal already. */
+const HANDLE = /^§[A-Za-z0-9_-]{22}$/;
+
+export class Redactor {
+  readonly #key = randomBytes(32);
+  /** Private texts by their first {@link SEARCHED_MIN} characters, longest first. */
+  readonly #searched = new Map<string, string[]>();
+  readonly #public = new Set<string>();
+  /** What machines made of a replaced text, as the log has it and as they make it now: it comes back in inputs. */
+  readonly #derived = new Map<string, string>();
+  readonly #given: readonly string[];
+
+  /** `given`: texts that are private wherever they stand. */
+  constructor(given: readonly string[] = []) {
+    this.#given = given.filter((text) => text !== '');
+  }
+
+  /** Reads an input or a header of the log before anything of it is replaced. */
+  learn(record: unknown): void {
+    visitTexts(record, (text, keys) => {
+      if (!isPrivate(keys)) this.#public.add(text);
+    });
+    visitTexts(record, (text, keys) => {
+      if (isPrivate(keys)) for (const part of text.split(REFERENCE)) this.#search(part);
+    });
+  }
+
+  #search(text: string): void {
+    if (text.length < SEARCHED_MIN || REFERENCE.test(text) || HANDLE.test(text)) return;
+    const start = text.slice(0, SEARCHED_MIN);
+    const known = this.#searched.get(start) ?? [];
+    if (known.includes(text)) return;
+    this.#searched.set(
+      start,
+      [...known, text].sort((a, b) => b.length - a.length),
+    );
+  }
+
+  /** The same record with names in place of what is private. */
+  redact<R>(record: R): R {
+    return mapTexts(record, (text, keys) => (isPrivate(keys) ? this.#privately(text) : this.#publicly(text))) as R;
+  }
+
+  /** An input, in which what machines derived from private texts comes back. */
+  redactInput<R>(record: R): R {
+    return mapTexts(this.redact(record), (text) => this.#derived.get(text) ?? text) as R;
+  }
+
+  /** What an actor asked for by the log, and what it asks for now: texts that differ were made of private ones. */
+  learnDerived(logged: unknown, now: unknown): void {
+    if (typeof logged === 'string' && typeof now === 'string') {
+      if (logged !== now && this.redact(logged) === logged) this.#derived.set(logged, now);
+    } else if (typeof logged === 'object' && logged !== null && typeof now === 'object' && now !== null) {
+      for (const [key, below] of Object.entries(logged)) {
+        this.learnDerived(below, (now as Readonly<Record<string, unknown>>)[key]);
+      }
+    }
+  }
+
+  /** Whether a private text stands in this one. */
+  isIn(text: string): boolean {
+    return this.#replaced(text) !== text;
+  }
+
+  #privately(text: string): string {
+    if (text === '' || HANDLE.test(text)) return text;
+    return text
+      .split(REFERENCE)
+      .map((part) => (part === '' || REFERENCE.test(part) ? part : this.#nameOf(part)))
+      .join('');
+  }
+
+  #publicly(text: string): string {
+    return this.#replaced(text).replace(LOGIN, (login) => `://${this.#nameOf(login)}@`);
+  }
+
+  #replaced(text: string): string {
+    let found = text;
+    for (const given of this.#given) found = found.replaceAll(given, this.#nameOf(given));
+    if (this.#public.has(text) || found.length < SEARCHED_MIN) return found;
+    let out = '';
+    let from = 0;
+    for (let at = 0; at + SEARCHED_MIN <= found.length; at++) {
+      const known = this.#searched.get(found.slice(at, at + SEARCHED_MIN));
+      const match = known?.find((each) => !this.#public.has(each) && found.startsWith(each, at));
+      if (match === undefined) continue;
+      out += found.slice(from, at) + this.#nameOf(match);
+      from = at + match.length;
+      at = from - 1;
+    }
+    return out + found.slice(from);
+  }
+
+  #nameOf(text: string): string {
+    return `redacted-${createHmac('sha256', this.#key).update(text).digest('hex').slice(0, NAME_DIGITS)}`;
+  }
+}
