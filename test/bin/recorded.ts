@@ -12,8 +12,8 @@ export const DOOR = join(ROOT, 'src/bin/statelet.js');
 export async function record(directory: string, change = (kept: KernelRecord): KernelRecord => kept): Promise<string> {
   const journal = openJournal({ directory, durability: 'none' });
   const { records } = new BootNode().boot().run(1_000);
-  for (const kept of records) {
-    journal.append(kept.k === 'header' ? { ...kept, incarnation: journal.incarnation } : change(kept));
+  for (const kept of records.map(change)) {
+    journal.append(kept.k === 'header' ? { ...kept, incarnation: journal.incarnation } : kept);
     if (kept.k === 'end') journal.commit();
   }
   await journal.close();

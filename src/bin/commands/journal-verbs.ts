@@ -174,6 +174,14 @@ function addChecks(program: Command, ended: Ended): void {
     .action(async (logs: string[], chosen: ReplayCommandOptions) =>
       ended(await (await import('./replay.ts')).replayCommand(logs, chosen)),
     );
+  verb(
+    program,
+    'accept',
+    'record what this build decides in journals that it replays otherwise; refused when CI is set',
+    'recorded',
+  )
+    .argument('<log...>', 'as for replay, but whole journals')
+    .action(async (logs: string[]) => ended(await (await import('./accept.ts')).acceptCommand(logs)));
   withFormat(verb(program, 'verify', 'check checksums, numbers and chain of a journal, without running it', 'journal'))
     .argument('<journal...>', 'as for replay; a directory is checked with all its starts')
     .action(async (paths: string[], chosen: Chosen) =>

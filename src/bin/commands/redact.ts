@@ -7,9 +7,9 @@ import { exitCodes } from '../exit-codes.ts';
 import { journalAt, refuse } from '../insight/command.ts';
 import { replayOptions } from '../insight/replayed.ts';
 import { printable } from '../printable.ts';
-import { isPrivate, mapTexts, visitTexts } from '../redact/private-values.ts';
-import { Redactor } from '../redact/redactor.ts';
-import { rewrite } from '../redact/rewrite.ts';
+import { isPrivate, mapTexts, visitTexts } from '../rewrite/private-values.ts';
+import { Redactor } from '../rewrite/redactor.ts';
+import { rewrite } from '../rewrite/rewrite.ts';
 import { exitCodeOf } from './journal-errors.ts';
 
 export interface RedactOptions {
@@ -30,7 +30,11 @@ export async function redactCommand(log: string, options: RedactOptions): Promis
     if (obstacle !== undefined) return refuse('redact', `${log}: ${obstacle}`, exitCodes.divergence);
     const redactor = new Redactor(value);
     for (const record of journal.records) if (isSource(record)) redactor.learn(record);
-    await rewrite(journal, redactor, openJournal({ directory: output, durability: 'none' }));
+    await rewrite(journal, openJournal({ directory: output, durability: 'none' }), {
+      header: (header) => redactor.redactInput(header),
+      input: (record) => redactor.redactInput(record),
+      onTurn: (logged, made) => redactor.learnRequests(logged, made),
+    });
     const wrong = verify ? wrongWith(journal, readJournal(output), redactor) : undefined;
     if (wrong !== undefined) return refuse('redact', `${output}: ${wrong}`, exitCodes.divergence);
   } catch (thrown) {

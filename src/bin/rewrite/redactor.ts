@@ -7,6 +7,7 @@
  * References to variables (`$(NAME)`) stay, because machines expand them. The cost is linear in what is read.
  */
 import { createHmac, randomBytes } from 'node:crypto';
+import type { JournalRecord } from '../../kernel/records.ts';
 import { isPrivate, mapTexts, visitTexts } from './private-values.ts';
 
 /** A shorter text is found by chance in others. */
@@ -63,13 +64,18 @@ export class Redactor {
     return mapTexts(this.redact(record), (text) => this.#derived.get(text) ?? text) as R;
   }
 
-  /** What an actor asked for by the log, and what it asks for now: texts that differ were made of private ones. */
-  learnDerived(logged: unknown, now: unknown): void {
+  /** What actors asked for in a turn by the log, and what they ask for now: texts that differ were made of private ones. */
+  learnRequests(logged: readonly JournalRecord[], made: readonly JournalRecord[]): void {
+    const now = inputsOf(made);
+    for (const [at, input] of inputsOf(logged).entries()) this.#learnDerived(input, now[at]);
+  }
+
+  #learnDerived(logged: unknown, now: unknown): void {
     if (typeof logged === 'string' && typeof now === 'string') {
       if (logged !== now && this.redact(logged) === logged) this.#derived.set(logged, now);
     } else if (typeof logged === 'object' && logged !== null && typeof now === 'object' && now !== null) {
       for (const [key, below] of Object.entries(logged)) {
-        this.learnDerived(below, (now as Readonly<Record<string, unknown>>)[key]);
+        this.#learnDerived(below, (now as Readonly<Record<string, unknown>>)[key]);
       }
     }
   }
@@ -112,3 +118,6 @@ export class Redactor {
     return `redacted-${createHmac('sha256', this.#key).update(text).digest('hex').slice(0, NAME_DIGITS)}`;
   }
 }
+
+const inputsOf = (records: readonly JournalRecord[]): unknown[] =>
+  records.flatMap((record) => (record.k === 'effect' ? [record.input] : []));
