@@ -27,6 +27,10 @@ export function stepIn(event: InspectionEvent): Step | undefined {
   return { machine, states, transitions: event.type === '@xstate.microstep' ? event._transitions : [] };
 }
 
+/** The active states of an actor; `undefined` of one that has no chart. */
+export const stateNodesOf = (snapshot: unknown): readonly AnyStateNode[] | undefined =>
+  (snapshot as Snapshot | undefined)?._nodes;
+
 /** A chart as it is defined: every state, parents before children, and every transition in the order of its states. */
 export interface Chart {
   readonly id: string;

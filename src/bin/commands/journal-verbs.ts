@@ -1,6 +1,7 @@
 /** The verbs that read a journal: whether it is whole, whether it replays, what it shows. None changes anything. */
 import { Argument, type Command, Option } from 'commander';
 import type { CoverageOptions } from './coverage.ts';
+import type { DotOptions } from './dot.ts';
 import type { LogOptions } from './log.ts';
 import type { RedactOptions } from './redact.ts';
 import type { ReplayCommandOptions } from './replay.ts';
@@ -112,6 +113,19 @@ function addExports(program: Command, ended: Ended): void {
     .action(async (path: string, chosen: { incarnation?: string; to: string }) =>
       ended((await import('./export.ts')).exportCommand(path, chosen)),
     );
+  withStart(
+    verb(
+      program,
+      'dot',
+      "print a machine's chart for Graphviz or Mermaid, or an actor's with its active states",
+      'container --format mermaid',
+      'pod/web/app --journal /var/lib/kubelet/journal | dot -Tsvg >app.svg',
+    ),
+  )
+    .argument('<chart>', 'id of a machine; with --journal an actor: pod/NAME/CONTAINER, or its address')
+    .option('--journal <journal>', A_JOURNAL)
+    .option('--format <format>', 'dot, or mermaid', 'dot')
+    .action(async (chart: string, chosen: DotOptions) => ended((await import('./dot.ts')).dotCommand(chart, chosen)));
   withStart(verb(program, 'plot', 'print the phases of a start as a picture (SVG)', 'journal >start.svg'))
     .addArgument(journal())
     .action(async (path: string, chosen: { incarnation?: string }) =>

@@ -13,6 +13,7 @@ import {
   transitionsOf,
 } from '../../kernel/steps.ts';
 import type { kubeletMachine } from '../../machines/startup/kubelet.ts';
+import { eventText } from '../../visualizer/words.ts';
 import { table } from './table.ts';
 
 /** A line of a chart: a state, or a transition below its state. */
@@ -64,11 +65,15 @@ export class Coverage {
   }
 }
 
-function describeTransition({ eventType, guard, target = [] }: AnyTransitionDefinition): string {
-  const event = eventType === '' ? 'always' : eventType;
+function describeTransition(transition: AnyTransitionDefinition): string {
+  const targets = (transition.target ?? []).map(({ path }) => path.join('.'));
+  return `${describeEvent(transition)}${targets.length === 0 ? '' : ` → ${targets.join(', ')}`}`;
+}
+
+/** `EVENT [GUARD]` of a transition, `always` of one that needs no event. */
+export function describeEvent({ eventType, guard }: AnyTransitionDefinition): string {
   const name = guardName(guard);
-  const targets = target.map(({ path }) => path.join('.'));
-  return `${event}${name === '' ? '' : ` [${name}]`}${targets.length === 0 ? '' : ` → ${targets.join(', ')}`}`;
+  return `${eventType === '' ? 'always' : eventText(eventType)}${name === '' ? '' : ` [${name}]`}`;
 }
 
 /** Guards that are written where they are used have no name. */

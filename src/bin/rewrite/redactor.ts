@@ -64,7 +64,7 @@ export class Redactor {
     return mapTexts(this.redact(record), (text) => this.#derived.get(text) ?? text) as R;
   }
 
-  /** What actors asked for in a turn by the log, and what they ask for now: texts that differ were made of private ones. */
+  /** What actors asked for in a turn by the log, and ask for now: texts that differ were made of private ones. */
   learnRequests(logged: readonly JournalRecord[], made: readonly JournalRecord[]): void {
     const now = inputsOf(made);
     for (const [at, input] of inputsOf(logged).entries()) this.#learnDerived(input, now[at]);
