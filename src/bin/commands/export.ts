@@ -1,22 +1,31 @@
 /** `statelet export JOURNAL --to FORM` and `statelet plot JOURNAL`: a start for other tools. */
+import type { Journal } from '../../kernel/journal/index.ts';
 import { exitCodes } from '../exit-codes.ts';
-import { insight, refuse, startIsGone } from '../insight/command.ts';
+import { cloudEventsOf } from '../insight/cloud-events.ts';
+import { insight, journalAt, refuse, startIsGone } from '../insight/command.ts';
 import { chromeOf, otlpOf } from '../insight/export.ts';
 import { plotOf } from '../insight/plot.ts';
+import type { Story } from '../insight/story.ts';
 import { printableJson } from '../printable.ts';
 
 interface Chosen {
   readonly incarnation?: string;
 }
 
-const FORMS = { otlp: otlpOf, chrome: chromeOf } as const;
+/** A text a form; spans of the whole start, or its records one a line. */
+const FORMS = {
+  otlp: (story: Story) => `${printableJson(otlpOf(story))}\n`,
+  chrome: (story: Story) => `${printableJson(chromeOf(story))}\n`,
+  cloudevents: ({ header }: Story, { records }: Journal) =>
+    Array.from(cloudEventsOf(header, records), (event) => `${printableJson(event)}\n`).join(''),
+} as const;
 
 const isForm = (name: string): name is keyof typeof FORMS => Object.hasOwn(FORMS, name);
 
 export function exportCommand(log: string, { to, ...chosen }: Chosen & { readonly to: string }): number {
-  if (!isForm(to)) return refuse('export', `--to is ${Object.keys(FORMS).join(' or ')}, not ${to}`, exitCodes.usage);
+  if (!isForm(to)) return refuse('export', `--to is ${Object.keys(FORMS).join(', ')}, not ${to}`, exitCodes.usage);
   return insight('export', [log], { ...chosen, format: 'text' }, (story) => {
-    return { json: null, text: `${printableJson(FORMS[to](story))}\n` };
+    return { json: null, text: FORMS[to](story, journalAt(log, chosen.incarnation)) };
   });
 }
 

@@ -107,9 +107,16 @@ function addLog(program: Command, ended: Ended): void {
 
 /** The verbs for other tools. */
 function addExports(program: Command, ended: Ended): void {
-  withStart(verb(program, 'export', 'print phases and operations as spans', 'journal --to chrome >trace.json'))
+  withStart(
+    verb(
+      program,
+      'export',
+      'print phases and operations as spans, or records as events',
+      'journal --to chrome >trace.json',
+    ),
+  )
     .addArgument(journal())
-    .requiredOption('--to <form>', 'otlp (OTLP/JSON), or chrome (Perfetto, chrome://tracing)')
+    .requiredOption('--to <form>', 'otlp (OTLP/JSON), chrome (Perfetto, chrome://tracing), or cloudevents')
     .action(async (path: string, chosen: { incarnation?: string; to: string }) =>
       ended((await import('./export.ts')).exportCommand(path, chosen)),
     );
@@ -178,7 +185,7 @@ function addChecks(program: Command, ended: Ended): void {
     "'recorded/**' --shard 1/4 --output junit",
   );
   withStart(replaying)
-    .option('--output <format>', 'text, json, junit, github (annotations and the summary of a step), or markdown')
+    .option('--output <format>', 'text, json, junit, github (annotations and the summary of a step), markdown, or html')
     .addOption(new Option('--format <format>', 'the same, as the other verbs call it').hideHelp())
     .argument('<log...>', `${A_JOURNAL}, a folder that holds journals, or a quoted glob`)
     .option('--jobs <number>', 'processes at a time (default: one for each processor)')

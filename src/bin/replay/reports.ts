@@ -1,6 +1,7 @@
 /** The forms in which `statelet replay` reports: `--output`. Each writes after an outcome, at the end, or both. */
 import { printable } from '../printable.ts';
 import { annotation, writeStepSummary } from './github.ts';
+import { htmlReport } from './html.ts';
 import { jsonReport } from './json.ts';
 import { junitReport } from './junit.ts';
 import { markdownReport } from './markdown.ts';
@@ -22,6 +23,7 @@ const reporters: Readonly<Record<string, () => Reporter>> = {
   json: () => ({ end: jsonReport }),
   junit: () => ({ end: junitReport }),
   markdown: () => ({ end: markdownReport }),
+  html: () => ({ end: htmlReport }),
   github: () => ({ outcome: inText, end: inGithub }),
 };
 

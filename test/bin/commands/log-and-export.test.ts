@@ -118,10 +118,33 @@ describe('export', () => {
     of('b').forEach((event, at) => expect(of('e')[at]!.ts).toBeGreaterThanOrEqual(event.ts));
   });
 
+  it('has a CloudEvent for each record, with an id of its own and a cause that is one of them', () => {
+    const { out } = said(() => exportCommand(JOURNAL, { to: 'cloudevents' }));
+    interface CloudEvent {
+      readonly id: string;
+      readonly source: string;
+      readonly time: string;
+      readonly cause?: string;
+      readonly data: KernelRecord;
+    }
+    const events = out
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line) as CloudEvent);
+    const records = [...readJournal(JOURNAL).records].filter(({ k }) => k !== 'end');
+    expect(events.map(({ data }) => data)).toEqual(records);
+    const ids = new Set(events.map(({ id, source }) => `${source} ${id}`));
+    expect(ids.size).toBe(events.length);
+    expect(events.every(({ cause, source }) => cause === undefined || ids.has(`${source} ${cause}`))).toBe(true);
+    const times = events.map(({ time }) => Date.parse(time));
+    expect(times).toEqual(times.toSorted((a, b) => a - b));
+    expect(events.every((event) => 'specversion' in event && event.specversion === '1.0')).toBe(true);
+  });
+
   it('refuses another form', () => {
     expect(said(() => exportCommand(JOURNAL, { to: 'xml' }))).toMatchObject({
       code: 2,
-      err: expect.stringMatching(/otlp or chrome/) as string,
+      err: expect.stringMatching(/otlp, chrome, cloudevents/) as string,
     });
   });
 });

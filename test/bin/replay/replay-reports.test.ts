@@ -209,6 +209,41 @@ describe('markdown', () => {
 
 it('another form is refused with the list of them', () => {
   const { code, stderr } = replay('xml', 'same');
-  expect(stderr).toContain('--output is text|json|junit|markdown|github, not "xml"');
+  expect(stderr).toContain('--output is text|json|junit|markdown|html|github, not "xml"');
   expect(code).toBe(2);
+});
+
+describe('html', () => {
+  const elementsIn = (page: string): { name: string; text: string }[] => {
+    const found: { name: string; text: string }[] = [];
+    const parser = new SaxesParser();
+    parser.on('opentag', ({ name }) => found.push({ name, text: '' }));
+    parser.on('text', (said) => void (found.at(-1) && (found.at(-1)!.text += said)));
+    const whole = page.replace('<!doctype html>', '').replaceAll(/<meta [^>]*>/g, '');
+    parser.write(whole).close();
+    return found;
+  };
+
+  it('has a row for each log, and each first difference', () => {
+    const { code, stdout } = replay('html', '.', 'nowhere');
+    const elements = elementsIn(stdout);
+    expect(elements.filter(({ name }) => name === 'tr')).toHaveLength(5);
+    expect(elements.find(({ name }) => name === 'h1')!.text.trim()).toBe(
+      'statelet replay: 2 same, 1 divergence, 1 invalid',
+    );
+    expect(elements.filter(({ name }) => name === 'pre').map(({ text }) => text)).toEqual([
+      expect.stringContaining('first difference at record'),
+      expect.stringContaining('nowhere'),
+    ]);
+    expect(code).toBe(1);
+  });
+
+  it('is one page without scripts or sources, whatever a log says', () => {
+    const page = reported('html', [hostile]);
+    const names = new Set(elementsIn(page).map(({ name }) => name));
+    const expected = 'html head title style body main h1 table caption thead tr th tbody td section h2 pre';
+    expect([...names].toSorted()).toEqual(expected.split(' ').toSorted());
+    expect(page).not.toMatch(/ (src|href|on\w+)=/);
+    expect(page).toContain("default-src 'none'");
+  });
 });
