@@ -67,7 +67,7 @@ function addInsight(program: Command, ended: Ended): void {
     '/var/lib/kubelet/journal pod/web/app',
   )
     .addArgument(journal())
-    .argument('[subject]', 'startup, pod/NAME, or pod/NAME/CONTAINER', 'startup')
+    .argument('[subject]', 'startup, pod/NAME, pod/NAME/CONTAINER, image/REFERENCE, or actor/NAME', 'startup')
     .action(async (path: string, subject: string, chosen: Chosen) =>
       ended((await import('./why.ts')).whyCommand(path, subject, chosen)),
     );

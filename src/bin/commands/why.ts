@@ -1,4 +1,4 @@
-/** `statelet why JOURNAL [startup|pod/NAME[/CONTAINER]]`: what it is doing, what it waits for, and what led there. */
+/** `statelet why JOURNAL [startup|pod/NAME[/CONTAINER]|image/REFERENCE|actor/NAME]`: what it is doing, what it waits for, and what led there. */
 import { replay } from '../../kernel/replay.ts';
 import { exitCodes } from '../exit-codes.ts';
 import { type InsightOptions, insight, journalAt, placeOf, refuse } from '../insight/command.ts';
@@ -8,7 +8,7 @@ import { describeWhy, type KnownTimers, SUBJECT, why } from '../insight/why.ts';
 
 export function whyCommand(log: string, subject: string, options: InsightOptions): number {
   if (!SUBJECT.test(subject)) {
-    const reason = `${JSON.stringify(subject)} is not startup, pod/NAME or pod/NAME/CONTAINER`;
+    const reason = `${JSON.stringify(subject)} is not startup, pod/NAME, pod/NAME/CONTAINER, image/REFERENCE or actor/NAME`;
     return refuse('why', reason, exitCodes.usage);
   }
   return insight('why', [log], options, (story) => {

@@ -83,12 +83,13 @@ export interface Why {
 export type KnownTimers = readonly PendingTimer[] | undefined;
 
 /** What `why` can be asked about. */
-export const SUBJECT = /^(startup|pod\/[^/]+(\/[^/]+)?)$/;
+export const SUBJECT = /^(startup|pod\/[^/]+(\/[^/]+)?|(image|actor)\/.+)$/;
 
 /** `subject` matches {@link SUBJECT}; a string says why there is no answer. */
 export function why(story: Story, subject: string, timers: KnownTimers): Why | string {
   if (subject === 'startup') return whyStartup(story, timers);
-  const [, name = '', container] = subject.split('/');
+  const [kind, name = '', container] = subject.split('/');
+  if (kind === 'image' || kind === 'actor') return whyActor(story, subject, timers);
   const pod = podNamed(story, name);
   return typeof pod === 'string' ? pod : whyPod(story, pod, container, timers);
 }
@@ -143,6 +144,26 @@ function whyPod(story: Story, pod: PodStory, container: string | undefined, time
     ...common(story, timers, isOwn, isOwn),
     subject: `pod ${names}`,
     summary: `${names} is ${pod.phase}${reasonsOf(pod, container)}`,
+    states,
+  };
+}
+
+/** `image/REFERENCE`, or `actor/` with an address or with the name by which this and other commands call the actor. */
+function whyActor(story: Story, subject: string, timers: KnownTimers): Why | string {
+  const name = subject.slice(subject.indexOf('/') + 1);
+  const wanted = subject.startsWith('image/') ? `images/image-${name}` : name;
+  const is = (actor: string): boolean => [actor, actorName(actor, story)].includes(wanted);
+  const address = [...story.actors.keys()].find(is);
+  if (address === undefined) return `this journal has no ${subject.replace('/', ' ')}`;
+  const isOwn = (actor: string): boolean => actor === address || actor.startsWith(`${address}/`);
+  const states = [...story.actors]
+    .filter(([actor]) => isOwn(actor))
+    .flatMap(([actor, state]) => statesOf(story, actor, state));
+  const now = states.filter(({ actor }) => actor === actorName(address, story));
+  return {
+    ...common(story, timers, isOwn, isOwn),
+    subject: subject.replace('/', ' '),
+    summary: `${name}: ${now.map(({ state, forMs }) => `${state} for ${duration(forMs)}`).join(', ')}`,
     states,
   };
 }

@@ -261,6 +261,22 @@ describe('why', () => {
     expect(report.decisions.length).toBeGreaterThan(0);
   });
 
+  it('of an image that cannot be pulled has its state, the timer of its next try and what failed', () => {
+    const booted = boot({}, ({ world }) => {
+      world.pods.fault = (name) => (name === 'cri.pullImage' ? { error: 'no route to the registry' } : undefined);
+    });
+    const report = whyOf(booted, 'image/app:1');
+    expect(report).toMatchObject({ subject: 'image app:1', summary: expect.stringMatching(/^app:1: /) as string });
+    expect(report.states.every(({ actor }) => actor === 'images/image-app:1')).toBe(true);
+    expect(JSON.stringify(report.failed)).toContain('no route to the registry');
+  });
+
+  it.each(['actor/kubelet/runtimeService', 'actor/runtimeService'])('of %s is about that actor alone', (subject) => {
+    const report = whyOf(boot(), subject);
+    expect(report.summary).toMatch(/: connected\.watching for /);
+    expect(new Set(report.decisions.map(({ actor }) => actor))).toEqual(new Set(['runtimeService']));
+  });
+
   it('does not guess timers that it cannot know', () => {
     const report = why(boot().story, 'startup', undefined) as Why;
     expect(report).toMatchObject({ timersKnown: false });
@@ -270,6 +286,8 @@ describe('why', () => {
   it.each([
     ['pod/nope', 'there is no pod nope in start i1'],
     [`pod/${podName}/nope`, 'has no container nope in this journal'],
+    ['actor/nope', 'this journal has no actor nope'],
+    ['image/nope', 'this journal has no image nope'],
   ])('%s is no subject', (subject, message) => {
     expect(why(boot().story, subject, [])).toContain(message);
   });
@@ -279,6 +297,9 @@ it.each([
   ['startup', true],
   ['pod/web', true],
   ['pod/web/app', true],
+  ['image/registry/app:1', true],
+  ['actor/pods', true],
+  ['actor/', false],
   ['pods', false],
   ['pod/', false],
   ['pod/a/b/c', false],
