@@ -102,7 +102,7 @@ test('scripts and completion are correct for their shells', () => {
   execFileSync('dpkg-deb', ['--control', join(one, DEB), control]);
   for (const name of ['postinst', 'prerm', 'postrm']) execFileSync('sh', ['-n', join(control, name)]);
   const completion = join(installed, 'share/bash-completion/completions/statelet');
-  const asked = `source ${completion}; COMP_WORDS=(statelet re); COMP_CWORD=1; _statelet; echo "\${COMPREPLY[@]}"`;
+  const asked = `source ${completion}; COMP_WORDS=(statelet repl); COMP_CWORD=1; _statelet; echo "\${COMPREPLY[@]}"`;
   expect(execFileSync('bash', ['-c', asked], { encoding: 'utf8' })).toBe('replay\n');
 });
 
