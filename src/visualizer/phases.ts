@@ -22,13 +22,13 @@ export class PhaseBars {
   private readonly summary = byId('summary', HTMLElement);
   private readonly summaryRecord = byId('summary-record', HTMLButtonElement);
   /** The record that the summary is about. */
-  private told: number | undefined;
+  private shownRecord: number | undefined;
   private readonly store: Store;
 
   constructor(store: Store) {
     this.store = store;
     this.summaryRecord.addEventListener('click', () => {
-      if (this.told !== undefined) store.chooseRecord(this.told);
+      if (this.shownRecord !== undefined) store.chooseRecord(this.shownRecord);
     });
   }
 
@@ -75,7 +75,7 @@ export class PhaseBars {
     this.summary.className = kind;
     setText(this.summary, text);
     this.summaryRecord.hidden = n === undefined;
-    this.told = n;
+    this.shownRecord = n;
   }
 
   /**

@@ -61,11 +61,11 @@ export class Store {
   }
 
   private mark(...parts: readonly Part[]): void {
-    if (this.changed.size === 0) requestAnimationFrame(() => this.tell());
+    if (this.changed.size === 0) requestAnimationFrame(() => this.notify());
     for (const part of parts) this.changed.add(part);
   }
 
-  private tell(): void {
+  private notify(): void {
     const parts = new Set(this.changed);
     this.changed.clear();
     for (const listener of this.listeners) listener(parts);

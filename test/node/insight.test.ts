@@ -124,7 +124,7 @@ describe('why', () => {
 
   it.each([
     [['why', 'pod/nope'], 8, /there is no pod nope in start \d{6}; it has /],
-    [['why', 'nonsense'], 2, /is not startup, pod\/NAME or pod\/NAME\/CONTAINER/],
+    [['why', 'nonsense'], 2, /is not startup, pod\/NAME, pod\/NAME\/CONTAINER, image\/REFERENCE or actor\/NAME/],
     [['critical-chain', 'pod/nope'], 8, /there is no pod nope/],
     [['time', '--format=xml'], 2, /--format is text or json/],
     [['time', '--incarnation=9'], 7, /it holds no incarnation 000009/],

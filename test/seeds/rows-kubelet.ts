@@ -264,7 +264,7 @@ export const KUBELET_ROWS: readonly Row[] = [
     [TESTS.observation, TESTS.watchPods],
   ),
   built('S183', 'runtime state', 'runtimeState: judging', [TESTS.runtimeState, `${kubelet}::the runtime`]),
-  built('S184', 'pod CIDR', ['podCIDR: telling'], ['test/machines/charts/node/pod-cidr.test.ts']),
+  built('S184', 'pod CIDR', ['podCIDR: reporting'], ['test/machines/charts/node/pod-cidr.test.ts']),
   built(
     'S185',
     'containerGC',

@@ -196,8 +196,8 @@ function finishedJobs(bus: MessageBus) {
     if (name !== MANAGER || member !== 'JobRemoved' || !Array.isArray(body)) return;
     const [, path, , result] = body.map(String);
     if (path === undefined || result === undefined) return;
-    const tell = waiting.get(path);
-    if (tell) tell(result);
+    const settle = waiting.get(path);
+    if (settle) settle(result);
     else remember(ended, path, result);
   });
   return {

@@ -14,7 +14,7 @@ import type { RuntimeClient } from './client.ts';
 import { imagePorts } from './image-ports.ts';
 import { inspectPod } from './inspect.ts';
 import { POD_UID_LABEL } from './relist.ts';
-import { markHolder, telling, withSecrets } from './secrets.ts';
+import { markHolder, recognizable, withSecrets } from './secrets.ts';
 import { PodWatcher } from './watch-pods.ts';
 
 /** A sandbox gets twice the usual time, as in the Go kubelet: its network plug-ins may be slow. */
@@ -105,7 +105,7 @@ async function createContainer(adapter: Adapter, call: PortCall<CreateInput>) {
     return containers.find(({ metadata }) => metadata?.name === name && metadata?.attempt === attempt)?.id;
   };
   const opened = withSecrets(config, [...secrets, ...written], adapter.vault);
-  const withheld = [...secrets, ...telling(written, adapter.vault)];
+  const withheld = [...secrets, ...recognizable(written, adapter.vault)];
   if (secrets.length > 0) await markHolder(sandboxConfig, config);
   const request = { pod_sandbox_id: podSandboxId, config: encoded(opened), sandbox_config: sandboxConfig };
   const made = () => adapter.client.call('CreateContainer', request, adapter.limits(call));

@@ -83,7 +83,7 @@ const REDACTED_MIN_LENGTH = 4;
 const WRITTEN_MIN_LENGTH = 8;
 
 /** Of the values that people wrote into a pod, those that are removed from the runtime's reports. */
-export const telling = (written: readonly SecretHandle[], vault: Vault): readonly SecretHandle[] =>
+export const recognizable = (written: readonly SecretHandle[], vault: Vault): readonly SecretHandle[] =>
   written.filter((handle) => vault.open(handle).length >= WRITTEN_MIN_LENGTH);
 
 /** The same error without the values. */

@@ -22,7 +22,11 @@ export type RuntimeSeen =
 export type OnRuntime = (seen: RuntimeSeen) => void;
 
 /** Reports the call when it has ended. */
-async function timed<Answer>(name: CallName | StreamName, tell: OnRuntime, call: Promise<Answer>): Promise<Answer> {
+async function timed<Answer>(
+  name: CallName | StreamName,
+  onRuntime: OnRuntime,
+  call: Promise<Answer>,
+): Promise<Answer> {
   const beganMs = steadyNow();
   let failed = true;
   try {
@@ -30,13 +34,13 @@ async function timed<Answer>(name: CallName | StreamName, tell: OnRuntime, call:
     failed = false;
     return answer;
   } finally {
-    tell({ kind: 'called', name, durationMs: steadyNow() - beganMs, failed });
+    onRuntime({ kind: 'called', name, durationMs: steadyNow() - beganMs, failed });
   }
 }
 
 /** A client that reports its every call. */
-export const counted = (client: RuntimeClient, tell: OnRuntime): RuntimeClient => ({
+export const counted = (client: RuntimeClient, onRuntime: OnRuntime): RuntimeClient => ({
   ...client,
-  call: (name, request, options) => timed(name, tell, client.call(name, request, options)),
-  stream: (name, request, onMessage, signal) => timed(name, tell, client.stream(name, request, onMessage, signal)),
+  call: (name, request, options) => timed(name, onRuntime, client.call(name, request, options)),
+  stream: (name, request, onMessage, signal) => timed(name, onRuntime, client.stream(name, request, onMessage, signal)),
 });

@@ -96,7 +96,7 @@ function compose(root: string, log: RuntimeLog) {
   const images = new Images(root);
   const stats = new Stats(root);
   const events = new Events();
-  const tell = (id: string, sandboxId: string, type: EventType): void => {
+  const emitEvent = (id: string, sandboxId: string, type: EventType): void => {
     const sandbox = store.sandboxes.get(sandboxId);
     events.send({
       container_id: id,
@@ -107,18 +107,18 @@ function compose(root: string, log: RuntimeLog) {
     });
   };
   const supervisor = new Supervisor(root, {
-    changed: ({ id, record }, change) => tell(id, record.sandboxId, EVENT_OF[change]),
+    changed: ({ id, record }, change) => emitEvent(id, record.sandboxId, EVENT_OF[change]),
     failed: (text, { id }) => log('warn', `Container is not well: ${text}`, { containerId: id }),
   });
   const containers = new Containers(store, images, supervisor, {
-    created: ({ id, record }) => tell(id, record.sandboxId, EVENT_OF.created),
+    created: ({ id, record }) => emitEvent(id, record.sandboxId, EVENT_OF.created),
     deleted: ({ id, record }) => {
       stats.forget(id);
-      tell(id, record.sandboxId, EVENT_OF.deleted);
+      emitEvent(id, record.sandboxId, EVENT_OF.deleted);
     },
     log: (text, fields) => log('info', text, fields),
   });
-  const sandboxes = new Sandboxes(store, containers, ({ id }, change) => tell(id, id, EVENT_OF[change]));
+  const sandboxes = new Sandboxes(store, containers, ({ id }, change) => emitEvent(id, id, EVENT_OF[change]));
   const streams = new StreamServer();
   return { parts: { root, store, images, containers, sandboxes, stats, streams }, events, supervisor };
 }

@@ -45,13 +45,13 @@ export const directoriesPort =
   (mounter: Mounter): Port<Operations['host.makeDirectories']> =>
   async ({ input: { directories } }) => {
     for (const { path, mode, what, shared } of directories) {
-      await toldOf('creating', what, () => makeDirectory(path, mode));
-      if (shared) await toldOf('configuring', what, () => makeShared(path, mounter));
+      await namingErrors('creating', what, () => makeDirectory(path, mode));
+      if (shared) await namingErrors('configuring', what, () => makeShared(path, mounter));
     }
     return null;
   };
 
-async function toldOf(doing: string, what: string | undefined, work: () => Promise<void>): Promise<void> {
+async function namingErrors(doing: string, what: string | undefined, work: () => Promise<void>): Promise<void> {
   try {
     await work();
   } catch (error) {

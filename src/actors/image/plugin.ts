@@ -144,8 +144,8 @@ export class Plugin {
     if (needed.some((key) => !Object.hasOwn(annotations, key))) return null;
     const audience = attributes.serviceAccountTokenAudience ?? '';
     const token = await accounts.token(pod, uid, audience, signal).catch(failed('Error getting service account token'));
-    const told = [...needed, ...optional].filter((key) => Object.hasOwn(annotations, key)).toSorted();
-    const entries = told.map((key) => [key, annotations[key] ?? ''] as const);
+    const passed = [...needed, ...optional].filter((key) => Object.hasOwn(annotations, key)).toSorted();
+    const entries = passed.map((key) => [key, annotations[key] ?? ''] as const);
     return { account: { namespace, name, uid }, token, annotations: Object.fromEntries(entries) };
   }
 

@@ -161,11 +161,11 @@ async function overrideDelay(folder: string, seconds: number): Promise<void> {
   await writeFile(`${folder}/${OVERRIDE}`, text, { mode: 0o644 });
 }
 
-async function watchShutdown(address: string, signal: AbortSignal, tell: (active: boolean) => void): Promise<void> {
+async function watchShutdown(address: string, signal: AbortSignal, report: (active: boolean) => void): Promise<void> {
   const match = `type='signal',interface='${MANAGER}',member='PrepareForShutdown',path='${OBJECT}'`;
   const heard = ({ interface: name, member, body }: Message): void => {
     const active: unknown = body?.[0];
-    if (name === MANAGER && member === 'PrepareForShutdown' && typeof active === 'boolean') tell(active);
+    if (name === MANAGER && member === 'PrepareForShutdown' && typeof active === 'boolean') report(active);
   };
   await withBus(address, (bus) => bus.listen(match, heard, signal));
 }

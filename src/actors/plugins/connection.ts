@@ -103,14 +103,14 @@ export function unary<Request, Reply>(
 ): Promise<Reply> {
   const deadline = Date.now() + timeoutMs;
   const beganMs = performance.now();
-  const tell = (code: grpc.status) => {
+  const answer = (code: grpc.status) => {
     const target = client.getChannel().getTarget();
     const call: PluginCall = { method: path, target, code: goCodeName(code), durationMs: performance.now() - beganMs };
     pluginCalls.publish(call);
   };
   return new Promise((resolve, reject) => {
     client.makeUnaryRequest(path, requestSerialize, responseDeserialize, request, { deadline }, (error, reply) => {
-      tell(error?.code ?? grpc.status.OK);
+      answer(error?.code ?? grpc.status.OK);
       if (reply === undefined) reject(toOperationError(error));
       else resolve(reply);
     });

@@ -23,7 +23,7 @@ export interface Tally {
   readonly last: Verdict | null;
   readonly count: number;
   /** The last reported output; `null` after a success. */
-  readonly told: string | null;
+  readonly reported: string | null;
   readonly reportsLeft: number;
   readonly atMs: number;
 }
@@ -32,7 +32,7 @@ export const newTally = (verdict: Verdict | null, nowMs: number): Tally => ({
   verdict,
   last: null,
   count: 0,
-  told: null,
+  reported: null,
   reportsLeft: REPORTS_BURST,
   atMs: nowMs,
 });
@@ -46,7 +46,7 @@ export function tally(
   const counted = count(before, attempt);
   const threshold = counted.last === 'success' ? successThreshold : failureThreshold;
   const isNew = attempt.result !== 'errored' && counted.last !== before.verdict && counted.count >= threshold;
-  const { after, report } = tell(counted, attempt, isNew, nowMs);
+  const { after, report } = reportOf(counted, attempt, isNew, nowMs);
   if (!isNew || after.last === null) return { tally: after, items: report };
   const judged: ProbeJudged = { type: 'probe.judged', verdict: after.last };
   return { tally: { ...after, verdict: after.last }, items: [...report, judged] };
@@ -58,19 +58,19 @@ function count(before: Tally, { result }: Attempt): Tally {
   return { ...before, last, count: before.last === last ? before.count + 1 : 1 };
 }
 
-function tell(
+function reportOf(
   before: Tally,
   { result, output }: Attempt,
   decides: boolean,
   nowMs: number,
 ): { readonly after: Tally; readonly report: readonly ProbeReport[] } {
-  if (result === 'success') return { after: { ...before, told: null }, report: [] };
+  if (result === 'success') return { after: { ...before, reported: null }, report: [] };
   const text = `${result}: ${output}`;
   const left = Math.min(REPORTS_BURST, before.reportsLeft + (nowMs - before.atMs) / REPORT_REFILL_MS);
-  const isKnown = text === before.told && !(decides && result === 'failure');
+  const isKnown = text === before.reported && !(decides && result === 'failure');
   if (isKnown || left < 1) return { after: before, report: [] };
   return {
-    after: { ...before, told: text, reportsLeft: left - 1, atMs: nowMs },
+    after: { ...before, reported: text, reportsLeft: left - 1, atMs: nowMs },
     report: [{ type: 'probe.reported', result, output }],
   };
 }

@@ -11,7 +11,7 @@ import { OperationError } from '../../kernel/json.ts';
 import type { Port, Ports } from '../../kernel/operation.ts';
 import type { criOperations } from '../../machines/model/operations/cri.ts';
 import type { Header, ProbeHandler, ProbeWatch, probeOperations } from '../../machines/model/operations/probe.ts';
-import { telling, withoutSecrets, withValues } from '../cri/secrets.ts';
+import { recognizable, withoutSecrets, withValues } from '../cri/secrets.ts';
 import { openedText } from '../pod-values.ts';
 import { type Attempt, type AttemptOptions, errored, failure, success } from './attempt.ts';
 import { newTally, tally } from './counter.ts';
@@ -100,7 +100,7 @@ const opening =
     try {
       return await execSync({ ...input, command: input.command.map((word) => withValues(word, values)) }, signal);
     } catch (error) {
-      throw withoutSecrets(error, telling(secrets, vault), vault);
+      throw withoutSecrets(error, recognizable(secrets, vault), vault);
     }
   };
 

@@ -103,7 +103,7 @@ export class SpdyServer {
 
   /** Ends the connection once the client has heard what was said. */
   close(): void {
-    this.tell(this.writer.goAway());
+    this.writeFrame(this.writer.goAway());
     this.socket.end();
     const linger = setTimeout(() => this.socket.destroy(), LINGER_MS);
     this.socket.once('close', () => clearTimeout(linger));
@@ -127,7 +127,7 @@ export class SpdyServer {
     if (!this.streams.delete(stream.id)) return;
     this.wanted(stream);
     const isWhole = stream.readableEnded && stream.writableFinished;
-    if (!isWhole) this.tell(this.writer.reset(stream.id));
+    if (!isWhole) this.writeFrame(this.writer.reset(stream.id));
   }
 
   private write(bytes: Buffer, done: (error?: Error | null) => void): void {
@@ -135,7 +135,7 @@ export class SpdyServer {
     this.socket.write(bytes, done);
   }
 
-  private tell(bytes: Buffer): void {
+  private writeFrame(bytes: Buffer): void {
     if (!this.socket.writable) return;
     this.unreadReplyBytes += bytes.length;
     if (this.unreadReplyBytes > UNREAD_REPLIES_MAX_BYTES) this.socket.destroy();
@@ -168,7 +168,7 @@ export class SpdyServer {
     this.lastId = id;
     const stream = new SpdyServerStream(this, id, headersOf(await this.unpack(packedHeaders)));
     this.streams.set(id, stream);
-    this.tell(this.writer.reply(id));
+    this.writeFrame(this.writer.reply(id));
     this.onStream(stream);
     if (isLast) this.heardLast(stream);
   }
@@ -198,7 +198,7 @@ export class SpdyServer {
 
   private pinged(payload: Buffer): void {
     if (payload.length !== PING_BYTES) throw new RangeError(`a ping of ${payload.length} bytes`);
-    this.tell(this.writer.pong(payload));
+    this.writeFrame(this.writer.pong(payload));
   }
 
   private dataTaken({ stream: id, isLast, payload }: Extract<Frame, { kind: 'data' }>): void {

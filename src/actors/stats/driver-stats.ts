@@ -73,11 +73,11 @@ export class DriverStats {
       sleep(waitMs, undefined, { signal: late.signal, ref: false }).catch(() => {}),
     ]);
     late.abort();
-    const told = volumes.flatMap((volume, at): [StatsVolume, VolumeStats][] => {
+    const known = volumes.flatMap((volume, at): [StatsVolume, VolumeStats][] => {
       const { answer } = asked[at]!;
       return answer === null ? [] : [[volume, { name: volume.name, ...claimOf(volume), ...answer }]];
     });
-    return new Map(told);
+    return new Map(known);
   }
 
   #ask(volume: StatsVolume): Known {
@@ -107,12 +107,12 @@ export class DriverStats {
     if (!can.has('GET_VOLUME_STATS')) return null;
     const request = { volume_id: handle, volume_path: path };
     const reply = await callDriver<Reply>(endpoint, 'NodeGetVolumeStats', request, signal);
-    const isHealthTold = this.#options.withHealth() && can.has('VOLUME_CONDITION');
-    if (reply.usage.length === 0 && !isHealthTold) return null;
+    const isHealthReported = this.#options.withHealth() && can.has('VOLUME_CONDITION');
+    if (reply.usage.length === 0 && !isHealthReported) return null;
     const abnormal = reply.volume_condition?.abnormal ?? false;
     return {
       ...usageOf(reply.usage, this.#options.now()),
-      ...(isHealthTold ? { volumeHealthStats: { abnormal } } : {}),
+      ...(isHealthReported ? { volumeHealthStats: { abnormal } } : {}),
     };
   }
 

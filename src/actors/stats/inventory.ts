@@ -45,9 +45,9 @@ const optionsWith = (signal?: AbortSignal) => ({ timeoutMs: TIMEOUT_MS, ...(sign
 
 /** Rejects when the runtime does not answer: who decides by it must not take that for an answer. */
 export async function runtimeFileSystems(call: RuntimeCall, signal?: AbortSignal): Promise<RuntimeFileSystems> {
-  const told = await call('ImageFsInfo', {}, optionsWith(signal));
-  const imageFs = told.image_filesystems[0] ?? null;
-  return { imageFs, containerFs: told.container_filesystems[0] ?? imageFs };
+  const info = await call('ImageFsInfo', {}, optionsWith(signal));
+  const imageFs = info.image_filesystems[0] ?? null;
+  return { imageFs, containerFs: info.container_filesystems[0] ?? imageFs };
 }
 
 export async function inventory(call: RuntimeCall, signal?: AbortSignal): Promise<Inventory> {

@@ -198,19 +198,19 @@ export class StatsReader {
       nodeName: node.nodeName,
       systemContainers: this.#systemContainers(reading),
       startTime: timeOf(this.#bootedAtMs()),
-      ...told({ cpu: usage.cpu, memory: usage.memory, swap: usage.swap }),
+      ...withoutNulls({ cpu: usage.cpu, memory: usage.memory, swap: usage.swap }),
     };
     if (options.onlyCpuAndMemory) return common;
     return {
       ...common,
       io: usage.io,
       network: networkStats(nodeInterfaces(this.root), atMs),
-      ...told({ fs: rootFs && fileSystemStats(rootFs, atMs) }),
-      runtime: told({
+      ...withoutNulls({ fs: rootFs && fileSystemStats(rootFs, atMs) }),
+      runtime: withoutNulls({
         imageFs: layerStats(running.imageFs, imageFs),
         containerFs: layerStats(running.containerFs, containerFs),
       }),
-      ...told({ rlimit: this.processes() }),
+      ...withoutNulls({ rlimit: this.processes() }),
     };
   }
 
@@ -227,7 +227,7 @@ export class StatsReader {
       const { cpu, memory, io, swap } = this.#usage(hierarchy, cgroup, NO_STALL);
       if (cpu === null && memory === null) return [];
       const startTime = timeOf(this.#bootedAtMs());
-      return [{ name, startTime, ...told({ cpu, memory, io: options.onlyCpuAndMemory ? null : io, swap }) }];
+      return [{ name, startTime, ...withoutNulls({ cpu, memory, io: options.onlyCpuAndMemory ? null : io, swap }) }];
     });
   }
 
@@ -269,7 +269,7 @@ export class StatsReader {
       podRef: { name, namespace, uid },
       startTime: timeOf(pod.createdAtMs),
       containers: containers.map(({ stats }) => stats),
-      ...told({ cpu: usage.cpu, memory: usage.memory, swap: usage.swap }),
+      ...withoutNulls({ cpu: usage.cpu, memory: usage.memory, swap: usage.swap }),
     };
     if (options.onlyCpuAndMemory) return common;
     const interfaces = this.#podInterfaces(hierarchy, cgroup, pod);
@@ -288,8 +288,8 @@ export class StatsReader {
     const stats: ContainerStats = {
       name: container.name,
       startTime: timeOf(container.createdAtMs),
-      ...told({ cpu: usage.cpu, memory: usage.memory, io: reading.options.onlyCpuAndMemory ? null : usage.io }),
-      ...told({ swap: usage.swap }),
+      ...withoutNulls({ cpu: usage.cpu, memory: usage.memory, io: reading.options.onlyCpuAndMemory ? null : usage.io }),
+      ...withoutNulls({ swap: usage.swap }),
     };
     return { usage, stats };
   }
@@ -324,7 +324,7 @@ export class StatsReader {
       const log = logs.get(container.name);
       return {
         ...container,
-        ...told({
+        ...withoutNulls({
           rootfs: layerStats(layer, containerFs),
           logs: rootFs && log ? partStats(rootFs, log.used, log.inodes, atMs) : null,
         }),
@@ -350,13 +350,13 @@ export class StatsReader {
       ...stats,
       containers,
       ...(volume.length === 0 ? {} : { volume }),
-      ...told({ 'ephemeral-storage': total }),
+      ...withoutNulls({ 'ephemeral-storage': total }),
     };
   }
 }
 
 /** The fields that are known. */
-function told<Fields extends Readonly<Record<string, unknown>>>(
+function withoutNulls<Fields extends Readonly<Record<string, unknown>>>(
   fields: Fields,
 ): { [Key in keyof Fields]?: NonNullable<Fields[Key]> } {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value != null)) as {

@@ -28,9 +28,9 @@ export function plotOf(story: Story): string {
     const y = HEAD + row * ROW;
     const x = NAMES_WIDTH + enteredMs * scale;
     const width = Math.max(BAR_MIN, Math.min(tookMs * scale, WIDTH - x));
-    const told = `${name}: from ${duration(enteredMs)}, ${duration(tookMs)}${kind === 'done' ? '' : `, ${kind}`}`;
+    const title = `${name}: from ${duration(enteredMs)}, ${duration(tookMs)}${kind === 'done' ? '' : `, ${kind}`}`;
     return (
-      `<g><title>${escaped(told)}</title><text x="8" y="${y + 14}">${escaped(name)}</text>` +
+      `<g><title>${escaped(title)}</title><text x="8" y="${y + 14}">${escaped(name)}</text>` +
       `<rect class="${kind}" x="${x.toFixed(1)}" y="${y + 4}" width="${width.toFixed(1)}" height="12"/></g>`
     );
   });

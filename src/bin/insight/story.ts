@@ -79,7 +79,7 @@ export interface PodStory {
 }
 
 /** The sources of a story. */
-export type Told = Pick<Journal, 'header' | 'checkpoint' | 'records' | 'checkpointAfter'>;
+export type StorySource = Pick<Journal, 'header' | 'checkpoint' | 'records' | 'checkpointAfter'>;
 
 export class Story implements CauseSource {
   readonly header: HeaderRecord;
@@ -96,13 +96,13 @@ export class Story implements CauseSource {
   failure: FailureView | undefined;
   /** Records that were never kept. */
   readonly gaps: GapRecord[] = [];
-  private readonly checkpointAfter: Told['checkpointAfter'];
+  private readonly checkpointAfter: StorySource['checkpointAfter'];
   private readonly phaseVisits = new Phases();
   /** Causes within the turn that is being read. */
   private history = new History(this);
 
   /** `now`, of a node that runs: what waits at the end of its journal waits still. */
-  constructor(journal: Told, now = 0) {
+  constructor(journal: StorySource, now = 0) {
     const { header, checkpoint, records } = journal;
     this.checkpointAfter = (n) => journal.checkpointAfter(n);
     this.header = header;

@@ -299,9 +299,9 @@ function shortened(states: string): string {
 
 export function describeWhy(report: Why): string {
   // A region that is as it began says nothing, unless it is what the actor mainly does.
-  const told = report.states.filter(({ actor, isFirst }, row, all) => !isFirst || actor !== all[row - 1]?.actor);
-  const states = told.map(({ actor, state, sinceMs, forMs, waitsFor }, row) => [
-    actor === told[row - 1]?.actor ? '' : `  ${actor}`,
+  const shown = report.states.filter(({ actor, isFirst }, row, all) => !isFirst || actor !== all[row - 1]?.actor);
+  const states = shown.map(({ actor, state, sinceMs, forMs, waitsFor }, row) => [
+    actor === shown[row - 1]?.actor ? '' : `  ${actor}`,
     state,
     `since +${duration(sinceMs)}`,
     `(${duration(forMs)})`,

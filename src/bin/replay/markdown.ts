@@ -17,8 +17,8 @@ const DETAIL_MAX_CHARS = 8_000;
 
 export function markdownReport(outcomes: readonly Outcome[]): string {
   const found = outcomes.filter(({ verdict }) => verdict !== 'same');
-  const told = Object.entries(totalsOf(outcomes)).filter(([, count]) => count > 0);
-  const totals = told.map(([verdict, count]) => `${count} ${verdict}`).join(', ') || 'no log';
+  const counted = Object.entries(totalsOf(outcomes)).filter(([, count]) => count > 0);
+  const totals = counted.map(([verdict, count]) => `${count} ${verdict}`).join(', ') || 'no log';
   const head = `### statelet replay: ${totals}\n`;
   if (found.length === 0) return `${head}\n`;
   const rows = found.slice(0, ROWS_MAX).map(rowOf);

@@ -119,7 +119,7 @@ function collecting(problems: JournalError[], isExpected: Expectation, work: () 
     work();
   } catch (error) {
     if (!(error instanceof JournalError)) throw error;
-    const told = isExpected(error) || problems.some(({ message }) => message === error.message);
-    if (!told) problems.push(error);
+    const isListed = isExpected(error) || problems.some(({ message }) => message === error.message);
+    if (!isListed) problems.push(error);
   }
 }

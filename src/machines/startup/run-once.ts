@@ -18,7 +18,7 @@ import { line, now, sendParent, setup, to } from '../../kernel/xstate.ts';
 import type { Pod, PodRef, PodStatus } from '../model/api/pod.ts';
 import type {
   ConfigMessage,
-  ObjectsTold,
+  ObjectsReported,
   PodsMessage,
   RuntimeMessage,
   SourceReady,
@@ -57,7 +57,7 @@ interface Context extends RunOnceInput {
   readonly sinceMs: number;
 }
 
-type Event = ConfigMessage | ObjectsTold | SourceReady | RuntimeMessage | PodsMessage | StatusMessage;
+type Event = ConfigMessage | ObjectsReported | SourceReady | RuntimeMessage | PodsMessage | StatusMessage;
 
 /** The verdict on a pod with this status, or `null` while it may still come. */
 export function verdictOf(restartPolicy: string, status: PodStatus): 'Ready' | 'Succeeded' | 'Failed' | null {

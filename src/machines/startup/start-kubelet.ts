@@ -46,7 +46,7 @@ const kubeletRun = kubeletSetup.createStateConfig({
         input: ({ context }) => ({ directories: dataDirectories(context) }),
         onDone: 'containerLogs',
         onError: {
-          target: 'tellingFailure',
+          target: 'reportingFailure',
           actions: [
             warning('Failed to initialize internal modules'),
             sendTo(to('eventRecorder'), ({ context, event }) => ({
@@ -59,7 +59,7 @@ const kubeletRun = kubeletSetup.createStateConfig({
         },
       },
     },
-    tellingFailure: {
+    reportingFailure: {
       meta: { steps: 'S219', waitsFor: 'the event of the failure to be told' },
       after: { [LAST_EVENT_MS]: '#kubelet.failed' },
     },

@@ -5,7 +5,7 @@ import { startIsGone } from '../../../src/bin/insight/command.ts';
 import { causesOf, criticalChain, describeChain, type Goal, goalOf } from '../../../src/bin/insight/critical-chain.ts';
 import { compare, describeComparison } from '../../../src/bin/insight/diff.ts';
 import { describeStartupTime, startupTime } from '../../../src/bin/insight/startup-time.ts';
-import { type Moment, type Operation, Story, type Told } from '../../../src/bin/insight/story.ts';
+import { type Moment, type Operation, Story, type StorySource } from '../../../src/bin/insight/story.ts';
 import { table } from '../../../src/bin/insight/table.ts';
 import { describeWhy, SUBJECT, type Why, why } from '../../../src/bin/insight/why.ts';
 import type { GapRecord, HeaderRecord, JournalRecord, KernelRecord } from '../../../src/kernel/records.ts';
@@ -13,8 +13,11 @@ import { BootNode, type BootOptions, fail } from '../../machines/startup/boot-no
 import { image, manifest } from '../../support/pods-node.ts';
 
 const none = () => undefined;
-const storyOf = (records: readonly JournalRecord[], now = 0, checkpointAfter: Told['checkpointAfter'] = none): Story =>
-  new Story({ header: records[0] as HeaderRecord, checkpoint: undefined, records, checkpointAfter }, now);
+const storyOf = (
+  records: readonly JournalRecord[],
+  now = 0,
+  checkpointAfter: StorySource['checkpointAfter'] = none,
+): Story => new Story({ header: records[0] as HeaderRecord, checkpoint: undefined, records, checkpointAfter }, now);
 
 interface Booted {
   readonly node: BootNode;

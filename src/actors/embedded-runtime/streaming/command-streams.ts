@@ -34,7 +34,7 @@ class Sizes {
   private last: TerminalSize | undefined;
   private listener: ((size: TerminalSize) => void) | undefined;
 
-  tell(size: TerminalSize): void {
+  change(size: TerminalSize): void {
     this.last = size;
     this.listener?.(size);
   }
@@ -140,7 +140,7 @@ function resized(chunk: Buffer, streams: CommandStreams): void {
   if (chunk.length > SIZE_MAX_BYTES) return;
   for (const line of chunk.toString('latin1').split('\n')) {
     const size = sizeOf(line);
-    if (size) streams.sizes.tell(size);
+    if (size) streams.sizes.change(size);
   }
 }
 

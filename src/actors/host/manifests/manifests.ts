@@ -90,8 +90,8 @@ class ManifestFollower {
       const returned = this.#takeReturned();
       let unfinishedForMs = Number.POSITIVE_INFINITY;
       for await (const scan of scanManifests(this.#path, reader, this.#files)) {
-        if (scan.isWhole) unfinishedForMs = this.#tellWhole(scan, returned);
-        else if (this.#emitted !== '') await this.#tellPart(scan, returned);
+        if (scan.isWhole) unfinishedForMs = this.#publishWhole(scan, returned);
+        else if (this.#emitted !== '') await this.#publishPart(scan, returned);
       }
       return unfinishedForMs;
     } catch (error) {
@@ -107,7 +107,7 @@ class ManifestFollower {
     }
   }
 
-  #tellWhole(scan: Scan, returned: ReadonlySet<string>): number {
+  #publishWhole(scan: Scan, returned: ReadonlySet<string>): number {
     if (returned.size > 0) this.#emit(without(scan, returned));
     this.#emit(scan);
     this.#files = scan.files;
@@ -115,7 +115,7 @@ class ManifestFollower {
   }
 
   /** What these pods ask of the runtime is under way before more of them come. */
-  async #tellPart(scan: Scan, returned: ReadonlySet<string>): Promise<void> {
+  async #publishPart(scan: Scan, returned: ReadonlySet<string>): Promise<void> {
     const beganMs = performance.now();
     this.#emit(without(scan, returned));
     await this.#rest(performance.now() - beganMs);

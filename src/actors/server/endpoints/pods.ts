@@ -12,7 +12,7 @@ const listOf = (items: readonly object[]): string =>
 const wanted = (pods: readonly NodePod[]): object[] =>
   pods
     .filter(isWanted)
-    .map(({ pod: { metadata, spec, status: told }, status }) => ({ metadata, spec, status: status ?? told ?? {} }));
+    .map(({ pod: { metadata, spec, status: own }, status }) => ({ metadata, spec, status: status ?? own ?? {} }));
 
 /** Every pod of which something runs, as the runtime knows it. */
 const running = (pods: readonly NodePod[]): object[] =>

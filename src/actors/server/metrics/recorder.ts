@@ -122,7 +122,7 @@ export class Recorder {
       if (record.k === 'effect') this.#requested(record, kernel.now);
       else if (record.k === 'result') this.#settled(record, kernel.now);
       else if (record.k === 'cancel') this.#underWay.delete(record.id);
-      else if (record.k === 'message') this.#told(record, kernel);
+      else if (record.k === 'message') this.#readMessage(record, kernel);
     }
   };
 
@@ -146,7 +146,7 @@ export class Recorder {
     this.#histograms.cgroups.observe({ operation_type }, (nowMs - request!.sinceMs) / MS_PER_SECOND);
   }
 
-  #told({ to, event }: MessageRecord, kernel: Kernel): void {
+  #readMessage({ to, event }: MessageRecord, kernel: Kernel): void {
     if (to === 'kubelet/syncLoop' && event.type === 'config.pods') this.#configured(event as never, kernel);
     if (to === 'kubelet/status' && event.type === 'status.changed') this.#statusChanged(event as never, kernel);
     if (to === 'kubelet/status' && event.type === 'status.removed') {

@@ -167,8 +167,8 @@ function optionsOf(request: ApiRequest): StreamOptions {
 
 /** Those in the query, where WebSockets without a tunnel have them, or what is wrong with them. */
 function portsOf({ raw, query }: ApiRequest): readonly number[] | string {
-  const isTold = isWebSocket(raw) && wantsUpgrade(raw) && !protocolsOf(raw).includes(TUNNEL_PROTOCOL);
-  return isTold ? parsePorts(query.get('port') ?? []) : [];
+  const isReported = isWebSocket(raw) && wantsUpgrade(raw) && !protocolsOf(raw).includes(TUNNEL_PROTOCOL);
+  return isReported ? parsePorts(query.get('port') ?? []) : [];
 }
 
 async function urlOf(

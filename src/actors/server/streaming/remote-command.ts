@@ -95,7 +95,7 @@ export class RemoteCommand {
     this.client = client;
     this.attaches = options.attaches;
     this.runtime = new SpdyClient(runtime.socket, runtime.head);
-    this.tell(CHANNEL.stdout, Buffer.alloc(0));
+    this.write(CHANNEL.stdout, Buffer.alloc(0));
     this.runtime.open({ streamType: 'error' }, { data: (chunk) => this.collect(chunk), end: () => this.statusEnded() });
     this.stdin = options.stdin ? this.runtime.open({ streamType: 'stdin' }, {}) : null;
     if (options.stdout) this.output('stdout');
@@ -112,7 +112,7 @@ export class RemoteCommand {
     const stream = this.runtime.open(
       { streamType: name },
       {
-        data: (chunk) => this.tell(CHANNEL[name], chunk),
+        data: (chunk) => this.write(CHANNEL[name], chunk),
         end: () => {
           this.open.delete(stream.id);
           this.finishWhenDone();
@@ -135,7 +135,7 @@ export class RemoteCommand {
     else this.stdin?.end();
   }
 
-  private tell(channel: number, chunk: Buffer): void {
+  private write(channel: number, chunk: Buffer): void {
     if (this.client.readyState !== this.client.OPEN) return;
     this.client.send(Buffer.concat([Buffer.from([channel]), chunk]), () => {
       if (this.client.bufferedAmount < CLIENT_BUFFER_BYTES) this.runtime.resume();
@@ -161,7 +161,7 @@ export class RemoteCommand {
     if (this.client.readyState === this.client.OPEN) {
       const said = Buffer.concat(this.said).toString();
       const status = said === '' ? internalError(UNTOLD) : clientStatus(said);
-      this.tell(CHANNEL.error, Buffer.from(JSON.stringify(status)));
+      this.write(CHANNEL.error, Buffer.from(JSON.stringify(status)));
       this.client.close(1000);
     }
     this.runtime.close();

@@ -45,7 +45,7 @@ export interface Mount {
   readonly isWanted: boolean;
   readonly isPublished: boolean;
   /** The last message to its actor. */
-  readonly told: string;
+  readonly reported: string;
 }
 
 export interface Device {
@@ -57,7 +57,7 @@ export interface Device {
   readonly isNodeFull: boolean;
   /** On this node, as far as is known; empty: not. */
   readonly size: string;
-  readonly told: string;
+  readonly reported: string;
 }
 
 export interface Context extends CSIVolumesInput {

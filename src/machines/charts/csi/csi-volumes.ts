@@ -35,7 +35,7 @@ import {
   missingVolumes,
   csiVolumesSetup as s,
 } from './csi-volumes-setup.ts';
-import { beginHealth, healthOf, reconcile, sendUsers, tellMounted } from './reconcile.ts';
+import { beginHealth, healthOf, reconcile, reportMounted, sendUsers } from './reconcile.ts';
 
 /** Before the actor of a volume that crashed starts again, or the disk is looked through again. */
 const RETRY_MS = 5_000;
@@ -73,7 +73,7 @@ const takeWanted = news(({ pods, mounts }, event) => {
 
 /** A repeated request may come from an actor that lost the answer. */
 const answerWanted = s.enqueueActions(({ context, event, enqueue }) => {
-  if (event.type === 'csi.wanted') tellMounted(enqueue, context, event.pod.uid);
+  if (event.type === 'csi.wanted') reportMounted(enqueue, context, event.pod.uid);
 });
 
 /** Who has no room here may find it elsewhere. */
@@ -112,8 +112,8 @@ const takeEndpoint = news(({ endpoints }, event) => {
 /** Sends `volumesInUse` again when the Node lists others: its publisher may have started anew. */
 const takeNode = news(({ inUse }, event) => {
   if (event.type !== 'node.volumes') return {};
-  const isAsTold = JSON.stringify(event.inUse) === JSON.stringify(inUse);
-  return { node: { inUse: event.inUse, attached: event.attached }, inUse: isAsTold ? inUse : null };
+  const isAsReported = JSON.stringify(event.inUse) === JSON.stringify(inUse);
+  return { node: { inUse: event.inUse, attached: event.attached }, inUse: isAsReported ? inUse : null };
 });
 
 const specIn = (object: KubeObject): CSIDriverSpec => (object['spec'] ?? {}) as CSIDriverSpec;
@@ -147,7 +147,7 @@ const takePublished = s.enqueueActions(({ context, event, enqueue }) => {
   if (!found || found.isPublished) return;
   const published = { ...found, isPublished: true };
   const mounts = context.mounts.map((mount) => (mount === found ? published : mount));
-  tellMounted(enqueue, { ...context, mounts }, found.uid);
+  reportMounted(enqueue, { ...context, mounts }, found.uid);
   beginHealth(enqueue, context, found);
   enqueue.assign({ mounts });
 });

@@ -87,8 +87,8 @@ export function finishPatch(claim: PersistentVolumeClaim, size: string) {
 /** `null`: the claim has it already. `at` as RFC 3339. */
 export function failurePatch(claim: PersistentVolumeClaim, error: string, isInfeasible: boolean, at: string) {
   const { conditions = [] } = claim.status ?? {};
-  const isTold = conditions.some(({ type, status }) => type === NODE_ERROR && status === 'True');
-  if (isTold && !isInfeasible) return null;
+  const isReported = conditions.some(({ type, status }) => type === NODE_ERROR && status === 'True');
+  if (isReported && !isInfeasible) return null;
   const condition = {
     type: NODE_ERROR,
     status: 'True',
@@ -98,7 +98,7 @@ export function failurePatch(claim: PersistentVolumeClaim, error: string, isInfe
   return {
     status: {
       ...(isInfeasible ? { allocatedResourceStatuses: { [STORAGE]: INFEASIBLE } } : {}),
-      ...(isTold ? {} : { conditions: [condition] }),
+      ...(isReported ? {} : { conditions: [condition] }),
     },
   };
 }

@@ -107,7 +107,7 @@ const s = setup({
     cannotExpand: ({ context }) => !expands(context.capabilities),
     hasSecret: ({ context }) => context.volume.expandSecret !== null,
     isDone: ({ context: { claim, expansion } }) => hasSize(claim, expansion.to),
-    mustTellFailure: ({ context }) => failureToTell(context) !== null,
+    mustReportFailure: ({ context }) => failureToTell(context) !== null,
     isInUse: ({ context }) => context.failure.isInUse,
   },
   delays: retryDelays,
@@ -254,16 +254,16 @@ const failed = s.createStateConfig({
   states: {
     judging: {
       entry: s.assign((args) => ({ failedAt: rfc3339(now(args)) })),
-      always: [{ guard: 'mustTellFailure', target: 'telling' }, { target: 'told' }],
+      always: [{ guard: 'mustReportFailure', target: 'reporting' }, { target: 'reported' }],
     },
-    telling: {
+    reporting: {
       invoke: {
         id: 'failure',
         src: 'kube.patch',
         input: ({ context }) => patching(context, failureToTell(context)!),
-        onDone: { target: 'told', actions: noteClaim },
+        onDone: { target: 'reported', actions: noteClaim },
         onError: {
-          target: 'told',
+          target: 'reported',
           actions: line('error', ({ context, event }) => [
             'Cannot tell a claim that its volume was not expanded',
             { err: patchError(context, errorOf(event).message) },
@@ -271,7 +271,7 @@ const failed = s.createStateConfig({
         },
       },
     },
-    told: {
+    reported: {
       entry: [reportFailure, backOff],
       always: [
         { guard: 'isInUse', target: '#csiExpansion.over', actions: ends('inUse') },

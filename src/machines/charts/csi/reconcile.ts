@@ -57,7 +57,7 @@ function beginMount(enqueue: Enqueue, before: Context, { uid, volume, isWanted }
   const at = { uid, spec: volume.spec };
   const existing = before.mounts.find((mount) => isSame({ uid: mount.uid, spec: mount.volume.spec }, at));
   if (existing && existing.id !== '') return before;
-  const mount = { id: `mount-${before.spawned}`, uid, volume, isWanted, isPublished: false, told: '' };
+  const mount = { id: `mount-${before.spawned}`, uid, volume, isWanted, isPublished: false, reported: '' };
   const found = before.found!.volumes;
   const context = {
     ...before,
@@ -78,12 +78,12 @@ function beginMount(enqueue: Enqueue, before: Context, { uid, volume, isWanted }
     mayBePublished: existing !== undefined || found.some((each) => isSame(each, at)),
   };
   enqueue.spawnChild('mount', { id: mount.id, input });
-  return noteMountTold(context, mount.id, JSON.stringify(known));
+  return noteMountReported(context, mount.id, JSON.stringify(known));
 }
 
-const noteMountTold = (context: Context, id: string, told: string): Context => ({
+const noteMountReported = (context: Context, id: string, reported: string): Context => ({
   ...context,
-  mounts: context.mounts.map((mount) => (mount.id === id ? { ...mount, told } : mount)),
+  mounts: context.mounts.map((mount) => (mount.id === id ? { ...mount, reported } : mount)),
 });
 
 function mountOrder(context: Context, mount: Mount): Extract<MountOrder, { type: 'mount.known' }> {
@@ -111,10 +111,10 @@ function expansionOf(context: Context, { id, volume }: Mount, has: string): Expa
 function sendMounts(enqueue: Enqueue, before: Context): Context {
   return before.mounts.reduce((context, mount) => {
     const { type, ...known } = mountOrder(context, mount);
-    const told = JSON.stringify(known);
-    if (mount.id === '' || told === mount.told) return context;
+    const reported = JSON.stringify(known);
+    if (mount.id === '' || reported === mount.reported) return context;
     enqueue.sendTo<AnyActorRef>(mount.id, { type, ...known } satisfies MountOrder);
-    return noteMountTold(context, mount.id, told);
+    return noteMountReported(context, mount.id, reported);
   }, before);
 }
 
@@ -135,7 +135,15 @@ function beginDevice(enqueue: Enqueue, before: Context, volume: DeviceId): Conte
   const key = deviceKey(volume);
   const existing = before.devices.find((device) => device.key === key);
   if (existing && existing.id !== '') return before;
-  const device = { id: `device-${before.spawned}`, key, volume, staged: null, isNodeFull: false, size: '', told: '' };
+  const device = {
+    id: `device-${before.spawned}`,
+    key,
+    volume,
+    staged: null,
+    isNodeFull: false,
+    size: '',
+    reported: '',
+  };
   const found = before.found!.devices;
   const context = {
     ...before,
@@ -148,7 +156,7 @@ function beginDevice(enqueue: Enqueue, before: Context, volume: DeviceId): Conte
   const mayBeStaged = existing !== undefined || found.some((each) => deviceKey(each) === key);
   const input = { ...known, key, root, nodeName, id: device.volume, mayBeStaged };
   enqueue.spawnChild('device', { id: device.id, input });
-  return noteDevice(context, key, { told: JSON.stringify(known) });
+  return noteDevice(context, key, { reported: JSON.stringify(known) });
 }
 
 /** What the users of a volume had when it began is the size that it had on this node. */
@@ -180,10 +188,10 @@ function deviceOrder(context: Context, { key, volume }: Device): DeviceOrder {
 function sendDevices(enqueue: Enqueue, before: Context): Context {
   return before.devices.reduce((context, device) => {
     const { type, ...known } = deviceOrder(context, device);
-    const told = JSON.stringify(known);
-    if (device.id === '' || told === device.told) return context;
+    const reported = JSON.stringify(known);
+    if (device.id === '' || reported === device.reported) return context;
     enqueue.sendTo<AnyActorRef>(device.id, { type, ...known } satisfies DeviceOrder);
-    return noteDevice(context, device.key, known.isUsed ? { told } : { told, staged: null });
+    return noteDevice(context, device.key, known.isUsed ? { reported } : { reported, staged: null });
   }, before);
 }
 
@@ -208,7 +216,7 @@ export const healthOf = (mount: string): string => `health-${mount}`;
 
 // ---- others ---------------------------------------------------------------------------------------------------------
 
-export function tellMounted(enqueue: Enqueue, { mounts }: Context, uid: string): void {
+export function reportMounted(enqueue: Enqueue, { mounts }: Context, uid: string): void {
   const published = mounts.filter((mount) => mount.uid === uid && mount.isPublished);
   const names = published.map(({ volume }) => volume.name);
   if (names.length > 0) enqueue.sendTo(to('pods'), { type: 'csi.mounted', uid, names } satisfies CSIReport);

@@ -153,7 +153,7 @@ const take = s.assign({
   },
 });
 
-function tell(enqueue: Enqueue, { facts }: Context, eventType: 'Normal' | 'Warning', reason: string, message?: string) {
+function emit(enqueue: Enqueue, { facts }: Context, eventType: 'Normal' | 'Warning', reason: string, message?: string) {
   const text = message ?? `Node ${facts.nodeName} status is now: ${reason}`;
   enqueue.sendTo(
     to('eventRecorder'),
@@ -192,12 +192,12 @@ const know = s.enqueueActions(({ context, event, enqueue }) => {
   if (node === null) return lose(enqueue);
   const before = context.node?.spec?.unschedulable ?? false;
   const after = node.spec?.unschedulable ?? false;
-  if (before !== after) tell(enqueue, context, 'Normal', after ? 'NodeNotSchedulable' : 'NodeSchedulable');
+  if (before !== after) emit(enqueue, context, 'Normal', after ? 'NodeNotSchedulable' : 'NodeSchedulable');
   const { bootID } = context.facts.info;
   const known = node.status?.nodeInfo?.bootID ?? '';
   if (context.node === null && known !== '' && known !== bootID) {
     const text = `Node ${context.facts.nodeName} has been rebooted, boot id: ${bootID}`;
-    tell(enqueue, context, 'Warning', 'Rebooted', text);
+    emit(enqueue, context, 'Warning', 'Rebooted', text);
   }
   enqueue.assign({ node });
   reportParts(enqueue, context.node, node);
@@ -248,7 +248,7 @@ const compose = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   const nowMs = now(args);
   const next = projected(context, nowMs);
-  for (const reason of transitionEvents(context.said, next.conditions ?? [])) tell(enqueue, context, 'Normal', reason);
+  for (const reason of transitionEvents(context.said, next.conditions ?? [])) emit(enqueue, context, 'Normal', reason);
   enqueue.assign({ next, said: next.conditions ?? [], reportedAtMs: nowMs, tries: context.tries + 1 });
 });
 

@@ -99,7 +99,7 @@ const sayUnheard = line<Context, { type: string }, undefined, Event>('error', ({
   { socket: context.socket, retryInMs: context.retryMs },
 ]);
 
-const sayUntold = line<Context, { type: string }, undefined, Event>('error', ({ context, event }) => [
+const sayUnreported = line<Context, { type: string }, undefined, Event>('error', ({ context, event }) => [
   'Failed to tell a plugin whether it is registered',
   { socket: context.socket, err: errorOf(event).message },
 ]);
@@ -157,7 +157,7 @@ const registered = s.createStateConfig({
   },
 });
 
-const tell = (registered: boolean) => ({
+const report = (registered: boolean) => ({
   id: 'notify',
   src: 'plugins.notifyRegistrationStatus' as const,
   input: ({ context: { socket, error } }: { context: Context }) => ({ socket, registered, error }),
@@ -244,13 +244,13 @@ export const pluginMachine = s.createMachine({
     },
     accepted: {
       meta: { waitsFor: 'the plugin to hear that it is registered' },
-      invoke: { ...tell(true), onDone: 'registered', onError: { target: 'registered', actions: sayUntold } },
+      invoke: { ...report(true), onDone: 'registered', onError: { target: 'registered', actions: sayUnreported } },
     },
     registered,
     refused: {
       meta: { waitsFor: 'the plugin to hear that it is not registered' },
       entry: sayRefusal,
-      invoke: { ...tell(false), onDone: 'backingOff', onError: { target: 'backingOff', actions: sayUntold } },
+      invoke: { ...report(false), onDone: 'backingOff', onError: { target: 'backingOff', actions: sayUnreported } },
     },
     backingOff: {
       exit: assign({ error: '', retryMs: ({ context }) => doubledMs(OPERATION_BACK_OFF, context.retryMs) }),
@@ -259,7 +259,7 @@ export const pluginMachine = s.createMachine({
     failed: {
       entry: sayRefusal,
       meta: { waitsFor: 'the plugin to hear that it is not registered' },
-      invoke: { ...tell(false), onDone: 'dismissed', onError: { target: 'dismissed', actions: sayUntold } },
+      invoke: { ...report(false), onDone: 'dismissed', onError: { target: 'dismissed', actions: sayUnreported } },
     },
     dismissed: { meta: { waitsFor: 'the plugin to listen anew' } },
   },

@@ -31,7 +31,7 @@ export const podCIDROf = ({ spec }: Node): string =>
 const s = setup({
   types: { context: {} as Context, events: {} as Event },
   actors: pick(criOperations, 'cri.updateRuntimeConfig'),
-  guards: { isTold: ({ context }) => context.wanted === '' || context.wanted === context.known },
+  guards: { isReported: ({ context }) => context.wanted === '' || context.wanted === context.known },
 });
 
 const note = s.assign({
@@ -44,9 +44,9 @@ export const podCIDRMachine = s.createMachine({
   initial: 'judging',
   on: { 'node.known': { actions: note } },
   states: {
-    judging: { always: [{ guard: 'isTold', target: 'told' }, { target: 'telling' }] },
-    told: { on: { 'node.known': { target: 'judging', actions: note } } },
-    telling: {
+    judging: { always: [{ guard: 'isReported', target: 'reported' }, { target: 'reporting' }] },
+    reported: { on: { 'node.known': { target: 'judging', actions: note } } },
+    reporting: {
       meta: { waitsFor: 'the runtime to take the addresses of pods' },
       entry: line('info', ({ context }) => [
         'Updating Pod CIDR',

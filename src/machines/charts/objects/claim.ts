@@ -63,7 +63,7 @@ const s = setup({
 
 type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
 
-function tell(enqueue: Enqueue, { key, version }: Context, state: ObjectState): void {
+function report(enqueue: Enqueue, { key, version }: Context, state: ObjectState): void {
   const next = versionOf(state);
   enqueue.assign({ version: next });
   if (next !== version) enqueue(sendParent({ type: 'object.observed', key, ...state } satisfies ObjectObserved));
@@ -106,7 +106,7 @@ const take = s.enqueueActions((args) => {
   enqueue.assign({ volumeName, owner: ownerOf(claim), size, volume: null });
   if (refusal === '') return enqueue.assign({ failures: 0 });
   enqueue.assign(pauseOf(args));
-  tell(enqueue, { ...context, volumeName }, problem(context, refusal));
+  report(enqueue, { ...context, volumeName }, problem(context, refusal));
 });
 
 /** What was known stays: a server that is away takes no volume away. */
@@ -115,7 +115,7 @@ const noteUnread = s.enqueueActions((args) => {
   const { message } = errorOf(event);
   enqueue.assign(pauseOf(args));
   if (context.version === null)
-    tell(enqueue, context, problem(context, `failed to fetch PVC from API server: ${message}`));
+    report(enqueue, context, problem(context, `failed to fetch PVC from API server: ${message}`));
 });
 
 /** Of a claim that was made for a pod: that pod. */
@@ -141,7 +141,7 @@ const noteVolume = s.assign({ volume: ({ event }) => outputOf<KubeObject>(event)
 const noteLabels = s.assign(({ event }) => (event.type === 'node.labels' ? { labels: event.labels } : {}));
 
 const sendVolume = s.enqueueActions(({ context, enqueue }) => {
-  if (context.volume !== null) tell(enqueue, context, stateOf(context, context.volume));
+  if (context.volume !== null) report(enqueue, context, stateOf(context, context.volume));
 });
 
 const specOf = (volume: KubeObject): PersistentVolumeSpec => (isRecord(volume['spec']) ? volume['spec'] : {});
@@ -187,7 +187,7 @@ const noteFailure = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   const { message } = errorOf(event);
   enqueue.assign(pauseOf(args));
-  tell(enqueue, context, problem(context, `failed to fetch PV ${context.volumeName} from API server: ${message}`));
+  report(enqueue, context, problem(context, `failed to fetch PV ${context.volumeName} from API server: ${message}`));
 });
 
 const isMissing = ({ event }: { event: { error: unknown } }): boolean =>
@@ -244,13 +244,13 @@ export const claimMachine = s.createMachine({
     judging: {
       always: [
         { guard: 'needsLabels', target: 'unlabelled' },
-        { target: 'told', actions: sendVolume },
+        { target: 'reported', actions: sendVolume },
       ],
     },
     /** Waits to know the labels of this node. */
     unlabelled: { always: { guard: 'knowsLabels', target: 'judging' } },
     /** What is known is good enough for a while. */
-    told: {
+    reported: {
       after: { lookAgain: 'gettingClaim' },
       on: { 'node.labels': { target: 'judging', actions: noteLabels } },
     },

@@ -72,7 +72,7 @@ type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
 const sendState = (enqueue: Enqueue, { key, asked }: Context, state: ObjectState): void =>
   enqueue(sendParent({ type: 'object.observed', key, refresh: asked, ...state } satisfies ObjectObserved));
 
-function tell(enqueue: Enqueue, context: Context, object: KubeObject | null): void {
+function report(enqueue: Enqueue, context: Context, object: KubeObject | null): void {
   const { key, version, asked, answered } = context;
   const found = object && configObjectFrom(idOf(key), object);
   const next = found?.version ?? '';
@@ -82,16 +82,16 @@ function tell(enqueue: Enqueue, context: Context, object: KubeObject | null): vo
 }
 
 const takeList = s.enqueueActions(({ context, event, enqueue }) => {
-  if (event.type === 'reflector.listed') tell(enqueue, context, event.items[0] ?? null);
+  if (event.type === 'reflector.listed') report(enqueue, context, event.items[0] ?? null);
 });
 
 const takeChange = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'reflector.changed') return;
-  tell(enqueue, context, event.change === 'DELETED' ? null : event.object);
+  report(enqueue, context, event.change === 'DELETED' ? null : event.object);
 });
 
 const takeAnswer = s.enqueueActions(({ context, event, enqueue }) => {
-  tell(enqueue, context, outputOf<KubeObject>(event));
+  report(enqueue, context, outputOf<KubeObject>(event));
 });
 
 const pauseOf = (args: Parameters<Parameters<typeof s.enqueueActions>[0]>[0]) => {
@@ -110,7 +110,7 @@ const noteFailure = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   const { code, message } = errorOf(event);
   const { version, asked, answered } = context;
-  if (code === 'NotFound') tell(enqueue, context, null);
+  if (code === 'NotFound') report(enqueue, context, null);
   else if (version === null || asked > answered) sendState(enqueue, context, { state: 'unknown', message });
   enqueue.assign(pauseOf(args));
 });

@@ -31,7 +31,7 @@ interface Context {
   readonly services: Readonly<Record<string, Service>>;
   readonly isListed: boolean;
   /** By wanted key, the version that was last published. */
-  readonly told: Readonly<Record<string, string>>;
+  readonly reported: Readonly<Record<string, string>>;
 }
 
 const s = setup({
@@ -46,11 +46,11 @@ const nameOf = ({ metadata: { namespace, name } }: KubeObject): string =>
 
 /** Publishes what changed under the wanted keys, once there was a list. */
 function settle(enqueue: Enqueue, next: Context): void {
-  const told: Record<string, string> = {};
-  for (const [key, before] of Object.entries(next.told)) {
-    told[key] = next.isListed ? sendKey(enqueue, key, before, next.services) : before;
+  const reported: Record<string, string> = {};
+  for (const [key, before] of Object.entries(next.reported)) {
+    reported[key] = next.isListed ? sendKey(enqueue, key, before, next.services) : before;
   }
-  enqueue.assign({ ...next, told });
+  enqueue.assign({ ...next, reported });
 }
 
 function sendKey(enqueue: Enqueue, key: string, before: string, services: Context['services']): string {
@@ -83,12 +83,15 @@ const takeChange = s.enqueueActions(({ context, event, enqueue }) => {
 
 const takeWish = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'services.wanted') return;
-  settle(enqueue, { ...context, told: Object.fromEntries(event.keys.map((key) => [key, context.told[key] ?? ''])) });
+  settle(enqueue, {
+    ...context,
+    reported: Object.fromEntries(event.keys.map((key) => [key, context.reported[key] ?? ''])),
+  });
 });
 
 export const servicesMachine = s.createMachine({
   id: 'services',
-  context: { services: {}, isListed: false, told: {} },
+  context: { services: {}, isListed: false, reported: {} },
   initial: 'watching',
   on: { 'services.wanted': { actions: takeWish } },
   states: {

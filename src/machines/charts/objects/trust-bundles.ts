@@ -45,7 +45,7 @@ interface Context {
   readonly failures: number;
   readonly untilMs: number;
   /** By wanted key, the version that was last published. */
-  readonly told: Readonly<Record<string, string>>;
+  readonly reported: Readonly<Record<string, string>>;
 }
 
 const isNotFound = (event: unknown): boolean => errorOf(event).code === 'NotFound';
@@ -67,20 +67,20 @@ const target = ({ version }: Context) =>
   ({ client: 'kube', apiVersion: VERSIONS[version] ?? '', resource: 'clustertrustbundles' }) as const;
 
 /** Publishes what changed under the wanted keys. */
-function tell(enqueue: Enqueue, told: Context['told'], stateOf: (key: string) => ObjectState): void {
-  const after = Object.entries(told).map(([key, before]) => {
+function report(enqueue: Enqueue, reported: Context['reported'], stateOf: (key: string) => ObjectState): void {
+  const after = Object.entries(reported).map(([key, before]) => {
     const state = stateOf(key);
     const version = versionOf(state);
     if (version !== before) enqueue(sendParent({ type: 'object.observed', key, ...state } satisfies ObjectObserved));
     return [key, version] as const;
   });
-  enqueue.assign({ told: Object.fromEntries(after) });
+  enqueue.assign({ reported: Object.fromEntries(after) });
 }
 
 function settle(enqueue: Enqueue, next: Context): void {
-  const { bundles, isListed, told } = next;
-  enqueue.assign({ bundles, isListed, told });
-  if (isListed) tell(enqueue, told, (key) => trustAnchors(key, Object.values(bundles)));
+  const { bundles, isListed, reported } = next;
+  enqueue.assign({ bundles, isListed, reported });
+  if (isListed) report(enqueue, reported, (key) => trustAnchors(key, Object.values(bundles)));
 }
 
 const takeList = s.enqueueActions(({ context, event, enqueue }) => {
@@ -98,12 +98,15 @@ const takeChange = s.enqueueActions(({ context, event, enqueue }) => {
 
 const takeWish = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'trustBundles.wanted') return;
-  settle(enqueue, { ...context, told: Object.fromEntries(event.keys.map((key) => [key, context.told[key] ?? ''])) });
+  settle(enqueue, {
+    ...context,
+    reported: Object.fromEntries(event.keys.map((key) => [key, context.reported[key] ?? ''])),
+  });
 });
 
 const sayUnknown = (message: (event: unknown) => string) =>
   s.enqueueActions(({ context, event, enqueue }) =>
-    tell(enqueue, context.told, () => ({ state: 'unknown', message: message(event) })),
+    report(enqueue, context.reported, () => ({ state: 'unknown', message: message(event) })),
   );
 
 const noteFailure = s.enqueueActions((args) => {
@@ -129,7 +132,7 @@ const absent = s.createStateConfig({
 
 export const trustBundlesMachine = s.createMachine({
   id: 'trustBundles',
-  context: { bundles: {}, isListed: false, version: 0, failures: 0, untilMs: 0, told: {} },
+  context: { bundles: {}, isListed: false, version: 0, failures: 0, untilMs: 0, reported: {} },
   initial: 'choosing',
   on: { 'trustBundles.wanted': { actions: takeWish } },
   states: {

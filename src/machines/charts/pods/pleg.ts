@@ -47,7 +47,7 @@ const { createMachine } = setup({
   },
   actors: pick(criOperations, 'cri.watchPods'),
   actions: {
-    tellHealth: sendTo(to('runtimeState'), (_, params: PlegHealth) => params),
+    reportHealth: sendTo(to('runtimeState'), (_, params: PlegHealth) => params),
     sayFailing: line('warn', ({ event }) => [
       'Listing the pods of the runtime fails',
       { error: (event as { message: string }).message },
@@ -103,31 +103,31 @@ export const plegMachine = createMachine({
       on: { 'runtime.relistFailing': { actions: 'sayFailing' } },
       states: {
         unseen: {
-          entry: { type: 'tellHealth', params: unhealthy(NOT_YET) },
+          entry: { type: 'reportHealth', params: unhealthy(NOT_YET) },
           on: {
             'runtime.relisted': 'healthy',
-            'pleg.healthWanted': { actions: { type: 'tellHealth', params: unhealthy(NOT_YET) } },
+            'pleg.healthWanted': { actions: { type: 'reportHealth', params: unhealthy(NOT_YET) } },
           },
         },
         healthy: {
-          entry: { type: 'tellHealth', params: healthy },
+          entry: { type: 'reportHealth', params: healthy },
           on: {
             'runtime.relistFailing': { target: 'failing', actions: 'sayFailing' },
-            'pleg.healthWanted': { actions: { type: 'tellHealth', params: healthy } },
+            'pleg.healthWanted': { actions: { type: 'reportHealth', params: healthy } },
           },
         },
         failing: {
           on: {
             'runtime.relistWorking': 'healthy',
-            'pleg.healthWanted': { actions: { type: 'tellHealth', params: healthy } },
+            'pleg.healthWanted': { actions: { type: 'reportHealth', params: healthy } },
           },
           after: { [PLEG_THRESHOLD_MS]: 'unhealthy' },
         },
         unhealthy: {
-          entry: { type: 'tellHealth', params: unhealthy(NOT_SEEN) },
+          entry: { type: 'reportHealth', params: unhealthy(NOT_SEEN) },
           on: {
             'runtime.relistWorking': 'healthy',
-            'pleg.healthWanted': { actions: { type: 'tellHealth', params: unhealthy(NOT_SEEN) } },
+            'pleg.healthWanted': { actions: { type: 'reportHealth', params: unhealthy(NOT_SEEN) } },
           },
         },
       },

@@ -2,7 +2,7 @@
 import { to } from '../../../kernel/xstate.ts';
 import { type ConfigObjects, differ, withKeys } from '../../model/objects/config-objects.ts';
 import type { ObjectsWanted } from '../../model/objects/messages.ts';
-import { type Args, type Enqueue, type PodRecord, podsSetup as s, tell } from './pods-setup.ts';
+import { type Args, type Enqueue, type PodRecord, podsSetup as s, sendToPod } from './pods-setup.ts';
 
 /** With an API server the objects come one by one, and for as long as the pod is there. */
 export function wantObjects({ context, enqueue }: Args, uid: string, keys: readonly string[]): void {
@@ -16,7 +16,7 @@ export const wantObjectsAgain = s.enqueueActions((args) => {
 
 export const forwardObject = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'object.found') return;
-  for (const uid of event.uids) if (context.records[uid]?.alive) tell(enqueue, uid, event);
+  for (const uid of event.uids) if (context.records[uid]?.alive) sendToPod(enqueue, uid, event);
 });
 
 /** A pod hears of its objects only what it does not know. */
@@ -26,7 +26,8 @@ export function sendObjects(
   objects: ConfigObjects,
   known: ConfigObjects,
 ) {
-  if (alive && differ(withKeys(known, objectKeys), objects)) tell(enqueue, uid, { type: 'objects.changed', objects });
+  if (alive && differ(withKeys(known, objectKeys), objects))
+    sendToPod(enqueue, uid, { type: 'objects.changed', objects });
 }
 
 export const takeObjects = s.enqueueActions(({ context, event, enqueue }) => {

@@ -12,7 +12,7 @@ import type {
   Ended,
   GarbageWanted,
   ImageReport,
-  ObjectsTold,
+  ObjectsReported,
   PodKill,
   PodKillWanted,
   PodMessage,
@@ -63,7 +63,7 @@ export type Leftovers = { readonly uids?: readonly string[]; readonly pods?: rea
 
 type Event =
   | ConfigMessage
-  | ObjectsTold
+  | ObjectsReported
   | RuntimeMessage
   | PodsMessage
   | PodKillWanted
@@ -90,7 +90,7 @@ export type Args = Parameters<Parameters<typeof podsSetup.enqueueActions>[0]>[0]
 export type Enqueue = Args['enqueue'];
 
 export const idOf = (uid: string): string => `pod-${uid}`;
-export const tell = (
+export const sendToPod = (
   enqueue: Enqueue,
   uid: string,
   message:

@@ -42,7 +42,7 @@ import {
   refOf,
   rememberedOf,
   podsSetup as s,
-  tell,
+  sendToPod,
 } from './pods-setup.ts';
 
 /** The grace period of orphaned containers; as upstream's for pods that only the runtime knows. */
@@ -74,7 +74,7 @@ function start(args: Args, ref: PodRef, before: PodRecord | undefined, what: Sta
   };
   enqueue.spawnChild('pod', { id: idOf(ref.uid), input });
   wantObjects(args, ref.uid, objectKeys);
-  if (before?.verdict) tell(enqueue, ref.uid, before.verdict);
+  if (before?.verdict) sendToPod(enqueue, ref.uid, before.verdict);
   return {
     ...ref,
     isStatic: pod !== null && isStaticPod(pod),
@@ -93,7 +93,7 @@ function start(args: Args, ref: PodRef, before: PodRecord | undefined, what: Sta
 const takeNode = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'node.changed') return;
   enqueue.assign({ settings: event.settings });
-  for (const { uid, alive } of Object.values(context.records)) if (alive) tell(enqueue, uid, event);
+  for (const { uid, alive } of Object.values(context.records)) if (alive) sendToPod(enqueue, uid, event);
 });
 
 // ---- wanted ---------------------------------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ function want(args: Args, records: Records, pod: Pod): PodRecord {
   if (before?.alive) {
     const objectKeys = neededKeys(pod, args.context.settings);
     sendObjects(args.enqueue, before, withKeys(args.context.objects, objectKeys), args.context.objects);
-    tell(args.enqueue, ref.uid, { type: 'pod.configured', pod });
+    sendToPod(args.enqueue, ref.uid, { type: 'pod.configured', pod });
     if (objectKeys.join() !== before.objectKeys.join()) wantObjects(args, ref.uid, objectKeys);
     return { ...before, desired: true, isStatic: isStaticPod(pod), objectKeys };
   }
@@ -137,7 +137,7 @@ const isPredecessor = (other: PodRecord, pod: Pod): boolean =>
 
 function kill(enqueue: Enqueue, record: PodRecord, graceSeconds: number | null): PodRecord {
   const order: PodKill = { type: 'pod.kill', graceSeconds, remove: true, verdict: null };
-  if (record.alive) tell(enqueue, record.uid, order);
+  if (record.alive) sendToPod(enqueue, record.uid, order);
   return { ...record, kill: order };
 }
 
@@ -148,7 +148,7 @@ const endByNode = s.enqueueActions(({ context, event, enqueue }) => {
   const record = context.records[uid];
   if (!record) return;
   const order: PodKill = { type: 'pod.kill', graceSeconds, remove: false, verdict };
-  if (record.alive) tell(enqueue, uid, order);
+  if (record.alive) sendToPod(enqueue, uid, order);
   enqueue.assign({ records: { ...context.records, [uid]: { ...record, verdict: order } } });
 });
 
@@ -162,7 +162,7 @@ const keepHouse = s.enqueueActions(({ context, event, enqueue }) => {
 
 function endUnwanted(enqueue: Enqueue, record: PodRecord): PodRecord {
   const { namespace, name, uid, desired } = record;
-  enqueue(line('info', ['Ending a pod that nobody wants', { pod: `${namespace}/${name}`, uid }]));
+  enqueue(line('info', ['Ending a pod that is not wanted any more', { pod: `${namespace}/${name}`, uid }]));
   return kill(enqueue, { ...record, desired: false }, desired ? null : ORPHAN_GRACE_SECONDS);
 }
 
@@ -191,7 +191,7 @@ const takeObservation = s.enqueueActions((args) => {
   if (event.type !== 'runtime.podChanged') return;
   const { status } = event;
   const record = context.records[status.uid];
-  if (record?.alive) tell(enqueue, status.uid, event);
+  if (record?.alive) sendToPod(enqueue, status.uid, event);
   if (record) return;
   const { uid, name, namespace } = status;
   const added = start(args, { uid, name, namespace }, undefined, { runtime: status });
@@ -200,7 +200,7 @@ const takeObservation = s.enqueueActions((args) => {
 });
 
 const forwardRuntime = s.enqueueActions(({ context, event, enqueue }) => {
-  if (event.type === 'runtime.podRemoved' && context.records[event.uid]?.alive) tell(enqueue, event.uid, event);
+  if (event.type === 'runtime.podRemoved' && context.records[event.uid]?.alive) sendToPod(enqueue, event.uid, event);
 });
 
 const takeRelist = s.enqueueActions((args) => {
@@ -208,7 +208,7 @@ const takeRelist = s.enqueueActions((args) => {
   if (event.type !== 'runtime.relisted') return;
   const seen = new Set(event.uids);
   for (const { uid, alive } of Object.values(context.records)) {
-    if (alive && !seen.has(uid)) tell(enqueue, uid, { type: 'runtime.absent', observedAtMs: now(args) });
+    if (alive && !seen.has(uid)) sendToPod(enqueue, uid, { type: 'runtime.absent', observedAtMs: now(args) });
   }
   enqueue.assign({ relisted: true, records: released(enqueue, context.records) });
 });
@@ -220,7 +220,7 @@ function released(enqueue: Enqueue, records: Records): Records {
   for (const record of Object.values(records)) {
     if (!record.held || taken.has(fullName(record))) continue;
     taken.add(fullName(record));
-    if (record.alive) tell(enqueue, record.uid, { type: 'pod.released' });
+    if (record.alive) sendToPod(enqueue, record.uid, { type: 'pod.released' });
     next[record.uid] = { ...record, held: false };
   }
   return next;
@@ -234,9 +234,9 @@ const sayStale = s.enqueueActions(({ event, enqueue }) => {
 const forward = s.enqueueActions(({ context, event, enqueue }) => {
   const message = event as ImageReport | AllocationReport | GarbageWanted | CSIReport;
   if ('uid' in message) {
-    if (context.records[message.uid]?.alive) tell(enqueue, message.uid, message);
+    if (context.records[message.uid]?.alive) sendToPod(enqueue, message.uid, message);
   } else {
-    for (const { uid, alive } of Object.values(context.records)) if (alive) tell(enqueue, uid, message);
+    for (const { uid, alive } of Object.values(context.records)) if (alive) sendToPod(enqueue, uid, message);
   }
 });
 
@@ -311,7 +311,7 @@ const respawn = s.enqueueActions((args) => {
   }
   const { uid, name, namespace, desired, again } = record;
   const added = start(args, { uid, name, namespace }, record, {});
-  if (record.kill) tell(enqueue, uid, record.kill);
+  if (record.kill) sendToPod(enqueue, uid, record.kill);
   enqueue.assign({ records: { ...context.records, [uid]: { ...added, desired, again } } });
 });
 

@@ -18,7 +18,7 @@ import { line, sendParent, setup, to } from '../../../kernel/xstate.ts';
 import type { ObjectFound } from '../../model/objects/messages.ts';
 import type {
   ConfigMessage,
-  ObjectsTold,
+  ObjectsReported,
   PodsMessage,
   RuntimeHealth,
   RuntimeMessage,
@@ -45,24 +45,24 @@ interface Context {
   readonly relisted: boolean;
   readonly runtimeUp: boolean;
   /** A message went to `pods` that a fresh `pods` would not know. */
-  readonly told: boolean;
+  readonly hasSent: boolean;
 }
 
-type Event = ConfigMessage | ObjectFound | ObjectsTold | SourceReady | RuntimeMessage | RuntimeHealth | PodsMessage;
+type Event = ConfigMessage | ObjectFound | ObjectsReported | SourceReady | RuntimeMessage | RuntimeHealth | PodsMessage;
 
 const s = setup({
   types: { input: {} as SyncLoopInput, context: {} as Context, events: {} as Event },
   guards: {
     isComplete: ({ context }) =>
       context.runtimeUp && context.relisted && Object.values(context.sources).every((uids) => uids !== null),
-    hasTold: ({ context }) => context.told,
+    hasSent: ({ context }) => context.hasSent,
   },
 });
 
 const desired = (context: Context): string[] => Object.values(context.sources).flatMap((uids) => uids ?? []);
 
 const forward = s.enqueueActions(({ context, event, enqueue }) => {
-  if (!context.told) enqueue.assign({ told: true });
+  if (!context.hasSent) enqueue.assign({ hasSent: true });
   enqueue.sendTo(to('pods'), event);
 });
 
@@ -72,7 +72,7 @@ const noteSource = s.assign({
 });
 
 const noteRelist = s.enqueueActions(({ event, enqueue }) => {
-  enqueue.assign({ relisted: true, told: true });
+  enqueue.assign({ relisted: true, hasSent: true });
   enqueue.sendTo(to('pods'), event);
 });
 
@@ -98,7 +98,7 @@ export const syncLoopMachine = s.createMachine({
     sources: Object.fromEntries(sourcesOf(input).map((source) => [source, null])),
     relisted: false,
     runtimeUp: false,
-    told: false,
+    hasSent: false,
   }),
   entry: [sendParent({ type: 'syncLoop.started' }), askRuntime],
   initial: 'waiting',
@@ -113,7 +113,7 @@ export const syncLoopMachine = s.createMachine({
     'config.sourceReady': { actions: noteSource },
     'runtime.up': { actions: s.assign({ runtimeUp: true }) },
     'runtime.down': { actions: s.assign({ runtimeUp: false }) },
-    'pods.started': { guard: 'hasTold', target: '.starting', actions: [forget, askSources, askRuntime] },
+    'pods.started': { guard: 'hasSent', target: '.starting', actions: [forget, askSources, askRuntime] },
   },
   states: {
     /** Waits until the runtime is up for the first time. What sources say before that, they are asked to say again. */
@@ -124,7 +124,7 @@ export const syncLoopMachine = s.createMachine({
         'config.sourceReady': {},
         'object.found': {},
         'runtime.up': { target: 'starting', actions: [s.assign({ runtimeUp: true }), askSources] },
-        'pods.started': { guard: 'hasTold', actions: [forget, askRuntime] },
+        'pods.started': { guard: 'hasSent', actions: [forget, askRuntime] },
       },
     },
     /** Waits until every source has spoken, the runtime is up and its pods were listed. */

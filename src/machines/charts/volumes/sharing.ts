@@ -30,7 +30,7 @@ export interface SharingInput {
 
 interface Context extends SharingInput {
   /** By path: when the user last heard of it. */
-  readonly told: Readonly<Record<string, number>>;
+  readonly reported: Readonly<Record<string, number>>;
 }
 
 const s = setup({
@@ -44,21 +44,21 @@ const shown = (path: string, uid: string): string => path.slice(Math.max(0, path
 const reportSlow = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   const output = outputOf<readonly Sharing[]>(event);
-  const told: Record<string, number> = {};
+  const reported: Record<string, number> = {};
   for (const { path, files } of output.filter((each) => each.forMs >= SLOW_SHARING_MS)) {
-    const last = context.told[path];
+    const last = context.reported[path];
     const isDue = last === undefined || now(args) - last >= AGAIN_MS;
-    told[path] = isDue ? now(args) : last;
+    reported[path] = isDue ? now(args) : last;
     if (!isDue) continue;
     const text = volumeEvents.sharing(shown(path, context.ref.uid), last === undefined ? null : files);
     enqueue.sendTo(to('eventRecorder'), eventRecorded(context.ref, text));
   }
-  enqueue.assign({ told });
+  enqueue.assign({ reported });
 });
 
 export const sharingMachine = s.createMachine({
   id: 'sharing',
-  context: ({ input }) => ({ ...input, told: {} }),
+  context: ({ input }) => ({ ...input, reported: {} }),
   initial: 'looking',
   states: {
     looking: {

@@ -38,7 +38,7 @@ export type ConfigMessage =
     };
 
 /** All ConfigMaps and Secrets that exist. Sent before the pods that may need them. */
-export interface ObjectsTold {
+export interface ObjectsReported {
   readonly type: 'config.objects';
   readonly objects: ConfigObjects;
 }

@@ -23,7 +23,7 @@ test('tells it again until the runtime took it', () => {
   world.tell(known({ podCIDR: '10.1.0.0/24' }));
   world.time.advanceTo(world.time.now() + 60_000);
   expect(world.asked()).toHaveLength(3);
-  expect(world.state()).toBe('told');
+  expect(world.state()).toBe('reported');
 });
 
 test('reads the single field of an old Node', () => {

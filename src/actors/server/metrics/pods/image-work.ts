@@ -73,13 +73,13 @@ export class ImageWork implements Projection {
   }
 
   on(record: KernelRecord, { kernel, request }: Seen): void {
-    if (record.k === 'message') this.#told(record);
+    if (record.k === 'message') this.#readMessage(record);
     else if (record.k === 'effect' && record.name === 'cri.pullImage') this.#pulling(record.at, kernel.now);
     else if (record.k === 'effect' && record.at.startsWith(`${COLLECTOR}/`)) this.#removing(record.input, kernel);
     else if (record.k === 'result' && request) this.#done(record, request, kernel);
   }
 
-  #told({ to, event }: MessageRecord): void {
+  #readMessage({ to, event }: MessageRecord): void {
     if (event.type === 'image.asked') {
       const { uid, container, policy } = (event as unknown as { request: ImageWanted }).request;
       this.#wishes.set(`${uid} ${container}`, { uid, actor: to, policy, isPresent: null, isPulled: false });

@@ -50,15 +50,15 @@ export class PodStarts implements Projection {
   }
 
   on(record: KernelRecord, { kernel, request }: Seen): void {
-    if (record.k === 'message') this.#told(record, kernel);
+    if (record.k === 'message') this.#readMessage(record, kernel);
     else if (record.k === 'effect') this.#requested(record, kernel);
     else if (record.k === 'result' && request?.name === 'cri.pullImage') {
       for (const start of this.#waitingFor(request.address)) start.lastPulledMs = kernel.now;
     }
   }
 
-  #told({ to, event }: MessageRecord, kernel: Kernel): void {
-    const told = event as unknown as { readonly uid: string };
+  #readMessage({ to, event }: MessageRecord, kernel: Kernel): void {
+    const about = event as unknown as { readonly uid: string };
     if (to === 'kubelet/syncLoop' && event.type === 'config.pods') this.#configured(event as never, kernel);
     else if (event.type === 'image.asked') {
       const { uid, container } = (event as unknown as { request: ImageWanted }).request;
@@ -70,9 +70,9 @@ export class PodStarts implements Projection {
       const { pod, seen } = event as unknown as { pod: { uid: string }; seen: { status: PodStatus } | null };
       if (seen) this.#observed(pod.uid, seen.status, kernel.now);
     } else if (to === 'kubelet/status' && event.type === 'status.removed') {
-      this.#starts.delete(told.uid);
-      this.#removed.delete(told.uid);
-      this.#orphans.delete(told.uid);
+      this.#starts.delete(about.uid);
+      this.#removed.delete(about.uid);
+      this.#orphans.delete(about.uid);
     } else if (event.type === 'pod.kill') this.#killed(to, kernel);
   }
 

@@ -55,21 +55,21 @@ export class Resizes implements Projection {
 
   on(record: KernelRecord, { kernel, request }: Seen): void {
     if (record.k === 'message') {
-      this.#told(record);
+      this.#readMessage(record);
       this.#actuated(record, kernel.now);
     } else if (record.k === 'result' && record.error && request && STEP.test(request.address)) {
       this.#over(podUidAt(request.address), false, kernel.now);
     } else if (record.k === 'end') this.#trigger = 'periodic_retry';
   }
 
-  #told({ to, event }: MessageRecord): void {
+  #readMessage({ to, event }: MessageRecord): void {
     const trigger = to === ALLOCATION ? TRIGGERS[event.type] : undefined;
     if (trigger !== undefined) this.#trigger = trigger;
-    const told = event as unknown as { readonly uid: string; readonly refusal: ResizeRefusal };
+    const about = event as unknown as { readonly uid: string; readonly refusal: ResizeRefusal };
     if (to === ALLOCATION && event.type === 'allocation.wanted') this.#wanted(event as never);
-    else if (to === ALLOCATION && event.type === 'allocation.released') this.#asked.delete(told.uid);
-    else if (to === 'kubelet/pods' && event.type === 'allocation.pending') this.#refused(told.uid, told.refusal);
-    else if (to === 'kubelet/pods' && event.type === 'allocation.granted') this.#granted(told.uid);
+    else if (to === ALLOCATION && event.type === 'allocation.released') this.#asked.delete(about.uid);
+    else if (to === 'kubelet/pods' && event.type === 'allocation.pending') this.#refused(about.uid, about.refusal);
+    else if (to === 'kubelet/pods' && event.type === 'allocation.granted') this.#granted(about.uid);
   }
 
   #wanted({

@@ -80,7 +80,7 @@ const checkpoint = ({ folder }: Context): string => `${folder}/${CHECKPOINT_FILE
 
 const changed = (resources: Resources) => ({ type: 'devices.changed', devices: devicesOf(resources) });
 
-function tell({ enqueue }: Pick<Args, 'enqueue'>, resources: Resources): void {
+function report({ enqueue }: Pick<Args, 'enqueue'>, resources: Resources): void {
   const { capacity, allocatable } = deviceAmounts(devicesOf(resources));
   enqueue.sendTo(to('allocation'), changed(resources));
   const reports = { deviceCapacity: capacity, deviceAllocatable: allocatable };
@@ -90,7 +90,7 @@ function tell({ enqueue }: Pick<Args, 'enqueue'>, resources: Resources): void {
 /** Keeps the new state, and publishes it when it differs. */
 function keep(args: Args, resources: Resources, change: Partial<Context> = {}): void {
   const isSame = JSON.stringify(resources) === JSON.stringify(args.context.resources);
-  if (!isSame) tell(args, resources);
+  if (!isSame) report(args, resources);
   args.enqueue.assign({ ...change, resources, isStale: args.context.isStale || !isSame });
 }
 

@@ -200,7 +200,7 @@ export const observed = ({ metadata, spec }: Node): Pick<Context, 'labels' | 'ta
 });
 
 /** How the devices of a pod are, for its status. */
-export function tellHealth(
+export function reportHealth(
   { args: { enqueue } }: Pick<Work, 'args'>,
   uid: string,
   { devices }: Holding,

@@ -57,7 +57,7 @@ import {
   recordEvent,
   remember,
   reply,
-  tellHealth,
+  reportHealth,
   viewOf,
   type Wish,
   type Work,
@@ -161,7 +161,7 @@ function grant(w: Work, { request: { uid, demand }, allocation }: Wish, holding:
   w.args.enqueue.sendTo(to('memory'), { type: 'memory.allocated', uid, grant: given });
   const shares = podShares(w.args.context.settings, w.books.grants, uid);
   reply(w, { type: 'allocation.granted', uid, allocation, ...before, ...shares });
-  tellHealth(w, uid, given, w.args.context.devices);
+  reportHealth(w, uid, given, w.args.context.devices);
 }
 
 /** Plugins offer something else: pods hear of it whose devices are in another state now. */
@@ -170,7 +170,7 @@ const takeDevices = s.enqueueActions((args) => {
   if (event.type !== 'devices.changed') return;
   for (const [uid, holding] of Object.entries(context.grants)) {
     const [before, after] = [context.devices, event.devices].map((each) => deviceHealth(holding.devices ?? {}, each));
-    if (!isSame(before, after)) tellHealth({ args }, uid, holding, event.devices);
+    if (!isSame(before, after)) reportHealth({ args }, uid, holding, event.devices);
   }
   enqueue.assign({ devices: event.devices });
 });
@@ -216,7 +216,7 @@ function keep(w: Work, wish: Wish): void {
   if (!isSame(allocation, wish.allocation)) return change(w, wish);
   w.books.resizes = without(w.books.resizes, uid);
   reply(w, { type: 'allocation.granted', uid, allocation, ...podShares(w.args.context.settings, w.books.grants, uid) });
-  tellHealth(w, uid, held, w.args.context.devices);
+  reportHealth(w, uid, held, w.args.context.devices);
   judgeRecalled(w, wish);
 }
 

@@ -40,7 +40,7 @@ interface Context {
   readonly unseenFields?: ApiSourceInput['unseenFields'];
   readonly isListed: boolean;
   readonly remembered: readonly RememberedPod[];
-  readonly told: PublishedPods;
+  readonly reported: PublishedPods;
   /** By uid, the mirror pods that there are. */
   readonly mirrors: Readonly<Record<string, Mirror>>;
   /** By uid, when a pod was first seen; kept when it has to be published again. */
@@ -89,25 +89,28 @@ function podsOf(enqueue: Enqueue, objects: readonly KubeObject[], context: Conte
   });
 }
 
-function tell(enqueue: Enqueue, context: Context, pods: readonly Pod[], gone: readonly PodRef[]): Context {
+function report(enqueue: Enqueue, context: Context, pods: readonly Pod[], gone: readonly PodRef[]): Context {
   const own = pods.filter((pod) => !isMirrorPod(pod));
-  const goneOwn = gone.filter(({ uid }) => context.told[uid] !== undefined);
+  const goneOwn = gone.filter(({ uid }) => context.reported[uid] !== undefined);
   for (const pod of pods) sendSeen(enqueue, pod);
   const after = publishedOf(own);
-  const messages = differences(SOURCE, own, { before: context.told, after, gone: goneOwn });
+  const messages = differences(SOURCE, own, { before: context.reported, after, gone: goneOwn });
   for (const message of messages) enqueue.sendTo(to('syncLoop'), message);
   const goneUids = new Set(gone.map(({ uid }) => uid));
   const without = <Value>(table: Readonly<Record<string, Value>>): Record<string, Value> =>
     Object.fromEntries(Object.entries(table).filter(([uid]) => !goneUids.has(uid)));
-  const told = { ...without(context.told), ...after };
+  const reported = { ...without(context.reported), ...after };
   const mirrors = pods
     .filter(isMirrorPod)
     .map((pod) => [pod.metadata.uid, { ...refOf(pod), staticUid: hashIn(pod) }] as const);
   return {
     ...context,
-    told,
+    reported,
     mirrors: { ...without(context.mirrors), ...Object.fromEntries(mirrors) },
-    seen: { ...without(context.seen), ...Object.fromEntries(Object.values(told).map(({ uid, seen }) => [uid, seen])) },
+    seen: {
+      ...without(context.seen),
+      ...Object.fromEntries(Object.values(reported).map(({ uid, seen }) => [uid, seen])),
+    },
   };
 }
 
@@ -148,7 +151,7 @@ const takeList = s.enqueueActions((args) => {
   if (event.type !== 'reflector.listed') return;
   const pods = podsOf(enqueue, event.items, context, now(args));
   sendListed(enqueue, pods);
-  const next = tell(enqueue, { ...context, mirrors: {} }, pods, goneFrom(context.told, pods));
+  const next = report(enqueue, { ...context, mirrors: {} }, pods, goneFrom(context.reported, pods));
   reportReady(enqueue, next);
   enqueue.assign({ ...next, isListed: true });
 });
@@ -159,13 +162,13 @@ const takeChange = s.enqueueActions((args) => {
   const pods = podsOf(enqueue, [event.object], context, now(args));
   const isGone = event.change === 'DELETED';
   if (isGone) for (const pod of pods) sendGone(enqueue, refOf(pod), context.mirrors[pod.metadata.uid]?.staticUid);
-  const next = tell(enqueue, context, isGone ? [] : pods, isGone ? pods.map(refOf) : []);
-  if (Object.keys(next.told).join() !== Object.keys(context.told).join()) reportReady(enqueue, next);
+  const next = report(enqueue, context, isGone ? [] : pods, isGone ? pods.map(refOf) : []);
+  if (Object.keys(next.reported).join() !== Object.keys(context.reported).join()) reportReady(enqueue, next);
   enqueue.assign(next);
 });
 
-function reportReady(enqueue: Enqueue, { told }: Context): void {
-  const ready: SourceReady = { type: 'config.sourceReady', source: SOURCE, uids: Object.keys(told) };
+function reportReady(enqueue: Enqueue, { reported }: Context): void {
+  const ready: SourceReady = { type: 'config.sourceReady', source: SOURCE, uids: Object.keys(reported) };
   enqueue.sendTo(to('syncLoop'), ready);
 }
 
@@ -186,7 +189,7 @@ function ownRemembered({ remembered, nodeName }: Context): { pod: Pod; objects: 
 const forgetDeleted = s.enqueueActions(({ context, enqueue }) => {
   for (const { pod } of ownRemembered(context)) {
     const { uid } = pod.metadata;
-    if (context.told[uid] === undefined) enqueue.sendTo(to('rememberedPods'), { type: 'pod.forgotten', uid });
+    if (context.reported[uid] === undefined) enqueue.sendTo(to('rememberedPods'), { type: 'pod.forgotten', uid });
   }
   enqueue.assign({ remembered: [] });
 });
@@ -194,17 +197,17 @@ const forgetDeleted = s.enqueueActions(({ context, enqueue }) => {
 /** Without an API server the pods that were wanted last stay wanted until it answers. */
 const startRemembered = s.enqueueActions((args) => {
   const { context, enqueue } = args;
-  const known = ownRemembered(context).filter(({ pod }) => context.told[pod.metadata.uid] === undefined);
+  const known = ownRemembered(context).filter(({ pod }) => context.reported[pod.metadata.uid] === undefined);
   if (known.length === 0) return;
   const atFirst = new Date(now(args)).toISOString();
   const pods = known.map(({ pod }) => withSource(pod, SOURCE, atFirst, context.unseenFields));
   const names = pods.map(({ metadata }) => `${metadata.namespace}/${metadata.name}`);
   enqueue(line('warn', ['The API server is away; starting the pods that are remembered', { pods: names }]));
   const after = publishedOf(pods);
-  const messages = differences(SOURCE, pods, { before: context.told, after, gone: [] });
+  const messages = differences(SOURCE, pods, { before: context.reported, after, gone: [] });
   for (const message of messages) enqueue.sendTo(to('syncLoop'), message);
   for (const { pod, objects } of known) sendObjects(enqueue, pod.metadata.uid, objects, now(args));
-  enqueue.assign({ told: { ...context.told, ...after }, remembered: [] });
+  enqueue.assign({ reported: { ...context.reported, ...after }, remembered: [] });
 });
 
 const EXPIRED = 'failed to fetch token: the one that was kept has expired, and the API server is away';
@@ -230,7 +233,7 @@ function isExpired({ kind, data }: ConfigObject, nowMs: number): boolean {
 
 /** The next list publishes again what is forgotten here. */
 const forget = s.assign(({ context, event }) =>
-  event.type === 'config.wanted' ? { told: forgotten(context.told, event.uids), isListed: false } : {},
+  event.type === 'config.wanted' ? { reported: forgotten(context.reported, event.uids), isListed: false } : {},
 );
 
 const following = s.createStateConfig({
@@ -300,7 +303,7 @@ export const apiSourceMachine = s.createMachine({
     ...(input.unseenFields === undefined ? {} : { unseenFields: input.unseenFields }),
     isListed: false,
     remembered: [],
-    told: {},
+    reported: {},
     mirrors: {},
     seen: {},
   }),

@@ -37,7 +37,7 @@ export type HttpSourceInput = Pick<
 >;
 
 interface Context extends HttpSourceInput {
-  readonly told: PublishedPods;
+  readonly reported: PublishedPods;
   /** By uid, when a pod was first seen; kept when it has to be published again. */
   readonly seen: Readonly<Record<string, string>>;
   readonly error: string;
@@ -78,7 +78,7 @@ const take = s.enqueueActions((args) => {
   if (event.manifests === null || !merged.isValid) return;
   const atFirst = new Date(now(args)).toISOString();
   const pods = merged.pods.map((pod) => withSource(pod, SOURCE, seen[pod.metadata.uid] ?? atFirst, unseenFields));
-  const published = publishStaticPods(enqueue, { source: SOURCE, pods, before: context.told, hasApiServer });
+  const published = publishStaticPods(enqueue, { source: SOURCE, pods, before: context.reported, hasApiServer });
   enqueue.assign(published);
 });
 
@@ -86,7 +86,7 @@ export const httpSourceMachine = s.createMachine({
   id: 'httpSource',
   context: ({ input }) => ({
     ...input,
-    told: {},
+    reported: {},
     seen: {},
     error: '',
   }),
@@ -95,7 +95,7 @@ export const httpSourceMachine = s.createMachine({
     'config.wanted': {
       target: '.watching',
       actions: s.assign(({ context, event }) =>
-        event.type === 'config.wanted' ? { told: forgotten(context.told, event.uids) } : {},
+        event.type === 'config.wanted' ? { reported: forgotten(context.reported, event.uids) } : {},
       ),
     },
   },

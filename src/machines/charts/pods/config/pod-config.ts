@@ -17,7 +17,7 @@ import { type AnyActorRef, errorOf, line, now, type PlainError, pick, setup, to 
 import { objectKey } from '../../../model/objects/config-objects.ts';
 import { hostOperations, type Manifest, type ManifestError } from '../../../model/operations/host.ts';
 import type { ConfigObject } from '../../../model/operations/volume.ts';
-import type { ConfigWanted, Ended, ObjectsTold, SourceReady, StatusWanted } from '../../../model/pods/messages.ts';
+import type { ConfigWanted, Ended, ObjectsReported, SourceReady, StatusWanted } from '../../../model/pods/messages.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
 import { sendMirrorsReady } from '../mirror/mirrors.ts';
 import { apiSourceMachine } from './api-source.ts';
@@ -52,7 +52,7 @@ interface Context {
   readonly path: string;
   readonly periodMs: number;
   readonly settings: PodConfigInput;
-  readonly told: PublishedPods;
+  readonly reported: PublishedPods;
   /** By uid, when a pod was first seen; kept when it has to be published again. */
   readonly seen: Readonly<Record<string, string>>;
   /** By key, the published version of a ConfigMap or Secret; `null` before the first publication. */
@@ -99,18 +99,18 @@ const takeManifests = s.enqueueActions((args) => {
   const known = errorsByFile([...event.errors, ...merged.errors]);
   for (const [level, text, fields] of errorLines(context.errors, known)) enqueue(line(level, [text, fields]));
   const versions = hasApiServer ? context.versions : sendObjects(enqueue, context.versions, event.objects);
-  const published = publishStaticPods(enqueue, { source: SOURCE, pods, before: context.told, hasApiServer });
+  const published = publishStaticPods(enqueue, { source: SOURCE, pods, before: context.reported, hasApiServer });
   enqueue.assign({ ...published, versions, errors: known });
 });
 
 type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
 
 /** Pods find their objects when they come. */
-function sendObjects(enqueue: Enqueue, told: Context['versions'], objects: readonly ConfigObject[]) {
+function sendObjects(enqueue: Enqueue, reported: Context['versions'], objects: readonly ConfigObject[]) {
   const byKey = Object.fromEntries(objects.map((each) => [objectKey(each.kind, each.namespace, each.name), each]));
   const versions = Object.fromEntries(Object.entries(byKey).map(([key, { version }]) => [key, version]));
-  if (JSON.stringify(told ?? {}) !== JSON.stringify(versions)) {
-    const message: ObjectsTold = { type: 'config.objects', objects: byKey };
+  if (JSON.stringify(reported ?? {}) !== JSON.stringify(versions)) {
+    const message: ObjectsReported = { type: 'config.objects', objects: byKey };
     enqueue.sendTo(to('syncLoop'), message);
   }
   return versions;
@@ -119,7 +119,8 @@ function sendObjects(enqueue: Enqueue, told: Context['versions'], objects: reado
 /** Forgets what was published, so that the stream's next list publishes it again. */
 const forget = s.assign({
   versions: ({ context, event }) => (event.type === 'config.wanted' && event.uids === null ? null : context.versions),
-  told: ({ context, event }) => (event.type === 'config.wanted' ? forgotten(context.told, event.uids) : context.told),
+  reported: ({ context, event }) =>
+    event.type === 'config.wanted' ? forgotten(context.reported, event.uids) : context.reported,
 });
 
 // ---- the other sources ----------------------------------------------------------------------------------------------
@@ -166,7 +167,7 @@ export const podConfigMachine = s.createMachine({
     path: input.staticPodPath,
     periodMs: input.fileCheckFrequencyMs,
     settings: input,
-    told: {},
+    reported: {},
     seen: {},
     versions: null,
     errors: {},

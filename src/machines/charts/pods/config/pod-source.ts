@@ -13,7 +13,7 @@ import { isTerminalPhase } from '../../../model/status/phase.ts';
 import { withoutUnseen } from './unseen-fields.ts';
 
 /** What a source keeps of a published pod. */
-export interface Told extends PodRef {
+export interface Reported extends PodRef {
   /** Of everything that its agent acts on. */
   readonly hash: string;
   /** Of what others have written into its status. */
@@ -24,7 +24,7 @@ export interface Told extends PodRef {
 }
 
 /** By uid. */
-export type PublishedPods = Readonly<Record<string, Told>>;
+export type PublishedPods = Readonly<Record<string, Reported>>;
 
 /** The pod as this node sees it, with the annotations that say where it came from, and when. */
 export const withSource = (pod: Pod, source: Source, seen: string, unseen?: readonly UnseenField[]): Pod => ({
@@ -60,7 +60,7 @@ function othersStatusOf({ status }: Pod): unknown {
   return [phase, foreign, claims, ...(extended === undefined ? [] : [extended])];
 }
 
-const tellable = (pod: Pod): Told => ({
+const reportOf = (pod: Pod): Reported => ({
   uid: pod.metadata.uid,
   namespace: pod.metadata.namespace,
   name: pod.metadata.name,
@@ -71,18 +71,18 @@ const tellable = (pod: Pod): Told => ({
 });
 
 /** What was published, what is published now ({@link publishedOf}), and what is gone. */
-interface Tellings {
+interface Reports {
   readonly before: PublishedPods;
   readonly after: PublishedPods;
   readonly gone: readonly PodRef[];
 }
 
 /** What has to be published when these pods came or changed and those are gone. */
-export function differences(source: Source, pods: readonly Pod[], told: Tellings): readonly ConfigMessage[] {
-  const { gone } = told;
+export function differences(source: Source, pods: readonly Pod[], reported: Reports): readonly ConfigMessage[] {
+  const { gone } = reported;
   const known = pods.map((pod) => {
     const { uid } = pod.metadata;
-    return { pod, before: told.before[uid], after: told.after[uid]! };
+    return { pod, before: reported.before[uid], after: reported.after[uid]! };
   });
   const of = (op: (each: (typeof known)[number]) => boolean): readonly Pod[] => known.filter(op).map(({ pod }) => pod);
   const isDeletion = ({ before, after }: (typeof known)[number]) => before?.deleting === false && after.deleting;
@@ -105,14 +105,14 @@ export function differences(source: Source, pods: readonly Pod[], told: Tellings
 }
 
 /** Those published pods that are not among these. */
-export function goneFrom(told: PublishedPods, pods: readonly Pod[]): readonly Told[] {
+export function goneFrom(reported: PublishedPods, pods: readonly Pod[]): readonly Reported[] {
   const there = new Set(pods.map((pod) => pod.metadata.uid));
-  return Object.values(told).filter(({ uid }) => !there.has(uid));
+  return Object.values(reported).filter(({ uid }) => !there.has(uid));
 }
 
 export const publishedOf = (pods: readonly Pod[]): PublishedPods =>
-  Object.fromEntries(pods.map((pod) => [pod.metadata.uid, tellable(pod)]));
+  Object.fromEntries(pods.map((pod) => [pod.metadata.uid, reportOf(pod)]));
 
 /** A receiver lost its state: these pods, or all (`null`), are published again. */
-export const forgotten = (told: PublishedPods, uids: readonly string[] | null): PublishedPods =>
-  Object.fromEntries(Object.entries(told).filter(([uid]) => uids !== null && !uids.includes(uid)));
+export const forgotten = (reported: PublishedPods, uids: readonly string[] | null): PublishedPods =>
+  Object.fromEntries(Object.entries(reported).filter(([uid]) => uids !== null && !uids.includes(uid)));

@@ -23,13 +23,13 @@ interface Publication {
 
 /** What the source keeps of the pods that it published. */
 export function publishStaticPods(enqueue: Enqueue, { source, pods, before, hasApiServer }: Publication) {
-  const told = publishedOf(pods);
+  const reported = publishedOf(pods);
   const gone = goneFrom(before, pods);
-  for (const message of differences(source, pods, { before, after: told, gone })) {
+  for (const message of differences(source, pods, { before, after: reported, gone })) {
     if (hasApiServer) sendMirrors(enqueue, message);
     enqueue.sendTo(to('syncLoop'), message);
   }
-  enqueue.sendTo(to('syncLoop'), { type: 'config.sourceReady', source, uids: Object.keys(told) });
+  enqueue.sendTo(to('syncLoop'), { type: 'config.sourceReady', source, uids: Object.keys(reported) });
   if (hasApiServer) sendMirrorsReady(enqueue, source);
-  return { told, seen: Object.fromEntries(Object.values(told).map((each) => [each.uid, each.seen])) };
+  return { reported, seen: Object.fromEntries(Object.values(reported).map((each) => [each.uid, each.seen])) };
 }

@@ -163,7 +163,7 @@ export const containerSetup = setup({
     grace: ({ context }) => (context.stop?.graceSeconds ?? 0) * 1_000,
   },
   actions: {
-    tell: sendParent(
+    report: sendParent(
       ({ context }, params: { phase: ContainerView['phase']; look?: boolean }): ContainerReport => ({
         type: 'container.changed',
         name: context.name,
@@ -321,7 +321,7 @@ export const replaceUnknown = s.assign(({ context }) => ({
 
 /** For its pod a container that was stopped for good has ended; one that comes again is still on its way. */
 export const sayStopped = s.enqueueActions(({ context, enqueue }) => {
-  enqueue({ type: 'tell', params: { phase: context.stop?.after === 'end' ? 'ended' : 'stopping', look: true } });
+  enqueue({ type: 'report', params: { phase: context.stop?.after === 'end' ? 'ended' : 'stopping', look: true } });
 });
 
 const preStopFailed = containerEvents.failedPreStopHook();

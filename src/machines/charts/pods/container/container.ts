@@ -83,7 +83,7 @@ const waiting = s.createStateConfig({
   states: {
     /** Waits for `images` to have the image. */
     image: {
-      entry: [{ type: 'tell', params: { phase: 'waiting' } }, 'askImage'],
+      entry: [{ type: 'report', params: { phase: 'waiting' } }, 'askImage'],
       on: {
         'image.ready': { target: 'turn', actions: imageReady },
         'image.failed': { target: 'imageFailed', actions: imageFailed },
@@ -95,7 +95,7 @@ const waiting = s.createStateConfig({
       },
     },
     /** Waits until asking for the image again can help. */
-    imageFailed: { entry: { type: 'tell', params: { phase: 'waiting' } }, after: { wait: 'image' }, on: redefined },
+    imageFailed: { entry: { type: 'report', params: { phase: 'waiting' } }, after: { wait: 'image' }, on: redefined },
     /** Waits for the sandbox and for the containers that come first. */
     turn: {
       entry: 'askTurn',
@@ -173,7 +173,7 @@ const waiting = s.createStateConfig({
     },
     /** A call failed: waits, while the pod observes the outcome. */
     failed: {
-      entry: { type: 'tell', params: { phase: 'waiting', look: true } },
+      entry: { type: 'report', params: { phase: 'waiting', look: true } },
       after: { wait: '#container.deciding' },
       on: redefined,
     },
@@ -182,7 +182,7 @@ const waiting = s.createStateConfig({
     /** Waits for the end of the crash-loop back-off. */
     backOff: {
       entry: [
-        { type: 'tell', params: { phase: 'waiting' } },
+        { type: 'report', params: { phase: 'waiting' } },
         { type: 'record', params: ({ context }) => containerEvents.backOff(context.name, podOf(context)) },
       ],
       after: { wait: 'image' },
@@ -192,7 +192,7 @@ const waiting = s.createStateConfig({
 });
 
 const running = s.createStateConfig({
-  entry: { type: 'tell', params: { phase: 'running' } },
+  entry: { type: 'report', params: { phase: 'running' } },
   always: [
     { guard: 'hasExited', target: 'exited' },
     { guard: 'hasBecomeUnknown', target: 'stopping', actions: replaceUnknown },
@@ -247,7 +247,7 @@ const exited = s.createStateConfig({
 
 const stopping = s.createStateConfig({
   entry: [
-    { type: 'tell', params: { phase: 'stopping' } },
+    { type: 'report', params: { phase: 'stopping' } },
     { type: 'record', params: ({ context }) => containerEvents.killing(context.stop?.message ?? '') },
   ],
   initial: 'choosing',
@@ -295,7 +295,7 @@ const stopped = s.createStateConfig({
 
 /** Nothing more happens unless its pod says so. */
 const ended = s.createStateConfig({
-  entry: { type: 'tell', params: { phase: 'ended' } },
+  entry: { type: 'report', params: { phase: 'ended' } },
   on: {
     'container.observed': [{ guard: 'mustStopAgain', target: 'stopping', actions: observe }, { actions: observe }],
     'container.stop': [
@@ -319,7 +319,7 @@ export const containerMachine = s.createMachine({
         { guard: 'isAsWanted', target: 'running', actions: take },
         { guard: 'isUnknown', target: 'stopping', actions: replaceUnknown },
         { guard: 'isAlive', target: 'stopping', actions: [take, replace] },
-        { guard: 'hasUnread', target: 'exited', actions: { type: 'tell', params: { phase: 'waiting' } } },
+        { guard: 'hasUnread', target: 'exited', actions: { type: 'report', params: { phase: 'waiting' } } },
         { guard: 'isBetween', target: 'waiting.between' },
         { guard: 'isOver', target: 'exited' },
         { target: 'waiting' },

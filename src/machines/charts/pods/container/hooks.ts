@@ -24,7 +24,7 @@ import { stopCall } from './stop-call.ts';
 /** Waits for the hook that belongs to its start; the process runs meanwhile. */
 export const started = s.createStateConfig({
   entry: {
-    type: 'tell',
+    type: 'report',
     params: ({ context }) => ({ phase: context.wanted.postStart === null ? 'running' : 'starting', look: true }),
   },
   initial: 'choosing',

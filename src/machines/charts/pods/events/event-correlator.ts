@@ -89,8 +89,8 @@ export function correlate(before: Correlation, event: EventRecorded, nowMs: numb
   const messages = fresh.includes(hash) ? fresh : [...fresh, hash].slice(-SIMILAR_MAX);
   const isCombined = messages.length >= SIMILAR_MAX;
   const key = isCombined ? group : `${group}-${hashOf(`${ref.fieldPath ?? ''}/${message}`)}`;
-  const [told, firstMs, serial] = recentOf(before.counters, key) ?? [0, nowMs, before.serial + 1];
-  const count = told + 1;
+  const [counted, firstMs, serial] = recentOf(before.counters, key) ?? [0, nowMs, before.serial + 1];
+  const count = counted + 1;
   return {
     name: nameOf(ref.name, firstMs, serial),
     count,

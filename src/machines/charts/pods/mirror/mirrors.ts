@@ -12,7 +12,7 @@ export const sendMirrorsReady = (enqueue: Enqueue, source: 'file' | 'http'): voi
   enqueue.sendTo(to('mirrorPods'), { type: 'mirror.ready', source });
 
 export function sendMirrors(enqueue: Enqueue, message: ConfigMessage): void {
-  const tell = (mirror: MirrorMessage): void => enqueue.sendTo(to('mirrorPods'), mirror);
-  if (message.op === 'REMOVE') for (const pod of message.pods) tell({ type: 'mirror.unwanted', pod });
-  else for (const pod of message.pods) tell({ type: 'mirror.wanted', pod });
+  const send = (mirror: MirrorMessage): void => enqueue.sendTo(to('mirrorPods'), mirror);
+  if (message.op === 'REMOVE') for (const pod of message.pods) send({ type: 'mirror.unwanted', pod });
+  else for (const pod of message.pods) send({ type: 'mirror.wanted', pod });
 }

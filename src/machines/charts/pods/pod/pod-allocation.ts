@@ -18,12 +18,13 @@ import { anyAlive, anyReadySandbox, type PodContext, refOf } from './pod-policy.
 import { type Enqueue, podSetup as s, settle } from './pod-setup.ts';
 import { resizeSummary } from './resize-policy.ts';
 
-const tell = (enqueue: Enqueue, message: AllocationMessage): void => enqueue.sendTo(to('allocation'), message);
+const sendToAllocation = (enqueue: Enqueue, message: AllocationMessage): void =>
+  enqueue.sendTo(to('allocation'), message);
 
 function ask(enqueue: Enqueue, { node, runtime }: PodContext, pod: Pod): void {
   const isAnew = !runtime?.sandboxes.length && !runtime?.containers.length;
   const request = admissionRequest(pod, node);
-  tell(enqueue, { type: 'allocation.wanted', request, allocation: allocationOf(pod), isAnew });
+  sendToAllocation(enqueue, { type: 'allocation.wanted', request, allocation: allocationOf(pod), isAnew });
 }
 
 /** Requests the resources of the wanted pod; a manager that has lost its state gets the end of an ended pod again. */
@@ -108,10 +109,11 @@ export const endAllocation = s.enqueueActions(({ context, enqueue }) => {
 });
 
 const sendEnd = (enqueue: Enqueue, { uid, kill }: PodContext): void =>
-  tell(enqueue, { type: 'allocation.ended', uid, byItself: kill === null || kill.verdict === null });
+  sendToAllocation(enqueue, { type: 'allocation.ended', uid, byItself: kill === null || kill.verdict === null });
 
 export const releaseAllocation = s.enqueueActions(({ context, enqueue }) => {
-  if (context.node.admission !== undefined) tell(enqueue, { type: 'allocation.released', uid: context.uid });
+  if (context.node.admission !== undefined)
+    sendToAllocation(enqueue, { type: 'allocation.released', uid: context.uid });
 });
 
 const isStill = ({ context }: { context: PodContext }): boolean => !anyAlive(context) && !anyReadySandbox(context);

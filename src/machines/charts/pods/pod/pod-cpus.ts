@@ -30,7 +30,7 @@ function nextPin(context: PodContext): CpuPin | null {
 const isThere = ({ runtime }: PodContext, id: string): boolean =>
   (runtime?.containers ?? []).some((instance) => instance.id === id);
 
-const noteTold = s.assign(({ context }) => {
+const noteReported = s.assign(({ context }) => {
   const others = Object.entries(context.pinned).filter(([id]) => isThere(context, id));
   const pinned = Object.fromEntries(others);
   return { pinned: context.pin === null ? pinned : { ...pinned, [context.pin.id]: context.pin.cpus }, pin: null };
@@ -42,11 +42,11 @@ export const pinning = s.createStateConfig({
     idle: {
       always: {
         guard: ({ context }) => nextPin(context) !== null,
-        target: 'telling',
+        target: 'reporting',
         actions: s.assign({ pin: ({ context }) => nextPin(context) }),
       },
     },
-    telling: {
+    reporting: {
       invoke: {
         id: 'pin',
         src: 'cri.updateContainerResources',
@@ -54,7 +54,7 @@ export const pinning = s.createStateConfig({
           containerId: context.pin?.id ?? '',
           linux: { cpuset_cpus: context.pin?.cpus ?? '' },
         }),
-        onDone: { target: 'idle', actions: noteTold },
+        onDone: { target: 'idle', actions: noteReported },
         onError: { target: 'failing', actions: complain('Cannot give the container its CPUs') },
       },
     },

@@ -145,7 +145,7 @@ export const subPathsOf = (context: PodContext): readonly SubPath[] =>
   membersOf(podOrName(context))
     .filter(({ container }) => context.writing.includes(container.name))
     .flatMap((member) => subPaths(configInput(context, member)))
-    .filter((each) => !tellsSecret(context, each));
+    .filter((each) => !namesSecret(context, each));
 
 /** The files of volumes that have variables of those whose turn it is. */
 export const fileVariablesOf = (context: PodContext): readonly FileVariable[] =>
@@ -154,7 +154,7 @@ export const fileVariablesOf = (context: PodContext): readonly FileVariable[] =>
     .flatMap(({ container }) => fileVariables(container, context.volumes ?? {}));
 
 /** A sub-path becomes the name of a folder: no place for a Secret. */
-const tellsSecret = (context: PodContext, { container, subPath }: SubPath): boolean =>
+const namesSecret = (context: PodContext, { container, subPath }: SubPath): boolean =>
   secretsIn(subPath, context, container).length > 0;
 
 /** The handles that stand in a text about a container: of Secrets, and of files of volumes. */
@@ -195,7 +195,7 @@ export function permission(context: PodContext, member: Member): Permission | Re
   }
   const result = containerConfig(configInput(context, member));
   if ('error' in result) return result;
-  const secretive = subPaths(configInput(context, member)).find((each) => tellsSecret(context, each));
+  const secretive = subPaths(configInput(context, member)).find((each) => namesSecret(context, each));
   if (secretive) return refusal(`subPathExpr of volume "${secretive.volume}" must not hold a value of a Secret`);
   const sandbox = context.runtime?.sandboxes[0];
   return {

@@ -8,7 +8,7 @@ import { type NodePodChanged, nodePod } from '../../../model/eviction/facts.ts';
 import type { PodContext } from './pod-policy.ts';
 import { type Enqueue, order, podSetup as s } from './pod-setup.ts';
 
-function tell(enqueue: Enqueue, { uid, node }: PodContext, pod: NodePodChanged['pod']): void {
+function report(enqueue: Enqueue, { uid, node }: PodContext, pod: NodePodChanged['pod']): void {
   const message: NodePodChanged = { type: 'node.podChanged', uid, pod };
   if (node.eviction !== undefined) enqueue.sendTo(to('eviction'), message);
   if (node.shutdown !== undefined) enqueue.sendTo(to('shutdown'), message);
@@ -16,7 +16,7 @@ function tell(enqueue: Enqueue, { uid, node }: PodContext, pod: NodePodChanged['
 
 /** The pod's facts as known now: also for a manager that has lost its state. */
 export const sendNode = s.enqueueActions(({ context, enqueue }) => {
-  if (context.pod !== null && context.stage !== 'terminated') tell(enqueue, context, nodePod(context.pod));
+  if (context.pod !== null && context.stage !== 'terminated') report(enqueue, context, nodePod(context.pod));
 });
 
 /** The configuration has changed: sent when that changes its rank. Before `configure`. */
@@ -24,7 +24,7 @@ export const sendNodeChange = s.enqueueActions(({ context, event, enqueue }) => 
   if (event.type !== 'pod.configured' || context.stage === 'terminated') return;
   const pod = nodePod(event.pod);
   const before = context.pod === null ? null : nodePod(context.pod);
-  if (JSON.stringify(pod) !== JSON.stringify(before)) tell(enqueue, context, pod);
+  if (JSON.stringify(pod) !== JSON.stringify(before)) report(enqueue, context, pod);
 });
 
 /** Logs are kept by it from now on; containers have it for what they do next. */
@@ -39,5 +39,5 @@ export const takeNode = s.enqueueActions(({ context, event, enqueue }) => {
 
 /** Nothing of it runs any more. */
 export const sendNodeEnd = s.enqueueActions(({ context, enqueue }) => {
-  if (context.pod !== null) tell(enqueue, context, null);
+  if (context.pod !== null) report(enqueue, context, null);
 });

@@ -54,7 +54,7 @@ const noneBegins = ({ context }: { readonly context: PodContext }): boolean =>
 const announce = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   const { error } = context.resize ?? { error: '' };
-  const resize = { target: context.allocation!, steps: [], anew: alreadyTold(context), error };
+  const resize = { target: context.allocation!, steps: [], anew: alreadyReported(context), error };
   enqueue.sendTo(to('memory'), { type: 'memory.resized', uid: context.uid, actuated: context.actuated });
   settle(enqueue, context, { resize }, now(args));
 });
@@ -66,9 +66,9 @@ const begin = s.enqueueActions((args) => {
   if (pod === null || actuated === null || allocation === null) return;
   const running = changes(context);
   const steps = resizeSteps(pod, actuated, node, running).filter(({ kind }) => kind !== 'group' || hasGroups(context));
-  const told = alreadyTold(context);
-  const toStop = running.filter(({ name, restarts }) => restarts && !told.includes(name)).map(({ name }) => name);
-  const anew = [...told, ...toStop];
+  const reported = alreadyReported(context);
+  const toStop = running.filter(({ name, restarts }) => restarts && !reported.includes(name)).map(({ name }) => name);
+  const anew = [...reported, ...toStop];
   const stopped = toStop.map((name) => factsOf(context.runtime, name)?.id ?? '');
   const { error } = context.resize ?? { error: '' };
   settle(enqueue, context, { resize: { target: allocation, steps, anew, stopped, error } }, now(args));
@@ -80,7 +80,7 @@ const begin = s.enqueueActions((args) => {
 });
 
 /** Containers that were stopped for this change when it was tried before. */
-const alreadyTold = ({ resize, allocation }: PodContext): readonly string[] =>
+const alreadyReported = ({ resize, allocation }: PodContext): readonly string[] =>
   resize !== null && JSON.stringify(resize.target) === JSON.stringify(allocation) ? resize.anew : [];
 
 // ---- memory that is in use ------------------------------------------------------------------------------------------
@@ -209,7 +209,7 @@ export const resizing = s.createStateConfig({
         { guard: 'isKilled', target: 'idle' },
         { guard: isNext('group'), target: 'holding' },
         { guard: isNext('sandbox'), target: 'sandbox' },
-        { guard: isNext('container'), target: 'telling' },
+        { guard: isNext('container'), target: 'reporting' },
         { target: 'settling', actions: noteActuated },
       ],
     },
@@ -239,7 +239,7 @@ export const resizing = s.createStateConfig({
         onError: { target: 'stepping', actions: [noteStep, complain('The runtime did not take the pod’s resources')] },
       },
     },
-    telling: {
+    reporting: {
       invoke: {
         id: 'resizeContainer',
         src: 'cri.updateContainerResources',

@@ -80,9 +80,9 @@ export function resizeSteps(
     steps.push({ kind: 'group', resources: part }, { kind: 'sandbox', resources: sandboxOf(pod, current, node) });
   };
   for (const { name, parts } of PHASES) {
-    const told = changes.filter(({ restarts, resources }) => !restarts && resources.includes(name));
+    const live = changes.filter(({ restarts, resources }) => !restarts && resources.includes(name));
     for (const part of parts) if (grows(before[part], after[part])) hold(partOf(after, part));
-    const decided = told.map((change) => containerStep(pod, actuated, node, change, name));
+    const decided = live.map((change) => containerStep(pod, actuated, node, change, name));
     steps.push(...decided.toSorted((a, b) => Number(a.takesMore) - Number(b.takesMore)).map(({ step }) => step));
     for (const part of parts.toReversed()) if (grows(after[part], before[part])) hold(partOf(after, part));
   }
@@ -195,12 +195,12 @@ export function memoryDecreases(
   changes: readonly ContainerChange[],
 ): MemoryDecreases {
   const { before, after } = heldBy(pod, actuated, node);
-  const told = changes.filter(({ restarts, resources }) => !restarts && resources.includes('memory'));
+  const live = changes.filter(({ restarts, resources }) => !restarts && resources.includes('memory'));
   const limit = ({ limits }: ResourceRequirements): string =>
     limits?.['memory'] === undefined ? UNLIMITED : String(wholeUnits(parseQuantity(limits['memory'])));
   return {
     podBytes: grows(after.memoryBytes, before.memoryBytes) ? after.memoryBytes : null,
-    containers: told.flatMap(({ name }) => {
+    containers: live.flatMap(({ name }) => {
       const bytes = limit(effective(containerOf(pod, name).resources, pod.spec.resources));
       return grows(bytes, limit(effective(actuated[name], actuated[WHOLE_POD]))) ? [{ name, bytes }] : [];
     }),
@@ -229,12 +229,12 @@ export function memoryProblem({ podBytes, containers }: MemoryDecreases, used: M
 
 /** The pod's part of the events about a resize, as upstream writes it. */
 export function resizeSummary({ metadata, spec }: Pod, error = ''): string {
-  const told = (containers: readonly Container[]) =>
+  const live = (containers: readonly Container[]) =>
     containers.map(({ name, resources = {} }) => ({ name, resources: inOrder(resources) }));
-  const inits = told(spec.initContainers ?? []);
+  const inits = live(spec.initContainers ?? []);
   return JSON.stringify({
     ...(inits.length === 0 ? {} : { initContainers: inits }),
-    containers: told(spec.containers),
+    containers: live(spec.containers),
     generation: metadata.generation ?? 0,
     ...(error === '' ? {} : { error }),
   });

@@ -76,8 +76,8 @@ const judge = s.enqueueActions(({ context, event, enqueue }) => {
   const { container, kind, containerId, watch } = context;
   const { verdict } = event;
   enqueue.assign({ watch: { ...watch, verdict } });
-  const told: ProberReport = { type: 'prober.judged', container, kind, containerId, verdict };
-  enqueue.sendParent(told);
+  const report: ProberReport = { type: 'prober.judged', container, kind, containerId, verdict };
+  enqueue.sendParent(report);
 });
 
 export const proberMachine = s.createMachine({

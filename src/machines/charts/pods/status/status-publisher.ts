@@ -107,9 +107,9 @@ const take = s.assign(({ context, event }) => {
 });
 
 /** The watch may be behind the answer of a PATCH. */
-function newest(known: SeenPod | null, told: SeenPod | null): SeenPod | null {
-  if (known === null || told === null || known.uid !== told.uid) return told;
-  return isOlder(told.resourceVersion, known.resourceVersion) ? known : told;
+function newest(known: SeenPod | null, seen: SeenPod | null): SeenPod | null {
+  if (known === null || seen === null || known.uid !== seen.uid) return seen;
+  return isOlder(seen.resourceVersion, known.resourceVersion) ? known : seen;
 }
 
 const isOlder = (version: string, than: string): boolean =>

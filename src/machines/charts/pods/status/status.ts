@@ -62,7 +62,7 @@ const summaryOf = ({ uid, namespace, name }: PodRef, status: PodStatus): PodSumm
 
 const note = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'status.changed') return;
-  if (context.publishes) tell(enqueue, context, event.pod, { onNode: true }, event);
+  if (context.publishes) report(enqueue, context, event.pod, { onNode: true }, event);
   if (context.follower !== null) enqueue.sendTo(to(context.follower), event);
   const summary = summaryOf(event.pod, event.status);
   const before = context.pods[summary.uid];
@@ -75,7 +75,7 @@ const note = s.enqueueActions(({ context, event, enqueue }) => {
 
 // ---- publishers -----------------------------------------------------------------------------------------------------
 
-function tell(
+function report(
   enqueue: Enqueue,
   { publishers }: Context,
   pod: PodRef,
@@ -102,7 +102,7 @@ function drop(enqueue: Enqueue, publishers: Context['publishers'], uid: string):
 /** What the API server has. */
 const observe = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'status.observed' || !context.publishes) return;
-  tell(enqueue, context, event.pod, { inApi: event.seen !== null }, event);
+  report(enqueue, context, event.pod, { inApi: event.seen !== null }, event);
 });
 
 /** What is not among these is gone there. */

@@ -142,7 +142,7 @@ const s = setup({
 
 type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
 
-function tell(enqueue: Enqueue, { key, pod }: Context, state: ObjectState): void {
+function report(enqueue: Enqueue, { key, pod }: Context, state: ObjectState): void {
   enqueue(sendParent({ type: 'object.found', key, uids: [pod.uid], ...state } satisfies ObjectFound));
 }
 
@@ -191,7 +191,7 @@ const take = s.enqueueActions((args) => {
     version: versionOf(data),
     data,
   } as const;
-  tell(enqueue, context, { state: 'found', object });
+  report(enqueue, context, { state: 'found', object });
   enqueue.raise({ type: 'certificate.issued' });
 });
 
@@ -199,11 +199,11 @@ const refuse = s.enqueueActions(({ context, event, enqueue }) => {
   const outcome = outcomeOf(event);
   if (outcome.is !== 'Denied' && outcome.is !== 'Failed') return;
   const { is, reason, message } = outcome;
-  const told = podEvents.certificateRefused(is, nameOf(context), reason, message);
-  enqueue.sendTo(to('eventRecorder'), eventRecorded(context.ref, told));
+  const refused = podEvents.certificateRefused(is, nameOf(context), reason, message);
+  enqueue.sendTo(to('eventRecorder'), eventRecorded(context.ref, refused));
   const text = `PodCertificateRequest was permanently ${is.toLowerCase()}: `;
   const why = `reason=${JSON.stringify(reason)} message=${JSON.stringify(message)}`;
-  tell(enqueue, context, { state: 'unknown', message: `${text}${why}` });
+  report(enqueue, context, { state: 'unknown', message: `${text}${why}` });
 });
 
 /** A failed step: what it was doing, and why it was not done. */
@@ -216,7 +216,7 @@ const fail = (text: (context: Context, error: string) => string) =>
     enqueue.assign({ failures: context.failures + 1, untilMs, made: null });
     if (context.isIssued) return;
     const message = `${NOT_ISSUED}: ${text(context, error?.message ?? '')}`;
-    tell(enqueue, context, { state: 'unknown', message });
+    report(enqueue, context, { state: 'unknown', message });
   });
 
 const failAt = (doing: string) =>
@@ -225,7 +225,7 @@ const failLost = fail((context) => `PodCertificateRequest "${nameOf(context)}" a
 const failMalformed = fail((context) => `PodCertificateRequest "${nameOf(context)}" was issued without a certificate`);
 
 const sayUnissued = s.enqueueActions(({ context, enqueue }) =>
-  tell(enqueue, context, { state: 'unknown', message: NOT_ISSUED }),
+  report(enqueue, context, { state: 'unknown', message: NOT_ISSUED }),
 );
 
 const say = (event: 'certificateOverdue' | 'certificateExpired') =>

@@ -68,7 +68,7 @@ const s = setup({
     hasFailed: ({ context }) => context.failures.length > 0,
   },
   delays: { wait: (args) => Math.max(0, args.context.untilMs - now(args)) },
-  actions: { tellMounted: sendParent(({ context }) => ({ type: 'volumes.mounted', mounted: context.plan.mounted })) },
+  actions: { reportMounted: sendParent(({ context }) => ({ type: 'volumes.mounted', mounted: context.plan.mounted })) },
 });
 
 const takePlan = s.assign({
@@ -184,6 +184,6 @@ export const volumesMachine = s.createMachine({
       after: { [OVERDUE_MS]: { target: 'publishing', reenter: true, actions: sayOverdue } },
     },
     /** Waits for a change. */
-    mounted: { entry: 'tellMounted' },
+    mounted: { entry: 'reportMounted' },
   },
 });

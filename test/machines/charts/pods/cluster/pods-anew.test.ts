@@ -36,7 +36,7 @@ test('when there is no folder of manifests', () => expect(crashed(20, '').change
 test('when the API server does not answer for a long time', () => {
   const { node, changes } = crashed(3_600_000);
   expect(changes).toEqual([]);
-  expect(node.logs('Ending a pod that nobody wants')).toEqual([]);
+  expect(node.logs('Ending a pod that is not wanted any more')).toEqual([]);
 });
 
 test.each([
