@@ -203,8 +203,19 @@ function openParts(options: DaemonOptions, vault: Vault) {
   return { runtime, cgroups, kube, page, onTurn, log, server, tracer: nodeTracer(KUBELET_VERSION), performer };
 }
 
-const pageOf = ({ visualizerPort, rootDir }: DaemonOptions, server: NodeServer) =>
-  visualizerPort === 'off' ? null : server.page(visualizerPort, keptToken(join(rootDir, TOKEN)));
+/** A token that cannot be kept, on a disk that is full, costs the page, not the node. */
+function pageOf({ visualizerPort, rootDir }: DaemonOptions, server: NodeServer): ServedPage | null {
+  if (visualizerPort === 'off') return null;
+  try {
+    return server.page(visualizerPort, keptToken(join(rootDir, TOKEN)));
+  } catch (error) {
+    noPage(`its token cannot be kept: ${(error as Error).message}`, '--visualizer-port=off');
+    return null;
+  }
+}
+
+const noPage = (reason: string, advice: string): void =>
+  void process.stderr.write(`statelet: no visualizer: ${reason}; try ${advice}\n`);
 
 function header(options: DaemonOptions, incarnation: string): Omit<HeaderRecord, 'n' | 'k' | 't'> {
   const { argv, dataDir, journalDir, nodeName, rememberPods, runOnce } = options;
@@ -229,12 +240,7 @@ function bootId(): string {
 
 /** The page opens after the first turn: nothing waits for it, and a port that is taken costs the page, not the node. */
 const openPage = (page: ServedPage): void =>
-  void page
-    .serve()
-    .catch(
-      (error: Error) =>
-        void process.stderr.write(`statelet: no visualizer: ${error.message}; try --visualizer-port=0\n`),
-    );
+  void page.serve().catch((error: Error) => noPage(error.message, '--visualizer-port=0'));
 
 /** The first signal asks the machines to end; a second one does not ask. SIGHUP asks for the configuration again. */
 function onSignals(received: (signal: string) => void): void {

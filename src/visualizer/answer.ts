@@ -1,8 +1,8 @@
 /**
  * What the first line of the page says of a start, in words: ready, on its way, waiting for what, or failed why. Pure.
  *
- * Durations are those of the journal's clock. A node is ready when both ends of starting are reached: the loop that
- * synchronizes pods, and the server.
+ * Durations are those of the journal's clock. A node is ready when both ends of starting are reached, the loop that
+ * synchronizes pods and the server, and its Ready condition would be true.
  */
 import type {
   CallView,
@@ -43,7 +43,7 @@ export function answerOf(view: PhasesView, now: number): Answer {
   const goals = GOALS.map((goal) => phases.find(({ name }) => name.endsWith(goal)));
   const isReady = goals.every((goal) => goal !== undefined);
   if (open.length === 0) return ended(view, phases, isReady);
-  if (isReady) return ready(view, phases);
+  if (isReady) return view.notReady === undefined ? ready(view, phases) : notReady(view, phases, now);
   const waiting = open.findLast(({ waitsFor }) => waitsFor !== undefined);
   if (waiting) return waits(waiting, view, now);
   const last = open.at(-1)!;
@@ -79,10 +79,20 @@ function ready(view: PhasesView, phases: readonly PhaseView[]): Answer {
   const goals = phases.filter(isGoal);
   const end = Math.max(...goals.map(({ entered }) => entered));
   const took = end - view.started;
-  const trouble = view.troubles?.findLast(({ times }) => times > 1);
+  const trouble = view.troubles?.findLast(({ times, isStream }) => times > 1 || isStream);
   const but = trouble ? `; but ${troubleText(trouble, view.now)}` : '';
   const text = `Ready after ${duration(took)}${waitedText(view, phases, end)}${but}`;
   return { kind: 'ready', text, n: trouble?.n ?? goals.at(-1)!.enteredBy };
+}
+
+/** Starting is over, but the API server, or the network of pods, is not there. */
+function notReady(view: PhasesView, phases: readonly PhaseView[], now: number): Answer {
+  const goals = phases.filter(isGoal);
+  const took = Math.max(...goals.map(({ entered }) => entered)) - view.started;
+  const trouble = view.troubles?.at(-1);
+  const why = trouble ? ` (${troubleText(trouble, now)})` : '';
+  const head = `Not ready for ${duration(now - view.started)}: started in ${duration(took)}, but ${view.notReady}`;
+  return { kind: 'waiting', text: `${head}${why}`, n: trouble?.n ?? goals.at(-1)!.enteredBy };
 }
 
 /** The longest wait of a start, and its share. */

@@ -18,7 +18,7 @@ import type {
 } from '../actors/server/visualizer/protocol.ts';
 import { Past } from './past.ts';
 import { type Source, servedSource } from './source.ts';
-import { concerns, lastOf, recordText } from './words.ts';
+import { concerns, lastOf, recordText, whoOf } from './words.ts';
 
 /** Milliseconds between two looks at the chosen actor's context while it is busy. */
 const DETAIL_PAUSE_MS = 250;
@@ -224,9 +224,16 @@ export class Store {
     this.add(message.records);
     this.mark('records');
     if (message.actors.length > 0 || message.gone.length > 0) this.mark('actors');
-    const { actor, root } = this;
+    const { actor } = this;
     if (actor !== undefined && message.records.some((shown) => concerns(shown, actor))) this.askDetail();
-    if (message.records.some(({ record }) => record.k === 'state' && record.at === root)) void this.loadPhases();
+    if (message.records.some((shown) => this.isOfStart(shown))) void this.loadPhases();
+  }
+
+  /** A change of the root's states, or of what the readiness of the node depends on. */
+  private isOfStart(shown: ShownRecord): boolean {
+    const { record } = shown;
+    if (record.k === 'state' && record.at === this.root) return true;
+    return [`${this.root}/nodeStatus`, `${this.root}/runtimeState`].includes(whoOf(shown));
   }
 
   private add(records: readonly ShownRecord[]): void {

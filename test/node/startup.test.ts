@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { afterEach, describe, expect, test } from 'vitest';
 import { readJournal } from '../../src/kernel/journal/index.ts';
 import { TestNode } from '../support/daemon.ts';
+import { FAILING_STARTS } from '../support/failing-starts.ts';
 import { datagramReceiver } from '../support/host-datagram.ts';
 
 let node: TestNode;
@@ -15,88 +16,8 @@ afterEach(() => node.close());
 
 const lastLine = (stderr: string) => stderr.trimEnd().split('\n').at(-1)!;
 
-interface Failing {
-  readonly flags?: (directory: string) => readonly string[];
-  readonly configuration?: string;
-  readonly podLogs?: string;
-  readonly environment?: Readonly<Record<string, string>>;
-  readonly phase: string;
-  readonly message: (directory: string) => string;
-}
-
-const RUN = 'failed to run Kubelet: ';
-
-const FAILING: Readonly<Record<string, Failing>> = {
-  'an invalid configuration': {
-    configuration: 'maxPods: -1',
-    phase: 'command.loadingConfiguration',
-    message: () => 'maxPods (--max-pods) -1 must not be a negative number',
-  },
-  'a watchdog that cannot be understood': {
-    environment: { WATCHDOG_USEC: 'soon' },
-    phase: 'run.watchdog',
-    message: () =>
-      `${RUN}create health checker: configure watchdog: error converting WATCHDOG_USEC: strconv.Atoi: parsing "soon": ` +
-      'invalid syntax',
-  },
-  'a lock file in a folder that is not there': {
-    flags: (directory) => [`--lock-file=${directory}/none/lock`],
-    phase: 'run.lockFile',
-    message: (directory) => `${RUN}unable to acquire file lock on "${directory}/none/lock"`,
-  },
-  'a kubeconfig that is not there': {
-    flags: (directory) => [`--kubeconfig=${directory}/kc`],
-    phase: 'run.clients',
-    message: (directory) => `${RUN}invalid kubeconfig: stat ${directory}/kc: no such file or directory`,
-  },
-  'authorities of clients that are not there': {
-    flags: (directory) => [`--client-ca-file=${directory}/ca.crt`],
-    phase: 'run.clientCA',
-    message: (directory) => `${RUN}open ${directory}/ca.crt: no such file or directory`,
-  },
-  'webhook authentication without an API server': {
-    flags: () => ['--authentication-token-webhook=true'],
-    phase: 'run.auth',
-    message: () => `${RUN}no client provided, cannot use webhook authentication`,
-  },
-  'a runtime that is not there': {
-    flags: (directory) => [`--container-runtime-endpoint=unix://${directory}/no.sock`],
-    phase: 'run.runtimeService',
-    message: (directory) =>
-      `${RUN}validate service connection: validate CRI v1 runtime API for endpoint "unix://${directory}/no.sock": ` +
-      'rpc error: code = Unavailable desc = connection error: desc = "transport: Error while dialing: ' +
-      `dial unix ${directory}/no.sock: connect: no such file or directory"`,
-  },
-  'a key of its own without the certificate': {
-    flags: (directory) => {
-      mkdirSync(join(directory, 'pki'));
-      writeFileSync(join(directory, 'pki/kubelet.key'), 'mine');
-      return [`--cert-dir=${directory}/pki`];
-    },
-    phase: 'command.initializingTLS',
-    message: (directory) =>
-      `failed to construct kubelet dependencies: error reading ${directory}/pki/kubelet.crt, certificate and key must ` +
-      'be supplied as a pair',
-  },
-  'reserved CPUs that the machine does not have': {
-    configuration: 'reservedSystemCPUs: 0-999',
-    phase: 'run.containerManager',
-    message: () => `${RUN}reserved-cpus: 0-999 is not a subset of online-cpus: `,
-  },
-  'a bad --node-ip': {
-    flags: () => ['--node-ip=192.0.2.1,192.0.2.2'],
-    phase: 'runKubelet.nodeIPs',
-    message: () => `${RUN}bad --node-ip "192.0.2.1,192.0.2.2": must contain either a single IP or a dual-stack pair`,
-  },
-  'a folder of pod logs that cannot be made': {
-    podLogs: '/proc/none/logs',
-    phase: 'startKubelet.initializingModules',
-    message: () => RUN,
-  },
-};
-
 describe('a start that fails', () => {
-  test.each(Object.entries(FAILING))('%s', async (_, failing) => {
+  test.each(Object.entries(FAILING_STARTS))('%s', async (_, failing) => {
     const { phase, message, configuration, environment = {} } = failing;
     newNode(configuration);
     const flags = failing.flags?.(node.directory) ?? [];

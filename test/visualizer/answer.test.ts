@@ -3,7 +3,14 @@ import { describe, expect, it } from 'vitest';
 import { KernelFeed } from '../../src/actors/server/visualizer/feed.ts';
 import type { Operations } from '../../src/machines/model/operations/index.ts';
 import { type Answer, answerOf } from '../../src/visualizer/answer.ts';
-import { ARGV, BootNode, type BootOptions, fail, RUNTIME_NOT_READY } from '../machines/startup/boot-node.ts';
+import {
+  ARGV,
+  BootNode,
+  type BootOptions,
+  fail,
+  RUNTIME_NOT_READY,
+  RUNTIME_READY,
+} from '../machines/startup/boot-node.ts';
 
 /** Longer than a start, shorter than any time limit of the operations below. */
 const WAITED_MS = 1_500;
@@ -110,4 +117,28 @@ it('a start that came to its end says how long it took, and what of that was its
 
 it('before the first turn there is nothing to say', () => {
   expect(answerOf({ started: 0, now: 0, phases: [] }, 0)).toEqual({ kind: 'none', text: 'No phase yet' });
+});
+
+describe('a node that has started and is not Ready', () => {
+  it('for want of a network', () => {
+    const watched = new WatchedNode({ isQuiet: true });
+    watched.node.run(200);
+    watched.node.world.say('runtime.watchStatus', {
+      ...RUNTIME_READY,
+      conditions: [
+        { type: 'RuntimeReady', status: true, reason: '', message: '' },
+        { type: 'NetworkReady', status: false, reason: 'NetworkPluginNotReady', message: 'cni plugin not initialized' },
+      ],
+    });
+    watched.node.run(WAITED_MS);
+    expect(watched.answer()).toMatchObject({
+      kind: 'waiting',
+      text: expect.stringMatching(
+        /^Not ready for .+: started in .+, but container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:cni plugin not initialized$/,
+      ),
+    });
+    watched.node.world.say('runtime.watchStatus', RUNTIME_READY);
+    watched.node.run(WAITED_MS);
+    expect(watched.answer()).toMatchObject({ kind: 'ready', text: expect.stringMatching(/^Ready after /) });
+  });
 });

@@ -7,14 +7,14 @@
  * what was so before a gap is forgotten where the journal goes on.
  */
 
-import { actorOf, type CauseSource, History, streamOf } from '../../actors/server/visualizer/history.ts';
+import { actorOf, type CauseSource, History, streamError, streamOf } from '../../actors/server/visualizer/history.ts';
 import { described, failureIn, isNamed, type Phase, Phases } from '../../actors/server/visualizer/phases.ts';
 import type { FailureView, PhaseView } from '../../actors/server/visualizer/protocol.ts';
 import type { AnyStateNode } from '../../kernel/active-states.ts';
 import type { Checkpoint } from '../../kernel/checkpoint.ts';
 import type { Journal, StoredCheckpoint } from '../../kernel/journal/reader.ts';
 import type { OperationClass } from '../../kernel/operation.ts';
-import type { GapRecord, HeaderRecord, JournalRecord, KernelRecord } from '../../kernel/records.ts';
+import type { GapRecord, HeaderRecord, InRecord, JournalRecord, KernelRecord } from '../../kernel/records.ts';
 import { kubeletMachine } from '../../machines/startup/kubelet.ts';
 import { lastOf, recordText, stateText } from '../../visualizer/words.ts';
 
@@ -49,8 +49,10 @@ export interface Operation {
   readonly began: number;
   readonly n: number;
   readonly ended?: number;
-  /** Of a stream: it said something. */
+  /** Of a stream: it reported something. */
   readonly isHeard?: boolean;
+  /** Of a stream whose last report is a failure: how often in a row, and when last. */
+  readonly failing?: { readonly error: string; readonly times: number; readonly t: number };
   readonly end?: 'done' | 'failed' | 'cancelled';
   readonly error?: string;
 }
@@ -189,7 +191,7 @@ export class Story implements CauseSource {
       const failed = record.error ? { error: record.error.message } : {};
       this.settle(record.id, { end: record.error ? 'failed' : 'done', ...failed });
     } else if (record.k === 'cancel') this.settle(record.id, { end: 'cancelled' });
-    else if (record.k === 'in') this.streamSpoke(streamOf(record));
+    else if (record.k === 'in') this.streamSpoke(record);
     else if (record.k === 'message') this.heard(record.to, record.event, record.n);
     else this.failure ??= failureIn(record, ROOT);
   }
@@ -199,9 +201,15 @@ export class Story implements CauseSource {
     if (operation) this.operations.set(id, { ...operation, ...end, ended: this.ended });
   }
 
-  private streamSpoke(id: number | undefined): void {
+  private streamSpoke(record: InRecord): void {
+    const id = streamOf(record);
     const operation = id === undefined ? undefined : this.operations.get(id);
-    if (operation && !operation.isHeard) this.operations.set(operation.id, { ...operation, isHeard: true });
+    if (!operation) return;
+    const error = streamError(record);
+    if (error === undefined && operation.isHeard && !operation.failing) return;
+    const { failing, ...others } = operation;
+    const again = error === undefined ? {} : { failing: { error, times: (failing?.times ?? 0) + 1, t: record.t } };
+    this.operations.set(operation.id, { ...others, isHeard: true, ...again });
   }
 
   private entered(address: string, value: unknown, status: string, t: number, n: number): void {

@@ -1,8 +1,8 @@
 /**
  * What has failed and not worked since: operations of an actor and those below it, and actors that died. Pure.
  *
- * An operation is the same as long as it is asked for at the same address: its answer, or what it says as a stream,
- * makes good what failed before.
+ * An operation is the same as long as it is asked for at the same address: its answer, or what it reports as a stream,
+ * makes good what failed before, unless that report is a failure itself.
  */
 import { duration } from '../../visualizer/words.ts';
 import { actorName, type Operation, type Story } from './story.ts';
@@ -30,20 +30,26 @@ export function failedOf(story: Story, isOwn: (actor: string) => boolean): reado
 }
 
 function operationsOf(story: Story, isOwn: (actor: string) => boolean): Failed[] {
-  const failing = new Map<string, { last: Operation; times: number }>();
+  const failing = new Map<string, Failed & { readonly asker: string }>();
   for (const operation of story.operations.values()) {
-    const { at, name, end, isHeard } = operation;
+    const { at, name } = operation;
     const key = `${at} ${name}`;
-    if (end === 'done' || isHeard) failing.delete(key);
-    if (end === 'failed') failing.set(key, { last: operation, times: (failing.get(key)?.times ?? 0) + 1 });
-  }
-  return [...failing.values()].flatMap(({ last, times }) => {
-    const { at, name, target, error = '', ended = story.ended } = last;
+    const failure = failureOf(operation, story);
+    const times = (failing.get(key)?.times ?? 0) + (failure?.times ?? 0);
+    if (failure || operation.end === 'done' || operation.isHeard) failing.delete(key);
+    if (!failure) continue;
+    const { error, t } = failure;
     const asker = at.slice(0, at.lastIndexOf('/'));
-    if (!isOwn(asker)) return [];
-    const of = target === undefined ? {} : { target };
-    return [{ actor: actorName(asker, story), operation: name, ...of, error, times, atMs: ended - story.started }];
-  });
+    const of = operation.target === undefined ? {} : { target: operation.target };
+    const atMs = t - story.started;
+    failing.set(key, { asker, actor: actorName(asker, story), operation: name, ...of, error, times, atMs });
+  }
+  return [...failing.values()].flatMap(({ asker, ...failed }) => (isOwn(asker) ? [failed] : []));
+}
+
+function failureOf({ failing, end, error = '', ended }: Operation, story: Story): Operation['failing'] {
+  if (end === 'failed') return { error, times: 1, t: ended ?? story.ended };
+  return end === 'done' ? undefined : failing;
 }
 
 const deathsOf = (story: Story, isOwn: (actor: string) => boolean): Failed[] =>

@@ -217,6 +217,22 @@ describe('why', () => {
     );
   });
 
+  it('names a stream whose last report is a failure, until it reports something else', () => {
+    const taken = (node: BootNode) => {
+      const at = { type: 'healthz.failed', message: 'address already in use' };
+      for (const _ of [1, 2]) node.world.say('server.healthz', at);
+    };
+    const booted = boot();
+    taken(booted.node.run(1));
+    const failing = { node: booted.node.run(1_000), story: storyOf(booted.node.records) };
+    expect(whyOf(failing, 'startup').failed).toMatchObject([
+      { actor: 'healthz', operation: 'server.healthz', error: 'address already in use', times: 2 },
+    ]);
+    booted.node.world.say('server.healthz', { type: 'healthz.listening', address: '127.0.0.1', port: 10_248 });
+    const working = { node: booted.node.run(1_000), story: storyOf(booted.node.records) };
+    expect(whyOf(working, 'startup').failed).toEqual([]);
+  });
+
   it('an operation that was answered at last has not failed', () => {
     const flaky = (_input: never, nth: number) => (nth === 0 ? fail('not yet') : ('stream' as const));
     expect(whyOf(boot({ answers: { 'server.healthz': flaky } }), 'startup').failed).toEqual([]);

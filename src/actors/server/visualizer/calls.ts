@@ -1,12 +1,12 @@
 /**
  * Operations that have not answered yet, and those whose last answer was an error: what a start that does not get on is
- * busy with. Streams, which never answer, are none.
+ * busy with. A stream, which never answers, is one that fails as long as the last thing that it reported is a failure.
  *
  * Invariants: what succeeded, was taken back, or whose actor is gone, is forgotten; of either at most {@link SHOWN_MAX}
  * are reported, and as many errors are held.
  */
-import type { EffectRecord, KernelRecord } from '../../../kernel/records.ts';
-import { parentOf } from './history.ts';
+import type { EffectRecord, InRecord, KernelRecord } from '../../../kernel/records.ts';
+import { parentOf, streamError, streamOf } from './history.ts';
 import type { CallView, TroubleView } from './protocol.ts';
 import { shortText } from './trim.ts';
 
@@ -18,13 +18,15 @@ const TARGETS = ['endpoint', 'server', 'url', 'path', 'file', 'kubeconfig', 'soc
 
 export class Calls {
   private readonly open = new Map<number, CallView>();
+  private readonly streams = new Map<number, CallView>();
   /** By actor and operation, the newest last. */
   private readonly failed = new Map<string, TroubleView>();
 
   /** `t` is the time of the record's turn. */
   take(record: KernelRecord, t: number): void {
     if (record.k === 'effect') this.begin(record, t);
-    else if (record.k === 'cancel') this.open.delete(record.id);
+    else if (record.k === 'in') this.hear(record, t);
+    else if (record.k === 'cancel') this.cancel(record.id);
     else if (record.k === 'state' && record.status !== undefined) this.forget(record.at);
     else if (record.k === 'result') this.settle(record);
   }
@@ -40,21 +42,36 @@ export class Calls {
   }
 
   private begin({ id, n, at, name, class: kind, input }: EffectRecord, t: number): void {
-    if (kind === 'stream') return;
     const target = targetOf(input);
-    this.open.set(id, { n, t, at: parentOf(at), name, ...(target === undefined ? {} : { target }) });
+    const calls = kind === 'stream' ? this.streams : this.open;
+    calls.set(id, { n, t, at: parentOf(at), name, ...(target === undefined ? {} : { target }) });
+  }
+
+  private cancel(id: number): void {
+    this.open.delete(id);
+    this.streams.delete(id);
+  }
+
+  private hear(record: InRecord, t: number): void {
+    const id = streamOf(record);
+    const stream = id === undefined ? undefined : this.streams.get(id);
+    if (stream) this.end({ ...stream, n: record.n, t }, streamError(record), true);
   }
 
   private settle({ id, n, t, name, at, error }: KernelRecord & { readonly k: 'result' }): void {
-    const target = this.open.get(id)?.target;
-    this.open.delete(id);
-    const asker = parentOf(at);
-    const key = `${asker} ${name}`;
+    const target = (this.open.get(id) ?? this.streams.get(id))?.target;
+    this.cancel(id);
+    this.end({ n, t, at: parentOf(at), name, ...(target === undefined ? {} : { target }) }, error?.message);
+  }
+
+  /** The call has worked, or has failed once more. */
+  private end(call: CallView, error: string | undefined, isStream = false): void {
+    const key = `${call.at} ${call.name}`;
     const times = (this.failed.get(key)?.times ?? 0) + 1;
     this.failed.delete(key);
     if (error === undefined) return;
-    const message = shortText(error.message, MESSAGE_MAX_CHARS);
-    this.failed.set(key, { n, t, at: asker, name, ...(target === undefined ? {} : { target }), message, times });
+    const message = shortText(error, MESSAGE_MAX_CHARS);
+    this.failed.set(key, { ...call, message, times, ...(isStream ? { isStream } : {}) });
     if (this.failed.size > SHOWN_MAX) this.failed.delete(this.failed.keys().next().value!);
   }
 

@@ -19,6 +19,7 @@ import type {
   TreeView,
   TurnMessage,
 } from './protocol.ts';
+import { notReadyReason } from './readiness.ts';
 import { shortText, trimmed } from './trim.ts';
 
 /** Characters of an actor's context: a pod with its status, not a cache of a whole node. */
@@ -110,7 +111,8 @@ export class KernelFeed implements Feed {
       troubles: calls.troubles(),
       pending: calls.pending(),
     };
-    return failure ? { ...facts, failure } : facts;
+    const notReady = notReadyReason(this.observer.root, (address) => this.kernel?.snapshotOf(address));
+    return { ...facts, ...(failure ? { failure } : {}), ...(notReady === undefined ? {} : { notReady }) };
   }
 
   actor({ address, at }: { readonly address: string; readonly at: number }): ActorDetail | null {

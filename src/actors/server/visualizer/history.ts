@@ -46,6 +46,10 @@ const STREAM = 'effect:';
 export const streamOf = ({ via }: InRecord): number | undefined =>
   via.startsWith(STREAM) ? Number(via.slice(STREAM.length)) : undefined;
 
+/** The message of a stream that goes on, but reports that it cannot do its work: a port that is taken. */
+export const streamError = ({ event }: InRecord): string | undefined =>
+  /failed$/i.test(event.type) && typeof event['message'] === 'string' ? event['message'] : undefined;
+
 export class History {
   private turns: SeenTurn[] = [];
   private held = 0;

@@ -135,6 +135,8 @@ export interface CallView {
 /** An operation whose last answer was an error. */
 export interface TroubleView extends CallView {
   readonly message: string;
+  /** A stream that goes on and reports errors only: a port that is taken. */
+  readonly isStream?: boolean;
   /** Errors in a row. */
   readonly times: number;
 }
@@ -148,6 +150,8 @@ export interface PhasesView {
   /** The oldest first. */
   readonly pending?: readonly CallView[];
   readonly failure?: FailureView;
+  /** Why a node whose start is over is not Ready. */
+  readonly notReady?: string;
 }
 
 export interface RecordsView {

@@ -1,0 +1,59 @@
+/**
+ * Why a node whose start is over is not Ready, as its API server would be told. Pure.
+ *
+ * Reads contexts of the kernel: `nodeStatus` and `clientCertificate` of a node that joins a cluster, `runtimeState` of
+ * one that stands alone.
+ * A node that is not registered yet is not Ready, whatever its conditions would be.
+ */
+import type { Address } from '../../../kernel/address.ts';
+import type { NodeCondition } from '../../../machines/model/api/node.ts';
+import { shortText } from './trim.ts';
+
+/** A condition may quote whatever a runtime said. */
+const REASON_MAX_CHARS = 1_000;
+
+type SnapshotOf = (address: Address) => unknown;
+
+interface StatusContext {
+  readonly register?: boolean;
+  readonly node?: { readonly status?: { readonly conditions?: readonly NodeCondition[] } } | null;
+}
+
+interface CertificateContext {
+  /** Null until there is one that is valid. */
+  readonly certificate?: object | null;
+  /** Empty before a certificate was requested. */
+  readonly csrName?: string;
+}
+
+interface RuntimeContext {
+  readonly runtimeError?: string;
+  readonly networkError?: string;
+  readonly plegError?: string;
+}
+
+/** Undefined: the node is Ready, or its start has not come as far as the actors that know. */
+export function notReadyReason(root: Address, snapshotOf: SnapshotOf): string | undefined {
+  const contextOf = (name: string): unknown =>
+    (snapshotOf(`${root}/${name}`) as { readonly context?: unknown } | undefined)?.context;
+  const status = contextOf('nodeStatus') as StatusContext | undefined;
+  const reason = status
+    ? clusterReason(status, contextOf('clientCertificate') as CertificateContext | undefined)
+    : runtimeReason(contextOf('runtimeState') as RuntimeContext | undefined);
+  return reason === undefined ? undefined : shortText(reason, REASON_MAX_CHARS);
+}
+
+function clusterReason({ node, register }: StatusContext, client: CertificateContext = {}): string | undefined {
+  if (!node && client.certificate === null && client.csrName)
+    return `its client certificate is missing: CertificateSigningRequest ${client.csrName} is not approved and signed`;
+  if (!node)
+    return register ? 'it is not registered with the API server' : 'no client of the API server has created its Node';
+  const ready = node.status?.conditions?.find(({ type }) => type === 'Ready');
+  if (!ready) return 'its status is not published';
+  return ready.status === 'True' ? undefined : (ready.message ?? ready.reason);
+}
+
+function runtimeReason(context: RuntimeContext = {}): string | undefined {
+  const { runtimeError, plegError, networkError } = context;
+  return [runtimeError, plegError, networkError].filter(Boolean).join(', ') || undefined;
+}
