@@ -18,13 +18,13 @@ const lastLine = (stderr: string) => stderr.trimEnd().split('\n').at(-1)!;
 
 describe('a start that fails', () => {
   test.each(Object.entries(FAILING_STARTS))('%s', async (_, failing) => {
-    const { phase, message, configuration, environment = {} } = failing;
+    const { phase, message, configuration, environment = {}, line = 'command failed' } = failing;
     newNode(configuration);
     const flags = failing.flags?.(node.directory) ?? [];
     const podLogs = failing.podLogs ?? node.logs;
     const { code, stderr } = await node.once('run', ['--visualizer-port=off', ...flags], { environment, podLogs });
     const words = JSON.stringify(message(node.directory)).slice(1, -1);
-    expect(lastLine(stderr)).toContain('"command failed" err="');
+    expect(lastLine(stderr)).toContain(`"${line}" err="`);
     expect(lastLine(stderr)).toContain(words);
     expect(stderr).not.toMatch(/^\s+at .+:\d+:\d+/m);
     expect(code).toBe(1);

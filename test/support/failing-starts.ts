@@ -9,6 +9,8 @@ export interface FailingStart {
   readonly podLogs?: string;
   readonly environment?: Readonly<Record<string, string>>;
   readonly phase: string;
+  /** The text of the last line; default: `command failed`. */
+  readonly line?: string;
   readonly message: (directory: string) => string;
 }
 
@@ -66,6 +68,15 @@ export const FAILING_STARTS: Readonly<Record<string, FailingStart>> = {
     message: (directory) =>
       `failed to construct kubelet dependencies: error reading ${directory}/pki/kubelet.crt, certificate and key must ` +
       'be supplied as a pair',
+  },
+  'a serving certificate that is none': {
+    flags: (directory) => {
+      for (const name of ['tls.crt', 'tls.key']) writeFileSync(join(directory, name), 'garbage');
+      return [`--tls-cert-file=${directory}/tls.crt`, `--tls-private-key-file=${directory}/tls.key`];
+    },
+    phase: 'serving',
+    line: 'Failed to listen and serve',
+    message: (directory) => `tls: failed to find any PEM data in certificate input: ${directory}/tls.crt`,
   },
   'reserved CPUs that the machine does not have': {
     configuration: 'reservedSystemCPUs: 0-999',

@@ -46,12 +46,20 @@ export interface CertificateFacts {
 export async function loadMaterial({ certFile, keyFile, clientCAFile }: MaterialFiles): Promise<Material> {
   const [cert, key] = await Promise.all([readFile(certFile), readFile(keyFile)]);
   const ca = clientCAFile === '' ? null : await readFile(clientCAFile);
+  mustHavePem(cert, 'certificate', certFile);
+  mustHavePem(key, 'key', keyFile);
   createSecureContext({ cert, key });
   if (!new X509Certificate(cert).checkPrivateKey(createPrivateKey(key))) {
     throw new Error(`tls: private key ${keyFile} does not match public key ${certFile}`);
   }
   if (ca) authoritiesOf(ca, clientCAFile);
   return { cert, key, ca };
+}
+
+/** In Go's words, which OpenSSL's do not say: which of the two files is not what it should be. */
+function mustHavePem(content: Buffer, what: 'certificate' | 'key', file: string): void {
+  if (content.includes('-----BEGIN ')) return;
+  throw new Error(`tls: failed to find any PEM data in ${what} input: ${file}`);
 }
 
 /** Every certificate of a bundle. */
