@@ -8,6 +8,7 @@ import { byId, setText } from './dom.ts';
 import { Events } from './events.ts';
 import { bindKeys } from './keys.ts';
 import { PhaseBars } from './phases.ts';
+import { PodsPane } from './pods.ts';
 import { RecordPane } from './record.ts';
 import { sourceOf } from './source.ts';
 import { type Part, Store } from './store.ts';
@@ -21,6 +22,7 @@ const details = new Details(store);
 const events = new Events(store);
 const record = new RecordPane(store);
 const phases = new PhaseBars(store);
+const pods = new PodsPane(store);
 
 const CONNECTIONS = { connecting: 'connecting', live: 'live', lost: 'lost, trying again', journal: 'journal' } as const;
 
@@ -57,6 +59,7 @@ function update(parts: ReadonlySet<Part>): void {
   if (any('records', 'choice')) record.update();
   if (any('phases', 'moment')) phases.update();
   else if (any('clock')) phases.tick();
+  if (any('pods', 'records', 'moment', 'clock')) pods.update();
   if (any('choice')) keepChoice();
 }
 
@@ -64,6 +67,7 @@ function keepChoice(): void {
   const choice = new URLSearchParams();
   if (store.actor !== undefined) choice.set('actor', store.actor);
   if (store.record !== undefined) choice.set('record', String(store.record));
+  if (store.pod !== undefined && pods.isOpen) choice.set('pod', store.pod);
   history.replaceState(null, '', `#${choice}`);
 }
 
@@ -71,6 +75,9 @@ function restoreChoice(): void {
   const choice = new URLSearchParams(location.hash.slice(1));
   const n = choice.get('record');
   store.chooseActor(choice.get('actor') ?? undefined);
+  const pod = choice.get('pod');
+  if (pod !== null) store.choosePod(pod);
+  if (pod !== null) pods.toggle(true);
   store.chooseRecord(n !== null && /^\d+$/.test(n) ? Number(n) : undefined);
 }
 
@@ -86,6 +93,7 @@ bindKeys([
   { key: 's', does: 'Filter the events', run: () => events.search.focus() },
   { key: 'a', does: 'Events of the chosen actor only, or of all', run: () => events.toggleOwn() },
   { key: 'f', does: 'Follow the newest event, or stay', run: () => events.toggleFollow() },
+  { key: 'o', does: 'Show the pods, or the actors again', run: () => pods.toggle() },
   { key: 'p', does: 'Fold or unfold the phases', run: () => phases.toggle() },
   { key: ',', does: 'Go to the moment one record before', run: () => events.step(-1) },
   { key: '.', does: 'Go to the moment one record later', run: () => events.step(1) },

@@ -5,6 +5,7 @@
 import type {
   ActorDetail,
   PhasesView,
+  PodView,
   RecordsView,
   ReportView,
   TreeView,
@@ -15,6 +16,7 @@ export interface Source {
   tree(): Promise<TreeView>;
   records(): Promise<RecordsView>;
   phases(): Promise<PhasesView>;
+  pods(): Promise<readonly PodView[]>;
   /** `at`: after that record; absent: at the end. */
   actor(address: string, at: number | undefined): Promise<ActorDetail>;
   /** A sheet of a machine's chart, the first by the machine's name; undefined: there is none. */
@@ -25,6 +27,7 @@ export const servedSource: Source = {
   tree: () => ask('/api/tree'),
   records: () => ask('/api/records'),
   phases: () => ask('/api/phases'),
+  pods: () => ask('/api/pods'),
   chart: servedChart,
   actor: (address, at) =>
     ask(`/api/actor?address=${encodeURIComponent(address)}${at === undefined ? '' : `&at=${at}`}`),
@@ -66,6 +69,7 @@ function reportSource(data: Promise<ReportView>): Source {
     tree: async () => (await data).tree,
     records: async () => (await data).records,
     phases: async () => (await data).phases,
+    pods: async () => (await data).pods,
     chart: async (name) => {
       const svg = (await data).charts[name];
       return svg === undefined

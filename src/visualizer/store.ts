@@ -11,6 +11,7 @@ import type {
   HelloMessage,
   NamedUid,
   PhasesView,
+  PodView,
   RecordsView,
   ShownRecord,
   TreeView,
@@ -23,7 +24,7 @@ import { concerns, lastOf, recordText, whoOf } from './words.ts';
 /** Milliseconds between two looks at the chosen actor's context while it is busy. */
 const DETAIL_PAUSE_MS = 250;
 
-export type Part = 'actors' | 'records' | 'phases' | 'detail' | 'choice' | 'moment' | 'connection' | 'clock';
+export type Part = 'actors' | 'records' | 'phases' | 'pods' | 'detail' | 'choice' | 'moment' | 'connection' | 'clock';
 
 export class Store {
   incarnation = '';
@@ -40,6 +41,10 @@ export class Store {
   private readonly names = new Map<string, string>();
   records: ShownRecord[] = [];
   phases: PhasesView = { started: 0, now: 0, phases: [] };
+  /** As they are now, in the order in which they were seen. */
+  pods: readonly PodView[] = [];
+  /** Uid of the one whose story is shown. */
+  pod: string | undefined;
   detail: ActorDetail | undefined;
   connection: 'connecting' | 'live' | 'lost' | 'journal' = 'connecting';
   actor: string | undefined;
@@ -132,6 +137,18 @@ export class Store {
     return this.present.has(address) || this.actors.has(address);
   }
 
+  /** Shows the story of a pod. */
+  choosePod(uid: string | undefined): void {
+    if (uid === this.pod) return;
+    this.pod = uid;
+    this.mark('pods', 'choice');
+  }
+
+  /** The actor of a pod, which may be gone. */
+  podAddress(uid: string): string {
+    return `${this.root}/pods/pod-${uid}`;
+  }
+
   /** Goes to the moment after the turn of a record, or back to the present. */
   chooseRecord(n: number | undefined): void {
     if (n === this.record) return;
@@ -161,7 +178,7 @@ export class Store {
       const tree = await this.source.tree();
       const seen = await this.source.records();
       this.take(tree, seen);
-      await this.loadPhases();
+      await Promise.all([this.loadPhases(), this.loadPods()]);
       if (tree.live) this.follow(tree.n);
       else this.connected('journal');
       this.askDetail();
@@ -227,6 +244,13 @@ export class Store {
     const { actor } = this;
     if (actor !== undefined && message.records.some((shown) => concerns(shown, actor))) this.askDetail();
     if (message.records.some((shown) => this.isOfStart(shown))) void this.loadPhases();
+    if (message.records.some((shown) => this.isOfPods(shown))) void this.loadPods();
+  }
+
+  /** A status that changed, or a pod that ended. */
+  private isOfPods({ record }: ShownRecord): boolean {
+    if (record.k === 'log') return record.at === `${this.root}/status`;
+    return record.k === 'state' && record.status !== undefined && record.at.startsWith(`${this.root}/pods/pod-`);
   }
 
   /** A change of the root's states, or of what the readiness of the node depends on. */
@@ -254,6 +278,11 @@ export class Store {
   private async loadPhases(): Promise<void> {
     this.phases = await this.source.phases().catch(() => this.phases);
     this.mark('phases');
+  }
+
+  private async loadPods(): Promise<void> {
+    this.pods = await this.source.pods().catch(() => this.pods);
+    this.mark('pods');
   }
 
   /** Loads the chosen actor; many wishes in a short time are one. */

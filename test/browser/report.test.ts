@@ -78,6 +78,23 @@ it.skipIf(skip)('opens the sheet of a card, and goes back, by keys alone', async
   await expect.poll(() => title.textContent(), { timeout: PATIENCE_MS }).toBe('pod');
 });
 
+it.skipIf(skip)('tells the story of a pod, and goes to its records and its actor', async () => {
+  await page.keyboard.press('Escape');
+  await page.keyboard.press('o');
+  const answer = page.locator('#pod-story .answer');
+  await expect
+    .poll(() => answer.textContent(), { timeout: PATIENCE_MS })
+    .toMatch(/^Running and ready, ran \d+ ms after/);
+  expect(await page.locator('#pod-story .lanes .name').allTextContents()).toContain('container-app');
+  await page.locator('#pod-story button.line', { hasText: 'Started' }).click();
+  await expect.poll(() => page.locator('#moment').isVisible(), { timeout: PATIENCE_MS }).toBe(true);
+  expect(new URL(page.url()).hash).toContain('pod=u1');
+  await page.keyboard.press('Escape');
+  await page.getByRole('button', { name: 'Show its actor' }).click();
+  expect(await page.locator('#pods').isHidden()).toBe(true);
+  await expect.poll(() => page.locator('#actor').textContent(), { timeout: PATIENCE_MS }).toContain('"uid": "u1"');
+});
+
 it.skipIf(skip)('goes back to a moment of the past, and to the end again', async () => {
   await page.keyboard.press('e');
   await page.keyboard.press(',');
@@ -91,6 +108,7 @@ it.skipIf(skip)('goes back to a moment of the past, and to the end again', async
 it.skipIf(skip).each([
   ['the first screen', []],
   ['the keys', ['?']],
+  ['the pods', ['Escape', 'o']],
   ['a record and the past', ['Escape', 'e', 'End', ',', 'Enter']],
 ])('has nothing that axe complains of: %s', async (_, keys) => {
   for (const key of keys) await page.keyboard.press(key);

@@ -122,6 +122,7 @@ const measurementsOf = (stats: StatsReader, drivers: DriverStats, view: KernelVi
 const feedAnswers = (feed: KernelFeed): Pick<QuestionAnswers, keyof Feed> => ({
   tree: () => feed.tree(),
   phases: () => feed.phases(),
+  podList: () => feed.podList(),
   actor: (asked) => feed.actor(asked),
   records: (asked) => feed.records(asked),
   follow: (asked, following) => feed.follow(asked, following),

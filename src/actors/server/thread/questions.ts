@@ -50,6 +50,7 @@ export interface Questions {
   /** What the page of the visualizer shows: the methods of its feed. */
   readonly tree: Question<null, Awaited<ReturnType<Feed['tree']>>>;
   readonly phases: Question<null, Awaited<ReturnType<Feed['phases']>>>;
+  readonly podList: Question<null, Awaited<ReturnType<Feed['podList']>>>;
   readonly actor: Question<Parameters<Feed['actor']>[0], Awaited<ReturnType<Feed['actor']>>>;
   readonly records: Question<Parameters<Feed['records']>[0], Awaited<ReturnType<Feed['records']>>>;
   readonly follow: Question<Parameters<Feed['follow']>[0], unknown>;

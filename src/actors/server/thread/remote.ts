@@ -43,6 +43,7 @@ export function remoteNode(ask: Ask, { flags, program, logDirectory, checks }: T
 export const remoteFeed = (ask: Ask): Feed => ({
   tree: () => ask('tree', null),
   phases: () => ask('phases', null),
+  podList: () => ask('podList', null),
   actor: (asked) => ask('actor', asked),
   records: (asked) => ask('records', asked),
   follow: (asked, { signal, emit }) => ask('follow', asked, { signal, onItem: emit }),

@@ -14,6 +14,7 @@ import type {
   ActorDetail,
   HelloMessage,
   PhasesView,
+  PodView,
   RecordsView,
   ShownRecord,
   TreeView,
@@ -38,6 +39,7 @@ type Awaitable<Value> = Value | Promise<Value>;
 export interface Feed {
   tree(): Awaitable<TreeView>;
   phases(): Awaitable<PhasesView>;
+  podList(): Awaitable<readonly PodView[]>;
   /** As it is now, or as it was after record `at` of a journal. */
   actor(asked: { readonly address: string; readonly at: number }): Awaitable<ActorDetail | null>;
   records(asked: { readonly after: number; readonly limit: number | null }): Awaitable<RecordsView>;
@@ -113,6 +115,10 @@ export class KernelFeed implements Feed {
     };
     const notReady = notReadyReason(this.observer.root, (address) => this.kernel?.snapshotOf(address));
     return { ...facts, ...(failure ? { failure } : {}), ...(notReady === undefined ? {} : { notReady }) };
+  }
+
+  podList(): readonly PodView[] {
+    return this.observer.pods.list();
   }
 
   actor({ address, at }: { readonly address: string; readonly at: number }): ActorDetail | null {

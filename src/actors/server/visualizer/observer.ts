@@ -12,6 +12,7 @@ import type { EffectRecord, KernelRecord, StateRecord } from '../../../kernel/re
 import { Calls } from './calls.ts';
 import { type CauseSource, History, parentOf, type SeenTurn, streamOf } from './history.ts';
 import { failureIn, Phases } from './phases.ts';
+import { Pods } from './pods.ts';
 import type {
   ActiveState,
   ActorView,
@@ -53,6 +54,7 @@ export class Observer implements CauseSource {
   turn = -1;
   readonly phases = new Phases();
   readonly calls = new Calls();
+  readonly pods = new Pods();
   failure: FailureView | undefined;
   readonly history: History;
   private readonly actors = new Map<Address, Actor>();
@@ -105,6 +107,7 @@ export class Observer implements CauseSource {
 
   private take(record: KernelRecord, t: number, kernel: Kernel, touched: Set<Address>): void {
     this.calls.take(record, t);
+    this.pods.take(record, t, this.root);
     if (record.k === 'header') {
       this.incarnation = record.incarnation;
       this.node = record.node;

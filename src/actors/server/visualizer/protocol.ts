@@ -120,6 +120,24 @@ export interface FailureView {
   readonly phase?: string;
 }
 
+/** A pod, by the last line in which its status was reported. */
+export interface PodView {
+  readonly uid: string;
+  /** `namespace/name` */
+  readonly pod: string;
+  readonly phase: string;
+  readonly ready: boolean;
+  readonly restarts: number;
+  /** The record of that line. */
+  readonly n: number;
+  /** Time of the first such line. */
+  readonly seen: number;
+  /** When it ran first. */
+  readonly running?: number;
+  /** When its actor ended. */
+  readonly gone?: number;
+}
+
 /** An operation without an answer. */
 export interface CallView {
   /** Number and time of the request, or of the answer that was an error. */
@@ -164,6 +182,7 @@ export interface RecordsView {
 export interface ReportView {
   readonly tree: TreeView;
   readonly phases: PhasesView;
+  readonly pods: readonly PodView[];
   readonly records: RecordsView;
   /** SVG by the name of the sheet: the machine, and for parts of a large chart the states down to it. */
   readonly charts: Readonly<Record<string, string>>;

@@ -67,7 +67,14 @@ async function reportView(feed: KernelFeed): Promise<ReportView> {
     actors[address] = { ...facts, ...(context !== '' && room > 0 ? { context } : {}) };
   }
   const charts = await chartsOf(tree.actors.map(({ machine }) => machine));
-  return { tree, phases: feed.phases(), records: feed.records({ after: -1, limit: null }), actors, charts };
+  return {
+    tree,
+    phases: feed.phases(),
+    pods: feed.podList(),
+    records: feed.records({ after: -1, limit: null }),
+    actors,
+    charts,
+  };
 }
 
 /** The drawings of machines, with the sheets that their cards lead to. */

@@ -114,6 +114,7 @@ export class Visualizer {
     app.get<Named>('/diagrams/:name', ({ params }, reply) => this.sendChart(reply, params.name));
     app.get('/api/tree', () => feed.tree());
     app.get('/api/phases', () => feed.phases());
+    app.get('/api/pods', () => feed.podList());
     app.get<Asked>('/api/actor', async ({ query }, reply) => {
       const address = only(query['address']) ?? '';
       const detail = await feed.actor({ address, at: wholeNumber(query['at']) ?? -1 });

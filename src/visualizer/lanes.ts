@@ -1,0 +1,82 @@
+/**
+ * The story of one pod as lanes over time: what the pod and each actor below it (containers, their logs, probes,
+ * volumes) was in, from the records that are held. Pure.
+ */
+import type { ActiveState, ShownRecord } from '../actors/server/visualizer/protocol.ts';
+import { innermostPaths, lastOf, type Mood } from './words.ts';
+
+/** A stretch of time that an actor spent in one state. */
+export interface Segment {
+  readonly text: string;
+  readonly mood: Mood;
+  readonly waitsFor?: string;
+  /** Milliseconds since the epoch; `to` is the moment that is looked at where it lasts. */
+  readonly from: number;
+  readonly to: number;
+  readonly lasts: boolean;
+  /** The record that began it; absent: it began before the first record that is held. */
+  readonly n?: number;
+}
+
+export interface Lane {
+  readonly address: string;
+  readonly segments: readonly Segment[];
+}
+
+/** Of a pod's parallel states the one that says how far it is. */
+const LIFE = 'alive.life.';
+
+type State = Pick<Segment, 'text' | 'mood' | 'waitsFor'>;
+
+/** The pod's own lane first, then those below it as they began. `records` rise by number. */
+export function podLanes(address: string, records: readonly ShownRecord[], until: number): readonly Lane[] {
+  const lanes = new Map<string, Segment[]>();
+  const begin = records[0]?.t ?? until;
+  for (const { record, t, n, active = [], was } of records) {
+    if (record.k !== 'state' || !(record.at === address || record.at.startsWith(`${address}/`))) continue;
+    const lane = lanes.get(record.at) ?? [];
+    if (lane.length === 0 && was) lane.push(segment(stateOf(record.at, was.value, was.active), begin, t));
+    lanes.set(record.at, lane);
+    close(lane, t);
+    const state = record.status === undefined ? stateOf(record.at, record.value, active) : endOf(record.status);
+    const ended = record.status !== undefined;
+    if (lane.at(-1)?.text !== state.text || ended)
+      lane.push({ ...segment(state, t, ended ? t : until), lasts: !ended, n });
+    else lane.push({ ...lane.pop()!, to: until, lasts: true });
+  }
+  const own = lanes.get(address);
+  lanes.delete(address);
+  return [...(own ? [[address, own] as const] : []), ...lanes].map(([at, segments]) => ({ address: at, segments }));
+}
+
+const segment = (state: State, from: number, to: number): Segment => ({ ...state, from, to, lasts: false });
+
+function close(lane: Segment[], t: number): void {
+  const last = lane.pop();
+  if (last) lane.push({ ...last, to: last.lasts ? t : last.to, lasts: false });
+}
+
+const endOf = (status: 'done' | 'error' | 'stopped'): State => ({
+  text: status === 'error' ? 'failed' : 'ended',
+  mood: status === 'error' ? 'failed' : 'done',
+});
+
+function stateOf(address: string, value: unknown, active: readonly ActiveState[]): State {
+  const paths = innermostPaths(value);
+  const life = paths.filter((path) => path.startsWith(LIFE));
+  const shown = life.length > 0 ? life : paths;
+  const waits = active.findLast(
+    ({ path, waitsFor }) =>
+      waitsFor !== undefined && shown.some((each) => each === path || each.startsWith(`${path}.`)),
+  );
+  const text = shown.map((path) => (path.startsWith(LIFE) ? path.slice(LIFE.length) : path)).join(' | ');
+  const isWaiting = waits !== undefined || !isThere(address, text);
+  return { text, mood: isWaiting ? 'waiting' : 'active', ...(waits ? { waitsFor: waits.waitsFor! } : {}) };
+}
+
+/** A pod and a container are where they should be in one state each; others are, unless they say what they wait for. */
+function isThere(address: string, text: string): boolean {
+  const step = lastOf(address);
+  if (step.startsWith('pod-')) return text === 'sync.active';
+  return !step.startsWith('container-') || text.startsWith('running');
+}

@@ -1,0 +1,57 @@
+/** The first line of a pod's story: whether it runs, since when, or what it waits for and what went wrong. Pure. */
+import type { PodView, ShownRecord } from '../actors/server/visualizer/protocol.ts';
+import type { Lane } from './lanes.ts';
+import { duration, lastOf } from './words.ts';
+
+export interface PodEvent {
+  readonly n: number;
+  readonly t: number;
+  readonly type: string;
+  readonly reason: string;
+  readonly message: string;
+}
+
+/** The events of a pod, in their order, from the lines in which they are logged. */
+export function podEvents({ pod }: PodView, records: readonly ShownRecord[]): readonly PodEvent[] {
+  return records.flatMap(({ record, t, n }) => {
+    if (record.k !== 'log' || record.text !== 'Event occurred' || !record.fields) return [];
+    const { object, kind, type, reason, message } = record.fields;
+    if (kind !== 'Pod' || object !== pod) return [];
+    return [{ n, t, type: String(type), reason: String(reason), message: String(message) }];
+  });
+}
+
+/** `now` is the clock of the node. */
+export function podAnswer(pod: PodView, lanes: readonly Lane[], events: readonly PodEvent[], now: number): string {
+  const { phase, ready, restarts, seen, running, gone } = pod;
+  const again = restarts === 0 ? '' : restarts === 1 ? ', restarted once' : `, restarted ${restarts} times`;
+  if (gone !== undefined) return `Gone after ${duration(gone - seen)}: it was ${phase}${again}`;
+  const ran = running === undefined ? '' : `, ran ${duration(running - seen)} after it was seen`;
+  if (phase === 'Running' && ready) return `Running and ready${ran}${again}`;
+  if (phase === 'Succeeded' || phase === 'Failed')
+    return `${phase}${ran}${again}${warning(events, phase === 'Failed')}`;
+  const head =
+    phase === 'Running' ? `Running, not ready${ran}${again}` : `${phase} for ${duration(now - seen)}${again}`;
+  return `${head}${waits(lanes)}${warning(events, true)}`;
+}
+
+/** What the pod's actors wait for now, the innermost last. */
+function waits(lanes: readonly Lane[]): string {
+  const last = lanes.findLast(({ segments }) => segments.at(-1)?.lasts && segments.at(-1)?.mood === 'waiting');
+  const { waitsFor, text } = last?.segments.at(-1) ?? {};
+  if (!last) return '';
+  return `: ${lastOf(last.address)} ${waitsFor === undefined ? `is in ${text}` : `waits for ${waitsFor}`}`;
+}
+
+/** A node without a cluster's DNS warns of it for each pod; that stops none. */
+const HARMLESS = 'MissingClusterDNS';
+
+/** These say that something failed, not what: an event before them does. */
+const CONSEQUENCE = /^(?:Error: |Back-off )/;
+
+function warning(events: readonly PodEvent[], isWanted: boolean): string {
+  if (!isWanted) return '';
+  const warnings = events.filter(({ type, reason }) => type === 'Warning' && reason !== HARMLESS);
+  const last = warnings.findLast(({ message }) => !CONSEQUENCE.test(message)) ?? warnings.at(-1);
+  return last ? ` (${last.reason}: ${last.message})` : '';
+}

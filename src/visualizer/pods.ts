@@ -1,0 +1,217 @@
+/**
+ * The view of pods: a list of all that the node has had, and the story of the chosen one: an answer in words, lanes
+ * over time, the same lanes as text, and its events.
+ */
+import type { PodView } from '../actors/server/visualizer/protocol.ts';
+import { byId, el } from './dom.ts';
+import { type Lane, podLanes, type Segment } from './lanes.ts';
+import { type PodEvent, podAnswer, podEvents } from './pod-answer.ts';
+import type { Store } from './store.ts';
+import { duration, sinceStart } from './words.ts';
+
+/** Of a pod that restarts for days the last ones are shown. */
+const STEPS_MAX = 200;
+
+export class PodsPane {
+  readonly element = byId('pods', HTMLElement);
+  private readonly main = byId('main', HTMLElement);
+  private readonly open = byId('pods-open', HTMLButtonElement);
+  private readonly filter = byId('pod-filter', HTMLInputElement);
+  private readonly list = byId('pod-list', HTMLElement);
+  private readonly story = byId('pod-story', HTMLElement);
+  private readonly store: Store;
+  /** What the story was written from. */
+  private told = '';
+
+  constructor(store: Store) {
+    this.store = store;
+    this.open.addEventListener('click', () => this.toggle());
+    this.filter.addEventListener('input', () => this.update());
+    this.filter.addEventListener('keydown', (event) => {
+      if (event.key === 'Enter' || event.key === 'ArrowDown') this.focusList(event);
+    });
+    this.list.addEventListener('keydown', (event) => this.key(event));
+  }
+
+  get isOpen(): boolean {
+    return !this.element.hidden;
+  }
+
+  /** Takes the place of actors, chart and details, or gives it back. */
+  toggle(open = !this.isOpen): void {
+    this.element.hidden = !open;
+    this.main.hidden = open;
+    this.open.setAttribute('aria-pressed', String(open));
+    if (!open) return;
+    if (this.store.pod === undefined) this.store.choosePod(this.shown()[0]?.uid);
+    this.update();
+    this.list.querySelector<HTMLElement>('[aria-current=true]')?.focus();
+  }
+
+  update(): void {
+    if (!this.isOpen) return;
+    const shown = this.shown();
+    const focused = this.list.contains(document.activeElement);
+    this.list.replaceChildren(...shown.map((pod) => this.row(pod)));
+    if (shown.length === 0) this.list.append(el('li', { class: 'empty' }, 'No pod.'));
+    if (focused) this.list.querySelector<HTMLElement>('[aria-current=true]')?.focus();
+    this.tell();
+  }
+
+  /** The newest first: a person who opens the view waits for that one. */
+  private shown(): readonly PodView[] {
+    const wanted = this.filter.value.trim().toLowerCase();
+    return this.store.pods.filter((pod) => `${pod.pod} ${wordOf(pod)}`.toLowerCase().includes(wanted)).toReversed();
+  }
+
+  private row(pod: PodView): HTMLElement {
+    const { seen, running, restarts, uid } = pod;
+    const took = running === undefined ? '' : duration(running - seen);
+    const times = restarts === 0 ? '' : `${restarts}×`;
+    const name = pod.pod.slice(pod.pod.indexOf('/') + 1);
+    const space = pod.pod.slice(0, pod.pod.indexOf('/'));
+    const button = el(
+      'button',
+      {
+        type: 'button',
+        title: `${pod.pod}, ${wordOf(pod)}`,
+        'aria-current': uid === this.store.pod ? 'true' : undefined,
+      },
+      el('span', { class: 'dot', 'data-mood': moodOf(pod), 'aria-hidden': 'true' }),
+      el('span', { class: 'name' }, name),
+      el('span', { class: 'dim' }, space),
+      el('span', { class: 'phase' }, wordOf(pod)),
+      el('span', { class: 'dim' }, times),
+      el('span', { class: 'took' }, took),
+    );
+    button.dataset['uid'] = uid;
+    button.addEventListener('click', () => this.store.choosePod(uid));
+    return el('li', {}, button);
+  }
+
+  private key(event: KeyboardEvent): void {
+    const buttons = [...this.list.querySelectorAll<HTMLElement>('button')];
+    const at = buttons.indexOf(document.activeElement as HTMLElement);
+    const moves: Readonly<Record<string, number>> = {
+      ArrowDown: at + 1,
+      ArrowUp: at - 1,
+      Home: 0,
+      End: buttons.length - 1,
+    };
+    const to = moves[event.key];
+    const button = to === undefined ? undefined : buttons[Math.max(0, Math.min(to, buttons.length - 1))];
+    if (!button || event.ctrlKey || event.metaKey || event.altKey) return;
+    button.focus();
+    this.store.choosePod(button.dataset['uid']);
+    event.preventDefault();
+  }
+
+  private focusList(event: Event): void {
+    this.list.querySelector<HTMLElement>('button')?.focus();
+    event.preventDefault();
+  }
+
+  private tell(): void {
+    const { store } = this;
+    const pod = store.pods.find(({ uid }) => uid === store.pod);
+    if (!pod) return this.story.replaceChildren(el('p', { class: 'empty' }, 'Choose a pod.'));
+    const records = store.recordsSoFar;
+    const lanes = podLanes(store.podAddress(pod.uid), records, pod.gone ?? store.now);
+    const events = podEvents(pod, records);
+    // A story that is read is written anew when something happened, not because time passes.
+    const told = JSON.stringify([pod, lanes.map(({ segments }) => segments.length), events.length, store.record]);
+    if (told === this.told && this.story.contains(document.activeElement)) return;
+    this.told = told;
+    const answer = el('p', { class: `answer ${moodOf(pod)}` }, podAnswer(pod, lanes, events, store.now));
+    const actor = el('button', { type: 'button' }, 'Show its actor');
+    actor.addEventListener('click', () => this.leaveFor(() => store.chooseActor(store.podAddress(pod.uid))));
+    const scroll = this.story.scrollTop;
+    const focused = [...this.story.querySelectorAll('button')].findIndex((button) => button === document.activeElement);
+    const picture =
+      lanes.length === 0 ? [el('p', { class: 'dim' }, 'Its records are not held any more.')] : [this.picture(lanes)];
+    const head = el('div', { class: 'head' }, el('h3', { class: 'pod-name' }, pod.pod), actor);
+    this.story.replaceChildren(head, answer, ...picture, ...this.texts(lanes, events));
+    this.story.scrollTop = scroll;
+    if (focused >= 0) this.story.querySelectorAll('button')[focused]?.focus();
+  }
+
+  private leaveFor(choose: () => void): void {
+    this.toggle(false);
+    choose();
+  }
+
+  /** For the eye; the same is said in words below it. */
+  private picture(lanes: readonly Lane[]): HTMLElement {
+    const all = lanes.flatMap(({ segments }) => segments);
+    const begin = Math.min(...all.map(({ from }) => from));
+    const span = Math.max(1, Math.max(...all.map(({ to }) => to)) - begin);
+    const rows = lanes.flatMap(({ address, segments }) => [
+      el('span', { class: 'name' }, this.store.nameOf(address)),
+      el('span', { class: 'lane' }, ...segments.map((segment) => bar(segment, begin, span))),
+    ]);
+    const scale = [
+      el('span', {}),
+      el(
+        'span',
+        { class: 'scale dim' },
+        el('span', {}, `+${duration(begin - this.store.started)}`),
+        el('span', {}, duration(span)),
+      ),
+    ];
+    return el('div', { class: 'lanes', 'aria-hidden': 'true' }, ...rows, ...scale);
+  }
+
+  private texts(lanes: readonly Lane[], events: readonly PodEvent[]): HTMLElement[] {
+    const steps = lanes
+      .flatMap(({ address, segments }) => segments.map((segment) => ({ address, segment })))
+      .toSorted((one, other) => one.segment.from - other.segment.from)
+      .slice(-STEPS_MAX);
+    return [
+      el('h3', {}, 'Events'),
+      events.length === 0
+        ? el('p', { class: 'dim' }, 'None.')
+        : el('ol', {}, ...events.map((event) => this.event(event))),
+      el('h3', {}, 'Steps'),
+      el('ol', {}, ...steps.map(({ address, segment }) => this.step(address, segment))),
+    ];
+  }
+
+  private event({ n, t, type, reason, message }: PodEvent): HTMLElement {
+    const look = type === 'Warning' ? 'error' : '';
+    return this.line(n, t, el('span', { class: look }, reason), el('span', { class: 'what' }, message));
+  }
+
+  private step(address: string, { n, from, to, text, lasts, waitsFor }: Segment): HTMLElement {
+    const took = lasts ? `for ${duration(to - from)} so far` : to === from ? '' : duration(to - from);
+    const waits = waitsFor === undefined ? '' : `, waits for ${waitsFor}`;
+    const what = [text, waits, took && `, ${took}`].join('');
+    return this.line(n, from, el('span', {}, this.store.nameOf(address)), el('span', { class: 'what' }, what));
+  }
+
+  private line(n: number | undefined, t: number, ...parts: readonly HTMLElement[]): HTMLElement {
+    const time = el('span', { class: 'dim' }, sinceStart(t, this.store.started));
+    if (n === undefined) return el('li', {}, el('span', { class: 'line' }, time, ...parts));
+    const button = el('button', { type: 'button', class: 'line', title: `Record ${n}` }, time, ...parts);
+    button.addEventListener('click', () => this.store.chooseRecord(n));
+    return el('li', {}, button);
+  }
+}
+
+const wordOf = ({ phase, ready, gone }: PodView): string => {
+  if (gone !== undefined) return 'gone';
+  return phase === 'Running' && !ready ? 'Running, not ready' : phase;
+};
+
+function moodOf({ phase, ready, gone }: PodView): 'active' | 'waiting' | 'failed' | 'done' {
+  if (phase === 'Failed') return 'failed';
+  if (gone !== undefined || phase === 'Succeeded') return 'done';
+  return phase === 'Running' && ready ? 'active' : 'waiting';
+}
+
+function bar({ from, to, text, mood, lasts, waitsFor }: Segment, begin: number, span: number): HTMLElement {
+  const title = `${text}${waitsFor === undefined ? '' : `, waits for ${waitsFor}`}, ${duration(to - from)}`;
+  const element = el('span', { class: `bar ${mood}${lasts ? ' lasts' : ''}`, title });
+  element.style.left = `${((from - begin) / span) * 100}%`;
+  element.style.width = `${((to - from) / span) * 100}%`;
+  return element;
+}
