@@ -41,9 +41,9 @@ import { FORMAT_VERSION, type HeaderRecord, type LogLevel } from '../kernel/reco
 import { commandFailed } from '../machines/configuration/index.ts';
 import { kubeletMachine } from '../machines/startup/kubelet.ts';
 import { announceOnce } from './announcement.ts';
+import { maskedArguments } from './effective-configuration.ts';
 import { onFault } from './fault.ts';
-import { maskedArguments } from './masked-arguments.ts';
-import { onNpmEnded } from './npm-parent.ts';
+import { onNpmEnded } from './leave.ts';
 import { printLines } from './print-lines.ts';
 import { KUBELET_VERSION, NODE_VERSION, STATELET_VERSION } from './version.ts';
 

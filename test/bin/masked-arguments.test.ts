@@ -1,6 +1,6 @@
 /** Credentials on the command line, in each spelling of the flag that carries them. */
 import { describe, expect, it } from 'vitest';
-import { maskedArguments } from '../../src/bin/masked-arguments.ts';
+import { maskedArguments } from '../../src/bin/effective-configuration.ts';
 import { parseCommandLine } from '../../src/machines/configuration/index.ts';
 
 describe('the arguments that are written down', () => {

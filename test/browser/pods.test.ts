@@ -3,7 +3,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Browser, chromium, type Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { BUILT_IN_IMAGE } from '../../src/actors/embedded-runtime/index.ts';
+import { BUILT_IN_IMAGE } from '../../src/actors/embedded-runtime/store/images.ts';
 import { violations } from '../support/accessibility.ts';
 import { SLEEP, shellPod, TestNode } from '../support/daemon.ts';
 import { requirement } from '../support/require.ts';

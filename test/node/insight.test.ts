@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import { BUILT_IN_IMAGE } from '../../src/actors/embedded-runtime/index.ts';
+import { BUILT_IN_IMAGE } from '../../src/actors/embedded-runtime/store/images.ts';
 import type { ActorDetail, PhasesView, TreeView } from '../../src/actors/server/visualizer/protocol.ts';
 import type { Blame } from '../../src/bin/insight/blame.ts';
 import type { CriticalChain } from '../../src/bin/insight/critical-chain.ts';

@@ -26,7 +26,7 @@ export const KUBELET_ROWS: readonly Row[] = [
   built(
     'S123',
     'docker configuration in the root directory',
-    'src/actors/image/docker-config.ts#nodeLogins',
+    'src/actors/image/keyring.ts#nodeLogins',
     'test/actors/image/keyring.test.ts',
   ),
   built('S124', 'root directory said', 'kubelet: alive.startup.runKubelet.rootDirectory', boot),
@@ -59,7 +59,7 @@ export const KUBELET_ROWS: readonly Row[] = [
   ),
   built('S132', 'Started kubelet', 'kubelet: alive.startup.startKubelet.serving.started', boot),
   instead('S133', 'Builder', 'actors are provided to the machine instead'),
-  built('S134', 'birth cry', [`${CREATE}.birthCry`, 'src/machines/model/reasons/node-events.ts#starting'], boot),
+  built('S134', 'birth cry', [`${CREATE}.birthCry`, 'src/machines/model/reasons/reasons.ts#starting'], boot),
   built('S135', 'garbage collection starts', `${CREATE}.garbageCollection`, [boot, subsystems]),
   built(
     'S136',
@@ -137,7 +137,7 @@ export const KUBELET_ROWS: readonly Row[] = [
     ['test/machines/model/eviction/policy.test.ts', 'test/machines/charts/node/eviction/eviction.test.ts'],
   ),
   built('S151', 'service informer', ['services: watching'], ['test/machines/charts/pods/cluster/objects.test.ts']),
-  built('S152', 'nodeRef', 'src/machines/model/reasons/node-events.ts#nodeRef', boot),
+  built('S152', 'nodeRef', 'src/machines/model/reasons/reasons.ts#nodeRef', boot),
   instead('S153', 'containerRefManager', 'references are made of pod and container where an event is told'),
   built(
     'S154',
@@ -203,7 +203,7 @@ export const KUBELET_ROWS: readonly Row[] = [
   built(
     'S170',
     'resource analyzer',
-    ['src/machines/model/cgroups/stats-place.ts#statsPlace'],
+    ['src/machines/model/cgroups/names.ts#statsPlace'],
     ['test/actors/stats/reader.test.ts'],
   ),
   built(
@@ -245,16 +245,11 @@ export const KUBELET_ROWS: readonly Row[] = [
   instead('S177', 'docker and rkt managers', 'the runtime is always CRI', 'rkt-path'),
   instead('S178', 'network plugin', 'the network of the runtime', 'network-plugin'),
   built('S179', 'runtime cache', 'src/actors/cri/watch-pods.ts#PodWatcher', TESTS.watchPods),
-  built(
-    'S180',
-    'host stats',
-    ['src/machines/model/cgroups/stats-place.ts#statsPlace'],
-    ['test/actors/stats/reader.test.ts'],
-  ),
+  built('S180', 'host stats', ['src/machines/model/cgroups/names.ts#statsPlace'], ['test/actors/stats/reader.test.ts']),
   built(
     'S181',
     'stats provider',
-    ['src/machines/model/cgroups/stats-place.ts#statsPlace'],
+    ['src/machines/model/cgroups/names.ts#statsPlace'],
     ['test/actors/stats/reader.test.ts'],
   ),
   built(

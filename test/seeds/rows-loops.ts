@@ -117,7 +117,7 @@ export const LOOP_ROWS: readonly Row[] = [
     'cAdvisor starts',
     [
       'kubelet: alive.startup.startKubelet.kubeletRun.runtimeDependentModules',
-      'src/machines/model/cgroups/stats-place.ts#statsPlace',
+      'src/machines/model/cgroups/names.ts#statsPlace',
     ],
     ['test/actors/stats/reader.test.ts'],
   ),

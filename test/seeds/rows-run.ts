@@ -202,7 +202,7 @@ export const RUN_ROWS: readonly Row[] = [
     'QOSReserved',
     [
       'src/machines/model/cgroups/node-groups.ts#qosGroups',
-      'src/machines/configuration/validation/reserved-resources.ts#parseQosReserved',
+      'src/machines/configuration/validation/resource-managers.ts#parseQosReserved',
     ],
     ['test/actors/cgroup/version-1.test.ts', 'test/machines/configuration/corpus.test.ts'],
   ),

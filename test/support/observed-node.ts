@@ -2,7 +2,7 @@
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { connectRuntime, type RuntimeClient } from '../../src/actors/cri/client.ts';
-import { BUILT_IN_IMAGE } from '../../src/actors/embedded-runtime/index.ts';
+import { BUILT_IN_IMAGE } from '../../src/actors/embedded-runtime/store/images.ts';
 import { exitCodes } from '../../src/bin/exit-codes.ts';
 import { OperationError } from '../../src/kernel/json.ts';
 import type { ContainerStatus, PodSandbox } from '../../src/machines/model/api/cri.ts';

@@ -13,9 +13,8 @@ import { errnoOf } from '../host/below-root.ts';
 import { bindDevice, isLinked, linkDevice, unbindDevice, unlinkDevice } from '../volume/block-device.ts';
 import type { Mounter } from '../volume/mounter.ts';
 import { removeTree } from '../volume/tree.ts';
-import { callDriver } from './call.ts';
 import { at, makeTarget, readRecord, writeRecord } from './record.ts';
-import { askToPublish, askToStage, unlessDone } from './volumes.ts';
+import { askToPublish, askToStage, callDriver, unlessDone } from './volumes.ts';
 
 type Operations = typeof csiOperations;
 type Of<Name extends 'csi.stage' | 'csi.unstage' | 'csi.publish' | 'csi.unpublish', Block> = InputOf<

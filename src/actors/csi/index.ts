@@ -4,13 +4,13 @@
  * Invariant: volumes never wait for each other; one volume's calls are made one after the other by its machine.
  */
 import type { Vault } from '../../kernel/journal/index.ts';
-import type { Ports } from '../../kernel/operation.ts';
+import type { Port, Ports } from '../../kernel/operation.ts';
 import type { csiOperations } from '../../machines/model/operations/csi.ts';
 import { mounter } from '../volume/mounter.ts';
+import { watchChanges } from '../watch-changes.ts';
 import { publishBlock, stageBlock, unpublishBlock, unstageBlock } from './block.ts';
-import { followHealth } from './health.ts';
 import { inventory } from './record.ts';
-import { capabilities, expand, publish, stage, unpublish, unstage } from './volumes.ts';
+import { callDriver, capabilities, expand, publish, stage, unpublish, unstage } from './volumes.ts';
 
 /** `vault` opens what other ports sealed. */
 export function csiPorts({ vault }: { readonly vault: Vault }): Ports<typeof csiOperations> {
@@ -32,3 +32,29 @@ export function csiPorts({ vault }: { readonly vault: Vault }): Ports<typeof csi
     'csi.inventory': ({ input }) => inventory(input.root),
   };
 }
+
+interface VolumeCondition {
+  readonly abnormal: boolean;
+  readonly message: string;
+}
+interface StatsReply {
+  readonly volume_condition: VolumeCondition | null;
+}
+
+/**
+ * `csi.followHealth`: asks a driver how a volume is, again and again, and speaks when that changed.
+ *
+ * Invariants: a driver without the capability is not called; a failure says nothing about the volume.
+ */
+const followHealth: Port<(typeof csiOperations)['csi.followHealth']> = (call) => {
+  const { endpoint, handle, path, periodMs } = call.input;
+  const { signal } = call;
+  const condition = async () => {
+    const can = new Set((await capabilities({ endpoint }, signal)).capabilities);
+    if (!can.has('GET_VOLUME_STATS') || !can.has('VOLUME_CONDITION')) return null;
+    const request = { volume_id: handle, volume_path: path };
+    return (await callDriver<StatsReply>(endpoint, 'NodeGetVolumeStats', request, signal)).volume_condition;
+  };
+  const emit = ({ abnormal, message }: VolumeCondition) => call.emit({ type: 'csi.health', abnormal, message });
+  return watchChanges({ ask: () => condition().catch(() => null), periodMs, signal, emit });
+};

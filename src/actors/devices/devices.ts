@@ -7,18 +7,19 @@
 import * as grpc from '@grpc/grpc-js';
 import { OperationError } from '../../kernel/json.ts';
 import type { Port, PortCall, Ports } from '../../kernel/operation.ts';
+import { deviceStateText } from '../../machines/model/allocation/device-state.ts';
 import type {
   Device,
+  DeviceEntry,
   DevicePlugin,
   DeviceResponse,
   DevicesListed,
   deviceOperations,
 } from '../../machines/model/operations/devices.ts';
 import { toOperationError } from '../cri/client.ts';
+import { replaceFile } from '../host/state/checkpoints.ts';
 import { connected, methodOf, unary } from '../plugins/connection.ts';
-import { writeDeviceCheckpoint } from './device-checkpoint.ts';
-import { type AllocateReply, DEVICE_PLUGIN, optionsAt } from './device-contract.ts';
-import { serveRegistration } from './device-registration.ts';
+import { type AllocateReply, DEVICE_PLUGIN, optionsAt, serveRegistration } from './device-registration.ts';
 
 type Operations = typeof deviceOperations;
 
@@ -179,4 +180,51 @@ async function preStart(connections: Connections, resource: string, ids: readonl
   } catch (error) {
     throw new OperationError(`device plugin PreStartContainer rpc failed with err: ${(error as Error).message}`);
   }
+}
+
+/**
+ * `devices.writeCheckpoint`: the kubelet's file of who has which devices. What plugins said is kept in it as they said
+ * it, in the bytes of the protocol.
+ */
+const writeDeviceCheckpoint: Port<(typeof deviceOperations)['devices.writeCheckpoint']> = async ({
+  id,
+  input: { path, entries, registered },
+}) => {
+  await replaceFile(path, deviceStateText(entries.map(withBytes), registered), id);
+  return null;
+};
+
+function withBytes({ response, ...entry }: DeviceEntry) {
+  const bytes = encoded(response);
+  return { ...entry, bytes: [...bytes], base64: bytes.toString('base64') };
+}
+
+/** Seven bits of a length a byte, and whether there are more. */
+const MORE = 0x80;
+
+/** As the only one of an answer it stands behind the number of its field and its length. */
+function encoded({ envs, mounts, devices, annotations, cdiDevices }: DeviceResponse): Buffer {
+  const { responseSerialize } = methodOf<object, AllocateReply>(DEVICE_PLUGIN, 'Allocate');
+  const reply = responseSerialize({
+    container_responses: [
+      {
+        envs,
+        mounts: mounts.map((mount) => ({
+          container_path: mount.containerPath,
+          host_path: mount.hostPath,
+          read_only: mount.readOnly,
+        })),
+        devices: devices.map((device) => ({
+          container_path: device.containerPath,
+          host_path: device.hostPath,
+          permissions: device.permissions,
+        })),
+        annotations,
+        cdi_devices: cdiDevices.map((name) => ({ name })),
+      },
+    ],
+  });
+  let start = 1;
+  while ((reply[start]! & MORE) !== 0) start += 1;
+  return reply.subarray(start + 1);
 }

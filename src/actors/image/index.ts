@@ -19,8 +19,7 @@ import type {
 } from '../../machines/model/operations/image.ts';
 import type { ConfigObject } from '../../machines/model/operations/volume.ts';
 import { goJson } from '../../machines/model/spec/hash.ts';
-import { dockerConfigJson, dockercfg, type Login, type Logins, nodeLogins } from './docker-config.ts';
-import { type Held, Keyring } from './keyring.ts';
+import { dockerConfigJson, dockercfg, type Held, Keyring, type Login, type Logins, nodeLogins } from './keyring.ts';
 import { type OnPluginRun, Plugin } from './plugin.ts';
 import { type Provider, readProviders } from './provider-config.ts';
 import { recordPorts } from './pull-records.ts';

@@ -3,8 +3,109 @@
  *
  * Invariant: the order is upstream's, because each is tried until a registry accepts one.
  */
-import type { Login, Logins } from './docker-config.ts';
+import { constants } from 'node:fs';
+import { open } from 'node:fs/promises';
+import { join } from 'node:path';
+import { isObject } from '../../machines/configuration/fields/decode.ts';
 import { matches, parseRegistryUrl } from './registry-url.ts';
+
+/** A file with a thousand registries has about 200 KiB. */
+const MAX_CONFIG_BYTES = 1_048_576;
+
+/**
+ * The docker configuration of a node and of pull secrets: which login belongs to which registry.
+ *
+ * Decides where the node's own file is looked for, in upstream's order; the first that can be decoded counts.
+ * Invariant: no error quotes what a file holds.
+ */
+export interface Login {
+  readonly username: string;
+  readonly password: string;
+}
+
+/** By registry: a host, or a host with the beginning of a path. */
+export type Logins = Readonly<Record<string, Login>>;
+
+/** `config.json` and `.dockerconfigjson`: logins are below `auths`. */
+export function dockerConfigJson(text: string): Logins {
+  const value: unknown = parsed(text);
+  if (!isObject(value as never)) throw new Error('the docker configuration is not a JSON object');
+  return loginsOf((value as { auths?: unknown }).auths ?? {});
+}
+
+/** `.dockercfg`: nothing but logins. */
+export const dockercfg = (text: string): Logins => loginsOf(parsed(text));
+
+/** The parser's own message quotes the text. */
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new Error('the docker configuration is not JSON');
+  }
+}
+
+function loginsOf(value: unknown): Logins {
+  if (!isObject(value as never)) throw new Error('the logins of the docker configuration are not a JSON object');
+  return Object.fromEntries(Object.entries(value as object).map(([registry, entry]) => [registry, loginOf(entry)]));
+}
+
+function loginOf(entry: unknown): Login {
+  const { username = '', password = '', auth = '' } = (entry ?? {}) as Record<string, unknown>;
+  if (![username, password, auth].every((each) => typeof each === 'string')) {
+    throw new Error('a login of the docker configuration has a field that is not text');
+  }
+  if (auth === '') return { username: username as string, password: password as string };
+  const decoded = Buffer.from(auth as string, 'base64').toString('utf8');
+  const colon = decoded.indexOf(':');
+  if (colon < 0) throw new Error('unable to parse auth field, must be formatted as base64(username:password)');
+  return { username: decoded.slice(0, colon), password: decoded.slice(colon + 1) };
+}
+
+interface Place {
+  readonly root: string;
+  readonly workingDirectory: string;
+  /** `HOME`; empty without one. */
+  readonly home: string;
+}
+
+/** What the node itself knows; nothing where no file can be read. */
+export async function nodeLogins(place: Place): Promise<Logins> {
+  for (const [path, decode] of candidates(place)) {
+    const text = await readable(path);
+    if (text === null) continue;
+    try {
+      return decode(text);
+    } catch {
+      // The next file may be better; upstream goes on in silence, too.
+    }
+  }
+  return {};
+}
+
+function candidates({ root, workingDirectory, home }: Place): (readonly [string, (text: string) => Logins])[] {
+  const legacy = [root, workingDirectory, home || workingDirectory, '/'];
+  const docker = [root, workingDirectory, join(home || workingDirectory, '.docker'), '/.docker'];
+  return [
+    ...docker.map((folder) => [join(folder, 'config.json'), dockerConfigJson] as const),
+    ...legacy.map((folder) => [join(folder, '.dockercfg'), dockercfg] as const),
+    ...legacy.map((folder) => [join(folder, '.dockerconfigjson'), dockerConfigJson] as const),
+  ];
+}
+
+async function readable(path: string): Promise<string | null> {
+  try {
+    const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
+    try {
+      const { size } = await file.stat();
+      return size > MAX_CONFIG_BYTES ? null : await file.readFile('utf8');
+    } finally {
+      await file.close();
+    }
+  } catch {
+    return null;
+  }
+}
 
 const DEFAULT_REGISTRY = 'index.docker.io';
 

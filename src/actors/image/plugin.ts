@@ -15,9 +15,9 @@ import { decodeAs, isObject } from '../../machines/configuration/fields/decode.t
 import { duration, named, plain, pointer, string, struct } from '../../machines/configuration/fields/field-types.ts';
 import { readTypeMeta } from '../../machines/configuration/fields/source.ts';
 import type { PullingPod, SourceCoordinates } from '../../machines/model/operations/image.ts';
-import { millisecondsOf } from '../../machines/model/values/duration.ts';
 import { quote } from '../../machines/model/values/go-text.ts';
-import { dockercfg, type Logins } from './docker-config.ts';
+import { millisecondsOf } from '../../machines/model/values/time.ts';
+import { dockercfg, type Logins } from './keyring.ts';
 import type { Provider, TokenAttributes } from './provider-config.ts';
 import { matches } from './registry-url.ts';
 import type { ServiceAccounts } from './service-accounts.ts';

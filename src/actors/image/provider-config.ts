@@ -30,8 +30,8 @@ import {
   notSupported,
   required,
 } from '../../machines/model/validation/field.ts';
-import { nanosecondsOf } from '../../machines/model/values/duration.ts';
 import { aggregate, quote } from '../../machines/model/values/go-text.ts';
+import { nanosecondsOf } from '../../machines/model/values/time.ts';
 import { readConfiguration } from '../host/configuration/configuration.ts';
 import { parseRegistryUrl } from './registry-url.ts';
 

@@ -16,8 +16,7 @@ import type {
 } from '../../machines/model/operations/kube.ts';
 import { openedPod } from '../pod-values.ts';
 import { type ClientRequest, KubeClient, type OnRequest, pathOf } from './client.ts';
-import { decodedList, decodedObject } from './decode.ts';
-import { parseExactly } from './json.ts';
+import { decodedList, decodedObject, parseExactly } from './decode.ts';
 import { loadKubeconfig } from './kubeconfig.ts';
 import { TokenBucket } from './limits.ts';
 import { isPod, sealed } from './sealing.ts';

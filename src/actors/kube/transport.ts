@@ -2,16 +2,16 @@
  * The connections to one API server, shared by all clients of one identity.
  *
  * HTTP/2 where the server has it: a connection carries a hundred watches. Decides: when connections are given up
- * (rotated certificates, `closeConnections`; one that died in silence: `lost-connections.ts`). Invariant: an answer
+ * (rotated certificates, `closeConnections`, no sign of life from the server: {@link endLostConnections}). Invariant: an answer
  * that was refused as unauthorized is asked for once more with credentials that were read anew.
  */
+import { subscribe } from 'node:diagnostics_channel';
+import { type ClientHttp2Session, type ClientHttp2Stream, constants } from 'node:http2';
 import { Agent, type Dispatcher, ProxyAgent, request as send } from 'undici';
 import { environmentProxy } from '../environment-proxy.ts';
 import { CredentialSource, type Credentials } from './credentials.ts';
 import { requestError } from './errors.ts';
-import { cancelStreamsGivenUp } from './given-up.ts';
 import type { Kubeconfig } from './kubeconfig.ts';
-import { endLostConnections } from './lost-connections.ts';
 
 const CONNECT_TIMEOUT_MS = 30_000;
 /** Of the system: a connection without HTTP/2 that died in silence is found by it. */
@@ -109,4 +109,67 @@ export class Transport {
     this.agent = { dispatcher, identity };
     return dispatcher;
   }
+}
+
+/**
+ * How an HTTP/2 connection that died in silence is found: it is pinged, and ended when no answer comes in time.
+ *
+ * A connection may carry nothing but watches, on which an hour without a word is no sign of anything. The HTTP library
+ * sends pings, but does not miss their answers. Only connections with TLS are tested: those of gRPC are sockets of this
+ * machine, and its servers close a connection that is pinged too often.
+ */
+const SECOND_MS = 1_000;
+/** Go's names and defaults. */
+const READ_IDLE = { name: 'HTTP2_READ_IDLE_TIMEOUT_SECONDS', seconds: 30 };
+const PING = { name: 'HTTP2_PING_TIMEOUT_SECONDS', seconds: 15 };
+
+const tested = new WeakSet<ClientHttp2Session>();
+
+/** Every connection of this process is watched from its first stream on. */
+function endLostConnections(): void {
+  subscribe('http2.client.stream.created', (message) => {
+    const { session } = (message as { readonly stream: ClientHttp2Stream }).stream;
+    if (session?.encrypted) lookAfter(session as ClientHttp2Session);
+  });
+}
+
+function lookAfter(session: ClientHttp2Session): void {
+  const idleMs = millisecondsOf(READ_IDLE);
+  if (idleMs === 0 || tested.has(session)) return;
+  tested.add(session);
+  const timer = setInterval(() => ping(session), idleMs).unref();
+  session.once('close', () => clearInterval(timer));
+}
+
+function ping(session: ClientHttp2Session): void {
+  if (session.destroyed) return;
+  const limit = setTimeout(
+    () => {
+      session.destroy(Object.assign(new Error('http2: client connection lost'), { code: 'ECONNRESET' }));
+    },
+    millisecondsOf(PING) || PING.seconds * SECOND_MS,
+  ).unref();
+  session.ping(() => clearTimeout(limit));
+}
+
+/** What is no number is as if it was not there. */
+function millisecondsOf({ name, seconds }: { readonly name: string; readonly seconds: number }): number {
+  const said = process.env[name] ?? '';
+  return (/^\d+$/.test(said) ? Number(said) : seconds) * SECOND_MS;
+}
+
+/**
+ * Makes an abandoned request leave a shared HTTP/2 connection as cancelled, as Go's client does.
+ *
+ * The HTTP library closes its stream without a code, as if all was well, and destroys it at once. Node holds such a
+ * reset back until the body has left; destroyed before that, it is never sent, and the next write on the connection
+ * never ends: the process hangs, and takes gigabytes. With a code the stream is reset at once. Holds for every stream
+ * that this process opens as a client; a close with a code of its own is left as it is.
+ */
+function cancelStreamsGivenUp(): void {
+  subscribe('http2.client.stream.created', (message) => {
+    const { stream } = message as { readonly stream: ClientHttp2Stream };
+    const close = stream.close.bind(stream);
+    stream.close = (code = constants.NGHTTP2_CANCEL, callback) => close(code, callback);
+  });
 }

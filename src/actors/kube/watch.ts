@@ -6,9 +6,8 @@
  */
 import { type Json, OperationError } from '../../kernel/json.ts';
 import type { KubeObject } from '../../machines/model/operations/kube.ts';
-import { decodedObject } from './decode.ts';
+import { decodedObject, parseExactly } from './decode.ts';
 import { refusal } from './errors.ts';
-import { parseExactly } from './json.ts';
 import type { TransportAnswer } from './transport.ts';
 
 /** One object with its event; etcd holds none that is larger than 1.5 MiB, and JSON may escape it up to sixfold. */

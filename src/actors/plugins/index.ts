@@ -1,9 +1,13 @@
-/** Ports for `plugins.*` and `devices.*`: the folder where plugins announce themselves, and the talk with them. */
-import type { Ports } from '../../kernel/operation.ts';
+/** Ports for `plugins.*` and `devices.*`: the folder where plugins announce themselves, and the calls to them. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { OperationError } from '../../kernel/json.ts';
+import type { Port, Ports } from '../../kernel/operation.ts';
 import type { deviceOperations } from '../../machines/model/operations/devices.ts';
-import type { pluginOperations } from '../../machines/model/operations/plugins.ts';
+import type { CSINodeInfo, pluginOperations } from '../../machines/model/operations/plugins.ts';
+import { callDriver } from '../csi/volumes.ts';
 import { devicePorts } from '../devices/devices.ts';
-import { csiNodeGetInfo, followNodeInfo, getInfo, notifyRegistrationStatus } from './client.ts';
+import { watchChanges } from '../watch-changes.ts';
+import { connected, methodOf, unary } from './connection.ts';
 import { watchPlugins } from './sockets.ts';
 
 export const pluginPorts = (): Ports<typeof pluginOperations & typeof deviceOperations> => ({
@@ -14,3 +18,89 @@ export const pluginPorts = (): Ports<typeof pluginOperations & typeof deviceOper
   'plugins.csiNodeGetInfo': csiNodeGetInfo,
   'plugins.followNodeInfo': followNodeInfo,
 });
+
+/** Upstream's limits of the handshake. */
+const GET_INFO_TIMEOUT_MS = 1_000;
+const NOTIFY_TIMEOUT_MS = 5_000;
+
+const REGISTRATION = 'pluginregistration.Registration';
+
+/** The same error with a sentence before it that says what was attempted. */
+function within(what: string, thrown: unknown): OperationError {
+  const { message, code, retriable } = thrown as OperationError;
+  return new OperationError(`RegisterPlugin error -- ${what}, err: ${message}`, {
+    ...(code ? { code } : {}),
+    retriable,
+  });
+}
+
+interface InfoReply {
+  readonly type: string;
+  readonly name: string;
+  readonly endpoint: string;
+  readonly supported_versions: readonly string[];
+}
+
+/**
+ * What plugins of the node are asked, over gRPC at their own sockets: the handshake of registration, and what a CSI
+ * driver calls this node.
+ *
+ * Upstream: pkg/kubelet/pluginmanager/operationexecutor/operation_generator.go, pkg/volume/csi/csi_client.go.
+ */
+const getInfo: Port<(typeof pluginOperations)['plugins.getInfo']> = async ({ input: { socket }, signal }) => {
+  let what = `dial failed at socket ${socket}`;
+  try {
+    return await connected(socket, signal, async (client) => {
+      what = `failed to get plugin info using RPC GetInfo at socket ${socket}`;
+      const method = methodOf<object, InfoReply>(REGISTRATION, 'GetInfo');
+      const reply = await unary(client, method, {}, GET_INFO_TIMEOUT_MS);
+      const { type, name, endpoint, supported_versions: versions } = reply;
+      return { type, name, endpoint, versions };
+    });
+  } catch (error) {
+    throw within(what, error);
+  }
+};
+
+const notifyRegistrationStatus: Port<(typeof pluginOperations)['plugins.notifyRegistrationStatus']> = async ({
+  input: { socket, registered, error },
+  signal,
+}) => {
+  const method = methodOf<object, object>(REGISTRATION, 'NotifyRegistrationStatus');
+  const status = { plugin_registered: registered, error };
+  await connected(socket, signal, (client) => unary(client, method, status, NOTIFY_TIMEOUT_MS));
+  return null;
+};
+
+interface NodeInfoReply {
+  readonly node_id: string;
+  readonly max_volumes_per_node: string;
+  readonly accessible_topology: { readonly segments: Readonly<Record<string, string>> } | null;
+}
+
+async function askNodeInfo(endpoint: string, signal: AbortSignal): Promise<CSINodeInfo> {
+  const reply = await callDriver<NodeInfoReply>(endpoint, 'NodeGetInfo', {}, signal);
+  const topologyKeys = Object.keys(reply.accessible_topology?.segments ?? {}).toSorted();
+  return { nodeID: reply.node_id, maxVolumes: reply.max_volumes_per_node, topologyKeys };
+}
+
+const csiNodeGetInfo: Port<(typeof pluginOperations)['plugins.csiNodeGetInfo']> = ({ input: { endpoint }, signal }) =>
+  askNodeInfo(endpoint, signal);
+
+const followNodeInfo: Port<(typeof pluginOperations)['plugins.followNodeInfo']> = async (call) => {
+  const { endpoint, periodMs } = call.input;
+  const { signal } = call;
+  const ask = () =>
+    askNodeInfo(endpoint, signal).then(
+      (info) => ({ info, error: '' }),
+      (error: unknown) => ({ info: null, error: error instanceof Error ? error.message : String(error) }),
+    );
+  // It was asked when it registered.
+  await sleep(periodMs, undefined, { signal }).catch(() => {});
+  return await watchChanges({
+    ask,
+    periodMs,
+    signal,
+    emit: (answer) => call.emit({ type: 'plugin.nodeInfo', ...answer }),
+  });
+};

@@ -1,4 +1,8 @@
-/** How one attempt of a probe ended. Texts are what a Go kubelet writes into its events. */
+/** The result of one attempt of a probe, and the exec and TCP probes. Texts are those of the Go kubelet's events. */
+import { createConnection } from 'node:net';
+import { OperationError } from '../../kernel/json.ts';
+import { dialText, hostPort } from '../go-errors.ts';
+
 export interface Attempt {
   /** `errored`: it could not be made, or its answer could not be read; it counts for no verdict. */
   readonly result: 'success' | 'warning' | 'failure' | 'errored';
@@ -16,4 +20,59 @@ export const errored = (output: string): Attempt => ({ result: 'errored', output
 export interface AttemptOptions {
   readonly timeoutSeconds: number;
   readonly signal: AbortSignal;
+}
+
+/** `cri.execSync` of the runtime's adapter. */
+export type ExecSync = (
+  input: { readonly containerId: string; readonly command: readonly string[]; readonly timeoutSeconds: number },
+  signal: AbortSignal,
+) => Promise<{ readonly exitCode: number; readonly stdout: string; readonly stderr: string }>;
+
+/**
+ * An exec probe: a command in the container through the runtime; exit code 0 is success.
+ *
+ * Invariant: a command that takes too long or prints for ever costs a bounded time and a bounded output: the runtime
+ * ends it, and what it printed is cut.
+ */
+export async function probeExec(
+  execSync: ExecSync,
+  containerId: string,
+  command: readonly string[],
+  { timeoutSeconds, signal }: AttemptOptions,
+): Promise<Attempt> {
+  try {
+    const { exitCode, stdout, stderr } = await execSync({ containerId, command, timeoutSeconds }, signal);
+    const output = cut(stdout + stderr);
+    return exitCode === 0 ? success(output) : failure(output);
+  } catch (error) {
+    const { code, message } = error instanceof OperationError ? error : { code: undefined, message: String(error) };
+    if (code !== 'DEADLINE_EXCEEDED') return errored(message);
+    return failure(`command timed out: ${JSON.stringify(command.join(' '))} timed out after ${timeoutSeconds}s`);
+  }
+}
+
+/** A character that the limit cuts through is left out. */
+function cut(text: string): string {
+  const bytes = Buffer.from(text);
+  if (bytes.length <= OUTPUT_MAX_BYTES) return text;
+  return bytes
+    .subarray(0, OUTPUT_MAX_BYTES)
+    .toString('utf8')
+    .replace(/\uFFFD$/, '');
+}
+
+/** A TCP probe: who accepts a connection is well. Nothing is sent. */
+export function probeTcp(host: string, port: number, { timeoutSeconds, signal }: AttemptOptions): Promise<Attempt> {
+  const address = hostPort(host, port);
+  return new Promise((resolve) => {
+    const socket = createConnection({ host, port, signal });
+    const end = (attempt: Attempt): void => {
+      clearTimeout(timer);
+      socket.destroy();
+      resolve(attempt);
+    };
+    const timer = setTimeout(() => end(failure(`dial tcp ${address}: i/o timeout`)), timeoutSeconds * 1_000);
+    socket.once('connect', () => end(success('')));
+    socket.once('error', (error) => end(failure(dialText(address, error))));
+  });
 }

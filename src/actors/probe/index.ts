@@ -13,12 +13,19 @@ import type { criOperations } from '../../machines/model/operations/cri.ts';
 import type { Header, ProbeHandler, ProbeWatch, probeOperations } from '../../machines/model/operations/probe.ts';
 import { recognizable, withoutSecrets, withValues } from '../cri/secrets.ts';
 import { openedText } from '../pod-values.ts';
-import { type Attempt, type AttemptOptions, errored, failure, success } from './attempt.ts';
+import {
+  type Attempt,
+  type AttemptOptions,
+  type ExecSync,
+  errored,
+  failure,
+  probeExec,
+  probeTcp,
+  success,
+} from './attempt.ts';
 import { newTally, tally } from './counter.ts';
-import { type ExecSync, probeExec } from './exec.ts';
 import { probeGrpc } from './grpc.ts';
 import { httpGet } from './http-get.ts';
-import { probeTcp } from './tcp.ts';
 
 const PROBE_AGENT = 'kube-probe/1.36';
 const HOOK_AGENT = 'kube-lifecycle/1.36';

@@ -16,10 +16,10 @@ import type { CriOptions } from '../cri/adapter.ts';
 import type { RuntimeClient } from '../cri/client.ts';
 import { type CriPorts, criPorts } from '../cri/ports.ts';
 import type { OnRuntime } from '../cri/seen.ts';
-import type { EmbeddedRuntime, RuntimeLog } from '../embedded-runtime/index.ts';
+import type { EmbeddedRuntime, RuntimeLog } from '../embedded-runtime/embedded-runtime.ts';
 import { watchChanges } from '../watch-changes.ts';
 
-export type RuntimePorts = Ports<typeof runtimeOperations> & Ports<typeof criOperations>;
+type RuntimePorts = Ports<typeof runtimeOperations> & Ports<typeof criOperations>;
 
 export interface RuntimeConnection {
   readonly ports: RuntimePorts;
@@ -64,7 +64,7 @@ export function connectRuntime(log: RuntimeLog, vault?: Vault, onSeen?: OnRuntim
   const runtime: Ports<typeof runtimeOperations> = {
     'runtime.exists': async ({ input }) => ({ exists: isUsableSocket(socketPath(input.endpoint)) }),
     'runtime.startEmbedded': async ({ input }) => {
-      const { startEmbeddedRuntime } = await import('../embedded-runtime/index.ts');
+      const { startEmbeddedRuntime } = await import('../embedded-runtime/embedded-runtime.ts');
       const rootDir = `${input.rootDir}/embedded`;
       embedded ??= await startEmbeddedRuntime({ rootDir, socket: `${rootDir}/cri.sock`, log });
       return { endpoint: embedded.endpoint };

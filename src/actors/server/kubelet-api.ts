@@ -3,7 +3,7 @@
  * port. One table, so that no endpoint is where it does not belong.
  */
 import type { ApiSettings } from '../../machines/model/operations/server.ts';
-import { millisecondsOf } from '../../machines/model/values/duration.ts';
+import { millisecondsOf } from '../../machines/model/values/time.ts';
 import { type CheckpointContainer, checkpointEndpoints } from './endpoints/checkpoint.ts';
 import { containerLogsEndpoints } from './endpoints/container-logs.ts';
 import { debugEndpoints } from './endpoints/debug.ts';

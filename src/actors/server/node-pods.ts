@@ -1,10 +1,12 @@
 /** The pods of this node and what else endpoints ask of it, as they see it: copies, between two turns of the kernel. */
-
 import type { KubeletConfiguration } from '../../machines/configuration/index.ts';
+import type { ContainerStatus } from '../../machines/model/api/cri.ts';
 import type { Container, EphemeralContainer, Pod, PodStatus } from '../../machines/model/api/pod.ts';
 import type { PodRuntimeStatus } from '../../machines/model/operations/cri.ts';
 import type { ExclusiveCpus } from '../../machines/model/operations/grants.ts';
 import type { ClaimPlaces } from '../stats/claim-stats.ts';
+import { type Answer, text } from './http/answer.ts';
+import type { ApiRequest } from './http/endpoint.ts';
 
 /** A pod of this node: wanted, or only found in the runtime. */
 export interface NodePod {
@@ -60,3 +62,19 @@ export interface ApiView {
   configuration(): Awaitable<KubeletConfiguration>;
   readonly checks: Checks;
 }
+
+/** `uid` is not compared, as upstream does not. */
+export async function podOf(
+  view: ApiView,
+  { parameters }: Pick<ApiRequest, 'parameters'>,
+): Promise<WantedPod | Answer> {
+  const { namespace = '', pod: name = '' } = parameters;
+  return podNamed(await view.pods(), namespace, name) ?? text(404, 'pod does not exist');
+}
+
+/** Decides which pod and container a command or a stream is for, with upstream's refusals. Shared by all of them. */
+export const isAnswer = (value: object): value is Answer => 'status' in value && typeof value.status === 'number';
+
+/** The instance of a container that runs. */
+export const runningContainer = ({ runtime }: NodePod, name: string): ContainerStatus | undefined =>
+  runtime?.containers.find(({ metadata, state }) => metadata?.name === name && state === 'CONTAINER_RUNNING');

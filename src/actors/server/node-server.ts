@@ -3,10 +3,13 @@
  *
  * Owns: the read model of the kernel and the recorder of metrics, both kept current by `onTurn`.
  */
+import type { Json } from '../../kernel/json.ts';
 import type { Kernel } from '../../kernel/kernel.ts';
 import type { Ports } from '../../kernel/operation.ts';
 import type { KernelRecord } from '../../kernel/records.ts';
-import { millisecondsOf } from '../../machines/configuration/index.ts';
+import { flagDefaults } from '../../machines/configuration/fields/defaults.ts';
+import { FLAGS } from '../../machines/configuration/flags/flag-table.ts';
+import { millisecondsOf, parseCommandLine } from '../../machines/configuration/index.ts';
 import type { Pod } from '../../machines/model/api/pod.ts';
 import type { hostOperations } from '../../machines/model/operations/host.ts';
 import type { KubeObject } from '../../machines/model/operations/kube.ts';
@@ -23,23 +26,19 @@ import { DriverStats } from '../stats/driver-stats.ts';
 import type { OnVolume } from '../stats/pod-folders.ts';
 import type { StatsReader } from '../stats/reader.ts';
 import type { VolumeStats } from '../stats/summary-types.ts';
-import { flagValues } from './flag-values.ts';
-import { ApiClientMetrics } from './metrics/calls/api-client.ts';
-import { credentialPluginRuns } from './metrics/calls/credential-plugins.ts';
-import { countDriverCalls } from './metrics/calls/plugin-work.ts';
-import { PodResourcesMetrics } from './metrics/calls/pod-resources-metrics.ts';
+import { insightAnswers } from './http/inspector.ts';
+import { ApiClientMetrics, TransportMetrics } from './metrics/calls/api-client.ts';
+import { countDriverCalls, credentialPluginRuns } from './metrics/calls/plugin-work.ts';
+import { PodResourcesMetrics } from './metrics/calls/request-metrics.ts';
 import { RuntimeMetrics } from './metrics/calls/runtime-metrics.ts';
-import { TransportMetrics } from './metrics/calls/transports.ts';
 import { type Measurements, type NodeMetrics, nodeMetrics } from './metrics/node-metrics.ts';
-import { bytesBelow } from './metrics/pods/disk.ts';
+import { bytesBelow } from './metrics/pods/pod-gauges.ts';
 import { Recorder } from './metrics/recorder.ts';
 import { VolumeMeasuring } from './metrics/volumes/volume-stats.ts';
 import { KernelView } from './node-view.ts';
 import { servePodResources } from './pod-resources.ts';
-import { runtimeCalls } from './runtime-calls.ts';
-import { runtimeStreamUrls } from './streaming/stream-urls.ts';
+import { runtimeCalls, runtimeStreamUrls } from './runtime-calls.ts';
 import { ServerThread, type ServerThreadOptions } from './thread/host.ts';
-import { insightAnswers } from './thread/insight.ts';
 import { PodVersions } from './thread/known-pods.ts';
 import type { QuestionAnswers } from './thread/questions.ts';
 import { selfSigned } from './tls/self-signed.ts';
@@ -200,4 +199,36 @@ export function nodeServer(options: NodeServerOptions): NodeServer {
       recorder.onTurn(records, kernel, tookMs);
     },
   };
+}
+
+/** The value of every flag of this process as `/flagz` writes it: as given, or the flag's own default. */
+const NO_TEXT = { version: '', raw: '' };
+
+/** By name, sorted. */
+export function flagValues(argv: readonly string[]): Readonly<Record<string, string>> {
+  const line = parseCommandLine(argv, NO_TEXT);
+  const given = line.kind === 'run' ? line.given : {};
+  const defaults = flagDefaults({});
+  const rows = FLAGS.map(({ name, kind, field, default: fallback }) => {
+    const value = given[name] ?? (field === undefined ? fallback : kind === 'thresholds' ? {} : at(defaults, field));
+    return [name, written(value)] as const;
+  });
+  const all = [...rows, ['help', 'false'] as const, ['version', 'false'] as const];
+  return Object.fromEntries(all.toSorted(([one], [other]) => (one < other ? -1 : Number(one > other))));
+}
+
+const at = (value: Json | undefined, path: string): Json | undefined =>
+  path
+    .split('.')
+    .reduce<Json | undefined>((part, key) => (part as Readonly<Record<string, Json>> | undefined)?.[key], value);
+
+/** As Go's flags print themselves: lists in brackets, maps as pairs. */
+function written(value: Json | undefined): string {
+  if (value === undefined || value === null) return '';
+  if (Array.isArray(value)) return `[${value.map(written).join(',')}]`;
+  if (typeof value !== 'object') return String(value);
+  return Object.entries(value)
+    .map(([key, part]) => `${key}=${written(part)}`)
+    .toSorted()
+    .join(',');
 }

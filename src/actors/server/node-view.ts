@@ -4,7 +4,6 @@
  * Owns nothing but the kernel that it reads, and when its sync loop last went round. Hears `onTurn`. Requests read
  * between turns, so that they see the state at a turn's end; none becomes an input, and none keeps a turn waiting.
  */
-
 import type { Kernel } from '../../kernel/kernel.ts';
 import type { KernelRecord } from '../../kernel/records.ts';
 import type { Context as MountContext } from '../../machines/charts/csi/mount-setup.ts';
@@ -12,7 +11,7 @@ import type { PodContext } from '../../machines/charts/pods/pod/pod-policy.ts';
 import type { KubeletConfiguration } from '../../machines/configuration/index.ts';
 import { allocatableCpus } from '../../machines/model/allocation/cpu-manager.ts';
 import type { Pod } from '../../machines/model/api/pod.ts';
-import { statsPlace } from '../../machines/model/cgroups/stats-place.ts';
+import { statsPlace } from '../../machines/model/cgroups/names.ts';
 import { mountPlace } from '../../machines/model/csi/places.ts';
 import type { EvictionContext } from '../../machines/model/eviction/policy.ts';
 import type { MachineInfo } from '../../machines/model/operations/host.ts';
@@ -22,7 +21,6 @@ import { kubeletMachine } from '../../machines/startup/kubelet.ts';
 import type { ClaimPlaces } from '../stats/claim-stats.ts';
 import type { StatsVolume } from '../stats/driver-stats.ts';
 import type { NodePod, PodEnding } from './node-pods.ts';
-import { SyncLoopCheck } from './sync-loop-check.ts';
 import type { PodSource } from './thread/known-pods.ts';
 
 export interface NodeView {
@@ -214,4 +212,41 @@ function claimsOf({ pod, name, volumes }: PodContext): { readonly claims?: Claim
     return claim === null || path === '' || isOfDriver(path) ? [] : [[volume.name, { claim, path }] as const];
   });
   return claims.length === 0 ? {} : { claims: Object.fromEntries(claims) };
+}
+
+/** Upstream's: shorter periods of synchronizing do not make the check stricter. */
+const AGE_MIN_MS = 5 * 60_000;
+
+interface LoopSnapshot {
+  readonly status: string;
+  readonly context: { readonly runtimeUp: boolean };
+}
+
+/**
+ * The health check `syncloop`: whether the loop that carries what is wanted to the pods still goes round.
+ *
+ * Owns: when it last did. A turn of the kernel with the loop there and the runtime up is one round; the loop's own
+ * housekeeping makes one each minute on a node where nothing happens. While the runtime is down rounds are skipped.
+ * Upstream: pkg/kubelet, SyncLoopHealthCheck and syncLoopMonitor.
+ */
+export class SyncLoopCheck {
+  private readonly nowMs: () => number;
+  private enteredMs: number | undefined;
+
+  /** @param nowMs a clock that never goes back */
+  constructor(nowMs: () => number = () => performance.now()) {
+    this.nowMs = nowMs;
+  }
+
+  /** After each turn, with the loop's snapshot; `undefined` while there is no loop. */
+  turned(loop: LoopSnapshot | undefined): void {
+    if (loop?.status === 'active' && loop.context.runtimeUp) this.enteredMs = this.nowMs();
+  }
+
+  /** Why it fails, or `null`. A loop that was never entered is only starting. */
+  problem(syncFrequencyMs: number): string | null {
+    if (this.enteredMs === undefined) return null;
+    const limitMs = Math.max(AGE_MIN_MS, 2 * syncFrequencyMs);
+    return this.nowMs() - this.enteredMs > limitMs ? 'sync Loop took longer than expected' : null;
+  }
 }

@@ -9,14 +9,17 @@ import { chmod, mkdir, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import * as grpc from '@grpc/grpc-js';
 import type { PortCall } from '../../kernel/operation.ts';
+import type { Devices } from '../../machines/model/allocation/device-state.ts';
+import { allocatableMemory } from '../../machines/model/allocation/memory-state.ts';
+import type { Holding, MemoryBlock } from '../../machines/model/operations/grants.ts';
 import type { LocalSocket, ServerItem } from '../../machines/model/operations/server.ts';
+import type { NodeSettings } from '../../machines/model/settings/node-settings.ts';
 import { parseCpuSet } from '../../machines/model/values/cpu-set.ts';
 import { Contract } from '../contract.ts';
 import { bindSocket } from '../grpc-socket.ts';
 import { TokenBucket } from '../kube/limits.ts';
 import { aborted } from './aborted.ts';
-import { allocatable, type Given, givenTo } from './given-resources.ts';
-import type { PodResourcesMethod, PodResourcesMetrics } from './metrics/calls/pod-resources-metrics.ts';
+import type { PodResourcesMethod, PodResourcesMetrics } from './metrics/calls/request-metrics.ts';
 import { isWanted, type NodePod, podNamed } from './node-pods.ts';
 import type { NodeView } from './node-view.ts';
 
@@ -139,4 +142,81 @@ function resourcesOf(
 function cpuIds(list: string): readonly number[] {
   const parsed = parseCpuSet(list);
   return parsed.error === undefined ? parsed.value : [];
+}
+
+const ALLOCATION = 'kubelet/allocation';
+
+/** Of the allocation manager. */
+interface Books {
+  readonly settings: NodeSettings;
+  readonly grants: Readonly<Record<string, Holding>>;
+  readonly devices: Devices;
+}
+
+interface NumaTopology {
+  readonly nodes: readonly { readonly ID: number }[];
+}
+
+interface GivenDevice {
+  readonly resource_name: string;
+  readonly device_ids: readonly string[];
+  readonly topology: NumaTopology | null;
+}
+
+interface GivenMemory {
+  readonly memory_type: string;
+  readonly size: string;
+  readonly topology: NumaTopology;
+}
+
+/** The resources that single containers hold exclusively, for agents that monitor devices. */
+interface Given {
+  readonly devices: readonly GivenDevice[];
+  readonly memory: readonly GivenMemory[];
+}
+
+type View = Pick<NodeView, 'contexts'>;
+
+const booksOf = (view: View): Books | undefined => view.contexts(ALLOCATION)[0] as Books | undefined;
+
+const topologyOf = (nodes: readonly number[]): NumaTopology => ({ nodes: nodes.map((ID) => ({ ID })) });
+
+const memoryOf = ({ type, size, numaAffinity }: MemoryBlock): GivenMemory => ({
+  memory_type: type,
+  size,
+  topology: topologyOf(numaAffinity),
+});
+
+/** One entry a device, as upstream lists them. */
+function devicesOf(holding: Holding, container: string): readonly GivenDevice[] {
+  return Object.entries(holding.devices?.[container] ?? {}).flatMap(([resource, { nodes }]) => {
+    const byDevice = new Map<string, number[]>();
+    for (const [node, ids] of Object.entries(nodes)) {
+      for (const id of ids) byDevice.set(id, [...(byDevice.get(id) ?? []), Number(node)]);
+    }
+    return [...byDevice].map(([id, all]) => {
+      const known = all.filter((node) => node >= 0).toSorted((a, b) => a - b);
+      return { resource_name: resource, device_ids: [id], topology: known.length === 0 ? null : topologyOf(known) };
+    });
+  });
+}
+
+/** What a container of a pod holds. */
+function givenTo(view: View, uid: string, container: string): Given {
+  const holding = booksOf(view)?.grants[uid] ?? {};
+  return { devices: devicesOf(holding, container), memory: (holding.memory?.[container] ?? []).map(memoryOf) };
+}
+
+/** What containers may have. */
+function allocatable(view: View): Given {
+  const books = booksOf(view);
+  const manager = books?.settings.admission?.memoryManager;
+  const devices = Object.entries(books?.devices ?? {}).flatMap(([resource, offer]) =>
+    offer.devices.flatMap(({ id, isHealthy, nodes }) =>
+      isHealthy
+        ? [{ resource_name: resource, device_ids: [id], topology: nodes === null ? null : topologyOf(nodes) }]
+        : [],
+    ),
+  );
+  return { devices, memory: manager === undefined ? [] : allocatableMemory(manager).map(memoryOf) };
 }

@@ -1,6 +1,7 @@
 /** The calls of the node's API to the container runtime, over the connection that the machines use. */
 import type { RuntimeClient } from '../cri/client.ts';
 import type { CheckpointContainer } from './endpoints/checkpoint.ts';
+import type { StreamUrls } from './streaming/endpoints.ts';
 import type { ExecSync } from './streaming/run.ts';
 
 /** A client that waits longer has gone; upstream's runtimeRequestTimeout by default. */
@@ -22,5 +23,21 @@ export function runtimeCalls(call: RuntimeClient['call']): { execSync: ExecSync;
       const request = { container_id: containerId, location, timeout: String(timeoutSeconds) };
       await call('CheckpointContainer', request, { timeoutMs, signal });
     },
+  };
+}
+
+/** A runtime answers the request for a URL at once or is stuck. */
+const URL_TIMEOUT_MS = 30_000;
+
+/** Where streams can be had: the runtime's Exec, Attach and PortForward. */
+export function runtimeStreamUrls(call: RuntimeClient['call']): StreamUrls {
+  const limits = () => ({ timeoutMs: URL_TIMEOUT_MS, signal: AbortSignal.timeout(URL_TIMEOUT_MS) });
+  return {
+    exec: async ({ containerId, command, ...streams }) =>
+      (await call('Exec', { container_id: containerId, cmd: command, ...streams }, limits())).url,
+    attach: async ({ containerId, ...streams }) =>
+      (await call('Attach', { container_id: containerId, ...streams }, limits())).url,
+    portForward: async ({ podSandboxId, ports }) =>
+      (await call('PortForward', { pod_sandbox_id: podSandboxId, port: ports }, limits())).url,
   };
 }

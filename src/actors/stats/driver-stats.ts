@@ -7,7 +7,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import pLimit, { type LimitFunction } from 'p-limit';
-import { callDriver } from '../csi/call.ts';
+import { callDriver } from '../csi/volumes.ts';
 import type { OnVolume } from './pod-folders.ts';
 import { timeOf } from './summary-parts.ts';
 import type { FsStats, VolumeStats } from './summary-types.ts';

@@ -1,6 +1,6 @@
 /** `statelet logs POD`: what a container said, as `kubectl logs` prints it. */
 import { pipeline } from 'node:stream/promises';
-import { parseDuration } from '../../machines/model/values/duration.ts';
+import { parseDuration } from '../../machines/model/values/time.ts';
 import { ask, containerOf, LocalError, type LocalOptions, podNamed, socketPath } from '../local/node-client.ts';
 
 export interface LogsOptions extends LocalOptions {

@@ -9,7 +9,7 @@ export async function callVerb(argv: readonly string[]): Promise<number> {
   process.stdout.on('error', (error: NodeJS.ErrnoException) => endUnwritten(error, argv[0] ?? ''));
   let code = 0;
   const isVersion = ['--version', '-V'].includes(argv[0] ?? '');
-  const version = isVersion ? (await import('../build-version.ts')).buildVersion() : STATELET_VERSION;
+  const version = isVersion ? (await import('../version.ts')).buildVersion() : STATELET_VERSION;
   const program = programOf((given) => void (code = given), version);
   try {
     await program.parseAsync(argv, { from: 'user' });

@@ -1,10 +1,14 @@
 /** A pod as `kubectl describe pod` prints it. Upstream: kubectl pkg/describe. */
-import type { Container, ContainerState, ContainerStatus, Probe } from '../../machines/model/api/pod.ts';
-import { age } from './age.ts';
-import { containerEnvironment, containerMounts } from './describe-parts.ts';
-import { volumeLines } from './describe-volumes.ts';
+import type {
+  Container,
+  ContainerState,
+  ContainerStatus,
+  EnvVar,
+  PodSpec,
+  Probe,
+} from '../../machines/model/api/pod.ts';
 import type { LocalPod } from './node-client.ts';
-import { alignTabs } from './tab-writer.ts';
+import { age } from './pod-table.ts';
 
 export interface PodEvent {
   readonly type: string;
@@ -181,4 +185,119 @@ function eventLines(events: readonly PodEvent[], nowMs: number): string[] {
     return `  ${type}\t${reason}\t${ago}\tkubelet\t${message.trim()}`;
   });
   return ['Events:', '  Type\tReason\tAge\tFrom\tMessage', '  ----\t------\t----\t----\t-------', ...rows];
+}
+
+/** Environment and mounts of a container as `kubectl describe pod` prints them. */
+function containerEnvironment({ env, envFrom }: Container): string[] {
+  const sources = (envFrom ?? []).map(({ configMapRef, secretRef, prefix }) => {
+    const [ref, kind] = configMapRef ? [configMapRef, 'ConfigMap'] : [secretRef, 'Secret'];
+    const withPrefix = prefix ? ` with prefix '${prefix}'` : '';
+    return `      ${ref?.name ?? ''}\t${kind}${withPrefix}\tOptional: ${ref?.optional ?? false}`;
+  });
+  const variables = (env ?? []).map((each) => `      ${each.name}:\t${valueOf(each)}`);
+  return [
+    ...(sources.length > 0 ? ['    Environment Variables from:', ...sources] : []),
+    ...(variables.length > 0 ? ['    Environment:', ...variables] : [`    Environment:\t${NONE}`]),
+  ];
+}
+
+/** Where a value comes from; the values of Secrets are never shown. */
+function valueOf({ value, valueFrom }: EnvVar): string {
+  const { configMapKeyRef, secretKeyRef, fieldRef, resourceFieldRef } = valueFrom ?? {};
+  if (configMapKeyRef) {
+    const { key, name, optional = false } = configMapKeyRef;
+    return `<set to the key '${key}' of config map '${name}'>\tOptional: ${optional}`;
+  }
+  if (secretKeyRef) {
+    const { key, name, optional = false } = secretKeyRef;
+    return `<set to the key '${key}' in secret '${name}'>\tOptional: ${optional}`;
+  }
+  if (fieldRef) return ` (${fieldRef.apiVersion ?? 'v1'}:${fieldRef.fieldPath})`;
+  if (resourceFieldRef) return ` (${resourceFieldRef.resource})`;
+  return value ?? '';
+}
+
+function containerMounts({ volumeMounts }: Container): string[] {
+  const mounts = [...(volumeMounts ?? [])].sort((a, b) => a.mountPath.localeCompare(b.mountPath));
+  if (mounts.length === 0) return [`    Mounts:\t${NONE}`];
+  const lines = mounts.map(({ mountPath, name, readOnly, subPath }) => {
+    const flags = [readOnly ? 'ro' : 'rw', ...(subPath ? [`path="${subPath}"`] : [])];
+    return `      ${mountPath} from ${name} (${flags.join(',')})`;
+  });
+  return ['    Mounts:', ...lines];
+}
+
+type Volume = NonNullable<PodSpec['volumes']>[number];
+type Projected = NonNullable<Volume['projected']>;
+
+/** Volumes as `kubectl describe pod` prints them. */
+const volumeLines = (volumes: readonly Volume[]): string[] =>
+  volumes.length === 0
+    ? ['Volumes:\t<none>']
+    : [
+        'Volumes:',
+        ...volumes.flatMap((volume) => [`  ${volume.name}:`, ...source(volume).map((line) => `    ${line}`)]),
+      ];
+
+function source(volume: Volume): string[] {
+  const { emptyDir, hostPath, configMap, secret, projected, downwardAPI, persistentVolumeClaim } = volume;
+  if (emptyDir) {
+    return [
+      "Type:\tEmptyDir (a temporary directory that shares a pod's lifetime)",
+      `Medium:\t${emptyDir.medium ?? ''}`,
+      `SizeLimit:\t${emptyDir.sizeLimit ?? '<unset>'}`,
+    ];
+  }
+  if (hostPath) {
+    const type = `HostPathType:\t${hostPath.type ?? ''}`;
+    return ['Type:\tHostPath (bare host directory volume)', `Path:\t${hostPath.path}`, type];
+  }
+  if (configMap) {
+    const { name = '', optional = false } = configMap;
+    return ['Type:\tConfigMap (a volume populated by a ConfigMap)', `Name:\t${name}`, `Optional:\t${optional}`];
+  }
+  if (secret) {
+    const { secretName = '', optional = false } = secret;
+    return ['Type:\tSecret (a volume populated by a Secret)', `SecretName:\t${secretName}`, `Optional:\t${optional}`];
+  }
+  if (projected) return projectedLines(projected);
+  if (downwardAPI) return ['Type:\tDownwardAPI (a volume populated by information about the pod)'];
+  if (persistentVolumeClaim) {
+    const { claimName, readOnly = false } = persistentVolumeClaim;
+    const type = 'Type:\tPersistentVolumeClaim (a reference to a PersistentVolumeClaim in the same namespace)';
+    return [type, `ClaimName:\t${claimName}`, `ReadOnly:\t${readOnly}`];
+  }
+  const kind = Object.keys(volume).find((key) => key !== 'name') ?? 'unknown';
+  return [`Type:\t${kind}`];
+}
+
+function projectedLines({ sources }: Projected): string[] {
+  const lines = (sources ?? []).flatMap(({ secret, downwardAPI, configMap, serviceAccountToken }) => {
+    if (secret) return [`SecretName:\t${secret.name}`, `Optional:\t${secret.optional ?? '<nil>'}`];
+    if (downwardAPI) return ['DownwardAPI:\ttrue'];
+    if (configMap) return [`ConfigMapName:\t${configMap.name}`, `ConfigMapOptional:\t${configMap.optional ?? '<nil>'}`];
+    return serviceAccountToken ? [`TokenExpirationSeconds:\t${serviceAccountToken.expirationSeconds ?? 3_600}`] : [];
+  });
+  return ['Type:\tProjected (a volume that contains injected data from multiple sources)', ...lines];
+}
+
+const PADDING = 2;
+
+/** Aligns cells between tabs, line under line, as Go's text/tabwriter does for kubectl describe (padding of two). */
+export function alignTabs(text: string): string {
+  const lines = text.split('\n').map((line) => line.split('\t'));
+  const widths: number[][] = lines.map(() => []);
+  const format = (column: number, from: number, to: number): void => {
+    for (let row = from; row < to; row++) {
+      if (lines[row]!.length <= column + 1) continue;
+      let end = row;
+      while (end < to && lines[end]!.length > column + 1) end += 1;
+      const width = Math.max(...lines.slice(row, end).map((cells) => cells[column]!.length)) + PADDING;
+      for (let each = row; each < end; each++) widths[each]![column] = width;
+      format(column + 1, row, end);
+      row = end - 1;
+    }
+  };
+  format(0, 0, lines.length);
+  return lines.map((cells, row) => cells.map((cell, at) => cell.padEnd(widths[row]![at] ?? 0)).join('')).join('\n');
 }

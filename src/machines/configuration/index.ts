@@ -8,12 +8,11 @@
 
 export type { KubeletConfiguration } from '../model/configuration/types.ts';
 export type { ConfigurationSource, DropInListing } from '../model/operations/host.ts';
-export { millisecondsOf } from '../model/values/duration.ts';
-export { mergeDropIns } from './drop-ins.ts';
+export { millisecondsOf } from '../model/values/time.ts';
 export { applyDefaults, flagDefaults } from './fields/defaults.ts';
 export { decideFeatures, type FeatureSettings, isEnabled } from './fields/feature-gates.ts';
 export { MASKED, toMasked, toVersioned } from './fields/versioned.ts';
 export { type CommandLine, type GivenFlags, type KubeletFlags, parseCommandLine } from './flags/flags.ts';
-export { loadConfiguration } from './load.ts';
+export { loadConfiguration, mergeDropIns } from './load.ts';
 export { type OriginatedValue, printOrigin, valuesWithOrigin } from './origins.ts';
 export { type ConfigurationFiles, commandFailed, type Resolution, resolveConfiguration } from './resolve.ts';

@@ -5,22 +5,18 @@
  * both, the gates again, logging, the rules between the fields, and at last the settings that parts read later.
  * Invariant: pure; the first step that fails ends it, and earlier warnings are still printed.
  */
-
 import type { KubeletConfiguration } from '../model/configuration/types.ts';
 import type { ConfigurationSource, DropInListing } from '../model/operations/host.ts';
 import { logLines } from '../model/values/go-text.ts';
 import { nodeLabelsError } from '../model/values/labels.ts';
-import { mergeDropIns } from './drop-ins.ts';
 import { flagDefaults } from './fields/defaults.ts';
-import { decideFeatures, type FeatureSettings } from './fields/feature-gates.ts';
-import { warningsWithoutEffect } from './fields/gates-without-effect.ts';
+import { decideFeatures, type FeatureSettings, warningsWithoutEffect } from './fields/feature-gates.ts';
 import { applyFlags, featureFlags, withServingCertificate } from './flags/apply-flags.ts';
 import type { GivenFlags, KubeletFlags } from './flags/flags.ts';
-import { type Loaded, loadConfiguration } from './load.ts';
-import type { ConfigurationHost } from './validation/rule.ts';
+import { type Loaded, loadConfiguration, mergeDropIns } from './load.ts';
 import { settingsError } from './validation/settings.ts';
 import { validateConfiguration } from './validation/validation.ts';
-import { validateLogging } from './validation/validation-components.ts';
+import { type ConfigurationHost, validateLogging } from './validation/validation-components.ts';
 
 /** Why the process ends: lines for stderr, and its exit status. */
 export interface Failure {

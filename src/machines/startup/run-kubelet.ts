@@ -5,7 +5,7 @@
  * name, so that none holds another.
  */
 import { assign, enqueueActions, line, raise, to } from '../../kernel/xstate.ts';
-import { cgroupV1, memoryOnDisk, nodeRef, starting } from '../model/reasons/node-events.ts';
+import { cgroupV1, memoryOnDisk, nodeRef, starting } from '../model/reasons/reasons.ts';
 import { logLines } from '../model/values/go-text.ts';
 import type { Failure } from './context/answers.ts';
 import { gatesOf } from './context/derive-features.ts';

@@ -5,7 +5,7 @@
  * wait for the end. Steps: S209 to S244, S110 to S114.
  */
 import { enqueueActions, line, raise, sendTo, to } from '../../kernel/xstate.ts';
-import { nodeRef, setupFailed } from '../model/reasons/node-events.ts';
+import { nodeRef, setupFailed } from '../model/reasons/reasons.ts';
 import type { KubeletContext } from './context/types.ts';
 import { CONTAINER_MANAGER_PHASE, containerLogs, dataDirectories, startContainerManagerAgain } from './last-phases.ts';
 import { failing, kubeletSetup, warning } from './setup.ts';

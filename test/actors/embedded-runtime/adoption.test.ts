@@ -19,7 +19,7 @@ afterEach(async () => {
 
 /** A process of its own that hosts the runtime of this node, until it is killed. */
 async function startDaemon(): Promise<void> {
-  const module = new URL('../../../src/actors/embedded-runtime/index.ts', import.meta.url).href;
+  const module = new URL('../../../src/actors/embedded-runtime/embedded-runtime.ts', import.meta.url).href;
   const script = `
     const { startEmbeddedRuntime } = await import(${JSON.stringify(module)});
     await startEmbeddedRuntime(${JSON.stringify({ socket: node.socket, rootDir: node.root })});
@@ -162,7 +162,7 @@ test('what cannot be read is killed and forgotten, and names stay reserved over 
 test('a root and a socket have one runtime at a time', async () => {
   await node.start();
   const other = new Node();
-  const { startEmbeddedRuntime } = await import('../../../src/actors/embedded-runtime/index.ts');
+  const { startEmbeddedRuntime } = await import('../../../src/actors/embedded-runtime/embedded-runtime.ts');
   await expect(startEmbeddedRuntime({ socket: other.socket, rootDir: node.root })).rejects.toThrow(
     `process ${process.pid} already serves the runtime folder ${node.root}`,
   );

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import * as grpc from '@grpc/grpc-js';
 import { loadSync, type MethodDefinition } from '@grpc/proto-loader';
-import { type EmbeddedRuntime, startEmbeddedRuntime } from '../../../src/actors/embedded-runtime/index.ts';
+import { type EmbeddedRuntime, startEmbeddedRuntime } from '../../../src/actors/embedded-runtime/embedded-runtime.ts';
 import type * as cri from '../../../src/machines/model/api/cri.ts';
 
 const PROTO = new URL('../../../proto/cri/v1/api.proto', import.meta.url).pathname;

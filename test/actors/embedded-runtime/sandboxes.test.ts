@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { status } from '@grpc/grpc-js';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { startEmbeddedRuntime } from '../../../src/actors/embedded-runtime/index.ts';
+import { startEmbeddedRuntime } from '../../../src/actors/embedded-runtime/embedded-runtime.ts';
 import type * as cri from '../../../src/machines/model/api/cri.ts';
 import { eventually, isProcess, Node } from './harness.ts';
 

@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { dockerConfigJson, dockercfg, type Logins } from '../../../src/actors/image/docker-config.ts';
-import { Keyring } from '../../../src/actors/image/keyring.ts';
+import { dockerConfigJson, dockercfg, Keyring, type Logins } from '../../../src/actors/image/keyring.ts';
 import { matches, parseRegistryUrl } from '../../../src/actors/image/registry-url.ts';
 
 const loginsFor = (...registries: string[]): Logins =>

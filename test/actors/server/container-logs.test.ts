@@ -5,8 +5,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { containerLog, type LogOptions } from '../../../src/actors/server/logs/container-log.ts';
-import { fixedTime, nanoseconds, parseCriLine } from '../../../src/actors/server/logs/cri-line.ts';
+import {
+  containerLog,
+  fixedTime,
+  type LogOptions,
+  nanoseconds,
+  parseCriLine,
+} from '../../../src/actors/server/logs/container-log.ts';
 import { LINE_MAX_BYTES, linesOf, openLog, tailOffset } from '../../../src/actors/server/logs/log-file.ts';
 
 let directory: string;

@@ -1,7 +1,7 @@
 /** A recorder that is told turns by hand, for what its projections make of the kernel's records. */
 import type { Registry } from 'prom-client';
+import { familiesOf } from '../../../src/actors/server/metrics/instruments.ts';
 import { Recorder } from '../../../src/actors/server/metrics/recorder.ts';
-import { familiesOf } from '../../../src/actors/server/metrics/registry.ts';
 import type { Kernel } from '../../../src/kernel/kernel.ts';
 import type { KernelRecord } from '../../../src/kernel/records.ts';
 

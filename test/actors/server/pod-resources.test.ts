@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Registry } from 'prom-client';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { PodResourcesMetrics } from '../../../src/actors/server/metrics/calls/pod-resources-metrics.ts';
+import { PodResourcesMetrics } from '../../../src/actors/server/metrics/calls/request-metrics.ts';
 import { servePodResources } from '../../../src/actors/server/pod-resources.ts';
 import type { ServerItem } from '../../../src/machines/model/operations/server.ts';
 import { askPodResources } from '../../support/pod-resources.ts';

@@ -1,7 +1,6 @@
 /** The check `syncloop` on a node that really turns, and by the clock alone. */
 import { expect, test } from 'vitest';
-import { KernelView } from '../../../src/actors/server/node-view.ts';
-import { SyncLoopCheck } from '../../../src/actors/server/sync-loop-check.ts';
+import { KernelView, SyncLoopCheck } from '../../../src/actors/server/node-view.ts';
 import { BootNode } from '../../machines/startup/boot-node.ts';
 
 const MINUTE_MS = 60_000;

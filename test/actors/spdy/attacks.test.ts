@@ -4,8 +4,7 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { deflateSync } from 'node:zlib';
 import { expect, test } from 'vitest';
 import { FrameWriter, uint32 } from '../../../src/actors/spdy/frames.ts';
-import { HEADER_DICTIONARY } from '../../../src/actors/spdy/header-dictionary.ts';
-import { SpdyServer, type SpdyServerStream } from '../../../src/actors/spdy/server.ts';
+import { HEADER_DICTIONARY, SpdyServer, type SpdyServerStream } from '../../../src/actors/spdy/server.ts';
 
 const SYN_STREAM = 1;
 const RST_STREAM = 3;

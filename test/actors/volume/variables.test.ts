@@ -3,7 +3,7 @@ import { execFileSync } from 'node:child_process';
 import { mkdirSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { valueInEnvFile } from '../../../src/actors/volume/env-file.ts';
+import { valueInEnvFile } from '../../../src/actors/volume/variables.ts';
 import { VolumeRoom } from './support.ts';
 
 describe('the form', () => {

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { age } from '../../../src/bin/local/age.ts';
-import { alignTabs } from '../../../src/bin/local/tab-writer.ts';
+import { alignTabs } from '../../../src/bin/local/describe-pod.ts';
+import { age } from '../../../src/bin/local/pod-table.ts';
 
 test('aligns the cells of neighbouring lines, and no others', () => {
   expect(alignTabs('a:\t1\nlonger:\t2\nplain\nb:\t3')).toBe('a:       1\nlonger:  2\nplain\nb:  3');

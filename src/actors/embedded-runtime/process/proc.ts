@@ -6,6 +6,8 @@
  * second catches what has made itself a session of its own.
  */
 import { readdirSync, readFileSync } from 'node:fs';
+import { constants } from 'node:os';
+import type { Signal } from '../../../machines/model/api/cri.ts';
 import { errnoOf } from '../store/files.ts';
 
 /** Environment variable that every process of a container inherits; its value is the container's id. */
@@ -130,4 +132,20 @@ function readProc(path: string): string | undefined {
   } catch {
     return undefined;
   }
+}
+
+/** The C library keeps 32 and 33 for its threads. */
+const FIRST_REALTIME = 34;
+const LAST_REALTIME = 64;
+
+/** The kernel's number of a signal that CRI names (`SIGRTMINPLUS3`); `undefined` where this machine has no such signal. */
+export function signalNumber(signal: Signal): number | undefined {
+  if (signal === 'RUNTIME_DEFAULT') return constants.signals.SIGTERM;
+  if (signal === 'SIGCLD') return constants.signals.SIGCHLD;
+  const realtime = /^SIGRT(MIN|MAX)(?:PLUS|MINUS)?(\d*)$/.exec(signal);
+  if (realtime) {
+    const offset = Number(realtime[2] ?? 0);
+    return realtime[1] === 'MIN' ? FIRST_REALTIME + offset : LAST_REALTIME - offset;
+  }
+  return (constants.signals as Readonly<Record<string, number>>)[signal];
 }

@@ -3,7 +3,7 @@ import { type Answer, text } from '../http/answer.ts';
 import type { Subresource, User } from '../http/endpoint.ts';
 
 /** The attributes of a SubjectAccessReview. */
-export interface Attributes {
+interface Attributes {
   readonly user: User;
   readonly verb: string;
   readonly subresource: Subresource;

@@ -4,8 +4,7 @@ import type { ContainerStatus as PodContainerStatus, PodStatus } from '../../../
 import { quote } from '../../../machines/model/values/go-text.ts';
 import { type Answer, pageNotFound, text } from '../http/answer.ts';
 import type { ApiRequest, Endpoint } from '../http/endpoint.ts';
-import { containerLog, type LogOptions } from '../logs/container-log.ts';
-import { nanoseconds } from '../logs/cri-line.ts';
+import { containerLog, type LogOptions, nanoseconds } from '../logs/container-log.ts';
 import { type ApiView, containerSpec, type NodePod, podNamed } from '../node-pods.ts';
 
 const UNDECODABLE = text(400, '{"message": "Unable to decode query."}');
@@ -14,7 +13,7 @@ const INT64_MAX = 2n ** 63n - 1n;
 const NANOSECONDS_PER_MS = 1_000_000n;
 const NANOSECONDS_PER_SECOND = 1_000_000_000n;
 
-export interface LogQuery extends LogOptions {
+interface LogQuery extends LogOptions {
   readonly follow: boolean;
   readonly previous: boolean;
 }

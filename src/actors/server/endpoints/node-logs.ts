@@ -5,7 +5,7 @@
  * follows links anywhere, and a pod that mounts the folder could so read any file of the machine.
  */
 import type { Dirent } from 'node:fs';
-import { readdir } from 'node:fs/promises';
+import { open, readdir } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { Readable } from 'node:stream';
 import { byBytes, trimRight } from '../../../machines/model/values/go-text.ts';
@@ -15,7 +15,6 @@ import type { ApiRequest, Endpoint } from '../http/endpoint.ts';
 import { serviceLogs } from '../logs/journal-query.ts';
 import { nodeLogQuery } from '../logs/node-log-query.ts';
 import { type OpenedPlace, openBelow } from '../logs/open-below.ts';
-import { sniffedType } from '../logs/sniffed-type.ts';
 
 /** Names in one listing: a folder of logs with more is not for people. */
 const LISTING_MAX = 100_000;
@@ -158,4 +157,39 @@ async function typeOf(name: string, known: string | null, path: string): Promise
   if (name.endsWith('.log')) return 'text/x-log; charset=utf-8';
   if (known === null || known === 'application/octet-stream') return await sniffedType(path);
   return known.startsWith('text/') ? `${known}; charset=utf-8` : known;
+}
+
+/** As many bytes as Go looks at. */
+const SNIFFED_BYTES = 512;
+
+const SIGNATURES: readonly (readonly [bytes: string, type: string])[] = [
+  ['\x1f\x8b\x08', 'application/x-gzip'],
+  ['PK\x03\x04', 'application/zip'],
+  ['%PDF-', 'application/pdf'],
+  ['\x89PNG\r\n\x1a\n', 'image/png'],
+  ['\xfe\xff', 'text/plain; charset=utf-16be'],
+  ['\xff\xfe', 'text/plain; charset=utf-16le'],
+];
+const HTML =
+  /^[\t\n\f\r ]*<(?:!doctype html|html|head|script|iframe|h1|div|font|table|a|style|title|b|body|br|p|!--)[ >]/i;
+const XML = /^[\t\n\f\r ]*<\?xml/;
+/** What no text has: control characters but those that lay it out, and the escape. */
+const isBinary = (byte: number): boolean =>
+  byte < SPACE && !(byte >= TAB && byte <= CARRIAGE_RETURN && byte !== VERTICAL_TAB) && byte !== ESCAPE;
+const [TAB, VERTICAL_TAB, CARRIAGE_RETURN, ESCAPE, SPACE] = [0x09, 0x0b, 0x0d, 0x1b, 0x20];
+
+/** The content type of a file without a known extension, by its first bytes: as Go's `DetectContentType` has it. */
+async function sniffedType(path: string): Promise<string> {
+  const handle = await open(path);
+  try {
+    const { buffer, bytesRead } = await handle.read(Buffer.alloc(SNIFFED_BYTES), 0, SNIFFED_BYTES, 0);
+    const first = buffer.toString('latin1', 0, bytesRead);
+    const known = SIGNATURES.find(([bytes]) => first.startsWith(bytes));
+    if (known) return known[1];
+    if (HTML.test(first)) return 'text/html; charset=utf-8';
+    if (XML.test(first)) return 'text/xml; charset=utf-8';
+    return buffer.subarray(0, bytesRead).some(isBinary) ? 'application/octet-stream' : 'text/plain; charset=utf-8';
+  } finally {
+    await handle.close();
+  }
 }

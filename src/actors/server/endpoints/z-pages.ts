@@ -3,8 +3,8 @@
  * programs.
  */
 import { stringify } from 'yaml';
-import { formatDuration } from '../../../machines/model/values/duration.ts';
 import { parseBool } from '../../../machines/model/values/go-text.ts';
+import { formatDuration } from '../../../machines/model/values/time.ts';
 import { covers, firstHeader, mediaRanges } from '../http/accept.ts';
 import type { Answer } from '../http/answer.ts';
 import { type ApiRequest, type Endpoint, first } from '../http/endpoint.ts';

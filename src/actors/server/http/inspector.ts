@@ -7,6 +7,7 @@ import { Session } from 'node:inspector/promises';
 import type { Readable } from 'node:stream';
 import { setTimeout as pause } from 'node:timers/promises';
 import { getHeapSnapshot } from 'node:v8';
+import type { QuestionAnswers } from '../thread/questions.ts';
 
 /** The profiler is taken: the client may come again. */
 class ProfilerBusy extends Error {
@@ -97,4 +98,18 @@ export const ownInsight: Insight = {
   }),
   profile: (kind, seconds, signal) => PROFILES[kind](seconds, signal),
   heap: () => getHeapSnapshot(),
+};
+
+/** Answers about the program, given by the thread that decides: people ask for its profiles, not for the servers'. */
+export const insightAnswers: Pick<QuestionAnswers, 'facts' | 'profile' | 'heap'> = {
+  facts: () => ownInsight.facts(),
+  profile: ({ kind, seconds }, { signal }) => ownInsight.profile(kind, seconds, signal),
+  heap: async (_input, { signal, emit }) => {
+    const snapshot = ownInsight.heap().setEncoding('utf8');
+    for await (const piece of snapshot) {
+      if (signal.aborted) break;
+      await emit(piece);
+    }
+    return null;
+  },
 };

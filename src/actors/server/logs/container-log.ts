@@ -1,6 +1,61 @@
 /** Decides which bytes of a container's log a client gets: upstream's filters in upstream's order. */
-import { type CriLine, fixedTime, type LogStream, nanoseconds, parseCriLine } from './cri-line.ts';
 import { type Follow, linesOf, openLog, tailOffset } from './log-file.ts';
+
+/**
+ * One line of a container's log as the CRI has it: `<RFC 3339 with nanoseconds> <stdout|stderr> <P|F> <content>`. Pure.
+ */
+type LogStream = 'stdout' | 'stderr';
+
+export interface CriLine {
+  /** As written by the runtime. */
+  readonly time: string;
+  readonly stream: LogStream;
+  /** With its line break, unless the line goes on. */
+  readonly content: Buffer;
+}
+
+const SPACE = 0x20;
+
+/** Takes a line with or without its break; `null` when it is not in this form. */
+export function parseCriLine(line: Buffer): CriLine | null {
+  const ends: number[] = [];
+  for (let from = 0; ends.length < 3; from = ends.at(-1)! + 1) {
+    const end = line.indexOf(SPACE, from);
+    if (end < 0) return null;
+    ends.push(end);
+  }
+  const [first, second, third] = ends as [number, number, number];
+  const time = line.toString('latin1', 0, first);
+  const stream = line.toString('latin1', first + 1, second);
+  const tags = line.toString('latin1', second + 1, third).split(':');
+  if (nanoseconds(time) === null || (stream !== 'stdout' && stream !== 'stderr')) return null;
+  const isPartial = tags[0] === 'P';
+  const isBroken = line.at(-1) === LINE_BREAK;
+  return { time, stream, content: line.subarray(third + 1, isPartial && isBroken ? -1 : line.length) };
+}
+
+const NANOSECONDS = 1_000_000n;
+const RFC3339 = /^(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:[.,](\d+))?(Z|[+-]\d\d:\d\d)$/;
+
+/** Nanoseconds since the epoch, or `null` when the text is no RFC 3339 time. */
+export function nanoseconds(text: string): bigint | null {
+  const [, date, time, fraction = '', zone] = RFC3339.exec(text) ?? [];
+  if (date === undefined) return null;
+  const milliseconds = Date.parse(`${date}T${time}${zone}`);
+  if (Number.isNaN(milliseconds) || !isDay(date)) return null;
+  return BigInt(milliseconds) * NANOSECONDS + BigInt(fraction.slice(0, 9).padEnd(9, '0'));
+}
+
+/** JavaScript takes the thirtieth of February for a day of March; Go does not. */
+function isDay(date: string): boolean {
+  return new Date(`${date}T00:00:00Z`).toISOString().startsWith(date);
+}
+
+/** The same time with nine digits of fraction, as a client sees it. */
+export function fixedTime(text: string): string {
+  const [, date, time, fraction = '', zone] = RFC3339.exec(text) ?? [];
+  return `${date}T${time}.${fraction.slice(0, 9).padEnd(9, '0')}${zone}`;
+}
 
 export interface LogOptions {
   /** Nanoseconds since the epoch: nothing older. */

@@ -11,7 +11,7 @@ import { createGzip } from 'node:zlib';
 import { firstHeader } from '../http/accept.ts';
 import type { Answer } from '../http/answer.ts';
 import type { ApiRequest } from '../http/endpoint.ts';
-import { nanoseconds } from './cri-line.ts';
+import { nanoseconds } from './container-log.ts';
 import type { NodeLogQuery } from './node-log-query.ts';
 import { type OpenedPlace, openBelow } from './open-below.ts';
 

@@ -6,8 +6,7 @@ import { realpath } from 'node:fs/promises';
 import { join, sep } from 'node:path';
 import { aggregate, parseDecimal, quote, trimRight } from '../../../machines/model/values/go-text.ts';
 import { type Answer, refusal } from '../http/answer.ts';
-import { nanoseconds } from './cri-line.ts';
-import { patternProblem } from './pattern.ts';
+import { nanoseconds } from './container-log.ts';
 
 const SERVICES_MAX = 4;
 const NAME_MAX_CHARS = 256;
@@ -123,4 +122,55 @@ function goTime(text: string): string {
   const [, time = '', fraction = '', zone = ''] = /^(.*?)(?:[.,](\d+))?(Z|[+-]\d\d:\d\d)$/.exec(text) ?? [];
   const kept = trimRight(fraction, '0');
   return `${time}${kept === '' ? '' : `.${kept}`}${zone.replace(/^[+-]00:00$/, 'Z')}`;
+}
+
+/** `(?i)` and names of groups are written otherwise here. */
+const asWrittenHere = (pattern: string): string =>
+  pattern
+    .replaceAll(/\(\?[imsU]+(?:-[imsU]+)?\)/g, '')
+    .replaceAll('(?P<', '(?<')
+    .replaceAll(/\(\?[imsU]+:/g, '(?:');
+
+type Reason = readonly [said: RegExp, upstream: (pattern: string) => string];
+
+const REASONS: readonly Reason[] = [
+  [/Unterminated character class/, (pattern) => `missing closing ]: \`${openClass(pattern)}\``],
+  [/Range out of order/, (pattern) => `invalid character class range: \`${outOfOrder(pattern)}\``],
+  [/Unterminated group/, (pattern) => `missing closing ): \`${pattern}\``],
+  [/Unmatched '\)'/, (pattern) => `unexpected ): \`${pattern}\``],
+  [/Nothing to repeat/, (pattern) => repetition(pattern)],
+  [/\\ at end of pattern/, () => 'trailing backslash at end of expression: ``'],
+];
+
+/** No person writes a longer one; the engine that compiles it here takes time for each character. */
+const PATTERN_MAX_CHARS = 4_096;
+
+/** Whether a pattern is a regular expression, in the words of Go's library; `null`: it is. Journald does the matching. */
+export function patternProblem(pattern: string): string | null {
+  if (pattern.length > PATTERN_MAX_CHARS) return 'expression too large';
+  try {
+    RegExp(asWrittenHere(pattern));
+    return null;
+  } catch (error) {
+    const { message } = error as Error;
+    const reason = REASONS.find(([said]) => said.test(message));
+    return reason ? reason[1](pattern) : `invalid or unsupported Perl syntax: \`${pattern}\``;
+  }
+}
+
+/** From the first bracket after the last one that closes. */
+function openClass(pattern: string): string {
+  const open = pattern.indexOf('[', pattern.lastIndexOf(']') + 1);
+  return open < 0 ? pattern : pattern.slice(open);
+}
+
+function repetition(pattern: string): string {
+  const nested = /[*+?]{2,}/.exec(pattern)?.[0];
+  if (nested !== undefined && !pattern.startsWith(nested)) return `invalid nested repetition operator: \`${nested}\``;
+  return `missing argument to repetition operator: \`${/[*+?]/.exec(pattern)?.[0] ?? ''}\``;
+}
+
+function outOfOrder(pattern: string): string {
+  const ranges = [...pattern.matchAll(/(.)-(.)/g)];
+  return ranges.find(([, low, high]) => low! > high!)?.[0] ?? pattern;
 }

@@ -1,5 +1,6 @@
-/** Instruments of Prometheus' client, one line each. `help` is upstream's text with its stability in front. */
-import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
+/** Instruments of Prometheus' client, and their registry as families. `help` is upstream's text with its stability. */
+import { Counter, Gauge, Histogram, type MetricValue, type Registry } from 'prom-client';
+import { type Family, numberText } from './family.ts';
 
 type Labels<Label extends string> = readonly Label[];
 
@@ -36,3 +37,26 @@ export const sampledGauge = (registry: Registry, name: string, help: string, rea
       this.set(read());
     },
   });
+
+/** A registry of Prometheus' client as plain families. */
+export async function familiesOf(registry: Registry): Promise<Family[]> {
+  const metrics = await registry.getMetricsAsJSON();
+  return metrics.map(({ name, help, type, values }) => ({
+    name,
+    help,
+    type: type as unknown as Family['type'],
+    samples: values.map(({ labels, value, metricName = name }: MetricValue<string> & { metricName?: string }) => ({
+      labels: Object.fromEntries(
+        Object.entries(labels).map(([label, text]) => [
+          label,
+          label === 'le' || label === 'quantile' ? boundText(text) : String(text),
+        ]),
+      ),
+      value,
+      ...(metricName === name ? {} : { suffix: metricName.slice(name.length) }),
+    })),
+  }));
+}
+
+const boundText = (bound: string | number | undefined): string =>
+  bound === '+Inf' ? bound : numberText(Number(bound));

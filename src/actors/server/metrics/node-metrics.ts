@@ -8,23 +8,22 @@ import type { CgroupSample } from '../../stats/cgroup-samples.ts';
 import type { DiskSample } from '../../stats/machine-disks.ts';
 import type { Summary, VolumeStats } from '../../stats/summary-types.ts';
 import type { NodeView } from '../node-view.ts';
-import { type Family, gaugeOf, one } from './family.ts';
-import { neverCounts } from './never.ts';
-import { HealthcheckCounts } from './node/healthchecks.ts';
+import { type Family, gaugeOf, one, type Sample } from './family.ts';
+import { familiesOf } from './instruments.ts';
 import {
   buildInfo,
   cpuGauges,
   evictionCounts,
   mirrorPodsOf,
+  neverCounts,
   nodeGauges,
   pluginCounts,
   registeredCounts,
 } from './node/node-gauges.ts';
 import { processFamilies } from './node/process.ts';
+import { pullRecordCounts } from './pods/image-work.ts';
 import { podGauges } from './pods/pod-gauges.ts';
-import { pullRecordCounts } from './pods/pull-record-counts.ts';
 import type { Recorder } from './recorder.ts';
-import { familiesOf } from './registry.ts';
 import { cadvisorFamilies } from './usage/cadvisor.ts';
 import { machineFamilies } from './usage/machine.ts';
 import { resourceFamilies } from './usage/resource.ts';
@@ -107,4 +106,36 @@ function startTime(): Family {
   return gaugeOf('process_start_time_seconds', '[ALPHA] Start time of the process since unix epoch in seconds.', [
     one(began),
   ]);
+}
+
+/**
+ * What `/metrics/slis` says: the result of each check now, and how often each result was seen.
+ *
+ * Each look at the checks counts, as upstream's own rounds do.
+ */
+class HealthcheckCounts {
+  readonly #counts = new Map<string, number>();
+
+  families({ checks }: NodeView): Family[] {
+    const results = Object.entries(checks)
+      .map(([name, check]) => ({ name, healthy: check() === null }))
+      .toSorted((left, right) => (left.name < right.name ? -1 : 1));
+    for (const { name, healthy } of results) {
+      const key = JSON.stringify({ name, status: healthy ? 'success' : 'error', type: 'healthz' });
+      this.#counts.set(key, (this.#counts.get(key) ?? 0) + 1);
+    }
+    return [
+      gaugeOf(
+        'kubernetes_healthcheck',
+        '[STABLE] This metric records the result of a single healthcheck.',
+        results.map(({ name, healthy }) => one(healthy ? 1 : 0, { name, type: 'healthz' })),
+      ),
+      {
+        name: 'kubernetes_healthchecks_total',
+        help: '[STABLE] This metric records the results of all healthcheck.',
+        type: 'counter',
+        samples: [...this.#counts].map(([key, count]) => one(count, JSON.parse(key) as Sample['labels'])),
+      },
+    ];
+  }
 }

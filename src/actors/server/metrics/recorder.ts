@@ -13,9 +13,8 @@ import type { ConfigMessage } from '../../../machines/model/pods/messages.ts';
 import { DeviceWork } from './calls/plugin-work.ts';
 import { counter, gauge, histogram, sampledGauge } from './instruments.ts';
 import { Certificates } from './node/certificates.ts';
-import { NodeStart } from './node/node-start.ts';
+import { NodeStart, RuntimeSupport } from './node/node-start.ts';
 import { ResourceManagerWork } from './node/resource-managers.ts';
-import { RuntimeSupport } from './node/runtime-support.ts';
 import { ContainerWork } from './pods/container-work.ts';
 import { Evictions } from './pods/evictions.ts';
 import { ImageWork } from './pods/image-work.ts';
@@ -33,8 +32,7 @@ import {
   type RecordKind,
   type UnderWay,
 } from './projection.ts';
-import { StorageMetrics } from './volumes/storage.ts';
-import { VolumeLeftovers } from './volumes/volume-leftovers.ts';
+import { StorageMetrics, VolumeLeftovers } from './volumes/storage.ts';
 
 /** From a message that one actor hears to a start with hundreds of pods. */
 const TURN_BUCKETS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1];

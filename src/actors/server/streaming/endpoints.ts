@@ -11,12 +11,10 @@ import { WebSocketServer } from 'ws';
 import type { OperationError } from '../../../kernel/json.ts';
 import { type Answer, pageNotFound, refusal, TAKEN, text } from '../http/answer.ts';
 import type { ApiRequest, Endpoint } from '../http/endpoint.ts';
-import { type ApiView, containerSpec, type NodePod } from '../node-pods.ts';
+import { type ApiView, containerSpec, isAnswer, type NodePod, podOf, runningContainer } from '../node-pods.ts';
 import { forwardPorts, parsePorts, TUNNEL_PROTOCOL } from './port-forward.ts';
 import { RemoteCommand, type StreamOptions } from './remote-command.ts';
-import { type Opened, openRuntimeStream, openSpdy } from './runtime-stream.ts';
-import { isAnswer, podOf, runningContainer } from './targets.ts';
-import { forwardedHeaders, tunnel } from './tunnel.ts';
+import { forwardedHeaders, type Opened, openRuntimeStream, openSpdy, tunnel } from './tunnel.ts';
 
 export type Kind = 'exec' | 'attach' | 'portForward';
 

@@ -1,8 +1,7 @@
 /** `/run/<namespace>/<pod>[/<uid>]/<container>?cmd=`: one command to its end, with everything it said. */
 import { type Answer, json, pageNotFound, text } from '../http/answer.ts';
 import { type ApiRequest, type Endpoint, first } from '../http/endpoint.ts';
-import type { ApiView } from '../node-pods.ts';
-import { isAnswer, podOf, runningContainer } from './targets.ts';
+import { type ApiView, isAnswer, podOf, runningContainer } from '../node-pods.ts';
 
 /** Runs a command in a container and waits for its end. Rejects with the runtime's text when it cannot be started. */
 export type ExecSync = (

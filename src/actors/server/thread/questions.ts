@@ -23,7 +23,7 @@ interface Question<Input, Output> {
   readonly output: Output;
 }
 
-export interface Questions {
+interface Questions {
   /** Pods that changed after the answer with this number; 0: all. */
   readonly pods: Question<{ readonly since: number }, PodsAnswer>;
   readonly configuration: Question<null, KubeletConfiguration>;

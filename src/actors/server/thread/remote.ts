@@ -4,14 +4,70 @@ import { Registry } from 'prom-client';
 import type { Insight } from '../http/inspector.ts';
 import { RequestMetrics } from '../metrics/calls/request-metrics.ts';
 import type { Family } from '../metrics/family.ts';
+import { familiesOf } from '../metrics/instruments.ts';
 import type { NodeMetrics } from '../metrics/node-metrics.ts';
-import { familiesOf } from '../metrics/registry.ts';
 import type { ApiView } from '../node-pods.ts';
 import type { ServerOptions } from '../node-port.ts';
 import type { Feed } from '../visualizer/feed.ts';
 import { KnownPods } from './known-pods.ts';
-import { Life } from './life.ts';
 import type { Ask, ThreadFacts } from './questions.ts';
+
+const WAIT_MS = 200;
+/** Longer than any turn or start takes on a loaded machine; a prober that gives up earlier has its own limit. */
+const STALLED_MS = 10_000;
+
+type Said = Readonly<Record<string, string | null>>;
+
+/**
+ * Whether the thread that decides is alive, for health checks that are answered in another one.
+ *
+ * Invariants: L1 a check is answered within {@link WAIT_MS}, whatever the other thread does. L2 a thread that decides
+ * may be busy for as long as {@link STALLED_MS} before it counts as stuck: what it said last holds until then.
+ */
+export class Life {
+  readonly #ask: () => Promise<Said>;
+  readonly #now: () => number;
+  #said: Said = {};
+  #asking: { readonly sinceMs: number; readonly answer: Promise<unknown> } | undefined;
+
+  /** @param now milliseconds of a clock that never goes back */
+  constructor(ask: () => Promise<Said>, now: () => number = () => performance.now()) {
+    this.#ask = ask;
+    this.#now = now;
+  }
+
+  /** Why the check of this name fails, or `null`. */
+  async problem(name: string): Promise<string | null> {
+    const asking = (this.#asking ??= this.#begin());
+    await within(asking.answer);
+    const silentMs = this.#asking === asking ? this.#now() - asking.sinceMs : 0;
+    if (silentMs < STALLED_MS) return this.#said[name] ?? null;
+    return `the kernel has not answered for ${Math.floor(silentMs / 1_000)} s`;
+  }
+
+  #begin() {
+    return { sinceMs: this.#now(), answer: this.#hear() };
+  }
+
+  async #hear(): Promise<void> {
+    try {
+      this.#said = await this.#ask();
+      this.#asking = undefined;
+    } catch {
+      // Only the end of the channel fails: this thread ends with it.
+    }
+  }
+}
+
+/** Resolves with the answer, or when it was waited for long enough. */
+const within = (answer: Promise<unknown>): Promise<void> =>
+  new Promise((resolve) => {
+    const timer = setTimeout(resolve, WAIT_MS);
+    void answer.finally(() => {
+      clearTimeout(timer);
+      resolve();
+    });
+  });
 
 export function remoteNode(ask: Ask, { flags, program, logDirectory, checks }: ThreadFacts): ServerOptions {
   const registry = new Registry();

@@ -29,7 +29,7 @@ import { namesOf } from '../../model/operations/certificate.ts';
 import { criOperations, type WatchImagesItem } from '../../model/operations/cri.ts';
 import { kubeOperations } from '../../model/operations/kube.ts';
 import { type Ended, eventRecorded } from '../../model/pods/messages.ts';
-import { nodeRef } from '../../model/reasons/node-events.ts';
+import { nodeRef } from '../../model/reasons/reasons.ts';
 import { type ReflectorReport, reflectorMachine } from '../kube/reflector.ts';
 import { transitionEvents } from './object/conditions.ts';
 import { isUndecided, NOTHING_REPORTED, type NodeFacts, type NodeReports } from './object/facts.ts';

@@ -15,7 +15,7 @@
 import { errorOf, line, pick, sendParent, setup, stateIn, to } from '../../../kernel/xstate.ts';
 import { hostOperations, type OomKill } from '../../model/operations/host.ts';
 import { type EventRecorded, eventRecorded } from '../../model/pods/messages.ts';
-import { nodeRef } from '../../model/reasons/node-events.ts';
+import { nodeRef } from '../../model/reasons/reasons.ts';
 
 export interface OomWatcherInput {
   readonly nodeName: string;

@@ -16,7 +16,7 @@ import { errorOf, now, outputOf, type PlainError, pick, random, sendParent, setu
 import { matchesTerm } from '../../model/allocation/predicates.ts';
 import type { NodeTerm } from '../../model/allocation/request.ts';
 import type { PersistentVolumeClaim, PersistentVolumeSpec } from '../../model/api/storage.ts';
-import { versionOf } from '../../model/objects/from-api.ts';
+import { versionOf } from '../../model/objects/config-objects.ts';
 import { idOf, type ObjectId } from '../../model/objects/keys.ts';
 import type { NodeLabels, ObjectObserved, ObjectState } from '../../model/objects/messages.ts';
 import { type KubeObject, kubeOperations } from '../../model/operations/kube.ts';

@@ -13,7 +13,7 @@
  *   O4 a refresh is answered by the first call that began after it, also with what did not change.
  */
 import { errorOf, line, now, outputOf, pick, random, sendParent, setup } from '../../../kernel/xstate.ts';
-import { configObjectFrom } from '../../model/objects/from-api.ts';
+import { configObjectFrom } from '../../model/objects/config-objects.ts';
 import { idOf } from '../../model/objects/keys.ts';
 import type { ObjectObserved, ObjectPeriod, ObjectRefresh, ObjectState } from '../../model/objects/messages.ts';
 import { type KubeObject, kubeOperations } from '../../model/operations/kube.ts';

@@ -14,7 +14,7 @@
  *   J3 an object that became unreadable takes nothing back from those who have it.
  */
 import { type AnyActorRef, errorOf, line, setup, to } from '../../../kernel/xstate.ts';
-import { versionOf } from '../../model/objects/from-api.ts';
+import { versionOf } from '../../model/objects/config-objects.ts';
 import { idOf } from '../../model/objects/keys.ts';
 import type {
   NodeLabels,

@@ -11,7 +11,7 @@
  *   S2 a service without an address of its own makes no variables.
  */
 import { line, sendParent, setup } from '../../../kernel/xstate.ts';
-import { versionOf } from '../../model/objects/from-api.ts';
+import { versionOf } from '../../model/objects/config-objects.ts';
 import { idOf } from '../../model/objects/keys.ts';
 import type { ObjectObserved } from '../../model/objects/messages.ts';
 import { type Service, serviceOf, serviceVariables } from '../../model/objects/service-variables.ts';

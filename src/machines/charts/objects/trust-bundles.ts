@@ -13,7 +13,7 @@
  * Upstream: pkg/kubelet/clustertrustbundle/clustertrustbundle_manager.go.
  */
 import { errorOf, line, now, pick, random, sendParent, setup } from '../../../kernel/xstate.ts';
-import { versionOf } from '../../model/objects/from-api.ts';
+import { versionOf } from '../../model/objects/config-objects.ts';
 import type { ObjectObserved, ObjectState } from '../../model/objects/messages.ts';
 import { type TrustBundle, trustAnchors, trustBundleOf, UNSUPPORTED } from '../../model/objects/trust-anchors.ts';
 import { kubeOperations } from '../../model/operations/kube.ts';

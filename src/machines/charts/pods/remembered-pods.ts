@@ -11,7 +11,7 @@
  *   B3 a file that cannot be written loses only the remembered state.
  */
 import { line, type PlainError, pick, setup } from '../../../kernel/xstate.ts';
-import { versionOf } from '../../model/objects/from-api.ts';
+import { versionOf } from '../../model/objects/config-objects.ts';
 import { hostOperations, type RememberedPod } from '../../model/operations/host.ts';
 import type { Ended, RememberedPodsMessage } from '../../model/pods/messages.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';

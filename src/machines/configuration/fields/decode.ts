@@ -5,12 +5,11 @@
  * duration or quantity ends it at once. Invariant: keys are read in the document's order, so the first error is
  * upstream's first error. Nothing is defaulted here: only what the document sets is in the result.
  */
-
 import type { Json } from '../../../kernel/json.ts';
 import type { JsonObject } from '../../model/configuration/types.ts';
-import { formatDuration, parseDuration } from '../../model/values/duration.ts';
 import { quote } from '../../model/values/go-text.ts';
 import { formatQuantity, parseQuantity, QUANTITY_REFUSAL } from '../../model/values/quantity.ts';
+import { formatDuration, parseDuration } from '../../model/values/time.ts';
 import { type Field, type FieldType, goName, type StructType, zeroOf } from './field-types.ts';
 import { kubeletConfigurationType } from './fields.ts';
 

@@ -2,8 +2,7 @@
  * Owns the flags that set a field of KubeletConfiguration (Kubernetes 1.36). Nearly all are deprecated in favour of the
  * field, and all win over it.
  */
-import type { FlagSpec } from './flag-spec.ts';
-import type { FlagKind } from './flag-values.ts';
+import type { FlagKind, FlagSpec } from './flag-values.ts';
 
 const CONFIGURATION =
   "This parameter should be set via the config file specified by the Kubelet's --config flag. See " +

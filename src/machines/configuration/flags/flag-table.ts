@@ -6,8 +6,7 @@
  */
 import type { Json } from '../../../kernel/json.ts';
 import { CONFIGURATION_FLAGS } from './configuration-flags.ts';
-import type { FlagSpec } from './flag-spec.ts';
-import type { FlagKind } from './flag-values.ts';
+import type { FlagKind, FlagSpec } from './flag-values.ts';
 
 const CADVISOR =
   'This is a cadvisor flag that was mistakenly registered with the Kubelet. Due to legacy concerns, it will follow ' +

@@ -7,10 +7,8 @@
 import type { Json } from '../../../kernel/json.ts';
 import type { JsonObject, StringMap } from '../../model/configuration/types.ts';
 import { parseBool, quote } from '../../model/values/go-text.ts';
-import { versionError } from '../../model/values/version.ts';
-import type { FlagSpec } from './flag-spec.ts';
 import { FLAGS } from './flag-table.ts';
-import { FLAG_READERS, type FlagKind } from './flag-values.ts';
+import { FLAG_READERS, type FlagKind, type FlagSpec } from './flag-values.ts';
 import { helpText } from './help.ts';
 import { hintFor } from './removed-flags.ts';
 
@@ -220,4 +218,28 @@ function kubeletFlags(given: GivenFlags): KubeletFlags {
   );
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the one place where the table meets the type
   return Object.fromEntries(entries) as JsonObject as KubeletFlags;
+}
+
+const NUMBERS = /^v([0-9]+(?:\.[0-9]+)*)/;
+/** A pre-release, and what the build says of itself. */
+const EXTRA = /^(?:-([0-9a-z-]+(?:\.[0-9a-z-]+)*))?(?:\+[0-9a-z-]+(?:\.[0-9a-z-]+)*)?\s*$/i;
+
+/**
+ * Decides whether a version may stand for the one of this build; its words are those of Kubernetes' own parser.
+ *
+ * Null: it is the version of this build, or another pre-release or build of it.
+ */
+export function versionError(text: string, version: string): string | null {
+  if (text === version) return null;
+  const [start = '', numbers] = NUMBERS.exec(text) ?? [];
+  const extra = text.slice(start.length);
+  if (numbers === undefined) return `could not parse ${quote(text)} as version`;
+  const components = numbers.split('.');
+  if (components.length !== 3) return `illegal version string ${quote(text)}`;
+  const found = EXTRA.exec(extra);
+  const zero = [...components, ...(found?.[1]?.split('.') ?? [])].find((component) => /^0[0-9]+$/.test(component));
+  if (zero !== undefined) return `illegal zero-prefixed version component ${quote(zero)} in ${quote(text)}`;
+  if (found === null) return `could not parse pre-release/metadata (${extra}) in version ${quote(text)}`;
+  if (NUMBERS.exec(version)?.[1] === numbers) return null;
+  return `version ${quote(text)} must match major/minor/patch of default version ${quote(version)}`;
 }

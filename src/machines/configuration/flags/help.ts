@@ -8,9 +8,8 @@ import { byBytes, quote } from '../../model/values/go-text.ts';
 import { isObject } from '../fields/decode.ts';
 import { flagDefaults } from '../fields/defaults.ts';
 import { FEATURE_GATES, FEATURE_GROUPS } from '../fields/feature-gate-table.ts';
-import type { FlagSpec } from './flag-spec.ts';
 import { FLAGS } from './flag-table.ts';
-import type { FlagKind } from './flag-values.ts';
+import type { FlagKind, FlagSpec } from './flag-values.ts';
 
 const INTRODUCTION = [
   'The node agent of Kubernetes: it runs the pods of one machine on a container runtime and reports on both.',

@@ -3,12 +3,11 @@
  *
  * Invariant: a share of the machine's memory (`10%`) needs the machine; without it, the sum is not judged.
  */
-
-import type { KubeletConfiguration } from '../../model/configuration/types.ts';
+import type { KubeletConfiguration, StringMap } from '../../model/configuration/types.ts';
 import { parseCpuSet } from '../../model/values/cpu-set.ts';
-import { logLines, quote } from '../../model/values/go-text.ts';
+import { byBytes, logLines, type Parsed, quote } from '../../model/values/go-text.ts';
 import { formatQuantity, parseQuantity, type Quantity } from '../../model/values/quantity.ts';
-import { cpuPolicyOptionsError, noneOptionsError } from './cpu-manager-options.ts';
+import { decideFeatures, isEnabled } from '../fields/feature-gates.ts';
 
 /** The refusal, and what is logged before it. */
 export interface SettingsError {
@@ -127,3 +126,112 @@ function allocatableReservation(configuration: KubeletConfiguration, machine: Me
   const bytes = BigInt(Math.trunc(Number(machine.memoryBytes) * share));
   return sum([...kept, { nano: bytes * NANO, format: 'binarySI' }]);
 }
+
+/** Decides what `kubeReserved`, `systemReserved` and `qosReserved` keep back: known resources, no negative amounts. */
+const RESERVABLE = ['cpu', 'memory', 'ephemeral-storage', 'pid'];
+const ONLY_CLASS_RESOURCE = 'memory';
+const WHOLE = 100;
+
+/** Resources with canonical quantities. */
+export function parseReservedResources(settings: StringMap): Parsed<StringMap> {
+  const reserved: [string, string][] = [];
+  for (const [resource, text] of Object.entries(settings).toSorted(([left], [right]) => byBytes(left, right))) {
+    if (!RESERVABLE.includes(resource)) return { error: `cannot reserve ${quote(resource)} resource` };
+    const parsed = parseQuantity(text);
+    if (parsed.error !== undefined) {
+      return { error: `failed to parse quantity ${quote(text)} for ${quote(resource)} resource: ${parsed.error}` };
+    }
+    if (parsed.value.nano < 0n) {
+      return { error: `resource quantity for ${quote(resource)} cannot be negative: ${text}` };
+    }
+    reserved.push([resource, formatQuantity(parsed.value)]);
+  }
+  return { value: Object.fromEntries(reserved) };
+}
+
+/** Percentages of a resource that lower QoS classes may not use. */
+export function parseQosReserved(settings: StringMap): Parsed<Readonly<Record<string, number>>> {
+  const reserved: [string, number][] = [];
+  for (const [resource, text] of Object.entries(settings).toSorted(([left], [right]) => byBytes(left, right))) {
+    if (resource !== ONLY_CLASS_RESOURCE) return { error: `cannot reserve ${quote(resource)} resource` };
+    const share = parsePercentage(text);
+    if (share.error !== undefined) {
+      return { error: `failed to parse percentage ${quote(text)} for ${quote(resource)} resource: ${share.error}` };
+    }
+    reserved.push([resource, share.value]);
+  }
+  return { value: Object.fromEntries(reserved) };
+}
+
+function parsePercentage(text: string): Parsed<number> {
+  if (!text.endsWith('%')) return { error: `percentage expected, got '${text}'` };
+  const number = text.slice(0, -1);
+  if (!/^[+-]?[0-9]+$/.test(number)) return { error: `strconv.ParseInt: parsing ${quote(number)}: invalid syntax` };
+  const share = Number(number);
+  if (share < 0 || share > WHOLE) return { error: 'percentage must be between 0 and 100' };
+  return { value: share };
+}
+
+const FULL_CORES = 'full-pcpus-only';
+const STRICT_RESERVATION = 'strict-cpu-reservation';
+const ACROSS_NUMA = 'distribute-cpus-across-numa';
+const ACROSS_CORES = 'distribute-cpus-across-cores';
+
+const ALPHA = ['align-by-socket', ACROSS_CORES];
+const BY_CACHE = 'prefer-align-cpus-by-uncorecache';
+const BETA = [BY_CACHE];
+const STABLE = [FULL_CORES, ACROSS_NUMA, STRICT_RESERVATION];
+const BUILT = [FULL_CORES, STRICT_RESERVATION];
+/** Options that contradict each other, in the order in which upstream looks for them. */
+const RIVALS = [
+  [FULL_CORES, ACROSS_CORES],
+  [ACROSS_NUMA, ACROSS_CORES],
+  [BY_CACHE, ACROSS_CORES],
+  [BY_CACHE, ACROSS_NUMA],
+];
+/** As Go reads a boolean. */
+const TRUE = ['1', 't', 'T', 'true', 'TRUE', 'True'];
+const FALSE = ['0', 'f', 'F', 'false', 'FALSE', 'False'];
+
+/** Upstream's refusal of the options; empty when they can be used. */
+function cpuPolicyOptionsError({ cpuManagerPolicyOptions: options, featureGates }: KubeletConfiguration): string {
+  const { changed } = decideFeatures(featureGates);
+  for (const [name, value] of Object.entries(options)) {
+    if (![...ALPHA, ...BETA, ...STABLE].includes(name)) return `unknown CPU Manager Policy option: ${quote(name)}`;
+    if (ALPHA.includes(name) && !isEnabled(changed, 'CPUManagerPolicyAlphaOptions')) return notEnabled('Alpha', name);
+    if (BETA.includes(name) && !isEnabled(changed, 'CPUManagerPolicyBetaOptions')) return notEnabled('Beta', name);
+    if (![...TRUE, ...FALSE].includes(value)) {
+      return `bad value for option ${quote(name)}: strconv.ParseBool: parsing ${quote(value)}: invalid syntax`;
+    }
+  }
+  const isOn = (name: string): boolean => isOptionOn(options, name);
+  const rivals = RIVALS.find((pair) => pair.every(isOn));
+  return rivals === undefined ? '' : `static policy options ${rivals.join(' and ')} can not be used at the same time`;
+}
+
+/** The policy `none` takes no options; empty when there are none. */
+function noneOptionsError(options: Readonly<Record<string, string>>): string {
+  return Object.keys(options).length === 0 ? '' : `None policy: received unsupported options=${goMap(options)}`;
+}
+
+/** As Go prints a map: sorted by key. */
+export const goMap = (map: Readonly<Record<string, string>>): string =>
+  `map[${Object.entries(map)
+    .toSorted(([left], [right]) => byBytes(left, right))
+    .map(([key, value]) => `${key}:${value}`)
+    .join(' ')}]`;
+
+/**
+ * Decides whether the options of the static policy of the CPU manager can be used.
+ *
+ * Upstream: cpumanager/policy_options.go.
+ */
+export const isOptionOn = (options: Readonly<Record<string, string>>, name: string): boolean =>
+  TRUE.includes(options[name] ?? 'false');
+
+/** Options that are known, in force, and not built here. */
+export const unbuiltCpuOptions = (options: Readonly<Record<string, string>>): readonly string[] =>
+  Object.keys(options).filter((name) => isOptionOn(options, name) && !BUILT.includes(name));
+
+const notEnabled = (level: string, name: string): string =>
+  `CPU Manager Policy ${level}-level Options not enabled, but option ${quote(name)} provided`;

@@ -5,21 +5,25 @@
  * touched, in the same order, with the same text and the same exit status. Invariant: only what the configuration alone
  * decides is judged; the rest belongs to the part that knows the host.
  */
-
 import { sysctlPattern } from '../../model/allocation/sysctls.ts';
 import { parseEvictionThresholds } from '../../model/configuration/eviction-thresholds.ts';
 import { tlsError } from '../../model/configuration/tls-options.ts';
 import type { KubeletConfiguration } from '../../model/configuration/types.ts';
-import { nanosecondsOf } from '../../model/values/duration.ts';
 import { parseEndpoint } from '../../model/values/endpoint.ts';
 import { parseBool, parseDecimal, quote } from '../../model/values/go-text.ts';
 import { parseQuantity } from '../../model/values/quantity.ts';
+import { nanosecondsOf } from '../../model/values/time.ts';
 import { decideFeatures, isEnabled } from '../fields/feature-gates.ts';
 import type { KubeletFlags } from '../flags/flags.ts';
-import { goMap } from './cpu-manager-options.ts';
-import { parseQosReserved, parseReservedResources } from './reserved-resources.ts';
-import { cpuManagerError, memoryManagerError, type SettingsError } from './resource-managers.ts';
-import type { ConfigurationHost } from './rule.ts';
+import {
+  cpuManagerError,
+  goMap,
+  memoryManagerError,
+  parseQosReserved,
+  parseReservedResources,
+  type SettingsError,
+} from './resource-managers.ts';
+import type { ConfigurationHost } from './validation-components.ts';
 
 type Check = (
   configuration: KubeletConfiguration,

@@ -1,12 +1,12 @@
 /** Decides whether the settings of logging, tracing and metrics are allowed, in the form of `field.Error`. */
-
 import type {
   KubeletConfiguration,
   LoggingConfiguration,
   OutputRoutingOptions,
 } from '../../model/configuration/types.ts';
-import { nanosecondsOf } from '../../model/values/duration.ts';
+import { parseImage, repositoryOf } from '../../model/spec/image.ts';
 import { aggregate, quote } from '../../model/values/go-text.ts';
+import { nanosecondsOf } from '../../model/values/time.ts';
 import { type FeatureSettings, isEnabled } from '../fields/feature-gates.ts';
 
 /** Only this release's hidden metrics may be shown again. */
@@ -115,4 +115,63 @@ export function showHiddenMetricsErrors(version: string): string[] {
   const path = `showHiddenMetricsForVersion: Invalid value: ${quote(version)}`;
   const rule = `must be omitted or have the value '${PREVIOUS_MINOR}'; only the previous minor version is allowed`;
   return [`invalid showHiddenMetricsForVersion: ${path}: ${rule}`];
+}
+
+/** What the rules of the configuration have in common: what they read, and how they refuse. */
+export interface ConfigurationHost {
+  readonly cgroupVersion: 1 | 2;
+}
+
+/** Answers with its refusals, without the words before each. */
+export type Rule = (
+  configuration: KubeletConfiguration,
+  gates: FeatureSettings,
+  host: ConfigurationHost,
+) => readonly (string | false | undefined)[];
+
+const PULL_POLICIES = ['NeverVerify', 'NeverVerifyPreloadedImages', 'NeverVerifyAllowlistedImages', 'AlwaysVerify'];
+
+/** Decides whether the settings for images that were pulled with credentials fit together. */
+export const pullCredentialErrors: Rule = (c, gates) => {
+  const policy = c.imagePullCredentialsVerificationPolicy;
+  const patterns = c.preloadedImagesVerificationAllowlist;
+  if (!isEnabled(gates, 'KubeletEnsureSecretPulledImages')) {
+    const gate = 'must not be set if KubeletEnsureSecretPulledImages feature gate is not enabled';
+    return [
+      policy !== '' && `\`imagePullCredentialsVerificationPolicy\` ${gate}`,
+      patterns.length > 0 && `\`preloadedImagesVerificationAllowlist\` ${gate}`,
+    ];
+  }
+  return [
+    !PULL_POLICIES.includes(policy) &&
+      `option ${quote(policy)} specified for imagePullCredentialsVerificationPolicy. Valid options are ` +
+        '"NeverVerify", "NeverVerifyPreloadedImages", "NeverVerifyAllowlistedImages" or "AlwaysVerify"',
+    allowlistError(policy, patterns),
+  ];
+};
+
+function allowlistError(policy: string, patterns: readonly string[]): string | false {
+  if (patterns.length > 0 && policy !== 'NeverVerifyAllowlistedImages') {
+    return (
+      "can't set `preloadedImagesVerificationAllowlist` if `imagePullCredentialsVertificationPolicy` is not " +
+      '"NeverVerifyAllowlistedImages"'
+    );
+  }
+  const wrong = patterns.map(patternError).find((error) => error !== null);
+  return wrong !== undefined && `invalid image pattern in \`preloadedImagesVerificationAllowlist\`: ${wrong}`;
+}
+
+/** A pattern is the name of a repository, or a path of them that ends in a star. */
+function patternError(pattern: string): string | null {
+  if (pattern !== pattern.trim()) return `leading/trailing spaces are not allowed: ${pattern}`;
+  const isWildcard = pattern.endsWith('/*');
+  const name = isWildcard ? pattern.slice(0, -1) : pattern;
+  if (name === '') return `the supplied pattern is too short: ${pattern}`;
+  if (name.includes('*')) {
+    return `not a valid wildcard pattern, only patterns ending with '/*' are allowed: ${pattern}`;
+  }
+  if (isWildcard) return name === '/' ? 'at least registry hostname is required' : null;
+  const parsed = parseImage(name);
+  if ('error' in parsed) return `failed to parse as an image name: ${parsed.error}`;
+  return repositoryOf(name) === name ? null : `neither tag nor digest is accepted in an image reference: ${pattern}`;
 }

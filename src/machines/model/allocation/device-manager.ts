@@ -4,13 +4,11 @@
  * Upstream: devicemanager/manager.go (devicesToAllocate) and topology_hints.go. Invariants: no device is of two pods;
  * a device that is not healthy is never allocated; devices of an ended init container are reused by later containers.
  */
-
 import type { DeviceQuestion, DeviceResponse } from '../operations/devices.ts';
 import type { DeviceHolding, DeviceHoldings, NumaSet } from '../operations/grants.ts';
 import { type DeviceResource, type Devices, healthyIds, heldIds, holdingOf, idsOf } from './device-state.ts';
-import { type NumaHint, subsetsOf } from './numa.ts';
 import type { Rejection } from './predicates.ts';
-import type { ProviderHints } from './topology-manager.ts';
+import { type NumaHint, type ProviderHints, subsetsOf } from './topology-manager.ts';
 
 /** What plugins have answered, by question as JSON. */
 export type DeviceAnswers = Readonly<Record<string, readonly string[]>>;

@@ -6,7 +6,6 @@
  * serves containers alone or in one group with others, never both; what an init container had is used again by those
  * after it.
  */
-
 import type { Container, Pod } from '../api/pod.ts';
 import type { MemoryBlock, MemoryBlocks, NumaSet } from '../operations/grants.ts';
 import type { MemoryManagerSettings } from '../settings/resource-managers.ts';
@@ -15,8 +14,8 @@ import { wholeUnits } from '../spec/quantity.ts';
 import { requestsOf } from '../spec/resources.ts';
 import type { NodeMemory } from './memory-state.ts';
 import { isFree, machineMemory } from './memory-state.ts';
-import { contains, isNarrower, isSameSet, type NumaHint, subsetsOf } from './numa.ts';
 import type { Rejection } from './predicates.ts';
+import { contains, isNarrower, isSameSet, type NumaHint, subsetsOf } from './topology-manager.ts';
 
 type Amounts = Readonly<Record<string, string>>;
 

@@ -4,11 +4,10 @@
  * Upstream: memorymanager/state. Invariant: the state follows from what pods were given, in the order in which they
  * were given it, and from nothing else.
  */
-
 import type { MemoryBlock, MemoryBlocks, NumaSet } from '../operations/grants.ts';
 import type { MachineInfo } from '../operations/host.ts';
 import type { MemoryManagerSettings, NumaMemory } from '../settings/resource-managers.ts';
-import { isSameSet } from './numa.ts';
+import { isSameSet } from './topology-manager.ts';
 
 export interface MemoryTable {
   readonly total: bigint;

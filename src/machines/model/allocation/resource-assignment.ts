@@ -2,7 +2,6 @@
  * What the containers of one pod are given for themselves, container by container, as they begin: devices, CPUs, then
  * memory. Pure. Invariant: a pod is given all of it or nothing.
  */
-
 import type { DeviceQuestion } from '../operations/devices.ts';
 import type { Holding } from '../operations/grants.ts';
 import type { ResourceManagers } from '../settings/resource-managers.ts';
@@ -16,10 +15,9 @@ import {
 } from './device-manager.ts';
 import type { Devices } from './device-state.ts';
 import { allocateMemory, type MemoryProgress, memoryHints } from './memory-manager.ts';
-import type { NumaHint } from './numa.ts';
 import type { Rejection } from './predicates.ts';
-import { align, type ProviderHints } from './topology-manager.ts';
-import type { ContainerWish } from './wishes.ts';
+import type { ContainerWish } from './request.ts';
+import { align, type NumaHint, type ProviderHints } from './topology-manager.ts';
 
 /** What is known of devices; nothing where there are no plugins. */
 export interface DeviceKnowledge {

@@ -7,43 +7,7 @@
  *
  * Invariant: a {@link Pod} in a machine is complete: it has a name, a namespace, a uid and a spec.
  */
-import type {
-  V1Capabilities,
-  V1Container,
-  V1ContainerPort,
-  V1ContainerResizePolicy,
-  V1ContainerState,
-  V1ContainerStatus,
-  V1EnvFromSource,
-  V1EnvVar,
-  V1EphemeralContainer,
-  V1ExecAction,
-  V1GRPCAction,
-  V1HostAlias,
-  V1HTTPGetAction,
-  V1KeyToPath,
-  V1Lifecycle,
-  V1LifecycleHandler,
-  V1ObjectMeta,
-  V1OwnerReference,
-  V1Pod,
-  V1PodCondition,
-  V1PodDNSConfig,
-  V1PodSecurityContext,
-  V1PodSpec,
-  V1PodStatus,
-  V1Probe,
-  V1ProjectedVolumeSource,
-  V1ResourceRequirements,
-  V1SeccompProfile,
-  V1SecurityContext,
-  V1TCPSocketAction,
-  V1Toleration,
-  V1Volume,
-  V1VolumeDevice,
-  V1VolumeMount,
-  V1VolumeProjection,
-} from '@kubernetes/client-node';
+import type * as k8s from '@kubernetes/client-node';
 
 /** A generated API class as it looks on the wire: times are text, nothing may be changed in place. */
 export type Wire<T> = T extends Date
@@ -54,40 +18,31 @@ export type Wire<T> = T extends Date
       ? { readonly [Key in keyof T]: Wire<T[Key]> }
       : T;
 
-export type ObjectMeta = Wire<V1ObjectMeta>;
-export type OwnerReference = Wire<V1OwnerReference>;
-export type PodSpec = Wire<V1PodSpec>;
-export type PodStatus = Wire<V1PodStatus>;
-export type PodCondition = Wire<V1PodCondition>;
-export type PodSecurityContext = Wire<V1PodSecurityContext>;
-export type PodDNSConfig = Wire<V1PodDNSConfig>;
-export type Container = Wire<V1Container>;
-export type EphemeralContainer = Wire<V1EphemeralContainer>;
-export type ContainerPort = Wire<V1ContainerPort>;
-export type ContainerResizePolicy = Wire<V1ContainerResizePolicy>;
-export type ContainerState = Wire<V1ContainerState>;
-export type ContainerStatus = Wire<V1ContainerStatus>;
-export type EnvVar = Wire<V1EnvVar>;
-export type EnvFromSource = Wire<V1EnvFromSource>;
-export type Capabilities = Wire<V1Capabilities>;
-export type SecurityContext = Wire<V1SecurityContext>;
-export type SeccompProfile = Wire<V1SeccompProfile>;
-export type ResourceRequirements = Wire<V1ResourceRequirements>;
-export type Lifecycle = Wire<V1Lifecycle>;
-export type LifecycleHandler = Wire<V1LifecycleHandler>;
-export type Probe = Wire<V1Probe>;
-export type ExecAction = Wire<V1ExecAction>;
-export type HTTPGetAction = Wire<V1HTTPGetAction>;
-export type TCPSocketAction = Wire<V1TCPSocketAction>;
-export type GRPCAction = Wire<V1GRPCAction>;
-export type HostAlias = Wire<V1HostAlias>;
-export type Toleration = Wire<V1Toleration>;
-export type Volume = Wire<V1Volume>;
-export type VolumeMount = Wire<V1VolumeMount>;
-export type VolumeDevice = Wire<V1VolumeDevice>;
-export type KeyToPath = Wire<V1KeyToPath>;
-export type ProjectedVolumeSource = Wire<V1ProjectedVolumeSource>;
-export type VolumeProjection = Wire<V1VolumeProjection>;
+type ObjectMeta = Wire<k8s.V1ObjectMeta>;
+export type PodSpec = Wire<k8s.V1PodSpec>;
+export type PodStatus = Wire<k8s.V1PodStatus>;
+export type PodCondition = Wire<k8s.V1PodCondition>;
+export type PodDNSConfig = Wire<k8s.V1PodDNSConfig>;
+export type Container = Wire<k8s.V1Container>;
+export type EphemeralContainer = Wire<k8s.V1EphemeralContainer>;
+export type ContainerPort = Wire<k8s.V1ContainerPort>;
+export type ContainerState = Wire<k8s.V1ContainerState>;
+export type ContainerStatus = Wire<k8s.V1ContainerStatus>;
+export type EnvVar = Wire<k8s.V1EnvVar>;
+export type EnvFromSource = Wire<k8s.V1EnvFromSource>;
+export type SecurityContext = Wire<k8s.V1SecurityContext>;
+export type SeccompProfile = Wire<k8s.V1SeccompProfile>;
+export type ResourceRequirements = Wire<k8s.V1ResourceRequirements>;
+export type Lifecycle = Wire<k8s.V1Lifecycle>;
+export type LifecycleHandler = Wire<k8s.V1LifecycleHandler>;
+export type Probe = Wire<k8s.V1Probe>;
+export type HTTPGetAction = Wire<k8s.V1HTTPGetAction>;
+export type HostAlias = Wire<k8s.V1HostAlias>;
+export type Toleration = Wire<k8s.V1Toleration>;
+export type Volume = Wire<k8s.V1Volume>;
+export type VolumeMount = Wire<k8s.V1VolumeMount>;
+export type KeyToPath = Wire<k8s.V1KeyToPath>;
+export type VolumeProjection = Wire<k8s.V1VolumeProjection>;
 export type RestartPolicy = 'Always' | 'OnFailure' | 'Never';
 export type PodPhase = 'Pending' | 'Running' | 'Succeeded' | 'Failed' | 'Unknown';
 /** Amounts by resource name, as quantities (`100m`, `1Gi`). */
@@ -99,7 +54,7 @@ export interface PodMeta extends Omit<ObjectMeta, 'name' | 'namespace' | 'uid'> 
   readonly uid: string;
 }
 
-export interface Pod extends Omit<Wire<V1Pod>, 'metadata' | 'spec' | 'status'> {
+export interface Pod extends Omit<Wire<k8s.V1Pod>, 'metadata' | 'spec' | 'status'> {
   readonly metadata: PodMeta;
   readonly spec: PodSpec;
   readonly status?: PodStatus;

@@ -5,6 +5,8 @@
  * a step is written as an underscore. Pure.
  */
 import type { CgroupDriver } from '../operations/cgroup.ts';
+import type { StatsPlace } from '../operations/stats.ts';
+import type { NodeSettings } from '../settings/node-settings.ts';
 
 const SLICE = '.slice';
 const NODE_ALLOCATABLE = 'kubepods';
@@ -54,3 +56,22 @@ export const configuredPath = (name: string, driver: CgroupDriver): string =>
   driver === 'systemd' && stepsOf(name).every((step) => step.endsWith(SLICE))
     ? `/${stepsOf(name).join('/')}`
     : cgroupPath(stepsOf(name), driver);
+
+type Settings = Pick<
+  NodeSettings,
+  'nodeName' | 'rootDir' | 'podLogsDir' | 'cgroupRoot' | 'cgroupDriver' | 'cgroupsPerQOS' | 'makesPodCgroups'
+>;
+
+const NOT_CONFIGURED = { kubelet: '', runtime: '', misc: '' };
+
+/** Where this node's statistics are measured: a projection of its settings. */
+export const statsPlace = (
+  settings: Settings,
+  systemCgroups: StatsPlace['systemCgroups'] = NOT_CONFIGURED,
+): StatsPlace => ({
+  nodeName: settings.nodeName,
+  rootDir: settings.rootDir,
+  podLogsDir: settings.podLogsDir,
+  podsCgroup: settings.cgroupsPerQOS && settings.makesPodCgroups !== false ? nodeAllocatablePath(settings) : '',
+  systemCgroups,
+});

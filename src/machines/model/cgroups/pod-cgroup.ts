@@ -6,7 +6,6 @@
 import type { Pod, QOSClass } from '../api/pod.ts';
 import type { CgroupDriver, CgroupResources, CgroupWish } from '../operations/cgroup.ts';
 import type { NodeSettings } from '../settings/node-settings.ts';
-import { reservedMemory } from '../spec/memory-qos.ts';
 import { podContainers, podQOS } from '../spec/qos.ts';
 import { milliUnits, type Nano, parseQuantity, wholeUnits } from '../spec/quantity.ts';
 import {
@@ -17,6 +16,7 @@ import {
   podLimits,
   podOverhead,
   podRequests,
+  reservedMemory,
 } from '../spec/resources.ts';
 import { nodeAllocatablePath, podPath, type QOSLevel } from './names.ts';
 

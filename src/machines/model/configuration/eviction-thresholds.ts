@@ -4,10 +4,9 @@
  * Invariants: a threshold of 0% or 100% is none; every soft threshold has a grace period; signals in the order of their
  * names, so that the same settings always give the same list.
  */
-
-import { parseDuration } from '../values/duration.ts';
 import { byBytes, type Parsed, quote, trimRight } from '../values/go-text.ts';
 import { formatQuantity, parseQuantity } from '../values/quantity.ts';
+import { parseDuration } from '../values/time.ts';
 import type { KubeletConfiguration, StringMap } from './types.ts';
 
 const EVICTION_SIGNALS = [

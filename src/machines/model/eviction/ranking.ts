@@ -10,6 +10,8 @@ import type {
   EvictionThreshold,
   Observations,
   PodUse,
+  StorageExceeded,
+  StorageLimits,
 } from '../operations/stats.ts';
 import { formatBinary, fromWhole, parseQuantity } from '../spec/quantity.ts';
 import type { NodePod } from './facts.ts';
@@ -222,4 +224,11 @@ function containerUse(
   if (resource === 'memory') return workingSetBytes === null ? null : BigInt(workingSetBytes);
   if (resource !== 'ephemeral-storage' || rootfs === null || logs === null) return null;
   return amountOf(rootfs, 'bytes') + amountOf(logs, 'bytes');
+}
+
+/** The messages for a pod that exceeds its local storage. Texts are upstream's, byte for byte. */
+export function storageMessage({ kind, name }: StorageExceeded, limits: StorageLimits): string {
+  if (kind === 'emptyDir') return `Usage of EmptyDir volume "${name}" exceeds the limit "${limits.emptyDirs[name]}". `;
+  if (kind === 'pod') return `Pod ephemeral local storage usage exceeds the total limit of containers ${limits.pod}. `;
+  return `Container ${name} exceeded its local ephemeral storage limit "${limits.containers[name]}". `;
 }

@@ -4,7 +4,6 @@
  * Pure. Upstream: pkg/kubelet/eviction/helpers.go. Invariant: a threshold is met when less than its amount is
  * available; once met it stays so until its minimum is reclaimed, too.
  */
-
 import { parseEvictionThresholds } from '../configuration/eviction-thresholds.ts';
 import type { KubeletConfiguration } from '../configuration/types.ts';
 import type {
@@ -16,7 +15,7 @@ import type {
   ThresholdValue,
 } from '../operations/stats.ts';
 import { formatBinary, formatDecimal, fromWhole, parseQuantity, wholeUnits } from '../spec/quantity.ts';
-import { millisecondsOf } from '../values/duration.ts';
+import { millisecondsOf } from '../values/time.ts';
 
 export type PressureCondition = 'MemoryPressure' | 'DiskPressure' | 'PIDPressure';
 /** What is reclaimed; `inodes` and `pids` are no resources of the API. */
@@ -121,7 +120,7 @@ export function metThresholds(
 }
 
 /** By index of a threshold, since when it is met. */
-export type MetSince = Readonly<Record<string, number>>;
+type MetSince = Readonly<Record<string, number>>;
 
 export interface Shortage {
   /** Thresholds that are met, whatever their grace. */

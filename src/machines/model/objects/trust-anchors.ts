@@ -9,7 +9,7 @@
 import { matches } from '../allocation/predicates.ts';
 import type { KubeObject } from '../operations/kube.ts';
 import { isRecord } from '../validation/schema.ts';
-import { versionOf } from './from-api.ts';
+import { versionOf } from './config-objects.ts';
 import { idOf, type TrustQuery, type TrustSelector, type TrustSource, trustQueryOf } from './keys.ts';
 import type { ObjectState } from './messages.ts';
 import { certificatesPem, pemBlocks } from './pem.ts';

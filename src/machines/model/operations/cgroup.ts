@@ -27,7 +27,7 @@ export interface CgroupResources {
   readonly unified?: Readonly<Record<string, string>>;
 }
 
-export interface CgroupTarget {
+interface CgroupTarget {
   readonly driver: CgroupDriver;
   readonly path: string;
 }

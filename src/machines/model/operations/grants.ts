@@ -43,7 +43,7 @@ export interface Holding {
 }
 
 /** By name of the resource. */
-export type Amounts = Readonly<Record<string, string>>;
+type Amounts = Readonly<Record<string, string>>;
 
 /** A port of the node that a container takes. */
 export interface HostPort {

@@ -34,7 +34,7 @@ export type AuthSettings = {
 };
 
 /** Files of the serving certificate, and how TLS is spoken. */
-export type ServingTls = {
+type ServingTls = {
   readonly certFile: string;
   readonly keyFile: string;
   /** There may be no certificate yet: it is asked for at the API server, and handshakes fail until it is there. */

@@ -102,7 +102,7 @@ export interface PodKill {
   readonly verdict: PodVerdict | null;
 }
 
-export interface PodVerdict {
+interface PodVerdict {
   readonly reason: string;
   readonly message: string;
   /** `always`: whatever the containers do later. `once`: with the order to end; who succeeds yet, has succeeded. */

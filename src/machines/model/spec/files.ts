@@ -22,7 +22,7 @@ export interface Directory {
   readonly root?: string;
 }
 
-export interface File {
+interface File {
   readonly path: string;
   readonly mode: number;
   /** `null`: create it empty where it is missing, and leave it alone where it exists. */

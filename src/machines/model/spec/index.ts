@@ -2,7 +2,6 @@
 
 export type { QOSClass } from '../api/pod.ts';
 export { containerAnnotationKeys } from './annotations.ts';
-export { claimRefusal } from './claims.ts';
 export {
   type ContainerConfigInput,
   type ContainerConfigResult,
@@ -23,7 +22,7 @@ export {
   terminationLogFile,
 } from './paths.ts';
 export { cgroupParent, podQOS } from './qos.ts';
-export { isSidecar, oomScoreAdj } from './resources.ts';
+export { claimRefusal, isSidecar, oomScoreAdj } from './resources.ts';
 export { sandboxConfig } from './sandbox.ts';
 export { usersRefusal } from './security.ts';
 export type { MountedVolume, MountedVolumes } from './volumes.ts';

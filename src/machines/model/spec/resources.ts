@@ -3,12 +3,17 @@
  *
  * Owns the sums over a pod's containers. Invariant: integers only; 64-bit values are decimal text.
  */
-
 import type { HugepageLimit, LinuxContainerResources } from '../api/cri.ts';
-import { type Container, isMirrorPod, isStaticPod, type Pod, type ResourceRequirements } from '../api/pod.ts';
+import {
+  type Container,
+  isMirrorPod,
+  isStaticPod,
+  type Pod,
+  type QOSClass,
+  type ResourceRequirements,
+} from '../api/pod.ts';
 import type { NodeSettings } from '../settings/node-settings.ts';
 import { memoize } from '../values/memoize.ts';
-import { reservedMemory, throttledMemory } from './memory-qos.ts';
 import { hasPodLevelResources, podContainers, podQOS } from './qos.ts';
 import { MILLI, milliUnits, type Nano, parseQuantity, wholeUnits } from './quantity.ts';
 
@@ -269,4 +274,54 @@ export function exclusiveCount(pod: Pod, { resources }: Container): number {
   if (podQOS(pod) !== 'Guaranteed' || hasPodLevelResources(pod.spec.resources)) return 0;
   const amount = parseQuantity(resources?.requests?.['cpu'] ?? resources?.limits?.['cpu'] ?? '0');
   return wholeUnits(amount) * MILLI === milliUnits(amount) ? Number(wholeUnits(amount)) : 0;
+}
+
+/**
+ * What a kernel with one hierarchy of groups does about memory beyond limits (gate MemoryQoS): what it keeps for whom,
+ * and from when on it slows those that take more than they asked for. Pure.
+ *
+ * Upstream: KEP-2570. Invariant: without the gate, or with hierarchies of version 1, nothing.
+ */
+type Unified = Readonly<Record<string, string>>;
+type MemorySettings = Pick<NodeSettings, 'memoryQoS' | 'cgroupVersion' | 'allocatable'>;
+
+/** Bytes: limits are whole pages. */
+const PAGE = 4096;
+
+/** What is never reclaimed of a guaranteed pod, and only in need of one that may burst. */
+export function reservedMemory(qos: QOSClass, memory: Nano, { memoryQoS, cgroupVersion }: MemorySettings): Unified {
+  const bytes = wholeUnits(memory);
+  if (cgroupVersion !== 2 || memoryQoS?.reserves !== true || bytes === 0n || qos === 'BestEffort') return {};
+  return { [qos === 'Guaranteed' ? 'memory.min' : 'memory.low']: String(bytes) };
+}
+
+/** From when on a container is slowed: between what it asked for and its limit, or what the node has. */
+function throttledMemory(
+  { request, limit }: { readonly request: bigint; readonly limit: bigint },
+  { memoryQoS, cgroupVersion, allocatable }: MemorySettings,
+): Unified {
+  if (cgroupVersion !== 2 || !memoryQoS || request === limit) return {};
+  const most = limit === 0n ? wholeUnits(parseQuantity(allocatable?.['memory'] ?? '0')) : limit;
+  if (most === 0n) return {};
+  const high = Number(request) + (Number(most) - Number(request)) * memoryQoS.throttlingFactor;
+  const bytes = Math.floor(high / PAGE) * PAGE;
+  return bytes > Number(request) ? { 'memory.high': String(bytes) } : {};
+}
+
+/**
+ * Devices that a scheduler has allocated to a pod (dynamic resource allocation). Pure.
+ *
+ * Why a pod cannot have its devices here; `null` when it waits for none. Only a resource driver could prepare them, and
+ * this node takes none: a container without the device that it asks for must not run as if it had it.
+ */
+export function claimRefusal({ spec, status }: Pod): string | null {
+  const wanted = (spec.resourceClaims ?? []).filter(({ name, resourceClaimName }) => {
+    const made = status?.resourceClaimStatuses?.find((each) => each.name === name);
+    // Made without a claim: there was nothing to allocate.
+    return resourceClaimName !== undefined || made === undefined || (made.resourceClaimName ?? null) !== null;
+  });
+  const names = wanted.map(({ name }) => name);
+  const extended = status?.extendedResourceClaimStatus?.resourceClaimName;
+  const all = extended === undefined ? names : [...names, extended];
+  return all.length === 0 ? null : `no resource driver is registered for the claims [${all.join(' ')}]`;
 }

@@ -5,16 +5,16 @@
  * looks as if it had not; order is the spec's for init containers and by name for the others.
  */
 import type { ContainerStatus as CriContainerStatus } from '../api/cri.ts';
-import type { Container, ContainerState, ContainerStatus, Pod } from '../api/pod.ts';
+import type { Container, ContainerState, ContainerStatus, Pod, VolumeMount } from '../api/pod.ts';
 import type { PodRuntimeStatus } from '../operations/cri.ts';
 import { lostContainerMessages, terminatedReasons, UNKNOWN_EXIT_CODE, waitingReasons } from '../reasons/reasons.ts';
 import { containerAnnotationKeys } from '../spec/annotations.ts';
 import { isSidecar } from '../spec/resources.ts';
 import { shouldRestart } from '../spec/restart.ts';
-import { byName } from '../values/by-name.ts';
+import { isRecursive } from '../spec/volumes.ts';
+import { byName } from '../values/memoize.ts';
 import { isSame } from '../values/same.ts';
 import { milliseconds, rfc3339 } from '../values/time.ts';
-import { mountStatuses } from './mounts.ts';
 import { containerResourceStatus } from './resources.ts';
 import { instancesOf } from './runtime-facts.ts';
 
@@ -346,4 +346,25 @@ function withProbes(
   }
   const isReady = isStarted && (ready[container.name] ?? container.readinessProbe === undefined);
   return { ...status, started: isStarted, ready: isReady };
+}
+
+/** How a container's status says what it mounts. */
+function mountStatuses({ volumeMounts = [] }: Container, canRecurse: boolean): Pick<ContainerStatus, 'volumeMounts'> {
+  if (volumeMounts.length === 0) return {};
+  return {
+    volumeMounts: volumeMounts.map((mount) => ({
+      name: mount.name,
+      mountPath: mount.mountPath,
+      ...(mount.readOnly === true ? { readOnly: true, recursiveReadOnly: recursion(mount, canRecurse) } : {}),
+    })),
+  };
+}
+
+/** What comes of it; a container that cannot have what it asks for has none of it. */
+function recursion(mount: VolumeMount, canRecurse: boolean): string {
+  try {
+    return isRecursive(mount, canRecurse) ? 'Enabled' : 'Disabled';
+  } catch {
+    return 'Disabled';
+  }
 }

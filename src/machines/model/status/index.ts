@@ -9,9 +9,14 @@ export {
   shouldRestart,
 } from '../spec/restart.ts';
 export { goDuration, rfc3339 } from '../values/time.ts';
-export { needsSandbox } from './conditions.ts';
+export { instancesToRemove, isRestartingAll, needsSandbox } from './conditions.ts';
 export type { Waiting } from './containers.ts';
 export { isTerminalPhase, type PhaseFacts, podPhase } from './phase.ts';
-export { type PodStage, type PodStatusFacts, podIPs, podStatus, rejectedStatus } from './pod-status.ts';
-export { publishedStatus } from './published.ts';
-export { instancesToRemove, isRestartingAll } from './restarting.ts';
+export {
+  type PodStage,
+  type PodStatusFacts,
+  podIPs,
+  podStatus,
+  publishedStatus,
+  rejectedStatus,
+} from './pod-status.ts';

@@ -9,7 +9,7 @@ import { isStaticPod } from '../api/pod.ts';
 import { terminatedReasons } from '../reasons/reasons.ts';
 import { isSidecar } from '../spec/resources.ts';
 import { shouldRestart } from '../spec/restart.ts';
-import { byName } from '../values/by-name.ts';
+import { byName } from '../values/memoize.ts';
 
 export interface PhaseFacts {
   readonly pod: Pod;

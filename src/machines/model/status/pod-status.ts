@@ -4,10 +4,8 @@
  * Owns the merge of new facts with the status published before. Invariants: a terminal phase never reverts; times
  * change only with what they date; the result is plain JSON that can be compared and patched.
  */
-
 import type { DeviceHealth } from '../allocation/device-state.ts';
-import type { ContainerStatus, Pod, PodCondition, PodStatus } from '../api/pod.ts';
-import { isStaticPod } from '../api/pod.ts';
+import { type ContainerStatus, isStaticPod, type Pod, type PodCondition, type PodStatus } from '../api/pod.ts';
 import type { PodRuntimeStatus } from '../operations/cri.ts';
 import {
   conditionReasons,
@@ -21,7 +19,15 @@ import { podQOS } from '../spec/qos.ts';
 import { isSidecar } from '../spec/resources.ts';
 import { mayRestartAll } from '../spec/restart.ts';
 import { rfc3339 } from '../values/time.ts';
-import { type ConditionFacts, dated, isForeignCondition, podConditions, settled } from './conditions.ts';
+import {
+  type ConditionFacts,
+  dated,
+  instancesToRemove,
+  isForeignCondition,
+  isRestartingAll,
+  podConditions,
+  settled,
+} from './conditions.ts';
 import {
   type ContainerFacts,
   containerStatuses,
@@ -31,7 +37,6 @@ import {
 } from './containers.ts';
 import { isTerminalPhase, podPhase } from './phase.ts';
 import { podResourceStatus } from './resources.ts';
-import { instancesToRemove, isRestartingAll } from './restarting.ts';
 import { withinBudget } from './termination-messages.ts';
 
 /** How far a pod is on its way out. */
@@ -272,4 +277,36 @@ export function rejectedStatus(
     startTime: pod.status?.startTime ?? rfc3339(nowMs),
     qosClass: podQOS(pod),
   };
+}
+
+/**
+ * The part of a pod's status that may be published; `published` is the last one, `null` at first.
+ *
+ * Invariant: a pod is not published as ended while one of its containers may still run, because others then reuse
+ * what it holds.
+ */
+export function publishedStatus(
+  status: PodStatus,
+  published: PodStatus | null,
+  couldHaveRunningContainers: boolean,
+): PodStatus {
+  const isEnding = isTerminalPhase(status.phase) && !isTerminalPhase(published?.phase);
+  if (!isEnding || !couldHaveRunningContainers) return isTerminalPhase(status.phase) ? unready(status) : status;
+  const { reason: _reason, message: _message, ...rest } = status;
+  return {
+    ...rest,
+    phase: published?.phase ?? 'Pending',
+    ...(published?.reason === undefined ? {} : { reason: published.reason }),
+    ...(published?.message === undefined ? {} : { message: published.message }),
+  };
+}
+
+/** A pod that has ended is not ready, even if its containers were when its end was ordered. */
+function unready(status: PodStatus): PodStatus {
+  const reason = status.phase === 'Failed' ? conditionReasons.podFailed : conditionReasons.podCompleted;
+  const conditions = status.conditions?.map((condition) => {
+    const isReadiness = condition.type === 'Ready' || condition.type === 'ContainersReady';
+    return isReadiness && condition.status === 'True' ? { ...condition, status: 'False', reason } : condition;
+  });
+  return conditions === undefined ? status : { ...status, conditions };
 }

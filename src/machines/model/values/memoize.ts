@@ -1,9 +1,10 @@
 /**
- * Memoizes a function of an object for as long as the object lives. Pure.
+ * Memoizes a function of an object, such as the index of a list by name, for as long as the object lives. Pure.
  *
  * A pod that did not change is asked the same questions at every turn, once for each of its containers.
  * Invariant: values in a context are never changed, only replaced; so a memoized result stays true.
  */
+
 export function memoize<Key extends object, Value>(compute: (key: Key) => Value): (key: Key) => Value {
   const known = new WeakMap<Key, { readonly value: Value }>();
   return (key) => {
@@ -13,4 +14,28 @@ export function memoize<Key extends object, Value>(compute: (key: Key) => Value)
     known.set(key, { value });
     return value;
   };
+}
+
+interface Named {
+  readonly name: string;
+}
+
+/** Members from which on an index is made sooner than a list is searched. */
+const LONG = 8;
+
+const indexOf = memoize(
+  (list: readonly Named[]): ReadonlyMap<string, Named> => new Map(list.toReversed().map((each) => [each.name, each])),
+);
+
+/**
+ * Finds a member of a list by its name. Pure.
+ *
+ * A pod may have a thousand containers, each of which is looked up in the lists of all: the index of a long list is
+ * kept with it.
+ *
+ * The first of this name.
+ */
+export function byName<T extends Named>(list: readonly T[], name: string): T | undefined {
+  if (list.length < LONG) return list.find((each) => each.name === name);
+  return indexOf(list).get(name) as T | undefined;
 }

@@ -1,5 +1,5 @@
 /** Times and durations as the API writes them. Milliseconds are given; nothing here asks a clock. */
-import { trimRight } from './go-text.ts';
+import { type Parsed, quoteBytes, trimRight } from './go-text.ts';
 
 const NANOSECONDS_PER_MILLISECOND = 1_000_000n;
 
@@ -26,4 +26,87 @@ export function goDuration(ms: number): string {
   const hours = Math.floor(totalMinutes / MINUTES_PER_HOUR);
   const minutes = `${totalMinutes % MINUTES_PER_HOUR}m${seconds}`;
   return hours === 0 ? minutes : `${hours}h${minutes}`;
+}
+
+/**
+ * Decides what a Go duration text means and how it is written back.
+ *
+ * Owns the canonical form (`1m0s`) in which every duration of the configuration is held: exact, readable, JSON. Callers
+ * that need to wait ask for milliseconds. Invariant: `formatDuration(parseDuration(x))` is a fixed point.
+ */
+const NANOSECONDS: Readonly<Record<string, bigint>> = {
+  ns: 1n,
+  us: 1_000n,
+  µs: 1_000n,
+  μs: 1_000n,
+  ms: 1_000_000n,
+  s: 1_000_000_000n,
+  m: 60_000_000_000n,
+  h: 3_600_000_000_000n,
+};
+
+const LARGEST = 2n ** 63n - 1n;
+/** The smallest duration has no positive counterpart. */
+const LARGEST_MAGNITUDE = 2n ** 63n;
+const SECOND = 1_000_000_000n;
+const MILLISECOND = 1_000_000n;
+const MICROSECOND = 1_000n;
+
+/** `time.ParseDuration`, in nanoseconds. */
+export function parseDuration(text: string): Parsed<bigint> {
+  const invalid = { error: `time: invalid duration ${quoteBytes(text)}` };
+  const unsigned = text.replace(/^[+-]/, '');
+  if (unsigned === '0') return { value: 0n };
+  if (unsigned === '') return invalid;
+  let total = 0n;
+  let rest = unsigned;
+  while (rest !== '') {
+    const [, whole = '', fraction = '', unit = ''] = /^([0-9]*)(?:\.([0-9]*))?([^0-9.]*)/.exec(rest) ?? [];
+    if (whole === '' && fraction === '') return invalid;
+    if (BigInt(whole || '0') > LARGEST_MAGNITUDE) return invalid;
+    if (unit === '') return { error: `time: missing unit in duration ${quoteBytes(text)}` };
+    const scale = NANOSECONDS[unit];
+    if (scale === undefined) return { error: `time: unknown unit ${quoteBytes(unit)} in duration ${quoteBytes(text)}` };
+    total += BigInt(whole || '0') * scale + (BigInt(fraction || '0') * scale) / 10n ** BigInt(fraction.length);
+    if (total > LARGEST_MAGNITUDE) return invalid;
+    rest = rest.slice(/^[0-9]*\.?[0-9]*/.exec(rest)?.[0].length ?? 0).slice(unit.length);
+  }
+  if (text.startsWith('-')) return { value: -total };
+  return total > LARGEST ? invalid : { value: total };
+}
+
+/** `time.Duration.String`. */
+export function formatDuration(nanoseconds: bigint): string {
+  if (nanoseconds === 0n) return '0s';
+  const sign = nanoseconds < 0n ? '-' : '';
+  const size = nanoseconds < 0n ? -nanoseconds : nanoseconds;
+  if (size < MICROSECOND) return `${sign}${size}ns`;
+  if (size < MILLISECOND) return `${sign}${decimal(size, MICROSECOND)}µs`;
+  if (size < SECOND) return `${sign}${decimal(size, MILLISECOND)}ms`;
+  const minutes = size / (60n * SECOND);
+  const seconds = `${decimal(size % (60n * SECOND), SECOND)}s`;
+  if (minutes === 0n) return `${sign}${seconds}`;
+  if (minutes < 60n) return `${sign}${minutes}m${seconds}`;
+  return `${sign}${minutes / 60n}h${minutes % 60n}m${seconds}`;
+}
+
+function decimal(value: bigint, unit: bigint): string {
+  const fraction = trimRight((value % unit).toString().padStart(unit.toString().length - 1, '0'), '0');
+  return fraction === '' ? `${value / unit}` : `${value / unit}.${fraction}`;
+}
+
+/** The nanoseconds of a duration that is already canonical; zero for a text that is none. */
+export function nanosecondsOf(duration: string): bigint {
+  const parsed = parseDuration(duration);
+  return parsed.error === undefined ? parsed.value : 0n;
+}
+
+/** The milliseconds of a canonical duration, for a timer. */
+export function millisecondsOf(duration: string): number {
+  return Number(nanosecondsOf(duration)) / Number(MILLISECOND);
+}
+
+/** Seconds with fractions, as Go's `Duration.Seconds` prints them. */
+export function secondsOf(duration: string): number {
+  return Number(nanosecondsOf(duration)) / Number(SECOND);
 }

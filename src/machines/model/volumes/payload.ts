@@ -10,8 +10,14 @@ import { type ObjectKind, objectKey } from '../objects/config-objects.ts';
 import type { VolumeFile } from '../operations/volume.ts';
 import { fieldValue, resourceValue } from '../spec/downward-api.ts';
 import { aggregate } from '../values/go-text.ts';
-import type { PayloadInput } from './payload-input.ts';
-import { certificateFiles, DEFAULT_MODE, type ProjectionPlace, tokenFiles, trustFiles } from './projected.ts';
+import {
+  certificateFiles,
+  DEFAULT_MODE,
+  type PayloadInput,
+  type ProjectionPlace,
+  tokenFiles,
+  trustFiles,
+} from './projected.ts';
 
 const MAX_PATH_BYTES = 4096;
 const MAX_NAME_BYTES = 255;

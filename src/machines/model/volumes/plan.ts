@@ -18,7 +18,7 @@ import { podContainers } from '../spec/qos.ts';
 import { parseQuantity, wholeUnits } from '../spec/quantity.ts';
 import { type MountedVolume, type MountedVolumes, volumeKind } from '../spec/volumes.ts';
 import { payload } from './payload.ts';
-import type { PayloadInput } from './payload-input.ts';
+import type { PayloadInput } from './projected.ts';
 
 export interface VolumePlan {
   /** How containers see the volumes, once every one is set up. */

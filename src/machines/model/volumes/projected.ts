@@ -4,13 +4,23 @@
  * Decides their files, modes, and the error of a missing source. Invariant: a key and a token are handles.
  */
 import type { Pod, VolumeProjection } from '../api/pod.ts';
+import type { ConfigObjects } from '../objects/config-objects.ts';
 import { trustKey } from '../objects/keys.ts';
 import { missingTrust, UNSUPPORTED } from '../objects/trust-anchors.ts';
 import type { Content, VolumeFile } from '../operations/volume.ts';
+import type { NodeSettings } from '../settings/node-settings.ts';
 import { podContainers } from '../spec/qos.ts';
 import { certificateKey, NOT_ISSUED } from './certificates.ts';
-import type { PayloadInput } from './payload-input.ts';
 import { tokenKey } from './tokens.ts';
+
+/** What the files of a pod's volumes are made of: the pod, its node, and the objects that it names. */
+export interface PayloadInput {
+  readonly pod: Pod;
+  readonly node: NodeSettings;
+  readonly objects: ConfigObjects;
+  /** By key, why an object cannot be known now. */
+  readonly unavailable?: Readonly<Record<string, string>>;
+}
 
 /** Where the API's defaults say nothing: static pods have passed them, hand-made ones need not have. */
 export const DEFAULT_MODE = 0o644;

@@ -1,6 +1,6 @@
 /** From flags and configuration to the input of the client builder and the certificate managers. */
 
-import { millisecondsOf } from '../../model/values/duration.ts';
+import { millisecondsOf } from '../../model/values/time.ts';
 import { nodeTemplate, SERVING_SIGNER, servingPlace } from '../certificates/policy.ts';
 import type { CertificateManagerInput } from '../certificates/setup.ts';
 import { gatesOf } from '../context/derive-features.ts';

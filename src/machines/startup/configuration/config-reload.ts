@@ -17,7 +17,7 @@ import { assign, line, pick, sendParent, sendTo, setup, to } from '../../../kern
 import type { KubeletConfiguration } from '../../configuration/index.ts';
 import { type ConfigurationChange, changeOf } from '../../configuration/reloadable.ts';
 import { operations } from '../../model/operations/index.ts';
-import { configurationChanged, configurationRefused, nodeRef } from '../../model/reasons/node-events.ts';
+import { configurationChanged, configurationRefused, nodeRef } from '../../model/reasons/reasons.ts';
 import type { ConfigReloadApplied } from '../context/types.ts';
 import { configLoaderMachine } from './config-loader.ts';
 

@@ -21,7 +21,7 @@
  * Seeds: S066 to S069, S075 to S102, S238. Upstream: pkg/kubelet/cm/container_manager_linux.go.
  */
 import { assign, line, sendParent, sendTo, to } from '../../../kernel/xstate.ts';
-import { stateFilePaths } from '../../model/allocation/held.ts';
+import { stateFilePaths } from '../../model/allocation/resource-grants.ts';
 import { NO_DEMAND } from '../../model/cgroups/node-groups.ts';
 import { aggregate } from '../../model/values/go-text.ts';
 import { allPods, gathered, levels, orphans, own, settingUp, stateFiles } from './groups.ts';

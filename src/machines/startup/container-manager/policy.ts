@@ -1,8 +1,10 @@
 /** The container manager's input, and the pure rules by which it accepts a machine and names its groups. */
 
-import { unbuiltCpuOptions } from '../../configuration/validation/cpu-manager-options.ts';
-import { parseQosReserved } from '../../configuration/validation/reserved-resources.ts';
-import { memoryManagerError } from '../../configuration/validation/resource-managers.ts';
+import {
+  memoryManagerError,
+  parseQosReserved,
+  unbuiltCpuOptions,
+} from '../../configuration/validation/resource-managers.ts';
 import { numaNodesOf } from '../../model/allocation/memory-state.ts';
 import { type NodeFacts, type NodeResources, nodeResources } from '../../model/cgroups/allocatable.ts';
 import { configuredPath, nodeAllocatablePath } from '../../model/cgroups/names.ts';

@@ -3,20 +3,20 @@
  * `container-manager.ts`.
  */
 import { errorOf, line, outputOf, pick, setup, to } from '../../../kernel/xstate.ts';
+import type { PodsKnown } from '../../model/allocation/messages.ts';
 import {
   type ResourcesHeld,
   type StateFile,
   stateFilePaths,
   stateFiles,
   stateFilesProblem,
-} from '../../model/allocation/held.ts';
-import type { PodsKnown } from '../../model/allocation/messages.ts';
+} from '../../model/allocation/resource-grants.ts';
 import type { NodeResources } from '../../model/cgroups/allocatable.ts';
 import { nodeAllocatableGroup, type QOSDemand } from '../../model/cgroups/node-groups.ts';
 import { type CgroupsHeld, cgroupOperations } from '../../model/operations/cgroup.ts';
 import { type CgroupInfo, hostOperations } from '../../model/operations/host.ts';
 import type { Ended } from '../../model/pods/messages.ts';
-import { nodeRef } from '../../model/reasons/node-events.ts';
+import { nodeRef } from '../../model/reasons/reasons.ts';
 import {
   type ContainerManagerInput,
   orphansOf,

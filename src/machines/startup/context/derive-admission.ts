@@ -3,7 +3,7 @@
  */
 
 import type { KubeletConfiguration, KubeletFlags } from '../../configuration/index.ts';
-import { isOptionOn } from '../../configuration/validation/cpu-manager-options.ts';
+import { isOptionOn } from '../../configuration/validation/resource-managers.ts';
 import { reservedCpus } from '../../model/allocation/cpu-manager.ts';
 import { memorySettings, numaNodesOf } from '../../model/allocation/memory-state.ts';
 import { units } from '../../model/allocation/request.ts';

@@ -9,9 +9,9 @@ import type { KubeletConfiguration, KubeletFlags } from '../../configuration/ind
 import { configuredThresholds } from '../../model/eviction/thresholds.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
 import { CRASH_LOOP_BACKOFF_MAX_MS } from '../../model/spec/restart.ts';
-import { millisecondsOf } from '../../model/values/duration.ts';
 import { isIpAddress } from '../../model/values/ip.ts';
 import { parseQuantity, unitsOf } from '../../model/values/quantity.ts';
+import { millisecondsOf } from '../../model/values/time.ts';
 import { admissionSettings } from './derive-admission.ts';
 import { featureSettings, gatesOf, longestBackoffMs } from './derive-features.ts';
 import type { KubeletContext, KubeletInput } from './types.ts';

@@ -13,7 +13,7 @@
  */
 import { assign, line, pick, sendParent, sendTo, setup, to } from '../../../kernel/xstate.ts';
 import { operations } from '../../model/operations/index.ts';
-import { nodeRef } from '../../model/reasons/node-events.ts';
+import { nodeRef } from '../../model/reasons/reasons.ts';
 import { parseResolvConf } from '../context/derive-settings.ts';
 
 export interface ResolverInput {

@@ -16,7 +16,7 @@
  */
 import { assign, line, pick, sendParent, setup } from '../../../kernel/xstate.ts';
 import { operations } from '../../model/operations/index.ts';
-import { formatDuration } from '../../model/values/duration.ts';
+import { formatDuration } from '../../model/values/time.ts';
 import type { Answer } from '../context/answers.ts';
 
 export interface WatchdogInput {

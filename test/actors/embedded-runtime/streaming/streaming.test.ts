@@ -6,9 +6,9 @@ import { createServer as createHttpServer, type IncomingMessage } from 'node:htt
 import { createServer, type Server, type Socket } from 'node:net';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import type { NodePod } from '../../../../src/actors/server/node-pods.ts';
+import { runtimeStreamUrls } from '../../../../src/actors/server/runtime-calls.ts';
 import type { StreamingOptions } from '../../../../src/actors/server/streaming/endpoints.ts';
-import { openSpdy } from '../../../../src/actors/server/streaming/runtime-stream.ts';
-import { runtimeStreamUrls } from '../../../../src/actors/server/streaming/stream-urls.ts';
+import { openSpdy } from '../../../../src/actors/server/streaming/tunnel.ts';
 import type { ContainerConfig } from '../../../../src/machines/model/api/cri.ts';
 import { freePort } from '../../../support/ports.ts';
 import { commandOf, forwarded, StreamClients, V5 } from '../../../support/stream-clients.ts';

@@ -1,9 +1,9 @@
 /** The parts of the servers' thread that decide by themselves: its pace, the kernel's life, the pods that it knows. */
 import { afterEach, describe, expect, test, vi } from 'vitest';
 import type { NodePod } from '../../../../src/actors/server/node-pods.ts';
+import { Pace } from '../../../../src/actors/server/thread/host.ts';
 import { KnownPods, type PodSource, PodVersions } from '../../../../src/actors/server/thread/known-pods.ts';
-import { Life } from '../../../../src/actors/server/thread/life.ts';
-import { Pace } from '../../../../src/actors/server/thread/pace.ts';
+import { Life } from '../../../../src/actors/server/thread/remote.ts';
 
 afterEach(() => void vi.useRealTimers());
 

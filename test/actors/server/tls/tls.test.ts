@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type ConnectionOptions, connect, type TLSSocket } from 'node:tls';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { protocolOf } from '../../../../src/actors/server/tls/protocol.ts';
+import { protocolOf } from '../../../../src/actors/server/tls/listener.ts';
 import { selfSigned } from '../../../../src/actors/server/tls/self-signed.ts';
 import { Authority } from '../../../fakes/api-server/pki.ts';
 import { exchange, exchangeRaw, parseReply } from '../exchange.ts';

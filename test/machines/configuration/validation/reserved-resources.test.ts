@@ -1,6 +1,6 @@
 /** Tables for what is kept back from pods: amounts in canonical form, and upstream's words for what is refused. */
 import { expect, it } from 'vitest';
-import { parseReservedResources } from '../../../../src/machines/configuration/validation/reserved-resources.ts';
+import { parseReservedResources } from '../../../../src/machines/configuration/validation/resource-managers.ts';
 
 it('reserves known resources, in canonical amounts and the order of their names', () => {
   const parsed = parseReservedResources({ pid: '1000', memory: '1024Mi', cpu: '0.5' });

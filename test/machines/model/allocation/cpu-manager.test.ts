@@ -1,10 +1,14 @@
 /** Which CPUs containers get, held against what the Go kubelet's static policy gives on the same machines. */
 
 import { describe, expect, it } from 'vitest';
-import { allocatableCpus, reservedCpus, sharedCpus } from '../../../../src/machines/model/allocation/cpu-manager.ts';
-import { pack } from '../../../../src/machines/model/allocation/cpu-packing.ts';
+import {
+  allocatableCpus,
+  pack,
+  reservedCpus,
+  sharedCpus,
+} from '../../../../src/machines/model/allocation/cpu-manager.ts';
+import { type ContainerWish, containerWishes } from '../../../../src/machines/model/allocation/request.ts';
 import { assign } from '../../../../src/machines/model/allocation/resource-assignment.ts';
-import { type ContainerWish, containerWishes } from '../../../../src/machines/model/allocation/wishes.ts';
 import type { Pod } from '../../../../src/machines/model/api/pod.ts';
 import type { Holding } from '../../../../src/machines/model/operations/grants.ts';
 import type { Cpu, CpuManagerSettings } from '../../../../src/machines/model/settings/resource-managers.ts';

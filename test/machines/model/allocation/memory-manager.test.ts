@@ -6,9 +6,9 @@ import {
   machineMemory,
   memorySettings,
 } from '../../../../src/machines/model/allocation/memory-state.ts';
-import { isNarrower, subsetsOf } from '../../../../src/machines/model/allocation/numa.ts';
+import { containerWishes } from '../../../../src/machines/model/allocation/request.ts';
 import { assign } from '../../../../src/machines/model/allocation/resource-assignment.ts';
-import { containerWishes } from '../../../../src/machines/model/allocation/wishes.ts';
+import { isNarrower, subsetsOf } from '../../../../src/machines/model/allocation/topology-manager.ts';
 import type { Pod } from '../../../../src/machines/model/api/pod.ts';
 import type { Holding, MemoryBlock } from '../../../../src/machines/model/operations/grants.ts';
 import type { MemoryManagerSettings } from '../../../../src/machines/model/settings/resource-managers.ts';

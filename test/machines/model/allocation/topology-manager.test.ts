@@ -2,10 +2,14 @@
 
 import { describe, expect, it } from 'vitest';
 import { cpuHints } from '../../../../src/machines/model/allocation/cpu-manager.ts';
-import type { NumaHint } from '../../../../src/machines/model/allocation/numa.ts';
+import type { ContainerWish } from '../../../../src/machines/model/allocation/request.ts';
 import { assign } from '../../../../src/machines/model/allocation/resource-assignment.ts';
-import { align, MISALIGNED, type ProviderHints } from '../../../../src/machines/model/allocation/topology-manager.ts';
-import type { ContainerWish } from '../../../../src/machines/model/allocation/wishes.ts';
+import {
+  align,
+  MISALIGNED,
+  type NumaHint,
+  type ProviderHints,
+} from '../../../../src/machines/model/allocation/topology-manager.ts';
 import type { Holding, NumaSet } from '../../../../src/machines/model/operations/grants.ts';
 import type {
   CpuManagerSettings,

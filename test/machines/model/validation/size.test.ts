@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { podFromApi } from '../../../../src/machines/charts/pods/config/api-pod.ts';
 import { staticPod } from '../../../../src/machines/charts/pods/config/static-pod.ts';
-import { POD_CONTAINERS_MAX, POD_VALUES_MAX, sizeProblem } from '../../../../src/machines/model/validation/size.ts';
+import { POD_CONTAINERS_MAX, POD_VALUES_MAX, sizeProblem } from '../../../../src/machines/model/validation/pod.ts';
 
 const containers = (length: number) => Array.from({ length }, (_, at) => ({ name: `c${at}`, image: 'i' }));
 const pod = (spec: object) => ({ apiVersion: 'v1', kind: 'Pod', metadata: { name: 'a' }, spec });

@@ -1,8 +1,8 @@
 /** Tables and laws for durations, quantities, CPU sets, addresses and paths. */
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { versionError } from '../../../../src/machines/configuration/flags/flags.ts';
 import { formatCpuSet, parseCpuSet } from '../../../../src/machines/model/values/cpu-set.ts';
-import { formatDuration, millisecondsOf, parseDuration } from '../../../../src/machines/model/values/duration.ts';
 import { parseEndpoint } from '../../../../src/machines/model/values/endpoint.ts';
 import { quote } from '../../../../src/machines/model/values/go-text.ts';
 import { isIpAddress, parseIp } from '../../../../src/machines/model/values/ip.ts';
@@ -13,7 +13,7 @@ import {
   parseQuantity,
   unitsOf,
 } from '../../../../src/machines/model/values/quantity.ts';
-import { versionError } from '../../../../src/machines/model/values/version.ts';
+import { formatDuration, millisecondsOf, parseDuration } from '../../../../src/machines/model/values/time.ts';
 
 describe('endpoints', () => {
   it.each([

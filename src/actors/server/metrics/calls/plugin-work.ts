@@ -3,6 +3,7 @@ import type { Registry } from 'prom-client';
 import type { KernelRecord } from '../../../../kernel/records.ts';
 import { endpointOf } from '../../../../machines/charts/node/plugin-policy.ts';
 import type { PluginInfo } from '../../../../machines/model/operations/plugins.ts';
+import type { OnPluginRun } from '../../../image/plugin.ts';
 import { type PluginCall, pluginCalls } from '../../../plugins/connection.ts';
 import type { NodeView } from '../../node-view.ts';
 import { counter, histogram } from '../instruments.ts';
@@ -66,4 +67,21 @@ export class DeviceWork implements Projection {
       this.#allocations.observe({ resource_name: resource }, (kernel.now - request.sinceMs) / MS_PER_SECOND);
     }
   }
+}
+
+/**
+ * The programs that this node runs for logins to registries.
+ *
+ * Counts runs of plugins in this registry.
+ */
+export function credentialPluginRuns(registry: Registry): OnPluginRun {
+  const name = 'kubelet_credential_provider_plugin';
+  const duration = '[ALPHA] Duration of execution in seconds for credential provider plugin';
+  const durations = histogram(registry, `${name}_duration`, duration, DEFAULT_BUCKETS, ['plugin_name']);
+  const failed = '[ALPHA] Number of errors from credential provider plugin';
+  const errors = counter(registry, `${name}_errors_total`, failed, ['plugin_name']);
+  return ({ plugin: plugin_name, durationMs, failed: hasFailed }) => {
+    durations.observe({ plugin_name }, durationMs / MS_PER_SECOND);
+    if (hasFailed) errors.inc({ plugin_name });
+  };
 }

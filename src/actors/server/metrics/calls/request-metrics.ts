@@ -2,10 +2,10 @@
  * Metrics of the requests to the node's servers. Owns its counters; of a path only words that are known become labels.
  */
 import type { Registry } from 'prom-client';
+import type { CacheSeen } from '../../auth/cache.ts';
 import type { Kind } from '../../streaming/endpoints.ts';
 import { counter, gauge, histogram } from '../instruments.ts';
 import { DEFAULT_BUCKETS, MS_PER_SECOND } from '../projection.ts';
-import { AuthMetrics } from './auth-metrics.ts';
 
 /** Upstream's, which leaves out PATCH. */
 const METHODS = new Set(['OPTIONS', 'GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'TRACE', 'CONNECT']);
@@ -76,4 +76,104 @@ function pathLabel(path: string): string {
   const [first = '', second] = path.replace(/^\//, '').split('/');
   const words = first === 'metrics' && second !== undefined ? `${first}/${second}` : first;
   return PATHS.has(words) ? words : 'other';
+}
+
+/** Upstream's, in seconds: from nothing over half an hour to a year. */
+const LIFETIME_BUCKETS = [
+  0, 1_800, 3_600, 7_200, 21_600, 43_200, 86_400, 172_800, 345_600, 604_800, 2_592_000, 7_776_000, 15_552_000,
+  31_104_000,
+];
+const CACHE = 'authentication_token_cache_';
+
+/** Metrics of authentication: certificates of clients, tokens from the cache or by review. */
+export class AuthMetrics {
+  readonly #lifetimes;
+  /** Of the cache of tokens. Upstream's texts for these are empty. */
+  readonly tokens: CacheSeen;
+
+  constructor(registry: Registry) {
+    const none = '[ALPHA] ';
+    this.#lifetimes = histogram(
+      registry,
+      'apiserver_client_certificate_expiration_seconds',
+      '[ALPHA] Distribution of the remaining lifetime on the certificate used to authenticate a request.',
+      LIFETIME_BUCKETS,
+    );
+    const requests = counter(registry, `${CACHE}request_total`, none, ['status']);
+    const durations = histogram(registry, `${CACHE}request_duration_seconds`, none, DEFAULT_BUCKETS, ['status']);
+    const fetches = counter(registry, `${CACHE}fetch_total`, none, ['status']);
+    const active = gauge(registry, `${CACHE}active_fetch_count`, none, ['status']);
+    this.tokens = {
+      answered: (status, durationMs) => {
+        requests.inc({ status });
+        durations.observe({ status }, durationMs / MS_PER_SECOND);
+      },
+      waits: (by) => active.inc({ status: 'blocked' }, by),
+      fetches: (by) => active.inc({ status: 'in_flight' }, by),
+      fetched: (status) => fetches.inc({ status }),
+    };
+  }
+
+  /** A client showed a certificate that is good until then, or was. */
+  shown(notAfterMs: number): void {
+    this.#lifetimes.observe((notAfterMs - Date.now()) / MS_PER_SECOND);
+  }
+}
+
+const API_VERSION_LABELS = ['server_api_version'] as const;
+const VERSION = { server_api_version: 'v1' };
+const PREFIX = 'kubelet_pod_resources_endpoint_';
+
+/** Metrics of the requests to the socket of pod resources, by the version of its API. */
+export type PodResourcesMethod = 'List' | 'GetAllocatableResources' | 'Get';
+
+/** As upstream names them in metrics, and in their texts. */
+const METHOD_NAMES: Readonly<Record<PodResourcesMethod, string>> = {
+  List: 'list',
+  GetAllocatableResources: 'get_allocatable',
+  Get: 'get',
+};
+
+export class PodResourcesMetrics {
+  readonly #total;
+  readonly #requests: Readonly<
+    Record<PodResourcesMethod, ReturnType<typeof counter<(typeof API_VERSION_LABELS)[number]>>>
+  >;
+  readonly #errors: Readonly<
+    Record<PodResourcesMethod, ReturnType<typeof counter<(typeof API_VERSION_LABELS)[number]>>>
+  >;
+
+  constructor(registry: Registry) {
+    const each = (kind: 'requests' | 'errors', text: (endpoint: string) => string) => {
+      const of = (method: PodResourcesMethod) =>
+        counter(registry, `${PREFIX}${kind}_${METHOD_NAMES[method]}`, `[ALPHA] ${text(method)}`, API_VERSION_LABELS);
+      return { List: of('List'), GetAllocatableResources: of('GetAllocatableResources'), Get: of('Get') };
+    };
+    this.#total = counter(
+      registry,
+      `${PREFIX}requests_total`,
+      '[ALPHA] Cumulative number of requests to the PodResource endpoint. Broken down by server api version.',
+      API_VERSION_LABELS,
+    );
+    const by = 'Broken down by server api version.';
+    this.#requests = each('requests', (method) => `Number of requests to the PodResource ${method} endpoint. ${by}`);
+    this.#errors = each(
+      'errors',
+      (method) => `Number of requests to the PodResource ${method} endpoint which returned error. ${by}`,
+    );
+  }
+
+  asked(method: PodResourcesMethod): void {
+    this.#total.inc(VERSION);
+    this.#requests[method].inc(VERSION);
+  }
+
+  /** The list of v1alpha1, which only the total counts. */
+  askedOlder(): void {
+    this.#total.inc({ server_api_version: 'v1alpha1' });
+  }
+
+  failed(method: PodResourcesMethod): void {
+    this.#errors[method].inc(VERSION);
+  }
 }

@@ -2,13 +2,12 @@
  * What was given to single containers and what could not be: CPUs, memory, and all of it from the same place. Of each
  * pod once, when it is first decided about.
  */
-
 import type { Registry } from 'prom-client';
 import type { Kernel } from '../../../../kernel/kernel.ts';
 import type { KernelRecord, MessageRecord } from '../../../../kernel/records.ts';
 import type { Rejection } from '../../../../machines/model/allocation/predicates.ts';
+import type { ContainerWish } from '../../../../machines/model/allocation/request.ts';
 import { MISALIGNED } from '../../../../machines/model/allocation/topology-manager.ts';
-import type { ContainerWish } from '../../../../machines/model/allocation/wishes.ts';
 import type { ResourceManagers } from '../../../../machines/model/settings/resource-managers.ts';
 import { counter, histogram } from '../instruments.ts';
 import type { Projection, Seen } from '../projection.ts';

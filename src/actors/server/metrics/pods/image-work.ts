@@ -13,6 +13,8 @@ import type { Image } from '../../../../machines/model/api/cri.ts';
 import type { PullCredential, PullRecord } from '../../../../machines/model/operations/image.ts';
 import type { ImageWanted } from '../../../../machines/model/pods/messages.ts';
 import { repositoryOf } from '../../../../machines/model/spec/index.ts';
+import { recordCounts } from '../../../image/pull-records.ts';
+import { type Family, gaugeOf, one } from '../family.ts';
 import { counter, histogram } from '../instruments.ts';
 import { MS_PER_SECOND, type Projection, type Seen, type UnderWay } from '../projection.ts';
 
@@ -200,3 +202,18 @@ const families = (registry: Registry) => ({
     ['reason'],
   ),
 });
+
+/**
+ * How much is on disk of who pulled which image. Nothing where no record is kept.
+ *
+ * `rootDir` is `--root-dir`; `null` before it is known.
+ */
+export async function pullRecordCounts(rootDir: string | null): Promise<Family[]> {
+  if (rootDir === null) return [];
+  const { pulling, pulled } = await recordCounts(rootDir);
+  const name = 'kubelet_imagemanager_ondisk_';
+  return [
+    gaugeOf(`${name}pullintents`, '[ALPHA] Number of ImagePullIntents stored on disk.', [one(pulling)]),
+    gaugeOf(`${name}pulledrecords`, '[ALPHA] Number of ImagePulledRecords stored on disk.', [one(pulled)]),
+  ];
+}

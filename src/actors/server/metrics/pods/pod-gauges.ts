@@ -1,9 +1,10 @@
 /** Gauges of pods and their containers: what is so now. */
-import { dirname } from 'node:path';
+
+import { readdirSync, statSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { isStaticPod } from '../../../../machines/model/api/pod.ts';
 import { isWanted, type NodePod } from '../../node-pods.ts';
 import { type Family, gaugeOf, one, type Sample } from '../family.ts';
-import { bytesBelow } from './disk.ts';
 
 const conditionOf = (status: NodePod['status'], wanted: string) =>
   status?.conditions?.find(({ type, status: value }) => type === wanted && value === 'True');
@@ -133,3 +134,20 @@ function labelsOf({ pod, ending }: NodePod) {
   if (pod === null) return { config: 'runtime_only', lifecycle, static: 'unknown' };
   return { config: ending?.isOrphan ? 'orphan' : 'desired', lifecycle, static: isStaticPod(pod) ? 'true' : '' };
 }
+
+/**
+ * Sizes on disk, for gauges.
+ *
+ * Bytes of all files below a folder; what vanishes meanwhile counts nothing.
+ */
+export function bytesBelow(directory: string): number {
+  try {
+    return readdirSync(directory, { recursive: true, withFileTypes: true })
+      .filter((entry) => entry.isFile())
+      .reduce((sum, { parentPath, name }) => sum + sizeOf(join(parentPath, name)), 0);
+  } catch {
+    return 0;
+  }
+}
+
+const sizeOf = (path: string): number => statSync(path, { throwIfNoEntry: false })?.size ?? 0;

@@ -6,7 +6,7 @@
 
 import { decoded, isRecord } from '../../../model/allocation/checkpoint.ts';
 import { type Devices, entriesOf } from '../../../model/allocation/device-state.ts';
-import { isExtendedResource } from '../../../model/allocation/wishes.ts';
+import { isExtendedResource } from '../../../model/allocation/request.ts';
 import type { Device, DeviceEntry, DevicePluginOptions } from '../../../model/operations/devices.ts';
 import type { DeviceHoldings } from '../../../model/operations/grants.ts';
 import { isQualifiedName } from '../../../model/validation/field.ts';

@@ -16,7 +16,7 @@
  * Seeds: S150, S195, S239. Upstream: pkg/kubelet/eviction/eviction_manager.go.
  */
 import { errorOf, line, now, outputOf, pick, setup, to } from '../../../../kernel/xstate.ts';
-import { statsPlace } from '../../../model/cgroups/stats-place.ts';
+import { statsPlace } from '../../../model/cgroups/names.ts';
 import type { NodePodChanged } from '../../../model/eviction/facts.ts';
 import {
   type ConditionsChanged,
@@ -39,14 +39,13 @@ import {
   evictionGrace,
   evictionMessage,
   IMMEDIATE_GRACE_SECONDS,
+  storageMessage,
   thresholdEvent,
 } from '../../../model/eviction/ranking.ts';
-import { storageMessage } from '../../../model/eviction/storage.ts';
 import { resourceOf } from '../../../model/eviction/thresholds.ts';
 import { type DiskLayout, type Observations, type PodUse, statsOperations } from '../../../model/operations/stats.ts';
 import { type Ended, eventRecorded, type GarbagePurged, type PodKillWanted } from '../../../model/pods/messages.ts';
-import { nodeRef } from '../../../model/reasons/node-events.ts';
-import { podReasons } from '../../../model/reasons/reasons.ts';
+import { nodeRef, podReasons } from '../../../model/reasons/reasons.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
 import { MONITORING_MS, type StorageReport, storageWatchMachine } from './storage-watch.ts';
 

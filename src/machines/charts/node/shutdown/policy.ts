@@ -7,7 +7,7 @@
 import type { KubeletConfiguration } from '../../../model/configuration/types.ts';
 import { type NodePod, SYSTEM_CRITICAL_PRIORITY } from '../../../model/eviction/facts.ts';
 import type { ShutdownPeriod } from '../../../model/settings/node-settings.ts';
-import { millisecondsOf } from '../../../model/values/duration.ts';
+import { millisecondsOf } from '../../../model/values/time.ts';
 
 type Settings = Pick<
   KubeletConfiguration,

@@ -16,8 +16,7 @@ import { errorIn, line, now, outputOf, pick, setup, stateIn, to } from '../../..
 import type { NodePod, NodePodChanged } from '../../../model/eviction/facts.ts';
 import { logindOperations } from '../../../model/operations/logind.ts';
 import { type Ended, eventRecorded, type PodKillWanted } from '../../../model/pods/messages.ts';
-import { nodeRef } from '../../../model/reasons/node-events.ts';
-import { podMessages, podReasons } from '../../../model/reasons/reasons.ts';
+import { nodeRef, podMessages, podReasons } from '../../../model/reasons/reasons.ts';
 import type { NodeSettings, ShutdownSettings } from '../../../model/settings/node-settings.ts';
 import { graceOf, periodRequestedSeconds, podsOfGroup } from './policy.ts';
 

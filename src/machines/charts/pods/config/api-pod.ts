@@ -7,8 +7,8 @@
 import { CONFIG_MIRROR_ANNOTATION, type Pod, type PodMeta, type PodStatus } from '../../../model/api/pod.ts';
 import type { KubeObject } from '../../../model/operations/kube.ts';
 import type { SeenPod } from '../../../model/pods/api-messages.ts';
+import { sizeProblem } from '../../../model/validation/pod.ts';
 import { isRecord } from '../../../model/validation/schema.ts';
-import { sizeProblem } from '../../../model/validation/size.ts';
 
 export type ApiPod = { readonly pod: Pod; readonly error?: undefined } | { readonly error: string };
 

@@ -20,10 +20,9 @@ import {
 } from '../../../model/api/pod.ts';
 import type { Manifest, ManifestError } from '../../../model/operations/host.ts';
 import { type ApiReferenceRule, apiReferences } from '../../../model/validation/api-references.ts';
-import { validatePod } from '../../../model/validation/pod.ts';
+import { sizeProblem, validatePod } from '../../../model/validation/pod.ts';
 import { podSchema } from '../../../model/validation/pod-schema.ts';
 import { conform, isRecord } from '../../../model/validation/schema.ts';
-import { sizeProblem } from '../../../model/validation/size.ts';
 import { aggregate } from '../../../model/values/go-text.ts';
 import { withDefaults } from './defaults.ts';
 

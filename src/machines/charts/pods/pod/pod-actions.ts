@@ -3,8 +3,14 @@ import { errorIn, errorOf, line, now, outputOf, type PlainError, random, to } fr
 import { withAllocation } from '../../../model/allocation/request.ts';
 import type { UserMapping } from '../../../model/operations/users.ts';
 import { eventRecorded } from '../../../model/pods/messages.ts';
-import { nodeRef } from '../../../model/reasons/node-events.ts';
-import { type EventText, killMessages, podEvents, podMessages, podReasons } from '../../../model/reasons/reasons.ts';
+import {
+  type EventText,
+  killMessages,
+  nodeRef,
+  podEvents,
+  podMessages,
+  podReasons,
+} from '../../../model/reasons/reasons.ts';
 import { claimRefusal, podDns } from '../../../model/spec/index.ts';
 import { factsOf, hasBegunInSandbox } from '../../../model/status/runtime-facts.ts';
 import { pauseMs, RESPAWN_BACK_OFF } from '../../../model/values/back-off.ts';

@@ -9,6 +9,7 @@ import { environmentReferences, handlesIn } from '../../../model/objects/config-
 import { servicesKey } from '../../../model/objects/keys.ts';
 import type { FileVariable, SubPath } from '../../../model/operations/volume.ts';
 import { waitingReasons } from '../../../model/reasons/reasons.ts';
+import { writtenHandles } from '../../../model/spec/environment.ts';
 import {
   type ContainerConfigInput,
   containerConfig,
@@ -24,7 +25,6 @@ import {
   subPaths,
   terminationLogFile,
 } from '../../../model/spec/index.ts';
-import { writtenHandles } from '../../../model/spec/written-handles.ts';
 import { factsOf } from '../../../model/status/runtime-facts.ts';
 import { runtimeHandler, unavailable } from './pod-objects.ts';
 import { addressesOf, type Member, membersOf, type PodContext, podOrName } from './pod-policy.ts';

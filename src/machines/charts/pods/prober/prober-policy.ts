@@ -13,8 +13,8 @@
 import type { Container, HTTPGetAction, Pod, Probe } from '../../../model/api/pod.ts';
 import type { ProbeHandler, ProbeWatch, Verdict } from '../../../model/operations/probe.ts';
 import type { ContainerView, HttpRequest, ProbedInstance } from '../../../model/pods/messages.ts';
+import { writtenHandles } from '../../../model/spec/environment.ts';
 import { ExpansionRoom, expand } from '../../../model/spec/expansion.ts';
-import { writtenHandles } from '../../../model/spec/written-handles.ts';
 import type { ContainerFacts } from '../../../model/status/runtime-facts.ts';
 
 export type ProbeKind = 'startup' | 'readiness' | 'liveness';

@@ -12,7 +12,7 @@ import { waitingReasons } from '../../../model/reasons/reasons.ts';
 import { isForeignCondition } from '../../../model/status/conditions.ts';
 import { isTerminalPhase } from '../../../model/status/phase.ts';
 import type { PodStage } from '../../../model/status/pod-status.ts';
-import { publishedStatus } from '../../../model/status/published.ts';
+import { publishedStatus } from '../../../model/status/pod-status.ts';
 
 /** Fields that the node agent writes: where it says nothing, nothing is meant. */
 const OWNED = [

@@ -29,7 +29,7 @@ import {
   to,
 } from '../../../../kernel/xstate.ts';
 import type { ObjectReference, PodRef } from '../../../model/api/pod.ts';
-import { versionOf } from '../../../model/objects/from-api.ts';
+import { versionOf } from '../../../model/objects/config-objects.ts';
 import type { ObjectFound, ObjectState } from '../../../model/objects/messages.ts';
 import { certificatesPem, pemBlocks } from '../../../model/objects/pem.ts';
 import { certificateOperations } from '../../../model/operations/certificate.ts';

@@ -1,6 +1,6 @@
 /** What is counted of probes, and for how long. */
 import { expect, test } from 'vitest';
-import { familiesOf } from '../../../../../src/actors/server/metrics/registry.ts';
+import { familiesOf } from '../../../../../src/actors/server/metrics/instruments.ts';
 import { asked, recording, said } from '../../metrics-recording.ts';
 
 function probing() {
