@@ -6,7 +6,7 @@
  */
 import type { Json } from '../../../kernel/json.ts';
 import { CONFIGURATION_FLAGS } from './configuration-flags.ts';
-import type { FlagKind, FlagSpec } from './flag-values.ts';
+import { camelCase, type FlagKind, type FlagSpec } from './flag-values.ts';
 
 const CADVISOR =
   'This is a cadvisor flag that was mistakenly registered with the Kubelet. Due to legacy concerns, it will follow ' +
@@ -16,13 +16,14 @@ const REMOVAL = 'will be removed in 1.25 or later.';
 const CSI = 'will be removed in 1.25 or later. in favor of using CSI.';
 const INERT = 'No effect: configured the built-in cAdvisor';
 
+/** The property of `KubeletFlags` has the flag's name unless another is given. */
 function own(
   name: string,
   kind: FlagKind,
-  property: string,
   fallback: Json,
   usage: string,
   deprecated?: string,
+  property = camelCase(name),
 ): FlagSpec {
   return { name, kind, property, default: fallback, usage, ...(deprecated === undefined ? {} : { deprecated }) };
 }
@@ -32,107 +33,59 @@ function inert(name: string, kind: FlagKind, fallback: Json): FlagSpec {
 }
 
 const KUBELET_FLAGS: readonly FlagSpec[] = [
-  own(
-    'bootstrap-kubeconfig',
-    'string',
-    'bootstrapKubeconfig',
-    '',
-    'Kubeconfig with which the first client certificate is requested',
-  ),
-  own(
-    'cert-dir',
-    'string',
-    'certDir',
-    '/var/lib/kubelet/pki',
-    'Directory of certificates that the kubelet makes itself',
-  ),
-  own('cloud-provider', 'string', 'cloudProvider', '', 'external, or empty for none'),
-  own('config', 'string', 'config', '', 'Configuration file; flags win over it'),
-  own(
-    'config-dir',
-    'string',
-    'configDir',
-    '',
-    'Directory of *.conf files laid over the configuration, in the order of their names',
-  ),
-  own('exit-on-lock-contention', 'bool', 'exitOnLockContention', false, 'Exit when another process wants --lock-file'),
+  own('bootstrap-kubeconfig', 'string', '', 'Kubeconfig with which the first client certificate is requested'),
+  own('cert-dir', 'string', '/var/lib/kubelet/pki', 'Directory of certificates that the kubelet makes itself'),
+  own('cloud-provider', 'string', '', 'external, or empty for none'),
+  own('config', 'string', '', 'Configuration file; flags win over it'),
+  own('config-dir', 'string', '', 'Directory of *.conf files laid over the configuration, in the order of their names'),
+  own('exit-on-lock-contention', 'bool', false, 'Exit when another process wants --lock-file'),
   own(
     'experimental-allocatable-ignore-eviction',
     'bool',
-    'experimentalAllocatableIgnoreEviction',
     false,
     'Leave hard eviction thresholds out of node allocatable',
     REMOVAL,
   ),
-  own('experimental-mounter-path', 'string', 'experimentalMounterPath', '', 'Program to mount with', CSI),
+  own('experimental-mounter-path', 'string', '', 'Program to mount with', CSI),
   own(
     'global-housekeeping-interval',
     'standardDuration',
-    'globalHousekeepingInterval',
     '1m0s',
     "How often the machine's own statistics are read",
     CADVISOR,
   ),
-  own('hostname-override', 'string', 'hostnameOverride', '', "Name to use instead of the host's"),
-  own(
-    'housekeeping-interval',
-    'standardDuration',
-    'housekeepingInterval',
-    '10s',
-    "How often a container's statistics are read",
-  ),
-  own(
-    'image-credential-provider-bin-dir',
-    'string',
-    'imageCredentialProviderBinDir',
-    '',
-    'Directory of image credential plugins',
-  ),
+  own('hostname-override', 'string', '', "Name to use instead of the host's"),
+  own('housekeeping-interval', 'standardDuration', '10s', "How often a container's statistics are read"),
+  own('image-credential-provider-bin-dir', 'string', '', 'Directory of image credential plugins'),
   own(
     'image-credential-provider-config',
     'string',
-    'imageCredentialProviderConfig',
     '',
     'Configuration file, or directory of them, of image credential plugins',
   ),
-  own('kubeconfig', 'string', 'kubeconfig', '', 'How to reach the API server; without it only static pods run'),
-  own('lock-file', 'string', 'lockFile', '', 'File to hold a lock on'),
+  own('kubeconfig', 'string', '', 'How to reach the API server; without it only static pods run'),
+  own('lock-file', 'string', '', 'File to hold a lock on'),
   own(
     'max-housekeeping-interval',
     'standardDuration',
-    'maxHousekeepingInterval',
     '15s',
     "Longest time between two readings of a container's statistics",
   ),
-  own(
-    'maximum-dead-containers',
-    'int32',
-    'maximumDeadContainers',
-    -1,
-    'Dead containers kept on the node; negative for no limit',
-    EVICTION,
-  ),
-  own(
-    'maximum-dead-containers-per-container',
-    'int32',
-    'maximumDeadContainersPerContainer',
-    1,
-    'Dead instances kept for a container',
-    EVICTION,
-  ),
+  own('maximum-dead-containers', 'int32', -1, 'Dead containers kept on the node; negative for no limit', EVICTION),
+  own('maximum-dead-containers-per-container', 'int32', 1, 'Dead instances kept for a container', EVICTION),
   own(
     'minimum-container-ttl-duration',
     'duration',
-    'minimumContainerTTLDuration',
     '0s',
     'Age below which a dead container is kept',
     EVICTION,
+    'minimumContainerTTLDuration',
   ),
-  own('node-ip', 'string', 'nodeIP', '', 'Address of the node, or one of each family'),
-  own('node-labels', 'labels', 'nodeLabels', {}, 'Labels of a newly registered node, as key=value'),
-  own('root-dir', 'string', 'rootDir', '/var/lib/kubelet', "Directory of the kubelet's own files"),
-  own('runtime-cgroups', 'string', 'runtimeCgroups', '', 'Cgroup of the container runtime'),
-  own('seccomp-default', 'bool', 'seccompDefault', false, "Use the runtime's seccomp profile where a pod names none"),
+  own('node-ip', 'string', '', 'Address of the node, or one of each family', undefined, 'nodeIP'),
+  own('node-labels', 'labels', {}, 'Labels of a newly registered node, as key=value'),
+  own('root-dir', 'string', '/var/lib/kubelet', "Directory of the kubelet's own files"),
+  own('runtime-cgroups', 'string', '', 'Cgroup of the container runtime'),
+  own('seccomp-default', 'bool', false, "Use the runtime's seccomp profile where a pod names none"),
 ];
 
 const CADVISOR_FLAGS: readonly FlagSpec[] = [

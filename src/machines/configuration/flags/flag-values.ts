@@ -261,3 +261,7 @@ export interface FlagSpec {
   /** Default of a flag that is no field of the configuration. */
   readonly default?: Json;
 }
+
+/** `cgroup-root` as a name in Go or TypeScript: `cgroupRoot`. */
+export const camelCase = (flag: string): string =>
+  flag.replaceAll(/-(.)/g, (_, letter: string) => letter.toUpperCase());
