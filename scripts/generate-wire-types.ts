@@ -6,7 +6,7 @@
  *
  * Field names stay as in the contract. A message that only a runtime sends has every field that a decoder can fill in
  * (all but nested messages); of any other message every field is optional, for zero and absent are the same to a
- * receiver.
+ * receiver. What no node of this kind uses is left out: Windows, and the calls that stream what others list.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import protobuf from 'protobufjs';
@@ -33,6 +33,8 @@ const SCALARS: Readonly<Record<string, string>> = {
   uint64: 'string',
 };
 
+const isUnused = (name: string): boolean => /^(Windows|Stream)/.test(name);
+
 /** The contract by reflection, with every type name resolved. */
 function readContract(): protobuf.Namespace {
   const { root } = protobuf.parse(readFileSync(PROTO, 'utf8'), { keepCase: true, alternateCommentMode: true });
@@ -41,24 +43,27 @@ function readContract(): protobuf.Namespace {
 
 /** Every type below a namespace, nested ones too, in the order of the file. */
 function typesBelow(namespace: protobuf.NamespaceBase): protobuf.ReflectionObject[] {
-  return namespace.nestedArray.flatMap((nested) => [
-    nested,
-    ...(nested instanceof protobuf.Namespace ? typesBelow(nested) : []),
-  ]);
+  return namespace.nestedArray
+    .filter(({ name }) => !isUnused(name))
+    .flatMap((nested) => [nested, ...(nested instanceof protobuf.Namespace ? typesBelow(nested) : [])]);
 }
+
+/** The fields of a message that are written; one of a type that is left out is left out. */
+const fieldsOf = (type: protobuf.Type): protobuf.Field[] => type.fieldsArray.filter((field) => !isUnused(field.type));
+const methodsOf = (service: protobuf.Service): protobuf.Method[] =>
+  service.methodsArray.filter(({ name }) => !isUnused(name));
 
 /** Adds a message and all that its fields can hold. */
 function reach(type: protobuf.Type, into: Set<protobuf.Type>): void {
   if (into.has(type)) return;
   into.add(type);
-  for (const field of type.fieldsArray)
-    if (field.resolvedType instanceof protobuf.Type) reach(field.resolvedType, into);
+  for (const field of fieldsOf(type)) if (field.resolvedType instanceof protobuf.Type) reach(field.resolvedType, into);
 }
 
 /** The messages that a kubelet sends, directly or inside another. */
 function sentMessages(services: readonly protobuf.Service[]): Set<protobuf.Type> {
   const sent = new Set<protobuf.Type>();
-  for (const method of services.flatMap((service) => service.methodsArray)) {
+  for (const method of services.flatMap(methodsOf)) {
     if (method.resolvedRequestType) reach(method.resolvedRequestType, sent);
   }
   return sent;
@@ -82,8 +87,9 @@ function fieldLine(field: protobuf.Field, sent: boolean): string {
 
 function messageText(type: protobuf.Type, sent: boolean): string {
   const comment = type.comment ? `/** ${type.comment.replaceAll('\n', ' ')} */\n` : '';
-  if (type.fieldsArray.length === 0) return `${comment}export type ${type.name} = Readonly<Record<string, never>>;\n`;
-  return `${comment}export interface ${type.name} {\n${type.fieldsArray.map((f) => fieldLine(f, sent)).join('')}}\n`;
+  const fields = fieldsOf(type);
+  if (fields.length === 0) return `${comment}export type ${type.name} = Readonly<Record<string, never>>;\n`;
+  return `${comment}export interface ${type.name} {\n${fields.map((f) => fieldLine(f, sent)).join('')}}\n`;
 }
 
 function enumText(type: protobuf.Enum): string {
@@ -96,7 +102,7 @@ function enumText(type: protobuf.Enum): string {
 /** The calls of a service by name, as pairs of request and response; those that answer with a stream apart. */
 function serviceText(service: protobuf.Service): string {
   const methods = (stream: boolean) => {
-    const chosen = service.methodsArray.filter((method) => Boolean(method.responseStream) === stream);
+    const chosen = methodsOf(service).filter((method) => Boolean(method.responseStream) === stream);
     return chosen.map((method) => `  readonly ${method.name}: [${method.requestType}, ${method.responseType}];\n`);
   };
   const comment = service.comment ? `/** ${service.comment.replaceAll('\n', ' ')} */\n` : '';

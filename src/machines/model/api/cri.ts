@@ -38,12 +38,7 @@ export interface RuntimeServiceCalls {
 }
 
 export interface RuntimeServiceStreams {
-  readonly StreamPodSandboxes: [StreamPodSandboxesRequest, StreamPodSandboxesResponse];
-  readonly StreamContainers: [StreamContainersRequest, StreamContainersResponse];
-  readonly StreamContainerStats: [StreamContainerStatsRequest, StreamContainerStatsResponse];
-  readonly StreamPodSandboxStats: [StreamPodSandboxStatsRequest, StreamPodSandboxStatsResponse];
   readonly GetContainerEvents: [GetEventsRequest, ContainerEventResponse];
-  readonly StreamPodSandboxMetrics: [StreamPodSandboxMetricsRequest, StreamPodSandboxMetricsResponse];
 }
 
 /** The names and contents of images on the node. Its socket may differ from the runtime's. */
@@ -53,10 +48,6 @@ export interface ImageServiceCalls {
   readonly PullImage: [PullImageRequest, PullImageResponse];
   readonly RemoveImage: [RemoveImageRequest, RemoveImageResponse];
   readonly ImageFsInfo: [ImageFsInfoRequest, ImageFsInfoResponse];
-}
-
-export interface ImageServiceStreams {
-  readonly StreamImages: [StreamImagesRequest, StreamImagesResponse];
 }
 
 export interface VersionRequest {
@@ -177,7 +168,6 @@ export interface PodSandboxConfig {
   readonly labels?: Readonly<Record<string, string>>;
   readonly annotations?: Readonly<Record<string, string>>;
   readonly linux?: LinuxPodSandboxConfig;
-  readonly windows?: WindowsPodSandboxConfig;
 }
 
 export interface RunPodSandboxRequest {
@@ -274,14 +264,6 @@ export interface ListPodSandboxResponse {
   readonly items: readonly PodSandbox[];
 }
 
-export interface StreamPodSandboxesRequest {
-  readonly filter?: PodSandboxFilter;
-}
-
-export interface StreamPodSandboxesResponse {
-  readonly pod_sandboxes: readonly PodSandbox[];
-}
-
 export interface PodSandboxStatsRequest {
   readonly pod_sandbox_id?: string;
 }
@@ -303,14 +285,6 @@ export interface ListPodSandboxStatsResponse {
   readonly stats: readonly PodSandboxStats[];
 }
 
-export interface StreamPodSandboxStatsRequest {
-  readonly filter?: PodSandboxStatsFilter;
-}
-
-export interface StreamPodSandboxStatsResponse {
-  readonly pod_sandbox_stats: readonly PodSandboxStats[];
-}
-
 export interface PodSandboxAttributes {
   readonly id: string;
   readonly metadata?: PodSandboxMetadata;
@@ -321,7 +295,6 @@ export interface PodSandboxAttributes {
 export interface PodSandboxStats {
   readonly attributes?: PodSandboxAttributes;
   readonly linux?: LinuxPodSandboxStats;
-  readonly windows?: WindowsPodSandboxStats;
 }
 
 export interface LinuxPodSandboxStats {
@@ -333,24 +306,10 @@ export interface LinuxPodSandboxStats {
   readonly io?: IoUsage;
 }
 
-export interface WindowsPodSandboxStats {
-  readonly cpu?: WindowsCpuUsage;
-  readonly memory?: WindowsMemoryUsage;
-  readonly network?: WindowsNetworkUsage;
-  readonly process?: WindowsProcessUsage;
-  readonly containers: readonly WindowsContainerStats[];
-}
-
 export interface NetworkUsage {
   readonly timestamp: string;
   readonly default_interface?: NetworkInterfaceUsage;
   readonly interfaces: readonly NetworkInterfaceUsage[];
-}
-
-export interface WindowsNetworkUsage {
-  readonly timestamp: string;
-  readonly default_interface?: WindowsNetworkInterfaceUsage;
-  readonly interfaces: readonly WindowsNetworkInterfaceUsage[];
 }
 
 export interface NetworkInterfaceUsage {
@@ -361,20 +320,7 @@ export interface NetworkInterfaceUsage {
   readonly tx_errors?: UInt64Value;
 }
 
-export interface WindowsNetworkInterfaceUsage {
-  readonly name: string;
-  readonly rx_bytes?: UInt64Value;
-  readonly rx_packets_dropped?: UInt64Value;
-  readonly tx_bytes?: UInt64Value;
-  readonly tx_packets_dropped?: UInt64Value;
-}
-
 export interface ProcessUsage {
-  readonly timestamp: string;
-  readonly process_count?: UInt64Value;
-}
-
-export interface WindowsProcessUsage {
   readonly timestamp: string;
   readonly process_count?: UInt64Value;
 }
@@ -457,46 +403,6 @@ export interface LinuxContainerUser {
   readonly supplemental_groups: readonly string[];
 }
 
-export interface WindowsNamespaceOption {
-  readonly network?: NamespaceMode;
-}
-
-export interface WindowsSandboxSecurityContext {
-  readonly run_as_username?: string;
-  readonly credential_spec?: string;
-  readonly host_process?: boolean;
-  readonly namespace_options?: WindowsNamespaceOption;
-}
-
-export interface WindowsPodSandboxConfig {
-  readonly security_context?: WindowsSandboxSecurityContext;
-}
-
-export interface WindowsContainerSecurityContext {
-  readonly run_as_username?: string;
-  readonly credential_spec?: string;
-  readonly host_process?: boolean;
-}
-
-export interface WindowsContainerConfig {
-  readonly resources?: WindowsContainerResources;
-  readonly security_context?: WindowsContainerSecurityContext;
-}
-
-export interface WindowsContainerResources {
-  readonly cpu_shares?: string;
-  readonly cpu_count?: string;
-  readonly cpu_maximum?: string;
-  readonly memory_limit_in_bytes?: string;
-  readonly rootfs_size_in_bytes?: string;
-  readonly affinity_cpus?: readonly WindowsCpuGroupAffinity[];
-}
-
-export interface WindowsCpuGroupAffinity {
-  readonly cpu_mask?: string;
-  readonly cpu_group?: number;
-}
-
 /** attempt counts the restarts in one sandbox. */
 export interface ContainerMetadata {
   readonly name?: string;
@@ -530,7 +436,6 @@ export interface ContainerConfig {
   readonly stdin_once?: boolean;
   readonly tty?: boolean;
   readonly linux?: LinuxContainerConfig;
-  readonly windows?: WindowsContainerConfig;
   readonly CDI_devices?: readonly CDIDevice[];
   readonly stop_signal?: Signal;
 }
@@ -667,14 +572,6 @@ export interface ListContainersResponse {
   readonly containers: readonly Container[];
 }
 
-export interface StreamContainersRequest {
-  readonly filter?: ContainerFilter;
-}
-
-export interface StreamContainersResponse {
-  readonly containers: readonly Container[];
-}
-
 export interface ContainerStatusRequest {
   readonly container_id?: string;
   readonly verbose?: boolean;
@@ -710,7 +607,6 @@ export interface ContainerStatusResponse {
 
 export interface ContainerResources {
   readonly linux?: LinuxContainerResources;
-  readonly windows?: WindowsContainerResources;
 }
 
 export interface ContainerUser {
@@ -720,7 +616,6 @@ export interface ContainerUser {
 export interface UpdateContainerResourcesRequest {
   readonly container_id?: string;
   readonly linux?: LinuxContainerResources;
-  readonly windows?: WindowsContainerResources;
   readonly annotations?: Readonly<Record<string, string>>;
 }
 
@@ -794,14 +689,6 @@ export interface Image {
 }
 
 export interface ListImagesResponse {
-  readonly images: readonly Image[];
-}
-
-export interface StreamImagesRequest {
-  readonly filter?: ImageFilter;
-}
-
-export interface StreamImagesResponse {
   readonly images: readonly Image[];
 }
 
@@ -911,12 +798,6 @@ export interface FilesystemUsage {
   readonly inodes_used?: UInt64Value;
 }
 
-export interface WindowsFilesystemUsage {
-  readonly timestamp: string;
-  readonly fs_id?: FilesystemIdentifier;
-  readonly used_bytes?: UInt64Value;
-}
-
 export interface ImageFsInfoResponse {
   readonly image_filesystems: readonly FilesystemUsage[];
   readonly container_filesystems: readonly FilesystemUsage[];
@@ -944,14 +825,6 @@ export interface ListContainerStatsResponse {
   readonly stats: readonly ContainerStats[];
 }
 
-export interface StreamContainerStatsRequest {
-  readonly filter?: ContainerStatsFilter;
-}
-
-export interface StreamContainerStatsResponse {
-  readonly container_stats: readonly ContainerStats[];
-}
-
 export interface ContainerAttributes {
   readonly id: string;
   readonly metadata?: ContainerMetadata;
@@ -966,13 +839,6 @@ export interface ContainerStats {
   readonly writable_layer?: FilesystemUsage;
   readonly swap?: SwapUsage;
   readonly io?: IoUsage;
-}
-
-export interface WindowsContainerStats {
-  readonly attributes?: ContainerAttributes;
-  readonly cpu?: WindowsCpuUsage;
-  readonly memory?: WindowsMemoryUsage;
-  readonly writable_layer?: WindowsFilesystemUsage;
 }
 
 export interface PsiStats {
@@ -992,12 +858,6 @@ export interface CpuUsage {
   readonly usage_core_nano_seconds?: UInt64Value;
   readonly usage_nano_cores?: UInt64Value;
   readonly psi?: PsiStats;
-}
-
-export interface WindowsCpuUsage {
-  readonly timestamp: string;
-  readonly usage_core_nano_seconds?: UInt64Value;
-  readonly usage_nano_cores?: UInt64Value;
 }
 
 export interface MemoryUsage {
@@ -1020,14 +880,6 @@ export interface SwapUsage {
   readonly timestamp: string;
   readonly swap_available_bytes?: UInt64Value;
   readonly swap_usage_bytes?: UInt64Value;
-}
-
-export interface WindowsMemoryUsage {
-  readonly timestamp: string;
-  readonly working_set_bytes?: UInt64Value;
-  readonly available_bytes?: UInt64Value;
-  readonly page_faults?: UInt64Value;
-  readonly commit_memory_bytes?: UInt64Value;
 }
 
 export interface ReopenContainerLogRequest {
@@ -1077,12 +929,6 @@ export type ListPodSandboxMetricsRequest = Readonly<Record<string, never>>;
 
 export interface ListPodSandboxMetricsResponse {
   readonly pod_metrics: readonly PodSandboxMetrics[];
-}
-
-export type StreamPodSandboxMetricsRequest = Readonly<Record<string, never>>;
-
-export interface StreamPodSandboxMetricsResponse {
-  readonly pod_sandbox_metrics: readonly PodSandboxMetrics[];
 }
 
 /** Metrics that the runtime names itself: descriptors first, then values in the same label order. */
