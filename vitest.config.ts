@@ -35,7 +35,9 @@ export default defineConfig({
           name: 'unit',
           include: ['test/**/*.test.ts'],
           exclude: [...SYSTEM, ...THOROUGH, ...CLUSTER, ...GUEST],
-          testTimeout: 20_000,
+          // Virtual time: only what never ends takes as long, also with other work on every core.
+          testTimeout: 240_000,
+          hookTimeout: 240_000,
           pool: 'threads',
           maxWorkers,
         },

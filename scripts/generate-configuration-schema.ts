@@ -6,8 +6,8 @@
  */
 import { writeFileSync } from 'node:fs';
 import type { Json } from '../src/kernel/json.ts';
-import type { Field, FieldType, StructType } from '../src/machines/configuration/fields/field-types.ts';
-import { API_VERSION, KIND, kubeletConfigurationType } from '../src/machines/configuration/fields/fields.ts';
+import type { Field, FieldType, StructType } from '../src/machines/model/configuration/field-types.ts';
+import { API_VERSION, KIND, kubeletConfigurationType } from '../src/machines/model/configuration/fields.ts';
 import { FLAGS } from '../src/machines/configuration/flags/flag-table.ts';
 
 type Schema = Record<string, Json>;

@@ -12,8 +12,16 @@ import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { steadyNow } from '../../kernel/clock.ts';
 import { decodeAs, isObject } from '../../machines/configuration/fields/decode.ts';
-import { duration, named, plain, pointer, string, struct } from '../../machines/configuration/fields/field-types.ts';
 import { readTypeMeta } from '../../machines/configuration/fields/source.ts';
+import {
+  duration,
+  mapOf,
+  named,
+  plain,
+  pointer,
+  string,
+  struct,
+} from '../../machines/model/configuration/field-types.ts';
 import type { PullingPod, SourceCoordinates } from '../../machines/model/operations/image.ts';
 import { quote } from '../../machines/model/values/go-text.ts';
 import { millisecondsOf } from '../../machines/model/values/time.ts';
@@ -39,14 +47,8 @@ const login = struct('v1.AuthConfig', [plain('username', string), plain('passwor
 const responseType = struct('v1.CredentialProviderResponse', [
   plain('cacheKeyType', named('v1.PluginCacheKeyType')),
   pointer('cacheDuration', duration),
-  plain('auth', { kind: 'map', of: login, go: 'map[string]v1.AuthConfig' }),
+  plain('auth', mapOf(login, 'map[string]v1.AuthConfig')),
 ]);
-
-interface Response {
-  readonly cacheKeyType?: string;
-  readonly cacheDuration?: string;
-  readonly auth?: Logins;
-}
 
 interface Answer {
   readonly cacheKeyType: string;
@@ -325,7 +327,7 @@ function decodeAnswer(text: string, apiVersion: string): Answer {
   if (meta.kind !== 'CredentialProviderResponse' || decoded.error !== undefined || decoded.unknownFields.length > 0) {
     throw new Error(UNDECODABLE);
   }
-  const { cacheKeyType = '', cacheDuration = null, auth = {} } = decoded.value as Response;
+  const { cacheKeyType = '', cacheDuration = null, auth = {} } = decoded.value;
   if (!['Image', 'Registry', 'Global'].includes(cacheKeyType)) {
     throw new Error(`credential provider plugin did not return a valid cacheKeyType: "${cacheKeyType}"`);
   }

@@ -8,6 +8,7 @@ import { readdir, stat } from 'node:fs/promises';
 import { extname, join } from 'node:path';
 import { toPlainError } from '../../kernel/json.ts';
 import { decodeAs } from '../../machines/configuration/fields/decode.ts';
+import { readTypeMeta } from '../../machines/configuration/fields/source.ts';
 import {
   bool,
   duration,
@@ -18,8 +19,7 @@ import {
   string,
   strings,
   struct,
-} from '../../machines/configuration/fields/field-types.ts';
-import { readTypeMeta } from '../../machines/configuration/fields/source.ts';
+} from '../../machines/model/configuration/field-types.ts';
 import {
   checked,
   duplicate,
@@ -133,7 +133,7 @@ async function readDocument(path: string): Promise<readonly Sparse[]> {
   if (decoded.error !== undefined) throw refuse(decoded.error);
   const strict = [...source.duplicates, ...decoded.unknownFields];
   if (strict.length > 0) throw refuse(`strict decoding error: ${strict.join(', ')}`);
-  return (decoded.value['providers'] ?? []) as unknown as readonly Sparse[];
+  return decoded.value.providers ?? [];
 }
 
 const completed = (provider: Sparse): Provider => ({

@@ -6,7 +6,7 @@
  * and JSON out; every refusal is upstream's text. {@link valuesWithOrigin} says where each value came from.
  */
 
-export type { KubeletConfiguration } from '../model/configuration/types.ts';
+export type { KubeletConfiguration } from '../model/configuration/fields.ts';
 export type { ConfigurationSource, DropInListing } from '../model/operations/host.ts';
 export { millisecondsOf } from '../model/values/time.ts';
 export { applyDefaults, flagDefaults } from './fields/defaults.ts';

@@ -6,11 +6,12 @@
  */
 
 import type { Json } from '../../kernel/json.ts';
-import type { JsonObject, KubeletConfiguration } from '../model/configuration/types.ts';
+import type { JsonObject } from '../model/configuration/field-types.ts';
+import { type Field, isZero, type StructType } from '../model/configuration/field-types.ts';
+import type { KubeletConfiguration } from '../model/configuration/fields.ts';
+import { kubeletConfigurationType } from '../model/configuration/fields.ts';
 import type { ConfigurationSource } from '../model/operations/host.ts';
 import { isObject } from './fields/decode.ts';
-import { type Field, isZero, type StructType } from './fields/field-types.ts';
-import { kubeletConfigurationType } from './fields/fields.ts';
 import { toMasked } from './fields/versioned.ts';
 import { FLAGS } from './flags/flag-table.ts';
 import type { GivenFlags } from './flags/flags.ts';

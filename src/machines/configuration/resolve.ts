@@ -5,7 +5,7 @@
  * both, the gates again, logging, the rules between the fields, and at last the settings that parts read later.
  * Invariant: pure; the first step that fails ends it, and earlier warnings are still printed.
  */
-import type { KubeletConfiguration } from '../model/configuration/types.ts';
+import type { KubeletConfiguration } from '../model/configuration/fields.ts';
 import type { ConfigurationSource, DropInListing } from '../model/operations/host.ts';
 import { logLines } from '../model/values/go-text.ts';
 import { nodeLabelsError } from '../model/values/labels.ts';

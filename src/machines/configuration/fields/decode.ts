@@ -6,18 +6,25 @@
  * upstream's first error. Nothing is defaulted here: only what the document sets is in the result.
  */
 import type { Json } from '../../../kernel/json.ts';
-import type { JsonObject } from '../../model/configuration/types.ts';
+import type { JsonObject } from '../../model/configuration/field-types.ts';
+import {
+  type Field,
+  type FieldType,
+  goName,
+  type SparseOf,
+  type StructType,
+  zeroOf,
+} from '../../model/configuration/field-types.ts';
+import { kubeletConfigurationType } from '../../model/configuration/fields.ts';
 import { quote } from '../../model/values/go-text.ts';
 import { formatQuantity, parseQuantity, QUANTITY_REFUSAL } from '../../model/values/quantity.ts';
 import { formatDuration, parseDuration } from '../../model/values/time.ts';
-import { type Field, type FieldType, goName, type StructType, zeroOf } from './field-types.ts';
-import { kubeletConfigurationType } from './fields.ts';
 
 /** What a document sets: typed, canonical, without defaults. */
 export type SparseConfiguration = JsonObject;
 
-export type Decoded =
-  | { readonly value: SparseConfiguration; readonly unknownFields: readonly string[]; readonly error?: undefined }
+export type Decoded<Value = SparseConfiguration> =
+  | { readonly value: Value; readonly unknownFields: readonly string[]; readonly error?: undefined }
   | { readonly error: string };
 
 interface Progress {
@@ -38,13 +45,18 @@ export const decodeConfiguration = (document: JsonObject): Decoded => decodeAs(k
 export const decodeMerged = (document: JsonObject): Decoded => decodeAs(kubeletConfigurationType, document, true);
 
 /** The same for any document that has `apiVersion` and `kind`. */
-export function decodeAs(type: StructType, document: JsonObject, anyCase = false): Decoded {
+export function decodeAs<Type extends StructType>(
+  type: Type,
+  document: JsonObject,
+  anyCase = false,
+): Decoded<SparseOf<Type>> {
   const outcome: Progress['outcome'] = { typeError: null, fatal: null, unknown: [] };
   const progress: Progress = { owner: '', path: [], place: '', anyCase, outcome };
   const body = Object.fromEntries(Object.entries(document).filter(([key]) => !TYPE_META.includes(key)));
   const value = decodeStruct(type, body, progress);
   const error = outcome.fatal ?? outcome.typeError;
-  return error === null ? { value, unknownFields: outcome.unknown } : { error };
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- decoding has held each value against its type
+  return error === null ? { value: value as SparseOf<Type>, unknownFields: outcome.unknown } : { error };
 }
 
 function decodeStruct(type: StructType, value: JsonObject, progress: Progress): JsonObject {

@@ -6,17 +6,16 @@
  * field that a flag has changed since.
  */
 import type { Json } from '../../../kernel/json.ts';
+import type { JsonObject, StringMap } from '../../model/configuration/field-types.ts';
+import { type Field, isZero, type StructType, zeroOf } from '../../model/configuration/field-types.ts';
 import {
   asConfiguration,
-  type JsonObject,
   type KubeletConfiguration,
-  type StringMap,
-} from '../../model/configuration/types.ts';
+  kubeletConfigurationType,
+} from '../../model/configuration/fields.ts';
 import { isObject, type SparseConfiguration } from './decode.ts';
 import type { FeatureSettings } from './feature-gates.ts';
 import { isEnabled } from './feature-gates.ts';
-import { type Field, isZero, type StructType, zeroOf } from './field-types.ts';
-import { kubeletConfigurationType } from './fields.ts';
 
 /** Hard eviction thresholds of Linux, where the configuration names none. */
 const DEFAULT_EVICTION_HARD: StringMap = {

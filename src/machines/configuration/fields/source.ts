@@ -5,7 +5,7 @@
  */
 
 import type { Json } from '../../../kernel/json.ts';
-import type { JsonObject } from '../../model/configuration/types.ts';
+import type { JsonObject } from '../../model/configuration/field-types.ts';
 import { quote } from '../../model/values/go-text.ts';
 import { isObject, wordFor } from './decode.ts';
 

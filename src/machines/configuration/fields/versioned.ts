@@ -5,10 +5,11 @@
  * Invariant: what upstream leaves out when it is zero is left out here.
  */
 import type { Json } from '../../../kernel/json.ts';
-import type { JsonObject, KubeletConfiguration } from '../../model/configuration/types.ts';
+import type { JsonObject } from '../../model/configuration/field-types.ts';
+import { type Field, type FieldType, isZero, type StructType } from '../../model/configuration/field-types.ts';
+import type { KubeletConfiguration } from '../../model/configuration/fields.ts';
+import { API_VERSION, KIND, kubeletConfigurationType } from '../../model/configuration/fields.ts';
 import { isObject } from './decode.ts';
-import { type Field, type FieldType, isZero, type StructType } from './field-types.ts';
-import { API_VERSION, KIND, kubeletConfigurationType } from './fields.ts';
 
 export const MASKED = '<masked>';
 

@@ -5,7 +5,8 @@
  * is a flag with a fixed default, so that a file cannot set it.
  */
 import type { Json } from '../../../kernel/json.ts';
-import { asConfiguration, type JsonObject, type KubeletConfiguration } from '../../model/configuration/types.ts';
+import type { JsonObject } from '../../model/configuration/field-types.ts';
+import { asConfiguration, type KubeletConfiguration } from '../../model/configuration/fields.ts';
 import { joinPath } from '../../model/values/paths.ts';
 import { isObject } from '../fields/decode.ts';
 import { type FeatureSettings, mergeFeatureSettings } from '../fields/feature-gates.ts';

@@ -3,7 +3,8 @@
  *
  * Invariant: a share of the machine's memory (`10%`) needs the machine; without it, the sum is not judged.
  */
-import type { KubeletConfiguration, StringMap } from '../../model/configuration/types.ts';
+import type { StringMap } from '../../model/configuration/field-types.ts';
+import type { KubeletConfiguration } from '../../model/configuration/fields.ts';
 import { parseCpuSet } from '../../model/values/cpu-set.ts';
 import { byBytes, logLines, type Parsed, quote } from '../../model/values/go-text.ts';
 import { formatQuantity, parseQuantity, type Quantity } from '../../model/values/quantity.ts';

@@ -7,8 +7,8 @@
  */
 import { sysctlPattern } from '../../model/allocation/sysctls.ts';
 import { parseEvictionThresholds } from '../../model/configuration/eviction-thresholds.ts';
+import type { KubeletConfiguration } from '../../model/configuration/fields.ts';
 import { tlsError } from '../../model/configuration/tls-options.ts';
-import type { KubeletConfiguration } from '../../model/configuration/types.ts';
 import { parseEndpoint } from '../../model/values/endpoint.ts';
 import { parseBool, parseDecimal, quote } from '../../model/values/go-text.ts';
 import { parseQuantity } from '../../model/values/quantity.ts';

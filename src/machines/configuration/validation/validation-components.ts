@@ -1,9 +1,5 @@
 /** Decides whether the settings of logging, tracing and metrics are allowed, in the form of `field.Error`. */
-import type {
-  KubeletConfiguration,
-  LoggingConfiguration,
-  OutputRoutingOptions,
-} from '../../model/configuration/types.ts';
+import type { KubeletConfiguration, LoggingConfiguration } from '../../model/configuration/fields.ts';
 import { parseImage, repositoryOf } from '../../model/spec/image.ts';
 import { aggregate, quote } from '../../model/values/go-text.ts';
 import { nanosecondsOf } from '../../model/values/time.ts';
@@ -60,7 +56,11 @@ function vmoduleErrors({ vmodule, format }: LoggingConfiguration): string[] {
   return wrongFormat ? ['logging.vmodule: Forbidden: Only supported for text log format', ...items] : items;
 }
 
-function routingErrors(path: string, options: OutputRoutingOptions, gates: FeatureSettings): string[] {
+function routingErrors(
+  path: string,
+  options: LoggingConfiguration['options']['text'],
+  gates: FeatureSettings,
+): string[] {
   if (isEnabled(gates, 'LoggingAlphaOptions')) return [];
   const forbidden = (name: string): string => `${path}.${name}: Forbidden: Feature LoggingAlphaOptions is disabled`;
   return [

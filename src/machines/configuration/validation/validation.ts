@@ -4,7 +4,7 @@
  * Owns the rules between the fields and the feature gates; of the host it hears only the cgroup version. Invariant: a
  * rule reads the configuration and answers with its refusals; no rule stops another one.
  */
-import type { KubeletConfiguration } from '../../model/configuration/types.ts';
+import type { KubeletConfiguration } from '../../model/configuration/fields.ts';
 import { parseCpuSet } from '../../model/values/cpu-set.ts';
 import { aggregate, quote, quoteList } from '../../model/values/go-text.ts';
 import { isValidTaint, printTaint } from '../../model/values/labels.ts';

@@ -6,7 +6,8 @@
  */
 
 import { parseEvictionThresholds } from '../configuration/eviction-thresholds.ts';
-import type { KubeletConfiguration, StringMap } from '../configuration/types.ts';
+import type { StringMap } from '../configuration/field-types.ts';
+import type { KubeletConfiguration } from '../configuration/fields.ts';
 import { thresholdAmount } from '../eviction/thresholds.ts';
 import type { MachineInfo } from '../operations/host.ts';
 import {

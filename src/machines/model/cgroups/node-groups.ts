@@ -4,7 +4,7 @@
  * Pure. Upstream: pkg/kubelet/cm/node_container_manager_linux.go and qos_container_manager_linux.go.
  */
 
-import type { StringMap } from '../configuration/types.ts';
+import type { StringMap } from '../configuration/field-types.ts';
 import type { CgroupDriver, CgroupResources, CgroupWish } from '../operations/cgroup.ts';
 import { milliUnits, parseQuantity, wholeUnits } from '../spec/quantity.ts';
 import { cpuShares } from '../spec/resources.ts';

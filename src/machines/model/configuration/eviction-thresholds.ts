@@ -7,7 +7,8 @@
 import { byBytes, type Parsed, quote, trimRight } from '../values/go-text.ts';
 import { formatQuantity, parseQuantity } from '../values/quantity.ts';
 import { parseDuration } from '../values/time.ts';
-import type { KubeletConfiguration, StringMap } from './types.ts';
+import type { StringMap } from './field-types.ts';
+import type { KubeletConfiguration } from './fields.ts';
 
 const EVICTION_SIGNALS = [
   'allocatableMemory.available',

@@ -1,7 +1,7 @@
 /** Decides whether the cipher suites, the TLS version and the curves of the server have names that are known. */
 
 import { quote } from '../values/go-text.ts';
-import type { KubeletConfiguration } from './types.ts';
+import type { KubeletConfiguration } from './fields.ts';
 
 const TLS_VERSIONS = ['VersionTLS10', 'VersionTLS11', 'VersionTLS12', 'VersionTLS13'] as const;
 

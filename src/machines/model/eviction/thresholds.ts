@@ -5,7 +5,7 @@
  * available; once met it stays so until its minimum is reclaimed, too.
  */
 import { parseEvictionThresholds } from '../configuration/eviction-thresholds.ts';
-import type { KubeletConfiguration } from '../configuration/types.ts';
+import type { KubeletConfiguration } from '../configuration/fields.ts';
 import type {
   DiskLayout,
   EvictionSignal,

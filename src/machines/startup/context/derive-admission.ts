@@ -8,7 +8,7 @@ import { reservedCpus } from '../../model/allocation/cpu-manager.ts';
 import { memorySettings, numaNodesOf } from '../../model/allocation/memory-state.ts';
 import { units } from '../../model/allocation/request.ts';
 import type { NodeResources } from '../../model/cgroups/allocatable.ts';
-import type { StringMap } from '../../model/configuration/types.ts';
+import type { StringMap } from '../../model/configuration/field-types.ts';
 import type { MachineInfo } from '../../model/operations/host.ts';
 import type { AdmissionSettings } from '../../model/settings/node-settings.ts';
 import type { ResourceManagers, TopologyPolicy } from '../../model/settings/resource-managers.ts';

@@ -4,7 +4,7 @@
  * Pure. Upstream: pkg/kubelet/nodeshutdown/nodeshutdown_manager.go.
  */
 
-import type { KubeletConfiguration } from '../../../model/configuration/types.ts';
+import type { KubeletConfiguration } from '../../../model/configuration/fields.ts';
 import { type NodePod, SYSTEM_CRITICAL_PRIORITY } from '../../../model/eviction/facts.ts';
 import type { ShutdownPeriod } from '../../../model/settings/node-settings.ts';
 import { millisecondsOf } from '../../../model/values/time.ts';

@@ -8,11 +8,13 @@ import {
   always,
   bool,
   duration,
-  type Field,
+  durationOrNumber,
   float64,
   int32,
   int64,
+  type JsonObject,
   listOf,
+  mapOf,
   named,
   plain,
   pointer,
@@ -21,6 +23,7 @@ import {
   stringMap,
   strings,
   struct,
+  type ValueOf,
   verbosity,
 } from './field-types.ts';
 
@@ -47,11 +50,11 @@ const authorization = struct('v1beta1.KubeletAuthorization', [
   plain('webhook', accessReview),
 ]);
 
-const outputRouting = [plain('splitStream', bool), always('infoBufferSize', quantity)];
+const outputRouting = [plain('splitStream', bool), always('infoBufferSize', quantity)] as const;
 
 const logging = struct('v1.LoggingConfiguration', [
   plain('format', string, 'text'),
-  plain('flushFrequency', { kind: 'durationOrNumber' }, '5s'),
+  plain('flushFrequency', durationOrNumber, '5s'),
   always('verbosity', verbosity),
   plain('vmodule', listOf(struct('v1.VModuleItem', [always('filePattern', string), always('verbosity', verbosity)]))),
   plain(
@@ -70,7 +73,7 @@ const podPriorityGracePeriod = struct('v1beta1.ShutdownGracePeriodByPodPriority'
 
 const memoryReservation = struct('v1beta1.MemoryReservation', [
   always('numaNode', int32),
-  always('limits', { kind: 'map', of: quantity, go: 'v1.ResourceList' }),
+  always('limits', mapOf(quantity, 'v1.ResourceList')),
 ]);
 
 const taint = struct('v1.Taint', [
@@ -85,7 +88,7 @@ const tracing = struct('v1.TracingConfiguration', [
   pointer('samplingRatePerMillion', int32),
 ]);
 
-const SERVER_FIELDS: readonly Field[] = [
+const SERVER_FIELDS = [
   pointer('enableServer', bool, true),
   plain('staticPodPath', string),
   plain('podLogsDir', string, '/var/log/pods'),
@@ -93,7 +96,7 @@ const SERVER_FIELDS: readonly Field[] = [
   plain('fileCheckFrequency', duration, '20s'),
   plain('httpCheckFrequency', duration, '20s'),
   plain('staticPodURL', string),
-  plain('staticPodURLHeader', { kind: 'map', of: strings, go: 'map[string][]string' }),
+  plain('staticPodURLHeader', mapOf(strings, 'map[string][]string')),
   plain('address', string, '0.0.0.0'),
   plain('port', int32, 10250),
   plain('readOnlyPort', int32),
@@ -120,9 +123,9 @@ const SERVER_FIELDS: readonly Field[] = [
   plain('clusterDomain', string),
   plain('clusterDNS', strings),
   plain('streamingConnectionIdleTimeout', duration, '4h0m0s'),
-];
+] as const;
 
-const NODE_FIELDS: readonly Field[] = [
+const NODE_FIELDS = [
   plain('nodeStatusUpdateFrequency', duration, '10s'),
   plain('nodeStatusReportFrequency', duration, '5m0s'),
   plain('nodeLeaseDurationSeconds', int32, 40),
@@ -161,9 +164,9 @@ const NODE_FIELDS: readonly Field[] = [
   plain('kubeAPIBurst', int32, 100),
   pointer('serializeImagePulls', bool, true),
   pointer('maxParallelImagePulls', int32),
-];
+] as const;
 
-const RESOURCE_FIELDS: readonly Field[] = [
+const RESOURCE_FIELDS = [
   plain('evictionHard', stringMap),
   plain('evictionSoft', stringMap),
   plain('evictionSoftGracePeriod', stringMap),
@@ -177,7 +180,7 @@ const RESOURCE_FIELDS: readonly Field[] = [
   pointer('makeIPTablesUtilChains', bool, true),
   pointer('iptablesMasqueradeBit', int32, 14),
   pointer('iptablesDropBit', int32, 15),
-  plain('featureGates', { kind: 'map', of: bool, go: 'map[string]bool' }),
+  plain('featureGates', mapOf(bool, 'map[string]bool')),
   pointer('failSwapOn', bool, true),
   plain('memorySwap', struct('v1beta1.MemorySwapConfiguration', [plain('swapBehavior', string)])),
   plain('containerLogMaxSize', string, '10Mi'),
@@ -193,9 +196,9 @@ const RESOURCE_FIELDS: readonly Field[] = [
   plain('kubeReservedCgroup', string),
   plain('enforceNodeAllocatable', strings),
   plain('allowedUnsafeSysctls', strings),
-];
+] as const;
 
-const AGENT_FIELDS: readonly Field[] = [
+const AGENT_FIELDS = [
   plain('volumePluginDir', string, '/usr/libexec/kubernetes/kubelet-plugins/volume/exec/'),
   plain('providerID', string),
   plain('kernelMemcgNotification', bool),
@@ -220,7 +223,7 @@ const AGENT_FIELDS: readonly Field[] = [
   plain('imageServiceEndpoint', string),
   pointer('failCgroupV1', bool, true),
   pointer('userNamespaces', struct('v1beta1.UserNamespaces', [pointer('idsPerPod', int64)])),
-];
+] as const;
 
 export const API_VERSION = 'kubelet.config.k8s.io/v1beta1';
 export const KIND = 'KubeletConfiguration';
@@ -231,3 +234,13 @@ export const kubeletConfigurationType = struct('v1beta1.KubeletConfiguration', [
   ...RESOURCE_FIELDS,
   ...AGENT_FIELDS,
 ]);
+
+/** An effective configuration: every field set, defaults applied, plain JSON; durations are Go texts (`1m0s`). */
+export type KubeletConfiguration = ValueOf<typeof kubeletConfigurationType>;
+export type LoggingConfiguration = ValueOf<typeof logging>;
+
+/** What defaulting filled by this table. */
+export function asConfiguration(value: JsonObject): KubeletConfiguration {
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the one place where decoded values meet the type
+  return value as KubeletConfiguration;
+}
