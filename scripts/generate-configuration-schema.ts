@@ -6,9 +6,9 @@
  */
 import { writeFileSync } from 'node:fs';
 import type { Json } from '../src/kernel/json.ts';
+import { FLAGS } from '../src/machines/configuration/flags/flag-table.ts';
 import type { Field, FieldType, StructType } from '../src/machines/model/configuration/field-types.ts';
 import { API_VERSION, KIND, kubeletConfigurationType } from '../src/machines/model/configuration/fields.ts';
-import { FLAGS } from '../src/machines/configuration/flags/flag-table.ts';
 
 type Schema = Record<string, Json>;
 

@@ -283,7 +283,7 @@ export const RUN_ROWS: readonly Row[] = [
     ['kubelet: alive.startup.startKubelet.serving.healthz', 'server.healthz'],
     [`${failures}::each five seconds`, TESTS.healthz],
   ),
-  built('S111', 'healthz port', `${CONFIGURATION}/fields/fields.ts#kubeletConfigurationType`, [boot, corpus]),
+  built('S111', 'healthz port', `src/machines/model/configuration/fields.ts#kubeletConfigurationType`, [boot, corpus]),
   built('S112', 'runonce returns', ['runOnce: finished', 'kubelet: stopped'], [TESTS.runOnce, TESTS.runOnceDaemon]),
   built(
     'S113',

@@ -6,8 +6,6 @@ import { decodeSource } from '../../../src/actors/host/configuration/configurati
 import type { Json } from '../../../src/kernel/json.ts';
 import { isObject } from '../../../src/machines/configuration/fields/decode.ts';
 import { FEATURE_DEPENDENCIES, FEATURE_GATES } from '../../../src/machines/configuration/fields/feature-gate-table.ts';
-import type { FieldType } from '../../../src/machines/model/configuration/field-types.ts';
-import { API_VERSION, KIND, kubeletConfigurationType } from '../../../src/machines/model/configuration/fields.ts';
 import { FLAGS } from '../../../src/machines/configuration/flags/flag-table.ts';
 import {
   applyDefaults,
@@ -24,6 +22,8 @@ import {
   toVersioned,
   valuesWithOrigin,
 } from '../../../src/machines/configuration/index.ts';
+import type { FieldType } from '../../../src/machines/model/configuration/field-types.ts';
+import { API_VERSION, KIND, kubeletConfigurationType } from '../../../src/machines/model/configuration/fields.ts';
 
 const VERSION = { version: 'v1.36.2', raw: '' };
 const HOST = { cgroupVersion: 2 } as const;
