@@ -1,4 +1,4 @@
-/** A recorder that is told turns by hand, for what its projections make of the kernel's records. */
+/** A recorder that is given turns by hand, for what its projections make of the kernel's records. */
 import type { Registry } from 'prom-client';
 import { familiesOf } from '../../../src/actors/server/metrics/instruments.ts';
 import { Recorder } from '../../../src/actors/server/metrics/recorder.ts';
@@ -17,9 +17,16 @@ export function recording() {
     snapshotOf: (address: string) => (contexts[address] ? { context: contexts[address] } : undefined),
     queueLength: 7,
   } as unknown as Kernel;
+  /** Names and addresses of requests, which the kernel repeats in the records of their results. */
+  const requests = new Map<unknown, object>();
+  const complete = (record: Readonly<Record<string, unknown>>): object => {
+    if (record['k'] === 'effect') requests.set(record['id'], { name: record['name'], at: record['at'] });
+    return record['k'] === 'result' ? { ...requests.get(record['id']), ...record } : record;
+  };
   const turn = (atMs: number, ...records: object[]) => {
     nowMs = atMs;
-    recorder.onTurn([...records, { k: 'end' }] as unknown as KernelRecord[], kernel, 0.2);
+    const completed = [...records.map((record) => complete({ ...record })), { k: 'end' }];
+    recorder.onTurn(completed as unknown as KernelRecord[], kernel, 0.2);
   };
   const value = async (name: string, labels: Record<string, string> = {}, suffix = '') => {
     const family = await recorder.registry.getSingleMetric(name)?.get();

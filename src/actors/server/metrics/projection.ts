@@ -1,7 +1,7 @@
 /** What the parts of the recorder share: how they hear of the kernel's records, and where pods and containers are. */
 import type { Kernel } from '../../../kernel/kernel.ts';
-import type { KernelRecord } from '../../../kernel/records.ts';
 import type { PodContext } from '../../../machines/charts/pods/pod/pod-policy.ts';
+import { contextOf, type NodeEffect, type NodeRecord } from '../../node-records.ts';
 
 export const MS_PER_SECOND = 1_000;
 export const DEFAULT_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
@@ -11,13 +11,10 @@ export const POD_START_BUCKETS = [
 ];
 
 /** An operation that a machine requested and that is not answered. */
-export interface UnderWay {
-  readonly name: string;
-  readonly class: string;
-  readonly address: string;
-  readonly sinceMs: number;
-  readonly input: unknown;
-}
+export type UnderWay = Started<NodeEffect>;
+type Started<Effect> = Effect extends NodeEffect
+  ? Pick<Effect, 'name' | 'input' | 'class'> & { readonly address: string; readonly sinceMs: number }
+  : never;
 
 export interface Seen {
   readonly kernel: Kernel;
@@ -27,13 +24,13 @@ export interface Seen {
   readonly turnMs: number;
 }
 
-export type RecordKind = KernelRecord['k'];
+export type RecordKind = NodeRecord['k'];
 
 /** A part of the metrics that is made of the records of turns, in their order; `end` closes each turn. */
 export interface Projection {
   /** The kinds of records that it takes. */
   readonly hears: readonly RecordKind[];
-  on(record: KernelRecord, seen: Seen): void;
+  on(record: NodeRecord, seen: Seen): void;
 }
 
 const POD = 'kubelet/pods/pod-';
@@ -46,7 +43,7 @@ export function podUidAt(address: string): string {
 }
 
 export const podContext = (address: string, kernel: Kernel): PodContext | undefined =>
-  (kernel.snapshotOf(address) as { context?: PodContext } | undefined)?.context;
+  contextOf<PodContext>(kernel, address);
 
 /** What the pod's actor knows, by any address below it. */
 export function podContextAt(address: string, kernel: Kernel): PodContext | undefined {

@@ -7,9 +7,10 @@
  */
 import { Registry } from 'prom-client';
 import type { Kernel } from '../../../kernel/kernel.ts';
-import type { EffectRecord, KernelRecord, MessageRecord, ResultRecord } from '../../../kernel/records.ts';
+import type { KernelRecord } from '../../../kernel/records.ts';
 import { isMirrorPod, type PodStatus } from '../../../machines/model/api/pod.ts';
 import type { ConfigMessage } from '../../../machines/model/pods/messages.ts';
+import { type NodeEffect, type NodeMessageRecord, type NodeResult, nodeRecord } from '../../node-records.ts';
 import { DeviceWork } from './calls/plugin-work.ts';
 import { counter, gauge, histogram, sampledGauge } from './instruments.ts';
 import { Certificates } from './node/certificates.ts';
@@ -112,7 +113,8 @@ export class Recorder {
     this.#kernel = kernel;
     this.#counters.turns.inc();
     this.#turns.observe(tookMs / MS_PER_SECOND);
-    for (const record of records) {
+    for (const each of records) {
+      const record = nodeRecord(each);
       const request = record.k === 'result' || record.k === 'cancel' ? this.#underWay.get(record.id) : undefined;
       const seen = { kernel, request, turnMs: tookMs };
       for (const projection of this.#hearers.get(record.k) ?? []) projection.on(record, seen);
@@ -132,11 +134,11 @@ export class Recorder {
     if (context) this.#probes.attempted(context, { container, kind, result, durationMs });
   }
 
-  #requested({ id, name, class: operationClass, at, input }: EffectRecord, nowMs: number): void {
-    this.#underWay.set(id, { name, class: operationClass, address: at, sinceMs: nowMs, input });
+  #requested({ id, at, ...request }: NodeEffect, nowMs: number): void {
+    this.#underWay.set(id, { ...request, address: at, sinceMs: nowMs });
   }
 
-  #settled({ id }: ResultRecord, nowMs: number): void {
+  #settled({ id }: NodeResult, nowMs: number): void {
     const request = this.#underWay.get(id);
     this.#underWay.delete(id);
     const operation_type = request && CGROUP_OPERATIONS[request.name];
@@ -144,17 +146,15 @@ export class Recorder {
     this.#histograms.cgroups.observe({ operation_type }, (nowMs - request!.sinceMs) / MS_PER_SECOND);
   }
 
-  #readMessage({ to, event }: MessageRecord, kernel: Kernel): void {
-    if (to === 'kubelet/syncLoop' && event.type === 'config.pods') this.#configured(event as never, kernel);
-    if (to === 'kubelet/status' && event.type === 'status.changed') this.#statusChanged(event as never, kernel);
+  #readMessage({ to, event }: NodeMessageRecord, kernel: Kernel): void {
+    if (to === 'kubelet/syncLoop' && event.type === 'config.pods') this.#configured(event, kernel);
+    if (to === 'kubelet/status' && event.type === 'status.changed') this.#statusChanged(event, kernel);
     if (to === 'kubelet/status' && event.type === 'status.removed') {
-      const { uid } = event as unknown as { uid: string };
-      this.#starting.delete(uid);
-      this.#ended.delete(uid);
+      this.#starting.delete(event.uid);
+      this.#ended.delete(event.uid);
     }
     if (event.type === 'shutdown.changed') {
-      const { active } = event as unknown as { active: boolean };
-      this.#gauges[active ? 'shutdownStart' : 'shutdownEnd'].set(kernel.now / MS_PER_SECOND);
+      this.#gauges[event.active ? 'shutdownStart' : 'shutdownEnd'].set(kernel.now / MS_PER_SECOND);
     }
   }
 

@@ -1,9 +1,9 @@
 /** What this node says to plugins: calls of CSI drivers, device plugins that came, and devices that were given out. */
 import type { Registry } from 'prom-client';
-import type { KernelRecord } from '../../../../kernel/records.ts';
 import { endpointOf } from '../../../../machines/charts/node/plugin-policy.ts';
 import type { PluginInfo } from '../../../../machines/model/operations/plugins.ts';
 import type { OnPluginRun } from '../../../image/plugin.ts';
+import type { NodeRecord } from '../../../node-records.ts';
 import { type PluginCall, pluginCalls } from '../../../plugins/connection.ts';
 import type { NodeView } from '../../node-view.ts';
 import { counter, histogram } from '../instruments.ts';
@@ -59,11 +59,11 @@ export class DeviceWork implements Projection {
     );
   }
 
-  on(record: KernelRecord, { kernel, request }: Seen): void {
+  on(record: NodeRecord, { kernel, request }: Seen): void {
     if (record.k === 'in' && record.event.type === 'devices.registered') {
-      this.#registrations.inc({ resource_name: (record.event as unknown as { readonly resource: string }).resource });
+      this.#registrations.inc({ resource_name: record.event.resource });
     } else if (record.k === 'result' && request?.name === 'devices.allocate') {
-      const { resource } = request.input as { readonly resource: string };
+      const { resource } = request.input;
       this.#allocations.observe({ resource_name: resource }, (kernel.now - request.sinceMs) / MS_PER_SECOND);
     }
   }

@@ -3,8 +3,9 @@
  * long one lived before the next. As upstream's, there only for a certificate that this node takes care of.
  */
 import type { Counter, Histogram, Registry } from 'prom-client';
-import type { KernelRecord, ResultRecord, StateRecord } from '../../../../kernel/records.ts';
+import type { StateRecord } from '../../../../kernel/records.ts';
 import type { CertificateFacts } from '../../../../machines/model/operations/certificate.ts';
+import type { NodeRecord, NodeResult } from '../../../node-records.ts';
 import { counter, histogram, sampledGauge } from '../instruments.ts';
 import { MS_PER_SECOND, type Projection, type Seen } from '../projection.ts';
 
@@ -32,7 +33,7 @@ export class Certificates implements Projection {
     this.#registry = registry;
   }
 
-  on(record: KernelRecord, { kernel }: Seen): void {
+  on(record: NodeRecord, { kernel }: Seen): void {
     if (record.k !== 'state' && record.k !== 'result') return;
     const found = MANAGER.exec(record.at);
     if (!found) return;
@@ -83,13 +84,12 @@ const livesOf = (registry: Registry): Histogram =>
 const leftSeconds = (certificate: CertificateFacts | null): number =>
   certificate === null ? Number.POSITIVE_INFINITY : Math.trunc((certificate.notAfterMs - Date.now()) / MS_PER_SECOND);
 
-function took(managed: Managed, { name, output, error }: ResultRecord, nowMs: number): void {
-  if (error) return;
-  if (name === 'certificate.load')
-    managed.certificate = (output as { certificate: CertificateFacts | null }).certificate;
-  if (name !== 'certificate.store') return;
+function took(managed: Managed, result: NodeResult, nowMs: number): void {
+  if (result.error) return;
+  if (result.name === 'certificate.load') managed.certificate = result.output.certificate;
+  if (result.name !== 'certificate.store') return;
   if (managed.certificate) managed.lives?.observe((nowMs - managed.certificate.notBeforeMs) / MS_PER_SECOND);
-  managed.certificate = output as CertificateFacts;
+  managed.certificate = result.output;
 }
 
 /** Whatever goes wrong with a renewal, the next step is to wait for another try. */

@@ -3,9 +3,9 @@
  * made its Node, and each phase once.
  */
 import { readFileSync } from 'node:fs';
-import { Gauge, type Registry } from 'prom-client';
-import type { KernelRecord } from '../../../../kernel/records.ts';
+import type { Gauge, Registry } from 'prom-client';
 import type { NodeStatus } from '../../../../machines/model/api/node.ts';
+import type { NodeRecord } from '../../../node-records.ts';
 import { gauge } from '../instruments.ts';
 import { MS_PER_SECOND, type Projection, type Seen, type UnderWay } from '../projection.ts';
 
@@ -34,7 +34,7 @@ export class NodeStart implements Projection {
     this.#registry = registry;
   }
 
-  on(record: KernelRecord, { kernel, request }: Seen): void {
+  on(record: NodeRecord, { kernel, request }: Seen): void {
     if (record.k === 'header') this.#beganMs = record.t;
     else if (this.#isOver) return;
     else if (record.k === 'effect' && record.at === CREATE) this.#askedMs ??= kernel.now;
@@ -61,7 +61,7 @@ export class NodeStart implements Projection {
 
   #set(phase: string, help: string, durationMs: number): void {
     const name = `kubelet_node_startup_${phase}duration_seconds`;
-    new Gauge({ name, help: `[ALPHA] ${help}`, registers: [this.#registry] }).set(durationMs / MS_PER_SECOND);
+    gauge(this.#registry, name, `[ALPHA] ${help}`).set(durationMs / MS_PER_SECOND);
   }
 }
 
@@ -87,10 +87,9 @@ export class RuntimeSupport implements Projection {
     );
   }
 
-  on(record: KernelRecord, { request }: Seen): void {
-    if (record.k !== 'result' || record.error || request?.name !== 'cri.runtimeConfig') return;
-    const { cgroupDriver } = record.output as { readonly cgroupDriver: string | null };
-    if (cgroupDriver === null) this.#losing.set({ version: SUPPORT_ENDS }, 1);
+  on(record: NodeRecord): void {
+    if (record.k !== 'result' || record.name !== 'cri.runtimeConfig' || record.error) return;
+    if (record.output.cgroupDriver === null) this.#losing.set({ version: SUPPORT_ENDS }, 1);
     else this.#losing.reset();
   }
 }

@@ -4,11 +4,11 @@
  */
 import type { Registry } from 'prom-client';
 import type { Kernel } from '../../../../kernel/kernel.ts';
-import type { KernelRecord, MessageRecord } from '../../../../kernel/records.ts';
 import type { Rejection } from '../../../../machines/model/allocation/predicates.ts';
 import type { ContainerWish } from '../../../../machines/model/allocation/request.ts';
 import { MISALIGNED } from '../../../../machines/model/allocation/topology-manager.ts';
 import type { ResourceManagers } from '../../../../machines/model/settings/resource-managers.ts';
+import { contextOf, type NodeRecord } from '../../../node-records.ts';
 import { counter, histogram } from '../instruments.ts';
 import type { Projection, Seen } from '../projection.ts';
 
@@ -28,21 +28,21 @@ export class ResourceManagerWork implements Projection {
     this.#families = families(registry);
   }
 
-  on(record: KernelRecord, seen: Seen): void {
+  on(record: NodeRecord, seen: Seen): void {
     if (record.k !== 'message') return;
     const { to, event } = record;
-    const { uid } = event as unknown as { readonly uid: string };
-    if (to === ALLOCATION && event.type === 'allocation.wanted') this.#wanted(event as never);
-    else if (to === ALLOCATION && event.type === 'allocation.released') this.#wishes.delete(uid);
-    else if (to === 'kubelet/pods' && /^allocation\.(granted|refused)$/.test(event.type)) this.#decided(record, seen);
+    if (to === ALLOCATION && event.type === 'allocation.wanted') this.#wanted(event);
+    else if (to === ALLOCATION && event.type === 'allocation.released') this.#wishes.delete(event.uid);
+    else if (to !== 'kubelet/pods') return;
+    else if (event.type === 'allocation.granted') this.#decided(event.uid, null, seen);
+    else if (event.type === 'allocation.refused') this.#decided(event.uid, event.rejection, seen);
   }
 
   #wanted({ request }: { readonly request: { readonly uid: string; readonly containers?: readonly ContainerWish[] } }) {
     if (!this.#wishes.has(request.uid)) this.#wishes.set(request.uid, request.containers ?? []);
   }
 
-  #decided({ event }: MessageRecord, { kernel, turnMs }: Seen): void {
-    const { uid, rejection = null } = event as unknown as { readonly uid: string; readonly rejection?: Rejection };
+  #decided(uid: string, rejection: Rejection | null, { kernel, turnMs }: Seen): void {
     const wishes = this.#wishes.get(uid) ?? null;
     if (wishes === null) return;
     this.#wishes.set(uid, null);
@@ -91,8 +91,7 @@ export class ResourceManagerWork implements Projection {
 }
 
 const managersOf = (kernel: Kernel): ResourceManagers =>
-  (kernel.snapshotOf(ALLOCATION) as { context?: { settings?: { admission?: ResourceManagers } } } | undefined)?.context
-    ?.settings?.admission ?? {};
+  contextOf<{ settings?: { admission?: ResourceManagers } }>(kernel, ALLOCATION)?.settings?.admission ?? {};
 
 function families(registry: Registry) {
   const sum = (name: string, help: string) => counter(registry, `kubelet_${name}_total`, `[ALPHA] ${help}`);

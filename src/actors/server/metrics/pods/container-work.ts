@@ -4,9 +4,9 @@
  */
 import type { Registry } from 'prom-client';
 import type { Kernel } from '../../../../kernel/kernel.ts';
-import type { KernelRecord, StateRecord } from '../../../../kernel/records.ts';
-import type { ContainerConfig } from '../../../../machines/model/api/cri.ts';
+import type { StateRecord } from '../../../../kernel/records.ts';
 import type { Hook } from '../../../../machines/model/pods/messages.ts';
+import { contextOf, type NodeEffect, type NodeRecord, type NodeResult } from '../../../node-records.ts';
 import { counter, histogram } from '../instruments.ts';
 import {
   DEFAULT_BUCKETS,
@@ -24,6 +24,11 @@ const CODES: Readonly<Record<string, string>> = {
   'cri.createContainer': 'CreateContainerError',
 };
 
+/** What is read of a container's context. */
+interface Hooked {
+  readonly wanted: { readonly postStart: Hook | null; readonly preStop: Hook | null };
+}
+
 interface Sleep {
   readonly sinceMs: number;
   readonly wantedMs: number;
@@ -39,38 +44,41 @@ export class ContainerWork implements Projection {
     this.#families = families(registry);
   }
 
-  on(record: KernelRecord, { kernel, request }: Seen): void {
-    if (record.k === 'effect') this.#asked(record.name, record.at, record.input, kernel);
+  on(record: NodeRecord, { kernel, request }: Seen): void {
+    if (record.k === 'effect') this.#asked(record, kernel);
     else if (record.k === 'result' && request) this.#done(request, record, kernel);
     else if (record.k === 'state') this.#changed(record, kernel);
   }
 
-  #asked(name: string, at: string, input: unknown, kernel: Kernel): void {
+  #asked({ at, ...request }: NodeEffect, kernel: Kernel): void {
     const { pods, userPods, containers, imageVolumes } = this.#families;
-    if (name === 'cri.runPodSandbox') {
+    if (request.name === 'cri.runPodSandbox') {
       pods.started.inc();
       if (hasOwnUsers(at, kernel)) userPods.started.inc();
-    } else if (name === 'cri.startContainer') {
+    } else if (request.name === 'cri.startContainer') {
       containers.started.inc({ container_type: typeOfContainer(at, kernel) });
-    } else if (name === 'cri.createContainer') imageVolumes.wanted.inc(imageMounts(input));
+    } else if (request.name === 'cri.createContainer') imageVolumes.wanted.inc(imageMounts(request.input));
   }
 
-  #done(request: UnderWay, { error, output }: KernelRecord & { readonly k: 'result' }, kernel: Kernel): void {
+  #done(request: UnderWay, result: NodeResult, kernel: Kernel): void {
     const { pods, userPods, sandboxes, containers, imageVolumes, fallbacks } = this.#families;
-    const { name, address, input, sinceMs } = request;
-    const code = CODES[name];
-    if (name === 'cri.runPodSandbox') {
-      const { runtimeHandler: runtime_handler = '' } = input as { runtimeHandler?: string };
+    const { address, sinceMs } = request;
+    const { error } = result;
+    const code = CODES[request.name];
+    if (request.name === 'cri.runPodSandbox') {
+      const runtime_handler = request.input.runtimeHandler ?? '';
       sandboxes.durations.observe({ runtime_handler }, (kernel.now - sinceMs) / MS_PER_SECOND);
       if (!error) return;
       sandboxes.errors.inc({ runtime_handler });
       pods.errors.inc();
       if (hasOwnUsers(address, kernel)) userPods.errors.inc();
-    } else if (name === 'probe.httpHook' && (output as { fellBack?: boolean } | undefined)?.fellBack) fallbacks.inc();
+    } else if (result.name === 'probe.httpHook' && result.output?.fellBack) fallbacks.inc();
     else if (code !== undefined && error) {
       containers.errors.inc({ container_type: typeOfContainer(address, kernel), code });
     }
-    if (name === 'cri.createContainer') imageVolumes[error ? 'failed' : 'mounted'].inc(imageMounts(input));
+    if (request.name === 'cri.createContainer') {
+      imageVolumes[error ? 'failed' : 'mounted'].inc(imageMounts(request.input));
+    }
   }
 
   /** A hook that sleeps is cut short when its container ends, or when its grace does. */
@@ -87,16 +95,14 @@ export class ContainerWork implements Projection {
 }
 
 function sleepOf(address: string, value: unknown, kernel: Kernel): number {
-  const { context } = kernel.snapshotOf(address) as {
-    context: { readonly wanted: { readonly postStart: Hook | null; readonly preStop: Hook | null } };
-  };
+  const wanted = contextOf<Hooked>(kernel, address)?.wanted;
   const isEnding = typeof value === 'object' && value !== null && 'stopping' in value;
-  const hook = isEnding ? context.wanted.preStop : context.wanted.postStart;
+  const hook = isEnding ? wanted?.preStop : wanted?.postStart;
   return hook?.kind === 'sleep' ? hook.seconds * MS_PER_SECOND : 0;
 }
 
-const imageMounts = (input: unknown): number =>
-  ((input as { readonly config?: ContainerConfig }).config?.mounts ?? []).filter(({ image }) => image?.image).length;
+const imageMounts = ({ config }: (NodeEffect & { readonly name: 'cri.createContainer' })['input']): number =>
+  (config.mounts ?? []).filter(({ image }) => image?.image).length;
 
 const hasOwnUsers = (address: string, kernel: Kernel): boolean =>
   podContextAt(address, kernel)?.pod?.spec.hostUsers === false;

@@ -1,7 +1,7 @@
 /** The age of the statistics on which an eviction was decided. */
 import type { Histogram, Registry } from 'prom-client';
-import type { KernelRecord } from '../../../../kernel/records.ts';
 import type { EvictionContext } from '../../../../machines/model/eviction/policy.ts';
+import { contextOf, type NodeRecord } from '../../../node-records.ts';
 import { histogram } from '../instruments.ts';
 import { DEFAULT_BUCKETS, MS_PER_SECOND, type Projection, type Seen } from '../projection.ts';
 
@@ -23,11 +23,10 @@ export class Evictions implements Projection {
     );
   }
 
-  on(record: KernelRecord, { kernel, request }: Seen): void {
+  on(record: NodeRecord, { kernel, request }: Seen): void {
     if (record.k === 'result' && request?.name === 'stats.observe') this.#lookedAtMs = request.sinceMs;
     else if (record.k === 'message' && record.from === EVICTION && record.event.type === 'pods.kill') {
-      const { context } = (kernel.snapshotOf(EVICTION) ?? {}) as { readonly context?: EvictionContext };
-      this.#went(context?.evictions ?? {}, kernel.now);
+      this.#went(contextOf<EvictionContext>(kernel, EVICTION)?.evictions ?? {}, kernel.now);
     }
   }
 

@@ -1,7 +1,6 @@
 /** What became of the images that pods asked for: given, pulled, checked for the right to them, and cleared away. */
 import type { Registry } from 'prom-client';
 import type { Kernel } from '../../../../kernel/kernel.ts';
-import type { KernelRecord, MessageRecord, ResultRecord } from '../../../../kernel/records.ts';
 import { type ImageGcKnowledge, isTooOld } from '../../../../machines/charts/images/image-gc.ts';
 import {
   admission,
@@ -9,11 +8,17 @@ import {
   mustVerify,
   type VerificationSettings,
 } from '../../../../machines/charts/images/verification.ts';
-import type { Image } from '../../../../machines/model/api/cri.ts';
-import type { PullCredential, PullRecord } from '../../../../machines/model/operations/image.ts';
+import type { PullRecord } from '../../../../machines/model/operations/image.ts';
 import type { ImageWanted } from '../../../../machines/model/pods/messages.ts';
 import { repositoryOf } from '../../../../machines/model/spec/index.ts';
 import { recordCounts } from '../../../image/pull-records.ts';
+import {
+  contextOf,
+  type NodeEffect,
+  type NodeMessageRecord,
+  type NodeRecord,
+  type NodeResult,
+} from '../../../node-records.ts';
 import { type Family, gaugeOf, one } from '../family.ts';
 import { counter, histogram } from '../instruments.ts';
 import { MS_PER_SECOND, type Projection, type Seen, type UnderWay } from '../projection.ts';
@@ -46,6 +51,8 @@ const SIZES = [
 
 const sizeLabel = (bytes: number): string => SIZES.find(([mebibytes]) => bytes > mebibytes * MEBIBYTE)?.[1] ?? 'N/A';
 
+type ResultOf<Name> = NodeResult & { readonly name: Name };
+
 interface Wish {
   readonly uid: string;
   readonly actor: string;
@@ -74,23 +81,22 @@ export class ImageWork implements Projection {
     this.#families = families(registry);
   }
 
-  on(record: KernelRecord, { kernel, request }: Seen): void {
+  on(record: NodeRecord, { kernel, request }: Seen): void {
     if (record.k === 'message') this.#readMessage(record);
     else if (record.k === 'effect' && record.name === 'cri.pullImage') this.#pulling(record.at, kernel.now);
-    else if (record.k === 'effect' && record.at.startsWith(`${COLLECTOR}/`)) this.#removing(record.input, kernel);
+    else if (record.k === 'effect' && record.name === 'cri.removeImage' && record.at.startsWith(`${COLLECTOR}/`))
+      this.#removing(record, kernel);
     else if (record.k === 'result' && request) this.#done(record, request, kernel);
   }
 
-  #readMessage({ to, event }: MessageRecord): void {
+  #readMessage({ to, event }: NodeMessageRecord): void {
     if (event.type === 'image.asked') {
-      const { uid, container, policy } = (event as unknown as { request: ImageWanted }).request;
+      const { uid, container, policy } = event.request;
       this.#wishes.set(`${uid} ${container}`, { uid, actor: to, policy, isPresent: null, isPulled: false });
     } else if (to === 'kubelet/pods' && (event.type === 'image.ready' || event.type === 'image.failed')) {
-      const { uid, container } = event as unknown as ImageWanted;
-      this.#answered(`${uid} ${container}`);
+      this.#answered(`${event.uid} ${event.container}`);
     } else if (to === 'kubelet/status' && event.type === 'status.removed') {
-      const { uid } = event as unknown as { uid: string };
-      for (const [key, wish] of this.#wishes) if (wish.uid === uid) this.#wishes.delete(key);
+      for (const [key, wish] of this.#wishes) if (wish.uid === event.uid) this.#wishes.delete(key);
     }
   }
 
@@ -115,31 +121,29 @@ export class ImageWork implements Projection {
     this.#pulls.set(actor, this.#pulls.get(actor) ?? nowMs);
   }
 
-  #removing(input: unknown, kernel: Kernel): void {
-    const { image } = input as { readonly image?: string };
-    const { context } = (kernel.snapshotOf(COLLECTOR) ?? {}) as { context?: ImageGcKnowledge };
-    if (image !== undefined && context)
-      this.#removals.set(image, isTooOld(context, image, kernel.now) ? 'age' : 'space');
+  #removing({ input: { image } }: NodeEffect & { readonly name: 'cri.removeImage' }, kernel: Kernel): void {
+    const context = contextOf<ImageGcKnowledge>(kernel, COLLECTOR);
+    if (context) this.#removals.set(image, isTooOld(context, image, kernel.now) ? 'age' : 'space');
   }
 
-  #done(record: ResultRecord, request: UnderWay, kernel: Kernel): void {
+  #done(record: NodeResult, request: UnderWay, kernel: Kernel): void {
     const actor = IMAGE_ACTOR.exec(request.address)?.[0];
-    if (request.name === 'cri.removeImage') this.#removed(record, request.input as { readonly image: string });
+    if (request.name === 'cri.removeImage') this.#removed(record, request.input);
     else if (actor === undefined) return;
-    else if (request.name === 'cri.imageStatus') this.#looked(record, actor, kernel.now);
-    else if (request.name === 'images.pullRecord') this.#checked(record, actor, kernel);
-    else if (request.name === 'images.credentials') this.#compared(record, actor, kernel);
+    else if (record.name === 'cri.imageStatus') this.#looked(record, actor, kernel.now);
+    else if (record.name === 'images.pullRecord') this.#checked(record, actor, kernel);
+    else if (record.name === 'images.credentials') this.#compared(record, actor, kernel);
   }
 
-  #removed({ error }: ResultRecord, { image }: { readonly image: string }): void {
+  #removed({ error }: NodeResult, { image }: { readonly image: string }): void {
     const reason = this.#removals.get(image);
     this.#removals.delete(image);
     if (!error && reason !== undefined) this.#families.removed.inc({ reason });
   }
 
   /** After a pull the image's status gives its size. */
-  #looked({ output, error }: ResultRecord, actor: string, nowMs: number): void {
-    const image = error ? null : (output as { readonly image: Image | null }).image;
+  #looked({ output, error }: ResultOf<'cri.imageStatus'>, actor: string, nowMs: number): void {
+    const image = error ? null : output.image;
     if (!error) for (const wish of this.#of(actor)) wish.isPresent ??= image !== null;
     const sinceMs = this.#pulls.get(actor);
     this.#pulls.delete(actor);
@@ -149,12 +153,11 @@ export class ImageWork implements Projection {
   }
 
   /** Counts the pods that requested a present image, and whose policy allows its use without a pull. */
-  #checked({ output, error }: ResultRecord, actor: string, kernel: Kernel): void {
+  #checked({ output: known, error }: ResultOf<'images.pullRecord'>, actor: string, kernel: Kernel): void {
     const waiting = this.#of(actor).filter(({ policy }) => policy !== 'Always').length;
     const { verification, place } = imageContext(actor, kernel) ?? {};
     if (!verification || !place || waiting === 0) return;
     if (error) return this.#families.checks.inc({ result: 'error' }, waiting);
-    const known = output as PullRecord;
     const admitted = admittedAnyway(verification, place.image, known);
     if (admitted === null) return;
     const found = mustVerify(verification, place.image, known) ? 'credentialRecordFound' : 'credentialPolicyAllowed';
@@ -162,18 +165,17 @@ export class ImageWork implements Projection {
   }
 
   /** Counts the pods whose credentials decided. */
-  #compared({ output, error }: ResultRecord, actor: string, kernel: Kernel): void {
+  #compared({ output, error }: ResultOf<'images.credentials'>, actor: string, kernel: Kernel): void {
     const { verification, place, record } = imageContext(actor, kernel) ?? {};
     const pulled = place && record?.record?.[repositoryOf(place.image)];
     if (error || !verification || !pulled || admittedAnyway(verification, place.image, record) !== null) return;
-    const { credentials } = output as { readonly credentials: readonly PullCredential[] };
-    const { admitted } = admission(pulled, credentials);
+    const { admitted } = admission(pulled, output.credentials);
     this.#families.checks.inc({ result: admitted ? 'credentialRecordFound' : 'mustAuthenticate' });
   }
 }
 
 const imageContext = (actor: string, kernel: Kernel): ImageContext | undefined =>
-  (kernel.snapshotOf(actor) as { readonly context?: ImageContext } | undefined)?.context;
+  contextOf<ImageContext>(kernel, actor);
 
 const families = (registry: Registry) => ({
   ensured: counter(

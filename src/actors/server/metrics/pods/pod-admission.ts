@@ -1,7 +1,6 @@
 /** Pods that this node refused, each once, and those that had to go for others. */
 import type { Counter, Registry } from 'prom-client';
-import type { KernelRecord } from '../../../../kernel/records.ts';
-import type { PodKillWanted } from '../../../../machines/model/pods/messages.ts';
+import type { NodeRecord } from '../../../node-records.ts';
 import { counter } from '../instruments.ts';
 import type { Projection } from '../projection.ts';
 
@@ -29,19 +28,19 @@ export class PodAdmission implements Projection {
     );
   }
 
-  on(record: KernelRecord): void {
+  on(record: NodeRecord): void {
     if (record.k !== 'message') return;
     const { to, event } = record;
     if (event.type === 'allocation.refused' && to === 'kubelet/pods') {
-      const { uid, rejection } = event as unknown as { uid: string; rejection: { reason: string } };
+      const { uid, rejection } = event;
       if (this.#refused.has(uid)) return;
       this.#refused.add(uid);
       this.#rejections.inc({ reason: reasonOf(rejection.reason) });
     } else if (event.type === 'pods.kill' && to === 'kubelet/pods') {
-      const { shortOf } = event as unknown as PodKillWanted;
+      const { shortOf } = event;
       if (shortOf !== undefined) this.#preemptions.inc({ preemption_signal: shortOf });
     } else if (to === 'kubelet/status' && event.type === 'status.removed') {
-      this.#refused.delete((event as unknown as { uid: string }).uid);
+      this.#refused.delete(event.uid);
     }
   }
 }

@@ -4,11 +4,12 @@
  *
  * Invariants: of each pod once; static pods and pods that ran before this agent began have no place in it.
  */
-import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
+import type { Registry } from 'prom-client';
 import type { Kernel } from '../../../../kernel/kernel.ts';
-import type { EffectRecord, KernelRecord, MessageRecord } from '../../../../kernel/records.ts';
 import { isMirrorPod, isStaticPod, type Pod, type PodStatus } from '../../../../machines/model/api/pod.ts';
-import type { ConfigMessage, ImageReport, ImageWanted } from '../../../../machines/model/pods/messages.ts';
+import type { ConfigMessage } from '../../../../machines/model/pods/messages.ts';
+import type { NodeEffect, NodeMessageRecord, NodeRecord } from '../../../node-records.ts';
+import { counter, gauge, histogram } from '../instruments.ts';
 import {
   DEFAULT_BUCKETS,
   MS_PER_SECOND,
@@ -49,7 +50,7 @@ export class PodStarts implements Projection {
     for (const kind of ['', 'true']) this.#families.restarted.inc({ static: kind }, 0);
   }
 
-  on(record: KernelRecord, { kernel, request }: Seen): void {
+  on(record: NodeRecord, { kernel, request }: Seen): void {
     if (record.k === 'message') this.#readMessage(record, kernel);
     else if (record.k === 'effect') this.#requested(record, kernel);
     else if (record.k === 'result' && request?.name === 'cri.pullImage') {
@@ -57,22 +58,19 @@ export class PodStarts implements Projection {
     }
   }
 
-  #readMessage({ to, event }: MessageRecord, kernel: Kernel): void {
-    const about = event as unknown as { readonly uid: string };
-    if (to === 'kubelet/syncLoop' && event.type === 'config.pods') this.#configured(event as never, kernel);
+  #readMessage({ to, event }: NodeMessageRecord, kernel: Kernel): void {
+    if (to === 'kubelet/syncLoop' && event.type === 'config.pods') this.#configured(event, kernel);
     else if (event.type === 'image.asked') {
-      const { uid, container } = (event as unknown as { request: ImageWanted }).request;
+      const { uid, container } = event.request;
       this.#starts.get(uid)?.images.set(container, to);
     } else if (to === 'kubelet/pods' && (event.type === 'image.ready' || event.type === 'image.failed')) {
-      const { uid, container } = event as unknown as ImageReport;
-      this.#starts.get(uid)?.images.delete(container);
+      this.#starts.get(event.uid)?.images.delete(event.container);
     } else if (to === 'kubelet/status' && event.type === 'status.observed') {
-      const { pod, seen } = event as unknown as { pod: { uid: string }; seen: { status: PodStatus } | null };
-      if (seen) this.#observed(pod.uid, seen.status, kernel.now);
+      if (event.seen) this.#observed(event.pod.uid, event.seen.status, kernel.now);
     } else if (to === 'kubelet/status' && event.type === 'status.removed') {
-      this.#starts.delete(about.uid);
-      this.#removed.delete(about.uid);
-      this.#orphans.delete(about.uid);
+      this.#starts.delete(event.uid);
+      this.#removed.delete(event.uid);
+      this.#orphans.delete(event.uid);
     } else if (event.type === 'pod.kill') this.#killed(to, kernel);
   }
 
@@ -99,7 +97,7 @@ export class PodStarts implements Projection {
     });
   }
 
-  #requested({ name, at }: EffectRecord, kernel: Kernel): void {
+  #requested({ name, at }: NodeEffect, kernel: Kernel): void {
     if (name === 'cri.pullImage') {
       for (const start of this.#waitingFor(at)) start.firstPullMs ??= kernel.now;
     }
@@ -161,40 +159,40 @@ function initMs({ initContainerStatuses = [] }: PodStatus): number {
 }
 
 function families(registry: Registry) {
-  const registers = [registry];
-  const histogram = (name: string, help: string, buckets: readonly number[]) =>
-    new Histogram({ name, help, buckets: [...buckets], registers });
   return {
     workerStart: histogram(
+      registry,
       'kubelet_pod_worker_start_duration_seconds',
       '[ALPHA] Duration in seconds from kubelet seeing a pod to starting a worker.',
       DEFAULT_BUCKETS,
     ),
     total: histogram(
+      registry,
       'kubelet_pod_start_total_duration_seconds',
       '[ALPHA] Duration in seconds to start a pod since creation, including time to pull images and run init containers, measured from pod creation timestamp to when all its containers are reported as started and observed via watch',
       POD_START_BUCKETS,
     ),
     sli: histogram(
+      registry,
       'kubelet_pod_start_sli_duration_seconds',
       '[ALPHA] Duration in seconds to start a pod, excluding time to pull images and run init containers, measured from pod creation timestamp to when all its containers are reported as started and observed via watch',
       POD_START_BUCKETS,
     ),
-    firstNetwork: new Gauge({
-      name: 'kubelet_first_network_pod_start_sli_duration_seconds',
-      help: '[INTERNAL] Duration in seconds to start the first network pod, excluding time to pull images and run init containers, measured from pod creation timestamp to when all its containers are reported as started and observed via watch',
-      registers,
-    }),
-    restarted: new Counter({
-      name: 'kubelet_restarted_pods_total',
-      help: '[ALPHA] Number of pods that have been restarted because they were deleted and recreated with the same UID while the kubelet was watching them (common for static pods, extremely uncommon for API pods)',
-      labelNames: ['static'],
-      registers,
-    }),
-    orphaned: new Counter({
-      name: 'kubelet_orphaned_runtime_pods_total',
-      help: '[ALPHA] Number of pods that have been detected in the container runtime without being already known to the pod worker. This typically indicates the kubelet was restarted while a pod was force deleted in the API or in the local configuration, which is unusual.',
-      registers,
-    }),
+    firstNetwork: gauge(
+      registry,
+      'kubelet_first_network_pod_start_sli_duration_seconds',
+      '[INTERNAL] Duration in seconds to start the first network pod, excluding time to pull images and run init containers, measured from pod creation timestamp to when all its containers are reported as started and observed via watch',
+    ),
+    restarted: counter(
+      registry,
+      'kubelet_restarted_pods_total',
+      '[ALPHA] Number of pods that have been restarted because they were deleted and recreated with the same UID while the kubelet was watching them (common for static pods, extremely uncommon for API pods)',
+      ['static'],
+    ),
+    orphaned: counter(
+      registry,
+      'kubelet_orphaned_runtime_pods_total',
+      '[ALPHA] Number of pods that have been detected in the container runtime without being already known to the pod worker. This typically indicates the kubelet was restarted while a pod was force deleted in the API or in the local configuration, which is unusual.',
+    ),
   };
 }

@@ -2,10 +2,11 @@
  * How long the node works for one pod: from the first request of its actors to the answer of the last one, and from a
  * change of its status to the API server's word that it has it. Streams and retries that wait are no work.
  */
-import { Histogram, type Registry } from 'prom-client';
-import type { KernelRecord } from '../../../../kernel/records.ts';
+import type { Histogram, Registry } from 'prom-client';
 import { isMirrorPod } from '../../../../machines/model/api/pod.ts';
 import type { ConfigMessage } from '../../../../machines/model/pods/messages.ts';
+import { contextOf, type NodeRecord } from '../../../node-records.ts';
+import { histogram } from '../instruments.ts';
 import { DEFAULT_BUCKETS, MS_PER_SECOND, type Projection, podUidAt, type Seen } from '../projection.ts';
 
 /** Upstream's. */
@@ -31,27 +32,27 @@ export class PodWork implements Projection {
   readonly #statuses: Histogram;
 
   constructor(registry: Registry) {
-    this.#durations = new Histogram({
-      name: 'kubelet_pod_worker_duration_seconds',
-      help: '[ALPHA] Duration in seconds to sync a single pod. Broken down by operation type: create, update, or sync',
-      buckets: DEFAULT_BUCKETS,
-      labelNames: ['operation_type'],
-      registers: [registry],
-    });
-    this.#statuses = new Histogram({
-      name: 'kubelet_pod_status_sync_duration_seconds',
-      help: '[ALPHA] Duration in seconds to sync a pod status update. Measures time from detection of a change to pod status until the API is successfully updated for that pod, even if multiple intevening changes to pod status occur.',
-      buckets: STATUS_BUCKETS,
-      registers: [registry],
-    });
+    this.#durations = histogram(
+      registry,
+      'kubelet_pod_worker_duration_seconds',
+      '[ALPHA] Duration in seconds to sync a single pod. Broken down by operation type: create, update, or sync',
+      DEFAULT_BUCKETS,
+      ['operation_type'],
+    );
+    this.#statuses = histogram(
+      registry,
+      'kubelet_pod_status_sync_duration_seconds',
+      '[ALPHA] Duration in seconds to sync a pod status update. Measures time from detection of a change to pod status until the API is successfully updated for that pod, even if multiple intevening changes to pod status occur.',
+      STATUS_BUCKETS,
+    );
   }
 
-  on(record: KernelRecord, { kernel, request }: Seen): void {
+  on(record: NodeRecord, { kernel, request }: Seen): void {
     if (record.k === 'message') {
       const { to, event } = record;
-      if (to === 'kubelet/syncLoop' && event.type === 'config.pods') this.#configured(event as never);
+      if (to === 'kubelet/syncLoop' && event.type === 'config.pods') this.#configured(event);
       else if (event.type === 'pod.kill') this.#next.set(podUidAt(to), 'kill');
-      else if (event.type === 'status.removed') this.#next.delete((event as unknown as { uid: string }).uid);
+      else if (event.type === 'status.removed') this.#next.delete(event.uid);
     } else if (record.k === 'effect') {
       this.#statusWritten(record.at, kernel);
       if (record.class !== 'stream') this.#begun(podUidAt(record.at), kernel.now);
@@ -90,7 +91,7 @@ export class PodWork implements Projection {
   #statusWritten(address: string, kernel: Seen['kernel']): void {
     const publisher = STATUS_PATCH.exec(address)?.[0];
     if (publisher === undefined) return;
-    const { context } = (kernel.snapshotOf(publisher) ?? {}) as { context?: { readonly sinceMs: number | null } };
+    const context = contextOf<{ readonly sinceMs: number | null }>(kernel, publisher);
     this.#unwritten.set(address, context?.sinceMs ?? kernel.now);
   }
 

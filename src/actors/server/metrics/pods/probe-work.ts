@@ -4,9 +4,8 @@
  * Owns a registry of its own. Invariant: what names a pod goes when the pod has ended or is gone.
  */
 import { Registry } from 'prom-client';
-import type { KernelRecord } from '../../../../kernel/records.ts';
 import type { PodContext } from '../../../../machines/charts/pods/pod/pod-policy.ts';
-import type { PodStatus } from '../../../../machines/model/api/pod.ts';
+import type { NodeRecord } from '../../../node-records.ts';
 import { counter, histogram } from '../instruments.ts';
 import { DEFAULT_BUCKETS, MS_PER_SECOND, type Projection } from '../projection.ts';
 
@@ -22,10 +21,6 @@ interface Attempt {
   readonly result: string;
   readonly durationMs: number;
 }
-
-type StatusMessage =
-  | { readonly type: 'status.changed'; readonly pod: { readonly uid: string }; readonly status: PodStatus }
-  | { readonly type: 'status.removed'; readonly uid: string };
 
 export class ProbeWork implements Projection {
   readonly hears = ['message'] as const;
@@ -46,9 +41,9 @@ export class ProbeWork implements Projection {
   /** By pod uid, the probes that were counted. */
   readonly #counted = new Map<string, Map<string, Labels>>();
 
-  on(record: KernelRecord): void {
+  on(record: NodeRecord): void {
     if (record.k !== 'message' || record.to !== 'kubelet/status') return;
-    const event = record.event as unknown as StatusMessage;
+    const { event } = record;
     if (event.type === 'status.removed') this.#forget(event.uid);
     if (event.type !== 'status.changed') return;
     const { phase } = event.status;

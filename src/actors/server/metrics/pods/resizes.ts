@@ -4,11 +4,11 @@
  */
 
 import type { Registry } from 'prom-client';
-import type { KernelRecord, MessageRecord } from '../../../../kernel/records.ts';
 import type { ResizeRefusal } from '../../../../machines/model/allocation/admit.ts';
 import type { ResourceRequirements } from '../../../../machines/model/api/pod.ts';
 import type { Allocation } from '../../../../machines/model/operations/grants.ts';
 import { parseQuantity } from '../../../../machines/model/spec/quantity.ts';
+import type { NodeMessageRecord, NodeRecord } from '../../../node-records.ts';
 import { counter, histogram } from '../instruments.ts';
 import { type Projection, podUidAt, type Seen } from '../projection.ts';
 
@@ -53,7 +53,7 @@ export class Resizes implements Projection {
     this.#families = families(registry);
   }
 
-  on(record: KernelRecord, { kernel, request }: Seen): void {
+  on(record: NodeRecord, { kernel, request }: Seen): void {
     if (record.k === 'message') {
       this.#readMessage(record);
       this.#actuated(record, kernel.now);
@@ -62,14 +62,13 @@ export class Resizes implements Projection {
     } else if (record.k === 'end') this.#trigger = 'periodic_retry';
   }
 
-  #readMessage({ to, event }: MessageRecord): void {
+  #readMessage({ to, event }: NodeMessageRecord): void {
     const trigger = to === ALLOCATION ? TRIGGERS[event.type] : undefined;
     if (trigger !== undefined) this.#trigger = trigger;
-    const about = event as unknown as { readonly uid: string; readonly refusal: ResizeRefusal };
-    if (to === ALLOCATION && event.type === 'allocation.wanted') this.#wanted(event as never);
-    else if (to === ALLOCATION && event.type === 'allocation.released') this.#asked.delete(about.uid);
-    else if (to === 'kubelet/pods' && event.type === 'allocation.pending') this.#refused(about.uid, about.refusal);
-    else if (to === 'kubelet/pods' && event.type === 'allocation.granted') this.#granted(about.uid);
+    if (to === ALLOCATION && event.type === 'allocation.wanted') this.#wanted(event);
+    else if (to === ALLOCATION && event.type === 'allocation.released') this.#asked.delete(event.uid);
+    else if (to === 'kubelet/pods' && event.type === 'allocation.pending') this.#refused(event.uid, event.refusal);
+    else if (to === 'kubelet/pods' && event.type === 'allocation.granted') this.#granted(event.uid);
   }
 
   #wanted({
@@ -111,9 +110,9 @@ export class Resizes implements Projection {
   }
 
   /** `memory` hears when it begins, and when nothing is left to be done. */
-  #actuated({ to, event }: MessageRecord, nowMs: number): void {
+  #actuated({ to, event }: NodeMessageRecord, nowMs: number): void {
     if (to !== 'kubelet/memory' || event.type !== 'memory.resized') return;
-    const { uid, actuated } = event as unknown as { readonly uid: string; readonly actuated: Allocation | null };
+    const { uid, actuated } = event;
     if (actuated === null) this.#over(uid, true, nowMs);
     else if (!this.#working.has(uid)) this.#working.set(uid, nowMs);
   }

@@ -2,13 +2,12 @@
  * How long volumes take to be set up and torn down. One request is about all volumes of a pod: each of them is counted
  * with the time of that request, which is the time that its pod waited for it.
  */
-import { Histogram, type Registry } from 'prom-client';
-import type { KernelRecord, ResultRecord } from '../../../../kernel/records.ts';
+import type { Histogram, Registry } from 'prom-client';
 import type { Volume } from '../../../../machines/model/api/pod.ts';
-import type { VolumeFailure, VolumeSetUp } from '../../../../machines/model/operations/volume.ts';
+import { contextOf, type NodeRecord, type NodeResult } from '../../../node-records.ts';
 import type { NodePod } from '../../node-pods.ts';
 import type { Family, Sample } from '../family.ts';
-import { counter, gauge } from '../instruments.ts';
+import { counter, gauge, histogram } from '../instruments.ts';
 import { MS_PER_SECOND, type Projection, podContextAt, podUidAt, type Seen, type UnderWay } from '../projection.ts';
 
 /** Upstream's. */
@@ -41,9 +40,8 @@ const BLOCK_OPERATIONS: Readonly<Record<string, string>> = {
   'csi.unpublish': 'unmap_volume',
   'csi.unstage': 'unmap_device',
 };
-const operationOf = (name: string, input: unknown): string =>
-  ((input as { readonly block?: object | null } | undefined)?.block ? BLOCK_OPERATIONS[name] : undefined) ??
-  DRIVER_OPERATIONS[name]!;
+const operationOf = ({ name, input }: UnderWay): string =>
+  (input && 'block' in input && input.block ? BLOCK_OPERATIONS[name] : undefined) ?? DRIVER_OPERATIONS[name]!;
 const DRIVER_ACTOR = /^kubelet\/csiVolumes\/[^/]+/;
 
 /** What the actor of a driver's volume knows. */
@@ -62,27 +60,27 @@ export class StorageMetrics implements Projection {
   readonly #whole: Histogram;
 
   constructor(registry: Registry) {
-    this.#operations = new Histogram({
-      name: 'storage_operation_duration_seconds',
-      help: '[ALPHA] Storage operation duration',
-      buckets: BUCKETS,
-      labelNames: ['volume_plugin', 'operation_name', 'status', 'migrated'],
-      registers: [registry],
-    });
-    this.#whole = new Histogram({
-      name: 'volume_operation_total_seconds',
-      help: '[ALPHA] Storage operation end to end duration in seconds',
-      buckets: BUCKETS,
-      labelNames: ['plugin_name', 'operation_name'],
-      registers: [registry],
-    });
+    this.#operations = histogram(
+      registry,
+      'storage_operation_duration_seconds',
+      '[ALPHA] Storage operation duration',
+      BUCKETS,
+      ['volume_plugin', 'operation_name', 'status', 'migrated'],
+    );
+    this.#whole = histogram(
+      registry,
+      'volume_operation_total_seconds',
+      '[ALPHA] Storage operation end to end duration in seconds',
+      BUCKETS,
+      ['plugin_name', 'operation_name'],
+    );
   }
 
-  on(record: KernelRecord, { kernel, request }: Seen): void {
+  on(record: NodeRecord, { kernel, request }: Seen): void {
     if (record.k === 'effect' && DRIVER_OPERATIONS[record.name] !== undefined) {
       this.#drivers.set(record.id, driverAt(record.at, kernel));
     } else if (record.k === 'result' && request && this.#drivers.has(record.id)) {
-      const operation_name = operationOf(request.name, request.input);
+      const operation_name = operationOf(request);
       const driver = this.#drivers.get(record.id)!;
       this.#drivers.delete(record.id);
       this.#observe(request, { volume: undefined, driver, operation_name, isDone: !record.error }, kernel.now);
@@ -91,11 +89,11 @@ export class StorageMetrics implements Projection {
       const uid = podUidAt(record.at);
       const since = this.#since.get(uid) ?? new Map<string, number>();
       this.#since.set(uid, since);
-      for (const { name } of volumesOf(record.input)) since.set(name, since.get(name) ?? kernel.now);
-    } else if (record.k === 'result' && request?.name === 'volume.setUp') {
-      const { failed = [] } = (record.output ?? {}) as { failed?: readonly VolumeFailure[] };
+      for (const { name } of record.input.volumes) since.set(name, since.get(name) ?? kernel.now);
+    } else if (record.k === 'result' && record.name === 'volume.setUp' && request?.name === 'volume.setUp') {
+      const failed = record.output?.failed ?? [];
       const failures = new Set(failed.map(({ name }) => name));
-      for (const { name } of volumesOf(request.input)) {
+      for (const { name } of request.input.volumes) {
         this.#done(request, name, record.error === undefined && !failures.has(name), kernel);
       }
     } else if (record.k === 'result' && request?.name === 'volume.tearDown') {
@@ -134,14 +132,12 @@ export class StorageMetrics implements Projection {
   }
 }
 
-const volumesOf = (input: unknown): readonly VolumeSetUp[] => (input as { volumes: readonly VolumeSetUp[] }).volumes;
-
 const specVolumes = (address: string, kernel: Seen['kernel']): readonly Volume[] =>
   podContextAt(address, kernel)?.pod?.spec.volumes ?? [];
 
 function driverAt(address: string, kernel: Seen['kernel']): string {
   const actor = DRIVER_ACTOR.exec(address)?.[0] ?? '';
-  return (kernel.snapshotOf(actor) as { readonly context?: DriverVolume } | undefined)?.context?.volume.driver ?? '';
+  return contextOf<DriverVolume>(kernel, actor)?.volume.driver ?? '';
 }
 
 /** The volumes that pods want, and those that are set up; `ofDrivers` are those of CSI drivers. */
@@ -181,21 +177,22 @@ export class VolumeLeftovers implements Projection {
     this.#families = families(registry);
   }
 
-  on(record: KernelRecord, { kernel, request }: Seen): void {
+  on(record: NodeRecord, { kernel, request }: Seen): void {
     if (record.k !== 'result' || !request) return;
-    if (request.name === 'volume.podFolders' && !record.error) this.#looked(record);
-    else if (request.name === 'csi.inventory' && !record.error) this.#found(record);
-    else if (request.name !== 'volume.tearDown') return;
+    if (record.name === 'volume.podFolders' && !record.error) this.#looked(record.output.uids);
+    else if (record.name === 'csi.inventory' && !record.error) {
+      this.#found(record.output.volumes.length, record.output.errors.length);
+    } else if (request.name !== 'volume.tearDown') return;
     else if (podContextAt(request.address, kernel)?.pod === null) this.#tornDown(request, record);
   }
 
-  #looked({ output }: ResultRecord): void {
-    this.#left = new Set((output as { readonly uids: readonly string[] }).uids);
+  #looked(uids: readonly string[]): void {
+    this.#left = new Set(uids);
     this.#families.cleaned.set(0);
     this.#families.errors.set(0);
   }
 
-  #tornDown({ address }: UnderWay, { error }: ResultRecord): void {
+  #tornDown({ address }: UnderWay, { error }: NodeResult): void {
     const uid = podUidAt(address);
     if (!this.#left.has(uid)) return;
     if (error) this.#failing.add(uid);
@@ -207,10 +204,9 @@ export class VolumeLeftovers implements Projection {
     this.#families.errors.set(this.#failing.size);
   }
 
-  #found({ output }: ResultRecord): void {
-    const { volumes, errors } = output as { readonly volumes: readonly unknown[]; readonly errors: readonly string[] };
-    this.#families.reconstructed.inc(volumes.length + errors.length);
-    this.#families.unreadable.inc(errors.length);
+  #found(readable: number, unreadable: number): void {
+    this.#families.reconstructed.inc(readable + unreadable);
+    this.#families.unreadable.inc(unreadable);
   }
 }
 

@@ -1,0 +1,82 @@
+/**
+ * The kernel's records with the types that the machines of this node give them: operations by name, messages by type.
+ *
+ * The kernel knows neither; metrics read both. Invariant: what a machine wrote is what its type says, so that the one
+ * cast of {@link nodeRecord} stands for all of them.
+ */
+import type { PlainError } from '../kernel/json.ts';
+import type { Kernel } from '../kernel/kernel.ts';
+import type { InputOf, OutputOf } from '../kernel/operation.ts';
+import type {
+  EffectRecord,
+  InputRecord,
+  InRecord,
+  KernelRecord,
+  MessageRecord,
+  ResultRecord,
+} from '../kernel/records.ts';
+import type { AllocationMessage, AllocationReport } from '../machines/model/allocation/messages.ts';
+import type { RegistrationItem } from '../machines/model/operations/devices.ts';
+import type { Operations } from '../machines/model/operations/index.ts';
+import type { StatusObserved } from '../machines/model/pods/api-messages.ts';
+import type {
+  ConfigMessage,
+  ImageReport,
+  ImageWanted,
+  MemoryMessage,
+  PodKill,
+  PodKillWanted,
+  StatusMessage,
+} from '../machines/model/pods/messages.ts';
+
+export type NodeMessage =
+  | AllocationMessage
+  | AllocationReport
+  | ConfigMessage
+  | ImageReport
+  | MemoryMessage
+  | PodKill
+  | PodKillWanted
+  | StatusMessage
+  | StatusObserved
+  | { readonly type: 'image.asked'; readonly request: ImageWanted }
+  | { readonly type: 'shutdown.changed'; readonly active: boolean };
+
+type Outcome<Output> =
+  | { readonly output: Output; readonly error?: undefined }
+  | { readonly output?: undefined; readonly error: PlainError };
+
+export type NodeEffect = {
+  [Name in keyof Operations]: Omit<EffectRecord, 'name' | 'input'> & {
+    readonly name: Name;
+    readonly input: InputOf<Operations[Name]>;
+  };
+}[keyof Operations];
+
+export type NodeResult = {
+  [Name in keyof Operations]: Omit<ResultRecord, 'name' | 'output' | 'error'> & { readonly name: Name } & Outcome<
+      OutputOf<Operations[Name]>
+    >;
+}[keyof Operations];
+
+export interface NodeMessageRecord extends Omit<MessageRecord, 'event'> {
+  readonly event: NodeMessage;
+}
+
+interface NodeInRecord extends Omit<InRecord, 'event'> {
+  readonly event: RegistrationItem;
+}
+
+export type NodeRecord =
+  | Exclude<KernelRecord, InputRecord | EffectRecord | MessageRecord>
+  | Exclude<InputRecord, InRecord | ResultRecord>
+  | NodeEffect
+  | NodeInRecord
+  | NodeMessageRecord
+  | NodeResult;
+
+export const nodeRecord = (record: KernelRecord): NodeRecord => record as NodeRecord;
+
+/** What an actor knows, by its address; `undefined` where there is none. `Context` is that of its machine. */
+export const contextOf = <Context>(kernel: Kernel, address: string): Context | undefined =>
+  (kernel.snapshotOf(address) as { readonly context?: Context } | undefined)?.context;
