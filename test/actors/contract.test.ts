@@ -1,12 +1,12 @@
 /** Messages as callers have them, and what of a contract is made. */
-import { expect, test } from 'vitest';
+import { expect, it } from 'vitest';
 import { Contract } from '../../src/actors/contract.ts';
 
 const RUNTIME = 'runtime.v1.RuntimeService';
 const contract = new Contract(['cri/v1/api.proto', 'containerd/events/events.proto'], { bytes: String });
 const method = (name: string) => contract.method<object, object>(RUNTIME, name)!;
 
-test('a message comes back as it was sent, with every field that it has', () => {
+it('a message comes back as it was sent, with every field that it has', () => {
   const { path, requestStream, responseStream, responseSerialize, responseDeserialize } = method('ListPodSandbox');
   expect({ path, requestStream, responseStream }).toEqual({
     path: '/runtime.v1.RuntimeService/ListPodSandbox',
@@ -25,21 +25,21 @@ test('a message comes back as it was sent, with every field that it has', () => 
   });
 });
 
-test('a stream is one', () => {
+it('a stream is one', () => {
   expect(method('GetContainerEvents')).toMatchObject({ requestStream: false, responseStream: true });
 });
 
-test('what the contract does not have is not there', () => {
+it('what the contract does not have is not there', () => {
   expect(contract.method(RUNTIME, 'RemoveEverything')).toBeUndefined();
   expect(contract.decode('containerd.events.Nothing', new Uint8Array())).toBeUndefined();
   expect(() => contract.service('runtime.v2.RuntimeService')).toThrow('no such');
 });
 
-test('bytes that are no message are an error, not a message', () => {
+it('bytes that are no message are an error, not a message', () => {
   expect(() => method('Version').responseDeserialize(Buffer.from([0xff, 0xff, 0xff]))).toThrow('index out of range');
 });
 
-test('64-bit integers and bytes are text where a caller wants them as text', () => {
+it('64-bit integers and bytes are text where a caller wants them as text', () => {
   const bytes = Buffer.from([0x0a, 0x01, 0x63, 0x18, 0xff, 0xff, 0xff, 0xff, 0x0f]);
   expect(contract.decode('containerd.events.TaskExit', bytes)).toMatchObject({
     container_id: 'c',

@@ -1,8 +1,8 @@
 import { getEventListeners } from 'node:events';
-import { expect, test } from 'vitest';
+import { expect, it } from 'vitest';
 import { watchChanges } from '../../src/actors/watch-changes.ts';
 
-test('speaks of each change once, keeps what it said when there is no answer, and leaves no listener', async () => {
+it('speaks of each change once, keeps what it said when there is no answer, and leaves no listener', async () => {
   const answers = ['a', 'a', null, 'a', 'b', 'b'];
   const said: string[] = [];
   const aborter = new AbortController();
@@ -17,7 +17,7 @@ test('speaks of each change once, keeps what it said when there is no answer, an
   expect(listeners).toBe(0);
 });
 
-test('ends at once when nobody wants it any more', async () => {
+it('ends at once when nobody wants it any more', async () => {
   const aborter = new AbortController();
   const emit = (): void => aborter.abort();
   expect(await watchChanges({ ask: async () => 'a', periodMs: 60_000, signal: aborter.signal, emit })).toBeNull();

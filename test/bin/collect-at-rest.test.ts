@@ -1,6 +1,6 @@
 /** A process that comes to rest gives its memory back; one that works is left alone. */
 import { execFileSync } from 'node:child_process';
-import { expect, test } from 'vitest';
+import { expect, it } from 'vitest';
 
 const COLLECT = new URL('../../src/bin/collect-at-rest.js', import.meta.url).href;
 const LOOK_MS = 50;
@@ -18,15 +18,15 @@ function heapAfter(flags: readonly string[], afterwards: string): number {
   return Number(execFileSync(process.execPath, argv, { encoding: 'utf8' }));
 }
 
-test('memory that nobody holds is given back at rest', () => {
+it('memory that nobody holds is given back at rest', () => {
   expect(heapAfter(['--expose-gc'], '')).toBeLessThan(32);
 });
 
-test('while a process allocates, nothing is collected for it', () => {
+it('while a process allocates, nothing is collected for it', () => {
   const work = `setInterval(() => globalThis.busy = new Array(2 ** 21).fill(0), ${LOOK_MS / 5});`;
   expect(heapAfter(['--expose-gc', '--initial-old-space-size=512'], work)).toBeGreaterThan(64);
 });
 
-test('a process that cannot collect goes on', () => {
+it('a process that cannot collect goes on', () => {
   expect(heapAfter(['--initial-old-space-size=512'], '')).toBeGreaterThan(64);
 });

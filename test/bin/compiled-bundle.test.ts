@@ -12,7 +12,7 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, it } from 'vitest';
 
 const LOADER = new URL('../../src/bin/compiled-bundle.js', import.meta.url).href;
 /** Two texts of one length: V8 itself compares no more. */
@@ -45,7 +45,7 @@ function run(flags: readonly string[] = []): string {
 /** What is kept of `main.cjs`, by one V8 with one set of settings each. */
 const kept = (): string[] => readdirSync(compiled).map((tag) => join(compiled, tag, 'main.cjs'));
 
-test('what a process compiled is kept, and taken by the next one', () => {
+it('what a process compiled is kept, and taken by the next one', () => {
   expect(run()).toBe('one/chunk.cjs');
   const [file, ...others] = kept();
   expect(others).toEqual([]);
@@ -55,14 +55,14 @@ test('what a process compiled is kept, and taken by the next one', () => {
   expect(statSync(file!).ino).toBe(ino);
 });
 
-test('code of another text is not run, also when that is as long', () => {
+it('code of another text is not run, also when that is as long', () => {
   run();
   writeFileSync(join(root, 'dist/main.cjs'), TWO);
   expect(run()).toBe('two/chunk.cjs');
   expect(run()).toBe('two/chunk.cjs');
 });
 
-test.each([
+it.each([
   ['cut off', (bytes: Buffer) => bytes.subarray(0, bytes.length / 2)],
   ['empty', () => Buffer.alloc(0)],
   ['damaged', (bytes: Buffer) => bytes.fill(0xff, bytes.length - 40)],
@@ -75,19 +75,19 @@ test.each([
   expect(readFileSync(file!).length).toBe(whole.length);
 });
 
-test('a process with other settings has code of its own', () => {
+it('a process with other settings has code of its own', () => {
   run();
   run(['--invocation-count-for-maglev=2000']);
   expect(kept()).toHaveLength(2);
 });
 
-test('where nothing can be written, it runs all the same', () => {
+it('where nothing can be written, it runs all the same', () => {
   writeFileSync(compiled, '');
   expect(run()).toBe('one/chunk.cjs');
   expect(existsSync(join(root, 'dist/compiled'))).toBe(false);
 });
 
-test('a process that began with a bundle goes on with it when another takes its place', () => {
+it('a process that began with a bundle goes on with it when another takes its place', () => {
   const chunk = join(root, 'dist/chunk.cjs');
   const swap = `const fs = require('node:fs'); fs.renameSync(${JSON.stringify(join(root, 'dist'))}, ${JSON.stringify(join(root, 'before'))});`;
   writeFileSync(

@@ -3,9 +3,9 @@ import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { expect, test } from 'vitest';
+import { expect, it } from 'vitest';
 
-test('leaves nothing in the folder of temporary files, from which Node would run it the next time', () => {
+it('leaves nothing in the folder of temporary files, from which Node would run it the next time', () => {
   const temporary = mkdtempSync(join(tmpdir(), 'door-'));
   try {
     const env = { ...process.env, TMPDIR: temporary, NODE_COMPILE_CACHE: undefined };

@@ -3,7 +3,7 @@
  * containerd and through an API server.
  */
 import { spawnSync } from 'node:child_process';
-import { afterAll, beforeAll, describe, test } from 'vitest';
+import { afterAll, beforeAll, describe, it } from 'vitest';
 import { containerdAvailable } from '../support/containerd.ts';
 import { eventually } from '../support/daemon.ts';
 import { Scene } from '../support/kubectl-scene.ts';
@@ -48,6 +48,6 @@ describe.skipIf(skip).each([true, false])('kubectl attach, by WebSocket: %s', (i
   });
   afterAll(() => scene?.close());
 
-  test('attach', () =>
+  it('attach', () =>
     scene.play(transcripts('attach-websocket', { name: `attach-${suffix}`, env: protocol(isWebSocket) }), 1));
 });

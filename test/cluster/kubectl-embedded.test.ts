@@ -6,7 +6,7 @@ import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type Cluster, startCluster } from '../support/cluster.ts';
 import { eventually, TestNode } from '../support/daemon.ts';
 import { untilNothingIsLost } from '../support/kubectl-race.ts';
@@ -77,7 +77,7 @@ describe.skipIf(skip)('streams of the embedded runtime', () => {
   describe.each(['true', 'false'])('by WebSocket: %s', (isWebSocket) => {
     const env = { KUBECTL_REMOTE_COMMAND_WEBSOCKETS: isWebSocket, KUBECTL_PORT_FORWARD_WEBSOCKETS: isWebSocket };
 
-    test('exec passes input, output and the exit code', async () => {
+    it('exec passes input, output and the exit code', async () => {
       const echo = () => run(kubectl('exec', '-i', 'app', '--', 'cat'), { stdin: 'typed\n', env });
       expect(await untilNothingIsLost(echo)).toMatchObject({
         code: 0,
@@ -91,13 +91,13 @@ describe.skipIf(skip)('streams of the embedded runtime', () => {
       });
     });
 
-    test('exec on a terminal has one', async () => {
+    it('exec on a terminal has one', async () => {
       const argv = kubectl('exec', '-it', 'app', '--', 'sh', '-c', 'tty; exit 3');
       const { code, stdout } = await untilNothingIsLost(() => onOneStream(onTerminal(argv), env));
       expect([code, stdout]).toEqual([3, expect.stringMatching(/\/dev\/pts\/\d+\r\n/)]);
     });
 
-    test('attach speaks to the process of the container', async () => {
+    it('attach speaks to the process of the container', async () => {
       const { code, stdout } = await run(kubectl('attach', '-i', 'app'), { stdin: 'hello\n', env });
       expect([code, stdout]).toEqual([0, expect.stringMatching(/^(got hello\n)?$/)]);
       await eventually('the process has heard it', async () =>
@@ -108,7 +108,7 @@ describe.skipIf(skip)('streams of the embedded runtime', () => {
       expect(typed).toContain('\r\n42\r\n');
     });
 
-    test('port-forward reaches what listens on the machine', async () => {
+    it('port-forward reaches what listens on the machine', async () => {
       const web = createServer((_request, response) => response.end('hello from here\n')).listen(0, '127.0.0.1');
       await once(web, 'listening');
       const [from, to] = [await freePort(), (web.address() as { port: number }).port];
@@ -124,7 +124,7 @@ describe.skipIf(skip)('streams of the embedded runtime', () => {
     });
   });
 
-  test('statelet exec has input, a terminal and the exit code', async () => {
+  it('statelet exec has input, a terminal and the exit code', async () => {
     const statelet = (...argv: string[]) => [process.execPath, STATELET, 'exec', `--root-dir=${node.rootDir}`, ...argv];
     expect(await run(statelet('app', '-i', '--', 'cat'), { stdin: 'typed\n' })).toMatchObject({
       code: 0,

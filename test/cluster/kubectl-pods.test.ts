@@ -5,7 +5,7 @@
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, test } from 'vitest';
+import { afterAll, beforeAll, describe, it } from 'vitest';
 import { containerdAvailable } from '../support/containerd.ts';
 import { Scene } from '../support/kubectl-scene.ts';
 import { type Manifest, transcripts } from '../support/kubectl-transcripts.ts';
@@ -54,17 +54,17 @@ describe.skipIf(skip)('the recorded commands of kubectl on pods', () => {
   });
   afterAll(() => scene?.close());
 
-  test('describe', () => scene.play(transcripts('describe'), 2));
-  test('get-raw', () => {
+  it('describe', () => scene.play(transcripts('describe'), 2));
+  it('get-raw', () => {
     const recorded = transcripts('get-raw').map((each) => ({
       ...each,
       argv: each.argv.map((word) => word.replace('node1:${PORT}', `node1:${scene.node.port}`)),
     }));
     return scene.play(recorded, 2);
   });
-  test('top', () => scene.play(transcripts('top'), 1));
-  test('debug', () => scene.play(transcripts('debug'), 1));
-  test('events, to the end of the pods', async () => {
+  it('top', () => scene.play(transcripts('top'), 1));
+  it('debug', () => scene.play(transcripts('debug'), 1));
+  it('events, to the end of the pods', async () => {
     await scene.clear();
     await scene.judgeEvents([...PODS, 'node1']);
   });
@@ -89,6 +89,6 @@ describe.skipIf(skip)('the recorded commands of kubectl on pods that come and go
     await scene?.close();
   });
 
-  test('delete-wait', () => scene.play(transcripts('delete-wait'), 1));
-  test('logs-more', () => scene.play(transcripts('logs-more'), 1));
+  it('delete-wait', () => scene.play(transcripts('delete-wait'), 1));
+  it('logs-more', () => scene.play(transcripts('logs-more'), 1));
 });

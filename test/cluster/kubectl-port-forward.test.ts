@@ -6,7 +6,7 @@ import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
-import { afterAll, beforeAll, describe, test } from 'vitest';
+import { afterAll, beforeAll, describe, it } from 'vitest';
 import { containerdAvailable } from '../support/containerd.ts';
 import { eventually } from '../support/daemon.ts';
 import { Scene } from '../support/kubectl-scene.ts';
@@ -37,7 +37,7 @@ describe.skipIf(skip)('kubectl port-forward', () => {
   });
   afterAll(() => scene?.close());
 
-  test.each(['websocket', 'spdy'])('by %s', async (name) => {
+  it.each(['websocket', 'spdy'])('by %s', async (name) => {
     const as = { name: `portforward-${name}`, env: protocol(name === 'websocket') };
     const recorded = transcripts('portforward-spdy', as) as Forwarding[];
     const wrong = new Map<string, string>();

@@ -6,7 +6,7 @@ import { spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { containerdAvailable } from '../support/containerd.ts';
 import { Scene } from '../support/kubectl-scene.ts';
 import { type Manifest, transcripts } from '../support/kubectl-transcripts.ts';
@@ -41,9 +41,9 @@ describe.skipIf(skip)('the recorded commands of kubectl', () => {
   });
   afterAll(() => scene?.close());
 
-  test.each(['exec-websocket', 'exec-spdy', 'logs'])('%s', (file) => scene.play(transcripts(file), 3));
+  it.each(['exec-websocket', 'exec-spdy', 'logs'])('%s', (file) => scene.play(transcripts(file), 3));
 
-  test.each(['cp-websocket', 'cp-spdy'])('%s, with files that come back as they went', async (file) => {
+  it.each(['cp-websocket', 'cp-spdy'])('%s, with files that come back as they went', async (file) => {
     const { directory, kubectl } = scene;
     const big = randomBytes(3_000_000);
     writeFileSync(join(directory, 'a.txt'), 'copied in\n', { mode: 0o640 });

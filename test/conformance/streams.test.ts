@@ -5,7 +5,7 @@
  */
 import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { connect, parseReply, type Reply } from '../actors/server/exchange.ts';
 import { type FrameKind, type Recorded, type RecordedFrame, recordings } from '../actors/server/golden-records.ts';
 import { EXCUSED, MAY_LOSE_OUTPUT } from '../golden/http-streams-excused.ts';
@@ -46,7 +46,7 @@ describe.skipIf(requirement('containerd', containerdAvailable()).skip)('the reco
   beforeAll(() => node.start());
   afterAll(() => node.close());
 
-  test(`${judged.length} of them`, { timeout: TIMEOUT_MS }, async () => {
+  it(`${judged.length} of them`, { timeout: TIMEOUT_MS }, async () => {
     const wrong = new Map<string, string>();
     const work = async (queue: Recorded[]) => {
       for (let next = queue.shift(); next; next = queue.shift()) {

@@ -2,7 +2,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { StatsReader } from '../../src/actors/stats/reader.ts';
 import type { PodStats } from '../../src/actors/stats/summary-types.ts';
 import { type Containerd, containerdAvailable, startContainerd } from '../support/containerd.ts';
@@ -72,7 +72,7 @@ describe.skipIf(requirement('containerd', containerdAvailable()).skip)('statisti
     return after.stats;
   }
 
-  test('a busy container, its pod and the pods together are measured from their cgroups', async () => {
+  it('a busy container, its pod and the pods together are measured from their cgroups', async () => {
     const config = bench.pod();
     const uid = config.metadata!.uid!;
     const parent = `${pods}/besteffort/pod${uid}`;

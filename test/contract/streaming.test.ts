@@ -4,7 +4,7 @@
  */
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import type { NodePod } from '../../src/actors/server/node-pods.ts';
 import { runtimeStreamUrls } from '../../src/actors/server/runtime-calls.ts';
 import type { Pod } from '../../src/machines/model/api/pod.ts';
@@ -58,7 +58,7 @@ describe.skipIf(requirement('containerd', containerdAvailable()).skip)('streams 
   const connect: StreamClients['connect'] = (...asked) => streams.connect(...asked);
   const collect: StreamClients['collect'] = (client) => streams.collect(client);
 
-  test('a command says its output and its exit code, in the order of the recording', async () => {
+  it('a command says its output and its exit code, in the order of the recording', async () => {
     const client = connect(`${commandOf('sh', '-c', 'echo out; echo err >&2; exit 3')}&output=1&error=1`, [
       'v5.channel.k8s.io',
     ]);
@@ -74,7 +74,7 @@ describe.skipIf(requirement('containerd', containerdAvailable()).skip)('streams 
     });
   });
 
-  test('the close signal of version 5 ends stdin, and the command with it', async () => {
+  it('the close signal of version 5 ends stdin, and the command with it', async () => {
     const client = connect(`${commandOf('cat')}&input=1&output=1`, V5);
     await once(client, 'open');
     client.send(Buffer.from('\0abc\n'));
@@ -83,7 +83,7 @@ describe.skipIf(requirement('containerd', containerdAvailable()).skip)('streams 
     expect([channels[1], channels[3]]).toEqual(['abc\n', '{"metadata":{},"status":"Success"}']);
   });
 
-  test('a terminal is resized, and a command that is not there is an internal error', async () => {
+  it('a terminal is resized, and a command that is not there is an internal error', async () => {
     const resized = 'until stty size 2>/dev/null | grep -q "30 90"; do sleep 0.05; done; stty size';
     const client = connect(`${commandOf('sh', '-c', resized)}&input=1&output=1&tty=1`, V5);
     await once(client, 'open');
@@ -93,12 +93,12 @@ describe.skipIf(requirement('containerd', containerdAvailable()).skip)('streams 
     expect(JSON.parse(missing.channels[3]!)).toMatchObject({ reason: 'InternalError', code: 500 });
   });
 
-  test("version 4 is the runtime's own", async () => {
+  it("version 4 is the runtime's own", async () => {
     const { channels, code } = await collect(connect(`${commandOf('echo', 'hi')}&output=1`, ['v4.channel.k8s.io']));
     expect([channels[1], channels[3], code]).toEqual(['hi\n', '{"metadata":{},"status":"Success"}', 1000]);
   });
 
-  test('a hundred MiB come whole through a command, and a client that reads slowly loses nothing', async () => {
+  it('a hundred MiB come whole through a command, and a client that reads slowly loses nothing', async () => {
     const size = 100 * MIB;
     const client = connect(`${commandOf('dd', 'if=/dev/zero', 'bs=1M', 'count=100')}&output=1`, V5);
     const hash = createHash('sha256');
@@ -116,7 +116,7 @@ describe.skipIf(requirement('containerd', containerdAvailable()).skip)('streams 
     expect([bytes, hash.digest('hex')]).toEqual([size, createHash('sha256').update(Buffer.alloc(size)).digest('hex')]);
   });
 
-  test('a client that never reads costs no more than a small buffer', async () => {
+  it('a client that never reads costs no more than a small buffer', async () => {
     const client = connect(`${commandOf('yes')}&output=1`, V5);
     await once(client, 'open');
     client.pause();
@@ -125,7 +125,7 @@ describe.skipIf(requirement('containerd', containerdAvailable()).skip)('streams 
     expect((process.memoryUsage().rss - before) / MIB).toBeLessThan(40);
   });
 
-  test('a command ends when its client vanishes', async () => {
+  it('a command ends when its client vanishes', async () => {
     const client = connect(`${commandOf('sh', '-c', 'cat; touch /tmp/ended')}&input=1&output=1`, V5);
     await once(client, 'open');
     client.terminate();
@@ -136,14 +136,14 @@ describe.skipIf(requirement('containerd', containerdAvailable()).skip)('streams 
     expect(seen).toBe(true);
   });
 
-  test('a hundred MiB come whole through a forwarded port', async () => {
+  it('a hundred MiB come whole through a forwarded port', async () => {
     const spdy = await streams.tunnel();
     const { data, error } = await forwarded(spdy, '0', 8080, 'GET /large HTTP/1.0\r\n\r\n', 'with the answer');
     expect([data.length - data.indexOf('\r\n\r\n') - 4, error]).toEqual([100 * MIB, '']);
     spdy.close();
   });
 
-  test('ports are forwarded through one tunnel, 200 times at once', async () => {
+  it('ports are forwarded through one tunnel, 200 times at once', async () => {
     const spdy = await streams.tunnel();
     const asked = 'GET /index.html HTTP/1.0\r\n\r\n';
     const answers = await Promise.all(
@@ -153,7 +153,7 @@ describe.skipIf(requirement('containerd', containerdAvailable()).skip)('streams 
     spdy.close();
   });
 
-  test('a port where nobody listens is told on the error stream', async () => {
+  it('a port where nobody listens is told on the error stream', async () => {
     const spdy = await streams.tunnel();
     const { error } = await forwarded(spdy, '0', 8081, 'x', 'with the answer');
     expect(error).toContain('connection refused');
@@ -171,7 +171,7 @@ describe.skipIf(requirement('containerd', containerdAvailable()).skip)('streams 
     return [response.statusCode, body];
   }
 
-  test('refusals are those of the recordings', async () => {
+  it('refusals are those of the recordings', async () => {
     expect(await refused('output=true', V5, 'exec')).toEqual([
       400,
       'you must specify at least 1 of stdin, stdout, stderr',

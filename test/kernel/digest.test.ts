@@ -3,7 +3,7 @@
  * of its text was made before.
  */
 import { hash } from 'node:crypto';
-import { expect, test } from 'vitest';
+import { expect, it } from 'vitest';
 import { type AnyActorRef, createActor, createMachine } from 'xstate';
 import { addressOf } from '../../src/kernel/address.ts';
 import { digest } from '../../src/kernel/digest.ts';
@@ -42,18 +42,18 @@ const plain = (snapshot: { status: string; value?: unknown; context?: unknown; o
   return hash('sha1', text, 'base64').slice(0, 12);
 };
 
-test.each([...short, ...short].map((context, at) => ({ at, context })))('of short context $at', ({ context }) => {
+it.each([...short, ...short].map((context, at) => ({ at, context })))('of short context $at', ({ context }) => {
   expect(digestOf(context)).toBe(plain(snapshotOf(context)));
 });
 
-test.each(long.map((context, at) => ({ at, context })))('of long context $at, seen before or not', ({ context }) => {
+it.each(long.map((context, at) => ({ at, context })))('of long context $at, seen before or not', ({ context }) => {
   const known = digestOf(context);
   expect(digestOf(context)).toBe(known);
   expect(digestOf({ ...(context as object) })).toBe(known);
   expect(digestOf(structuredClone(JSON.parse(JSON.stringify(context))))).toBe(known);
 });
 
-test('a long member stands as its digest', () => {
+it('a long member stands as its digest', () => {
   const text = JSON.stringify(dictionary);
   const member = `#${hash('sha1', text, 'base64').slice(0, 12)}`;
   const whole = `${addressOf(actor)} ["active",{"some":"state"},{"dictionary":${member}},{"done":true},null]\n`;
@@ -61,12 +61,12 @@ test('a long member stands as its digest', () => {
   expect(digestOf({ dictionary })).toBe(hash('sha1', whole, 'base64').slice(0, 12));
 });
 
-test('a change anywhere in a long member is another digest', () => {
+it('a change anywhere in a long member is another digest', () => {
   const changed = { ...dictionary, 'pod "39"': { at: 39, text: `${'x'.repeat(199)}y` } };
   expect(digestOf({ dictionary: changed })).not.toBe(digestOf({ dictionary }));
 });
 
-test('an operation has no context', () => {
+it('an operation has no context', () => {
   expect(digest(new Map([[actor, { status: 'done', output: 1 }]]))).toBe(
     plain({ status: 'done', value: undefined, output: 1 }),
   );

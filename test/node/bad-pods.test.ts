@@ -4,7 +4,7 @@
  */
 import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { eventually, SLEEP, shellPod } from '../support/daemon.ts';
 import { ObservedNode, type RuntimeInUse, runtimes } from '../support/observed-node.ts';
 import { requirement } from '../support/require.ts';
@@ -59,7 +59,7 @@ describe.each(runtimes)('bad pods on $name', (choice) => {
       return container?.state?.terminated ?? container?.lastState?.terminated;
     });
 
-  test.skipIf(skip)('33 more arguments than the kernel takes end that container alone', async () => {
+  it.skipIf(skip)('33 more arguments than the kernel takes end that container alone', async () => {
     const args = Array.from({ length: 11 }, (_, at) => String(at).repeat(100_000));
     write('wordy', 'true', { args }, { restartPolicy: 'Never' });
     write('wordier', 'true', { args: ['x'.repeat(MEGABYTE)] }, { restartPolicy: 'Never' });
@@ -71,7 +71,7 @@ describe.each(runtimes)('bad pods on $name', (choice) => {
     expect(instance?.exitCode).not.toBe(0);
   });
 
-  test.skipIf(skip)(
+  it.skipIf(skip)(
     '29 a grace of ten years ends when the container does, and a grace of zero is one second',
     async () => {
       write('patient', SLEEP, {}, { terminationGracePeriodSeconds: TEN_YEARS });
@@ -85,7 +85,7 @@ describe.each(runtimes)('bad pods on $name', (choice) => {
     },
   );
 
-  test.skipIf(skip)(
+  it.skipIf(skip)(
     'an image as a volume is mounted by the runtime alone: one that cannot keeps the container back',
     async () => {
       const { runtime_version: version } = await node.client.call('Version', {}, { timeoutMs: WHILE_MS });
@@ -109,7 +109,7 @@ describe.each(runtimes)('bad pods on $name', (choice) => {
     },
   );
 
-  test.skipIf(skip)('30 last words of a gigabyte are cut, and a device is no place for them', async () => {
+  it.skipIf(skip)('30 last words of a gigabyte are cut, and a device is no place for them', async () => {
     const script = 'printf %05000d 7 > /dev/termination-log; truncate -s 1G /dev/termination-log; exit 3';
     write('talker', script, { terminationMessagePath: '/dev/termination-log' }, { restartPolicy: 'Never' });
     const { message = '' } = await ended('talker');
@@ -121,7 +121,7 @@ describe.each(runtimes)('bad pods on $name', (choice) => {
     });
   });
 
-  test.skipIf(skip || !isContainerd)('a seccomp profile that is missing, or a folder, lets nothing run', async () => {
+  it.skipIf(skip || !isContainerd)('a seccomp profile that is missing, or a folder, lets nothing run', async () => {
     mkdirSync(join(node.rootDir, 'seccomp/folder'), { recursive: true });
     writeFileSync(join(node.rootDir, 'seccomp/nonsense.json'), 'not json');
     for (const [name, profile] of [
@@ -137,7 +137,7 @@ describe.each(runtimes)('bad pods on $name', (choice) => {
     expect(node.containerLog('seccomp-missing', 'c')).toBe('');
   });
 
-  test.skipIf(skip)(
+  it.skipIf(skip)(
     'CVE-2019-11245: a pod that must not be root is not, with the image there and after a restart',
     async () => {
       write('rootless', SLEEP, { securityContext: { runAsNonRoot: true } });
@@ -164,7 +164,7 @@ describe.each(runtimes)('bad pods on $name', (choice) => {
     return new Map(items.map(({ id, state }) => [id, state]));
   };
 
-  test.skipIf(skip)(
+  it.skipIf(skip)(
     '36 what another wrote into the runtime stays, what an agent left ends, and a uid is no path',
     async () => {
       const before = node.log.length;
@@ -190,7 +190,7 @@ describe.each(runtimes)('bad pods on $name', (choice) => {
     TIMEOUT_MS,
   );
 
-  test.skipIf(skip)('leave the neighbour alone, and a journal that verifies and replays', async () => {
+  it.skipIf(skip)('leave the neighbour alone, and a journal that verifies and replays', async () => {
     const neighbour = await node.running('neighbour');
     expect(neighbour.attempt).toBe(0);
     expect(await node.instances('neighbour')).toHaveLength(1);

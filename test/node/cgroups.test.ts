@@ -7,7 +7,7 @@ import { once } from 'node:events';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { cpus, totalmem } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
 import { cgroupExists, cgroupV1Available, cgroupValue, removeCgroupRoot } from '../support/cgroups.ts';
 import { eventually, SLEEP, shellPod } from '../support/daemon.ts';
@@ -100,7 +100,7 @@ describe.skipIf(skip)('the cgroups of a node on containerd', () => {
     return { uid, ids, group: `${kubepods}/burstable/pod${uid}` };
   }
 
-  test('hold all pods to what the node has, as nobody enforces more', async () => {
+  it('hold all pods to what the node has, as nobody enforces more', async () => {
     await eventually('they are held', () => Number(cgroupValue('pids', kubepods, 'pids.max')) > 0 || null);
     expect(valuesOf(kubepods)).toMatchObject({
       'cpu.shares': String(cpus().length * 1024),
@@ -110,13 +110,13 @@ describe.skipIf(skip)('the cgroups of a node on containerd', () => {
     await eventually('the last level is', () => cgroupValue('cpu', `${kubepods}/besteffort`, 'cpu.shares') === '2');
   });
 
-  test('of pods that are gone are removed with what ran in them', async () => {
+  it('of pods that are gone are removed with what ran in them', async () => {
     if (leftover.exitCode === null && leftover.signalCode === null) await once(leftover, 'exit');
     expect(leftover.signalCode).toBe('SIGKILL');
     await eventually('the group is gone', () => !cgroupExists(`${kubepods}/burstable/pod00000000-dead`));
   });
 
-  test.each(['qos-burstable', 'pod-level-resources'])('of the pod %s have the recorded values', async (name) => {
+  it.each(['qos-burstable', 'pod-level-resources'])('of the pod %s have the recorded values', async (name) => {
     const { group, ids } = await live(name);
     for (const [container, wanted] of Object.entries(recorded(name))) {
       const path = container === '' ? group : `${group}/${ids[container]}`;
@@ -127,7 +127,7 @@ describe.skipIf(skip)('the cgroups of a node on containerd', () => {
     }
   });
 
-  test('give the level of burstable pods the shares of all of them, and take them back', async () => {
+  it('give the level of burstable pods the shares of all of them, and take them back', async () => {
     const shares = () => cgroupValue('cpu', `${kubepods}/burstable`, 'cpu.shares');
     // 150m and 1m of qos-burstable, 200m of pod-level-resources.
     await eventually('the sum', () => shares() === String(Math.floor((351 * 1024) / 1000)));
@@ -136,7 +136,7 @@ describe.skipIf(skip)('the cgroups of a node on containerd', () => {
     await eventually('the rest', () => shares() === String(Math.floor((151 * 1024) / 1000)));
   });
 
-  test('of a pod that ended are gone', async () => {
+  it('of a pod that ended are gone', async () => {
     const { group } = await live('qos-burstable');
     expect(cgroupExists(group)).toBe(true);
     node.remove('qos-burstable.json');
@@ -144,7 +144,7 @@ describe.skipIf(skip)('the cgroups of a node on containerd', () => {
     await eventually('its group is gone', () => !cgroupExists(group));
   });
 
-  test('hold a container to other resources from one moment to the next', async () => {
+  it('hold a container to other resources from one moment to the next', async () => {
     const resources = { requests: { cpu: '100m' }, limits: { cpu: '200m', memory: '64Mi' } };
     const { spec, ...pod } = shellPod('resized', node.image, SLEEP);
     const containers = spec.containers.map((each) => ({ ...each, resources }));
@@ -164,7 +164,7 @@ describe.skipIf(skip)('the cgroups of a node on containerd', () => {
     expect(await node.running('resized')).toMatchObject({ id, startedAt });
   });
 
-  test('are not made for a pod that the node does not take', async () => {
+  it('are not made for a pod that the node does not take', async () => {
     const { spec, ...pod } = shellPod('elsewhere', node.image, SLEEP);
     node.write('elsewhere.json', { ...pod, spec: { ...spec, nodeSelector: { disk: 'ssd' } } });
     const status = await node.untilPhase('elsewhere', 'Failed');
@@ -175,7 +175,7 @@ describe.skipIf(skip)('the cgroups of a node on containerd', () => {
     expect(await node.sandboxes('elsewhere')).toBe(0);
   });
 
-  test('are as they were after a restart of the agent, and its journal replays', async () => {
+  it('are as they were after a restart of the agent, and its journal replays', async () => {
     await node.stop('SIGKILL');
     await node.start();
     await node.running('resized');

@@ -1,5 +1,5 @@
 /** A daemon joins a cluster: the Node, its status and its lease as users see them, over real connections. */
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { type ApiServer, startApiServer } from '../fakes/api-server/index.ts';
 import { eventually, TestNode } from '../support/daemon.ts';
 
@@ -28,7 +28,7 @@ describe('a node of a cluster', () => {
   const untilReady = () => eventually('Ready', () => (ready()?.status === 'True' ? true : undefined));
   const writes = () => server.requests.filter(({ method }) => method !== 'GET');
 
-  test('registers, becomes ready, and holds a lease of its own Node', async () => {
+  it('registers, becomes ready, and holds a lease of its own Node', async () => {
     await start();
     await untilReady();
     expect(ready()).toMatchObject({ reason: 'KubeletReady', message: 'kubelet is posting ready status' });
@@ -40,7 +40,7 @@ describe('a node of a cluster', () => {
     expect(server.store.get('storage.k8s.io/v1', 'csinodes', 'node1')).toMatchObject({ spec: {} });
   });
 
-  test('after a restart writes nothing of the node but its lease', async () => {
+  it('after a restart writes nothing of the node but its lease', async () => {
     await start();
     await untilReady();
     await node.stop('SIGKILL');
@@ -53,7 +53,7 @@ describe('a node of a cluster', () => {
     ]);
   });
 
-  test('starts while the API server is away, and registers when it is back', async () => {
+  it('starts while the API server is away, and registers when it is back', async () => {
     const kubeconfig = await server.kubeconfig('system:node:node1');
     await server.stop();
     await node.start([`--kubeconfig=${kubeconfig}`]);

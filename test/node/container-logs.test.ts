@@ -1,7 +1,7 @@
 /** Logs of real containers: rotated while they write, found by their links, and gone with their pods. */
 import { existsSync, mkdirSync, readdirSync, readFileSync, realpathSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { eventually, shellPod } from '../support/daemon.ts';
 import { ObservedNode, type RuntimeInUse, runtimes } from '../support/observed-node.ts';
 import { requirement } from '../support/require.ts';
@@ -40,7 +40,7 @@ describe.each(runtimes)('container logs on $name', (choice) => {
     return found === undefined ? '' : join(podLogs(), found, 'c');
   };
 
-  test.skipIf(skip)('are rotated, compressed and limited, and no line is lost', async () => {
+  it.skipIf(skip)('are rotated, compressed and limited, and no line is lost', async () => {
     node.write('writer.json', shellPod('writer', node.image, WRITER));
     await node.running('writer');
     const names = () => readdirSync(folderOf('writer')).sort();
@@ -62,14 +62,14 @@ describe.each(runtimes)('container logs on $name', (choice) => {
     expect(node.log).not.toMatch(/Failed to (rotate|reopen) container log/);
   });
 
-  test.skipIf(skip)('are found by their links', async () => {
+  it.skipIf(skip)('are found by their links', async () => {
     const { id } = await node.running('writer');
     const link = join(links, `writer-node1_default_c-${id}.log`);
     expect(realpathSync(link)).toBe(realpathSync(join(folderOf('writer'), '0.log')));
     expect(statSync(link).isFile()).toBe(true);
   });
 
-  test.skipIf(skip)('are gone with their pod, and so are the links', async () => {
+  it.skipIf(skip)('are gone with their pod, and so are the links', async () => {
     const folder = folderOf('writer');
     node.remove('writer.json');
     await node.gone('writer');
@@ -77,7 +77,7 @@ describe.each(runtimes)('container logs on $name', (choice) => {
     expect(readdirSync(links)).toEqual([]);
   });
 
-  test.skipIf(skip)('of a pod that went while its agent was dead are gone, too', async () => {
+  it.skipIf(skip)('of a pod that went while its agent was dead are gone, too', async () => {
     node.write('leaver.json', shellPod('leaver', node.image, "trap 'exit 0' TERM; echo hi; sleep 3600 & wait"));
     await node.running('leaver');
     await eventually('its link', () => readdirSync(links).length === 1);
@@ -89,7 +89,7 @@ describe.each(runtimes)('container logs on $name', (choice) => {
     expect(readdirSync(links)).toEqual([]);
   });
 
-  test.skipIf(skip)('are in journals that verify and replay', async () => {
+  it.skipIf(skip)('are in journals that verify and replay', async () => {
     await node.stop();
     expect(node.journalFaults()).toEqual([]);
   });

@@ -5,7 +5,7 @@
 import { readFileSync } from 'node:fs';
 import { cpus } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { cgroupV1Available, cgroupValue, removeCgroupRoot } from '../support/cgroups.ts';
 import { eventually, SLEEP, shellPod } from '../support/daemon.ts';
 import { ObservedNode, type RuntimeInUse, runtimes } from '../support/observed-node.ts';
@@ -63,13 +63,13 @@ describe.skipIf(skip)('the CPU manager of a node on containerd', () => {
   let shared: string;
   let own: string;
 
-  test('lets containers share all CPUs', async () => {
+  it('lets containers share all CPUs', async () => {
     write('shared', {});
     shared = await groupOf('shared', '/besteffort');
     expect(cpuset(shared)).toBe(all);
   });
 
-  test('gives a guaranteed container a CPU that the others leave, without a quota', async () => {
+  it('gives a guaranteed container a CPU that the others leave, without a quota', async () => {
     write('own', { limits: { cpu: '1', memory: '32Mi' } });
     own = await groupOf('own', '');
     expect(cpuset(own)).toBe('1');
@@ -78,7 +78,7 @@ describe.skipIf(skip)('the CPU manager of a node on containerd', () => {
     await eventually('the others leave it', () => cpuset(shared) === others);
   });
 
-  test('tells agents which CPU it is, and which may be given', async () => {
+  it('tells agents which CPU it is, and which may be given', async () => {
     const answer = (method: string) => askPodResources(node.podResources, method);
     const { podResources } = (await answer('List')) as {
       podResources: readonly {
@@ -102,7 +102,7 @@ describe.skipIf(skip)('the CPU manager of a node on containerd', () => {
 
   const stateFile = (name: string) => JSON.parse(readFileSync(join(node.rootDir, name), 'utf8'));
 
-  test('says in the files of the kubelet what was given', async () => {
+  it('says in the files of the kubelet what was given', async () => {
     const { entries, ...cpu } = await eventually('the CPUs', () => {
       const state = stateFile('cpu_manager_state');
       return state.entries ? state : undefined;
@@ -118,7 +118,7 @@ describe.skipIf(skip)('the CPU manager of a node on containerd', () => {
     expect(memory.machineState[0]).toMatchObject({ numberOfAssignments: 1, cells: [0] });
   });
 
-  test('keeps it so over a restart of the agent', async () => {
+  it('keeps it so over a restart of the agent', async () => {
     await node.stop('SIGKILL');
     await node.start();
     await node.running('own');
@@ -128,7 +128,7 @@ describe.skipIf(skip)('the CPU manager of a node on containerd', () => {
     expect(cpuset(await groupOf('late', '/besteffort'))).toBe(others);
   });
 
-  test('refuses a pod for which there are too few', async () => {
+  it('refuses a pod for which there are too few', async () => {
     const count = cpus().length;
     write('more', { limits: { cpu: String(count), memory: '32Mi' } });
     const status = await node.untilPhase('more', 'Failed');
@@ -138,7 +138,7 @@ describe.skipIf(skip)('the CPU manager of a node on containerd', () => {
     });
   });
 
-  test('gives the CPU back when the pod has ended, and its journal replays', async () => {
+  it('gives the CPU back when the pod has ended, and its journal replays', async () => {
     node.remove('own.json');
     await node.gone('own');
     await eventually('the others have it', () => cpuset(shared) === all);

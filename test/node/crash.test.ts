@@ -5,7 +5,7 @@
  * STATELET_KILLS (default 12, CI 40, a full run is 200) says how often.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { eventually, SLEEP, shellPod } from '../support/daemon.ts';
 import { ObservedNode, runtimes } from '../support/observed-node.ts';
 import { requirement } from '../support/require.ts';
@@ -35,9 +35,9 @@ for (const choice of runtimes) {
     afterAll(() => node.close());
     // The embedded runtime dies with the agent and has more to lose; containerd's rounds cost more.
     const kills = runtimes.indexOf(choice) === 0 ? KILLS : Math.ceil(KILLS / 4);
-    test(`${kills} times, touches no container`, () => killOften(node, kills), kills * PER_KILL_MS);
-    test('while pods come and go, leaves exactly the wanted ones', () => killWhileChanging(node), TIMEOUT_MS);
-    test('in a crash loop, forgets neither the count nor the back-off', () => killInBackOff(node), TIMEOUT_MS);
+    it(`${kills} times, touches no container`, () => killOften(node, kills), kills * PER_KILL_MS);
+    it('while pods come and go, leaves exactly the wanted ones', () => killWhileChanging(node), TIMEOUT_MS);
+    it('in a crash loop, forgets neither the count nor the back-off', () => killInBackOff(node), TIMEOUT_MS);
   });
 }
 

@@ -14,7 +14,7 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { status } from '@grpc/grpc-js';
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { systemCalls } from '../../src/actors/host/kernel/syscall.ts';
 import { attachmentName } from '../../src/machines/model/csi/policy.ts';
 import { needsMounts } from '../actors/volume/support.ts';
@@ -168,7 +168,7 @@ for (const choice of runtimes) {
 }
 
 function cases(): void {
-  test(
+  it(
     'a claim’s volume is attached, mounted and used, over a crash of the agent, and leaves nothing',
     LIMITS,
     async () => {
@@ -208,7 +208,7 @@ function cases(): void {
     },
   );
 
-  test(
+  it(
     'a volume of the pod itself: its driver’s failures are the pod’s events, and end when it heals',
     LIMITS,
     async () => {
@@ -238,7 +238,7 @@ function cases(): void {
     },
   );
 
-  test(
+  it(
     'a pod that goes while the agent is away is taken away by the next one, though its driver cannot at first',
     LIMITS,
     async () => {
@@ -267,7 +267,7 @@ function cases(): void {
     },
   );
 
-  test('a claim that was made larger is expanded before its pod begins, and says so', LIMITS, async () => {
+  it('a claim that was made larger is expanded before its pod begins, and says so', LIMITS, async () => {
     await boot({ attachRequired: false });
     const conditions = [{ type: 'FileSystemResizePending', status: 'True' }];
     const allocated = {
@@ -290,7 +290,7 @@ function cases(): void {
     isSame();
   });
 
-  test('a block device is in the container as one, over a crash of the agent, and leaves nothing', LIMITS, async () => {
+  it('a block device is in the container as one, over a crash of the agent, and leaves nothing', LIMITS, async () => {
     await boot({ attachRequired: false });
     driver.disk = join(node.directory, 'disk.img');
     writeFileSync(driver.disk, 'from the disk'.padEnd(1_048_576));

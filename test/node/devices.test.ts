@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { createConnection } from 'node:net';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type DevicePluginBehaviour, FakeDevicePlugin } from '../fakes/device-plugin.ts';
 import { removeCgroupRoot } from '../support/cgroups.ts';
 import { eventually, shellPod } from '../support/daemon.ts';
@@ -78,7 +78,7 @@ describe.each(runtimes)('on $name', (choice) => {
       });
     }
 
-    test('gives a static pod the device that its plugin prefers', async () => {
+    it('gives a static pod the device that its plugin prefers', async () => {
       await connect('gpu.sock');
       write('one', 1, 'gpu-b');
       await node.untilPhase('one', 'Running');
@@ -87,7 +87,7 @@ describe.each(runtimes)('on $name', (choice) => {
       expect(entries).toMatchObject([{ ContainerName: 'c', ResourceName: GPU, DeviceIDs: { '-1': ['gpu-b'] } }]);
     });
 
-    test('refuses a pod for which too few are left', async () => {
+    it('refuses a pod for which too few are left', async () => {
       write('more', 2, 'gpu-a');
       expect(await node.untilPhase('more', 'Failed')).toMatchObject({
         reason: 'UnexpectedAdmissionError',
@@ -97,7 +97,7 @@ describe.each(runtimes)('on $name', (choice) => {
       });
     });
 
-    test('tells agents who has what', async () => {
+    it('tells agents who has what', async () => {
       expect(await askPodResources(node.podResources, 'List')).toMatchObject({
         podResources: [{ name: 'one-node1', containers: [{ devices: [{ resourceName: GPU, deviceIds: ['gpu-b'] }] }] }],
       });
@@ -106,7 +106,7 @@ describe.each(runtimes)('on $name', (choice) => {
       });
     });
 
-    test('leaves the pod what it has over a restart, and takes the plugin back', async () => {
+    it('leaves the pod what it has over a restart, and takes the plugin back', async () => {
       const before = await node.running('one');
       await node.stop('SIGKILL');
       plugin.close();
@@ -119,7 +119,7 @@ describe.each(runtimes)('on $name', (choice) => {
       await eventually('both entries', () => checkpoint().PodDeviceEntries?.length === 2);
     });
 
-    test('says in the status of a pod how its devices are', async () => {
+    it('says in the status of a pod how its devices are', async () => {
       const health = async () => {
         const [container] = (await node.status('one'))?.containerStatuses ?? [];
         return container?.allocatedResourcesStatus?.[0]?.resources?.[0]?.health;
@@ -131,7 +131,7 @@ describe.each(runtimes)('on $name', (choice) => {
       await eventually('it is told', async () => (await health()) === 'Healthy');
     });
 
-    test('gives a device again when its pod has ended, and its journal replays', async () => {
+    it('gives a device again when its pod has ended, and its journal replays', async () => {
       node.remove('one.json');
       await node.gone('one');
       write('three', 1, 'gpu-b');

@@ -6,7 +6,7 @@ import { existsSync, readlinkSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { status } from '@grpc/grpc-js';
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { containerdAvailable } from '../support/containerd.ts';
 import { type Interference, ProxyRefusal, type RecordedCall } from '../support/cri-proxy.ts';
 import { eventually, SLEEP, shellPod } from '../support/daemon.ts';
@@ -79,7 +79,7 @@ describe.skipIf(skip)('a call in the middle of which something dies', () => {
     throw new ProxyRefusal(status.UNAVAILABLE, 'nobody hears this');
   };
 
-  test.each([...COMING, ...GOING])(
+  it.each([...COMING, ...GOING])(
     'fault 1: the agent dies before %s and after it',
     async (method) => {
       const die = () => void node.stop('SIGKILL');
@@ -96,7 +96,7 @@ describe.skipIf(skip)('a call in the middle of which something dies', () => {
     await node.start();
   }
 
-  test.each([...COMING, ...GOING].map((method, at) => [method, AWAY_MS[at % AWAY_MS.length]!] as const))(
+  it.each([...COMING, ...GOING].map((method, at) => [method, AWAY_MS[at % AWAY_MS.length]!] as const))(
     'fault 2: the runtime dies in %s, and is back after %i ms',
     async (method, awayMs) => {
       let back: Promise<void> = Promise.resolve();
@@ -109,7 +109,7 @@ describe.skipIf(skip)('a call in the middle of which something dies', () => {
     TIMEOUT_MS,
   );
 
-  test(
+  it(
     'fault 2: the runtime dies while calls of every kind are under way, and is away for a minute',
     async () => {
       const nameOf = (method: string) => `minute-${method.toLowerCase()}`;
@@ -139,7 +139,7 @@ describe.skipIf(skip)('a call in the middle of which something dies', () => {
     TIMEOUT_MS,
   );
 
-  test(
+  it(
     'fault 1: a start that dies with its agent is no crash of the app',
     async () => {
       const name = 'dying';
@@ -172,7 +172,7 @@ describe.skipIf(skip)('a call in the middle of which something dies', () => {
     TIMEOUT_MS,
   );
 
-  test('every journal verifies and replays', () => node.keepsItsWord(), TIMEOUT_MS);
+  it('every journal verifies and replays', () => node.keepsItsWord(), TIMEOUT_MS);
 });
 
 /** Holds the runtime in the middle of each start of a process: what starts it waits for as long as a file is there. */
@@ -211,9 +211,9 @@ describe.skipIf(skip)('fault 4: a call that fails, is late, loses its answer or 
   });
   afterAll(() => node.close());
 
-  test('when pods come', () => node.keepsPromises([...plan.keys()]), TIMEOUT_MS);
+  it('when pods come', () => node.keepsPromises([...plan.keys()]), TIMEOUT_MS);
 
-  test(
+  it(
     'when they go',
     async () => {
       for (const name of plan.keys()) node.remove(`${name}.json`);
@@ -223,7 +223,7 @@ describe.skipIf(skip)('fault 4: a call that fails, is late, loses its answer or 
     TIMEOUT_MS,
   );
 
-  test('every journal verifies and replays', () => node.keepsItsWord(), TIMEOUT_MS);
+  it('every journal verifies and replays', () => node.keepsItsWord(), TIMEOUT_MS);
 });
 
 /** Each pod meets its fault once, in the first call of its method. */

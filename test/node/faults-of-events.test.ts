@@ -3,7 +3,7 @@
  * many containers die together.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { containerdAvailable } from '../support/containerd.ts';
 import type { StreamInterference } from '../support/cri-proxy.ts';
 import { eventually, SLEEP, shellPod } from '../support/daemon.ts';
@@ -64,13 +64,13 @@ describe.skipIf(skip)('fault 5: an event stream that lies while many containers 
     ],
   ];
 
-  test.each(cases)(
+  it.each(cases)(
     '%s: each container starts again, once',
     (_what, interference) => dieTogether(interference),
     2 * TIMEOUT_MS,
   );
 
-  test(
+  it(
     'breaks: each container starts again, once',
     () => dieTogether(pass, () => node.proxy.breakStreams()),
     2 * TIMEOUT_MS,
@@ -108,7 +108,7 @@ describe.skipIf(skip)('fault 5: an event stream that lies while many containers 
     }
   }
 
-  test('every journal verifies and replays', () => node.keepsItsWord(), TIMEOUT_MS);
+  it('every journal verifies and replays', () => node.keepsItsWord(), TIMEOUT_MS);
 });
 
 describe.skipIf(skip)('fault 3: a runtime that stands still', () => {
@@ -118,7 +118,7 @@ describe.skipIf(skip)('fault 3: a runtime that stands still', () => {
   });
   afterAll(() => node.close());
 
-  test(
+  it(
     'costs no container anything, piles no calls up, and what was asked meanwhile is done',
     async () => {
       for (const pod of ['one', 'two']) node.write(`${pod}.json`, shellPod(pod, node.image, SLEEP));
@@ -140,5 +140,5 @@ describe.skipIf(skip)('fault 3: a runtime that stands still', () => {
     TIMEOUT_MS,
   );
 
-  test('every journal verifies and replays', () => node.keepsItsWord(), TIMEOUT_MS);
+  it('every journal verifies and replays', () => node.keepsItsWord(), TIMEOUT_MS);
 });

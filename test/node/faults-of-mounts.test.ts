@@ -4,7 +4,7 @@
  */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { exchange } from '../actors/server/exchange.ts';
 import { containerdAvailable } from '../support/containerd.ts';
 import { eventually, SLEEP, shellPod } from '../support/daemon.ts';
@@ -83,7 +83,7 @@ describe.skipIf(skip)('file systems that never answer', () => {
       TIMEOUT_MS,
     );
 
-  test(
+  it(
     'as hostPath: the pod says what does not answer, runs when that is gone, and costs others nothing meanwhile',
     async () => {
       for (let at = 0; at < HUNG; at++) {
@@ -98,7 +98,7 @@ describe.skipIf(skip)('file systems that never answer', () => {
     TIMEOUT_MS,
   );
 
-  test(
+  it(
     'as a part of a hostPath: the same',
     async () => {
       const path = await hang(node.file('parted'));
@@ -109,7 +109,7 @@ describe.skipIf(skip)('file systems that never answer', () => {
     TIMEOUT_MS,
   );
 
-  test(
+  it(
     'that only the runtime looks at: the same',
     async () => {
       const path = await hang(node.file('plain'));
@@ -122,7 +122,7 @@ describe.skipIf(skip)('file systems that never answer', () => {
     TIMEOUT_MS,
   );
 
-  test(
+  it(
     'that a running pod has mounted in its volume: others are measured, and the pod goes',
     async () => {
       const known = new Set(await node.uids());
@@ -139,7 +139,7 @@ describe.skipIf(skip)('file systems that never answer', () => {
     TIMEOUT_MS,
   );
 
-  test(
+  it(
     'keeps no node from ending and starting again',
     async () => {
       const path = await hang(node.file('ending'));
@@ -153,5 +153,5 @@ describe.skipIf(skip)('file systems that never answer', () => {
     TIMEOUT_MS,
   );
 
-  test('every journal verifies and replays', () => node.keepsItsWord().then(() => node.start()), TIMEOUT_MS);
+  it('every journal verifies and replays', () => node.keepsItsWord().then(() => node.start()), TIMEOUT_MS);
 });

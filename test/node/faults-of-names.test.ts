@@ -5,7 +5,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { containerdAvailable } from '../support/containerd.ts';
 import { eventually, SLEEP, shellPod } from '../support/daemon.ts';
 import { DeadNames, deadNamesAvailable, LOOKUP_MS } from '../support/dead-names.ts';
@@ -55,11 +55,11 @@ describe.skipIf(skip)('a name server that answers nothing', () => {
     expect(performance.now() - began, what).toBeLessThan(NORMAL_MS);
   };
 
-  test('keeps no node from starting', () => {
+  it('keeps no node from starting', () => {
     expect(startedMs).toBeLessThan(NORMAL_MS);
   });
 
-  test(
+  it(
     'is asked by many probes, and no pod waits for the answers',
     async () => {
       const [only] = shellPod('asking', node.image, SLEEP).spec.containers;
@@ -93,7 +93,7 @@ describe.skipIf(skip)('a name server that answers nothing', () => {
     TIMEOUT_MS,
   );
 
-  test(
+  it(
     'keeps its promises, and the journal verifies and replays',
     async () => {
       node.write('last.json', shellPod('last', node.image, SLEEP));

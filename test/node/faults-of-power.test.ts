@@ -5,7 +5,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type ApiServer, startApiServer } from '../fakes/api-server/index.ts';
 import { containerdAvailable } from '../support/containerd.ts';
 import { eventually, SLEEP, shellPod } from '../support/daemon.ts';
@@ -58,7 +58,7 @@ describe.skipIf(skip)('a machine that loses power while the API server is away',
   const phases = () => ['bound', 'done', 'once'].map((name) => `${name} ${status(name)?.phase}`).join(', ');
   const attempts = async (pod: string) => (await node.instances(pod)).map(({ state, attempt }) => [state, attempt]);
 
-  test(
+  it(
     'starts what it may start without anybody’s word, once',
     async () => {
       await server.stop();
@@ -81,7 +81,7 @@ describe.skipIf(skip)('a machine that loses power while the API server is away',
     TIMEOUT_MS,
   );
 
-  test(
+  it(
     'tells the truth when the API server is back, that the machine was rebooted, too',
     async () => {
       await server.start();
@@ -99,5 +99,5 @@ describe.skipIf(skip)('a machine that loses power while the API server is away',
     TIMEOUT_MS,
   );
 
-  test('every journal verifies and replays', () => node.keepsItsWord().then(() => node.start()), TIMEOUT_MS);
+  it('every journal verifies and replays', () => node.keepsItsWord().then(() => node.start()), TIMEOUT_MS);
 });

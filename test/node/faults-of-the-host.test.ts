@@ -15,7 +15,7 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { cgroupV1Available } from '../support/cgroups.ts';
 import { containerdAvailable } from '../support/containerd.ts';
 import { eventually, SLEEP, shellPod } from '../support/daemon.ts';
@@ -63,7 +63,7 @@ describe.skipIf(skip)('a node on a machine in trouble', () => {
     readdirSync(join(node.containerd.directory, 'ipam'), { recursive: true }).filter(isAddress).length;
   const failures = (method: string) => node.proxy.callsOf(method).filter(({ code }) => (code ?? 0) !== 0).length;
 
-  test(
+  it(
     `fault 13: a network that cannot be set up and not be taken down, ${CNI_CYCLES} times: no address leaks`,
     async () => {
       const good = readFileSync(network(), 'utf8');
@@ -86,7 +86,7 @@ describe.skipIf(skip)('a node on a machine in trouble', () => {
     CNI_TIMEOUT_MS,
   );
 
-  test(
+  it(
     'fault 13: a network whose set-up hangs for one pod keeps no other from coming and going',
     async () => {
       const good = readFileSync(network(), 'utf8');
@@ -121,7 +121,7 @@ describe.skipIf(skip)('a node on a machine in trouble', () => {
     const limited = { resources: { limits: { memory: '24Mi' } } };
     const greedy = 'sleep 1; exec tail /dev/zero';
 
-    test.each(['app', 'sidecar'])(
+    it.each(['app', 'sidecar'])(
       'the %s: it says so, starts again, and costs nobody else anything',
       async (who) => {
         const before = await node.instances(BYSTANDER);
@@ -157,7 +157,7 @@ describe.skipIf(skip)('a node on a machine in trouble', () => {
     );
   });
 
-  test.skipIf(cgroupV1Available() !== null)(
+  it.skipIf(cgroupV1Available() !== null)(
     'fault 10: the agent: it is killed and the next one takes everything up',
     async () => {
       const before = await node.instances(BYSTANDER);
@@ -180,7 +180,7 @@ describe.skipIf(skip)('a node on a machine in trouble', () => {
     TIMEOUT_MS,
   );
 
-  test(
+  it(
     'fault 9: a journal whose end is torn and whose middle is flipped stops no start',
     async () => {
       const before = await node.instances(BYSTANDER);
@@ -209,7 +209,7 @@ describe.skipIf(skip)('a node on a machine in trouble', () => {
   const logs = () => node.logs;
   const journal = () => node.journal;
 
-  test.each([
+  it.each([
     ['pods', 'room', pods, noRoom, true],
     ['pods', 'inodes', pods, noInodes, true],
     ['logs', 'inodes', logs, noInodes, true],
@@ -243,7 +243,7 @@ describe.skipIf(skip)('a node on a machine in trouble', () => {
     TIMEOUT_MS,
   );
 
-  test(
+  it(
     'fault 16: a file system that turns read-only stops no pod that runs, and what was refused comes when it is writable',
     async () => {
       const before = await node.instances(BYSTANDER);
@@ -269,7 +269,7 @@ describe.skipIf(skip)('a node on a machine in trouble', () => {
     TIMEOUT_MS,
   );
 
-  test('every journal verifies and replays', () => node.keepsItsWord().then(() => node.start()), TIMEOUT_MS);
+  it('every journal verifies and replays', () => node.keepsItsWord().then(() => node.start()), TIMEOUT_MS);
 });
 
 const isAddress = (name: string | Buffer): boolean => /\d+\.\d+\.\d+\.\d+$/.test(String(name));

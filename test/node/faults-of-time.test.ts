@@ -2,7 +2,7 @@
  * Fault 11: somebody sets the clock of the machine, an hour ahead and back, while containers wait for their next start,
  * while pods come and go, and while no agent runs. Only time that passed counts.
  */
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { exchange, headerOf } from '../actors/server/exchange.ts';
 import { eventually, SLEEP, shellPod } from '../support/daemon.ts';
 import { ObservedNode, type RuntimeInUse, runtimes } from '../support/observed-node.ts';
@@ -103,12 +103,12 @@ describe.each(runtimes)('a clock that is set, on $name', (choice) => {
     expect(performance.now() - began).toBeLessThan(2 * SOON_MS);
   }
 
-  test.skipIf(skip)('an hour ahead, in a back-off', () => waits(HOUR_SECONDS), TIMEOUT_MS);
-  test.skipIf(skip)('pods come and go an hour ahead', () => podsComeAndGo('ahead'), TIMEOUT_MS);
-  test.skipIf(skip)('two hours back, in a back-off', () => waits(-HOUR_SECONDS), TIMEOUT_MS);
-  test.skipIf(skip)('pods come and go an hour back', () => podsComeAndGo('back'), TIMEOUT_MS);
+  it.skipIf(skip)('an hour ahead, in a back-off', () => waits(HOUR_SECONDS), TIMEOUT_MS);
+  it.skipIf(skip)('pods come and go an hour ahead', () => podsComeAndGo('ahead'), TIMEOUT_MS);
+  it.skipIf(skip)('two hours back, in a back-off', () => waits(-HOUR_SECONDS), TIMEOUT_MS);
+  it.skipIf(skip)('pods come and go an hour back', () => podsComeAndGo('back'), TIMEOUT_MS);
 
-  test.skipIf(skip)(
+  it.skipIf(skip)(
     'a new agent that begins on such a clock takes up everything as it was',
     async () => {
       const [steady] = await node.instances('steady');
@@ -127,7 +127,7 @@ describe.each(runtimes)('a clock that is set, on $name', (choice) => {
     TIMEOUT_MS,
   );
 
-  test.skipIf(skip)(
+  it.skipIf(skip)(
     'every journal verifies and replays',
     async () => {
       await node.stop();

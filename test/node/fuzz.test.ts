@@ -7,7 +7,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { connect as connectPlain, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { connect as connectTls } from 'node:tls';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, it } from 'vitest';
 import { message } from '../hardening/fuzz/messages.ts';
 import { eventually, TestNode } from '../support/daemon.ts';
 import { freePort } from '../support/ports.ts';
@@ -58,7 +58,7 @@ const status = (name: string): number =>
   Number(new RegExp(`^${name}:\\s+(\\d+) kB$`, 'm').exec(readFileSync(`/proc/${node.pid}/status`, 'utf8'))?.[1]);
 const descriptors = (): number => readdirSync(`/proc/${node.pid}/fd`).length;
 
-test(`${MESSAGES} messages of strangers end nothing, hide nothing and leave nothing`, async () => {
+it(`${MESSAGES} messages of strangers end nothing, hide nothing and leave nothing`, async () => {
   await node.start(['--anonymous-auth=true']);
   const connects = doors();
   for (let number = 0; number < 200; number++) await send(connects[number % connects.length]!, message(0, number));

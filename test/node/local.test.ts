@@ -1,7 +1,7 @@
 /** The verbs for people on the node, against a real daemon: get, describe, logs, exec. */
 import { spawn, spawnSync } from 'node:child_process';
 import { statSync } from 'node:fs';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type Containerd, containerdAvailable, startContainerd } from '../support/containerd.ts';
 import { eventually, shellPod, TestNode } from '../support/daemon.ts';
 import { askPodResources } from '../support/pod-resources.ts';
@@ -38,11 +38,11 @@ describe.skipIf(requirement('containerd', containerdAvailable()).skip)('the verb
     return { code, ...said };
   }
 
-  test('the socket is for its owner alone', () => {
+  it('the socket is for its owner alone', () => {
     expect(statSync(`${node.rootDir}/statelet.sock`).mode & 0o777).toBe(0o600);
   });
 
-  test('get lists the pods in columns, and as an object', async () => {
+  it('get lists the pods in columns, and as an object', async () => {
     expect((await call('get', 'pods')).stdout).toMatch(
       /^NAME +READY +STATUS +RESTARTS +AGE\napp-node1 +1\/1 +Running +0 +\d+s\n$/,
     );
@@ -50,13 +50,13 @@ describe.skipIf(requirement('containerd', containerdAvailable()).skip)('the verb
     expect(JSON.parse(stdout)).toMatchObject({ kind: 'Pod', status: { phase: 'Running' } });
   });
 
-  test('describe tells what happened', async () => {
+  it('describe tells what happened', async () => {
     const { stdout } = await call('describe', 'pod', 'app');
     expect(stdout).toContain('Status:           Running\n');
     expect(stdout).toMatch(/Normal +Started +\d+s +kubelet +Container started/);
   });
 
-  test('logs prints what it said, the last of it when asked', async () => {
+  it('logs prints what it said, the last of it when asked', async () => {
     expect((await call('logs', 'app')).stdout).toBe('one\ntwo\n');
     expect((await call('logs', 'app', '--tail=1')).stdout).toBe('two\n');
     expect(await call('logs', 'nobody')).toMatchObject({
@@ -65,7 +65,7 @@ describe.skipIf(requirement('containerd', containerdAvailable()).skip)('the verb
     });
   });
 
-  test('exec passes stdin, output and the exit code', async () => {
+  it('exec passes stdin, output and the exit code', async () => {
     expect(await call('exec', 'app', '-i', '--', 'cat')).toMatchObject({ code: 0, stdout: 'typed\n' });
     expect(await call('exec', 'app', '--', 'sh', '-c', 'echo no >&2; exit 7')).toEqual({
       code: 7,
@@ -74,7 +74,7 @@ describe.skipIf(requirement('containerd', containerdAvailable()).skip)('the verb
     });
   });
 
-  test('exec ends with the exit code though stdin is a file', () => {
+  it('exec ends with the exit code though stdin is a file', () => {
     const argv = [STATELET, 'exec', `--root-dir=${node.rootDir}`, 'app', '--', 'sh', '-c', 'exit 7'];
     const { status, stderr } = spawnSync(process.execPath, argv, {
       stdio: ['ignore', 'pipe', 'pipe'],
@@ -83,7 +83,7 @@ describe.skipIf(requirement('containerd', containerdAvailable()).skip)('the verb
     expect({ status, stderr }).toEqual({ status: 7, stderr: 'command terminated with exit code 7\n' });
   });
 
-  test('agents are told of the pods that hold resources', async () => {
+  it('agents are told of the pods that hold resources', async () => {
     expect(await askPodResources(node.podResources, 'List')).toEqual({
       podResources: [{ name: 'app-node1', namespace: 'default', containers: [{ name: 'c' }] }],
     });
@@ -91,7 +91,7 @@ describe.skipIf(requirement('containerd', containerdAvailable()).skip)('the verb
     await expect(nobody).rejects.toThrow('pod x in namespace y not found');
   });
 
-  test('says what is missing when no daemon is there', async () => {
+  it('says what is missing when no daemon is there', async () => {
     const { code, stderr } = await call('get', 'pods', '--root-dir=/nowhere');
     expect([code, stderr]).toEqual([
       1,

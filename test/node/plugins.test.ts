@@ -1,7 +1,7 @@
 /** A CSI driver registers on a running node: its sidecar hears of it, and the cluster sees it in the CSINode. */
 import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { type ApiServer, startApiServer } from '../fakes/api-server/index.ts';
 import { type CsiDriver, startCsiDriver } from '../fakes/csi-driver.ts';
 import { eventually, TestNode } from '../support/daemon.ts';
@@ -39,7 +39,7 @@ async function startDriver(): Promise<CsiDriver> {
 }
 const told = (plugin: CsiDriver) => eventually('the status of the registration', () => plugin.statuses.at(0));
 
-test('alone: a driver is registered, and the journal replays', async () => {
+it('alone: a driver is registered, and the journal replays', async () => {
   await node.start();
   driver = await startDriver();
   expect(await told(driver)).toEqual({ plugin_registered: true, error: '' });
@@ -47,7 +47,7 @@ test('alone: a driver is registered, and the journal replays', async () => {
   expect(node.statelet('replay', node.journal)).toMatchObject({ code: 0 });
 });
 
-test('alone: a resource driver is told that there is nobody for it', async () => {
+it('alone: a resource driver is told that there is nobody for it', async () => {
   await node.start();
   const socket = join(await registry(), 'device.sock');
   driver = await startCsiDriver({ socket, type: 'DRAPlugin' });
@@ -68,7 +68,7 @@ describe('in a cluster', () => {
     (server.store.get('storage.k8s.io/v1', 'csinodes', 'node1') as { spec?: { drivers?: unknown[] } } | undefined)?.spec
       ?.drivers;
 
-  test('the CSINode has the driver for as long as its socket is there', async () => {
+  it('the CSINode has the driver for as long as its socket is there', async () => {
     await node.start([`--kubeconfig=${await server.kubeconfig('system:node:node1')}`]);
     driver = await startDriver();
     expect(await told(driver)).toEqual({ plugin_registered: true, error: '' });

@@ -1,7 +1,7 @@
 /** Probes and hooks on real containers: what the programs say decides what the world sees of their pod. */
 import { existsSync, rmSync, writeFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { eventually, readText, SLEEP, shellPod } from '../support/daemon.ts';
 import { ObservedNode, type RuntimeChoice, runtimes } from '../support/observed-node.ts';
 import { requirement } from '../support/require.ts';
@@ -35,7 +35,7 @@ function probeCases(choice: RuntimeChoice): void {
   const ready = (name: string, wanted: boolean) =>
     eventually(`${name} is ${wanted ? '' : 'not '}ready`, async () => (await container(name))?.ready === wanted);
 
-  test('readiness goes to and fro, and costs no restart', async () => {
+  it('readiness goes to and fro, and costs no restart', async () => {
     node.write('ready.json', pod('ready', SLEEP, { readinessProbe: exists('is-ready', { failureThreshold: 1 }) }));
     const before = await node.running('ready');
     await eventually('the event', () => node.log.includes('Readiness probe failed'));
@@ -49,7 +49,7 @@ function probeCases(choice: RuntimeChoice): void {
     expect(await node.instances('ready')).toEqual([before]);
   });
 
-  test('liveness that fails restarts the container, and only then', async () => {
+  it('liveness that fails restarts the container, and only then', async () => {
     writeFileSync(node.file('is-alive'), '');
     node.write('alive.json', pod('alive', SLEEP, { livenessProbe: exists('is-alive', { failureThreshold: 2 }) }));
     const before = await node.running('alive');
@@ -61,7 +61,7 @@ function probeCases(choice: RuntimeChoice): void {
     expect(node.log).toContain('Container c failed liveness probe, will be restarted');
   });
 
-  test('startup holds back the other probes until it succeeds', async () => {
+  it('startup holds back the other probes until it succeeds', async () => {
     const probes = {
       startupProbe: exists('is-up', { failureThreshold: 60 }),
       livenessProbe: exists('is-up', { failureThreshold: 1 }),
@@ -75,7 +75,7 @@ function probeCases(choice: RuntimeChoice): void {
     expect(await node.running('up')).toEqual(before);
   });
 
-  test('a command that hangs fails in its time', async () => {
+  it('a command that hangs fails in its time', async () => {
     const readinessProbe = { exec: { command: ['sleep', '600'] }, periodSeconds: 1, failureThreshold: 1 };
     node.write('hangs.json', pod('hangs', SLEEP, { readinessProbe }));
     await eventually('the event', () => /probe failed: command timed out: .*sleep 600/.test(node.log));
@@ -83,7 +83,7 @@ function probeCases(choice: RuntimeChoice): void {
     await node.gone('hangs');
   });
 
-  test('a restart of the daemon takes no readiness away', async () => {
+  it('a restart of the daemon takes no readiness away', async () => {
     writeFileSync(node.file('stays'), '');
     const probe = exists('stays', { periodSeconds: 60 });
     node.write('stays.json', pod('stays', SLEEP, { readinessProbe: probe }));
@@ -97,7 +97,7 @@ function probeCases(choice: RuntimeChoice): void {
     expect(await node.running('stays')).toEqual(before);
   });
 
-  test('hooks run after the start and before the end', async () => {
+  it('hooks run after the start and before the end', async () => {
     const [begun, ended] = [node.file('begun'), node.file('ended')];
     const hook = (file: string) => ({ exec: { command: ['sh', '-c', `echo hook > ${file}`] } });
     const lifecycle = { postStart: hook(begun), preStop: hook(ended) };
@@ -110,7 +110,7 @@ function probeCases(choice: RuntimeChoice): void {
     expect(readText(ended)).toBe('hook\n');
   });
 
-  test.runIf(choice.name === 'containerd')('network probes and hooks find the pod at its own address', async () => {
+  it.runIf(choice.name === 'containerd')('network probes and hooks find the pod at its own address', async () => {
     const script = `trap 'exit 0' TERM; mkdir /w; echo ok > /w/ok; httpd -p 8080 -h /w; ${SLEEP}`;
     const network = {
       ports: [{ name: 'web', containerPort: 8080 }],
@@ -125,7 +125,7 @@ function probeCases(choice: RuntimeChoice): void {
     expect(node.log).not.toContain('FailedPreStopHook');
   });
 
-  test('probes that say the same again and again write nothing', async () => {
+  it('probes that say the same again and again write nothing', async () => {
     for (const name of ['a', 'b', 'c']) {
       // Longer than a busy machine takes to start a command: a probe that is late says so.
       const always = exists('config.yaml', { timeoutSeconds: 10 });
@@ -144,7 +144,7 @@ function probeCases(choice: RuntimeChoice): void {
     expect(written.split('\n').filter((line) => ofProbes.test(line))).toEqual([]);
   });
 
-  test('what was recorded verifies and replays', async () => {
+  it('what was recorded verifies and replays', async () => {
     await node.stop();
     expect(node.journalFaults()).toEqual([]);
   });

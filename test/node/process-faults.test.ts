@@ -1,7 +1,7 @@
 /** The thread that decides is ended by a fault that nothing catches: the journal has it first, and `why` tells it. */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, it } from 'vitest';
 import { cgroupV1Available, makeCgroupRoot, removeCgroupRoot } from '../support/cgroups.ts';
 import { eventually, SLEEP, shellPod, TestNode } from '../support/daemon.ts';
 import { InspectedWorker } from '../support/inspected-worker.ts';
@@ -24,7 +24,7 @@ const why = (journal: string): string => {
 };
 const isRunning = (pod: string) => new RegExp(`pod="default/${pod}-node1".*phase="Running"`).test(node.log);
 
-test.each([
+it.each([
   ['an exception', 'setImmediate(() => { throw new TypeError("an injected fault") })', 'TypeError'],
   ['a rejection', 'void Promise.reject(new RangeError("an injected fault"))', 'RangeError'],
 ])('%s is journaled, ends the node with 2, and is told by the next start', async (_name, fault, error) => {
@@ -49,7 +49,7 @@ test.each([
 
 const needsGroups = requirement('cgroup-v1', cgroupV1Available());
 
-test.skipIf(needsGroups.skip)(
+it.skipIf(needsGroups.skip)(
   'the kernel ends it for want of memory: the next start says that it left no word',
   async () => {
     node.write('web.json', shellPod('web', 'busybox', SLEEP));
@@ -72,7 +72,7 @@ test.skipIf(needsGroups.skip)(
   },
 );
 
-test('an end in order and an end without a word are told apart by the next start', async () => {
+it('an end in order and an end without a word are told apart by the next start', async () => {
   expect(await node.stop('SIGTERM')).toBe(0);
   await node.start();
   expect(why(node.journal)).toMatch(/^The start before, 000001, ended in order at \S+\.$/m);

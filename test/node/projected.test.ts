@@ -2,7 +2,7 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, it } from 'vitest';
 import { type ApiServer, startApiServer } from '../fakes/api-server/index.ts';
 import { eventually, TestNode } from '../support/daemon.ts';
 
@@ -67,7 +67,7 @@ const createBundle = (name: string, trustBundle: string, spec = {}) =>
     spec: { trustBundle, ...spec },
   });
 
-test('a trust bundle is a file that changes with it', async () => {
+it('a trust bundle is a file that changes with it', async () => {
   const other = await startApiServer();
   await other.close();
   createBundle('roots', `what we trust\n${server.authority.caPem}${server.authority.caPem}`, { signerName: SIGNER });
@@ -86,7 +86,7 @@ test('a trust bundle is a file that changes with it', async () => {
   expect(text('web', 'by-name.pem')).toBe(server.authority.caPem);
 });
 
-test('a certificate is in the volume beside its key, and the key nowhere else', async () => {
+it('a certificate is in the volume beside its key, and the key nowhere else', async () => {
   server.podSigner.rules.set(SIGNER, { lifetimeSeconds: 3_600, refreshSeconds: 1_800 });
   const paths = { credentialBundlePath: 'all.pem', keyPath: 'key.pem', certificateChainPath: 'chain.pem' };
   createPod('web', [{ podCertificate: { signerName: SIGNER, keyType: 'ECDSAP256', ...paths } }]);
@@ -108,7 +108,7 @@ test('a certificate is in the volume beside its key, and the key nowhere else', 
   expect(node.statelet('replay', node.journal)).toMatchObject({ code: 0 });
 });
 
-test('a certificate that is denied is said to whoever looks at the pod', async () => {
+it('a certificate that is denied is said to whoever looks at the pod', async () => {
   server.podSigner.rules.set(SIGNER, { denies: 'UnsupportedKeyType', message: 'only RSA3072' });
   const source = { signerName: SIGNER, keyType: 'ED25519', credentialBundlePath: 'all.pem' };
   createPod('web', [{ podCertificate: source }]);

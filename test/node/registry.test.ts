@@ -4,7 +4,7 @@
  */
 import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { plugin, response, writeProviders } from '../actors/image/support.ts';
 import { containerdAvailable } from '../support/containerd.ts';
 import { eventually, SLEEP } from '../support/daemon.ts';
@@ -60,7 +60,7 @@ describe.skipIf(isSkipped)('images from a registry', () => {
     });
   const hasSaid = (text: string) => eventually(`it says ${text}`, () => node.log.includes(text));
 
-  test('are pulled once for all pods that need one, and again for a pod that always pulls', async () => {
+  it('are pulled once for all pods that need one, and again for a pod that always pulls', async () => {
     const image = await open.push('policies/x');
     for (const name of ['one', 'two', 'three']) run(name, image);
     for (const name of ['one', 'two', 'three']) await node.running(name);
@@ -74,7 +74,7 @@ describe.skipIf(isSkipped)('images from a registry', () => {
     await hasSaid(`Successfully pulled image \\"${image}\\" in `);
   });
 
-  test('are not pulled by a pod that must not; that they are missing is said in the words of the registry', async () => {
+  it('are not pulled by a pod that must not; that they are missing is said in the words of the registry', async () => {
     const image = await open.push('never/x');
     run('never', image, { policy: 'Never' });
     const { message } = await waits('never', 'ErrImageNeverPull');
@@ -89,7 +89,7 @@ describe.skipIf(isSkipped)('images from a registry', () => {
     expect(backOff.message).toBe(`Back-off pulling image "${missing}": ErrImagePull: ${refusal.message}`);
   });
 
-  test('are pulled with the pull secret of their pod, and given to no pod without it', async () => {
+  it('are pulled with the pull secret of their pod, and given to no pod without it', async () => {
     const image = await locked.push('private/x');
     secret('login', dockerConfig(locked.host));
     run('owner', image, { secrets: ['login', 'nosuch'] });
@@ -104,7 +104,7 @@ describe.skipIf(isSkipped)('images from a registry', () => {
     expect(locked.pullsOf('private/x')).toBe(pulls);
   });
 
-  test('with a wrong password are refused until the secret is right', async () => {
+  it('with a wrong password are refused until the secret is right', async () => {
     const image = await locked.push('wrong/x');
     secret('wrong', dockerConfig(locked.host, { ...LOGIN, password: 'not-the-password' }));
     run('patient', image, { secrets: ['wrong'] });
@@ -114,7 +114,7 @@ describe.skipIf(isSkipped)('images from a registry', () => {
     await node.running('patient');
   });
 
-  test('are pulled with the docker configuration of the node, for every pod', async () => {
+  it('are pulled with the docker configuration of the node, for every pod', async () => {
     const image = await locked.push('node/x');
     const path = join(node.rootDir, 'config.json');
     writeFileSync(path, dockerConfig(locked.host), { mode: 0o600 });
@@ -130,7 +130,7 @@ describe.skipIf(isSkipped)('images from a registry', () => {
     expect(JSON.parse(mine[0] ?? '').credentialMapping[`${locked.host}/node/x`]).toEqual({ nodePodsAccessible: true });
   });
 
-  test('are pulled with what a plugin answers, after a restart with it', async () => {
+  it('are pulled with what a plugin answers, after a restart with it', async () => {
     const image = await locked.push('plugin/x');
     plugin(node.directory, 'helper', `echo '${response({ [locked.host]: LOGIN })}'`);
     const apiVersion = 'credentialprovider.kubelet.k8s.io/v1';
@@ -145,7 +145,7 @@ describe.skipIf(isSkipped)('images from a registry', () => {
     await node.running('plugged');
   });
 
-  test('keep their back-off over a restart of the agent', async () => {
+  it('keep their back-off over a restart of the agent', async () => {
     const missing = `${open.host}/never/again:nosuch`;
     run('later', missing);
     await waits('later', 'ImagePullBackOff');
@@ -159,7 +159,7 @@ describe.skipIf(isSkipped)('images from a registry', () => {
     expect(message).toContain(`Back-off pulling image "${missing}": ErrImagePull: `);
   });
 
-  test('leave no password in journal, log or any file of the node', async () => {
+  it('leave no password in journal, log or any file of the node', async () => {
     const shapes = [LOGIN.password, dockerConfig(locked.host), 'not-the-password'].flatMap((text) => [
       text,
       Buffer.from(`${LOGIN.username}:${text}`).toString('base64'),
@@ -173,7 +173,7 @@ describe.skipIf(isSkipped)('images from a registry', () => {
     for (const shape of shapes) expect(node.log).not.toContain(shape);
   });
 
-  test('are in journals that verify and replay', async () => {
+  it('are in journals that verify and replay', async () => {
     await node.stop();
     expect(node.journalFaults()).toEqual([]);
   });

@@ -2,7 +2,7 @@
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, it } from 'vitest';
 import { eventually, SLEEP, shellPod } from '../support/daemon.ts';
 import { ObservedNode, runtimes } from '../support/observed-node.ts';
 import { freePort } from '../support/ports.ts';
@@ -23,14 +23,14 @@ beforeAll(async () => {
 });
 afterAll(() => node.close());
 
-test('a field that can change is in force soon after the file has it', async () => {
+it('a field that can change is in force soon after the file has it', async () => {
   append('registryPullQPS: 3');
   await eventually('the new value', async () => (await config())['registryPullQPS'] === 3);
   expect(node.log).toContain('"The configuration was changed" fields="registryPullQPS" readers="images"');
   expect((await node.context('kubelet/images'))!['qps']).toBe(3);
 });
 
-test('a drop-in is over the file, and its removal gives the file’s value back', async () => {
+it('a drop-in is over the file, and its removal gives the file’s value back', async () => {
   const path = join(dropIns(), '10.conf');
   writeFileSync(path, `${header}registryPullQPS: 4\n`);
   await eventually('the drop-in', async () => (await config())['registryPullQPS'] === 4);
@@ -38,7 +38,7 @@ test('a drop-in is over the file, and its removal gives the file’s value back'
   await eventually('the file', async () => (await config())['registryPullQPS'] === 3);
 });
 
-test('a field that cannot change is named and keeps its value', async () => {
+it('a field that cannot change is named and keeps its value', async () => {
   append('maxPods: 7');
   await eventually('the line', () => node.log.includes('restart it to change them" fields="maxPods"'));
   expect((await config())['maxPods']).toBe(110);
@@ -46,7 +46,7 @@ test('a field that cannot change is named and keeps its value', async () => {
   writeFileSync(file(), readFileSync(file(), 'utf8').replace('maxPods: 7\n', ''));
 });
 
-test('an invalid file changes nothing, in upstream’s words', async () => {
+it('an invalid file changes nothing, in upstream’s words', async () => {
   const good = readFileSync(file(), 'utf8');
   append('registryBurst: -1');
   await eventually('the refusal', () => node.log.includes('registryBurst (--registry-burst) -1 must not be'));
@@ -56,7 +56,7 @@ test('an invalid file changes nothing, in upstream’s words', async () => {
   writeFileSync(file(), good);
 });
 
-test('pods take new settings, and no container is touched', async () => {
+it('pods take new settings, and no container is touched', async () => {
   const before = await node.instances('web');
   append('clusterDomain: other.example\nclusterDNS: [10.9.9.9]');
   await eventually('the new settings', async () => {
@@ -68,7 +68,7 @@ test('pods take new settings, and no container is touched', async () => {
   expect(await node.instances('web')).toEqual(before);
 });
 
-test('healthz moves to another port, and the old one is free', async () => {
+it('healthz moves to another port, and the old one is free', async () => {
   const port = await freePort();
   const old = node.healthzPort;
   writeFileSync(file(), readFileSync(file(), 'utf8').replace(/healthzPort: \d+/, `healthzPort: ${port}`));
@@ -77,13 +77,13 @@ test('healthz moves to another port, and the old one is free', async () => {
   await expect(fetch(`http://127.0.0.1:${old}/healthz`)).rejects.toThrow();
 });
 
-test('SIGHUP asks at once and ends nothing', async () => {
+it('SIGHUP asks at once and ends nothing', async () => {
   process.kill(node.pid, 'SIGHUP');
   await eventually('an answer', () => node.log.includes('"The configuration is unchanged"'));
   expect(node.isRunning).toBe(true);
 });
 
-test('more is printed from the moment the verbosity says so', async () => {
+it('more is printed from the moment the verbosity says so', async () => {
   append('logging: { verbosity: 5 }');
   await eventually('the new verbosity', async () => {
     const known = await node.context('kubelet/logging');
@@ -91,12 +91,12 @@ test('more is printed from the moment the verbosity says so', async () => {
   });
 });
 
-test('the pod went on all the time', async () => {
+it('the pod went on all the time', async () => {
   const instances = await node.instances('web');
   expect(instances).toMatchObject([{ state: 'CONTAINER_RUNNING', attempt: 0 }]);
 });
 
-test('the journal verifies and replays', async () => {
+it('the journal verifies and replays', async () => {
   await node.stop();
   expect(node.journalFaults()).toEqual([]);
 });

@@ -8,7 +8,7 @@ import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, wr
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { FORMAT_VERSION } from '../../src/kernel/records.ts';
 import { SLEEP, shellPod } from '../support/daemon.ts';
 import { ObservedNode, runtimes } from '../support/observed-node.ts';
@@ -33,26 +33,26 @@ afterAll(async () => {
   rmSync(work, { recursive: true, force: true });
 });
 
-test.each(['verify', 'replay'])('a reader of %s that has seen enough ends it in silence', (verb) => {
+it.each(['verify', 'replay'])('a reader of %s that has seen enough ends it in silence', (verb) => {
   const command = `${process.execPath} src/bin/statelet.js ${verb} ${recording} | true`;
   const { stderr } = spawnSync('sh', ['-c', command], { cwd: ROOT });
   expect(String(stderr)).toBe('');
 });
 
 describe('a fresh recording', () => {
-  test('verifies with 0', () => {
+  it('verifies with 0', () => {
     const { code, stdout } = node.statelet('verify', recording);
     expect(stdout).toContain('whole');
     expect(code).toBe(0);
   });
 
-  test('replays with 0, and says how much it replayed', () => {
+  it('replays with 0, and says how much it replayed', () => {
     const { code, stdout } = node.statelet('replay', recording);
     expect(stdout).toMatch(/same \(incarnation 000001; \d+ records, \d+ turns, \d+ inputs/);
     expect(code).toBe(0);
   });
 
-  test('replays with 0 as JSON', () => {
+  it('replays with 0 as JSON', () => {
     const { code, stdout } = node.statelet('replay', recording, '--format', 'json');
     const log = { verdict: 'same', code: 0, incarnation: '000001' };
     expect(JSON.parse(stdout)).toMatchObject({ code: 0, logs: [log] });
@@ -61,7 +61,7 @@ describe('a fresh recording', () => {
 });
 
 describe('a damaged recording', () => {
-  test.each(['verify', 'replay'])('%s ends with 3 and names the file when a byte in the middle is flipped', (verb) => {
+  it.each(['verify', 'replay'])('%s ends with 3 and names the file when a byte in the middle is flipped', (verb) => {
     const { directory, segment } = copyOf('flipped');
     const bytes = readFileSync(segment);
     const middle = Math.floor(bytes.length / 2);
@@ -72,7 +72,7 @@ describe('a damaged recording', () => {
     expect(code).toBe(3);
   });
 
-  test.each(['verify', 'replay'])('%s ends with 3 when a line in the middle is missing', (verb) => {
+  it.each(['verify', 'replay'])('%s ends with 3 when a line in the middle is missing', (verb) => {
     const { directory, segment } = copyOf('missing');
     const lines = readFileSync(segment, 'utf8').split('\n');
     lines.splice(Math.floor(lines.length / 2), 1);
@@ -80,7 +80,7 @@ describe('a damaged recording', () => {
     expect(node.statelet(verb, directory).code).toBe(3);
   });
 
-  test('a torn tail costs its turn only: both end with 0 and say so', () => {
+  it('a torn tail costs its turn only: both end with 0 and say so', () => {
     const { directory, segment } = copyOf('torn');
     const bytes = readFileSync(segment);
     writeFileSync(segment, bytes.subarray(0, bytes.length - 40));
@@ -92,7 +92,7 @@ describe('a damaged recording', () => {
   });
 });
 
-test('a recording of a format to come ends with 4', () => {
+it('a recording of a format to come ends with 4', () => {
   const { directory, segment } = copyOf('later');
   const [header = '', ...rest] = readFileSync(segment, 'utf8').split('\n');
   const json = header.slice(header.indexOf(' ') + 1).replace(`"version":${FORMAT_VERSION}`, '"version":9');
@@ -104,7 +104,7 @@ test('a recording of a format to come ends with 4', () => {
 });
 
 describe('changed code', () => {
-  test('ends with 1 and shows the first decision that differs', () => {
+  it('ends with 1 and shows the first decision that differs', () => {
     const copy = changedCopy(
       'src/machines/charts/pods/pod/pod-policy.ts',
       'MIN_GRACE_SECONDS = 1;',
@@ -121,7 +121,7 @@ describe('changed code', () => {
     expect(code).toBe(1);
   });
 
-  test('that the world does not see ends with 0 and notes, or with --strict with 1; both name the machine', () => {
+  it('that the world does not see ends with 0 and notes, or with --strict with 1; both name the machine', () => {
     const copy = changedCopy('src/machines/charts/pods/pod/pod.ts', "id: 'runSandbox'", "id: 'makeSandbox'");
     const { code, stdout } = replayWith(copy);
     expect(stdout).toMatch(/: same .*\n +\d+ notes? of .*\n +machines that are not the recorded ones: /);
@@ -137,7 +137,7 @@ describe('changed code', () => {
     expect(logs[0]!.machinesChanged).toEqual(['pod']);
   });
 
-  test('that is not deterministic ends with 6', () => {
+  it('that is not deterministic ends with 6', () => {
     const copy = changedCopy(
       'src/machines/charts/pods/status/status.ts',
       "'Pod status'",
@@ -148,7 +148,7 @@ describe('changed code', () => {
     expect(code).toBe(6);
   });
 
-  test('that decides the same ends with 0', () => {
+  it('that decides the same ends with 0', () => {
     const copy = changedCopy(
       'src/machines/charts/pods/status/status.ts',
       'const forget =',
@@ -159,17 +159,17 @@ describe('changed code', () => {
 });
 
 describe('no recording', () => {
-  test.each(['verify', 'replay'])('%s ends with 7 where nothing is', (verb) => {
+  it.each(['verify', 'replay'])('%s ends with 7 where nothing is', (verb) => {
     expect(node.statelet(verb, join(work, 'absent')).code).toBe(7);
   });
 
-  test.each(['verify', 'replay'])('%s ends with 2 without an argument, and shows its usage', (verb) => {
+  it.each(['verify', 'replay'])('%s ends with 2 without an argument, and shows its usage', (verb) => {
     const { code, stderr } = node.statelet(verb);
     expect(stderr).toContain('Usage: statelet');
     expect(code).toBe(2);
   });
 
-  test('an unknown format or verb ends with 2', () => {
+  it('an unknown format or verb ends with 2', () => {
     expect(node.statelet('replay', recording, '--format', 'xml').code).toBe(2);
     expect(node.statelet('replai', recording).code).toBe(2);
   });

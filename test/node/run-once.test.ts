@@ -1,6 +1,6 @@
 /** `statelet run-once` as a process, on real containers: what it prints, how it ends, what it leaves. */
 
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { readJournal } from '../../src/kernel/journal/index.ts';
 import type { PodResult } from '../../src/machines/startup/context/types.ts';
 import { checkOrder, DOCUMENTS } from '../machines/startup/order/index.ts';
@@ -20,7 +20,7 @@ function cases(choice: RuntimeChoice): void {
   });
   afterAll(() => node.close());
 
-  test('runs pods to readiness or to their end, says so, and leaves them', async () => {
+  it('runs pods to readiness or to their end, says so, and leaves them', async () => {
     node.write('web.json', shellPod('web', node.image, SLEEP));
     node.write('job.json', shellPod('job', node.image, 'echo done', { restartPolicy: 'Never' }));
     const { code, stdout, stderr } = await node.once('run-once', ['--format=json']);
@@ -36,14 +36,14 @@ function cases(choice: RuntimeChoice): void {
     expect(node.containerLog('job', 'c')).toContain('done');
   });
 
-  test('finds them again in a second run', async () => {
+  it('finds them again in a second run', async () => {
     const { code, stdout } = await node.once('run-once');
     expect(stdout).toMatch(/^POD +RESULT +RESTARTS +TOOK +MESSAGE\n/);
     expect(stdout).toMatch(/default\/web-node1 +Ready +0 /);
     expect(code).toBe(0);
   });
 
-  test('ends with 1 and the kubelet’s sentence when a container fails', async () => {
+  it('ends with 1 and the kubelet’s sentence when a container fails', async () => {
     node.write('bad.json', shellPod('bad', node.image, 'exit 3', { restartPolicy: 'Never' }));
     const { code, stdout, stderr } = await node.once('run-once');
     expect(code).toBe(1);
@@ -54,7 +54,7 @@ function cases(choice: RuntimeChoice): void {
     );
   });
 
-  test('waits no longer than it may for one that never runs', async () => {
+  it('waits no longer than it may for one that never runs', async () => {
     node.write('lost.json', shellPod('lost', 'registry.invalid/none:1', 'true'));
     const { code, stdout, stderr } = await node.once('run-once', ['--retries', '2']);
     expect(code).toBe(1);
@@ -64,7 +64,7 @@ function cases(choice: RuntimeChoice): void {
     );
   });
 
-  test('leaves journals that verify, replay, and keep the order of the documents', () => {
+  it('leaves journals that verify, replay, and keep the order of the documents', () => {
     expect(node.journalFaults()).toEqual([]);
     for (const incarnation of node.incarnations()) {
       const records = [...readJournal(node.journal, { incarnation }).records] as never;
@@ -74,7 +74,7 @@ function cases(choice: RuntimeChoice): void {
     }
   });
 
-  test('explains its time', () => {
+  it('explains its time', () => {
     const [first] = node.incarnations();
     const { code, stdout } = node.statelet('time', node.journal, '--incarnation', first!);
     expect(code).toBe(0);
@@ -83,7 +83,7 @@ function cases(choice: RuntimeChoice): void {
   });
 }
 
-test('what cannot be is refused before anything starts', async () => {
+it('what cannot be is refused before anything starts', async () => {
   const node = new ObservedNode({ image: '', close: () => Promise.resolve() });
   const refused = await node.once('run-once', ['--retries=many']);
   expect(refused.code).toBe(1);

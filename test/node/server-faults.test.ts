@@ -1,6 +1,6 @@
 /** The thread of the servers fails in every way a thread can, on a daemon that goes on deciding. */
 import { setTimeout as pause } from 'node:timers/promises';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, it } from 'vitest';
 import { WebSocket } from 'ws';
 import { exchange } from '../actors/server/exchange.ts';
 import { eventually, SLEEP, shellPod, TestNode } from '../support/daemon.ts';
@@ -71,7 +71,7 @@ async function replaysTheSame(): Promise<void> {
   expect(replayed.code).toBe(0);
 }
 
-test(`is lost ${KILLS} times while pods start and a command streams: no decision is lost, the ports come back`, async () => {
+it(`is lost ${KILLS} times while pods start and a command streams: no decision is lost, the ports come back`, async () => {
   node.write('first.json', shellPod('first', 'busybox', SLEEP));
   await eventually('the first pod runs', async () => (await get('/runningpods/')).body.includes('first-node1'));
   const told = streaming('first-node1');
@@ -98,7 +98,7 @@ test(`is lost ${KILLS} times while pods start and a command streams: no decision
   await replaysTheSame();
 });
 
-test.each([
+it.each([
   ['a loop without an end', 'for (;;);', /lost: it has not answered for 5 s/],
   ['a heap that is full', 'globalThis.kept = []; for (;;) kept.push(new Array(1e5).fill(0.5));', /lost: .*memory/i],
 ])('%s is found, and pods start meanwhile', async (_name, fault, why) => {

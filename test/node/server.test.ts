@@ -1,6 +1,6 @@
 /** The node's own API as its clients meet it: a daemon, its ports, and a journal that no request gets into. */
 import { createServer } from 'node:net';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { exchange, headerOf } from '../actors/server/exchange.ts';
 import { eventually, SLEEP, shellPod, TestNode } from '../support/daemon.ts';
 
@@ -24,7 +24,7 @@ async function runPod(): Promise<void> {
 const logs = async (query = '') => (await get(`/containerLogs/default/web-node1/c${query}`)).body.toString();
 
 describe('a daemon', () => {
-  test('serves what it runs, measures and is configured with', async () => {
+  it('serves what it runs, measures and is configured with', async () => {
     await runPod();
     const pods = JSON.parse((await get('/pods')).body.toString()) as { items: { status: { phase: string } }[] };
     expect(pods.items.map(({ status }) => status.phase)).toEqual(['Running']);
@@ -43,7 +43,7 @@ describe('a daemon', () => {
     expect(JSON.parse(profile.body.toString())).toHaveProperty('nodes');
   });
 
-  test('takes no turn for a request, and replays as if there had been none', async () => {
+  it('takes no turn for a request, and replays as if there had been none', async () => {
     await runPod();
     const before = await turns();
     for (let i = 0; i < 50; i++) await Promise.all([get('/pods'), get('/metrics/slis'), get('/nowhere'), logs()]);
@@ -55,7 +55,7 @@ describe('a daemon', () => {
     expect(replayed.code).toBe(0);
   });
 
-  test('knows nobody unless it is told whom to know', async () => {
+  it('knows nobody unless it is told whom to know', async () => {
     await node.start();
     await eventually('the port', async () => (await get('/pods')).status === 401);
     expect((await get('/nowhere')).status).toBe(404);
@@ -63,7 +63,7 @@ describe('a daemon', () => {
 });
 
 describe('a port that is taken', () => {
-  test.each(['port', 'read-only-port'])('--%s ends the node with the words of the kubelet', async (flag) => {
+  it.each(['port', 'read-only-port'])('--%s ends the node with the words of the kubelet', async (flag) => {
     const other = createServer().listen(0, '127.0.0.1');
     await new Promise((resolve) => other.once('listening', resolve));
     const { port } = other.address() as { port: number };

@@ -4,7 +4,7 @@
  */
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, it, onTestFinished } from 'vitest';
 import { startApiServer } from '../fakes/api-server/index.ts';
 import { eventually, TestNode } from '../support/daemon.ts';
 import { temporaryFolder } from '../support/host-ports.ts';
@@ -36,7 +36,7 @@ async function boot() {
   return { logind, server, node };
 }
 
-test.skipIf(skip)('pods end by priority, the node says why it is not ready, and then the machine may go', async () => {
+it.skipIf(skip)('pods end by priority, the node says why it is not ready, and then the machine may go', async () => {
   const { logind, server, node } = await boot();
   // oxlint-disable-next-line typescript/no-explicit-any -- objects of any kind
   const get = (kind: string, name: string, namespace?: string): any => server.store.get('v1', kind, name, namespace);

@@ -7,7 +7,7 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { eventually, SLEEP, shellPod } from '../support/daemon.ts';
 import { ObservedNode, type RuntimeChoice, runtimes } from '../support/observed-node.ts';
 import { requirement } from '../support/require.ts';
@@ -33,7 +33,7 @@ function nodeCases(choice: RuntimeChoice): void {
   const sharing = (name: string, script: string, spec: object = {}) => sharingPod(node, name, script, spec);
 
   describe('a manifest', () => {
-    test('becomes a pod that runs, logs and is ready', async () => {
+    it('becomes a pod that runs, logs and is ready', async () => {
       node.write('hello.json', pod('hello', `echo hello from $0; ${SLEEP}`));
       await node.running('hello');
       await eventually('the log', () => node.containerLog('hello', 'c').includes('stdout F hello from'));
@@ -42,7 +42,7 @@ function nodeCases(choice: RuntimeChoice): void {
       expect(status.containerStatuses).toMatchObject([{ name: 'c', ready: true, restartCount: 0 }]);
     });
 
-    test('that is replaced by a rename replaces its pod', async () => {
+    it('that is replaced by a rename replaces its pod', async () => {
       node.write('renamed.json', pod('renamed', `echo first; ${SLEEP}`));
       const before = await node.running('renamed');
       node.write('renamed.json', pod('renamed', `echo second; ${SLEEP}`));
@@ -51,7 +51,7 @@ function nodeCases(choice: RuntimeChoice): void {
       await eventually('the new log', () => node.containerLog('renamed', 'c').includes('second'));
     });
 
-    test('that is rewritten in place replaces its pod', async () => {
+    it('that is rewritten in place replaces its pod', async () => {
       node.write('rewritten.json', pod('rewritten', `echo first; ${SLEEP}`));
       const before = await node.running('rewritten');
       const path = join(node.manifests, 'rewritten.json');
@@ -60,7 +60,7 @@ function nodeCases(choice: RuntimeChoice): void {
       await eventually('the new log', () => node.containerLog('rewritten', 'c').includes('second'));
     });
 
-    test('that is written again with the same content touches nothing', async () => {
+    it('that is written again with the same content touches nothing', async () => {
       const content = pod('same', SLEEP);
       node.write('same.json', content);
       const before = await node.running('same');
@@ -69,7 +69,7 @@ function nodeCases(choice: RuntimeChoice): void {
       expect(await node.instances('same')).toEqual([before]);
     });
 
-    test('that is removed ends its pod, with the grace it asks for', async () => {
+    it('that is removed ends its pod, with the grace it asks for', async () => {
       const witness = node.file('grace');
       const script = `trap 'sleep 0.7; echo graceful > ${witness}; exit 0' TERM; echo up; while :; do sleep 0.05; done`;
       node.write('grace.json', sharing('grace', script, { terminationGracePeriodSeconds: 10 }));
@@ -79,7 +79,7 @@ function nodeCases(choice: RuntimeChoice): void {
       expect(readFileSync(witness, 'utf8')).toBe('graceful\n');
     });
 
-    test('that is removed ends a pod that does not listen, when its grace is over', async () => {
+    it('that is removed ends a pod that does not listen, when its grace is over', async () => {
       const script = "trap '' TERM; echo up; while :; do sleep 0.05; done";
       node.write('deaf.json', pod('deaf', script, { terminationGracePeriodSeconds: 2 }));
       await eventually('it runs', () => node.containerLog('deaf', 'c').includes('up'));
@@ -100,7 +100,7 @@ function nodeCases(choice: RuntimeChoice): void {
   });
 
   describe('a bad manifest', () => {
-    test.each([
+    it.each([
       ['text that is no document', 'text.yaml', '}{ not: [a document', 'text.yaml'],
       ['another kind', 'kind.yaml', 'apiVersion: apps/v1\nkind: Deployment\nmetadata: { name: x }\n', 'Deployment'],
       ['a pod without containers', 'empty.yaml', 'apiVersion: v1\nkind: Pod\nmetadata: { name: x }\n', 'containers'],
@@ -117,7 +117,7 @@ function nodeCases(choice: RuntimeChoice): void {
       await node.gone('beside');
     });
 
-    test('runs as soon as it is mended', async () => {
+    it('runs as soon as it is mended', async () => {
       node.write('mended.yaml', 'apiVersion: v1\nkind: Pod\n');
       await eventually('the daemon says which file', () => lineWith('mended.yaml', ''));
       node.write('mended.yaml', pod('mended', SLEEP));
@@ -129,7 +129,7 @@ function nodeCases(choice: RuntimeChoice): void {
   });
 
   describe('a restart policy', () => {
-    test.each([
+    it.each([
       ['Never', 0, 'Succeeded'],
       ['Never', 3, 'Failed'],
       ['OnFailure', 0, 'Succeeded'],
@@ -144,7 +144,7 @@ function nodeCases(choice: RuntimeChoice): void {
       expect(await node.instances(name)).toMatchObject([{ attempt: 0, exitCode }]);
     });
 
-    test('OnFailure tries again after a failure, until it succeeds', async () => {
+    it('OnFailure tries again after a failure, until it succeeds', async () => {
       const marker = node.file('tried');
       const script = `test -e ${marker} && exit 0; touch ${marker}; exit 4`;
       node.write('retry.json', sharing('retry', script, { restartPolicy: 'OnFailure' }));
@@ -153,7 +153,7 @@ function nodeCases(choice: RuntimeChoice): void {
       expect(existsSync(marker)).toBe(true);
     });
 
-    test('Always starts again at once, then backs off and says so', async () => {
+    it('Always starts again at once, then backs off and says so', async () => {
       node.write('crash.json', pod('crash', 'exit 5'));
       const second = await eventually('the first restart', async () => {
         const found = await node.instances('crash');
@@ -185,7 +185,7 @@ function nodeCases(choice: RuntimeChoice): void {
     });
   });
 
-  test('a pod that crashes leaves its neighbour alone', async () => {
+  it('a pod that crashes leaves its neighbour alone', async () => {
     node.write('calm.json', pod('calm', SLEEP));
     const calm = await node.running('calm');
     node.write('wild.json', pod('wild', 'sleep 0.2; exit 9', { restartPolicy: 'Never' }));
@@ -195,7 +195,7 @@ function nodeCases(choice: RuntimeChoice): void {
     expect((await node.status('calm'))?.phase).toBe('Running');
   });
 
-  test('SIGTERM ends the daemon with 0 and no container; the next daemon finds them as they were', async () => {
+  it('SIGTERM ends the daemon with 0 and no container; the next daemon finds them as they were', async () => {
     const beats = node.file('beats');
     const script = `trap 'exit 0' TERM; while :; do echo beat >> ${beats}; sleep 0.05; done`;
     node.write('alive.json', sharing('alive', script));
@@ -210,7 +210,7 @@ function nodeCases(choice: RuntimeChoice): void {
     expect(await node.instances('alive')).toEqual([before]);
   });
 
-  test('every journal verifies and replays to the same decisions', async () => {
+  it('every journal verifies and replays to the same decisions', async () => {
     await node.stop();
     expect(node.incarnations()).toHaveLength(2);
     expect(node.journalFaults()).toEqual([]);

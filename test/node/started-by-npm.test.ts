@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, it } from 'vitest';
 import { eventually, TestNode } from '../support/daemon.ts';
 import { freePort } from '../support/ports.ts';
 
@@ -15,7 +15,7 @@ beforeEach(() => {
 });
 afterEach(() => node.close());
 
-test('ends when its npm is told to end', async () => {
+it('ends when its npm is told to end', async () => {
   node.healthzPort = await freePort();
   const configuration = join(node.directory, 'npm.yaml');
   const standalone = readFileSync(join(ROOT, 'examples/standalone.yaml'), 'utf8');
@@ -38,7 +38,7 @@ test('ends when its npm is told to end', async () => {
   await eventually('the daemon has ended, too', async () => !(await node.healthz().catch(() => false)));
 });
 
-test.each(['0', '1', '2', 'many'])('starts with UV_THREADPOOL_SIZE=%s', async (size) => {
+it.each(['0', '1', '2', 'many'])('starts with UV_THREADPOOL_SIZE=%s', async (size) => {
   await node.start([], { UV_THREADPOOL_SIZE: size });
   expect(await node.healthz()).toBe(true);
   expect(await node.stop('SIGTERM')).toBe(0);

@@ -4,7 +4,7 @@
  */
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, describe, expect, test } from 'vitest';
+import { afterEach, describe, expect, it } from 'vitest';
 import { readJournal } from '../../src/kernel/journal/index.ts';
 import { TestNode } from '../support/daemon.ts';
 import { FAILING_STARTS } from '../support/failing-starts.ts';
@@ -17,7 +17,7 @@ afterEach(() => node.close());
 const lastLine = (stderr: string) => stderr.trimEnd().split('\n').at(-1)!;
 
 describe('a start that fails', () => {
-  test.each(Object.entries(FAILING_STARTS))('%s', async (_, failing) => {
+  it.each(Object.entries(FAILING_STARTS))('%s', async (_, failing) => {
     const { phase, message, configuration, environment = {}, line = 'command failed' } = failing;
     newNode(configuration);
     const flags = failing.flags?.(node.directory) ?? [];
@@ -45,7 +45,7 @@ function lastState(): unknown {
 }
 
 describe('a start that cannot write anything down', () => {
-  test.each([
+  it.each([
     ['a root directory that is a file', (at: string) => ['--root-dir', `${at}/afile`, `--journal-dir=${at}/journal`]],
     ['a root directory below /proc', (at: string) => ['--root-dir=/proc/none', `--journal-dir=${at}/journal`]],
     ['a journal that is no folder', (at: string) => [`--journal-dir=${at}/afile`]],
@@ -59,7 +59,7 @@ describe('a start that cannot write anything down', () => {
   });
 });
 
-test('a service manager hears that the node is ready, that it lives, and that it stops', async () => {
+it('a service manager hears that the node is ready, that it lives, and that it stops', async () => {
   newNode();
   const address = join(node.directory, 'notify');
   const manager = datagramReceiver(address);
@@ -76,7 +76,7 @@ test('a service manager hears that the node is ready, that it lives, and that it
   expect(node.statelet('replay', node.journal).code).toBe(0);
 });
 
-test('a watchdog of another process is not fed', async () => {
+it('a watchdog of another process is not fed', async () => {
   newNode();
   const address = join(node.directory, 'notify');
   const manager = datagramReceiver(address);
@@ -95,7 +95,7 @@ function cpuMs(pid: number): number {
   return (user! + system!) * CLOCK_TICK_MS;
 }
 
-test('a configuration of 1 MB in 200 drop-ins costs little', async () => {
+it('a configuration of 1 MB in 200 drop-ins costs little', async () => {
   newNode();
   const directory = join(node.directory, 'conf.d');
   mkdirSync(directory);

@@ -1,9 +1,9 @@
 /** A daemon with `tracing` in its configuration tells a collector what it did for a pod, over real OTLP. */
-import { expect, test } from 'vitest';
+import { expect, it } from 'vitest';
 import { startCollector } from '../fakes/otlp-collector.ts';
 import { eventually, SLEEP, shellPod, TestNode } from '../support/daemon.ts';
 
-test('spans of a pod are one trace, with the names that users of a kubelet know', async () => {
+it('spans of a pod are one trace, with the names that users of a kubelet know', async () => {
   const collector = await startCollector();
   const node = new TestNode({
     configuration: `tracing: { endpoint: "${collector.endpoint}", samplingRatePerMillion: 1000000 }`,

@@ -4,7 +4,7 @@
  */
 import { type Dirent, existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { needsMounts } from '../actors/volume/support.ts';
 import { eventually, readText, SLEEP, shellPod } from '../support/daemon.ts';
 import { ObservedNode, type RuntimeInUse, runtimes } from '../support/observed-node.ts';
@@ -85,7 +85,7 @@ describe.skipIf(skip || needsMounts)('volumes on containerd', () => {
   const said = (pod: string, text: string) =>
     eventually(`${pod} says ${text}`, () => node.containerLog(pod, 'c').includes(text));
 
-  test('a ConfigMap that comes late starts its pod, and its changes reach the running container', async () => {
+  it('a ConfigMap that comes late starts its pod, and its changes reach the running container', async () => {
     const loop = 'while :; do echo read=$(cat /v/a),$(stat -c %a /e); sleep 0.1; done';
     const volumeMounts = ['v', 'e'].map((name) => ({ name, mountPath: `/${name}` }));
     const volumes = [
@@ -104,7 +104,7 @@ describe.skipIf(skip || needsMounts)('volumes on containerd', () => {
     expect(node.containerLog('reader', 'c')).not.toMatch(/read=,|,777$/m);
   });
 
-  test('a Secret reaches file, variable and argument, and is written nowhere else', async () => {
+  it('a Secret reaches file, variable and argument, and is written nowhere else', async () => {
     node.write('token.json', secret('token', { pw: CANARY }));
     const script = `echo lengths=$(cat /s/pw | wc -c),\${#PW},\${#0},$(stat -f -c %T /s); ${SLEEP}`;
     write('keeper', script, [{ name: 's', secret: { secretName: 'token', defaultMode: 0o400 } }], {
@@ -120,7 +120,7 @@ describe.skipIf(skip || needsMounts)('volumes on containerd', () => {
     expect(JSON.stringify(await node.context('kubelet/pods'))).not.toContain(CANARY);
   });
 
-  test('an error of the runtime does not tell a Secret', async () => {
+  it('an error of the runtime does not tell a Secret', async () => {
     node.write('command.json', secret('command', { program: CANARY }));
     write('broken', '', [], {
       env: [{ name: 'P', valueFrom: { secretKeyRef: { name: 'command', key: 'program' } } }],
@@ -134,7 +134,7 @@ describe.skipIf(skip || needsMounts)('volumes on containerd', () => {
     await node.gone('broken');
   });
 
-  test('a variable has what an init container left in a file, which is written nowhere else', async () => {
+  it('a variable has what an init container left in a file, which is written nowhere else', async () => {
     const [half, rest] = [CANARY.slice(0, 9), CANARY.slice(9)];
     const script = `printf "A='%s%s'" ${half} ${rest} > /e/a.env`;
     const [init] = shellPod('i', node.image, script).spec.containers;
@@ -152,7 +152,7 @@ describe.skipIf(skip || needsMounts)('volumes on containerd', () => {
     expect(node.log).not.toContain(CANARY);
   });
 
-  test('a part of a volume is all that its container sees', async () => {
+  it('a part of a volume is all that its container sees', async () => {
     const mount = { volumeMounts: [{ name: 'e', mountPath: '/sub', subPathExpr: '$(POD)/b' }] };
     const env = [{ name: 'POD', valueFrom: { fieldRef: { fieldPath: 'metadata.name' } } }];
     write('part', `touch /sub/here; ls /sub; echo ready; ${SLEEP}`, [{ name: 'e', emptyDir: {} }], { ...mount, env });
@@ -163,7 +163,7 @@ describe.skipIf(skip || needsMounts)('volumes on containerd', () => {
     expect(mounts(node).filter((line) => line.includes('/volume-subpaths/e/c/0 '))).toHaveLength(1);
   });
 
-  test('what a container mounts in a volume reaches those that ask for it, and no other', async () => {
+  it('what a container mounts in a volume reaches those that ask for it, and no other', async () => {
     const waiting = (file: string) => `while [ ! -e ${file} ]; do sleep 0.1; done`;
     const looking = `${waiting('/v/done')}; [ -e /v/m/it ] && echo sees it || echo sees nothing`;
     const containers = [
@@ -196,7 +196,7 @@ describe.skipIf(skip || needsMounts)('volumes on containerd', () => {
     await eventually('it is mounted no more', () => mounted() === undefined);
   });
 
-  test('nothing of a pod stays mounted or on disk, also when its agent was killed meanwhile', async () => {
+  it('nothing of a pod stays mounted or on disk, also when its agent was killed meanwhile', async () => {
     const volumes = [
       { name: 'm', emptyDir: { medium: 'Memory', sizeLimit: '1Mi' } },
       { name: 'd', downwardAPI: { items: [{ path: 'n', fieldRef: { fieldPath: 'metadata.name' } }] } },
@@ -222,7 +222,7 @@ describe.skipIf(skip || needsMounts)('volumes on containerd', () => {
     expect(mounts(node).filter((line) => line.includes(folder))).toEqual([]);
   });
 
-  test('the journals verify and replay', async () => {
+  it('the journals verify and replay', async () => {
     await node.stop();
     expect(node.journalFaults()).toEqual([]);
   });
@@ -238,7 +238,7 @@ describe.skipIf(needsMounts)('volumes on the embedded runtime', () => {
   });
   afterAll(() => close(node, runtime));
 
-  test('a Secret is written to its volume only', async () => {
+  it('a Secret is written to its volume only', async () => {
     node.write('token.json', secret('token', { pw: CANARY }));
     const volumes = [{ name: 's', secret: { secretName: 'token' } }];
     const pod = shellPod('keeper', node.image, SLEEP, { volumes });

@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest';
+import { expect, it } from 'vitest';
 import { initialCadence, nextCadence, type RelistOutcome } from '../../../src/actors/cri/cadence.ts';
 
 const clean: RelistOutcome = { listening: true, missed: false, troubled: false, active: false };
@@ -6,7 +6,7 @@ const after = (outcomes: readonly RelistOutcome[], from = initialCadence) => out
 const times = (count: number, outcome: Partial<RelistOutcome> = {}) =>
   Array.from({ length: count }, () => ({ ...clean, ...outcome }));
 
-test.each([
+it.each([
   ['at the start', [], 'fast'],
   ['four clean relists', times(4), 'fast'],
   ['five clean relists', times(5), 'settled'],
@@ -23,6 +23,6 @@ test.each([
   expect(after(outcomes).phase).toBe(phase);
 });
 
-test('the proof that is asked for has a limit', () => {
+it('the proof that is asked for has a limit', () => {
   expect(after(times(100, { missed: true })).proof).toBe(320);
 });

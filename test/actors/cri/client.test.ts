@@ -1,5 +1,5 @@
 import * as grpc from '@grpc/grpc-js';
-import { afterEach, describe, expect, test } from 'vitest';
+import { afterEach, describe, expect, it } from 'vitest';
 import { connectRuntime, type RuntimeClient, socketTarget } from '../../../src/actors/cri/client.ts';
 import { FakeRuntime, never, Refusal } from './fake-runtime.ts';
 
@@ -16,14 +16,14 @@ async function connected(...args: Parameters<typeof FakeRuntime.start>): Promise
 }
 
 describe('endpoints', () => {
-  test.each([
+  it.each([
     ['unix:///run/containerd/containerd.sock', 'unix:///run/containerd/containerd.sock'],
     ['/run/crio/crio.sock', 'unix:///run/crio/crio.sock'],
   ])('%s', (endpoint, target) => {
     expect(socketTarget(endpoint)).toBe(target);
   });
 
-  test.each(['tcp://localhost:1234', 'localhost:1234', 'unix://', 'unix://relative.sock', '', 'npipe:////./pipe/x'])(
+  it.each(['tcp://localhost:1234', 'localhost:1234', 'unix://', 'unix://relative.sock', '', 'npipe:////./pipe/x'])(
     'refuses %j by name',
     (endpoint) => {
       expect(() => socketTarget(endpoint)).toThrow(
@@ -34,7 +34,7 @@ describe('endpoints', () => {
 });
 
 describe('errors', () => {
-  test.each([
+  it.each([
     [grpc.status.NOT_FOUND, 'NOT_FOUND', 'NotFound', false],
     [grpc.status.UNKNOWN, 'UNKNOWN', 'Unknown', false],
     [grpc.status.UNIMPLEMENTED, 'UNIMPLEMENTED', 'Unimplemented', false],
@@ -55,20 +55,20 @@ describe('errors', () => {
     });
   });
 
-  test('no socket: unavailable at once, and retriable', async () => {
+  it('no socket: unavailable at once, and retriable', async () => {
     const client = connectRuntime({ endpoint: 'unix:///tmp/statelet-no-such.sock' });
     opened.push(client);
     const call = client.call('Version', {}, { timeoutMs: 60_000 });
     await expect(call).rejects.toMatchObject({ code: 'UNAVAILABLE', retriable: true });
   });
 
-  test('a runtime that never answers meets the deadline', async () => {
+  it('a runtime that never answers meets the deadline', async () => {
     const [, client] = await connected({ Version: never });
     const call = client.call('Version', {}, { timeoutMs: 50 });
     await expect(call).rejects.toMatchObject({ code: 'DEADLINE_EXCEEDED', retriable: true });
   });
 
-  test('an abort ends a call without a deadline, and one that has not begun', async () => {
+  it('an abort ends a call without a deadline, and one that has not begun', async () => {
     const [fake, client] = await connected({ PullImage: never });
     const aborter = new AbortController();
     const call = client.call('PullImage', {}, { timeoutMs: null, signal: aborter.signal });
@@ -80,7 +80,7 @@ describe('errors', () => {
     expect(fake.count('PullImage')).toBe(1);
   });
 
-  test('a reply over 16 MiB is refused and not held', async () => {
+  it('a reply over 16 MiB is refused and not held', async () => {
     const [, client] = await connected({ Version: () => ({ version: 'v'.repeat(17 * 1024 * 1024) }) });
     const call = client.call('Version', {}, { timeoutMs: 60_000 });
     await expect(call).rejects.toMatchObject({ code: 'RESOURCE_EXHAUSTED' });
@@ -88,7 +88,7 @@ describe('errors', () => {
 });
 
 describe('values', () => {
-  test('64-bit integers keep every digit, zero fields are filled in, absent messages are absent', async () => {
+  it('64-bit integers keep every digit, zero fields are filled in, absent messages are absent', async () => {
     const image = { id: 'i', size: '18446744073709551615', uid: { value: '-9223372036854775808' } };
     const [, client] = await connected({ ListImages: () => ({ images: [image] }) });
     const { images } = await client.call('ListImages', {}, { timeoutMs: 60_000 });
@@ -96,13 +96,13 @@ describe('values', () => {
     expect(images[0]?.spec ?? undefined).toBeUndefined();
   });
 
-  test('bytes travel as base64', async () => {
+  it('bytes travel as base64', async () => {
     const bytes = Buffer.from([0, 255, 10]).toString('base64');
     const [, client] = await connected({ ExecSync: () => ({ stdout: bytes }) });
     expect(await client.call('ExecSync', {}, { timeoutMs: 60_000 })).toMatchObject({ stdout: bytes });
   });
 
-  test('images may be behind another socket', async () => {
+  it('images may be behind another socket', async () => {
     const runtime = await FakeRuntime.start({ Version: () => ({ runtime_name: 'one' }) });
     const images = await FakeRuntime.start({ ListImages: () => ({}) });
     const client = connectRuntime({ endpoint: runtime.endpoint, imageEndpoint: images.endpoint });

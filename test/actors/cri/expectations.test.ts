@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest';
+import { expect, it } from 'vitest';
 import { type Expectations, expecting, type Outcome, stillOpen } from '../../../src/actors/cri/expectations.ts';
 import { podRuntimeStatus } from '../../../src/actors/cri/relist.ts';
 import type { ContainerStatus, PodSandboxStatus } from '../../../src/machines/model/api/cri.ts';
@@ -22,7 +22,7 @@ const status = (sandbox: PodSandboxStatus['state'] | null, container: ContainerS
 };
 const promised = (id: string, outcome: Outcome) => expecting(new Map(), id, outcome);
 
-test.each<[string, Outcome, string, PodRuntimeStatus, boolean]>([
+it.each<[string, Outcome, string, PodRuntimeStatus, boolean]>([
   ['c', 'exited', 'still runs', status('SANDBOX_READY', 'CONTAINER_RUNNING'), false],
   ['c', 'exited', 'has exited', status('SANDBOX_READY', 'CONTAINER_EXITED'), true],
   ['c', 'exited', 'is gone', status('SANDBOX_READY', null), true],
@@ -39,16 +39,16 @@ test.each<[string, Outcome, string, PodRuntimeStatus, boolean]>([
   expect(stillOpen(promised(id, outcome), seen).open.size).toBe(met ? 0 : 1);
 });
 
-test('`changed` promises nothing', () => {
+it('`changed` promises nothing', () => {
   expect(promised('c', 'changed').size).toBe(0);
 });
 
-test('a new promise about the same id replaces the old one', () => {
+it('a new promise about the same id replaces the old one', () => {
   const both = expecting(promised('c', 'running'), 'c', 'exited');
   expect(both.get('c')).toEqual({ outcome: 'exited', checks: 0 });
 });
 
-test('waits double, up to a second, and end after half a minute', () => {
+it('waits double, up to a second, and end after half a minute', () => {
   const waits: (number | null)[] = [];
   let open: Expectations = promised('c', 'exited');
   do {

@@ -1,5 +1,5 @@
 /** What a pod has is asked for once, and again whenever it could be something else. */
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, it, onTestFinished } from 'vitest';
 import { connectRuntime } from '../../../src/actors/cri/client.ts';
 import { inspectPod } from '../../../src/actors/cri/inspect.ts';
 import { type Ids, PodIds } from '../../../src/actors/cri/pod-ids.ts';
@@ -12,7 +12,7 @@ const listed = async (ids: Ids = ONE): Promise<PodIds> => {
   return podIds;
 };
 
-test('the second look at a pod makes no lists, and what is gone meanwhile is not asked for again', async () => {
+it('the second look at a pod makes no lists, and what is gone meanwhile is not asked for again', async () => {
   const fake = await FakeRuntime.start();
   const client = connectRuntime({ endpoint: fake.endpoint });
   onTestFinished(async () => {
@@ -34,7 +34,7 @@ test('the second look at a pod makes no lists, and what is gone meanwhile is not
   expect([fake.count('ListPodSandbox'), fake.count('ContainerStatus')]).toEqual([1, 3]);
 });
 
-test('what a call of our own makes is known with what was listed, once', async () => {
+it('what a call of our own makes is known with what was listed, once', async () => {
   const podIds = await listed({ sandboxIds: [], containerIds: [] });
   podIds.made('a', 'sandboxIds', 's');
   podIds.made('a', 'containerIds', 'c');
@@ -42,13 +42,13 @@ test('what a call of our own makes is known with what was listed, once', async (
   expect(podIds.of('a')).toEqual(ONE);
 });
 
-test('nothing is certain of a pod that was never listed, whatever was made', () => {
+it('nothing is certain of a pod that was never listed, whatever was made', () => {
   const podIds = new PodIds();
   podIds.made('a', 'sandboxIds', 's');
   expect(podIds.of('a')).toBeUndefined();
 });
 
-test('a pod that a list of all did not have has nothing but what calls of our own make', () => {
+it('a pod that a list of all did not have has nothing but what calls of our own make', () => {
   const podIds = new PodIds();
   podIds.made('early', 'sandboxIds', 'sandbox');
   podIds.retain(new Set(['early']));
@@ -60,7 +60,7 @@ test('a pod that a list of all did not have has nothing but what calls of our ow
   expect(podIds.of('b')).toBeUndefined();
 });
 
-test('a doubt lasts until the pod is listed, or two lists of all do not have it', async () => {
+it('a doubt lasts until the pod is listed, or two lists of all do not have it', async () => {
   const podIds = new PodIds();
   podIds.retain(new Set());
   podIds.doubt('a');
@@ -73,7 +73,7 @@ test('a doubt lasts until the pod is listed, or two lists of all do not have it'
   expect(podIds.of('b')).toEqual({ sandboxIds: [], containerIds: [] });
 });
 
-test('a list during which something was made, or may have been, is not the whole truth', async () => {
+it('a list during which something was made, or may have been, is not the whole truth', async () => {
   for (const happens of [
     (podIds: PodIds) => podIds.made('a', 'containerIds', 'new'),
     (podIds: PodIds) => podIds.doubt('a'),
@@ -88,7 +88,7 @@ test('a list during which something was made, or may have been, is not the whole
   }
 });
 
-test('a relist that shows what nobody here made casts doubt, one that shows the known does not', async () => {
+it('a relist that shows what nobody here made casts doubt, one that shows the known does not', async () => {
   const podIds = await listed();
   podIds.shown('a', { sandboxIds: ['s'], containerIds: [] });
   expect(podIds.of('a')).toEqual(ONE);
@@ -96,7 +96,7 @@ test('a relist that shows what nobody here made casts doubt, one that shows the 
   expect(podIds.of('a')).toBeUndefined();
 });
 
-test('of pods without anything nothing is kept after the next list of all, of others what was made', async () => {
+it('of pods without anything nothing is kept after the next list of all, of others what was made', async () => {
   const podIds = await listed();
   await podIds.listing('b', () => Promise.resolve({ sandboxIds: [], containerIds: [] }));
   podIds.retain(new Set(['b']));
@@ -105,7 +105,7 @@ test('of pods without anything nothing is kept after the next list of all, of ot
   expect([podIds.of('a'), podIds.of('b')]).toEqual([ONE, { sandboxIds: [], containerIds: [] }]);
 });
 
-test('a list that fails leaves everything in doubt', async () => {
+it('a list that fails leaves everything in doubt', async () => {
   const podIds = new PodIds();
   await expect(podIds.listing('a', () => Promise.reject(new Error('no runtime')))).rejects.toThrow('no runtime');
   expect(podIds.of('a')).toBeUndefined();

@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest';
+import { expect, it } from 'vitest';
 import type { RuntimeClient } from '../../../src/actors/cri/client.ts';
 import { SandboxImage, sandboxImageIn } from '../../../src/actors/cri/sandbox-image.ts';
 import type { Image } from '../../../src/machines/model/api/cri.ts';
@@ -21,7 +21,7 @@ const runtime = (answer: () => Promise<unknown>) => {
   return { sandbox: new SandboxImage({ call } as unknown as RuntimeClient), asked: () => asked };
 };
 
-test('the image of sandboxes is pinned, whatever the runtime says of it, and the runtime is asked once', async () => {
+it('the image of sandboxes is pinned, whatever the runtime says of it, and the runtime is asked once', async () => {
   const info = { config: JSON.stringify({ sandboxImage: 'pause:1' }) };
   const { sandbox, asked } = runtime(async () => ({ info }));
   const images = [image('pause:1'), image('app:1')];
@@ -32,7 +32,7 @@ test('the image of sandboxes is pinned, whatever the runtime says of it, and the
   expect(asked()).toBe(1);
 });
 
-test('a runtime that does not tell leaves the images as they are, and one that failed is asked again', async () => {
+it('a runtime that does not tell leaves the images as they are, and one that failed is asked again', async () => {
   const silent = runtime(async () => ({ info: {} }));
   expect(await silent.sandbox.pinnedIn([image('a')], LIMITS)).toEqual([image('a')]);
   const failing = runtime(() => Promise.reject(new Error('away')));
@@ -41,7 +41,7 @@ test('a runtime that does not tell leaves the images as they are, and one that f
   expect(failing.asked()).toBe(2);
 });
 
-test.each([[{}], [{ config: 'no json' }], [{ config: '{"sandboxImage":7}' }], [{ config: 'null' }]])(
+it.each([[{}], [{ config: 'no json' }], [{ config: '{"sandboxImage":7}' }], [{ config: 'null' }]])(
   'nothing is read out of %j',
   (info) => {
     expect(sandboxImageIn(info)).toBe('');

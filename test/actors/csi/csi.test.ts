@@ -4,7 +4,7 @@ import { chownSync, existsSync, mkdirSync, renameSync, statfsSync, statSync, wri
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { status } from '@grpc/grpc-js';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { expandRequest } from '../../../src/machines/charts/csi/expansion-policy.ts';
 import type { CSIVolume } from '../../../src/machines/model/csi/messages.ts';
 import { deviceIdOf, devicePlace, mountPlace } from '../../../src/machines/model/csi/places.ts';
@@ -89,7 +89,7 @@ describe.skipIf(needsMounts)('a volume of a CSI driver', () => {
   });
   afterEach(() => room.close());
 
-  test('is staged, published, unpublished and unstaged, with the requests of the protocol', async () => {
+  it('is staged, published, unpublished and unstaged, with the requests of the protocol', async () => {
     expect(await room.ask('csi.capabilities', {})).toEqual({ capabilities: CAPABILITIES });
     await stage();
     await publish();
@@ -130,7 +130,7 @@ describe.skipIf(needsMounts)('a volume of a CSI driver', () => {
     ]);
   });
 
-  test('has its records where every kubelet has them', async () => {
+  it('has its records where every kubelet has them', async () => {
     await stage();
     await publish();
     expect(room.record(device())).toEqual({ driverName: 'csi.example.test', volumeHandle: 'handle-1' });
@@ -151,7 +151,7 @@ describe.skipIf(needsMounts)('a volume of a CSI driver', () => {
     });
   });
 
-  test('that is there already is asked for neither twice nor anew, except to publish it again', async () => {
+  it('that is there already is asked for neither twice nor anew, except to publish it again', async () => {
     await stage();
     await stage();
     await publish();
@@ -164,7 +164,7 @@ describe.skipIf(needsMounts)('a volume of a CSI driver', () => {
     expect(room.methods().slice(3)).toEqual(['NodeUnpublishVolume']);
   });
 
-  test('that surely failed leaves nothing; that may have been done leaves its record', async () => {
+  it('that surely failed leaves nothing; that may have been done leaves its record', async () => {
     await stage();
     room.driver.fault = () => ({ code: status.INTERNAL, details: 'no such disk' });
     await expect(publish()).rejects.toThrow('rpc error: code = Internal desc = no such disk');
@@ -178,7 +178,7 @@ describe.skipIf(needsMounts)('a volume of a CSI driver', () => {
     expect(room.methods().at(-1)).toBe('NodeUnpublishVolume');
   });
 
-  test('that the driver says to be gone, and that is mounted still, keeps its record', async () => {
+  it('that the driver says to be gone, and that is mounted still, keeps its record', async () => {
     await stage();
     await publish();
     room.driver.fault = () => ({ lies: true });
@@ -186,7 +186,7 @@ describe.skipIf(needsMounts)('a volume of a CSI driver', () => {
     expect(room.record(folder())).not.toBeNull();
   });
 
-  test('gets its secrets and tokens, and no error tells them', async () => {
+  it('gets its secrets and tokens, and no error tells them', async () => {
     await stage();
     const [secret, token] = [room.vault.seal(CANARY), room.vault.seal(`${CANARY}-token`)];
     const tokens = { vault: { token, expirationTimestamp: '2026-01-01T00:00:00Z' } };
@@ -206,7 +206,7 @@ describe.skipIf(needsMounts)('a volume of a CSI driver', () => {
     expect(room.driver.calls.at(-1)!.request.secrets['csi.storage.k8s.io/serviceAccount.tokens']).toBe(shown);
   });
 
-  test('becomes as large as its volume has become, while it is used', async () => {
+  it('becomes as large as its volume has become, while it is used', async () => {
     await stage();
     await publish();
     const sizeOf = () => statfsSync(target()).blocks * statfsSync(target()).bsize;
@@ -233,26 +233,23 @@ describe.skipIf(needsMounts)('a volume of a CSI driver', () => {
     });
   });
 
-  test.each(['ECONNREFUSED', 'ENOENT'])(
-    'of a driver that is gone (%s) fails at once, in gRPC’s words',
-    async (code) => {
-      const gone = join(room.root, 'gone.sock');
-      if (code === 'ECONNREFUSED') await deadSocket(gone);
-      const { signal } = new AbortController();
-      const beganMs = performance.now();
-      const call = { id: 1, input: { endpoint: gone }, resume: false, signal, emit: () => {} };
-      const text = code === 'ENOENT' ? 'no such file or directory' : 'connection refused';
-      await expect(room.ports['csi.capabilities'](call)).rejects.toMatchObject({
-        code: 'UNAVAILABLE',
-        message:
-          'rpc error: code = Unavailable desc = connection error: ' +
-          `desc = "transport: Error while dialing: dial unix ${gone}: connect: ${text}"`,
-      });
-      expect(performance.now() - beganMs).toBeLessThan(10_000);
-    },
-  );
+  it.each(['ECONNREFUSED', 'ENOENT'])('of a driver that is gone (%s) fails at once, in gRPC’s words', async (code) => {
+    const gone = join(room.root, 'gone.sock');
+    if (code === 'ECONNREFUSED') await deadSocket(gone);
+    const { signal } = new AbortController();
+    const beganMs = performance.now();
+    const call = { id: 1, input: { endpoint: gone }, resume: false, signal, emit: () => {} };
+    const text = code === 'ENOENT' ? 'no such file or directory' : 'connection refused';
+    await expect(room.ports['csi.capabilities'](call)).rejects.toMatchObject({
+      code: 'UNAVAILABLE',
+      message:
+        'rpc error: code = Unavailable desc = connection error: ' +
+        `desc = "transport: Error while dialing: dial unix ${gone}: connect: ${text}"`,
+    });
+    expect(performance.now() - beganMs).toBeLessThan(10_000);
+  });
 
-  test.each([
+  it.each([
     ['whatever its top is like', false, 2001],
     ['only when its top is not', true, 0],
   ])('is handed to the group of its pod: %s', async (_, onlyTop, group) => {
@@ -277,11 +274,11 @@ describe.skipIf(needsMounts)('what is found on disk', () => {
     writeFileSync(join(directory, 'vol_data.json'), text);
   };
 
-  test('is nothing on a new node', async () => {
+  it('is nothing on a new node', async () => {
     expect(await room.ask('csi.inventory', {})).toEqual({ volumes: [], devices: [], errors: [] });
   });
 
-  test('is believed only where it agrees with its folder', async () => {
+  it('is believed only where it agrees with its folder', async () => {
     const data = JSON.stringify({ driverName: 'd', volumeHandle: 'h', specVolID: 'other' });
     write(folder('broken'), '{');
     write(folder('moved'), data);

@@ -1,7 +1,7 @@
 /** `csi.followHealth` against a driver on a real socket. */
 import { setTimeout } from 'node:timers/promises';
 import { status } from '@grpc/grpc-js';
-import { afterEach, expect, test } from 'vitest';
+import { afterEach, expect, it } from 'vitest';
 import { openStream } from '../../support/host-ports.ts';
 import { CsiRoom } from './support.ts';
 
@@ -14,7 +14,7 @@ async function follow(...capabilities: string[]) {
   return openStream(room.ports['csi.followHealth'], { endpoint, handle: 'h1', path, periodMs: 20 });
 }
 
-test('speaks when a volume is not what it was, and not while its driver fails', async () => {
+it('speaks when a volume is not what it was, and not while its driver fails', async () => {
   const stream = await follow('GET_VOLUME_STATS', 'VOLUME_CONDITION');
   room.driver.condition = { abnormal: false, message: 'fine' };
   expect(await stream.until(() => true)).toEqual({ type: 'csi.health', abnormal: false, message: 'fine' });
@@ -28,7 +28,7 @@ test('speaks when a volume is not what it was, and not while its driver fails', 
   expect(stream.items).toHaveLength(2);
 });
 
-test('does not ask a driver that cannot tell', async () => {
+it('does not ask a driver that cannot tell', async () => {
   const stream = await follow('GET_VOLUME_STATS');
   await setTimeout(200);
   expect([stream.items, room.methods()]).toEqual([[], []]);

@@ -2,7 +2,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import * as grpc from '@grpc/grpc-js';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, it, onTestFinished } from 'vitest';
 import { pluginPorts } from '../../../src/actors/plugins/index.ts';
 import { type DevicePluginBehaviour, FakeDevicePlugin } from '../../fakes/device-plugin.ts';
 import { openStream, perform, temporaryFolder } from '../../support/host-ports.ts';
@@ -29,7 +29,7 @@ async function followed(behaviour: DevicePluginBehaviour) {
 
 const failure = (details: string) => ({ code: grpc.status.INTERNAL, details });
 
-test('devices are told as they change, with their health and their place', async () => {
+it('devices are told as they change, with their health and their place', async () => {
   const { fake, stream, options } = await followed({
     devices: [{ ID: 'b', nodes: [1, 0] }, { ID: 'a' }, { ID: 'c', nodes: [] }],
     options: { pre_start_required: true },
@@ -48,7 +48,7 @@ test('devices are told as they change, with their health and their place', async
   expect(stream.items[1]!.devices).toEqual([{ id: 'a', isHealthy: false, nodes: null }]);
 });
 
-test('a plugin says what a container needs for its devices', async () => {
+it('a plugin says what a container needs for its devices', async () => {
   const { ports, fake } = await followed({
     devices: [{ ID: 'a' }],
     allocate: (ids) => ({
@@ -69,7 +69,7 @@ test('a plugin says what a container needs for its devices', async () => {
   expect(fake.asked).toEqual(['Allocate a,b']);
 });
 
-test('a plugin is asked which devices go together, and before containers start, if it wants to', async () => {
+it('a plugin is asked which devices go together, and before containers start, if it wants to', async () => {
   const { ports, fake } = await followed({
     devices: [{ ID: 'a' }],
     options: { pre_start_required: true, get_preferred_allocation_available: true },
@@ -92,7 +92,7 @@ test('a plugin is asked which devices go together, and before containers start, 
   expect(fake.asked).toEqual(['GetPreferredAllocation a,b,c', 'PreStartContainer a', 'PreStartContainer bad']);
 });
 
-test('a plugin that refuses is quoted, and one that is gone ends its stream', async () => {
+it('a plugin that refuses is quoted, and one that is gone ends its stream', async () => {
   const { ports, fake, stream } = await followed({ devices: [{ ID: 'a' }], allocate: () => failure('no more') });
   const asked = () => perform(ports['devices.allocate'], { resource: GPU, ids: ['a'] });
   await expect(asked()).rejects.toThrow('rpc error: code = Internal desc = no more');
@@ -101,7 +101,7 @@ test('a plugin that refuses is quoted, and one that is gone ends its stream', as
   await expect(asked()).rejects.toThrow('endpoint not found in cache for a registered resource: example.com/gpu');
 });
 
-test('plugins register at the socket of the kubelet, where nothing of an earlier start is left', async () => {
+it('plugins register at the socket of the kubelet, where nothing of an earlier start is left', async () => {
   const folder = await temporaryFolder();
   const fake = await plugin(folder, { devices: [] }, 'old.sock');
   const stream = openStream(pluginPorts()['devices.serveRegistration'], { socket: join(folder, 'kubelet.sock') });
@@ -132,7 +132,7 @@ test('plugins register at the socket of the kubelet, where nothing of an earlier
   expect(stream.items).toHaveLength(2);
 });
 
-test('the checkpoint is the one of the Go kubelet', async () => {
+it('the checkpoint is the one of the Go kubelet', async () => {
   const path = join(await temporaryFolder(), 'kubelet_internal_checkpoint');
   const response = {
     envs: { NVIDIA_VISIBLE_DEVICES: 'tegra' },

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterEach, beforeEach, expect, onTestFinished, test } from 'vitest';
+import { afterEach, beforeEach, expect, it, onTestFinished } from 'vitest';
 import type * as cri from '../../../src/machines/model/api/cri.ts';
 import { eventually, isProcess, Node } from './harness.ts';
 
@@ -49,7 +49,7 @@ async function killShim(id: string): Promise<void> {
   await eventually('the shim is gone', () => !isProcess(pid));
 }
 
-test('kill -9 of the daemon: the container goes on, is adopted, and its log and exit code are whole', async () => {
+it('kill -9 of the daemon: the container goes on, is adopted, and its log and exit code are whole', async () => {
   await startDaemon();
   const go = join(node.directory, 'go');
   const id = await node.run(`echo before; while [ ! -e ${go} ]; do sleep 0.02; done; echo after; exit 9`);
@@ -70,7 +70,7 @@ test('kill -9 of the daemon: the container goes on, is adopted, and its log and 
   expect(stopped).toEqual([`CONTAINER_STOPPED_EVENT ${id}`]);
 });
 
-test('an exit while no daemon ran is known afterwards', async () => {
+it('an exit while no daemon ran is known afterwards', async () => {
   await startDaemon();
   const id = await node.run('sleep 0.3; echo late; exit 6');
   const pid = await node.pid(id);
@@ -81,7 +81,7 @@ test('an exit while no daemon ran is known afterwards', async () => {
   expect((await node.logLines(id)).map(({ text }) => text)).toEqual(['late']);
 });
 
-test('an adopted container stops with grace, is killed after it, and its log reopens', async () => {
+it('an adopted container stops with grace, is killed after it, and its log reopens', async () => {
   await node.start();
   const id = await node.run('trap "echo asked" TERM; echo ready; while :; do sleep 0.02; done');
   await eventually('it is ready', async () => (await node.logLines(id)).length > 0);
@@ -95,7 +95,7 @@ test('an adopted container stops with grace, is killed after it, and its log reo
   expect(lines.map(({ text }) => text)).toEqual(['asked']);
 });
 
-test('a container whose shim was killed is ended, and its end is called unknown', async () => {
+it('a container whose shim was killed is ended, and its end is called unknown', async () => {
   await node.start();
   const id = await node.run('sleep 80 & setsid sleep 81 & sleep 82');
   const pid = await node.pid(id);
@@ -104,7 +104,7 @@ test('a container whose shim was killed is ended, and its end is called unknown'
   expect(isProcess(pid)).toBe(false);
 });
 
-test('a shim that was killed while no daemon ran is found at the next start', async () => {
+it('a shim that was killed while no daemon ran is found at the next start', async () => {
   await startDaemon();
   const id = await node.run('sleep 83');
   const pid = await node.pid(id);
@@ -115,7 +115,7 @@ test('a shim that was killed while no daemon ran is found at the next start', as
   expect(isProcess(pid)).toBe(false);
 });
 
-test('a process number that was used again is not taken for the container', async () => {
+it('a process number that was used again is not taken for the container', async () => {
   await node.start();
   const id = await node.run('sleep 84');
   const pid = await node.pid(id);
@@ -132,7 +132,7 @@ test('a process number that was used again is not taken for the container', asyn
   expect([pid, strangerPid].map(isProcess)).toEqual([false, true]);
 });
 
-test('a start that the daemon did not live to make is a failed start, not a second process later', async () => {
+it('a start that the daemon did not live to make is a failed start, not a second process later', async () => {
   await node.start();
   const id = await node.create(await node.pod(), { command: ['sleep', '86'] });
   await node.stop();
@@ -141,7 +141,7 @@ test('a start that the daemon did not live to make is a failed start, not a seco
   expect(await node.status(id)).toMatchObject({ state: 'CONTAINER_EXITED', exit_code: 128, reason: 'StartError' });
 });
 
-test('what cannot be read is killed and forgotten, and names stay reserved over a restart', async () => {
+it('what cannot be read is killed and forgotten, and names stay reserved over a restart', async () => {
   await node.start();
   const config = node.sandboxConfig('kept');
   const sandbox = await node.pod(config);
@@ -159,7 +159,7 @@ test('what cannot be read is killed and forgotten, and names stay reserved over 
   );
 });
 
-test('a root and a socket have one runtime at a time', async () => {
+it('a root and a socket have one runtime at a time', async () => {
   await node.start();
   const other = new Node();
   const { startEmbeddedRuntime } = await import('../../../src/actors/embedded-runtime/embedded-runtime.ts');
@@ -172,7 +172,7 @@ test('a root and a socket have one runtime at a time', async () => {
   await other.destroy();
 });
 
-test('a runtime may close together with its containers', async () => {
+it('a runtime may close together with its containers', async () => {
   await node.start();
   const id = await node.run('trap "exit 3" TERM; echo ready; while :; do sleep 0.02; done');
   await eventually('it is ready', async () => (await node.logLines(id)).length > 0);

@@ -1,7 +1,7 @@
 import { existsSync, mkdirSync, readFileSync, renameSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { status } from '@grpc/grpc-js';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type * as cri from '../../../src/machines/model/api/cri.ts';
 import { eventually, isProcess, Node } from './harness.ts';
 
@@ -15,7 +15,7 @@ const bytes = (text: string): string => Buffer.from(text).toString('base64');
 const text = (base64: string): string => Buffer.from(base64, 'base64').toString();
 
 describe('a container', () => {
-  test('is created, runs, and exits with its code and the reason for it', async () => {
+  it('is created, runs, and exits with its code and the reason for it', async () => {
     const id = await node.create(await node.pod(), { command: ['/bin/sh', '-c', 'exit 7'], labels: { a: 'b' } });
     expect(await node.status(id)).toMatchObject({ state: 'CONTAINER_CREATED', started_at: '0', finished_at: '0' });
     await node.client.call('StartContainer', { container_id: id });
@@ -31,15 +31,15 @@ describe('a container', () => {
     expect(times[0]! > 1_600_000_000_000_000_000n).toBe(true);
   });
 
-  test('that succeeds is Completed', async () => {
+  it('that succeeds is Completed', async () => {
     expect(await node.exited(await node.run('true'))).toMatchObject({ exit_code: 0, reason: 'Completed' });
   });
 
-  test('that dies of a signal has 128 + its number', async () => {
+  it('that dies of a signal has 128 + its number', async () => {
     expect(await node.exited(await node.run('kill -SEGV $$'))).toMatchObject({ exit_code: 139, reason: 'Error' });
   });
 
-  test('gets its environment, arguments and directory, and closed stdin', async () => {
+  it('gets its environment, arguments and directory, and closed stdin', async () => {
     const id = await node.create(await node.pod(), {
       command: ['/bin/sh', '-c', 'cat; echo "$GREETING $PWD $0 $1 $PATH"'],
       args: ['zero', 'one two'],
@@ -52,21 +52,21 @@ describe('a container', () => {
     expect(line?.text).toMatch(/^grüß \/usr zero one two \/usr\/local\/sbin:/);
   });
 
-  test('without a command runs the entrypoint of the image', async () => {
+  it('without a command runs the entrypoint of the image', async () => {
     const id = await node.create(await node.pod(), { args: ['-c', 'echo entry'] });
     await node.client.call('StartContainer', { container_id: id });
     await node.exited(id);
     expect((await node.logLines(id))[0]?.text).toBe('entry');
   });
 
-  test.skipIf(process.getuid?.() !== 0)('runs as the user and group it asked for', async () => {
+  it.skipIf(process.getuid?.() !== 0)('runs as the user and group it asked for', async () => {
     const linux = { security_context: { run_as_user: { value: '1234' }, run_as_group: { value: '4321' } } };
     const id = await node.run('id -u; id -g; id -G', { linux });
     expect((await node.exited(id)).user).toMatchObject({ linux: { uid: '1234', gid: '4321' } });
     expect((await node.logLines(id)).map((line) => line.text)).toEqual(['1234', '4321', '4321']);
   });
 
-  test('is told in the log which wishes a host process cannot have', async () => {
+  it('is told in the log which wishes a host process cannot have', async () => {
     const id = await node.create(await node.pod(), {
       command: ['true'],
       mounts: [{ container_path: '/data', host_path: '/tmp' }],
@@ -82,7 +82,7 @@ describe('a container', () => {
     ]);
   });
 
-  test.each([
+  it.each([
     [['no-such-command'], 'exec: "no-such-command": executable file not found in $PATH'],
     [['/no/such/file'], 'exec: "/no/such/file": stat /no/such/file: no such file or directory'],
     [['/etc/passwd'], 'exec: "/etc/passwd": permission denied'],
@@ -101,14 +101,14 @@ describe('a container', () => {
     });
   });
 
-  test('with a directory that does not exist fails to start with the reason', async () => {
+  it('with a directory that does not exist fails to start with the reason', async () => {
     const id = await node.create(await node.pod(), { command: ['true'], working_dir: '/no/where' });
     await expect(node.client.call('StartContainer', { container_id: id })).rejects.toThrow(
       'chdir to cwd ("/no/where") failed: no such file or directory',
     );
   });
 
-  test('starts once', async () => {
+  it('starts once', async () => {
     const id = await node.run('sleep 60');
     await expect(node.client.call('StartContainer', { container_id: id })).rejects.toMatchObject({
       code: status.UNKNOWN,
@@ -116,7 +116,7 @@ describe('a container', () => {
     });
   });
 
-  test('takes what it left running with it when it exits', async () => {
+  it('takes what it left running with it when it exits', async () => {
     const id = await node.run('setsid sleep 61 & echo $!; sleep 62 & echo $!');
     await node.exited(id);
     const left = (await node.logLines(id)).map((line) => Number(line.text));
@@ -124,7 +124,7 @@ describe('a container', () => {
     expect(left.filter(isProcess)).toEqual([]);
   });
 
-  test('is found by a prefix of its id, and unknown is NOT_FOUND', async () => {
+  it('is found by a prefix of its id, and unknown is NOT_FOUND', async () => {
     const id = await node.create(await node.pod(), { command: ['true'] });
     expect((await node.status(id.slice(0, 12))).id).toBe(id);
     await expect(node.status('feed')).rejects.toMatchObject({
@@ -135,7 +135,7 @@ describe('a container', () => {
 });
 
 describe('stopping', () => {
-  test('sends SIGTERM and waits', async () => {
+  it('sends SIGTERM and waits', async () => {
     const id = await node.run('trap "echo asked; exit 3" TERM; echo ready; while :; do sleep 0.02; done');
     await eventually('it is ready', async () => (await node.logLines(id)).length > 0);
     await node.client.call('StopContainer', { container_id: id, timeout: '10' });
@@ -143,7 +143,7 @@ describe('stopping', () => {
     expect((await node.logLines(id)).map((line) => line.text)).toContain('asked');
   });
 
-  test('sends the stop signal that the container names', async () => {
+  it('sends the stop signal that the container names', async () => {
     const id = await node.run('trap "exit 5" USR1; echo ready; while :; do sleep 0.02; done', {
       stop_signal: 'SIGUSR1',
     });
@@ -152,7 +152,7 @@ describe('stopping', () => {
     expect(await node.status(id)).toMatchObject({ exit_code: 5, stop_signal: 'SIGUSR1' });
   });
 
-  test('kills the whole group when the grace period is over', async () => {
+  it('kills the whole group when the grace period is over', async () => {
     const id = await node.run('trap "" TERM; sh -c "trap \\"\\" TERM; echo \\$\\$; sleep 63"; sleep 64');
     const [child] = await eventually('the child speaks', async () => {
       const lines = await node.logLines(id);
@@ -165,7 +165,7 @@ describe('stopping', () => {
     expect(isProcess(Number(child?.text))).toBe(false);
   });
 
-  test('with no grace kills at once; again, and of the unknown, succeeds', async () => {
+  it('with no grace kills at once; again, and of the unknown, succeeds', async () => {
     const id = await node.run('trap "" TERM; sleep 65');
     await node.client.call('StopContainer', { container_id: id, timeout: '0' });
     expect(await node.status(id)).toMatchObject({ exit_code: 137 });
@@ -174,7 +174,7 @@ describe('stopping', () => {
     await node.client.call('RemoveContainer', { container_id: 'unknown' });
   });
 
-  test('a caller that goes away does not shorten the grace that another one gives', async () => {
+  it('a caller that goes away does not shorten the grace that another one gives', async () => {
     const id = await node.run('trap "" TERM; echo ready; sleep 66');
     await eventually('it is ready', async () => (await node.logLines(id)).length > 0);
     await expect(node.client.call('StopContainer', { container_id: id, timeout: '1' }, 200)).rejects.toMatchObject({
@@ -184,7 +184,7 @@ describe('stopping', () => {
     expect(await node.status(id)).toMatchObject({ state: 'CONTAINER_RUNNING' });
   });
 
-  test('removing a running container kills it first', async () => {
+  it('removing a running container kills it first', async () => {
     const id = await node.run('trap "" TERM; sleep 67');
     const pid = await node.pid(id);
     expect(isProcess(pid)).toBe(true);
@@ -196,7 +196,7 @@ describe('stopping', () => {
 });
 
 describe('the log', () => {
-  test('has a line for each line, by stream, with a time that grows', async () => {
+  it('has a line for each line, by stream, with a time that grows', async () => {
     const id = await node.run('echo out; echo err >&2; echo; printf "last\\n"');
     await node.exited(id);
     const lines = await node.logLines(id);
@@ -213,7 +213,7 @@ describe('the log', () => {
     for (const time of times) expect(time).toMatch(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z$/);
   });
 
-  test('cuts long lines into partial ones, and the unfinished end is partial', async () => {
+  it('cuts long lines into partial ones, and the unfinished end is partial', async () => {
     const id = await node.run('head -c 40000 /dev/zero | tr "\\0" x; echo; printf end');
     await node.exited(id);
     const lines = await node.logLines(id);
@@ -225,7 +225,7 @@ describe('the log', () => {
     ]);
   });
 
-  test('goes on in a new file after a rotation', async () => {
+  it('goes on in a new file after a rotation', async () => {
     const id = await node.run('echo one; read x < /dev/null; while [ ! -e "$GO" ]; do sleep 0.02; done; echo two', {
       envs: [{ key: 'GO', value: bytes(join(node.directory, 'go')) }],
     });
@@ -243,7 +243,7 @@ describe('the log', () => {
     });
   });
 
-  test('is not written when the container names no file', async () => {
+  it('is not written when the container names no file', async () => {
     const id = await node.run('echo nobody', { log_path: '' });
     expect(await node.exited(id)).toMatchObject({ exit_code: 0, log_path: '' });
   });
@@ -253,7 +253,7 @@ describe('ExecSync', () => {
   const exec = (container_id: string, cmd: readonly string[], timeout = '0') =>
     node.client.call<cri.ExecSyncResponse>('ExecSync', { container_id, cmd, timeout });
 
-  test('runs beside the container with its environment', async () => {
+  it('runs beside the container with its environment', async () => {
     const id = await node.run('sleep 68', { envs: [{ key: 'WHO', value: bytes('me') }] });
     const answer = await exec(id, ['/bin/sh', '-c', 'echo $WHO; echo oh >&2; exit 4']);
     expect({ ...answer, stdout: text(answer.stdout), stderr: text(answer.stderr) }).toEqual({
@@ -263,7 +263,7 @@ describe('ExecSync', () => {
     });
   });
 
-  test('ends at its deadline and leaves nothing behind', async () => {
+  it('ends at its deadline and leaves nothing behind', async () => {
     const id = await node.run('sleep 69');
     const file = join(node.directory, 'exec.pid');
     await expect(exec(id, ['/bin/sh', '-c', `echo $$ > ${file}; sleep 70`], '1')).rejects.toMatchObject({
@@ -273,21 +273,21 @@ describe('ExecSync', () => {
     await eventually('the command is gone', () => !isProcess(Number(readFileSync(file, 'utf8'))));
   });
 
-  test('gives back what fits into one message', async () => {
+  it('gives back what fits into one message', async () => {
     const id = await node.run('sleep 71');
     const { stdout, exit_code } = await exec(id, ['head', '-c', '20000000', '/dev/zero']);
     expect(exit_code).toBe(0);
     expect(Buffer.from(stdout, 'base64').length).toBe(16 * 1024 * 1024 - 1024);
   });
 
-  test('does not wait for a process that keeps its pipe open', async () => {
+  it('does not wait for a process that keeps its pipe open', async () => {
     const id = await node.run('sleep 72');
     const before = Date.now();
     expect(text((await exec(id, ['/bin/sh', '-c', 'sleep 73 & echo done'])).stdout)).toBe('done\n');
     expect(Date.now() - before).toBeLessThan(60_000);
   });
 
-  test('needs a running container and a command that exists', async () => {
+  it('needs a running container and a command that exists', async () => {
     const id = await node.run('sleep 74');
     await expect(exec(id, ['no-such-command'])).rejects.toThrow('executable file not found in $PATH');
     await expect(exec(id, [])).rejects.toMatchObject({ code: status.INVALID_ARGUMENT });
@@ -299,7 +299,7 @@ describe('ExecSync', () => {
   });
 });
 
-test('stats count the processes of the container', async () => {
+it('stats count the processes of the container', async () => {
   const id = await node.run('i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; echo counted; sleep 75');
   await eventually('it counted', async () => (await node.logLines(id)).length > 0);
   const { stats } = await node.client.call<cri.ContainerStatsResponse>('ContainerStats', { container_id: id });

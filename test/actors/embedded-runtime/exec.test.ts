@@ -1,6 +1,6 @@
 /** ExecSync: what a call leaves behind. */
 import { getEventListeners } from 'node:events';
-import { expect, test } from 'vitest';
+import { expect, it } from 'vitest';
 import { execSync } from '../../../src/actors/embedded-runtime/exec.ts';
 import type { Container } from '../../../src/actors/embedded-runtime/store/store.ts';
 
@@ -9,7 +9,7 @@ const container = {
   record: { process: { env: { PATH: '/usr/bin:/bin' }, cwd: '/', command: ['app'] } },
 } as unknown as Container;
 
-test.each([
+it.each([
   ['that ends', ['true'], 0],
   ['with a deadline', ['sh', '-c', 'exit 3'], 5],
   ['that is too late', ['sleep', '60'], 0.05],
@@ -20,7 +20,7 @@ test.each([
   expect(getEventListeners(signal, 'abort')).toEqual([]);
 });
 
-test('a command that is given up is told as cancelled', async () => {
+it('a command that is given up is told as cancelled', async () => {
   const given = new AbortController();
   const result = execSync({ container, command: ['sleep', '60'], timeoutSeconds: 0, signal: given.signal });
   given.abort();

@@ -1,6 +1,6 @@
 import { writeFileSync } from 'node:fs';
 import { status } from '@grpc/grpc-js';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, it } from 'vitest';
 import type * as cri from '../../../src/machines/model/api/cri.ts';
 import { Node } from './harness.ts';
 
@@ -13,7 +13,7 @@ afterAll(() => node.destroy());
 const inject = (faults: unknown): void =>
   writeFileSync(node.faultsFile, typeof faults === 'string' ? faults : JSON.stringify(faults));
 
-test('an error is given as often as told, and then no more', async () => {
+it('an error is given as often as told, and then no more', async () => {
   inject({ Version: [{ error: { code: 'UNAVAILABLE', message: 'gone fishing' }, times: 2 }] });
   for (let i = 0; i < 2; i++) {
     await expect(node.client.call('Version')).rejects.toMatchObject({
@@ -24,7 +24,7 @@ test('an error is given as often as told, and then no more', async () => {
   await node.client.call('Version');
 });
 
-test('an error after success loses only the reply', async () => {
+it('an error after success loses only the reply', async () => {
   inject({ RunPodSandbox: [{ error: { code: 14, message: 'reply lost' }, times: 1, afterSuccess: true }] });
   const config = node.sandboxConfig('lost');
   await expect(node.pod(config)).rejects.toThrow('reply lost');
@@ -33,7 +33,7 @@ test('an error after success loses only the reply', async () => {
   await expect(node.pod(config)).rejects.toThrow(`is reserved for "${items[0]?.id}"`);
 });
 
-test('a delay makes a call slow and ends with its caller', async () => {
+it('a delay makes a call slow and ends with its caller', async () => {
   inject({ Status: [{ delayMs: 300, times: 1 }, { delayMs: 60_000 }] });
   const before = performance.now();
   await node.client.call('Status');
@@ -41,7 +41,7 @@ test('a delay makes a call slow and ends with its caller', async () => {
   await expect(node.client.call('Status', {}, 100)).rejects.toMatchObject({ code: status.DEADLINE_EXCEEDED });
 });
 
-test('a file that cannot be understood changes nothing and is reported', async () => {
+it('a file that cannot be understood changes nothing and is reported', async () => {
   inject({ Version: [{ error: { code: 'INTERNAL', message: 'x' } }] });
   await expect(node.client.call('Version')).rejects.toMatchObject({ code: status.INTERNAL });
   const wrong = [

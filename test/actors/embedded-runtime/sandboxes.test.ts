@@ -2,7 +2,7 @@ import { chmodSync, existsSync, mkdtempSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { status } from '@grpc/grpc-js';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { startEmbeddedRuntime } from '../../../src/actors/embedded-runtime/embedded-runtime.ts';
 import type * as cri from '../../../src/machines/model/api/cri.ts';
 import { eventually, isProcess, Node } from './harness.ts';
@@ -17,7 +17,7 @@ const sandboxStatus = (pod_sandbox_id: string) =>
   node.client.call<cri.PodSandboxStatusResponse>('PodSandboxStatus', { pod_sandbox_id });
 
 describe('a sandbox', () => {
-  test('is ready with the address of the host, and not ready when stopped', async () => {
+  it('is ready with the address of the host, and not ready when stopped', async () => {
     const id = await node.pod();
     const { status } = await sandboxStatus(id);
     expect(status).toMatchObject({ id, state: 'SANDBOX_READY', runtime_handler: '' });
@@ -27,7 +27,7 @@ describe('a sandbox', () => {
     expect((await sandboxStatus(id)).status).toMatchObject({ state: 'SANDBOX_NOTREADY' });
   });
 
-  test('of a pod on the host network has no address of its own, and keeps the options it asked for', async () => {
+  it('of a pod on the host network has no address of its own, and keeps the options it asked for', async () => {
     const options: cri.NamespaceOption = { network: 'NODE', pid: 'CONTAINER' };
     const id = await node.pod({
       ...node.sandboxConfig(),
@@ -38,7 +38,7 @@ describe('a sandbox', () => {
     expect(status?.linux?.namespaces?.options).toMatchObject(options);
   });
 
-  test('of a pod with users of its own is refused: its containers would be root of the machine', async () => {
+  it('of a pod with users of its own is refused: its containers would be root of the machine', async () => {
     const config = {
       ...node.sandboxConfig(),
       linux: { security_context: { namespace_options: { userns_options: { mode: 'POD' } } } },
@@ -49,7 +49,7 @@ describe('a sandbox', () => {
     });
   });
 
-  test('takes its containers with it', async () => {
+  it('takes its containers with it', async () => {
     const container = await node.run('trap "" TERM; sleep 90');
     const pid = await node.pid(container);
     const { containers } = await node.client.call<cri.ListContainersResponse>('ListContainers', {
@@ -69,7 +69,7 @@ describe('a sandbox', () => {
     });
   });
 
-  test('and a container reserve their names until they are removed', async () => {
+  it('and a container reserve their names until they are removed', async () => {
     const config = node.sandboxConfig('twin');
     const pod = 'twin_default_uid-twin_0';
     const id = await node.pod(config);
@@ -87,7 +87,7 @@ describe('a sandbox', () => {
     await node.pod(config);
   });
 
-  test('needs metadata, and no handler but the default', async () => {
+  it('needs metadata, and no handler but the default', async () => {
     await expect(node.client.call('RunPodSandbox', {})).rejects.toMatchObject({ code: status.INVALID_ARGUMENT });
     await expect(
       node.client.call('RunPodSandbox', { config: node.sandboxConfig(), runtime_handler: 'kata' }),
@@ -96,7 +96,7 @@ describe('a sandbox', () => {
   });
 });
 
-test('lists are filtered by id, state, sandbox and labels', async () => {
+it('lists are filtered by id, state, sandbox and labels', async () => {
   const own = { mine: 'yes' };
   const [first, second] = [
     await node.pod({ ...node.sandboxConfig(), labels: { ...own, n: '1' } }),
@@ -120,7 +120,7 @@ test('lists are filtered by id, state, sandbox and labels', async () => {
   expect(await containers({ label_selector: own, state: { state: 'CONTAINER_EXITED' } })).toEqual([]);
 });
 
-test('the event stream tells the life of a pod in order, with the status of all of it', async () => {
+it('the event stream tells the life of a pod in order, with the status of all of it', async () => {
   const events: cri.ContainerEventResponse[] = [];
   const stream = await node.client.events((event) => void events.push(event));
   const pod = await node.pod();
@@ -151,7 +151,7 @@ test('the event stream tells the life of a pod in order, with the status of all 
   expect(events[7]).toMatchObject({ pod_sandbox_status: null, containers_statuses: [] });
 });
 
-test('a listener that does not read is sent away; the others hear everything', async () => {
+it('a listener that does not read is sent away; the others hear everything', async () => {
   let heard = 0;
   const reading = await node.client.events(() => void heard++);
   const idle = await node.client.events(() => {});
@@ -171,7 +171,7 @@ test('a listener that does not read is sent away; the others hear everything', a
 });
 
 describe('the runtime', () => {
-  test('is ready, says who it is and that it does not isolate', async () => {
+  it('is ready, says who it is and that it does not isolate', async () => {
     expect(await node.client.call('Version')).toMatchObject({
       runtime_name: 'statelet-embedded',
       runtime_api_version: 'v1',
@@ -185,14 +185,14 @@ describe('the runtime', () => {
     expect(answer.info['config']).toContain('"isolation":"none"');
   });
 
-  test.each(['CheckpointContainer', 'UpdateContainerResources'])('answers UNIMPLEMENTED to %s', async (method) => {
+  it.each(['CheckpointContainer', 'UpdateContainerResources'])('answers UNIMPLEMENTED to %s', async (method) => {
     await expect(node.client.call(method)).rejects.toMatchObject({
       code: status.UNIMPLEMENTED,
       details: expect.stringContaining('not possible in the embedded runtime'),
     });
   });
 
-  test('keeps its socket to its owner and refuses a folder that is open to others', async () => {
+  it('keeps its socket to its owner and refuses a folder that is open to others', async () => {
     expect(statSync(node.socket).mode & 0o777).toBe(0o600);
     expect(statSync(dirname(node.socket)).mode & 0o777).toBe(0o700);
     const open = mkdtempSync(join(tmpdir(), 'statelet-open-'));
@@ -203,7 +203,7 @@ describe('the runtime', () => {
     rmSync(open, { recursive: true });
   });
 
-  test('refuses paths that cannot work', async () => {
+  it('refuses paths that cannot work', async () => {
     const rootDir = mkdtempSync(join(tmpdir(), 'statelet-paths-'));
     await expect(startEmbeddedRuntime({ socket: 'relative', rootDir })).rejects.toThrow('must be an absolute path');
     const long = join(rootDir, 'x'.repeat(100), 's');
@@ -218,7 +218,7 @@ describe('images', () => {
   const find = async (name: string) =>
     (await node.client.call<cri.ImageStatusResponse>('ImageStatus', image(name))).image;
 
-  test('the built-in one is there under each of its names, pinned, and cannot be removed', async () => {
+  it('the built-in one is there under each of its names, pinned, and cannot be removed', async () => {
     const found = await find('statelet.local/host');
     expect(found).toMatchObject({ repo_tags: ['statelet.local/host:latest'], pinned: true });
     for (const name of [found?.id, found?.repo_digests[0]]) expect(await find(name ?? '')).toEqual(found);
@@ -227,7 +227,7 @@ describe('images', () => {
     });
   });
 
-  test('names of its own registry can be pulled and removed; a container can use them', async () => {
+  it('names of its own registry can be pulled and removed; a container can use them', async () => {
     expect(await find('statelet.local/tool:v1')).toBeNull();
     await expect(node.create(await node.pod(), image('statelet.local/tool:v1'))).rejects.toMatchObject({
       code: status.NOT_FOUND,
@@ -247,7 +247,7 @@ describe('images', () => {
     expect(await find('statelet.local/tool:v1')).toBeNull();
   });
 
-  test('others do not exist, and the error says what to do', async () => {
+  it('others do not exist, and the error says what to do', async () => {
     await expect(pull('docker.io/library/nginx:1.27')).rejects.toMatchObject({
       code: status.NOT_FOUND,
       details: expect.stringContaining('use the image "statelet.local/host:latest"'),
@@ -256,7 +256,7 @@ describe('images', () => {
     await expect(pull('')).rejects.toMatchObject({ code: status.INVALID_ARGUMENT });
   });
 
-  test('their filesystem is the one of the runtime', async () => {
+  it('their filesystem is the one of the runtime', async () => {
     const { image_filesystems } = await node.client.call<cri.ImageFsInfoResponse>('ImageFsInfo');
     expect(image_filesystems[0]?.fs_id).toEqual({ mountpoint: node.root });
     expect(Number(image_filesystems[0]?.used_bytes?.value)).toBeGreaterThan(0);

@@ -1,6 +1,6 @@
 /** The terminal of a process in a thread that ends: what it leaves alone. */
 import { execFileSync } from 'node:child_process';
-import { expect, test } from 'vitest';
+import { expect, it } from 'vitest';
 
 const TERMINAL = new URL('../../../src/actors/embedded-runtime/process/terminal.ts', import.meta.url).href;
 /** Opens a terminal, closes it, says its descriptor's number, and ends at the next word. */
@@ -27,6 +27,6 @@ const PROGRAM = `
   });
 `;
 
-test('a thread that ends closes no terminal once more: its number is somebody else’s by then', () => {
+it('a thread that ends closes no terminal once more: its number is somebody else’s by then', () => {
   expect(execFileSync(process.execPath, ['--eval', PROGRAM], { encoding: 'utf8' })).toBe('/dev/null\n/dev/null\n');
 });

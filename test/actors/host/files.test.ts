@@ -10,14 +10,14 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
-import { expect, test } from 'vitest';
+import { expect, it } from 'vitest';
 import { hostPorts } from '../../../src/actors/host/index.ts';
 import { perform, temporaryFolder } from '../../support/host-ports.ts';
 
 const ports = hostPorts();
 const modeOf = (path: string) => (statSync(path).mode & 0o777).toString(8);
 
-test('a file is read up to its limit', async () => {
+it('a file is read up to its limit', async () => {
   const path = join(await temporaryFolder(), 'f');
   expect(await perform(ports['host.readFile'], { path, maxBytes: 3 })).toEqual({ content: null });
   writeFileSync(path, 'abc');
@@ -28,14 +28,14 @@ test('a file is read up to its limit', async () => {
   );
 });
 
-test('files that can be read are told from those that cannot', async () => {
+it('files that can be read are told from those that cannot', async () => {
   const path = join(await temporaryFolder(), 'f');
   writeFileSync(path, 'secret');
   const paths = [path, join(path, 'none'), `${path}.none`];
   expect(await perform(ports['host.readable'], { paths })).toEqual({ readable: [true, false, false] });
 });
 
-test('new folders have exactly their mode; one that exists keeps its own', async () => {
+it('new folders have exactly their mode; one that exists keeps its own', async () => {
   const folder = await temporaryFolder();
   mkdirSync(join(folder, 'closed'));
   chmodSync(join(folder, 'closed'), 0o700);
@@ -52,7 +52,7 @@ test('new folders have exactly their mode; one that exists keeps its own', async
   ]);
 });
 
-test('a file in the place of a folder is an error that names it', async () => {
+it('a file in the place of a folder is an error that names it', async () => {
   const path = join(await temporaryFolder(), 'f');
   writeFileSync(path, '');
   await expect(perform(ports['host.makeDirectories'], { directories: [{ path, mode: 0o755 }] })).rejects.toThrow(
@@ -60,7 +60,7 @@ test('a file in the place of a folder is an error that names it', async () => {
   );
 });
 
-test('a link is made, kept, turned, and never put over a file', async () => {
+it('a link is made, kept, turned, and never put over a file', async () => {
   const folder = await temporaryFolder();
   const path = join(folder, 'c.log');
   for (const target of ['/one', '/one', '/two']) {
@@ -80,7 +80,7 @@ const STATE = {
   containers: { 'u/c': { restartCount: 3, backoffMs: 20_000, backoffUntilMs: 1_763_700_000_000 } },
 };
 
-test('soft state is kept for its owner alone', async () => {
+it('soft state is kept for its owner alone', async () => {
   const folder = await temporaryFolder();
   const path = join(folder, 'sub', 'soft-state.json');
   expect(await perform(ports['host.loadSoftState'], { path })).toEqual({ containers: {}, probes: {} });
@@ -90,7 +90,7 @@ test('soft state is kept for its owner alone', async () => {
   expect(readdirSync(join(folder, 'sub'))).toEqual(['soft-state.json']);
 });
 
-test.each([
+it.each([
   ['half a file', '{"containers":{"a'],
   ['no object', '5'],
   ['no containers', '{}'],
@@ -107,7 +107,7 @@ test.each([
   expect(readFileSync(`${path}.damaged`, 'utf8')).toBe(content);
 });
 
-test('saving replaces a link instead of following it', async () => {
+it('saving replaces a link instead of following it', async () => {
   const folder = await temporaryFolder();
   const [path, victim] = [join(folder, 'soft-state.json'), join(folder, 'victim')];
   writeFileSync(victim, 'keep me');

@@ -3,7 +3,7 @@ import { spawn, spawnSync } from 'node:child_process';
 import { closeSync, openSync, renameSync, statSync, unlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, it, onTestFinished } from 'vitest';
 import { hostPorts } from '../../../src/actors/host/index.ts';
 import { openStream, perform, temporaryFolder } from '../../support/host-ports.ts';
 
@@ -34,7 +34,7 @@ async function holder(path: string, road: string) {
   return child;
 }
 
-test.each(ROADS)('by %s: held against strangers while the process lives, free when it is killed', async (road) => {
+it.each(ROADS)('by %s: held against strangers while the process lives, free when it is killed', async (road) => {
   const path = join(await temporaryFolder(), 'kubelet.lock');
   const child = await holder(path, road);
   expect(isFree(path)).toBe(false);
@@ -42,20 +42,20 @@ test.each(ROADS)('by %s: held against strangers while the process lives, free wh
   await expect.poll(() => isFree(path)).toBe(true);
 });
 
-test('a lock file that cannot be opened is told in the words of Go', async () => {
+it('a lock file that cannot be opened is told in the words of Go', async () => {
   const folder = await temporaryFolder();
   const lock = (path: string) => perform(hostPorts()['host.acquireLock'], { path, wait: true });
   await expect(lock(join(folder, 'none/lock'))).rejects.toMatchObject({ message: 'no such file or directory' });
   await expect(lock(folder)).rejects.toMatchObject({ message: 'is a directory', code: 'EISDIR' });
 });
 
-test('a new lock file belongs to its owner alone', async () => {
+it('a new lock file belongs to its owner alone', async () => {
   const path = join(await temporaryFolder(), 'kubelet.lock');
   await holder(path, 'ffi');
   expect(statSync(path).mode & 0o777).toBe(0o600);
 });
 
-test.each(ROADS)('by %s: a lock that another holds is refused at once without wait', async (road) => {
+it.each(ROADS)('by %s: a lock that another holds is refused at once without wait', async (road) => {
   const path = join(await temporaryFolder(), 'kubelet.lock');
   await stranger(path);
   await expect(perform(portsOf(road)['host.acquireLock'], { path, wait: false })).rejects.toMatchObject({
@@ -64,7 +64,7 @@ test.each(ROADS)('by %s: a lock that another holds is refused at once without wa
   });
 });
 
-test.each(ROADS)('by %s: with wait the lock comes when the other gives it up', async (road) => {
+it.each(ROADS)('by %s: with wait the lock comes when the other gives it up', async (road) => {
   const path = join(await temporaryFolder(), 'kubelet.lock');
   const other = await stranger(path);
   let acquired = false;
@@ -76,7 +76,7 @@ test.each(ROADS)('by %s: with wait the lock comes when the other gives it up', a
   expect(isFree(path)).toBe(false);
 });
 
-test('a lock file that was replaced while we waited is opened anew', async () => {
+it('a lock file that was replaced while we waited is opened anew', async () => {
   const path = join(await temporaryFolder(), 'kubelet.lock');
   const other = await stranger(path);
   const waiting = perform(hostPorts()['host.acquireLock'], { path, wait: true });
@@ -89,7 +89,7 @@ test('a lock file that was replaced while we waited is opened anew', async () =>
   expect(isFree(`${path}.old`)).toBe(true);
 });
 
-test('asking twice in one process is asking once', async () => {
+it('asking twice in one process is asking once', async () => {
   const path = join(await temporaryFolder(), 'kubelet.lock');
   const ports = hostPorts();
   await perform(ports['host.acquireLock'], { path, wait: true });
@@ -97,7 +97,7 @@ test('asking twice in one process is asking once', async () => {
   expect(isFree(path)).toBe(false);
 });
 
-test('contention is said when somebody opens the file, and when it is deleted', async () => {
+it('contention is said when somebody opens the file, and when it is deleted', async () => {
   const path = join(await temporaryFolder(), 'kubelet.lock');
   writeFileSync(path, '');
   const stream = openStream(hostPorts()['host.watchLock'], { path });
@@ -111,7 +111,7 @@ test('contention is said when somebody opens the file, and when it is deleted', 
   await second.until(() => true);
 });
 
-test('without FFI contention is said when somebody waits for the lock', async () => {
+it('without FFI contention is said when somebody waits for the lock', async () => {
   const path = join(await temporaryFolder(), 'kubelet.lock');
   const ports = hostPorts({ system: null });
   await perform(ports['host.acquireLock'], { path, wait: false });
@@ -123,7 +123,7 @@ test('without FFI contention is said when somebody waits for the lock', async ()
   await stream.until(() => true);
 });
 
-test('without FFI contention is said when the file is deleted', async () => {
+it('without FFI contention is said when the file is deleted', async () => {
   const path = join(await temporaryFolder(), 'kubelet.lock');
   writeFileSync(path, '');
   const stream = openStream(hostPorts({ system: null })['host.watchLock'], { path });

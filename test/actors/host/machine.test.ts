@@ -1,6 +1,6 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { expect, test } from 'vitest';
+import { expect, it } from 'vitest';
 import { hostPorts } from '../../../src/actors/host/index.ts';
 import { machinePorts } from '../../../src/actors/host/machine.ts';
 import { mounter } from '../../../src/actors/volume/mounter.ts';
@@ -24,7 +24,7 @@ async function described(files: Readonly<Record<string, string>>): Promise<strin
 const MEMINFO = 'MemTotal:       16316416 kB\nMemFree: 1 kB\nSwapTotal:       2097148 kB\n';
 const CPUINFO = 'processor\t: 0\nmodel name\t: processor: x\n\nprocessor\t: 1\n';
 
-test('this machine has a size, a kernel and a boot', async () => {
+it('this machine has a size, a kernel and a boot', async () => {
   const info = await perform(hostPorts()['host.machineInfo'], {});
   expect(info.cores).toBeGreaterThan(0);
   expect(BigInt(info.memoryBytes)).toBeGreaterThan(1_000_000n);
@@ -32,7 +32,7 @@ test('this machine has a size, a kernel and a boot', async () => {
   expect(info.kernelVersion).toMatch(/^\d+\./);
 });
 
-test('size and identities are read from the machine`s files', async () => {
+it('size and identities are read from the machine`s files', async () => {
   const ports = await machine({
     'proc/cpuinfo': CPUINFO,
     'proc/meminfo': MEMINFO,
@@ -73,7 +73,7 @@ test('size and identities are read from the machine`s files', async () => {
   });
 });
 
-test('identities that the machine does not have are empty; one stands in for the other', async () => {
+it('identities that the machine does not have are empty; one stands in for the other', async () => {
   const ports = await machine({
     'proc/cpuinfo': 'processor 0: version = FF\nprocessor 1: version = FF\n',
     'proc/meminfo': MEMINFO,
@@ -93,7 +93,7 @@ test('identities that the machine does not have are empty; one stands in for the
 const MOUNT = (point: string, type: string, options: string) =>
   `30 23 0:26 / ${point} rw - ${type} ${type} ${options}\n`;
 
-test.each([
+it.each([
   ['a label of a policy', 'system_u:system_r:unconfined_service_t:s0\0', true],
   ['no label yet: no policy was loaded', 'kernel\0', false],
 ])('SELinux and %s', async (_, label, expected) => {
@@ -106,7 +106,7 @@ test.each([
   expect(await perform(ports['host.machineInfo'], {})).toMatchObject({ seLinux: expected });
 });
 
-test.each([
+it.each([
   ['takes noswap', 'exit 0', 'SwapTotal: 8 kB', undefined],
   ['does not know noswap', "echo 'mount: wrong fs type, bad option' >&2; exit 32", 'SwapTotal: 8 kB', false],
   ['does not know noswap, and has nothing to swap to', 'exit 32', 'SwapTotal: 0 kB', undefined],
@@ -119,7 +119,7 @@ test.each([
   expect((await perform(ports['host.machineInfo'], {})).noswap).toBe(noswap);
 });
 
-test('a machine without memory is an error', async () => {
+it('a machine without memory is an error', async () => {
   const ports = await machine({ 'proc/cpuinfo': CPUINFO, 'proc/meminfo': 'MemFree: 1 kB\n' });
   await expect(perform(ports['host.machineInfo'], {})).rejects.toThrow('/proc/meminfo has no MemTotal');
 });
@@ -127,7 +127,7 @@ test('a machine without memory is an error', async () => {
 const CONTROLLERS =
   '#subsys_name\thierarchy\tnum_cgroups\tenabled\ncpu\t2\t1\t1\nmemory\t3\t1\t1\nhugetlb\t4\t1\t0\npids\t5\t1\t1\n';
 
-test('a unified hierarchy is version 2', async () => {
+it('a unified hierarchy is version 2', async () => {
   const ports = await machine({
     'proc/self/mountinfo': MOUNT('/sys/fs/cgroup', 'cgroup2', 'rw,nsdelegate'),
     'sys/fs/cgroup/cgroup.controllers': 'cpuset cpu io memory pids\n',
@@ -141,7 +141,7 @@ test('a unified hierarchy is version 2', async () => {
   });
 });
 
-test('a hybrid machine is version 1: its mounted and enabled controllers count', async () => {
+it('a hybrid machine is version 1: its mounted and enabled controllers count', async () => {
   const ports = await machine({
     'proc/self/mountinfo': [
       MOUNT('/sys/fs/cgroup', 'tmpfs', 'rw'),
@@ -159,19 +159,19 @@ test('a hybrid machine is version 1: its mounted and enabled controllers count',
   });
 });
 
-test('a machine without cgroups is an error that says what to do', async () => {
+it('a machine without cgroups is an error that says what to do', async () => {
   const ports = await machine({ 'proc/self/mountinfo': MOUNT('/', 'ext4', 'rw'), 'proc/cgroups': CONTROLLERS });
   await expect(perform(ports['host.cgroups'], {})).rejects.toThrow('mount cgroup2 there');
 });
 
-test('name and user are those of this process', async () => {
+it('name and user are those of this process', async () => {
   expect(await perform(hostPorts()['host.permissions'], {})).toEqual({ uid: process.getuid?.() });
   const { hostname } = await perform(hostPorts()['host.hostname'], {});
   expect(hostname).toBe(hostname.trim().toLowerCase());
   expect(hostname).not.toBe('');
 });
 
-test('sockets, cores, memory nodes and disks are as the machine describes them', async () => {
+it('sockets, cores, memory nodes and disks are as the machine describes them', async () => {
   const cpu = (id: number, core: number, socket: number) => ({
     [`sys/devices/system/cpu/cpu${id}/topology/core_id`]: `${core}\n`,
     [`sys/devices/system/cpu/cpu${id}/topology/physical_package_id`]: `${socket}\n`,

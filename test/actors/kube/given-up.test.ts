@@ -2,7 +2,7 @@
 import { spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, it, onTestFinished } from 'vitest';
 
 const CHILD = join(import.meta.dirname, '../../support/kube-child.ts');
 /** Ten times of what it needs; one that hangs takes hundreds of megabytes a second. */
@@ -19,7 +19,7 @@ function memoryKib(pid: number): number {
   }
 }
 
-test('a write that is given up before it has left holds nothing up that shares its connection', LIMITS, async () => {
+it('a write that is given up before it has left holds nothing up that shares its connection', LIMITS, async () => {
   const child = spawn(process.execPath, [CHILD], { stdio: ['ignore', 'ignore', 'inherit'] });
   const guard = setInterval(() => memoryKib(child.pid!) > MEMORY_MAX_KIB && child.kill('SIGKILL'), LOOK_MS);
   onTestFinished(() => {

@@ -1,5 +1,5 @@
 /** Lines as people and collectors read them: both formats, both streams, and what a verbosity leaves out. */
-import { expect, test } from 'vitest';
+import { expect, it } from 'vitest';
 import { logPorts, logRecords } from '../../../src/actors/log/logger.ts';
 import type { KernelRecord, LogLevel } from '../../../src/kernel/records.ts';
 import type { LogForm } from '../../../src/machines/model/operations/host.ts';
@@ -27,7 +27,7 @@ function printed(form: LogForm, change?: (printer: ReturnType<typeof logRecords>
   return { out, err };
 }
 
-test('text is klog text, on stderr', () => {
+it('text is klog text, on stderr', () => {
   const { out, err } = printed({ verbosity: 0 });
   expect(out).toEqual([]);
   expect(err).toEqual([
@@ -36,20 +36,20 @@ test('text is klog text, on stderr', () => {
   ]);
 });
 
-test('JSON has the fields of Kubernetes, with a verbosity where it is no error', () => {
+it('JSON has the fields of Kubernetes, with a verbosity where it is no error', () => {
   const [started, failed] = printed({ verbosity: 0, format: 'json' }).err.map((line) => JSON.parse(line));
   expect(started).toMatchObject({ ts: AT_MS, caller: 'pods/pod-1', msg: 'Started kubelet', v: 0, version: 'v1' });
   expect(failed).toMatchObject({ ts: AT_MS, msg: 'Cannot do it', err: 'no' });
   expect(failed).not.toHaveProperty('v');
 });
 
-test('streams are split where that is asked for', () => {
+it('streams are split where that is asked for', () => {
   const { out, err } = printed({ verbosity: 4, splitStream: true });
   expect(out.map((line) => line.split('] ')[1])).toEqual(['"Started kubelet" version="v1"\n', '"Looked"\n']);
   expect(err).toHaveLength(1);
 });
 
-test('the configuration of a running node changes all of it, and a verbosity alone nothing else', async () => {
+it('the configuration of a running node changes all of it, and a verbosity alone nothing else', async () => {
   const call = { id: 0, resume: false, signal: new AbortController().signal, emit: () => {} };
   const { out, err } = printed({ verbosity: 0 }, (printer) => {
     void logPorts(printer)['host.setLogVerbosity']({

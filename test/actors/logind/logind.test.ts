@@ -1,7 +1,7 @@
 /** logind over a real bus, with systemd's own `systemd-inhibit`. */
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { describe, expect, test, vi } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { logindPorts } from '../../../src/actors/logind/logind.ts';
 import { openStream, perform, temporaryFolder } from '../../support/host-ports.ts';
 import { FakeLogind } from '../../support/logind.ts';
@@ -20,7 +20,7 @@ async function machine() {
 }
 
 describe.skipIf(skip)('logind', () => {
-  test('tells how long it waits, and waits longer when it is told to', async () => {
+  it('tells how long it waits, and waits longer when it is told to', async () => {
     const { logind, folder, ports } = await machine();
     expect(await perform(ports['logind.inhibitDelay'], {})).toEqual({ delayMs: 5_000 });
     await perform(ports['logind.overrideInhibitDelay'], { seconds: 30 });
@@ -31,7 +31,7 @@ describe.skipIf(skip)('logind', () => {
     expect(await perform(ports['logind.inhibitDelay'], {})).toEqual({ delayMs: 30_000 });
   });
 
-  test('delays a shutdown for exactly as long as the lock is wanted', async () => {
+  it('delays a shutdown for exactly as long as the lock is wanted', async () => {
     const { logind, ports } = await machine();
     const lock = openStream(ports['logind.inhibitShutdown'], {});
     await lock.until(({ type }) => type === 'inhibit.held');
@@ -48,7 +48,7 @@ describe.skipIf(skip)('logind', () => {
     expect(lock.items).toHaveLength(1);
   });
 
-  test('says that the machine is about to shut down, and that it no longer is', async () => {
+  it('says that the machine is about to shut down, and that it no longer is', async () => {
     const { logind, ports } = await machine();
     const watch = openStream(ports['logind.watchShutdown'], {});
     await vi.waitUntil(
@@ -63,7 +63,7 @@ describe.skipIf(skip)('logind', () => {
     expect(watch.items[0]).toEqual({ type: 'shutdown.prepared', active: true });
   });
 
-  test('that is not on the bus is refused by the name of the question', async () => {
+  it('that is not on the bus is refused by the name of the question', async () => {
     const folder = await temporaryFolder();
     const ports = logindPorts({ address: await startBus('dbus-daemon', folder) });
     await expect(perform(ports['logind.inhibitDelay'], {})).rejects.toThrow(
@@ -74,7 +74,7 @@ describe.skipIf(skip)('logind', () => {
   });
 });
 
-test.each(BUS_KINDS)('a watch ends with the bus (%s)', async (kind) => {
+it.each(BUS_KINDS)('a watch ends with the bus (%s)', async (kind) => {
   const folder = await temporaryFolder();
   const address = await startBus(kind, folder);
   const ports = logindPorts({ address: `${address.split(',')[0]}-gone` });
@@ -82,7 +82,7 @@ test.each(BUS_KINDS)('a watch ends with the bus (%s)', async (kind) => {
   await expect(watch.ended).rejects.toMatchObject({ code: 'UNAVAILABLE', retriable: true });
 });
 
-test('when the last shutdown began and ended is kept in upstream`s form', async () => {
+it('when the last shutdown began and ended is kept in upstream`s form', async () => {
   const path = join(await temporaryFolder(), 'graceful_node_shutdown_state');
   const ports = logindPorts();
   await perform(ports['logind.storeShutdown'], { path, startMs: 1_700_000_000_000, endMs: null });

@@ -3,7 +3,7 @@ import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import * as grpc from '@grpc/grpc-js';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, it, onTestFinished } from 'vitest';
 import { pluginPorts } from '../../../src/actors/plugins/index.ts';
 import { type CsiDriverOptions, startCsiDriver } from '../../fakes/csi-driver.ts';
 import { openStream, perform, temporaryFolder } from '../../support/host-ports.ts';
@@ -27,14 +27,14 @@ function listen(path: string): Promise<() => void> {
 
 const times = (count: number) => new Promise((resolve) => setTimeout(resolve, count));
 
-test('an empty folder is said once', async () => {
+it('an empty folder is said once', async () => {
   const stream = follow(await temporaryFolder());
   expect(await stream.until(() => true)).toEqual({ type: 'plugins.changed', sockets: [], errors: [] });
   await times(1_300);
   expect(stream.items).toHaveLength(1);
 });
 
-test('a socket is said when it appears, in a new folder too, and when it is gone', async () => {
+it('a socket is said when it appears, in a new folder too, and when it is gone', async () => {
   const folder = await temporaryFolder();
   const stream = follow(folder);
   await stream.until(() => true);
@@ -49,7 +49,7 @@ test('a socket is said when it appears, in a new folder too, and when it is gone
   await stream.until((item) => stream.items.indexOf(item) >= said && paths(item).length === 1);
 });
 
-test('hidden names, files and folders that end like sockets are not plugins', async () => {
+it('hidden names, files and folders that end like sockets are not plugins', async () => {
   const folder = await temporaryFolder();
   writeFileSync(join(folder, 'file.sock'), '');
   mkdirSync(join(folder, '.hidden'));
@@ -59,7 +59,7 @@ test('hidden names, files and folders that end like sockets are not plugins', as
   expect(paths(await follow(folder).until(() => true))).toEqual([join(folder, 'c.sock')]);
 });
 
-test('a socket that listens anew under its name is another one', async () => {
+it('a socket that listens anew under its name is another one', async () => {
   const folder = await temporaryFolder();
   const path = join(folder, 'a.sock');
   const stream = follow(folder);
@@ -70,7 +70,7 @@ test('a socket that listens anew under its name is another one', async () => {
   await stream.until((item) => item.sockets.length === 1 && item.sockets[0]!.identity !== first.sockets[0]!.identity);
 });
 
-test('a folder that is missing is followed from when it is there', async () => {
+it('a folder that is missing is followed from when it is there', async () => {
   const folder = join(await temporaryFolder(), 'plugins_registry');
   const stream = follow(folder);
   expect(await stream.until(() => true)).toMatchObject({ sockets: [], errors: [] });
@@ -79,7 +79,7 @@ test('a folder that is missing is followed from when it is there', async () => {
   await stream.until((item) => item.sockets.length === 1);
 });
 
-test('a plugin says what it is and hears what became of it', async () => {
+it('a plugin says what it is and hears what became of it', async () => {
   const folder = await temporaryFolder();
   const socket = join(folder, 'reg.sock');
   const endpoint = join(folder, 'csi.sock');
@@ -98,7 +98,7 @@ test('a plugin says what it is and hears what became of it', async () => {
   ]);
 });
 
-test('a driver says what it calls the node, with its topology in order', async () => {
+it('a driver says what it calls the node, with its topology in order', async () => {
   const socket = join(await temporaryFolder(), 'csi.sock');
   const accessible_topology = { segments: { zone: 'b', rack: '4' } };
   await driver({ socket, nodeInfo: { node_id: 'n', max_volumes_per_node: '9007199254740993', accessible_topology } });
@@ -109,7 +109,7 @@ test('a driver says what it calls the node, with its topology in order', async (
   });
 });
 
-test('a driver is asked again and again, and heard when it says something else', async () => {
+it('a driver is asked again and again, and heard when it says something else', async () => {
   const socket = join(await temporaryFolder(), 'csi.sock');
   const nodeInfo = { node_id: 'n', max_volumes_per_node: '5', accessible_topology: null };
   const plugin = await driver({ socket, nodeInfo });
@@ -129,14 +129,14 @@ test('a driver is asked again and again, and heard when it says something else',
   expect(error).toContain('rpc error: code = Unavailable');
 });
 
-test('a driver that does not know gives its own words', async () => {
+it('a driver that does not know gives its own words', async () => {
   const socket = join(await temporaryFolder(), 'csi.sock');
   await driver({ socket, nodeInfo: { code: grpc.status.INTERNAL, details: 'no metadata' } });
   const asked = perform(ports['plugins.csiNodeGetInfo'], { endpoint: socket });
   await expect(asked).rejects.toThrow('rpc error: code = Internal desc = no metadata');
 });
 
-test('a socket that speaks something else fails in the words of upstream', async () => {
+it('a socket that speaks something else fails in the words of upstream', async () => {
   const folder = await temporaryFolder();
   const mute = join(folder, 'mute.sock');
   await listen(mute);

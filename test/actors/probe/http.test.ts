@@ -5,7 +5,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
-import { describe, expect, onTestFinished, test } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { probePorts } from '../../../src/actors/probe/index.ts';
 import { Vault } from '../../../src/kernel/journal/index.ts';
 import { OperationError } from '../../../src/kernel/json.ts';
@@ -19,7 +19,7 @@ const OK = 'HTTP/1.1 200 OK\r\n';
 const LATE = 'context deadline exceeded (Client.Timeout exceeded while awaiting headers)';
 
 describe('an answer', () => {
-  test.each([
+  it.each([
     [200, 'success'],
     [204, 'success'],
     [299, 'success'],
@@ -33,7 +33,7 @@ describe('an answer', () => {
     expect(await attempt(get(port))).toMatchObject({ verdict, output });
   });
 
-  test.each([
+  it.each([
     ['with bare line feeds', 'HTTP/1.1 200 OK\nContent-Type: text/plain\n\nok'],
     ['with a body in chunks and its length', `${OK}Content-Length: 7\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n`],
     ['with a header over several lines', `${OK}X-A: b\r\n c\r\n\r\nok`],
@@ -45,7 +45,7 @@ describe('an answer', () => {
     expect(await attempt(get(port))).toMatchObject({ verdict: 'success' });
   });
 
-  test('that never ends is read as far as it matters', async () => {
+  it('that never ends is read as far as it matters', async () => {
     let sent = 0;
     const port = await httpServer((_, response) => {
       const more = (): void => {
@@ -71,18 +71,18 @@ describe('a request', () => {
     return seen;
   }
 
-  test('says who asks, and keeps no connection', async () => {
+  it('says who asks, and keeps no connection', async () => {
     const { host: _host, ...headers } = await headersOf([]);
     expect(headers).toEqual({ 'user-agent': 'kube-probe/1.36', accept: '*/*', connection: 'close' });
   });
 
-  test('has the headers that the probe wants, also instead of its own', async () => {
+  it('has the headers that the probe wants, also instead of its own', async () => {
     const wanted = { 'x-a': 'b', host: 'example.test', 'user-agent': 'mine', accept: 'text/plain' };
     const headers = await headersOf(Object.entries(wanted).map(([name, value]) => ({ name, value })));
     expect(headers).toMatchObject(wanted);
   });
 
-  test('leaves out what is set to nothing', async () => {
+  it('leaves out what is set to nothing', async () => {
     const headers = await headersOf([
       { name: 'Accept', value: '' },
       { name: 'User-Agent', value: '' },
@@ -90,14 +90,14 @@ describe('a request', () => {
     expect(Object.keys(headers).toSorted()).toEqual(['connection', 'host']);
   });
 
-  test('with a header that HTTP forbids fails, and says so', async () => {
+  it('with a header that HTTP forbids fails, and says so', async () => {
     const port = await httpServer((_, response) => response.end());
     const outcome = await attempt(get(port, '/', [{ name: 'X-A', value: 'a\r\nb: c' }]));
     expect(outcome.verdict).toBe('failure');
     expect(outcome.output).toContain('X-A'.toLowerCase());
   });
 
-  test('ignores the proxies of the environment', async () => {
+  it('ignores the proxies of the environment', async () => {
     const before = process.env['http_proxy'];
     process.env['http_proxy'] = `http://127.0.0.1:${await freePort()}`;
     onTestFinished(() => {
@@ -110,14 +110,14 @@ describe('a request', () => {
 });
 
 describe('a redirect', () => {
-  test('on the same host is followed', async () => {
+  it('on the same host is followed', async () => {
     const port = await httpServer((request, response) =>
       request.url === '/end' ? response.end() : response.writeHead(302, { location: '/end' }).end(),
     );
     expect(await attempt(get(port))).toMatchObject({ verdict: 'success', result: null });
   });
 
-  test('to another host is a success with a warning', async () => {
+  it('to another host is a success with a warning', async () => {
     const port = await httpServer((_, response) =>
       response.writeHead(302, { location: 'http://other.test/' }).end('x'),
     );
@@ -128,7 +128,7 @@ describe('a redirect', () => {
     });
   });
 
-  test('that comes back for ever ends', async () => {
+  it('that comes back for ever ends', async () => {
     let requests = 0;
     const port = await httpServer((_, response) => {
       requests++;
@@ -140,20 +140,20 @@ describe('a redirect', () => {
     expect(requests).toBe(10);
   });
 
-  test('to what is no HTTP fails', async () => {
+  it('to what is no HTTP fails', async () => {
     const port = await httpServer((_, response) => response.writeHead(302, { location: 'file://127.0.0.1/x' }).end());
     expect(await attempt(get(port))).toMatchObject({ verdict: 'failure' });
   });
 });
 
 describe('a server', () => {
-  test('that is not there', async () => {
+  it('that is not there', async () => {
     const port = await freePort();
     const output = `Get "http://127.0.0.1:${port}/": dial tcp 127.0.0.1:${port}: connect: connection refused`;
     expect(await attempt(get(port))).toEqual({ verdict: 'failure', result: 'failure', output });
   });
 
-  test('that says nothing has the time of the probe', async () => {
+  it('that says nothing has the time of the probe', async () => {
     const port = await rawServer(() => {});
     const before = performance.now();
     const outcome = await attempt(get(port), HASTY);
@@ -161,7 +161,7 @@ describe('a server', () => {
     expect(performance.now() - before).toBeGreaterThanOrEqual(HASTY.timeoutSeconds * 990);
   });
 
-  test('that sends its headers a byte a time has no more', async () => {
+  it('that sends its headers a byte a time has no more', async () => {
     const port = await rawServer((socket) => {
       const timer = setInterval(() => socket.write('x'), 20);
       socket.write('HTTP/1.1 200 OK\r\n');
@@ -170,7 +170,7 @@ describe('a server', () => {
     expect(await attempt(get(port), HASTY)).toMatchObject({ verdict: 'failure' });
   });
 
-  test('that sends headers without end is cut off', async () => {
+  it('that sends headers without end is cut off', async () => {
     const port = await rawServer((socket) => {
       socket.write('HTTP/1.1 200 OK\r\n');
       const more = (): void => {
@@ -182,7 +182,7 @@ describe('a server', () => {
     expect(await attempt(get(port))).toMatchObject({ verdict: 'failure' });
   });
 
-  test('that hangs up', async () => {
+  it('that hangs up', async () => {
     const port = await rawServer((socket) => socket.once('data', () => socket.end()));
     expect(await attempt(get(port))).toMatchObject({
       verdict: 'failure',
@@ -190,7 +190,7 @@ describe('a server', () => {
     });
   });
 
-  test.each([
+  it.each([
     ['speaks something else', 'SSH-2.0-OpenSSH\r\n'],
     ['sends nonsense', '\u0000\u0001\u0002\r\n\r\n'],
   ])('that %s', async (_, greeting) => {
@@ -200,7 +200,7 @@ describe('a server', () => {
     expect(outcome.output).toContain('malformed');
   });
 
-  test.each([
+  it.each([
     ['with a chunk that is none', 'transfer-encoding: chunked\r\n\r\nZZ\r\nhello'],
     ['that ends too early', 'content-length: 100\r\n\r\nhello'],
   ])('whose body is one %s judges nothing', async (_, rest) => {
@@ -237,12 +237,12 @@ describe.skipIf(!hasOpenssl)('TLS', () => {
     return (server.address() as AddressInfo).port;
   }
 
-  test('is spoken with whoever answers, whatever its certificate', async () => {
+  it('is spoken with whoever answers, whatever its certificate', async () => {
     const handler = { kind: 'httpGet', url: `https://127.0.0.1:${await tlsServer()}/`, headers: [] } as const;
     expect(await attempt(handler)).toMatchObject({ verdict: 'success' });
   });
 
-  test('with a server that does not speak it fails', async () => {
+  it('with a server that does not speak it fails', async () => {
     const port = await httpServer((_, response) => response.end());
     const outcome = await attempt({ kind: 'httpGet', url: `https://127.0.0.1:${port}/`, headers: [] });
     expect(outcome).toMatchObject({ verdict: 'failure' });
@@ -253,7 +253,7 @@ describe.skipIf(!hasOpenssl)('TLS', () => {
 describe('a hook', () => {
   const call = (url: string) => perform(portsOf()['probe.httpHook'], { url, headers: [] });
 
-  test('is content with any answer, and says who asks', async () => {
+  it('is content with any answer, and says who asks', async () => {
     const agents: unknown[] = [];
     const port = await httpServer((request, response) => {
       agents.push(request.headers['user-agent']);
@@ -263,19 +263,19 @@ describe('a hook', () => {
     expect(agents).toEqual(['kube-lifecycle/1.36']);
   });
 
-  test('over HTTPS falls back to HTTP where nobody speaks TLS', async () => {
+  it('over HTTPS falls back to HTTP where nobody speaks TLS', async () => {
     const port = await httpServer((_, response) => response.end());
     expect(await call(`https://127.0.0.1:${port}/`)).toEqual({ fellBack: true });
   });
 
-  test('that nobody answers fails', async () => {
+  it('that nobody answers fails', async () => {
     const port = await freePort();
     await expect(call(`http://127.0.0.1:${port}/`)).rejects.toThrow('connection refused');
     await expect(call(`https://127.0.0.1:${port}/`)).rejects.toThrow('connection refused');
   });
 });
 
-test('a header whose value is known by a handle is sent as it was written', async () => {
+it('a header whose value is known by a handle is sent as it was written', async () => {
   const vault = new Vault(Buffer.alloc(32, 1));
   const sent: IncomingHttpHeaders[] = [];
   const port = await httpServer((request, response) => {
@@ -288,7 +288,7 @@ test('a header whose value is known by a handle is sent as it was written', asyn
   expect(sent[0]).toMatchObject({ 'x-token': 'Bearer of a probe' });
 });
 
-test('a command gets the values behind its handles, and its error is told without them', async () => {
+it('a command gets the values behind its handles, and its error is told without them', async () => {
   const vault = new Vault(Buffer.alloc(32, 1));
   const secret = vault.seal('value-of-a-variable');
   const commands: (readonly string[])[] = [];

@@ -2,7 +2,7 @@
 import { fileURLToPath } from 'node:url';
 import * as grpc from '@grpc/grpc-js';
 import { loadSync } from '@grpc/proto-loader';
-import { describe, expect, onTestFinished, test } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { criPorts } from '../../../src/actors/cri/ports.ts';
 import { eventually } from '../../support/daemon.ts';
 import { freePort } from '../../support/ports.ts';
@@ -12,11 +12,11 @@ import { attempt, HASTY, httpServer, portsOf, rawServer, watch } from './support
 describe('TCP', () => {
   const tcp = (port: number, host = '127.0.0.1') => ({ kind: 'tcpSocket', host, port }) as const;
 
-  test('is content with a connection', async () => {
+  it('is content with a connection', async () => {
     expect(await attempt(tcp(await rawServer(() => {})))).toMatchObject({ verdict: 'success' });
   });
 
-  test('says who refused', async () => {
+  it('says who refused', async () => {
     const port = await freePort();
     expect(await attempt(tcp(port))).toMatchObject({
       verdict: 'failure',
@@ -24,11 +24,11 @@ describe('TCP', () => {
     });
   });
 
-  test('has the time of the probe where nobody answers', async () => {
+  it('has the time of the probe where nobody answers', async () => {
     expect(await attempt(tcp(9, '192.0.2.1'), HASTY)).toMatchObject({ verdict: 'failure' });
   });
 
-  test('to a name that nobody has fails', async () => {
+  it('to a name that nobody has fails', async () => {
     expect(await attempt(tcp(80, 'nobody.invalid'), { timeoutSeconds: 5 })).toMatchObject({ verdict: 'failure' });
   });
 });
@@ -59,7 +59,7 @@ describe('gRPC', () => {
     });
   }
 
-  test('is content with SERVING, asks for its service, and says who asks', async () => {
+  it('is content with SERVING, asks for its service, and says who asks', async () => {
     const asked: string[] = [];
     const port = await healthServer((service, agent, answer) => {
       asked.push(service, agent);
@@ -69,7 +69,7 @@ describe('gRPC', () => {
     expect(asked).toEqual(['db', expect.stringMatching(/^kube-probe\/1\.36 /)]);
   });
 
-  test.each(['NOT_SERVING', 'UNKNOWN', 'SERVICE_UNKNOWN'])('fails on %s', async (status) => {
+  it.each(['NOT_SERVING', 'UNKNOWN', 'SERVICE_UNKNOWN'])('fails on %s', async (status) => {
     const port = await healthServer((_service, _agent, answer) => answer(null, { status }));
     expect(await attempt(ask(port))).toMatchObject({
       verdict: 'failure',
@@ -77,13 +77,13 @@ describe('gRPC', () => {
     });
   });
 
-  test('fails where there is no health service', async () => {
+  it('fails where there is no health service', async () => {
     const outcome = await attempt(ask(await healthServer(null)));
     expect(outcome.verdict).toBe('failure');
     expect(outcome.output).toMatch(/^error: this server does not implement the grpc health protocol/);
   });
 
-  test('fails where the answer is an error', async () => {
+  it('fails where the answer is an error', async () => {
     const port = await healthServer((_service, _agent, answer) =>
       answer({ code: grpc.status.NOT_FOUND, details: 'no such service' }),
     );
@@ -92,12 +92,12 @@ describe('gRPC', () => {
     });
   });
 
-  test('fails in time where the answer does not come', async () => {
+  it('fails in time where the answer does not come', async () => {
     const port = await healthServer(() => {});
     expect(await attempt(ask(port), HASTY)).toMatchObject({ output: 'timeout: health rpc did not complete within 1s' });
   });
 
-  test('fails in time where nobody listens, or speaks something else', async () => {
+  it('fails in time where nobody listens, or speaks something else', async () => {
     const refused = await freePort();
     const silent = await rawServer(() => {});
     for (const port of [refused, silent]) {
@@ -123,26 +123,26 @@ describe('exec', () => {
     return portsOf(cri.ports);
   }
 
-  test('is content with exit code 0', async () => {
+  it('is content with exit code 0', async () => {
     const requests: object[] = [];
     const ports = await runtime({ ExecSync: (request) => (requests.push(request), { exit_code: 0 }) });
     expect(await attempt(ask('test', '-f', '/ok'), HASTY, ports)).toMatchObject({ verdict: 'success' });
     expect(requests).toMatchObject([{ container_id: 'c1', cmd: ['test', '-f', '/ok'], timeout: '1' }]);
   });
 
-  test('tells what a command said that failed', async () => {
+  it('tells what a command said that failed', async () => {
     const ports = await runtime({
       ExecSync: () => ({ exit_code: 2, stdout: base64('out\n'), stderr: base64('err\n') }),
     });
     expect(await attempt(ask('x'), {}, ports)).toEqual({ verdict: 'failure', result: 'failure', output: 'out\nerr\n' });
   });
 
-  test('tells of a command that prints without end no more than its beginning', async () => {
+  it('tells of a command that prints without end no more than its beginning', async () => {
     const ports = await runtime({ ExecSync: () => ({ exit_code: 1, stdout: base64('é'.repeat(1_000_000)) }) });
     expect((await attempt(ask('yes'), {}, ports)).output).toBe('é'.repeat(5_120));
   });
 
-  test('fails when its time is over', async () => {
+  it('fails when its time is over', async () => {
     const ports = await runtime({
       ExecSync: () => {
         throw new Refusal(grpc.status.DEADLINE_EXCEEDED, 'timeout 1s exceeded');
@@ -154,13 +154,13 @@ describe('exec', () => {
     });
   });
 
-  test('fails when the runtime does not answer', async () => {
+  it('fails when the runtime does not answer', async () => {
     expect(await attempt(ask('x'), HASTY, await runtime({ ExecSync: never }, 300))).toMatchObject({
       verdict: 'failure',
     });
   });
 
-  test('that the runtime cannot do judges nothing, after three tries', async () => {
+  it('that the runtime cannot do judges nothing, after three tries', async () => {
     let tries = 0;
     const ports = await runtime({
       ExecSync: () => {
@@ -180,7 +180,7 @@ describe('exec', () => {
 describe('a watch', () => {
   const asking = (port: number) => ({ kind: 'httpGet', url: `http://127.0.0.1:${port}/`, headers: [] }) as const;
 
-  test('asks each period, and speaks when something changed', async () => {
+  it('asks each period, and speaks when something changed', async () => {
     let [requests, status] = [0, 200];
     const port = await httpServer((_, response) => {
       requests++;
@@ -200,7 +200,7 @@ describe('a watch', () => {
     ]);
   });
 
-  test('never asks twice at the same time', async () => {
+  it('never asks twice at the same time', async () => {
     let [open, most] = [0, 0];
     const port = await httpServer((_, response) => {
       most = Math.max(most, ++open);
@@ -214,7 +214,7 @@ describe('a watch', () => {
     expect(most).toBe(1);
   });
 
-  test('that is given up ends at once, in the middle of an attempt, and says nothing more', async () => {
+  it('that is given up ends at once, in the middle of an attempt, and says nothing more', async () => {
     const port = await rawServer(() => {});
     const stream = watch(asking(port), { timeoutSeconds: 60 });
     await new Promise((resolve) => setTimeout(resolve, 50));

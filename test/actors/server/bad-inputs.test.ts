@@ -5,7 +5,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import fc from 'fast-check';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { HEADER_MAX_BYTES } from '../../../src/actors/server/http/api-server.ts';
 import { targetOf } from '../../../src/actors/server/http/target.ts';
 import { CLIENT_CONNECTIONS_MAX } from '../../../src/actors/server/tls/connections.ts';
@@ -145,7 +145,7 @@ async function send(text: string): Promise<Buffer> {
 }
 
 describe('fuzzed requests', () => {
-  test(`${FUZZED} of them crash nothing and leave nothing`, { timeout: 240_000 }, async () => {
+  it(`${FUZZED} of them crash nothing and leave nothing`, { timeout: 240_000 }, async () => {
     const texts = fc.sample(request, { numRuns: FUZZED, seed: SEED });
     const answers = new Map<number, number>();
     const before = await settledHeap();
@@ -169,7 +169,7 @@ describe('fuzzed requests', () => {
     expect(series.length, 'label values are few, whatever was sent').toBeLessThan(400);
   });
 
-  test('what follows a request never cuts into its answer', async () => {
+  it('what follows a request never cuts into its answer', async () => {
     const bytes = await exchangeRaw('GET /pods HTTP/1.1\r\nHost: node1\r\n\r\n\0garbage\r\n\r\n', {
       port: open,
       isPlain: true,
@@ -181,7 +181,7 @@ describe('fuzzed requests', () => {
     expect((JSON.parse(reply.body.toString()) as { kind: string }).kind).toBe('PodList');
   });
 
-  test('no target leads out of this server, whatever it is', () => {
+  it('no target leads out of this server, whatever it is', () => {
     fc.assert(
       fc.property(fc.oneof(path, fc.webUrl(), fc.string()), (url) => {
         const target = targetOf(url);
@@ -223,7 +223,7 @@ async function flood(socket: Socket, chunk: string, totalBytes: number) {
 }
 
 describe('too much', () => {
-  test('100 MB of headers end at the limit', async () => {
+  it('100 MB of headers end at the limit', async () => {
     const socket = await connect({ port: secure, shown: node.shown('none') });
     socket.write('GET /healthz HTTP/1.1\r\nHost: node1\r\n');
     const { sent, answer } = await flood(socket, `X-Big: ${'a'.repeat(65_536)}\r\n`, 100_000_000);
@@ -231,7 +231,7 @@ describe('too much', () => {
     expect(sent).toBeLessThan(HEADER_MAX_BYTES * 8);
   });
 
-  test('an endless body is not read', async () => {
+  it('an endless body is not read', async () => {
     const socket = await connect({ port: secure, shown: node.shown('x509-admin') });
     socket.write('POST /pods HTTP/1.1\r\nHost: node1\r\nTransfer-Encoding: chunked\r\n\r\n');
     const { sent, answer } = await flood(socket, `10000\r\n${'a'.repeat(65_536)}\r\n`, 200_000_000);
@@ -239,7 +239,7 @@ describe('too much', () => {
     expect(sent).toBeLessThan(20_000_000);
   });
 
-  test('a client that opens more connections than it may have loses its oldest, and the port serves everybody', async () => {
+  it('a client that opens more connections than it may have loses its oldest, and the port serves everybody', async () => {
     const sockets: Socket[] = [];
     let closed = 0;
     for (let nth = 0; nth < CLIENT_CONNECTIONS_MAX + 50; nth++) {
@@ -253,7 +253,7 @@ describe('too much', () => {
     await expect.poll(isAlive).toBe(true);
   });
 
-  test('HTTP/2 is refused before any stream of it', async () => {
+  it('HTTP/2 is refused before any stream of it', async () => {
     const answer = await exchangeRaw('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', {
       port: secure,
       shown: node.shown('x509-admin'),
@@ -264,7 +264,7 @@ describe('too much', () => {
 });
 
 describe('too slow', () => {
-  test('a head that comes letter by letter is not waited for', async () => {
+  it('a head that comes letter by letter is not waited for', async () => {
     const socket = await connect({ port: open, isPlain: true });
     const closed = new Promise((resolve) => socket.once('close', resolve));
     socket.on('error', () => {});
@@ -277,7 +277,7 @@ describe('too slow', () => {
     expect(performance.now() - began).toBeLessThan(20_000);
   });
 
-  test('a hundred of them keep nobody else from being served', async () => {
+  it('a hundred of them keep nobody else from being served', async () => {
     const sockets = await Promise.all(Array.from({ length: 100 }, () => connect({ port: secure, shown: {} })));
     for (const socket of sockets) socket.on('error', () => {}).write('GET / HTTP/1.1\r\nX-Slow: ');
     expect(await isAlive()).toBe(true);
@@ -298,7 +298,7 @@ function held(): number {
 const watchers = (): number => process.getActiveResourcesInfo().filter((name) => name === 'FSEventWrap').length;
 
 describe('a client of a log', () => {
-  test('that never reads holds a few buffers, not the log', async () => {
+  it('that never reads holds a few buffers, not the log', async () => {
     writeFileSync(logOf('target'), LINE.repeat(60_000));
     const before = held();
     const socket = await connect({ port: secure, shown: node.shown('x509-admin') });
@@ -311,7 +311,7 @@ describe('a client of a log', () => {
     writeFileSync(logOf('target'), '');
   });
 
-  test('that vanishes while it follows leaves no watch behind', async () => {
+  it('that vanishes while it follows leaves no watch behind', async () => {
     const before = watchers();
     const sockets = await Promise.all(
       Array.from({ length: 20 }, () => connect({ port: secure, shown: node.shown('x509-admin') })),
@@ -329,7 +329,7 @@ describe('a client of a log', () => {
 // ---- certificates ---------------------------------------------------------------------------------------------------
 
 describe('certificates that do not count', () => {
-  test.each([
+  it.each([
     ['not valid yet', { notBefore: new Date(Date.now() + 3_600_000) }, 401],
     ['not valid any more', { notBefore: new Date('2020-01-01'), notAfter: new Date('2020-02-01') }, 401],
     ['for servers', { usages: ['server auth'] }, 401],
@@ -340,7 +340,7 @@ describe('certificates that do not count', () => {
     expect((await exchange('GET', '/healthz', { port: secure, shown: { certificate } })).status).toBe(status);
   });
 
-  test('of another authority', async () => {
+  it('of another authority', async () => {
     const other = await Authority.create('golden-ca');
     const certificate = await other.issue({
       commonName: 'admin',
@@ -352,7 +352,7 @@ describe('certificates that do not count', () => {
 });
 
 describe('paths that want out', () => {
-  test.each([
+  it.each([
     '/containerLogs/default/..%2f..%2fetc/passwd',
     '/containerLogs/default/%252e%252e%252f/main',
     '/containerLogs/..%2f..%2f/lines/main',

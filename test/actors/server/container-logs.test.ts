@@ -4,7 +4,7 @@ import { appendFileSync, mkdtempSync, renameSync, rmSync, symlinkSync, writeFile
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import {
   containerLog,
   fixedTime,
@@ -32,7 +32,7 @@ async function read(options: Partial<LogOptions> = {}): Promise<string> {
 }
 
 describe('following', () => {
-  test('goes on over rotation, loses nothing, and ends with the container', async () => {
+  it('goes on over rotation, loses nothing, and ends with the container', async () => {
     writeFileSync(path, line('one'));
     const { signal } = new AbortController();
     let isRunning = true;
@@ -53,7 +53,7 @@ describe('following', () => {
     expect(seen.at(-1)).toBe('last words\n');
   });
 
-  test('what is written and rotated while the end is looked at is not lost', async () => {
+  it('what is written and rotated while the end is looked at is not lost', async () => {
     writeFileSync(path, line('one'));
     const handle = await openLog(path);
     const read = handle.read.bind(handle) as (...args: unknown[]) => Promise<{ bytesRead: number }>;
@@ -74,7 +74,7 @@ describe('following', () => {
     expect(seen).toEqual(['one', 'two', 'three'].map((text) => line(text)));
   });
 
-  test('gives a hundred MiB whole while they are written and rotated', async () => {
+  it('gives a hundred MiB whole while they are written and rotated', async () => {
     writeFileSync(path, '');
     let isRunning = true;
     const got = createHash('sha256');
@@ -108,7 +108,7 @@ describe('following', () => {
     expect(got.digest('hex')).toBe(sent.digest('hex'));
   });
 
-  test('ends when nobody follows any more', async () => {
+  it('ends when nobody follows any more', async () => {
     writeFileSync(path, '');
     const gone = new AbortController();
     const log = containerLog(path, ALL, { signal: gone.signal, isRunning: () => true });
@@ -119,14 +119,14 @@ describe('following', () => {
 });
 
 describe('a log', () => {
-  test('that is a link, or no file, is not read', async () => {
+  it('that is a link, or no file, is not read', async () => {
     writeFileSync(join(directory, 'secret'), line('secret'));
     symlinkSync(join(directory, 'secret'), path);
     await expect(read()).rejects.toThrow(/ELOOP/);
     await expect(openLog(directory)).rejects.toThrow('is not a file');
   });
 
-  test('with lines that are none goes on after them', async () => {
+  it('with lines that are none goes on after them', async () => {
     const odd = [
       '',
       'no time stdout F x',
@@ -148,14 +148,14 @@ describe('a log', () => {
     );
   });
 
-  test('without a single line break is given in pieces', async () => {
+  it('without a single line break is given in pieces', async () => {
     writeFileSync(path, `2026-11-21T07:00:00Z stdout F ${'x'.repeat(3 * LINE_MAX_BYTES)}`);
     expect((await read({ limitBytes: 10 })).length).toBe(10);
     expect((await read()).length).toBeGreaterThan(LINE_MAX_BYTES);
   });
 });
 
-test('the last lines are those that a split would give, whatever the log', async () => {
+it('the last lines are those that a split would give, whatever the log', async () => {
   const text = fc.array(
     fc.string({ maxLength: 40 }).map((part) => part.replaceAll('\n', ' ')),
     { maxLength: 30 },
@@ -175,7 +175,7 @@ test('the last lines are those that a split would give, whatever the log', async
   );
 });
 
-test('times are read and written to the nanosecond, in any zone', () => {
+it('times are read and written to the nanosecond, in any zone', () => {
   expect(nanoseconds('1970-01-01T00:00:01.000000002Z')).toBe(1_000_000_002n);
   expect(nanoseconds('1970-01-01T01:00:01+01:00')).toBe(1_000_000_000n);
   for (const bad of ['', 'x', '2026-02-30T00:00:00Z', '2026-01-01', '2026-01-01T00:00:00', '2026-01-01T25:00:00Z']) {

@@ -1,6 +1,6 @@
 /** The health endpoint over real connections; the texts are those a recorded kubelet answered. */
 import { createServer } from 'node:http';
-import { expect, onTestFinished, test, vi } from 'vitest';
+import { expect, it, onTestFinished, vi } from 'vitest';
 import { healthzPort } from '../../../src/actors/server/healthz.ts';
 import type { Checks } from '../../../src/actors/server/node-pods.ts';
 import { openStream } from '../../support/host-ports.ts';
@@ -24,7 +24,7 @@ async function serve(checks?: Checks) {
 const TEXT = 'text/plain; charset=utf-8';
 const PATIENCE = { timeout: 60_000 };
 
-test('all is well', async () => {
+it('all is well', async () => {
   const { get } = await serve({ log: () => null, syncloop: () => null });
   const ok = { status: 200, body: 'ok', type: TEXT };
   for (const path of ['/healthz', '/healthz/ping', '/healthz/log', '/healthz/syncloop', '/healthz?exclude=ping']) {
@@ -38,7 +38,7 @@ test('all is well', async () => {
   expect(await get('/healthz', 'HEAD')).toMatchObject({ status: 200, body: '' });
 });
 
-test('a check that fails is named; why is told only on its own path', async () => {
+it('a check that fails is named; why is told only on its own path', async () => {
   const { get } = await serve({ syncloop: () => 'sync Loop took longer than expected' });
   expect(await get('/healthz')).toEqual({
     status: 500,
@@ -52,7 +52,7 @@ test('a check that fails is named; why is told only on its own path', async () =
   expect(await get('/healthz?exclude=syncloop')).toMatchObject({ status: 200, body: 'ok' });
 });
 
-test('nothing else answers here', async () => {
+it('nothing else answers here', async () => {
   const { get } = await serve();
   for (const path of ['/', '/healthz/', '/healthz/nope', '/debug/pprof', '/metrics', '/healthz/..%2f', '/%']) {
     expect((await get(path)).status, path).toBeGreaterThanOrEqual(400);
@@ -61,13 +61,13 @@ test('nothing else answers here', async () => {
   expect(await get('/healthz', 'POST')).toEqual({ status: 200, body: 'ok', type: TEXT });
 });
 
-test('the port is given back when the machine lost interest', async () => {
+it('the port is given back when the machine lost interest', async () => {
   const { stream, item } = await serve();
   await stream.close();
   await expect(fetch(`http://127.0.0.1:${item.port}/healthz`)).rejects.toThrow('fetch failed');
 });
 
-test('a port that is taken is said once, and served as soon as it is free', async () => {
+it('a port that is taken is said once, and served as soon as it is free', async () => {
   const other = createServer().listen(0, '127.0.0.1');
   await new Promise((resolve) => other.once('listening', resolve));
   onTestFinished(() => void other.close());

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
-import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import type { ApiRequest } from '../../../src/actors/server/http/endpoint.ts';
 import { serviceLogs } from '../../../src/actors/server/logs/journal-query.ts';
 
@@ -31,13 +31,13 @@ async function logs(script: string, options: object = {}): Promise<string> {
   return await text(body as Readable);
 }
 
-test('its errors are told among its output', async () => {
+it('its errors are told among its output', async () => {
   expect(await logs('echo out; echo Failed to parse timestamp >&2; exit 1')).toMatch(
     /^(out\n|Failed to parse timestamp\n){2}$/,
   );
 });
 
-test('that it cannot be started is told, unless an earlier boot is meant', async () => {
+it('that it cannot be started is told, unless an earlier boot is meant', async () => {
   vi.stubEnv('PATH', `${folder}${delimiter}/bin-without-it`);
   writeFileSync(join(folder, 'rm'), '#!/bin/sh\nexec /bin/rm "$@"\n', { mode: 0o755 });
   expect(await logs('')).toBe('\nerror: journal output not available\n');

@@ -2,7 +2,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, it } from 'vitest';
 import { checkpointEndpoints } from '../../../src/actors/server/endpoints/checkpoint.ts';
 import { containerLogsEndpoints } from '../../../src/actors/server/endpoints/container-logs.ts';
 import { type NodePod, podNamed } from '../../../src/actors/server/node-pods.ts';
@@ -66,7 +66,7 @@ const ask = (method: string, path: string, headers: string[] = []) =>
 const STREAMS = ['/exec/default/p/main?output=1', '/attach/default/p/main?output=1', '/portForward/default/p'];
 const UPGRADE = ['Connection: Upgrade', 'Upgrade: SPDY/3.1'];
 
-test('the pod that its source has is asked, not one that only ends', async () => {
+it('the pod that its source has is asked, not one that only ends', async () => {
   expect(String((await ask('GET', '/containerLogs/default/p/main')).body)).toBe('of new\n');
   await ask('POST', '/checkpoint/default/p/main');
   await ask('POST', '/run/default/p/main?cmd=true');
@@ -74,7 +74,7 @@ test('the pod that its source has is asked, not one that only ends', async () =>
   expect(asked).toEqual(['new', 'new', 'new', 'new', 'new']);
 });
 
-test('a pod that its source has no more is not there, and the later one of two is meant', async () => {
+it('a pod that its source has no more is not there, and the later one of two is meant', async () => {
   const served = (...known: NodePod[]) => podNamed(known, 'default', 'p')?.uid;
   expect(served(podOf('old', ORPHAN), podOf('remains', { pod: null }))).toBeUndefined();
   expect(served(podOf('first'), podOf('second'))).toBe('second');

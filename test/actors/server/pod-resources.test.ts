@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Registry } from 'prom-client';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, it } from 'vitest';
 import { PodResourcesMetrics } from '../../../src/actors/server/metrics/calls/request-metrics.ts';
 import { servePodResources } from '../../../src/actors/server/pod-resources.ts';
 import type { ServerItem } from '../../../src/machines/model/operations/server.ts';
@@ -72,12 +72,12 @@ async function asked(
 const listed = async (settings: object): Promise<readonly string[]> =>
   ((await asked(settings)) as Listed).podResources.map(({ name }) => name);
 
-test('those that have ended are left out, unless a gate lists them', async () => {
+it('those that have ended are left out, unless a gate lists them', async () => {
   expect(await listed({})).toEqual(['a']);
   expect(await listed({ listsEndedPods: true })).toEqual(['a', 'b']);
 });
 
-test('agents older than v1 are told of the devices of every pod, on the same socket', async () => {
+it('agents older than v1 are told of the devices of every pod, on the same socket', async () => {
   const device = (id: string) => ({ resourceName: 'example.com/d', deviceIds: [id] });
   expect(await asked({}, { version: 'v1alpha1' })).toEqual({
     podResources: [
@@ -87,7 +87,7 @@ test('agents older than v1 are told of the devices of every pod, on the same soc
   });
 });
 
-test('of pods of one name, an agent is told of the one that its source has', async () => {
+it('of pods of one name, an agent is told of the one that its source has', async () => {
   const dying = { ...podIn('a', 'Running'), uid: 'dying', ending: { isOrphan: true, isStopped: false } };
   const remains = { ...podIn('a', 'Running'), uid: 'remains', pod: null };
   const pods = [dying, remains, podIn('a', 'Running')];

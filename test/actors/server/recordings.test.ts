@@ -2,7 +2,7 @@
  * The recorded requests once more, against this server: status, the headers that matter, and bodies. What differs is
  * excused one by one, with a reason, in `test/golden/http-excused.ts`.
  */
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { EXCUSED } from '../../golden/http-excused.ts';
 import { exchange, exchangeRaw, headerOf, type Reply } from './exchange.ts';
 import { GoldenNode, RUNS } from './golden-node.ts';
@@ -146,7 +146,7 @@ const judge = async (recorded: Recorded): Promise<string[]> =>
   recorded.raw === undefined ? differences(recorded, await ask(recorded)) : await rawDifferences(recorded);
 
 describe('the recorded requests', () => {
-  test(`${judged.length} of them`, { timeout: 300_000 }, async () => {
+  it(`${judged.length} of them`, { timeout: 300_000 }, async () => {
     const wrong = new Map<string, string>();
     const queue = judged.slice();
     const work = async () => {

@@ -1,5 +1,5 @@
 /** What a command wrote comes to its caller byte for byte. */
-import { afterEach, expect, test } from 'vitest';
+import { afterEach, expect, it } from 'vitest';
 import type { RuntimeClient } from '../../../src/actors/cri/client.ts';
 import type { NodeView } from '../../../src/actors/server/node-view.ts';
 import { runtimeCalls } from '../../../src/actors/server/runtime-calls.ts';
@@ -28,14 +28,14 @@ async function run(exit_code: number, stdout: Buffer, stderr: Buffer) {
 
 const NO_TEXT = Buffer.from([0xff, 0x00, 0xc3, 0x28, 0x80]);
 
-test('output that is no text, and behind it the errors', async () => {
+it('output that is no text, and behind it the errors', async () => {
   expect(await run(0, NO_TEXT, Buffer.from('e'))).toEqual({
     status: 200,
     body: Buffer.concat([NO_TEXT, Buffer.from('e')]),
   });
 });
 
-test('of a command that failed the errors alone', async () => {
+it('of a command that failed the errors alone', async () => {
   const body = Buffer.concat([Buffer.from("command 'it' exited with 3: "), NO_TEXT]);
   expect(await run(3, Buffer.from('output'), NO_TEXT)).toEqual({ status: 500, body });
 });

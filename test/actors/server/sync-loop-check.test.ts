@@ -1,5 +1,5 @@
 /** The check `syncloop` on a node that really turns, and by the clock alone. */
-import { expect, test } from 'vitest';
+import { expect, it } from 'vitest';
 import { KernelView, SyncLoopCheck } from '../../../src/actors/server/node-view.ts';
 import { BootNode } from '../../machines/startup/boot-node.ts';
 
@@ -7,7 +7,7 @@ const MINUTE_MS = 60_000;
 const LATE = 'sync Loop took longer than expected';
 const loop = (runtimeUp: boolean, status = 'active') => ({ status, context: { runtimeUp } });
 
-test('a loop that goes round is well, one that does not is late after five minutes', () => {
+it('a loop that goes round is well, one that does not is late after five minutes', () => {
   let nowMs = 1;
   const check = new SyncLoopCheck(() => nowMs);
   nowMs = 60 * MINUTE_MS;
@@ -22,7 +22,7 @@ test('a loop that goes round is well, one that does not is late after five minut
   expect(check.problem(MINUTE_MS)).toBe(null);
 });
 
-test.each([
+it.each([
   ['the runtime is down', loop(false)],
   ['the loop has failed', loop(true, 'error')],
   ['there is no loop', undefined],
@@ -34,7 +34,7 @@ test.each([
   expect(check.problem(MINUTE_MS)).toBe(LATE);
 });
 
-test('a node where nothing happens goes round by itself', () => {
+it('a node where nothing happens goes round by itself', () => {
   let nowMs = 0;
   const view = new KernelView(() => nowMs);
   const node = new BootNode({ onTurn: (records, kernel) => view.onTurn(records, kernel) });

@@ -5,7 +5,7 @@
 import { utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { exchange, exchangeRaw, headerOf, type Reply } from './exchange.ts';
 import { GoldenNode } from './golden-node.ts';
 
@@ -42,7 +42,7 @@ const bodyOf = ({ body }: Reply): string => body.toString();
 type Row = readonly [path: string, asked: Asked, status: number, body: string | RegExp];
 
 function table(rows: readonly Row[]): void {
-  test.each(rows)('%s %j', async (path, asked, status, body) => {
+  it.each(rows)('%s %j', async (path, asked, status, body) => {
     const reply = await ask(asked, path);
     expect([reply.status, bodyOf(reply)]).toEqual([
       status,
@@ -152,7 +152,7 @@ describe('metrics', () => {
     'application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,' +
     'text/plain;version=1.0.0;escaping=allow-utf-8;q=0.3,text/plain;version=0.0.4;q=0.2,*/*;q=0.1';
 
-  test('name the escaping that the scraper asks for', async () => {
+  it('name the escaping that the scraper asks for', async () => {
     const text = 'text/plain; version=0.0.4; charset=utf-8; escaping=';
     expect(await typeFor('/metrics/slis', PROMETHEUS)).toBe(`${text}allow-utf-8`);
     expect(await typeFor('/metrics/slis', 'text/plain;escaping=dots')).toBe(`${text}dots`);
@@ -162,7 +162,7 @@ describe('metrics', () => {
     expect(await typeFor('/metrics/slis', `text/plain,${message};q=0.9`)).toBe(`${text}underscores`);
   });
 
-  test.each(['/metrics', '/metrics/cadvisor', '/metrics/resource', '/metrics/probes', '/metrics/slis'])(
+  it.each(['/metrics', '/metrics/cadvisor', '/metrics/resource', '/metrics/probes', '/metrics/slis'])(
     '%s is compressed for those who want that more than plain text',
     async (path) => {
       const coded = async (value: string) => {
@@ -203,7 +203,7 @@ describe('/statusz and /flagz', () => {
 });
 
 describe("the machine's logs", () => {
-  test('are of the type that they look like', async () => {
+  it('are of the type that they look like', async () => {
     const typeOf = async (name: string) => headerOf(await ask({}, `/logs/${name}`), 'content-type');
     expect(await typeOf('wtmp')).toBe('application/octet-stream');
     expect(await typeOf('btmp')).toBe('text/plain; charset=utf-8');
@@ -212,14 +212,14 @@ describe("the machine's logs", () => {
     expect(await typeOf('dpkg.log')).toBe('text/x-log; charset=utf-8');
   });
 
-  test('move with their query', async () => {
+  it('move with their query', async () => {
     const moved = async (path: string) => headerOf(await ask({}, path), 'location');
     expect(await moved('/logs/apt?x=1')).toBe('apt/?x=1');
     expect(await moved('/logs/dpkg.log/')).toBe('../dpkg.log');
     expect(await moved('/logs/apt/index.html')).toBe('./');
   });
 
-  test('are not sent again unchanged', async () => {
+  it('are not sent again unchanged', async () => {
     const since = (time: string) => ({ headers: [`If-Modified-Since: ${time}`] });
     const known = await ask(since('Fri, 02 Jan 2026 03:04:05 GMT'), '/logs/');
     expect([known.status, bodyOf(known), headerOf(known, 'content-length')]).toEqual([304, '', undefined]);
@@ -275,7 +275,7 @@ describe("queries of the machine's logs", () => {
     row('query=k&pattern=(?i)x', 200, /^\noptions present and query resolved to log files for \[k\]\n/),
   ]);
 
-  test('of one file are answered as the file server does', async () => {
+  it('of one file are answered as the file server does', async () => {
     const reply = await ask({ run: 'B', headers: ['Range: bytes=0-2'] }, '/logs/?query=apt/history.log');
     expect([reply.status, bodyOf(reply), headerOf(reply, 'content-type')]).toEqual([
       206,
@@ -284,7 +284,7 @@ describe("queries of the machine's logs", () => {
     ]);
   });
 
-  test('are compressed for those who take nothing else', async () => {
+  it('are compressed for those who take nothing else', async () => {
     const coded = async (value: string) =>
       headerOf(await ask({ run: 'B', headers: [`Accept-Encoding: ${value}`] }, '/logs/?query=k'), 'content-encoding');
     expect([await coded('gzip'), await coded('gzip, deflate')]).toEqual(['gzip', undefined]);
@@ -304,7 +304,7 @@ describe('what is no request for anything', () => {
   const HOST = 'Host: node1';
   const bad = (why = '') => `HTTP/1.1 400 Bad Request${why}|400 Bad Request${why}`;
 
-  test.each([
+  it.each([
     ['GET /healthz HTTP/1.1\r\nHost: a b', bad(': malformed Host header')],
     ['GET /healthz HTTP/1.1\r\nHost: a/b', bad(': malformed Host header')],
     [`GET /healthz HTTP/1.1\r\n${HOST}\r\nBad(Header: x`, bad()],

@@ -2,7 +2,7 @@
 import { Duplex } from 'node:stream';
 import { setImmediate as turn } from 'node:timers/promises';
 import { deflateSync } from 'node:zlib';
-import { expect, test } from 'vitest';
+import { expect, it } from 'vitest';
 import { FrameWriter, uint32 } from '../../../src/actors/spdy/frames.ts';
 import { HEADER_DICTIONARY, SpdyServer, type SpdyServerStream } from '../../../src/actors/spdy/server.ts';
 
@@ -34,7 +34,7 @@ async function ended(socket: Duplex): Promise<void> {
   await expect.poll(() => socket.destroyed, { interval: 1 }).toBe(true);
 }
 
-test.each<[string, Buffer]>([
+it.each<[string, Buffer]>([
   ['a stream without an id', control(SYN_STREAM, Buffer.alloc(3))],
   ['a stream without headers', control(SYN_STREAM, Buffer.concat([uint32(1), Buffer.alloc(6)]))],
   [
@@ -54,7 +54,7 @@ test.each<[string, Buffer]>([
   expect(process.memoryUsage.rss() - before).toBeLessThan(64 * 1024 * 1024);
 });
 
-test('streams without end are 2,048 and no more, and all of them are closed', async () => {
+it('streams without end are 2,048 and no more, and all of them are closed', async () => {
   const { socket, streams, writer } = connection();
   for (let id = 1; id <= 6_001; id += 2) socket.push(writer.open(id, {}));
   await ended(socket);
@@ -62,7 +62,7 @@ test('streams without end are 2,048 and no more, and all of them are closed', as
   expect(streams.every(({ destroyed }) => destroyed)).toBe(true);
 });
 
-test('a stream that is opened twice ends the connection: the first would be left to no limit', async () => {
+it('a stream that is opened twice ends the connection: the first would be left to no limit', async () => {
   const { socket, streams, writer } = connection();
   for (let times = 0; times < 3_000; times++) socket.push(writer.open(1, {}));
   await ended(socket);
@@ -70,7 +70,7 @@ test('a stream that is opened twice ends the connection: the first would be left
   expect(streams[0]!.destroyed).toBe(true);
 });
 
-test('a client that pings without end and reads no answer fills no memory', async () => {
+it('a client that pings without end and reads no answer fills no memory', async () => {
   const { socket } = connection({ isDeaf: true });
   for (let at = 0; at < 50_000 && !socket.destroyed; at++) {
     socket.push(control(PING, uint32(at)));

@@ -1,12 +1,12 @@
 /** What a sender is told while the other side does not read. */
 import { Duplex } from 'node:stream';
-import { expect, test } from 'vitest';
+import { expect, it } from 'vitest';
 import { SpdyClient } from '../../../src/actors/spdy/client.ts';
 
 const SOCKET_BYTES = 16 * 1024;
 const nextRound = () => new Promise((resolve) => setImmediate(resolve));
 
-test('a sender is asked to pause while the socket takes nothing, and told when it does', async () => {
+it('a sender is asked to pause while the socket takes nothing, and told when it does', async () => {
   const taken: (() => void)[] = [];
   const socket = new Duplex({
     writableHighWaterMark: SOCKET_BYTES,

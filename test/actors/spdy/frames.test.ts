@@ -1,5 +1,5 @@
 /** What one side writes is what the other reads, wherever the connection cuts it. */
-import { expect, test } from 'vitest';
+import { expect, it } from 'vitest';
 import { type Frame, FrameReader, FrameWriter } from '../../../src/actors/spdy/frames.ts';
 
 const writer = new FrameWriter();
@@ -51,13 +51,13 @@ const MEANT = [
   { kind: 'reset', stream: 3 },
 ];
 
-test('frames are the same wherever the connection cuts them', () => {
+it('frames are the same wherever the connection cuts them', () => {
   expect(whole(read(SAID))).toEqual(MEANT);
   for (let at = 1; at < SAID.length; at++) expect(whole(read(SAID.subarray(0, at), SAID.subarray(at)))).toEqual(MEANT);
   expect(whole(read(...Array.from(SAID, (byte) => Buffer.from([byte]))))).toEqual(MEANT);
 });
 
-test('data is told as it comes, and its end with its last piece', () => {
+it('data is told as it comes, and its end with its last piece', () => {
   const frame = Buffer.concat(writer.data(5, Buffer.from('abcd')));
   frame.writeUInt8(1, 4);
   const pieces = read(frame.subarray(0, 10), frame.subarray(10)).map((piece) =>
@@ -69,7 +69,7 @@ test('data is told as it comes, and its end with its last piece', () => {
   ]);
 });
 
-test('a frame that nobody may send ends the reading', () => {
+it('a frame that nobody may send ends the reading', () => {
   const frame = Buffer.concat(writer.data(5, Buffer.from('abcd')));
   frame.writeUInt32BE(0xffffff, 4);
   expect(() => read(frame)).toThrow('a SPDY frame of 16777215 bytes');

@@ -1,7 +1,7 @@
 /** What a client sends is heard to its end, however it arrives. */
 import { Duplex } from 'node:stream';
 import { text } from 'node:stream/consumers';
-import { expect, test } from 'vitest';
+import { expect, it } from 'vitest';
 import { FrameWriter } from '../../../src/actors/spdy/frames.ts';
 import { SpdyServer, type SpdyServerStream } from '../../../src/actors/spdy/server.ts';
 
@@ -15,7 +15,7 @@ function connection() {
   return { socket, opened, writer: new FrameWriter() };
 }
 
-test.each([1, 2, 5])('the end of a stream is heard when it comes at once behind %i pieces of data', async (pieces) => {
+it.each([1, 2, 5])('the end of a stream is heard when it comes at once behind %i pieces of data', async (pieces) => {
   const { socket, opened, writer } = connection();
   socket.push(writer.open(1, { streamtype: 'stdin' }));
   const stream = await opened;
@@ -28,7 +28,7 @@ test.each([1, 2, 5])('the end of a stream is heard when it comes at once behind 
   socket.destroy();
 });
 
-test('a stream that is opened, filled and ended in one chunk is whole', async () => {
+it('a stream that is opened, filled and ended in one chunk is whole', async () => {
   const { socket, opened, writer } = connection();
   const open = writer.open(1, { streamtype: 'stdin' });
   socket.push(Buffer.concat([open, ...writer.data(1, Buffer.from('typed')), writer.last(1)]));

@@ -2,7 +2,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { status } from '@grpc/grpc-js';
-import { afterEach, describe, expect, test } from 'vitest';
+import { afterEach, describe, expect, it } from 'vitest';
 import { DriverStats, type StatsVolume } from '../../../src/actors/stats/driver-stats.ts';
 import { CsiRoom } from '../csi/support.ts';
 
@@ -43,7 +43,7 @@ afterEach(() => {
 });
 
 describe('a volume of a driver that tells', () => {
-  test('is as full as the driver says, for its claim', async () => {
+  it('is as full as the driver says, for its claim', async () => {
     await open(['GET_VOLUME_STATS']);
     const told = await only(stats());
     expect(told).toMatchObject({ name: 'data', pvcRef: { name: 'claim', namespace: 'ns' } });
@@ -54,7 +54,7 @@ describe('a volume of a driver that tells', () => {
     expect(measured).toEqual(['csi.example.test']);
   });
 
-  test('is asked for once in a period, however often it is wanted', async () => {
+  it('is asked for once in a period, however often it is wanted', async () => {
     await open(['GET_VOLUME_STATS']);
     const reader = stats();
     const [one, two] = await Promise.all([only(reader), only(reader)]);
@@ -65,14 +65,14 @@ describe('a volume of a driver that tells', () => {
     expect(askedFor()).toHaveLength(2);
   });
 
-  test('is not asked for where the period is nothing', async () => {
+  it('is not asked for where the period is nothing', async () => {
     await open(['GET_VOLUME_STATS']);
     periodMs = 0;
     expect(await only(stats())).toBeUndefined();
     expect(askedFor()).toEqual([]);
   });
 
-  test.each([true, false])('is said to be unwell where that is asked for: %s', async (withHealth) => {
+  it.each([true, false])('is said to be unwell where that is asked for: %s', async (withHealth) => {
     await open(['GET_VOLUME_STATS', 'VOLUME_CONDITION']);
     room.driver.condition = { abnormal: true, message: 'the disk is gone' };
     const told = await only(stats(withHealth), volume({ claim: null }));
@@ -82,20 +82,20 @@ describe('a volume of a driver that tells', () => {
 });
 
 describe('a volume of which nothing is known', () => {
-  test('is that of a driver that cannot tell: it is not asked', async () => {
+  it('is that of a driver that cannot tell: it is not asked', async () => {
     await open([]);
     expect(await only(stats())).toBeUndefined();
     expect(askedFor()).toEqual([]);
   });
 
-  test('is that of a driver that fails, or is gone', async () => {
+  it('is that of a driver that fails, or is gone', async () => {
     await open(['GET_VOLUME_STATS']);
     room.driver.fault = () => ({ code: status.INTERNAL, details: 'no' });
     expect(await only(stats())).toBeUndefined();
     expect(await only(stats(), volume({ endpoint: join(room.root, 'gone.sock') }))).toBeUndefined();
   });
 
-  test('keeps nobody waiting where its driver hangs, and holds up no other', async () => {
+  it('keeps nobody waiting where its driver hangs, and holds up no other', async () => {
     await open(['GET_VOLUME_STATS']);
     room.driver.fault = ({ request }) => (request.volume_id === 'stuck' ? { hangs: true } : undefined);
     const reader = stats(false, 2_000);
@@ -107,7 +107,7 @@ describe('a volume of which nothing is known', () => {
     expect(askedFor()).toHaveLength(2);
   });
 
-  test('that answered before keeps its last answer while a new one is on its way', async () => {
+  it('that answered before keeps its last answer while a new one is on its way', async () => {
     await open(['GET_VOLUME_STATS']);
     const reader = stats(false, 2_000);
     const before = await only(reader);

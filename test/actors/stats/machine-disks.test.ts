@@ -1,7 +1,7 @@
 /** What the kernel counts of disks, and what processes have open, from files as the kernel writes them. */
 import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { expect, test } from 'vitest';
+import { expect, it } from 'vitest';
 import { diskActivity, machineDisks } from '../../../src/actors/stats/machine-disks.ts';
 import { processFiles } from '../../../src/actors/stats/process-files.ts';
 import { temporaryFolder } from '../../support/host-ports.ts';
@@ -19,7 +19,7 @@ function written(root: string, files: Readonly<Record<string, string>>): void {
   }
 }
 
-test('each disk has its counters, also on a kernel with fewer of them; a line that is cut off counts nothing', () => {
+it('each disk has its counters, also on a kernel with fewer of them; a line that is cut off counts nothing', () => {
   const activity = diskActivity(DISKSTATS);
   expect([...activity.keys()]).toEqual(['sda', 'dm-0']);
   expect(activity.get('sda')).toEqual({
@@ -37,7 +37,7 @@ test('each disk has its counters, also on a kernel with fewer of them; a line th
   });
 });
 
-test('a file system is measured where it is mounted; one that is gone costs its numbers alone', async () => {
+it('a file system is measured where it is mounted; one that is gone costs its numbers alone', async () => {
   const root = await temporaryFolder();
   const mounts = ['1 1 8:0 / / rw - ext4 /dev/sda rw', `2 1 8:16 / ${root}/gone rw - ext4 /dev/sdb rw`, ''].join('\n');
   written(root, { 'proc/self/mountinfo': mounts, 'proc/diskstats': DISKSTATS });
@@ -47,7 +47,7 @@ test('a file system is measured where it is mounted; one that is gone costs its 
   expect(sdb).toEqual({ device: '/dev/sdb', atMs: 7, usage: null, activity: null });
 });
 
-test('files and sockets of all processes of a group count, the limit is that of the first', async () => {
+it('files and sockets of all processes of a group count, the limit is that of the first', async () => {
   const root = await temporaryFolder();
   const limits = 'Limit                     Soft Limit           Hard Limit           Units\n';
   written(root, {
@@ -62,7 +62,7 @@ test('files and sockets of all processes of a group count, the limit is that of 
   expect(processFiles(join(root, 'empty'), root)).toBeNull();
 });
 
-test('more than can be looked at has no number of sockets, and one that is unlimited is -1', async () => {
+it('more than can be looked at has no number of sockets, and one that is unlimited is -1', async () => {
   const root = await temporaryFolder();
   written(root, {
     'group/cgroup.procs': '12\n',

@@ -1,13 +1,13 @@
 import { linkSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { expect, test } from 'vitest';
+import { expect, it } from 'vitest';
 import { fileSystemUsage, folderUsage } from '../../../src/actors/stats/disk-usage.ts';
 import { parsePressure } from '../../../src/actors/stats/kernel-text.ts';
 import { parseInterfaces } from '../../../src/actors/stats/network.ts';
 import { Rates } from '../../../src/actors/stats/rates.ts';
 import { temporaryFolder } from '../../support/host-ports.ts';
 
-test('a folder holds its files once, its links not at all', async () => {
+it('a folder holds its files once, its links not at all', async () => {
   const folder = await temporaryFolder();
   mkdirSync(join(folder, 'deep/deeper'), { recursive: true });
   writeFileSync(join(folder, 'deep/deeper/file'), Buffer.alloc(1_048_576, 1));
@@ -21,7 +21,7 @@ test('a folder holds its files once, its links not at all', async () => {
   expect(again.inodes).toBe(5n);
 });
 
-test('names that are no text hide nothing', async () => {
+it('names that are no text hide nothing', async () => {
   const folder = await temporaryFolder();
   const hidden = Buffer.concat([Buffer.from(`${folder}/`), Buffer.from([0x63, 0xff])]);
   mkdirSync(hidden);
@@ -31,19 +31,19 @@ test('names that are no text hide nothing', async () => {
   expect(found.used).toBeGreaterThanOrEqual(1_048_576n);
 });
 
-test('a folder beyond its bound is told as a lower bound', async () => {
+it('a folder beyond its bound is told as a lower bound', async () => {
   const folder = await temporaryFolder();
   for (let file = 0; file < 100; file += 1) writeFileSync(join(folder, String(file)), '');
   expect(await folderUsage(folder, { maxEntries: 10 })).toMatchObject({ complete: false });
   expect(await folderUsage(folder, { maxMs: -1 })).toMatchObject({ complete: false });
 });
 
-test('what is gone holds nothing', async () => {
+it('what is gone holds nothing', async () => {
   expect(await folderUsage('/nowhere/at/all')).toEqual({ used: 0n, inodes: 0n, complete: true });
   expect(await fileSystemUsage('/nowhere/at/all')).toBeNull();
 });
 
-test('interfaces are read whatever the kernel puts between the columns', () => {
+it('interfaces are read whatever the kernel puts between the columns', () => {
   const columns = '1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16';
   const text = `header | x\n face |bytes\n  eth0:${columns}\nveth1: ${columns}\n    lo: ${columns}\nbroken: 1 2 x\n`;
   expect(parseInterfaces(text)).toEqual([
@@ -61,13 +61,13 @@ test('interfaces are read whatever the kernel puts between the columns', () => {
   ]);
 });
 
-test('an older kernel has no full pressure of the CPU', () => {
+it('an older kernel has no full pressure of the CPU', () => {
   const { some, full } = parsePressure('some avg10=0.12 avg60=1.00 avg300=100.00 total=18446744073709551615');
   expect(some).toEqual({ avg10: 0.12, avg60: 1, avg300: 100, total: 18_446_744_073_709_551_615n });
   expect(full.total).toBe(0n);
 });
 
-test('a rate needs two readings, keeps through a short window, and ends with the counter', () => {
+it('a rate needs two readings, keeps through a short window, and ends with the counter', () => {
   const rates = new Rates();
   expect(rates.note('a', 0, 0n)).toBeNull();
   expect(rates.note('a', 2_000, 1_000_000_000n)).toBe(500_000_000n);
@@ -79,7 +79,7 @@ test('a rate needs two readings, keeps through a short window, and ends with the
   expect(rates.note('a', 10_000_001, 5n)).toBeNull();
 });
 
-test('a reading of long ago, or of a clock that was set back, is no earlier one', () => {
+it('a reading of long ago, or of a clock that was set back, is no earlier one', () => {
   const rates = new Rates();
   const hourMs = 3_600_000;
   rates.note('a', hourMs, 0n);

@@ -1,6 +1,6 @@
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { cadvisorFamilies } from '../../../src/actors/server/metrics/usage/cadvisor.ts';
 import type { RuntimeCall } from '../../../src/actors/stats/inventory.ts';
 import { statsText } from '../../../src/actors/stats/json.ts';
@@ -71,7 +71,7 @@ async function node(machine: MachineName, options: NodeOptions = {}) {
 }
 
 describe.each(['cgroup-v1', 'cgroup-v2'] as const)('a machine of %s', (machine) => {
-  test('tells of a container what its cgroup counts', async () => {
+  it('tells of a container what its cgroup counts', async () => {
     const { reader, place } = await node(machine);
     const { pods } = await reader.summary(place);
     expect(pods[0]?.podRef).toEqual({ name: 'p', namespace: 'ns', uid: UID });
@@ -93,7 +93,7 @@ describe.each(['cgroup-v1', 'cgroup-v2'] as const)('a machine of %s', (machine) 
     });
   });
 
-  test('tells of a pod its cgroup, its network, its processes and its volumes', async () => {
+  it('tells of a pod its cgroup, its network, its processes and its volumes', async () => {
     const { reader, place } = await node(machine);
     const [pod] = (await reader.summary(place)).pods;
     expect(pod).toMatchObject({
@@ -111,7 +111,7 @@ describe.each(['cgroup-v1', 'cgroup-v2'] as const)('a machine of %s', (machine) 
     expect(pod!['ephemeral-storage']!.usedBytes).toBe(cache.usedBytes! + logs + 4_096n);
   });
 
-  test('tells of claims how full what they are bound to is, wherever that lies, and nothing of what is gone', async () => {
+  it('tells of claims how full what they are bound to is, wherever that lies, and nothing of what is gone', async () => {
     const { reader, place, volumes } = await node(machine);
     const mounted = join(volumes, 'kubernetes.io~csi/pvc-1/mount');
     mkdirSync(mounted, { recursive: true });
@@ -129,7 +129,7 @@ describe.each(['cgroup-v1', 'cgroup-v2'] as const)('a machine of %s', (machine) 
     expect(data.usedBytes! + data.availableBytes!).toBeLessThanOrEqual(data.capacityBytes!);
   });
 
-  test('tells of the node its memory, its processes and the cgroup of all pods', async () => {
+  it('tells of the node its memory, its processes and the cgroup of all pods', async () => {
     const { reader, place } = await node(machine);
     const { node: stats } = await reader.summary(place);
     expect(stats.startTime).toBe('2023-11-14T22:13:20Z');
@@ -144,7 +144,7 @@ describe.each(['cgroup-v1', 'cgroup-v2'] as const)('a machine of %s', (machine) 
     expect(stats.network?.name).toBe('eth0');
   });
 
-  test('names every cgroup for cAdvisor`s metrics, with its io, its limits and its owner', async () => {
+  it('names every cgroup for cAdvisor`s metrics, with its io, its limits and its owner', async () => {
     const { reader, place } = await node(machine);
     const samples = await reader.cgroups(place);
     const container = samples.find(({ labels }) => labels?.container === 'c')!;
@@ -161,7 +161,7 @@ describe.each(['cgroup-v1', 'cgroup-v2'] as const)('a machine of %s', (machine) 
   });
 });
 
-test('waiting of a container is among cAdvisor`s metrics on cgroup v2 only', async () => {
+it('waiting of a container is among cAdvisor`s metrics on cgroup v2 only', async () => {
   const families = async (machine: MachineName) => {
     const { reader, place } = await node(machine);
     const all = cadvisorFamilies(await reader.cgroups(place), { disks: [], names: new Map() });
@@ -176,7 +176,7 @@ test('waiting of a container is among cAdvisor`s metrics on cgroup v2 only', asy
   expect(await families('cgroup-v1')).toEqual([]);
 });
 
-test('what others run on the machine is not looked at for cAdvisor`s metrics', async () => {
+it('what others run on the machine is not looked at for cAdvisor`s metrics', async () => {
   const { reader, place } = await node('cgroup-v1');
   const agent = '/system.slice/agent.service';
   for (const group of [agent, '/user.slice/of-somebody']) {
@@ -193,7 +193,7 @@ test('what others run on the machine is not looked at for cAdvisor`s metrics', a
   expect(await outside({ kubelet: '', runtime: `${place.podsCgroup}/besteffort`, misc: '' })).toEqual(['/']);
 });
 
-test('waiting is counted by cgroup v2 only; on v1 pods have zeros and containers nothing', async () => {
+it('waiting is counted by cgroup v2 only; on v1 pods have zeros and containers nothing', async () => {
   const unified = await node('cgroup-v2');
   const [pod] = (await unified.reader.summary(unified.place)).pods;
   expect(pod?.cpu?.psi?.some).toEqual({ total: 1_234_567n, avg10: 1.5, avg60: 0.25, avg300: 0.05 });
@@ -209,7 +209,7 @@ test('waiting is counted by cgroup v2 only; on v1 pods have zeros and containers
   expect(psi(old)).toEqual([undefined, undefined, undefined]);
 });
 
-test('the root of cgroup v2 has no counter: what is used is anonymous memory and file cache', async () => {
+it('the root of cgroup v2 has no counter: what is used is anonymous memory and file cache', async () => {
   const { reader, place } = await node('cgroup-v2');
   const { memory, swap } = (await reader.summary(place)).node;
   expect(memory).toMatchObject({ usageBytes: 5_000_000_000n, workingSetBytes: 4_300_000_000n });
@@ -217,7 +217,7 @@ test('the root of cgroup v2 has no counter: what is used is anonymous memory and
   expect(swap?.swapUsageBytes).toBe((2_097_148n - 2_000_000n) * 1_024n);
 });
 
-test('only CPU and memory are told when nothing else is asked for', async () => {
+it('only CPU and memory are told when nothing else is asked for', async () => {
   const { reader, place } = await node('cgroup-v2');
   const { node: stats, pods } = await reader.summary(place, { onlyCpuAndMemory: true });
   expect(Object.keys(stats).sort()).toEqual(['cpu', 'memory', 'nodeName', 'startTime', 'swap', 'systemContainers']);
@@ -225,7 +225,7 @@ test('only CPU and memory are told when nothing else is asked for', async () => 
   expect(Object.keys(pods[0]!.containers[0]!).sort()).toEqual(['cpu', 'memory', 'name', 'startTime', 'swap']);
 });
 
-test('a container without a cgroup is what the runtime counts, and its pod the sum', async () => {
+it('a container without a cgroup is what the runtime counts, and its pod the sum', async () => {
   const timestamp = `${NOW}000000`;
   const stats = {
     cpu: { timestamp, usage_core_nano_seconds: { value: '123' }, usage_nano_cores: { value: '7' } },
@@ -238,7 +238,7 @@ test('a container without a cgroup is what the runtime counts, and its pod the s
   expect(own.systemContainers).toEqual([]);
 });
 
-test('counters beyond the safe range of a number keep every digit in JSON', () => {
+it('counters beyond the safe range of a number keep every digit in JSON', () => {
   expect(statsText({ usageCoreNanoSeconds: 18_446_744_073_709_551_615n, avg10: 1.5 })).toBe(
     '{"usageCoreNanoSeconds":18446744073709551615,"avg10":1.5}',
   );
@@ -251,7 +251,7 @@ function leaves(value: unknown, path = ''): readonly string[] {
   return Object.entries(value).flatMap(([key, each]) => leaves(each, `${path}.${key}`));
 }
 
-test.each([
+it.each([
   ['full', false],
   ['only_cpu_and_memory', true],
 ] as const)('everything that was recorded of a kubelet is there: %s', async (name, onlyCpuAndMemory) => {
@@ -266,7 +266,7 @@ test.each([
   expect(wanted.filter((path) => !here.has(path))).toEqual([]);
 });
 
-test('everything that counts has a rate at once, also after a long silence and of the cgroups of the system', async () => {
+it('everything that counts has a rate at once, also after a long silence and of the cgroups of the system', async () => {
   let agoMs = 600_000;
   const { reader, place } = await node('cgroup-v1', { now: () => Date.now() - agoMs });
   const kubelet = '/kubepods/besteffort';

@@ -1,6 +1,6 @@
 import { mkdirSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { StatsReader, statsPorts } from '../../../src/actors/stats/index.ts';
 import type { RuntimeCall } from '../../../src/actors/stats/inventory.ts';
 import { exceededLimit } from '../../../src/actors/stats/storage.ts';
@@ -45,7 +45,7 @@ const threshold: EvictionThreshold = {
 };
 
 describe('signals', () => {
-  test('are silent while nothing is short, and speak when a threshold is crossed and when its minimum came back', async () => {
+  it('are silent while nothing is short, and speak when a threshold is crossed and when its minimum came back', async () => {
     const { ports, place, leave } = await node();
     leave(500);
     const watch = openStream(ports['stats.watchSignals'], { place, thresholds: [threshold], periodMs: 10 });
@@ -65,7 +65,7 @@ describe('signals', () => {
     expect(watch.items).toHaveLength(3);
   });
 
-  test('one look tells memory, processes, what pods may have, and every file system', async () => {
+  it('one look tells memory, processes, what pods may have, and every file system', async () => {
     const { ports, place, leave, total } = await node();
     leave(64);
     const { observations, pods } = await perform(ports['stats.observe'], { place, withPods: true });
@@ -80,7 +80,7 @@ describe('signals', () => {
     expect(BigInt(observations['pid.available']!.available)).toBeGreaterThan(0n);
   });
 
-  test('images without a file system of their own lie on that of the node', async () => {
+  it('images without a file system of their own lie on that of the node', async () => {
     const { ports, place } = await node();
     expect(await perform(ports['stats.diskLayout'], { place })).toEqual({
       dedicatedImageFs: false,
@@ -90,7 +90,7 @@ describe('signals', () => {
     await expect(perform(ports['stats.diskLayout'], { place: lost })).rejects.toThrow('failed to get device for dir');
   });
 
-  test('a runtime that does not say where it keeps images is asked again, not taken for one that has no place', async () => {
+  it('a runtime that does not say where it keeps images is asked again, not taken for one that has no place', async () => {
     const restarting = new Error('rpc error: code = Unavailable desc = it restarts');
     const silent = (async (name: never, ...rest: [never, never]) => {
       if (name === 'ImageFsInfo') throw restarting;
@@ -103,7 +103,7 @@ describe('signals', () => {
     await expect(watch.ended).rejects.toThrow('it restarts');
   });
 
-  test('what cannot be read is said once, and said again when it can', async () => {
+  it('what cannot be read is said once, and said again when it can', async () => {
     const { place } = await node();
     const blind = new StatsReader({ root: '/nowhere', call: empty });
     const watch = openStream(statsPorts(blind)['stats.watchSignals'], { place, thresholds: [threshold], periodMs: 5 });
@@ -116,7 +116,7 @@ describe('signals', () => {
 describe('storage of a pod', () => {
   const pod = { uid: 'u1', name: 'p', namespace: 'ns' };
 
-  test('is told when a volume outgrows its limit, and when it no longer does', async () => {
+  it('is told when a volume outgrows its limit, and when it no longer does', async () => {
     const { ports, place } = await node();
     const volume = join(place.rootDir, 'pods/u1/volumes/kubernetes.io~empty-dir/d');
     mkdirSync(volume, { recursive: true });
@@ -138,7 +138,7 @@ describe('storage of a pod', () => {
   };
   const none = { emptyDirs: {}, pod: null, containers: {} };
 
-  test('logs, layers and the hosts file count for the pod; layers for a container where they fill the node`s disk', () => {
+  it('logs, layers and the hosts file count for the pod; layers for a container where they fill the node`s disk', () => {
     expect(exceededLimit({ ...none, pod: '7Mi' }, storage, false)).toEqual({ kind: 'pod', name: '' });
     expect(exceededLimit({ ...none, pod: '8Mi' }, storage, true)).toBeNull();
     expect(exceededLimit({ ...none, containers: { c: '5Mi' } }, storage, true)).toEqual({

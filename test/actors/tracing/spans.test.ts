@@ -1,5 +1,5 @@
 import { InMemorySpanExporter, SimpleSpanProcessor, TracerProvider } from '@opentelemetry/sdk-trace';
-import { expect, test } from 'vitest';
+import { expect, it } from 'vitest';
 import { Spans, spanName } from '../../../src/actors/tracing/spans.ts';
 import type { KernelRecord } from '../../../src/kernel/records.ts';
 
@@ -31,7 +31,7 @@ const answered = (n: number, id: number, t: number, error?: string): KernelRecor
   ...(error === undefined ? {} : { error: { name: 'Error', message: error, retriable: false } }),
 });
 
-test('operations of a pod that overlap are one trace, and the next burst is another', () => {
+it('operations of a pod that overlap are one trace, and the next burst is another', () => {
   const { spans, finished } = recorded();
   spans.take([asked(1, 1, `${POD}/sandbox`, 'cri.runPodSandbox'), asked(2, 2, `${POD}/image`, 'cri.pullImage')]);
   spans.take([answered(3, 1, 1_000), answered(4, 2, 1_500)]);
@@ -49,7 +49,7 @@ test('operations of a pod that overlap are one trace, and the next burst is anot
   expect(byName['runtime.v1.RuntimeService/StopPodSandbox']).not.toBe(byName['runtime.v1.ImageService/PullImage']);
 });
 
-test('a failure is told, and a cancelled operation ends its span', () => {
+it('a failure is told, and a cancelled operation ends its span', () => {
   const { spans, finished } = recorded();
   spans.take([asked(1, 1, POD, 'volume.setUp'), asked(2, 2, POD, 'cri.execSync')]);
   spans.take([answered(3, 1, 1_000, 'no space left on device'), { n: 4, k: 'cancel', id: 2 }]);
@@ -60,7 +60,7 @@ test('a failure is told, and a cancelled operation ends its span', () => {
   ]);
 });
 
-test('calls of the runtime have the names of its contract', () => {
+it('calls of the runtime have the names of its contract', () => {
   expect(spanName('cri.listImages')).toBe('runtime.v1.ImageService/ListImages');
   expect(spanName('kube.patch')).toBe('kube.patch');
 });

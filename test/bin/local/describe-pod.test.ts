@@ -1,5 +1,5 @@
 /** `statelet describe pod` against what kubectl printed of a recorded pod. */
-import { expect, test } from 'vitest';
+import { expect, it } from 'vitest';
 import { describePod } from '../../../src/bin/local/describe-pod.ts';
 import type { LocalPod } from '../../../src/bin/local/node-client.ts';
 import { columns, podReason, podRows } from '../../../src/bin/local/pod-table.ts';
@@ -116,7 +116,7 @@ Status:           Running
   ----    ------   ----   ----     -------
   Normal  Created  3m13s  kubelet  Container created`.split('\n');
 
-test('a pod is described in the lines that kubectl was recorded with', () => {
+it('a pod is described in the lines that kubectl was recorded with', () => {
   const event = {
     type: 'Normal',
     reason: 'Created',
@@ -128,13 +128,13 @@ test('a pod is described in the lines that kubectl was recorded with', () => {
   expect(RECORDED.filter((line) => !said.includes(line))).toEqual([]);
 });
 
-test('pods are listed in kubectl columns', () => {
+it('pods are listed in kubectl columns', () => {
   expect(columns(podRows([pod], { wide: false, allNamespaces: true, nowMs: NOW_MS }))).toBe(
     'NAMESPACE   NAME   READY   STATUS    RESTARTS   AGE\ndefault     web    1/1     Running   0          3m14s\n',
   );
 });
 
-test.each([
+it.each([
   ['waiting', { containerStatuses: [{ state: { waiting: { reason: 'CrashLoopBackOff' } } }] }, 'CrashLoopBackOff'],
   ['ended by a signal', { containerStatuses: [{ state: { terminated: { exitCode: 137, signal: 9 } } }] }, 'Signal:9'],
   ['evicted', { reason: 'Evicted', phase: 'Failed', containerStatuses: [] }, 'Evicted'],

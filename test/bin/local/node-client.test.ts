@@ -2,7 +2,7 @@
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, it, onTestFinished } from 'vitest';
 import { askedFor, nameOf, socketPath } from '../../../src/bin/local/node-client.ts';
 import { temporaryFolder } from '../../support/host-ports.ts';
 
@@ -12,7 +12,7 @@ async function listening(path: string): Promise<void> {
   await once(server, 'listening');
 }
 
-test('a daemon is found in the folder that is named, by either of its options', async () => {
+it('a daemon is found in the folder that is named, by either of its options', async () => {
   const [root, data] = [await temporaryFolder(), await temporaryFolder()];
   await listening(join(root, 'statelet.sock'));
   await listening(join(data, 'statelet.sock'));
@@ -20,14 +20,14 @@ test('a daemon is found in the folder that is named, by either of its options', 
   expect(await socketPath({ dataDir: data })).toBe(join(data, 'statelet.sock'));
 });
 
-test('where nobody answers, each place and the options that name one are said', async () => {
+it('where nobody answers, each place and the options that name one are said', async () => {
   const dataDir = await temporaryFolder();
   const why = `no node answers on this machine:\n  ${dataDir}/statelet.sock: there is none\n`;
   await expect(socketPath({ dataDir })).rejects.toThrow(why);
   await expect(socketPath({ dataDir })).rejects.toThrow('with --root-dir or --data-dir');
 });
 
-test('a pod may have its kind before its name', () => {
+it('a pod may have its kind before its name', () => {
   expect([nameOf('hello'), nameOf('pod/hello'), nameOf('po/hello')]).toEqual(['hello', 'hello', 'hello']);
   expect([askedFor('pods', undefined), askedFor('pod', 'a'), askedFor('pod/b', undefined)]).toEqual([
     undefined,

@@ -1,5 +1,5 @@
 /** The columns of `statelet get pods` are those that kubectl's printer gives for the same pod. */
-import { describe, expect, test } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { LocalPod } from '../../../src/bin/local/node-client.ts';
 import { columns, podRows } from '../../../src/bin/local/pod-table.ts';
 
@@ -38,16 +38,16 @@ describe('a pod', () => {
   const sidecar = { initContainers: [{ name: 's', image: 'i', restartPolicy: 'Always' }] };
   const initialized = { conditions: [{ type: 'Initialized', status: 'True' }] };
 
-  test('is as old as its object, not as its start', () => {
+  it('is as old as its object, not as its start', () => {
     expect(rowOf(pod({}, {}))).toBe('0/1 Pending 0 60m');
   });
 
-  test('that is being prepared counts restarts of what prepares it', () => {
+  it('that is being prepared counts restarts of what prepares it', () => {
     const failing = statusOf({ name: 'i', restartCount: 2, state: ended(1), lastState: ended(1) });
     expect(rowOf(pod(init, { initContainerStatuses: [failing] }))).toBe('0/1 Init:ExitCode:1 2 (10m ago) 60m');
   });
 
-  test('that was prepared counts restarts of its containers alone', () => {
+  it('that was prepared counts restarts of its containers alone', () => {
     const status = {
       phase: 'Running',
       initContainerStatuses: [statusOf({ name: 'i', restartCount: 3, state: ended(0), lastState: ended(1) })],
@@ -56,7 +56,7 @@ describe('a pod', () => {
     expect(rowOf(pod(init, status))).toBe('1/1 Running 0 60m');
   });
 
-  test('has its sidecars among its containers, before they have a status, too', () => {
+  it('has its sidecars among its containers, before they have a status, too', () => {
     expect(rowOf(pod(sidecar, {}))).toBe('0/2 Pending 0 60m');
     const status = {
       ...initialized,
@@ -67,14 +67,14 @@ describe('a pod', () => {
     expect(rowOf(pod(sidecar, status))).toBe('2/2 Running 1 (10m ago) 60m');
   });
 
-  test('shows in its last columns what its readiness waits for', () => {
+  it('shows in its last columns what its readiness waits for', () => {
     const spec = { nodeName: 'n', readinessGates: [{ conditionType: 'a' }, { conditionType: 'b' }] };
     const status = { podIP: '192.0.2.1', conditions: [{ type: 'a', status: 'True' }] };
     expect(rowOf(pod(spec, status), true)).toBe('0/1 Pending 0 60m 192.0.2.1 n <none> 1/2');
   });
 });
 
-test('columns are three spaces apart, and nothing is at their end', () => {
+it('columns are three spaces apart, and nothing is at their end', () => {
   expect(
     columns([
       ['NAME', 'AGE'],

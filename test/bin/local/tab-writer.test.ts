@@ -1,13 +1,13 @@
-import { expect, test } from 'vitest';
+import { expect, it } from 'vitest';
 import { alignTabs } from '../../../src/bin/local/describe-pod.ts';
 import { age } from '../../../src/bin/local/pod-table.ts';
 
-test('aligns the cells of neighbouring lines, and no others', () => {
+it('aligns the cells of neighbouring lines, and no others', () => {
   expect(alignTabs('a:\t1\nlonger:\t2\nplain\nb:\t3')).toBe('a:       1\nlonger:  2\nplain\nb:  3');
   expect(alignTabs('x\ty\tz\nxx\tyyyy\tz')).toBe('x   y     z\nxx  yyyy  z');
 });
 
-test.each([
+it.each([
   [0, '0s'],
   [119, '119s'],
   [120, '2m'],

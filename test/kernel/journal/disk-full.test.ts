@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { describe, expect, onTestFinished, type TestContext, test } from 'vitest';
+import { describe, expect, it, onTestFinished, type TestContext } from 'vitest';
 import { readJournal, verifyJournal } from '../../../src/kernel/journal/index.ts';
 import { isBeingWritten } from '../../../src/kernel/journal/owner.ts';
 import type { JournalRecord } from '../../../src/kernel/records.ts';
@@ -27,7 +27,7 @@ async function resume(kernel: Recorder): Promise<void> {
 const kindsOf = (records: readonly JournalRecord[]): string[] => [...new Set(records.map(({ k }) => k))];
 
 describe('a full disk', () => {
-  test('first takes what replay makes again, then everything; later the journal goes on behind a gap', async () => {
+  it('first takes what replay makes again, then everything; later the journal goes on behind a gap', async () => {
     const directory = temporaryDirectory();
     const disk = new BrokenDisk();
     const told: string[] = [];
@@ -67,7 +67,7 @@ describe('a full disk', () => {
     expect([...readJournal(segmentsOf(directory)[1]!).records]).toEqual([gap, ...kernel.records.slice(gap.upto + 1)]);
   });
 
-  test('dropped records are told number by number, so that a hole is never a doubt', async () => {
+  it('dropped records are told number by number, so that a hole is never a doubt', async () => {
     const directory = temporaryDirectory();
     const disk = new BrokenDisk();
     const kernel = record(directory, { disk }).boot();
@@ -85,7 +85,7 @@ describe('a full disk', () => {
     ]);
   });
 
-  test.each(['EIO', 'EROFS', 'EDQUOT'])('%s is survived as well', async (code) => {
+  it.each(['EIO', 'EROFS', 'EDQUOT'])('%s is survived as well', async (code) => {
     const directory = temporaryDirectory();
     const disk = new BrokenDisk();
     const kernel = record(directory, { ...quick, disk, durability: 'second' })
@@ -110,7 +110,7 @@ describe('a full disk', () => {
     expect(verifyJournal(directory).ok).toBe(true);
   });
 
-  test('a disk that keeps no names leaves no segment that nobody writes', async () => {
+  it('a disk that keeps no names leaves no segment that nobody writes', async () => {
     const directory = temporaryDirectory();
     const disk = new BrokenDisk();
     disk.namesFailure = 'EIO';
@@ -126,7 +126,7 @@ describe('a full disk', () => {
     expect(verifyJournal(directory).ok).toBe(true);
   });
 
-  test('a disk that could not keep what it took suspends journaling with the next write', async () => {
+  it('a disk that could not keep what it took suspends journaling with the next write', async () => {
     const directory = temporaryDirectory();
     const disk = new BrokenDisk();
     disk.syncFailure = 'EIO';
@@ -146,7 +146,7 @@ describe('a full disk', () => {
     expect(verifyJournal(directory).ok).toBe(true);
   });
 
-  test('a disk that hangs is asked once, and what is written goes on', async () => {
+  it('a disk that hangs is asked once, and what is written goes on', async () => {
     const disk = new BrokenDisk();
     const hanging = Promise.withResolvers<void>();
     disk.syncEnd = hanging.promise;
@@ -165,7 +165,7 @@ describe('a full disk', () => {
     await kernel.journal.close();
   });
 
-  test('a disk that hangs holds nobody up who ends', async () => {
+  it('a disk that hangs holds nobody up who ends', async () => {
     const disk = new BrokenDisk();
     const hanging = Promise.withResolvers<void>();
     disk.syncEnd = hanging.promise;
@@ -180,7 +180,7 @@ describe('a full disk', () => {
     await eventually(() => !isBeingWritten(directory), 'the disk answers, and it is closed');
   });
 
-  test('from the first byte: the header is kept with the first checkpoint', async () => {
+  it('from the first byte: the header is kept with the first checkpoint', async () => {
     const directory = temporaryDirectory();
     const disk = new BrokenDisk();
     disk.failure = 'ENOSPC';
@@ -197,7 +197,7 @@ describe('a full disk', () => {
     expect(verifyJournal(directory).ok).toBe(true);
   });
 
-  test.each([0, 100, 300])('from byte %i of the header: nothing stays of the first segment', async (room) => {
+  it.each([0, 100, 300])('from byte %i of the header: nothing stays of the first segment', async (room) => {
     const directory = temporaryDirectory();
     const disk = new BrokenDisk();
     disk.room = room;
@@ -218,7 +218,7 @@ describe('a full disk', () => {
     expect(verifyJournal(directory)).toMatchObject({ ok: true, incarnations: [{ segments: 1 }] });
   });
 
-  test('a first segment without a header hides nothing that is behind it, and is told', async () => {
+  it('a first segment without a header hides nothing that is behind it, and is told', async () => {
     const directory = temporaryDirectory();
     const kernel = record(directory).boot().turn().checkpoint().turn();
     await kernel.journal.close();
@@ -233,7 +233,7 @@ describe('a full disk', () => {
     expect(incarnations[0]!.problems.map(({ kind, place }) => [kind, place.file])).toEqual([['no-journal', first]]);
   });
 
-  test('a disk that stands still does not fill the memory', async () => {
+  it('a disk that stands still does not fill the memory', async () => {
     const disk = new BrokenDisk();
     const kernel = record(temporaryDirectory(), { ...quick, disk });
     let go: () => void = () => undefined;
@@ -267,7 +267,7 @@ function mountTmpfs(size: string, context: TestContext): string {
 }
 
 describe('a real file system', () => {
-  test('of 256 KB: suspended when full, goes on when somebody makes room', async (context) => {
+  it('of 256 KB: suspended when full, goes on when somebody makes room', async (context) => {
     const mount = mountTmpfs('256k', context);
     const ballast = join(mount, 'ballast');
     writeFileSync(ballast, Buffer.alloc(100 * 1024));
@@ -282,7 +282,7 @@ describe('a real file system', () => {
     expect(report).toMatchObject({ ok: true, incarnations: [{ gaps: [{ k: 'gap' }], torn: undefined }] });
   });
 
-  test('that is full at the start does not stop the node', async (context) => {
+  it('that is full at the start does not stop the node', async (context) => {
     const mount = mountTmpfs('64k', context);
     writeFileSync(join(mount, 'ballast'), Buffer.alloc(60 * 1024));
     const ballast = join(mount, 'ballast2');
@@ -297,7 +297,7 @@ describe('a real file system', () => {
     expect(verifyJournal(kernel.journal.directory).ok).toBe(true);
   });
 
-  test('that is read-only does not stop the node either, and is written as soon as it may be', async (context) => {
+  it('that is read-only does not stop the node either, and is written as soon as it may be', async (context) => {
     const mount = mountTmpfs('256k', context);
     execFileSync('mount', ['-o', 'remount,ro', mount]);
     const kernel = record(join(mount, 'journal'), quick).boot().turn();

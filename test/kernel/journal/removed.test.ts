@@ -1,7 +1,7 @@
 /** The directory of a journal is removed or replaced while the journal is written. */
 import { existsSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { expect, test } from 'vitest';
+import { expect, it } from 'vitest';
 import { verifyJournal } from '../../../src/kernel/journal/index.ts';
 import { eventually, type Recorder, record, recordsIn, segmentsOf, temporaryDirectory } from './support.ts';
 
@@ -28,7 +28,7 @@ async function untilBegunAnew(kernel: Recorder): Promise<void> {
   kernel.checkpoint();
 }
 
-test('removed: it is said, and a new directory has all that follows', async () => {
+it('removed: it is said, and a new directory has all that follows', async () => {
   const directory = temporaryDirectory();
   const { kernel, said } = recorded(directory);
   await kernel.durable();
@@ -44,7 +44,7 @@ test('removed: it is said, and a new directory has all that follows', async () =
   expect(verifyJournal(directory).ok).toBe(true);
 });
 
-test('moved away, and another agent has the new one: it is never written by two', async () => {
+it('moved away, and another agent has the new one: it is never written by two', async () => {
   const directory = temporaryDirectory();
   const { kernel, said } = recorded(directory);
   await kernel.durable();
@@ -61,7 +61,7 @@ test('moved away, and another agent has the new one: it is never written by two'
   expect(recordsIn(directory)).toEqual(other.records);
 });
 
-test('the directory is not given to another agent while it is there', async () => {
+it('the directory is not given to another agent while it is there', async () => {
   const directory = temporaryDirectory();
   const { kernel } = recorded(directory);
   expect(() => record(directory)).toThrow(/is writing this journal/);
@@ -69,7 +69,7 @@ test('the directory is not given to another agent while it is there', async () =
   expect(existsSync(directory)).toBe(true);
 });
 
-test('without its lock the directory may be another agent’s: the first one writes nothing more there', async () => {
+it('without its lock the directory may be another agent’s: the first one writes nothing more there', async () => {
   const directory = temporaryDirectory();
   const { kernel, said } = recorded(directory);
   await kernel.durable();

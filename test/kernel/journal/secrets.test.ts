@@ -1,14 +1,14 @@
 import { chmodSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { isSecretHandle, openVault, Vault } from '../../../src/kernel/journal/index.ts';
 import { record, recordsIn, temporaryDirectory } from './support.ts';
 
 const CANARY = 'canary-7f3a9c-do-not-write-me';
 
 describe('the vault', () => {
-  test('opens what it sealed, and the same value always has the same handle', () => {
+  it('opens what it sealed, and the same value always has the same handle', () => {
     const key = Buffer.alloc(32, 1);
     fc.assert(
       fc.property(fc.string({ unit: 'binary' }), (value) => {
@@ -23,7 +23,7 @@ describe('the vault', () => {
     );
   });
 
-  test('opens every handle of an input, and nothing else of it', () => {
+  it('opens every handle of an input, and nothing else of it', () => {
     const vault = new Vault(Buffer.alloc(32));
     const token = vault.seal('s3cret');
     const input = JSON.parse(JSON.stringify({ env: [{ name: 'A', value: token }], __proto: 1, no: { $secret: 'x' } }));
@@ -31,7 +31,7 @@ describe('the vault', () => {
     expect(input.env[0].value).toEqual(token);
   });
 
-  test('wraps what a node may keep on disk, and unwraps it with the same key only', () => {
+  it('wraps what a node may keep on disk, and unwraps it with the same key only', () => {
     const key = Buffer.alloc(32, 1);
     fc.assert(
       fc.property(fc.string({ unit: 'binary' }), fc.nat(), (value, at) => {
@@ -54,7 +54,7 @@ describe('the vault', () => {
     for (const text of ['', 'AAAA', '%%%']) expect(vault.unwrap(text)).toBeNull();
   });
 
-  test('a secret it does not hold can be fetched again; the oldest are forgotten first', () => {
+  it('a secret it does not hold can be fetched again; the oldest are forgotten first', () => {
     const vault = new Vault(Buffer.alloc(32), { maxSecrets: 2 });
     const [a, b, c] = ['a', 'b', 'c'].map((value, i) => (i === 2 && vault.open(vault.seal('a')), vault.seal(value)));
     expect(vault.open(a!)).toBe('a');
@@ -64,7 +64,7 @@ describe('the vault', () => {
 });
 
 describe('the node key', () => {
-  test('is made once, private, and used again', () => {
+  it('is made once, private, and used again', () => {
     const file = join(temporaryDirectory(), 'keys', 'node.key');
     const handle = openVault(file).seal('x');
     expect(statSync(file)).toMatchObject({ size: 32, mode: 0o100600 });
@@ -74,14 +74,14 @@ describe('the node key', () => {
     expect(statSync(file).mode).toBe(0o100600);
   });
 
-  test('that is not whole is refused, with what to do', () => {
+  it('that is not whole is refused, with what to do', () => {
     const file = join(temporaryDirectory(), 'node.key');
     writeFileSync(file, 'short');
     expect(() => openVault(file)).toThrow(/the node key has 5 bytes instead of 32; remove it and a new one is made/);
   });
 });
 
-test('a canary that travels as a handle is in no file of the journal', async () => {
+it('a canary that travels as a handle is in no file of the journal', async () => {
   const directory = temporaryDirectory();
   const vault = openVault(join(directory, 'node.key'));
   const kernel = record(directory).boot();

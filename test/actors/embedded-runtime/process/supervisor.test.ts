@@ -2,7 +2,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, it, onTestFinished } from 'vitest';
 import { identify } from '../../../../src/actors/embedded-runtime/process/proc.ts';
 import { Supervisor } from '../../../../src/actors/embedded-runtime/process/supervisor.ts';
 import { writeJson } from '../../../../src/actors/embedded-runtime/store/files.ts';
@@ -20,7 +20,7 @@ function atFirstRead(files: Container['files'], file: 'process' | 'exit', act: (
   Object.defineProperty(files, file, { configurable: true, get });
 }
 
-test('a container that starts and ends between two reads of its files has started', async () => {
+it('a container that starts and ends between two reads of its files has started', async () => {
   const directory = mkdtempSync(join(tmpdir(), 'supervisor-'));
   const container = new Container(directory, { id: 'c', startRequested: true } as never);
   const seen: string[] = [];

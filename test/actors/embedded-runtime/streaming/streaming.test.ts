@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { createServer as createHttpServer, type IncomingMessage } from 'node:http';
 import { createServer, type Server, type Socket } from 'node:net';
-import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
 import type { NodePod } from '../../../../src/actors/server/node-pods.ts';
 import { runtimeStreamUrls } from '../../../../src/actors/server/runtime-calls.ts';
 import type { StreamingOptions } from '../../../../src/actors/server/streaming/endpoints.ts';
@@ -62,7 +62,7 @@ async function podOf(script: string, config: Partial<ContainerConfig> = {}, opti
 const run = (query: string, protocols = V5) => main.collect(main.connect(query, protocols));
 const success = '{"metadata":{},"status":"Success"}';
 
-test('a command says its output, its errors and its exit code', async () => {
+it('a command says its output, its errors and its exit code', async () => {
   const { channels, code, order } = await run(
     `${commandOf('sh', '-c', 'echo out; echo err >&2; exit 3')}&output=1&error=1`,
   );
@@ -73,7 +73,7 @@ test('a command says its output, its errors and its exit code', async () => {
   });
 });
 
-test('version 4 is as well spoken, and what is not there is told', async () => {
+it('version 4 is as well spoken, and what is not there is told', async () => {
   expect((await run(`${commandOf('echo', 'hi')}&output=1`, ['v4.channel.k8s.io'])).channels).toEqual({
     1: 'hi\n',
     3: success,
@@ -87,7 +87,7 @@ test('version 4 is as well spoken, and what is not there is told', async () => {
   expect(onTerminal.channels[3]).toContain('executable file not found in $PATH');
 });
 
-test('input reaches the command and ends with the close signal', async () => {
+it('input reaches the command and ends with the close signal', async () => {
   const client = main.connect(`${commandOf('cat')}&input=1&output=1`, V5);
   const collected = main.collect(client);
   await once(client, 'open');
@@ -96,7 +96,7 @@ test('input reaches the command and ends with the close signal', async () => {
   expect((await collected).channels).toEqual({ 1: 'abc\n', 3: success });
 });
 
-test('a terminal is one: it has a size, a name, and Ctrl-C', async () => {
+it('a terminal is one: it has a size, a name, and Ctrl-C', async () => {
   const script =
     'trap "stty size; exit 4" INT; echo $TERM; [ -t 0 ] && [ -t 2 ] && echo ready; while :; do sleep 1; done';
   const client = main.connect(`${commandOf('sh', '-c', script)}&input=1&output=1&tty=1`, V5);
@@ -112,7 +112,7 @@ test('a terminal is one: it has a size, a name, and Ctrl-C', async () => {
   expect(channels[3]).toContain('exit code 4');
 });
 
-test('thousands of sizes, and what is no size, leave the last one that was', async () => {
+it('thousands of sizes, and what is no size, leave the last one that was', async () => {
   const client = main.connect(`${commandOf('sh', '-c', 'read go; stty size')}&input=1&output=1&tty=1`, V5);
   const collected = main.collect(client);
   await once(client, 'open');
@@ -125,7 +125,7 @@ test('thousands of sizes, and what is no size, leave the last one that was', asy
   expect((await collected).channels[1]).toMatch(/41 81\r\n$/);
 });
 
-test('a hundred MiB come whole', async () => {
+it('a hundred MiB come whole', async () => {
   const client = main.connect(`${commandOf('dd', 'if=/dev/zero', 'bs=1M', 'count=100')}&output=1`, V5);
   const hash = createHash('sha256');
   let bytes = 0;
@@ -139,7 +139,7 @@ test('a hundred MiB come whole', async () => {
   expect([bytes, hash.digest('hex')]).toEqual([100 * MIB, all.digest('hex')]);
 });
 
-test('a command ends when its client vanishes, tidily if it can and anyway if not', async () => {
+it('a command ends when its client vanishes, tidily if it can and anyway if not', async () => {
   const pidOf = async (script: string) => {
     const client = main.connect(`${commandOf('sh', '-c', `echo $$; ${script}`)}&input=1&output=1`, V5);
     let said = '';
@@ -154,7 +154,7 @@ test('a command ends when its client vanishes, tidily if it can and anyway if no
   expect(readFileSync(tidy, 'utf8')).toBe('');
 });
 
-test('who attaches sees what comes from now on, and ends with the container', async () => {
+it('who attaches sees what comes from now on, and ends with the container', async () => {
   const { front, id } = await podOf(
     'echo early; while [ ! -e go ]; do sleep 0.05; done; echo out; echo err >&2; exit 5',
     {
@@ -171,7 +171,7 @@ test('who attaches sees what comes from now on, and ends with the container', as
   expect((await node.exited(id)).exit_code).toBe(5);
 });
 
-test('input of a container ends with its first client where that is asked, and stays open where not', async () => {
+it('input of a container ends with its first client where that is asked, and stays open where not', async () => {
   const once1 = await podOf('while read line; do echo got $line; done; echo ended', { stdin: true, stdin_once: true });
   const stays = await podOf('while read line; do echo got $line; done; echo ended', { stdin: true });
   const say = async ({ front }: { front: StreamClients }) => {
@@ -189,7 +189,7 @@ test('input of a container ends with its first client where that is asked, and s
   expect((await node.status(stays.id)).state).toBe('CONTAINER_RUNNING');
 });
 
-test('a container with a terminal is typed at, and its log is what the terminal showed', async () => {
+it('a container with a terminal is typed at, and its log is what the terminal showed', async () => {
   const { front, id } = await podOf('read line; echo "heard $line"; stty size', { stdin: true, tty: true });
   const client = front.connect('input=1&output=1&tty=1', V5, 'attach');
   const collected = front.collect(client);
@@ -205,7 +205,7 @@ test('a container with a terminal is typed at, and its log is what the terminal 
   ]);
 });
 
-test('a container never waits for one who is attached and does not read', async () => {
+it('a container never waits for one who is attached and does not read', async () => {
   const { front, id } = await podOf('dd if=/dev/zero bs=1M count=64 2>/dev/null | tr "\\0" x; echo done >&2', {
     log_path: '',
   });
@@ -215,7 +215,7 @@ test('a container never waits for one who is attached and does not read', async 
   expect((await node.exited(id)).exit_code).toBe(0);
 });
 
-test('attached once more after the runtime came back', async () => {
+it('attached once more after the runtime came back', async () => {
   const { front, id } = await podOf('read line; echo heard $line', { stdin: true, stdin_once: true });
   await node.stop();
   await node.start();
@@ -234,7 +234,7 @@ async function echoServer(answer: (socket: Socket) => void): Promise<{ port: num
   return { port, server };
 }
 
-test('ports are forwarded through one tunnel, 200 times at once, and what nobody serves is told', async () => {
+it('ports are forwarded through one tunnel, 200 times at once, and what nobody serves is told', async () => {
   const { port, server } = await echoServer((socket) => socket.pipe(socket));
   const spdy = await main.tunnel();
   const answers = await Promise.all(
@@ -249,7 +249,7 @@ test('ports are forwarded through one tunnel, 200 times at once, and what nobody
   spdy.close();
 });
 
-test('a hundred MiB come whole through a forwarded port', async () => {
+it('a hundred MiB come whole through a forwarded port', async () => {
   const { port, server } = await echoServer((socket) => socket.end(Buffer.alloc(100 * MIB, 'y')));
   const spdy = await main.tunnel();
   const { data, error } = await forwarded(spdy, '0', port, '');
@@ -258,7 +258,7 @@ test('a hundred MiB come whole through a forwarded port', async () => {
   server.close();
 });
 
-test('a place is for one client, and for one that speaks a protocol of it', async () => {
+it('a place is for one client, and for one that speaks a protocol of it', async () => {
   const ask = (method: string, request: object) => node.client.call<{ url: string }>(method, request);
   const exec = () => ask('Exec', { container_id: mainId, cmd: ['true'], stdout: true });
   const { url } = await exec();
@@ -273,7 +273,7 @@ test('a place is for one client, and for one that speaks a protocol of it', asyn
   await expect(ask('Exec', { container_id: 'nope', cmd: ['true'], stdout: true })).rejects.toThrow('not found');
 });
 
-test.each([
+it.each([
   ['by WebSocket', V5],
   ["by the runtime's protocol", ['v4.channel.k8s.io']],
 ])('a stream on which nothing is said ends after its time, %s', async (_how, protocols) => {
@@ -289,7 +289,7 @@ test.each([
   expect((await front.collect(talking)).channels[3]).toBe(success);
 });
 
-test('a runtime that sends its clients elsewhere is not believed', async () => {
+it('a runtime that sends its clients elsewhere is not believed', async () => {
   const elsewhere = createHttpServer((_request, response) => {
     response.writeHead(302, { location: 'http://10.0.0.1/secret' }).end();
   }).listen(0, '127.0.0.1');

@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { appendFileSync, openSync, writeFileSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { hostPorts } from '../../../../src/actors/host/index.ts';
 import { OomParser, parseRecord } from '../../../../src/actors/host/kernel/oom-records.ts';
 import { openStream, temporaryFolder } from '../../../support/host-ports.ts';
@@ -37,7 +37,7 @@ const killsOf = (lines: readonly string[]) => {
 };
 
 describe('records of the kernel', () => {
-  test('a machine out of memory is an episode of the root cgroup', () => {
+  it('a machine out of memory is an episode of the root cgroup', () => {
     expect(killsOf(MACHINE_OOM)).toEqual([
       {
         processName: 'stress',
@@ -49,19 +49,19 @@ describe('records of the kernel', () => {
     ]);
   });
 
-  test('a container at its limit is an episode of its cgroup', () => {
+  it('a container at its limit is an episode of its cgroup', () => {
     expect(killsOf(CONTAINER_OOM)).toMatchObject([
       { victimContainer: '/kubepods/pod1', container: '/kubepods/pod1/c', constraint: 'CONSTRAINT_MEMCG' },
     ]);
   });
 
-  test('kernels before 5.0 say it in other words', () => {
+  it('kernels before 5.0 say it in other words', () => {
     expect(killsOf(LEGACY_OOM)).toEqual([
       { processName: 'evilprogram2', pid: 19_667, container: '/mem2', victimContainer: '/mem3', constraint: '' },
     ]);
   });
 
-  test('a line that only looks like the end of an episode is none', () => {
+  it('a line that only looks like the end of an episode is none', () => {
     expect(killsOf(MACHINE_OOM.slice(3))).toEqual([]);
     expect(parseRecord(' SUBSYSTEM=memory')).toBeNull();
     expect(parseRecord('not;a record')).toBeNull();
@@ -83,7 +83,7 @@ async function node(log: readonly string[]) {
 const isKill = ({ type }: { type: string }) => type === 'oom.killed';
 
 describe('following the log', () => {
-  test('speaks of kills only, those before the start and those after it', async () => {
+  it('speaks of kills only, those before the start and those after it', async () => {
     const { path, watch } = await node(['6,1,1,-;eth0: link up', ...MACHINE_OOM]);
     const stream = watch();
     expect(await stream.until(isKill)).toMatchObject({ pid: 4242, victimContainer: '/' });
@@ -92,7 +92,7 @@ describe('following the log', () => {
     expect(stream.items.map(({ type }) => type)).toEqual(['oom.watching', 'oom.killed', 'oom.killed']);
   });
 
-  test('after a restart of the agent what was told is not told again', async () => {
+  it('after a restart of the agent what was told is not told again', async () => {
     const { path, watch } = await node(MACHINE_OOM);
     const first = watch();
     await first.until(isKill);
@@ -103,7 +103,7 @@ describe('following the log', () => {
     expect(second.items).toHaveLength(2);
   });
 
-  test('reads a pipe whose writer comes and goes, also in the middle of a line', async () => {
+  it('reads a pipe whose writer comes and goes, also in the middle of a line', async () => {
     const folder = await temporaryFolder();
     const path = join(folder, 'kmsg');
     execFileSync('mkfifo', [path]);
@@ -117,7 +117,7 @@ describe('following the log', () => {
     expect(await stream.until(isKill)).toMatchObject({ processName: 'stress' });
   });
 
-  test('a log that cannot be opened is refused in the words of the kubelet', async () => {
+  it('a log that cannot be opened is refused in the words of the kubelet', async () => {
     const folder = await temporaryFolder();
     const stream = openStream(hostPorts()['host.watchOom'], { path: join(folder, 'none'), seenFile: '' });
     await expect(stream.ended).rejects.toThrow(`open ${join(folder, 'none')}: no such file or directory`);

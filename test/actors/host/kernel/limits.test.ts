@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { expect, test } from 'vitest';
+import { expect, it } from 'vitest';
 import { hostPorts } from '../../../../src/actors/host/index.ts';
 import { systemCalls } from '../../../../src/actors/host/kernel/syscall.ts';
 import { datagramReceiver } from '../../../support/host-datagram.ts';
@@ -11,16 +11,16 @@ const CHILD = new URL('../../../support/host-child.ts', import.meta.url).pathnam
 
 const inChild = (...args: readonly string[]) => execFileSync(process.execPath, [CHILD, ...args], { encoding: 'utf8' });
 
-test('the system calls pass their rehearsal on this machine', () => {
+it('the system calls pass their rehearsal on this machine', () => {
   expect(systemCalls()).not.toBeNull();
 });
 
-test.each(['ffi', 'programs'])('by %s: both limits of open files are set', (road) => {
+it.each(['ffi', 'programs'])('by %s: both limits of open files are set', (road) => {
   const limits = inChild('host.setOpenFilesLimit', '{"limit":4321}', road, 'limits');
   expect(limits).toMatch(/^Max open files\s+4321\s+4321\s+files/m);
 });
 
-test('a limit that is none is refused', async () => {
+it('a limit that is none is refused', async () => {
   for (const limit of [0, -1, 1.5, Number.NaN]) {
     await expect(perform(hostPorts()['host.setOpenFilesLimit'], { limit })).rejects.toThrow(
       'not a limit of open files',
@@ -28,7 +28,7 @@ test('a limit that is none is refused', async () => {
   }
 });
 
-test('a limit that the kernel refuses names the call and the reason', async () => {
+it('a limit that the kernel refuses names the call and the reason', async () => {
   const limit = Number.MAX_SAFE_INTEGER;
   await expect(perform(hostPorts()['host.setOpenFilesLimit'], { limit })).rejects.toMatchObject({
     code: 'EPERM',
@@ -36,14 +36,14 @@ test('a limit that the kernel refuses names the call and the reason', async () =
   });
 });
 
-test('oom_score_adj is written for this process', async () => {
+it('oom_score_adj is written for this process', async () => {
   const root = await temporaryFolder();
   mkdirSync(join(root, 'proc/self'), { recursive: true });
   await perform(hostPorts({ root })['host.setOomScoreAdj'], { value: -999 });
   expect(readFileSync(join(root, 'proc/self/oom_score_adj'), 'utf8')).toBe('-999');
 });
 
-test('an oom_score_adj that cannot be written names value, file and errno', async () => {
+it('an oom_score_adj that cannot be written names value, file and errno', async () => {
   const root = await temporaryFolder();
   await expect(perform(hostPorts({ root })['host.setOomScoreAdj'], { value: -999 })).rejects.toMatchObject({
     code: 'ENOENT',
@@ -51,7 +51,7 @@ test('an oom_score_adj that cannot be written names value, file and errno', asyn
   });
 });
 
-test.each(['path', 'abstract'])('sd_notify reaches a socket by %s', async (kind) => {
+it.each(['path', 'abstract'])('sd_notify reaches a socket by %s', async (kind) => {
   const folder = await temporaryFolder();
   const address = kind === 'path' ? join(folder, 'notify') : `@statelet-${process.pid}-${Date.now()}`;
   const receiver = datagramReceiver(address);
@@ -60,7 +60,7 @@ test.each(['path', 'abstract'])('sd_notify reaches a socket by %s', async (kind)
   expect(await receiver.next()).toBe('READY=1');
 });
 
-test.skipIf(!existsSync('/usr/bin/systemd-notify'))('sd_notify by systemd`s program says the same', async () => {
+it.skipIf(!existsSync('/usr/bin/systemd-notify'))('sd_notify by systemd`s program says the same', async () => {
   const address = join(await temporaryFolder(), 'notify');
   const receiver = datagramReceiver(address);
   const environment = { ...process.env, NOTIFY_SOCKET: address };
@@ -70,11 +70,11 @@ test.skipIf(!existsSync('/usr/bin/systemd-notify'))('sd_notify by systemd`s prog
   await sent;
 });
 
-test('without a service manager nothing is said', async () => {
+it('without a service manager nothing is said', async () => {
   await perform(hostPorts({ environment: {} })['host.notify'], { state: 'READY=1' });
 });
 
-test('a socket that is not there, and a name that is none, are errors', async () => {
+it('a socket that is not there, and a name that is none, are errors', async () => {
   const notify = (address: string) =>
     perform(hostPorts({ environment: { NOTIFY_SOCKET: address } })['host.notify'], { state: 'READY=1' });
   await expect(notify('/nowhere/notify')).rejects.toMatchObject({ code: 'ENOENT' });

@@ -2,7 +2,7 @@
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { beforeEach, describe, expect, onTestFinished, test } from 'vitest';
+import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { hostPorts } from '../../../../src/actors/host/index.ts';
 import { parseMounts } from '../../../../src/actors/host/kernel/mounts.ts';
 import { systemCalls } from '../../../../src/actors/host/kernel/syscall.ts';
@@ -35,7 +35,7 @@ describe.skipIf(needsMounts)('a folder that is to be shared', () => {
     ];
   });
 
-  test.each(['calls', 'programs'])('becomes a shared mount by %s, once, with what is in it', async (road) => {
+  it.each(['calls', 'programs'])('becomes a shared mount by %s, once, with what is in it', async (road) => {
     const ports = hostPorts(road === 'calls' ? {} : { system: null });
     mkdirSync(root);
     writeFileSync(join(root, 'file'), 'kept');
@@ -47,7 +47,7 @@ describe.skipIf(needsMounts)('a folder that is to be shared', () => {
     expect(existsSync(join(root, 'pods'))).toBe(true);
   });
 
-  test('shows what is mounted below it wherever it is bound', async () => {
+  it('shows what is mounted below it wherever it is bound', async () => {
     await perform(hostPorts()['host.makeDirectories'], { directories });
     const copy = join(root, '../copy');
     mkdirSync(copy);
@@ -57,7 +57,7 @@ describe.skipIf(needsMounts)('a folder that is to be shared', () => {
     expect(readFileSync(join(copy, 'pods/here'), 'utf8')).toBe('seen');
   });
 
-  test('keeps what was mounted below it, in the new mount alone', async () => {
+  it('keeps what was mounted below it, in the new mount alone', async () => {
     const volume = join(root, 'pods/u1');
     mkdirSync(volume, { recursive: true });
     systemCalls()!.mount('tmpfs', volume, 'size=1m');
@@ -70,14 +70,14 @@ describe.skipIf(needsMounts)('a folder that is to be shared', () => {
     expect(await mountsBelow(root)).toEqual([root]);
   });
 
-  test('is shared as it is where it is a mount already', async () => {
+  it('is shared as it is where it is a mount already', async () => {
     mkdirSync(root);
     systemCalls()!.mount('tmpfs', root, 'size=1m');
     await perform(hostPorts()['host.makeDirectories'], { directories });
     expect(mountsOf(root)).toMatchObject([{ point: root, type: 'tmpfs', isShared: true }]);
   });
 
-  test('is refused in the words of the kubelet where mounting is not allowed', () => {
+  it('is refused in the words of the kubelet where mounting is not allowed', () => {
     const input = JSON.stringify({ directories });
     const argv = ['--bounding-set=-sys_admin', '--inh-caps=-sys_admin', process.execPath, CHILD];
     const refused = () => execFileSync('setpriv', [...argv, 'host.makeDirectories', input], { stdio: 'pipe' });

@@ -6,7 +6,7 @@ import { execFileSync } from 'node:child_process';
 import { mkdirSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, it, onTestFinished } from 'vitest';
 import { manifestPort } from '../../../../src/actors/host/manifests/manifests.ts';
 import { Vault } from '../../../../src/kernel/journal/index.ts';
 import { mergeManifests } from '../../../../src/machines/charts/pods/config/static-pod.ts';
@@ -87,7 +87,7 @@ const GOOD: ReadonlyArray<readonly [file: string, content: string, name: string]
   ],
 ];
 
-test('every bad file has its message, and every good pod is there', async () => {
+it('every bad file has its message, and every good pod is there', async () => {
   const folder = join(await temporaryFolder(), 'manifests');
   mkdirSync(folder);
   for (const [file, content] of [...BAD, ...GOOD]) {

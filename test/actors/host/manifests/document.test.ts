@@ -1,9 +1,9 @@
-import { expect, test } from 'vitest';
+import { expect, it } from 'vitest';
 import { decodeDocument } from '../../../../src/actors/host/manifests/document.ts';
 
 const decode = (text: string) => decodeDocument(new TextEncoder().encode(text));
 
-test.each([
+it.each([
   ['yes and no are booleans', 'a: yes\nb: NO\nc: on', { a: true, b: false, c: true }],
   ['a leading zero is octal', 'a: 0644\nb: 0o17\nc: -0o17', { a: 420, b: 15, c: -15 }],
   ['base 60 does not exist', 'a: 10:20', { a: '10:20' }],
@@ -37,7 +37,7 @@ test.each([
   expect(decode(text)).toEqual(value);
 });
 
-test('keys that name parts of every object are own properties', () => {
+it('keys that name parts of every object are own properties', () => {
   const value = decode('__proto__: {polluted: 1}\nconstructor: 2\ntoString: x');
   expect(Object.keys(value ?? {})).toEqual(['__proto__', 'constructor', 'toString']);
   expect(({} as Record<string, unknown>)['polluted']).toBeUndefined();
@@ -52,7 +52,7 @@ const ALIAS_BOMB = [
   }),
 ].join('\n');
 
-test.each([
+it.each([
   ['a duplicate key', 'a: 1\na: 2', 'Map keys must be unique at line 2, column 1'],
   ['a duplicate key in JSON', '{"a": 1, "a": 2}', 'Map keys must be unique at line 1, column 10'],
   ['two documents', 'a: 1\n---\nb: 2', 'the file holds 2 documents'],
@@ -73,15 +73,15 @@ test.each([
   expect(() => decode(text)).toThrow(message);
 });
 
-test('refuses bytes that are not UTF-8', () => {
+it('refuses bytes that are not UTF-8', () => {
   expect(() => decodeDocument(new Uint8Array([0x61, 0x3a, 0x20, 0xff]))).toThrow('the file is not UTF-8 text');
 });
 
-test('refuses a document over the limit before it looks at it', () => {
+it('refuses a document over the limit before it looks at it', () => {
   expect(() => decodeDocument(new Uint8Array(1_572_865))).toThrow('more than 1572864 bytes');
 });
 
-test('never quotes the document in a message', () => {
+it('never quotes the document in a message', () => {
   const secret = 'hunter2';
   for (const text of [`p: ${secret}\np: ${secret}`, `p: "${secret}`, `p: ${secret}: x`, `p: [${secret}`]) {
     expect(() => decode(text)).toThrow(expect.not.stringContaining(secret));

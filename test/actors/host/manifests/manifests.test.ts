@@ -3,7 +3,7 @@ import { execFileSync } from 'node:child_process';
 import { mkdirSync, renameSync, rmSync, statSync, symlinkSync, unlinkSync, utimesSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
-import { expect, onTestFinished, test, vi } from 'vitest';
+import { expect, it, onTestFinished, vi } from 'vitest';
 import { parse } from 'yaml';
 import { manifestPort } from '../../../../src/actors/host/manifests/manifests.ts';
 import { Vault } from '../../../../src/kernel/journal/index.ts';
@@ -48,7 +48,7 @@ const names = (item: Item | undefined) => item?.manifests.map(({ file }) => file
 const errorOf = (item: Item, file: string) => item.errors.find((error) => error.file === file)?.message;
 const saysOf = (file: string, text: string) => (item: Item) => errorOf(item, file)?.includes(text) ?? false;
 
-test('says at once what is there, in the order of names', async () => {
+it('says at once what is there, in the order of names', async () => {
   const folder = await manifestFolder();
   put(folder, 'b.yaml', pod('b'));
   put(folder, 'a.json', JSON.stringify(parse(pod('a'))));
@@ -60,12 +60,12 @@ test('says at once what is there, in the order of names', async () => {
   expect(first.manifests[0]?.uid).toMatch(/^[0-9a-f]{32}$/);
 });
 
-test('an empty folder is said too: the source has been seen', async () => {
+it('an empty folder is said too: the source has been seen', async () => {
   const stream = follow(await manifestFolder());
   expect(await stream.until(() => true)).toEqual({ type: 'manifests.changed', manifests: [], objects: [], errors: [] });
 });
 
-test('a file renamed into the folder is there at once, not with the next period', async () => {
+it('a file renamed into the folder is there at once, not with the next period', async () => {
   const folder = await manifestFolder();
   const stream = follow(folder);
   await stream.until(() => true);
@@ -80,7 +80,7 @@ test('a file renamed into the folder is there at once, not with the next period'
   expect(Math.min(...tookMs), `of ${tookMs.map((ms) => ms.toFixed(1)).join(' ')} ms`).toBeLessThan(AT_ONCE_MS);
 });
 
-test('a change of content makes another uid; touching a file, or other spacing, changes nothing', async () => {
+it('a change of content makes another uid; touching a file, or other spacing, changes nothing', async () => {
   const folder = await manifestFolder();
   const file = put(folder, 'a.yaml', pod('a'));
   const stream = follow(folder, 50);
@@ -96,13 +96,13 @@ test('a change of content makes another uid; touching a file, or other spacing, 
   expect(third.manifests[0]?.uid).toBe(first.manifests[0]?.uid);
 });
 
-test("the author's own uid is kept", async () => {
+it("the author's own uid is kept", async () => {
   const folder = await manifestFolder();
   put(folder, 'a.yaml', pod('a').replace('spec:', '  uid: my-uid\nspec:'));
   expect((await follow(folder).until(() => true)).manifests[0]?.uid).toBe('my-uid');
 });
 
-test('the path may be one file, replaced and removed', async () => {
+it('the path may be one file, replaced and removed', async () => {
   const folder = await manifestFolder();
   const file = put(folder, 'only.yaml', pod('a'));
   put(folder, 'other.yaml', pod('b'));
@@ -116,13 +116,13 @@ test('the path may be one file, replaced and removed', async () => {
   expect(last.errors).toEqual([{ file, message: 'path does not exist, ignoring' }]);
 });
 
-test('a path that is neither is named', async () => {
+it('a path that is neither is named', async () => {
   expect((await follow('/dev/null').until(() => true)).errors).toEqual([
     { file: '/dev/null', message: 'path is not a directory or file' },
   ]);
 });
 
-test('when the folder cannot be listed, the pods keep running', async () => {
+it('when the folder cannot be listed, the pods keep running', async () => {
   const folder = await manifestFolder();
   put(folder, 'a.yaml', pod('a'));
   const stream = follow(folder, 20);
@@ -133,7 +133,7 @@ test('when the folder cannot be listed, the pods keep running', async () => {
   expect(names(said)).toEqual(['a.yaml']);
 });
 
-test('nothing is said after the abort, and the port ends', async () => {
+it('nothing is said after the abort, and the port ends', async () => {
   const folder = await manifestFolder();
   const stream = follow(folder);
   await stream.until(() => true);
@@ -144,7 +144,7 @@ test('nothing is said after the abort, and the port ends', async () => {
 });
 
 /** Bad input, each beside a good file that must not notice. */
-test.each<[string, string | Uint8Array, string]>([
+it.each<[string, string | Uint8Array, string]>([
   ['1 an empty file', '', 'the file is empty'],
   ['1 a file of comments', '# nothing\n', 'the file is empty'],
   ['2 a half-written file', pod('x').slice(0, -30).concat('"'), 'at line 6'],
@@ -172,7 +172,7 @@ test.each<[string, string | Uint8Array, string]>([
   expect(errorOf(said, bad)).toContain(`Can't process manifest file "${bad}"`);
 });
 
-test('2 a good file that is rewritten in place keeps its pod while it is half written, and says nothing', async () => {
+it('2 a good file that is rewritten in place keeps its pod while it is half written, and says nothing', async () => {
   const folder = await manifestFolder();
   const file = put(folder, 'a.yaml', pod('a'));
   const stream = follow(folder);
@@ -194,7 +194,7 @@ test('2 a good file that is rewritten in place keeps its pod while it is half wr
   expect(second.errors).toEqual([]);
 });
 
-test('2 a good file that stays broken keeps its pod and is told; removing it stops the pod', async () => {
+it('2 a good file that stays broken keeps its pod and is told; removing it stops the pod', async () => {
   const folder = await manifestFolder();
   const file = put(folder, 'a.yaml', pod('a'));
   const stream = follow(folder);
@@ -208,7 +208,7 @@ test('2 a good file that stays broken keeps its pod and is told; removing it sto
   expect(last.errors).toEqual([]);
 });
 
-test('a good file whose pod is refused after an edit keeps its pod and is told', async () => {
+it('a good file whose pod is refused after an edit keeps its pod and is told', async () => {
   const folder = await manifestFolder();
   const file = put(folder, 'a.yaml', pod('a'));
   const stream = follow(folder);
@@ -222,7 +222,7 @@ test('a good file whose pod is refused after an edit keeps its pod and is told',
   expect(last.manifests[0]?.uid).not.toBe(first.manifests[0]?.uid);
 });
 
-test('11 FIFO, socket, folder, device and dangling links are named and not opened; links to files count', async () => {
+it('11 FIFO, socket, folder, device and dangling links are named and not opened; links to files count', async () => {
   const folder = await manifestFolder();
   put(folder, 'good.yaml', pod('good'));
   const outside = `${folder}-outside.yaml`;
@@ -249,7 +249,7 @@ test('11 FIFO, socket, folder, device and dangling links are named and not opene
   });
 });
 
-test('12 dot files and backups of editors are not manifests', async () => {
+it('12 dot files and backups of editors are not manifests', async () => {
   const folder = await manifestFolder();
   put(folder, '.a.yaml.swp', 'garbage: [');
   put(folder, 'a.yaml~', pod('a'));
@@ -257,7 +257,7 @@ test('12 dot files and backups of editors are not manifests', async () => {
   expect(names(await follow(folder).until(() => true))).toEqual(['a.yaml']);
 });
 
-test('13 files that vanish while they are read are only gone', async () => {
+it('13 files that vanish while they are read are only gone', async () => {
   const folder = await manifestFolder();
   for (let at = 0; at < 300; at++) writeFileSync(join(folder, `${at}.yaml`), pod(`p${at}`));
   const stream = follow(folder);
@@ -269,7 +269,7 @@ test('13 files that vanish while they are read are only gone', async () => {
   expect(stream.items.flatMap(({ errors }) => errors)).toEqual([]);
 });
 
-test('14 20,000 files at once: the first 2,000 are read, the rest is told, and a later file is seen', async () => {
+it('14 20,000 files at once: the first 2,000 are read, the rest is told, and a later file is seen', async () => {
   const folder = await manifestFolder();
   const stream = follow(folder);
   await stream.until(() => true);
@@ -281,7 +281,7 @@ test('14 20,000 files at once: the first 2,000 are read, the rest is told, and a
   await stream.until((item) => names(item)?.[0] === 'a.yaml', 20_000);
 });
 
-test('the first set is complete; of many new files the first are told while the others are read', async () => {
+it('the first set is complete; of many new files the first are told while the others are read', async () => {
   const folder = await manifestFolder();
   const several = (count: number, of: string) => {
     for (let at = 0; at < count; at++) put(folder, `${of}${String(at).padStart(2, '0')}.yaml`, pod(`${of}${at}`));
@@ -299,7 +299,7 @@ test('the first set is complete; of many new files the first are told while the 
   for (const item of stream.items) expect(names(item)).toEqual(names(item)?.toSorted());
 });
 
-test('a pod that names a ConfigMap is told together with it, however many files there are', async () => {
+it('a pod that names a ConfigMap is told together with it, however many files there are', async () => {
   const folder = await manifestFolder();
   const stream = follow(folder);
   await stream.until(() => true);
@@ -313,7 +313,7 @@ test('a pod that names a ConfigMap is told together with it, however many files 
   for (const { objects } of withPod) expect(objects.map(({ name }) => name)).toEqual(['z']);
 });
 
-test('a file of long ago that changes without another size or time of its own is read again', async () => {
+it('a file of long ago that changes without another size or time of its own is read again', async () => {
   const folder = await manifestFolder();
   const file = put(folder, 'a.yaml', pod('a', 'busybox:1'));
   utimesSync(file, 5, 5);
@@ -327,7 +327,7 @@ test('a file of long ago that changes without another size or time of its own is
   await stream.until(({ manifests }) => JSON.stringify(manifests).includes('busybox:2'));
 });
 
-test('15 a folder that is removed and made again is followed again', async () => {
+it('15 a folder that is removed and made again is followed again', async () => {
   const folder = await manifestFolder();
   put(folder, 'a.yaml', pod('a'));
   const stream = follow(folder);
@@ -340,7 +340,7 @@ test('15 a folder that is removed and made again is followed again', async () =>
   await stream.until((item) => names(item)?.[0] === 'b.yaml');
 });
 
-test('15 a folder exchanged for another one is followed by its name', async () => {
+it('15 a folder exchanged for another one is followed by its name', async () => {
   const folder = await manifestFolder();
   const stream = follow(folder);
   await stream.until(() => true);
@@ -353,7 +353,7 @@ test('15 a folder exchanged for another one is followed by its name', async () =
   await stream.until((item) => item.manifests.length === 2);
 });
 
-test('16 a byte order mark and CRLF are nothing special', async () => {
+it('16 a byte order mark and CRLF are nothing special', async () => {
   const folder = await manifestFolder();
   put(folder, 'a.yaml', `\uFEFF${pod('a').replaceAll('\n', '\r\n')}`);
   const said = await follow(folder).until(() => true);
@@ -361,7 +361,7 @@ test('16 a byte order mark and CRLF are nothing special', async () => {
   expect(said.manifests[0]?.value).toMatchObject({ metadata: { name: 'a' } });
 });
 
-test('a file that goes and comes back at once is said to have gone; one that is replaced by the same is not', async () => {
+it('a file that goes and comes back at once is said to have gone; one that is replaced by the same is not', async () => {
   const folder = await manifestFolder();
   putOld(folder, 'other.yaml', pod('other'));
   const file = putOld(folder, 'a.yaml', pod('a'));

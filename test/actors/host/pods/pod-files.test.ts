@@ -13,7 +13,7 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, it, onTestFinished } from 'vitest';
 import { preparePod, removePod } from '../../../../src/actors/host/pods/pod-files.ts';
 import type { NodeText } from '../../../../src/machines/model/operations/host.ts';
 import { exchange } from '../../../support/host-exchange.ts';
@@ -44,7 +44,7 @@ const prepare = (
   },
 ) => perform(preparePod, { root, directories: input.directories ?? [], files: input.files ?? [] });
 
-test('folders and files are made with their modes whatever the umask', async () => {
+it('folders and files are made with their modes whatever the umask', async () => {
   const { root, pod } = await node();
   await prepare(root, {
     directories: [
@@ -63,7 +63,7 @@ test('folders and files are made with their modes whatever the umask', async () 
   expect(readFileSync(`${pod}/etc-hosts`, 'utf8')).toBe('127.0.0.1 localhost\n');
 });
 
-test('a file of the machine is read when one with its text is written; else what is known stands', async () => {
+it('a file of the machine is read when one with its text is written; else what is known stands', async () => {
   const { root, pod } = await node();
   const hosts = join(root, 'hosts');
   const content = { before: '# head\n', file: hosts, known: 'known\n', after: '# tail\n' };
@@ -79,7 +79,7 @@ test('a file of the machine is read when one with its text is written; else what
   expect(await written()).toBe('# head\nknown\n# tail\n');
 });
 
-test('doing it twice is doing it once: contents, extra permissions and inodes stay', async () => {
+it('doing it twice is doing it once: contents, extra permissions and inodes stay', async () => {
   const { root, pod } = await node();
   const input = {
     directories: [{ path: `${pod}/v`, mode: 0o777 }],
@@ -102,7 +102,7 @@ test('doing it twice is doing it once: contents, extra permissions and inodes st
   expect(statSync(`${pod}/etc-hosts`).ino).toBe(before.ino);
 });
 
-test('nothing outside the root is made, written or removed', async () => {
+it('nothing outside the root is made, written or removed', async () => {
   const { root, outside, isPreciousSafe } = await node();
   for (const path of [
     outside,
@@ -125,7 +125,7 @@ test('nothing outside the root is made, written or removed', async () => {
   expect(existsSync(root)).toBe(true);
 });
 
-test('a symbolic link on the way, or at the end, leads nowhere', async () => {
+it('a symbolic link on the way, or at the end, leads nowhere', async () => {
   const { root, outside, pod, isPreciousSafe } = await node();
   symlinkSync(outside, pod);
   await expect(prepare(root, { files: [{ path: `${pod}/data`, mode: 0o600, content: 'x' }] })).rejects.toThrow(
@@ -148,7 +148,7 @@ test('a symbolic link on the way, or at the end, leads nowhere', async () => {
   expect(isPreciousSafe()).toBe(true);
 });
 
-test('a link that is removed does not take its target with it', async () => {
+it('a link that is removed does not take its target with it', async () => {
   const { root, outside, pod, isPreciousSafe } = await node();
   mkdirSync(`${pod}/volumes`, { recursive: true });
   symlinkSync(outside, `${pod}/volumes/link`);
@@ -161,7 +161,7 @@ test('a link that is removed does not take its target with it', async () => {
   expect(isPreciousSafe()).toBe(true);
 });
 
-test('a folder exchanged for a link in a loop never lets a file out', async () => {
+it('a folder exchanged for a link in a loop never lets a file out', async () => {
   const { root, outside, pod, isPreciousSafe } = await node();
   const way = `${pod}/way`;
   mkdirSync(way, { recursive: true });
@@ -182,7 +182,7 @@ test('a folder exchanged for a link in a loop never lets a file out', async () =
   expect(isPreciousSafe()).toBe(true);
 });
 
-test('a FIFO or a folder under the name of a file does not block', async () => {
+it('a FIFO or a folder under the name of a file does not block', async () => {
   const { root, pod } = await node();
   mkdirSync(`${pod}/folder`, { recursive: true });
   execFileSync('mkfifo', [`${pod}/fifo`]);
@@ -193,7 +193,7 @@ test('a FIFO or a folder under the name of a file does not block', async () => {
   }
 });
 
-test('the root itself may be behind a link', async () => {
+it('the root itself may be behind a link', async () => {
   const { root, pod } = await node();
   renameSync(root, `${root}-real`);
   symlinkSync(`${root}-real`, root);
@@ -201,7 +201,7 @@ test('the root itself may be behind a link', async () => {
   expect(statSync(`${root}-real/uid-1`).isDirectory()).toBe(true);
 });
 
-test('removing what is not there is done', async () => {
+it('removing what is not there is done', async () => {
   const { root, pod } = await node();
   await perform(removePod, { root, paths: [pod, `${pod}/deep/er`] });
   rmSync(root, { recursive: true });
@@ -219,7 +219,7 @@ const canMount =
     }
   })();
 
-test.skipIf(!canMount)('what is still mounted below the folder is not deleted', async () => {
+it.skipIf(!canMount)('what is still mounted below the folder is not deleted', async () => {
   const { root, outside, pod, isPreciousSafe } = await node();
   const volume = `${pod}/volumes/a volume`;
   mkdirSync(volume, { recursive: true });

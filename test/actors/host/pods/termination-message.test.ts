@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { symlinkSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { expect, test } from 'vitest';
+import { expect, it } from 'vitest';
 import { terminationMessage } from '../../../../src/actors/host/pods/termination-message.ts';
 import { perform, temporaryFolder } from '../../../support/host-ports.ts';
 
@@ -21,21 +21,21 @@ const read = async (input: { file: string; logFile: string | null }) =>
 
 const logOf = (lines: readonly string[], tag = 'F') => lines.map((line) => `${TIME} stdout ${tag} ${line}\n`).join('');
 
-test('the file`s content is the message, and the log is not asked', async () => {
+it('the file`s content is the message, and the log is not asked', async () => {
   expect(await read(await container('disk is full\n', logOf(['x'])))).toBe('disk is full\n');
 });
 
-test('a long message keeps its end', async () => {
+it('a long message keeps its end', async () => {
   const message = await read(await container(`${'a'.repeat(5_000)}END`));
   expect(message).toHaveLength(MAX_BYTES);
   expect(message.endsWith('END')).toBe(true);
 });
 
-test('an empty file without a log is an empty message', async () => {
+it('an empty file without a log is an empty message', async () => {
   expect(await read(await container(''))).toBe('');
 });
 
-test('the log`s last 80 lines stand in, without their time stamps', async () => {
+it('the log`s last 80 lines stand in, without their time stamps', async () => {
   const lines = Array.from({ length: 200 }, (_, at) => `line ${at}`);
   expect(await read(await container('', logOf(lines)))).toBe(
     lines
@@ -45,24 +45,24 @@ test('the log`s last 80 lines stand in, without their time stamps', async () => 
   );
 });
 
-test('at most 2048 bytes of the log are taken', async () => {
+it('at most 2048 bytes of the log are taken', async () => {
   const message = await read(await container('', logOf(Array.from({ length: 50 }, () => 'x'.repeat(100)))));
   expect(Buffer.byteLength(message)).toBe(2_048);
 });
 
-test('partial lines are joined, both streams count, and foreign lines stay as they are', async () => {
+it('partial lines are joined, both streams count, and foreign lines stay as they are', async () => {
   const log = `${TIME} stdout P one \n${TIME} stdout F two\n${TIME} stderr F three\nno format\n${TIME} stdout F cut`;
   expect(await read(await container('', log))).toBe('one two\nthree\nno format\ncut\n');
 });
 
-test('characters that were cut, and bytes that are none, give valid text', async () => {
+it('characters that were cut, and bytes that are none, give valid text', async () => {
   const message = await read(await container(Buffer.concat([Buffer.from('é'.repeat(3_000)), Buffer.from([0xff])])));
   expect(message).toBe(`\ufffd${'é'.repeat(2_047)}\ufffd`);
   const binary = [0x61, 0xe2, 0x82, 0x00, 0xf0, 0x9f, 0x98, 0x80, 0xed, 0xa0, 0x80, 0xe2, 0x82, 0xac];
   expect(await read(await container(Buffer.from(binary)))).toBe('a\ufffd\ufffd\u0000😀\ufffd\ufffd\ufffd€');
 });
 
-test('a file of 1 GB costs no memory', async () => {
+it('a file of 1 GB costs no memory', async () => {
   const input = await container('');
   truncateSync(input.file, 1_073_741_824);
   const before = process.memoryUsage().arrayBuffers;
@@ -70,11 +70,11 @@ test('a file of 1 GB costs no memory', async () => {
   expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(1_000_000);
 });
 
-test('a log of one endless line gives its end', async () => {
+it('a log of one endless line gives its end', async () => {
   expect(await read(await container('', `${TIME} stdout F ${'y'.repeat(1_000_000)}END`))).toMatch(/^y+END\n$/);
 });
 
-test('a FIFO, a device, a folder and a link are refused and do not block', async () => {
+it('a FIFO, a device, a folder and a link are refused and do not block', async () => {
   const folder = await temporaryFolder();
   execFileSync('mkfifo', [join(folder, 'fifo')]);
   symlinkSync('/etc/hostname', join(folder, 'link'));
@@ -86,7 +86,7 @@ test('a FIFO, a device, a folder and a link are refused and do not block', async
   expect(await read({ file: join(folder, 'link'), logFile: null })).toContain('ELOOP');
 });
 
-test('a file that is gone is an empty one; a log that is gone says so', async () => {
+it('a file that is gone is an empty one; a log that is gone says so', async () => {
   const input = await container('', logOf(['last words']));
   expect(await read({ file: '/nowhere', logFile: null })).toBe('');
   expect(await read({ file: '', logFile: input.logFile })).toBe('last words\n');

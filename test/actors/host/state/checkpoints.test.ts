@@ -1,13 +1,13 @@
 /** The files of resource managers on a real disk. */
 import { mkdirSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { expect, test } from 'vitest';
+import { expect, it } from 'vitest';
 import { hostPorts } from '../../../../src/actors/host/index.ts';
 import { perform, temporaryFolder } from '../../../support/host-ports.ts';
 
 const ports = hostPorts({ system: null });
 
-test('a checkpoint replaces the one before it as a whole, for its owner only', async () => {
+it('a checkpoint replaces the one before it as a whole, for its owner only', async () => {
   const folder = await temporaryFolder();
   const path = join(folder, 'below/cpu_manager_state');
   await perform(ports['host.writeCheckpoint'], { path, content: 'long content' });
@@ -17,7 +17,7 @@ test('a checkpoint replaces the one before it as a whole, for its owner only', a
   expect(readdirSync(join(folder, 'below'))).toEqual(['cpu_manager_state']);
 });
 
-test('a write that fails leaves nothing', async () => {
+it('a write that fails leaves nothing', async () => {
   const folder = await temporaryFolder();
   const path = join(folder, 'cpu_manager_state');
   mkdirSync(path);
@@ -25,7 +25,7 @@ test('a write that fails leaves nothing', async () => {
   expect(readdirSync(folder)).toEqual(['cpu_manager_state']);
 });
 
-test('what is there is read, what is not there is said', async () => {
+it('what is there is read, what is not there is said', async () => {
   const folder = await temporaryFolder();
   const paths = ['a', 'b'].map((name) => join(folder, name));
   await perform(ports['host.writeCheckpoint'], { path: paths[1]!, content: '{}' });

@@ -1,5 +1,5 @@
 /** Every endpoint of the recorded kubelet with every credential: who may have what, row by row. */
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, it } from 'vitest';
 import { exchange, headerOf } from '../exchange.ts';
 import { GoldenNode } from '../golden-node.ts';
 import { golden } from '../golden-records.ts';
@@ -41,7 +41,7 @@ async function ask({ endpoint, method, credential }: Row) {
   return { status: reply.status, type: headerOf(reply, 'content-type') ?? '', body: reply.body.toString('utf8') };
 }
 
-test(`all ${rows.length} rows of the authorization matrix`, { timeout: 400_000 }, async () => {
+it(`all ${rows.length} rows of the authorization matrix`, { timeout: 400_000 }, async () => {
   const wrong: string[] = [];
   const PARALLEL = 8;
   const queue = rows.slice();

@@ -1,7 +1,7 @@
 /** Reviews at the API server: how long an answer holds, how often it is asked for, and what a failure costs. */
 import type { IncomingMessage } from 'node:http';
 import { setTimeout as pause } from 'node:timers/promises';
-import { describe, expect, test, vi } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { authenticate } from '../../../../src/actors/server/auth/authentication.ts';
 import { AnswerCache } from '../../../../src/actors/server/auth/cache.ts';
 import { accessReviewer, type Create, tokenReviewer } from '../../../../src/actors/server/auth/reviews.ts';
@@ -24,7 +24,7 @@ function server(statuses: readonly (object | Error)[]) {
 }
 
 describe('rights', () => {
-  test('are asked for as upstream asks, and kept as long as upstream keeps them', async () => {
+  it('are asked for as upstream asks, and kept as long as upstream keeps them', async () => {
     vi.useFakeTimers({ toFake: ['performance'] });
     const { create, bodies } = server([{ allowed: true }, { allowed: false }, { allowed: true }]);
     const mayHave = accessReviewer(create, 'node1', TTLS);
@@ -51,7 +51,7 @@ describe('rights', () => {
     vi.useRealTimers();
   });
 
-  test('of nobody else: each user, verb and part has an answer of its own', async () => {
+  it('of nobody else: each user, verb and part has an answer of its own', async () => {
     const { create, bodies } = server([{ allowed: true }]);
     const mayHave = accessReviewer(create, 'node1', TTLS);
     await mayHave(asked);
@@ -62,7 +62,7 @@ describe('rights', () => {
   });
 });
 
-test('of rights that are allowed and denied at once, nothing may be had', async () => {
+it('of rights that are allowed and denied at once, nothing may be had', async () => {
   const { create } = server([
     { allowed: true, denied: true },
     { allowed: false, denied: true },
@@ -87,7 +87,7 @@ describe('an answer for one token is never another’s', () => {
     return { create, reviewed };
   }
 
-  test('be it its prefix, its extension, of another case, or the name of a prototype', async () => {
+  it('be it its prefix, its extension, of another case, or the name of a prototype', async () => {
     const { create, reviewed } = knowing({ secret: 'admin', secre: 'reader', Secret: 'other' });
     const review = tokenReviewer(create, { tokenMs: 120_000 });
     const tokens = ['secret', 'secre', 'Secret', 'secrets', 'secret\0', '__proto__', 'constructor', ''];
@@ -98,7 +98,7 @@ describe('an answer for one token is never another’s', () => {
     expect(reviewed.toSorted()).toEqual(tokens.toSorted());
   });
 
-  test('a no holds for its token alone, and as long as upstream keeps it', async () => {
+  it('a no holds for its token alone, and as long as upstream keeps it', async () => {
     const users: Record<string, string> = {};
     const { create } = knowing(users);
     const review = tokenReviewer(create, { tokenMs: 40 });
@@ -109,7 +109,7 @@ describe('an answer for one token is never another’s', () => {
     await expect.poll(async () => (await review('late'))?.name, { interval: 5 }).toBe('user');
   });
 
-  test('a certificate that counts wins over it, and one that does not leaves the token its own answer', async () => {
+  it('a certificate that counts wins over it, and one that does not leaves the token its own answer', async () => {
     const { create } = knowing({ secret: 'admin' });
     const reviewToken = tokenReviewer(create, { tokenMs: 120_000 });
     const certificate = { validToDate: new Date(0), raw: Buffer.from('certificate') };
@@ -132,7 +132,7 @@ describe('an answer for one token is never another’s', () => {
     expect(await who('secre', false)).toBe('refused');
   });
 
-  test('and an API server that does not answer is a refusal, even where the anonymous may ask', async () => {
+  it('and an API server that does not answer is a refusal, even where the anonymous may ask', async () => {
     const timeout = AbortSignal.timeout(20);
     vi.spyOn(AbortSignal, 'timeout').mockReturnValueOnce(timeout);
     const create: Create = async (_request, signal) => pause(60_000, undefined as never, { signal });
@@ -148,7 +148,7 @@ describe('an answer for one token is never another’s', () => {
 });
 
 describe('tokens', () => {
-  test('are asked for once, however many wait, and a failure is not kept', async () => {
+  it('are asked for once, however many wait, and a failure is not kept', async () => {
     const refused = new OperationError('forbidden', { code: 'Forbidden' });
     const authenticated = { authenticated: true, user: { username: 'u', groups: ['g'] } };
     const { create, bodies } = server([refused, authenticated]);
@@ -159,7 +159,7 @@ describe('tokens', () => {
     expect(bodies).toHaveLength(2);
   });
 
-  test('are asked for again while the API server is away, for a while', async () => {
+  it('are asked for again while the API server is away, for a while', async () => {
     const away = new OperationError('away', { code: 'ECONNREFUSED', retriable: true });
     const { create, bodies } = server([away, away, { authenticated: false }]);
     expect(await tokenReviewer(create, { tokenMs: 1 })('t')).toBeNull();
@@ -167,7 +167,7 @@ describe('tokens', () => {
   });
 });
 
-test('a cache has a limit, and forgets the oldest', async () => {
+it('a cache has a limit, and forgets the oldest', async () => {
   const cache = new AnswerCache<number>({ ttlMs: () => 1_000, maxEntries: 2, now: () => 0 });
   let calls = 0;
   const ask = async () => ++calls;

@@ -1,5 +1,5 @@
 /** Which endpoints the kubelet's port has, as far as feature gates decide it. */
-import { expect, test } from 'vitest';
+import { expect, it } from 'vitest';
 import { type ApiDependencies, kubeletApi } from '../../../../src/actors/server/kubelet-api.ts';
 import type { ApiSettings } from '../../../../src/machines/model/operations/server.ts';
 
@@ -24,7 +24,7 @@ const NOBODY = {
 const served = (settings: Partial<ApiSettings> = {}) =>
   kubeletApi({ ...SETTINGS, ...settings }, NOBODY).endpoints.map(({ path }) => path);
 
-test('checkpoints, flags and status are there unless they are turned off', () => {
+it('checkpoints, flags and status are there unless they are turned off', () => {
   const gated = (paths: readonly string[]) =>
     new Set(paths.flatMap((path) => /^\/(checkpoint|flagz|statusz)/.exec(path)?.[1] ?? []));
   expect(gated(served())).toEqual(new Set(['checkpoint', 'flagz', 'statusz']));

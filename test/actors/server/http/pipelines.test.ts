@@ -2,7 +2,7 @@
 import { once } from 'node:events';
 import { connect as connectHalf } from 'node:net';
 import { setImmediate as nextRound } from 'node:timers/promises';
-import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
 import { text } from '../../../../src/actors/server/http/answer.ts';
 import { ApiServer } from '../../../../src/actors/server/http/api-server.ts';
 import type { Endpoint } from '../../../../src/actors/server/http/endpoint.ts';
@@ -60,7 +60,7 @@ const statuses = (bytes: Buffer): string[] => bytes.toString('latin1').match(/(?
 const FIRST = { 'a slow request': SLOW, 'an OPTIONS of the server': `OPTIONS * HTTP/1.1\r\n${HOST}\r\n` };
 
 for (const [first, head] of Object.entries(FIRST)) {
-  test.each(Object.entries(LAST))(`${first}, then %s: answered in their order, and closed`, async (_name, last) => {
+  it.each(Object.entries(LAST))(`${first}, then %s: answered in their order, and closed`, async (_name, last) => {
     const bytes = await exchangeRaw(head + last, { port, isPlain: true });
     expect(statuses(bytes)[0]).toBe('200');
     expect(bytes.toString('latin1').indexOf('slow')).toBe(
@@ -78,19 +78,19 @@ const REFUSED = {
 } as const;
 
 for (const [first, [head, status]] of Object.entries(REFUSED)) {
-  test.each(Object.entries(LAST))(`${first}, then %s: the first is refused, and nothing fails`, async (_name, last) => {
+  it.each(Object.entries(LAST))(`${first}, then %s: the first is refused, and nothing fails`, async (_name, last) => {
     const bytes = await exchangeRaw(head + last, { port, isPlain: true });
     expect(statuses(bytes)[0]).toBe(status);
     expect((await exchange('GET', '/slow', { port, isPlain: true })).status).toBe(200);
   });
 }
 
-test('what is refused after two that are answered comes third', async () => {
+it('what is refused after two that are answered comes third', async () => {
   const bytes = await exchangeRaw(SLOW + SLOW + LAST['a WebSocket'], { port, isPlain: true });
   expect(statuses(bytes)).toEqual(['200', '200', '403']);
 });
 
-test('a client that is refused and does not leave is closed', async () => {
+it('a client that is refused and does not leave is closed', async () => {
   const socket = connectHalf({ host: '127.0.0.1', port, allowHalfOpen: true });
   onTestFinished(() => void socket.destroy());
   socket.on('error', () => {}).resume();
@@ -99,7 +99,7 @@ test('a client that is refused and does not leave is closed', async () => {
   await expect.poll(() => open).toBe(0);
 });
 
-test('a client that leaves while its turn has not come costs nothing', async () => {
+it('a client that leaves while its turn has not come costs nothing', async () => {
   const socket = await connect({ port, isPlain: true });
   await new Promise<void>((resolve) => socket.write(SLOW + LAST.CONNECT, () => resolve()));
   socket.destroy();

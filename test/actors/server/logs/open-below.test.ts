@@ -12,7 +12,7 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, it } from 'vitest';
 import { openBelow } from '../../../../src/actors/server/logs/open-below.ts';
 
 let folder: string;
@@ -38,19 +38,19 @@ async function contentOf(path: string, between: () => void = () => {}): Promise<
   }
 }
 
-test('a file and a link to one are read', async () => {
+it('a file and a link to one are read', async () => {
   symlinkSync('kept', join(logs, 'link'));
   expect([await contentOf(join(logs, 'kept')), await contentOf(join(logs, 'link'))]).toEqual(['kept', 'kept']);
 });
 
-test('a link that leads out, and a link among the folders, is nothing', async () => {
+it('a link that leads out, and a link among the folders, is nothing', async () => {
   symlinkSync('../secret', join(logs, 'out'));
   symlinkSync('..', join(logs, 'up'));
   expect(await contentOf(join(logs, 'out'))).toBeNull();
   expect(await contentOf(join(logs, 'up', 'secret'))).toBeNull();
 });
 
-test('a name that becomes a link after it was opened is read as what it was', async () => {
+it('a name that becomes a link after it was opened is read as what it was', async () => {
   const path = join(logs, 'swapped');
   writeFileSync(path, 'before');
   const swap = () => {
@@ -60,7 +60,7 @@ test('a name that becomes a link after it was opened is read as what it was', as
   expect(await contentOf(path, swap)).toBe('before');
 });
 
-test('no moment of a race between a file and a link out of the folder shows what is outside', async () => {
+it('no moment of a race between a file and a link out of the folder shows what is outside', async () => {
   const path = join(logs, 'raced');
   const [file, link] = [join(logs, 'file'), join(logs, 'way-out')];
   const seen = new Set<string | null>();
@@ -75,7 +75,7 @@ test('no moment of a race between a file and a link out of the folder shows what
   expect([...seen].filter((text) => text !== null && text !== 'inside')).toEqual([]);
 });
 
-test('a FIFO, a device and a file that is gone are nothing, at once', async () => {
+it('a FIFO, a device and a file that is gone are nothing, at once', async () => {
   execFileSync('mkfifo', [join(logs, 'fifo')]);
   execFileSync('mknod', [join(logs, 'zero'), 'c', '1', '5']);
   for (const name of ['fifo', 'zero', 'gone', 'kept/more', 'nul\0']) {

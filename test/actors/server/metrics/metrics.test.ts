@@ -1,6 +1,6 @@
 /** The families that users of a kubelet rely on: names, types and labels as recorded; what is not here has a reason. */
 import { readFileSync } from 'node:fs';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type Family, toProtobuf, toText } from '../../../../src/actors/server/metrics/family.ts';
 import type { NodeMetrics } from '../../../../src/actors/server/metrics/node-metrics.ts';
 import { podGauges } from '../../../../src/actors/server/metrics/pods/pod-gauges.ts';
@@ -59,7 +59,7 @@ function faults(wanted: RecordedFamily, family: Family): string[] {
   ];
 }
 
-test('evictions are counted by signal, from the first one on', async () => {
+it('evictions are counted by signal, from the first one on', async () => {
   const counts = async (from: NodeMetrics) => (await from.node()).find(({ name }) => name === 'kubelet_evictions');
   expect(await counts(node.metrics)).toBeUndefined();
   expect(await counts(node.evicting)).toMatchObject({
@@ -69,14 +69,14 @@ test('evictions are counted by signal, from the first one on', async () => {
 });
 
 describe('families', () => {
-  test('that are no counters are not named like one', async () => {
+  it('that are no counters are not named like one', async () => {
     const misnamed = (await node.metrics.node()).filter(
       ({ name, type }) => name.endsWith('_total') && type !== 'counter',
     );
     expect(misnamed.map(({ name }) => name)).toEqual([]);
   });
 
-  test.each(Object.entries(SAMPLED))('of %s are those that were recorded', async (path, collect) => {
+  it.each(Object.entries(SAMPLED))('of %s are those that were recorded', async (path, collect) => {
     const here = new Map((await node.metrics[collect]()).map((family) => [family.name, family]));
     const families = recorded[path]!.families;
     const absent = families.map(({ name }) => name).filter((name) => (here.get(name)?.samples.length ?? 0) === 0);
@@ -91,7 +91,7 @@ describe('families', () => {
     );
   });
 
-  test('that are not here are listed for readers, with their number', () => {
+  it('that are not here are listed for readers, with their number', () => {
     const names = Object.values(recorded).flatMap(({ families }) => families.map(({ name }) => name));
     const rows = NOT_HERE.map(({ families, names: text, reason }) => {
       return `| ${text} | ${names.filter((name) => families.test(name)).length} | ${reason} |`;
@@ -102,7 +102,7 @@ describe('families', () => {
     expect(listed.split('\n\n')[0]!.trimEnd().split('\n')).toEqual(rows);
   });
 
-  test('have a reason only when they are not here', async () => {
+  it('have a reason only when they are not here', async () => {
     const here = (await Promise.all(Object.values(SAMPLED).map((collect) => node.metrics[collect]()))).flat();
     const present = here.filter(({ samples }) => samples.length > 0).map(({ name }) => name);
     const names = Object.values(recorded).flatMap(({ families }) => families.map(({ name }) => name));
@@ -118,7 +118,7 @@ describe('numbers', () => {
     return samples.find((sample) => Object.entries(labels).every(([key, text]) => sample.labels[key] === text))?.value;
   };
 
-  test('are what the records say', async () => {
+  it('are what the records say', async () => {
     expect(await value('kubelet_started_pods_total')).toBe(1);
     expect(await value('kubelet_started_containers_total', { container_type: 'container' })).toBe(3);
     expect(await value('kubelet_terminated_containers_total', { exit_code: '3' })).toBe(1);
@@ -133,7 +133,7 @@ describe('numbers', () => {
     expect(await value('statelet_queue_length')).toBe(0);
   });
 
-  test('of pods are of every kind that there can be, by their way out', () => {
+  it('of pods are of every kind that there can be, by their way out', () => {
     const [orphan, stopped] = [
       { isOrphan: true, isStopped: false },
       { isOrphan: false, isStopped: true },
@@ -176,7 +176,7 @@ describe('numbers', () => {
     ]);
   });
 
-  test('of the pod are what was done for it', async () => {
+  it('of the pod are what was done for it', async () => {
     const infinite = { le: '+Inf' };
     expect(await value('kubelet_pod_worker_start_duration_seconds', infinite)).toBe(1);
     expect(await value('kubelet_pod_worker_duration_seconds', { ...infinite, operation_type: 'create' })).toBe(1);
@@ -191,7 +191,7 @@ describe('numbers', () => {
     expect(await value('kubelet_pod_start_total_duration_seconds', infinite)).toBe(0);
   });
 
-  test('of the API server are what its client saw', async () => {
+  it('of the API server are what its client saw', async () => {
     const labels = { verb: 'GET', host: API_SERVER };
     expect(await value('rest_client_requests_total', { code: '200', method: 'GET' })).toBe(1);
     expect(await value('rest_client_request_duration_seconds', { ...labels, le: '0.025' })).toBe(0);
@@ -223,7 +223,7 @@ describe('the exposition', () => {
     { name: 'empty', help: '', type: 'gauge', samples: [] },
   ];
 
-  test('is text as Prometheus reads it', () => {
+  it('is text as Prometheus reads it', () => {
     expect(toText(families)).toBe(
       [
         '# HELP a h',
@@ -240,7 +240,7 @@ describe('the exposition', () => {
     );
   });
 
-  test('is messages as Prometheus reads them', async () => {
+  it('is messages as Prometheus reads them', async () => {
     const { parse } = await import('protobufjs');
     const { root } = parse(
       `syntax = "proto2";

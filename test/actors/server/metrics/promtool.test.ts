@@ -1,6 +1,6 @@
 /** Prometheus' own judge of expositions reads every endpoint, and finds fault with upstream's names only. */
 import { spawnSync } from 'node:child_process';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { toText } from '../../../../src/actors/server/metrics/family.ts';
 import { requirement } from '../../../support/require.ts';
 import { golden } from '../golden-records.ts';
@@ -19,19 +19,16 @@ describe.skipIf(requirement('promtool', reason).skip)('promtool', () => {
   });
   afterAll(() => node.close());
 
-  test.each(['node', 'cadvisor', 'resource', 'probes', 'slis'] as const)(
-    'takes the metrics of %s',
-    async (endpoint) => {
-      const { status, stderr, stdout } = promtool(toText(await node.metrics[endpoint]()));
-      const recorded = golden('metrics-families.json');
-      const findings = `${stdout}${stderr}`.split('\n').filter((line) => line !== '');
-      expect([0, LINT], findings.join('\n')).toContain(status);
-      const ours = findings.filter((line) => !recorded.includes(`"name": "${line.split(' ')[0]}"`));
-      expect(ours).toEqual([]);
-    },
-  );
+  it.each(['node', 'cadvisor', 'resource', 'probes', 'slis'] as const)('takes the metrics of %s', async (endpoint) => {
+    const { status, stderr, stdout } = promtool(toText(await node.metrics[endpoint]()));
+    const recorded = golden('metrics-families.json');
+    const findings = `${stdout}${stderr}`.split('\n').filter((line) => line !== '');
+    expect([0, LINT], findings.join('\n')).toContain(status);
+    const ours = findings.filter((line) => !recorded.includes(`"name": "${line.split(' ')[0]}"`));
+    expect(ours).toEqual([]);
+  });
 
-  test('refuses what is no exposition, so that its word counts', () => {
+  it('refuses what is no exposition, so that its word counts', () => {
     expect([0, LINT]).not.toContain(promtool('a_total{x="1} 1\n').status);
   });
 });

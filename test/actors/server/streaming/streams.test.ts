@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { afterEach, describe, expect, test } from 'vitest';
+import { afterEach, describe, expect, it } from 'vitest';
 import { WebSocket } from 'ws';
 import type { NodePod } from '../../../../src/actors/server/node-pods.ts';
 import type { NodeView } from '../../../../src/actors/server/node-view.ts';
@@ -66,7 +66,7 @@ const refused = () => {
 };
 
 describe('the ports of a WebSocket', () => {
-  test.each<[string[], readonly number[] | string]>([
+  it.each<[string[], readonly number[] | string]>([
     [
       ['80,443', '8080'],
       [80, 443, 8080],
@@ -79,12 +79,12 @@ describe('the ports of a WebSocket', () => {
     [['80,0'], 'port "80,0" must be > 0'],
   ])('%j', (values, ports) => expect(parsePorts(values)).toEqual(ports));
 
-  test('are asked of the runtime all together', async () => {
+  it('are asked of the runtime all together', async () => {
     const { asked } = await ask('/portForward/default/p?port=80,443', 'websocket', refused);
     expect(asked).toEqual([{ podSandboxId: 'sandbox', ports: [80, 443] }]);
   });
 
-  test('are looked at before the pod is', async () => {
+  it('are looked at before the pod is', async () => {
     const required = [400, 'query parameter "port" is required'];
     expect((await ask('/portForward/default/nope', 'websocket', refused)).said).toEqual(required);
   });
@@ -94,7 +94,7 @@ describe("a runtime's refusal", () => {
   const rejects = (code: string) => () => {
     throw new OperationError(`rpc error: code = ${code}`, { code });
   };
-  test.each([
+  it.each([
     ['NOT_FOUND', 404, undefined],
     ['RESOURCE_EXHAUSTED', 429, '60'],
     ['UNAVAILABLE', 500, undefined],
@@ -105,7 +105,7 @@ describe("a runtime's refusal", () => {
     expect(headerOf(reply, 'x-content-type-options')).toBeUndefined();
   });
 
-  test('to be spoken to is told in the words of Go', async () => {
+  it('to be spoken to is told in the words of Go', async () => {
     const port = await freePort();
     const { said, reply } = await ask('/exec/default/p/main?output=1', 'SPDY/3.1', () => `http://127.0.0.1:${port}/`);
     expect(said).toEqual([500, `dial tcp 127.0.0.1:${port}: connect: connection refused\n`]);
@@ -113,14 +113,14 @@ describe("a runtime's refusal", () => {
   });
 });
 
-test('who attaches is given the terminal of the container, whatever the client has', async () => {
+it('who attaches is given the terminal of the container, whatever the client has', async () => {
   const attached = async (query: string) => (await ask(`/attach/default/p/${query}`, 'SPDY/3.1', refused)).asked;
   const streams = { stdin: true, stdout: true, stderr: false };
   expect(await attached('main?input=1&output=1&tty=1')).toEqual([{ ...streams, containerId: 'main-1', tty: false }]);
   expect(await attached('debug?input=1&output=1')).toEqual([{ ...streams, containerId: 'debug-1', tty: true }]);
 });
 
-test.each([['v4.channel.k8s.io'], ['v5.channel.k8s.io']])(
+it.each([['v4.channel.k8s.io'], ['v5.channel.k8s.io']])(
   'a client of %s that leaves before the runtime answered takes its stream with it',
   async (protocol) => {
     const upgraded = Promise.withResolvers<Duplex>();
@@ -142,7 +142,7 @@ test.each([['v4.channel.k8s.io'], ['v5.channel.k8s.io']])(
   },
 );
 
-test('a client that attaches and has no more to say hears what is said to its last words', async () => {
+it('a client that attaches and has no more to say hears what is said to its last words', async () => {
   const happened: string[] = [];
   const runtime = createServer().on('upgrade', (_request, socket: Duplex, head: Buffer) => {
     socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n');

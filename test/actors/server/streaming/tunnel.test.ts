@@ -1,6 +1,6 @@
 /** What is left of a tunnel when one of its sides is gone. */
 import { Duplex, PassThrough } from 'node:stream';
-import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { join } from '../../../../src/actors/server/streaming/tunnel.ts';
 
 beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'setInterval', 'clearInterval'] }));
@@ -40,7 +40,7 @@ async function slowClient() {
   return { client, taken, take };
 }
 
-test('a client that reads slowly gets everything, however long that takes', async () => {
+it('a client that reads slowly gets everything, however long that takes', async () => {
   const { client, taken, take } = await slowClient();
   for (let nth = 0; nth < PIECES; nth++) {
     await vi.advanceTimersByTimeAsync(LINGER_MS * 0.9);
@@ -50,7 +50,7 @@ test('a client that reads slowly gets everything, however long that takes', asyn
   expect(client.writableFinished).toBe(true);
 });
 
-test('a client that takes nothing more is let go', async () => {
+it('a client that takes nothing more is let go', async () => {
   const { client, taken, take } = await slowClient();
   await take();
   await vi.advanceTimersByTimeAsync(2 * LINGER_MS);
@@ -58,7 +58,7 @@ test('a client that takes nothing more is let go', async () => {
   expect(taken).toHaveLength(2);
 });
 
-test('a side that was gone before it was joined ends the other one, and nothing is waited for afterwards', async () => {
+it('a side that was gone before it was joined ends the other one, and nothing is waited for afterwards', async () => {
   const client = new PassThrough();
   client.destroy();
   await rounds();
@@ -69,7 +69,7 @@ test('a side that was gone before it was joined ends the other one, and nothing 
   expect([runtime.closed, vi.getTimerCount()]).toEqual([true, 0]);
 });
 
-test('a tunnel that has ended leaves no timer', async () => {
+it('a tunnel that has ended leaves no timer', async () => {
   const [client, runtime] = [new PassThrough(), new PassThrough()];
   join(client, runtime);
   client.destroy();

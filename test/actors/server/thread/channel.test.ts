@@ -1,6 +1,6 @@
 /** Questions and answers over real ports for messages, between two ends in one thread. */
 import { MessageChannel } from 'node:worker_threads';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, it, onTestFinished } from 'vitest';
 import { type Answers, Channel } from '../../../../src/actors/server/thread/channel.ts';
 import { OperationError } from '../../../../src/kernel/json.ts';
 
@@ -12,7 +12,7 @@ function pair(answers: Answers = {}) {
   return { near: new Channel(port1, {}), far };
 }
 
-test('a question gets its own answer, whatever their order, with bytes and large numbers as they are', async () => {
+it('a question gets its own answer, whatever their order, with bytes and large numbers as they are', async () => {
   const waiting: (() => void)[] = [];
   const { near } = pair({
     echo: (value) => value,
@@ -29,7 +29,7 @@ test('a question gets its own answer, whatever their order, with bytes and large
   expect(await slow).toBe('first');
 });
 
-test('an error keeps its code, and what nobody answers is an error', async () => {
+it('an error keeps its code, and what nobody answers is an error', async () => {
   const { near } = pair({
     fail: () => {
       throw new OperationError('no room', { code: 'RESOURCE_EXHAUSTED', retriable: true });
@@ -46,7 +46,7 @@ test('an error keeps its code, and what nobody answers is an error', async () =>
   await expect(near.ask('fail', () => {})).rejects.toThrow(/could not be cloned/);
 });
 
-test('items come in their order, and a side that takes slowly holds up the one that sends', async () => {
+it('items come in their order, and a side that takes slowly holds up the one that sends', async () => {
   let sent = 0;
   const { near } = pair({
     count: async (_input, { emit }) => {
@@ -70,7 +70,7 @@ test('items come in their order, and a side that takes slowly holds up the one t
   expect(Math.max(...ahead)).toBeLessThan(40);
 });
 
-test('an abort is heard, also by a side that waits for its items to be taken', async () => {
+it('an abort is heard, also by a side that waits for its items to be taken', async () => {
   const { near } = pair({
     endless: async (_input, { signal, emit }) => {
       while (!signal.aborted) await emit('more');
@@ -84,7 +84,7 @@ test('an abort is heard, also by a side that waits for its items to be taken', a
   expect(await near.ask('endless', null, { signal: AbortSignal.abort() })).toBe('aborted');
 });
 
-test('a channel that is closed fails whatever was asked, and aborts whatever was to be answered', async () => {
+it('a channel that is closed fails whatever was asked, and aborts whatever was to be answered', async () => {
   const heard: AbortSignal[] = [];
   const { near, far } = pair({
     wait: async (_input, { signal }) => {
@@ -101,7 +101,7 @@ test('a channel that is closed fails whatever was asked, and aborts whatever was
   expect(heard.map(({ aborted }) => aborted)).toEqual([true, true]);
 });
 
-test('a side may ask so many questions at once and no more', async () => {
+it('a side may ask so many questions at once and no more', async () => {
   const { near } = pair({ wait: () => new Promise(() => {}) });
   for (let n = 0; n < 8_192; n++) near.ask('wait', null).catch(() => {});
   await expect(near.ask('wait', null)).rejects.toThrow('too many requests are under way');

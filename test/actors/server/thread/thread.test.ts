@@ -1,5 +1,5 @@
 /** The parts of the servers' thread that decide by themselves: its pace, the kernel's life, the pods that it knows. */
-import { afterEach, describe, expect, test, vi } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import type { NodePod } from '../../../../src/actors/server/node-pods.ts';
 import { Pace } from '../../../../src/actors/server/thread/host.ts';
 import { KnownPods, type PodSource, PodVersions } from '../../../../src/actors/server/thread/known-pods.ts';
@@ -7,7 +7,7 @@ import { Life } from '../../../../src/actors/server/thread/remote.ts';
 
 afterEach(() => void vi.useRealTimers());
 
-test('the pace: at once after a while, then ever slower up to half a second', () => {
+it('the pace: at once after a while, then ever slower up to half a second', () => {
   let nowMs = 0;
   const pace = new Pace(() => nowMs);
   const lostAfter = (ms: number): number => {
@@ -20,12 +20,12 @@ test('the pace: at once after a while, then ever slower up to half a second', ()
 });
 
 describe('the life of the kernel', () => {
-  test('is what the kernel says', async () => {
+  it('is what the kernel says', async () => {
     const life = new Life(async () => ({ ping: null, syncloop: 'late' }));
     expect([await life.problem('ping'), await life.problem('syncloop')]).toEqual([null, 'late']);
   });
 
-  test('is told in a moment while the kernel is busy, and fails when it is stuck', async () => {
+  it('is told in a moment while the kernel is busy, and fails when it is stuck', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     let nowMs = 0;
     let answer: (said: Record<string, string | null>) => void = () => {};
@@ -62,7 +62,7 @@ describe('the pods that the thread knows', () => {
   };
   const names = (pods: readonly NodePod[]): string[] => pods.map(({ name }) => name);
 
-  test('are asked for by what changed, in parts, and keep their order', async () => {
+  it('are asked for by what changed, in parts, and keep their order', async () => {
     sources.clear();
     for (let n = 0; n < 100; n++) change(`p${n}`);
     const versions = new PodVersions();
@@ -82,7 +82,7 @@ describe('the pods that the thread knows', () => {
     expect(copied).toEqual([0, 2]);
   });
 
-  test('are asked for once for all who want to know at the same time, and after they came', async () => {
+  it('are asked for once for all who want to know at the same time, and after they came', async () => {
     sources.clear();
     change('a');
     const versions = new PodVersions();
@@ -101,7 +101,7 @@ describe('the pods that the thread knows', () => {
     expect(asked).toBeLessThanOrEqual(2);
   });
 
-  test('are asked for anew after a failure', async () => {
+  it('are asked for anew after a failure', async () => {
     let isBroken = true;
     const known = new KnownPods(async (since) => {
       if (isBroken) throw new Error('not yet');

@@ -2,7 +2,7 @@
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
-import { afterEach, describe, expect, test } from 'vitest';
+import { afterEach, describe, expect, it } from 'vitest';
 import { text } from '../../../../src/actors/server/http/answer.ts';
 import { ApiServer } from '../../../../src/actors/server/http/api-server.ts';
 import { Connections, clientOf } from '../../../../src/actors/server/tls/connections.ts';
@@ -39,7 +39,7 @@ describe('the shares of clients', () => {
     return { socket, isAdmitted };
   };
 
-  test('a client at its limit loses its own oldest idle connection', () => {
+  it('a client at its limit loses its own oldest idle connection', () => {
     const connections = limited();
     const own = ['1', '2', '3', '4'].map(() => from(connections, '10.0.0.1').socket);
     busy.add(own[0]);
@@ -49,14 +49,14 @@ describe('the shares of clients', () => {
     expect(other.isDestroyed).toBe(false);
   });
 
-  test('a client whose connections are all busy is refused, and nobody else', () => {
+  it('a client whose connections are all busy is refused, and nobody else', () => {
     const connections = limited();
     for (let n = 0; n < 4; n++) busy.add(from(connections, '10.0.0.1').socket);
     expect(from(connections, '10.0.0.1').isAdmitted).toBe(false);
     expect(from(connections, '10.0.0.2').isAdmitted).toBe(true);
   });
 
-  test('a full port makes room at the cost of the client that has most', () => {
+  it('a full port makes room at the cost of the client that has most', () => {
     const connections = limited();
     const many = ['1', '2', '3', '4'].map(() => from(connections, '10.0.0.1').socket);
     const few = ['1', '2'].map(() => from(connections, '10.0.0.2').socket);
@@ -68,7 +68,7 @@ describe('the shares of clients', () => {
     expect(many[2]!.isDestroyed).toBe(false);
   });
 
-  test.each([
+  it.each([
     ['10.0.0.1', '10.0.0.1'],
     ['::ffff:10.0.0.1', '10.0.0.1'],
     ['2001:db8:1:2:3:4:5:6', '2001:db8:1:2'],
@@ -112,7 +112,7 @@ async function connected(port: number, localAddress: string): Promise<Socket> {
 }
 
 describe('a port of this node', () => {
-  test('serves others, and the same client, while one client holds whatever it may', async () => {
+  it('serves others, and the same client, while one client holds whatever it may', async () => {
     const port = await served();
     for (let nth = 0; nth < 200; nth++) await connected(port, '127.0.0.2');
     const began = performance.now();
@@ -124,7 +124,7 @@ describe('a port of this node', () => {
     expect(performance.now() - began).toBeLessThan(10_000);
   });
 
-  test('does not cut a request that is under way for one that comes', async () => {
+  it('does not cut a request that is under way for one that comes', async () => {
     const port = await served();
     const asked = exchange('GET', '/slow', { port, isPlain: true });
     await pause(50);
@@ -132,7 +132,7 @@ describe('a port of this node', () => {
     expect((await asked).body.toString()).toBe('slow');
   });
 
-  test('closes a connection that never ends its head', async () => {
+  it('closes a connection that never ends its head', async () => {
     const socket = await connected(await served(), '127.0.0.1');
     socket.write('GET /none HTTP/1.1\r\n');
     await once(socket, 'close');

@@ -4,7 +4,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type ConnectionOptions, connect, type TLSSocket } from 'node:tls';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { protocolOf } from '../../../../src/actors/server/tls/listener.ts';
 import { selfSigned } from '../../../../src/actors/server/tls/self-signed.ts';
 import { Authority } from '../../../fakes/api-server/pki.ts';
@@ -49,7 +49,7 @@ describe('a handshake', () => {
   const recorded = recordings().filter(({ group, id }) => group === 'tls' && id !== 'tls-client-ca-list');
   type Handshake = { request?: { alpn?: string[] }; result: { alpn?: null; version?: string; error?: string } };
 
-  test('is what the recorded kubelet made of it: no ALPN, TLS 1.2 and 1.3, nothing older', async () => {
+  it('is what the recorded kubelet made of it: no ALPN, TLS 1.2 and 1.3, nothing older', async () => {
     const port = await node.serve('A');
     for (const each of recorded) {
       const { request, result } = each as unknown as Handshake;
@@ -68,13 +68,13 @@ describe('a handshake', () => {
     expect(recorded.length).toBeGreaterThanOrEqual(7);
   });
 
-  test('that is none is told so', async () => {
+  it('that is none is told so', async () => {
     const port = await node.serve('A');
     const answer = await exchangeRaw(HEALTHZ, { port, isPlain: true });
     expect(answer.toString()).toBe('HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n');
   });
 
-  test('has the suites that are configured, by the names of the configuration', () => {
+  it('has the suites that are configured, by the names of the configuration', () => {
     expect(protocolOf({ minVersion: '', cipherSuites: [] })).toMatchObject({ minVersion: 'TLSv1.2' });
     expect(protocolOf({ minVersion: 'VersionTLS10', cipherSuites: [] }).minVersion).toBe('TLSv1.2');
     expect(protocolOf({ minVersion: 'VersionTLS13', cipherSuites: [] }).minVersion).toBe('TLSv1.3');
@@ -82,7 +82,7 @@ describe('a handshake', () => {
     expect(ciphers.split(':').filter((name) => !name.startsWith('TLS_'))).toEqual(['ECDHE-RSA-AES256-GCM-SHA384']);
   });
 
-  test('agrees on a key by a curve that is configured', async () => {
+  it('agrees on a key by a curve that is configured', async () => {
     const port = await node.serve('A', {}, { curves: ['P-384'] });
     const socket = await shake(port);
     expect(socket.getEphemeralKeyInfo()).toMatchObject({ name: 'secp384r1' });
@@ -94,7 +94,7 @@ describe('a handshake', () => {
 describe('a file that changes', () => {
   const issue = (authority: Authority) => authority.issue({ commonName: 'again', usages: ['server auth'], names: [] });
 
-  test('is the certificate of the next handshake; connections go on', async () => {
+  it('is the certificate of the next handshake; connections go on', async () => {
     const port = await node.serve('A');
     const socket = await shake(port, { ...node.shown('x509-admin').certificate });
     expect(await ask(socket)).toBe(200);
@@ -108,7 +108,7 @@ describe('a file that changes', () => {
     for (const each of [socket, next]) each.destroy();
   });
 
-  test('is read no more where a gate says so, and its neighbour is', async () => {
+  it('is read no more where a gate says so, and its neighbour is', async () => {
     const port = await node.serve('A', {}, { isFixed: true });
     const { cert, key } = await issue(node.authority);
     writeFileSync(node.file('kubelet.crt'), cert);
@@ -121,7 +121,7 @@ describe('a file that changes', () => {
     socket.destroy();
   });
 
-  test('is not used when it does not fit, and why is said once', async () => {
+  it('is not used when it does not fit, and why is said once', async () => {
     const port = await node.serve('A');
     writeFileSync(node.file('kubelet.crt'), (await issue(node.authority)).cert);
     await eventually('reloadFailed', () => node.said.some(({ type }) => type === 'server.reloadFailed'));
@@ -131,7 +131,7 @@ describe('a file that changes', () => {
     socket.destroy();
   });
 
-  test('is the authority of clients: who came by the old one is nobody, on an open connection, too', async () => {
+  it('is the authority of clients: who came by the old one is nobody, on an open connection, too', async () => {
     const port = await node.serve('A');
     const old = await shake(port, { ...node.shown('x509-admin').certificate });
     expect(await ask(old)).toBe(200);
@@ -155,7 +155,7 @@ describe('a file that changes', () => {
 });
 
 describe('a node that was given no certificate', () => {
-  test('makes one like the recorded kubelet, once', async () => {
+  it('makes one like the recorded kubelet, once', async () => {
     const directory = mkdtempSync(join(tmpdir(), 'statelet-pki-'));
     const files = await selfSigned(directory, 'node1');
     const text = readFileSync(files.certFile, 'utf8');
@@ -171,7 +171,7 @@ describe('a node that was given no certificate', () => {
     rmSync(directory, { recursive: true });
   });
 
-  test.each([
+  it.each([
     ['kubelet.key', 'kubelet.crt'],
     ['kubelet.crt', 'kubelet.key'],
   ])('leaves %s alone when there is no %s', async (there, missing) => {

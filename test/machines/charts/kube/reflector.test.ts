@@ -1,5 +1,5 @@
 /** Proves F1 to F5 of the reflector. */
-import { expect, test } from 'vitest';
+import { expect, it } from 'vitest';
 import { reflectorMachine } from '../../../../src/machines/charts/kube/reflector.ts';
 import { fail, ok, runUnder } from '../../../support/answering-world.ts';
 
@@ -33,7 +33,7 @@ function world(lists: readonly (() => ReturnType<typeof ok>)[], watch: (() => Re
 
 const changed = (change: string, object: unknown) => ({ type: 'watch.changed', change, object });
 
-test('tells a list when all its pages are there, and watches from its version', () => {
+it('tells a list when all its pages are there, and watches from its version', () => {
   const run = world([() => page([pod('a', '1')], '7', 'next'), () => page([pod('b', '2')], '7')]);
   expect(run.listed).toMatchObject([{ resourceVersion: '0' }, { continue: 'next' }]);
   expect(run.told()).toEqual([{ to: 'parent', type: 'reflector.listed', items: [pod('a', '1'), pod('b', '2')] }]);
@@ -42,7 +42,7 @@ test('tells a list when all its pages are there, and watches from its version', 
   expect(run.divergence()).toBeNull();
 });
 
-test.each(['the same', 'another'])('a list whose every page has %s next one ends, and is tried again later', (next) => {
+it.each(['the same', 'another'])('a list whose every page has %s next one ends, and is tried again later', (next) => {
   let pages = 0;
   let isEndless = true;
   const run = world([() => page([pod('a', '1')], '7', isEndless ? `${next}${next === 'another' ? ++pages : ''}` : '')]);
@@ -55,7 +55,7 @@ test.each(['the same', 'another'])('a list whose every page has %s next one ends
   expect(run.divergence()).toBeNull();
 });
 
-test('tells each change, and goes on after it when the watch fails', () => {
+it('tells each change, and goes on after it when the watch fails', () => {
   const run = world([() => page([], '7')]);
   run.say('kube.watch', changed('ADDED', pod('a', '9')));
   expect(run.told().at(-1)).toEqual({
@@ -66,7 +66,7 @@ test('tells each change, and goes on after it when the watch fails', () => {
   });
 });
 
-test('watches on after a failure from the newest version it told, without a new list', () => {
+it('watches on after a failure from the newest version it told, without a new list', () => {
   let first = true;
   const run = world([() => page([], '7')], () => {
     if (!first) return 'stream' as never;
@@ -79,7 +79,7 @@ test('watches on after a failure from the newest version it told, without a new 
   expect(run.said()).toEqual(['Failed to watch']);
 });
 
-test('goes on where a watch ended that the server closed in time', () => {
+it('goes on where a watch ended that the server closed in time', () => {
   const run = world([() => page([], '7')], () => ok({ reason: 'closed', resourceVersion: '12' }));
   run.time.advanceTo(run.time.now() + 1_600);
   expect(run.watched.map(({ resourceVersion }) => resourceVersion).slice(0, 2)).toEqual(['7', '12']);
@@ -87,7 +87,7 @@ test('goes on where a watch ended that the server closed in time', () => {
   expect(run.watched.length).toBeLessThan(4);
 });
 
-test('lists anew, and asks for the newest, when the version is forgotten', () => {
+it('lists anew, and asks for the newest, when the version is forgotten', () => {
   let first = true;
   const run = world([() => page([pod('a', '1')], '7'), () => page([], '90')], () => {
     if (!first) return 'stream' as never;
@@ -100,7 +100,7 @@ test('lists anew, and asks for the newest, when the version is forgotten', () =>
   expect(run.divergence()).toBeNull();
 });
 
-test('a list whose continuation is forgotten begins anew without what it had', () => {
+it('a list whose continuation is forgotten begins anew without what it had', () => {
   const run = world([
     () => page([pod('a', '1')], '7', 'next'),
     () => fail('The provided continue parameter is too old', 'Expired'),
@@ -111,7 +111,7 @@ test('a list whose continuation is forgotten begins anew without what it had', (
   expect(run.told()).toEqual([{ to: 'parent', type: 'reflector.listed', items: [pod('b', '2')] }]);
 });
 
-test('waits longer and longer while the server is away, and is there when it is back', () => {
+it('waits longer and longer while the server is away, and is there when it is back', () => {
   let isAway = true;
   const run = world([() => (isAway ? fail('connect ECONNREFUSED', 'ECONNREFUSED') : page([], '7'))]);
   run.time.advanceTo(run.time.now() + 600_000);
@@ -125,7 +125,7 @@ test('waits longer and longer while the server is away, and is there when it is 
   expect(run.divergence()).toBeNull();
 });
 
-test('waits as long as a busy server asks', () => {
+it('waits as long as a busy server asks', () => {
   const busy = {
     error: { name: 'Error', message: 'busy', retriable: true, code: 'TooManyRequests', retryAfterMs: 60_000 },
   };

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { expect, test } from 'vitest';
+import { expect, it } from 'vitest';
 import type { JsonEvent } from '../../../../src/kernel/json.ts';
 import { csiNodeMachine } from '../../../../src/machines/charts/node/csi-node.ts';
 import { fail, ok, runUnder } from '../../../support/answering-world.ts';
@@ -14,7 +14,7 @@ const recorded = readFileSync(new URL('../../../golden/pods/cases/node-register/
 const toPlugins = (told: readonly { readonly to: string }[]) =>
   told.filter(({ to }) => to === 'parent/pluginManager').map(({ to: _to, ...event }) => event);
 
-test('posts what the recorded kubelet posted, once the Node is there', () => {
+it('posts what the recorded kubelet posted, once the Node is there', () => {
   const bodies: unknown[] = [];
   const world = runUnder(
     csiNodeMachine,
@@ -39,7 +39,7 @@ test('posts what the recorded kubelet posted, once the Node is there', () => {
   expect(world.divergence()).toBeNull();
 });
 
-test('is content with the `null` by which a real API server says that there are no drivers', () => {
+it('is content with the `null` by which a real API server says that there are no drivers', () => {
   const world = runUnder(
     csiNodeMachine,
     { nodeName: 'node1' },
@@ -54,7 +54,7 @@ test('is content with the `null` by which a real API server says that there are 
   expect(world.state()).toBe('initialized');
 });
 
-test('does not ask at once again for what the server did not take', () => {
+it('does not ask at once again for what the server did not take', () => {
   let patches = 0;
   const world = runUnder(
     csiNodeMachine,
@@ -73,7 +73,7 @@ test('does not ask at once again for what the server did not take', () => {
   expect(patches).toBe(5);
 });
 
-test('adds a driver that registers and keeps those of others', () => {
+it('adds a driver that registers and keeps those of others', () => {
   const others = { ...recorded, spec: { drivers: [{ name: 'other', nodeID: 'o', topologyKeys: null }] } };
   const bodies: unknown[] = [];
   const world = runUnder(
@@ -105,7 +105,7 @@ test('adds a driver that registers and keeps those of others', () => {
   expect(toPlugins(world.told())).toEqual([{ type: 'csi.driversWritten', names: ['csi.example.test'] }]);
 });
 
-test('says after four tries that a driver cannot be written, and goes on trying', () => {
+it('says after four tries that a driver cannot be written, and goes on trying', () => {
   const world = runUnder(csiNodeMachine, { nodeName: 'node1' }, { 'kube.get': fail('away') }, [
     'nodeStatus',
     'pluginManager',
@@ -126,7 +126,7 @@ test('says after four tries that a driver cannot be written, and goes on trying'
   expect(world.divergence()).toBeNull();
 });
 
-test('tries again for as long as the API server is away', () => {
+it('tries again for as long as the API server is away', () => {
   const world = runUnder(csiNodeMachine, { nodeName: 'node1' }, { 'kube.get': fail('away') }, ['nodeStatus']);
   world.tell(registered);
   world.time.advanceTo(world.time.now() + 10_000);
@@ -134,7 +134,7 @@ test('tries again for as long as the API server is away', () => {
   expect(world.said()).toContain('Failed to initialize CSINode');
 });
 
-test('takes back the entry of a driver that is gone, and of no other', () => {
+it('takes back the entry of a driver that is gone, and of no other', () => {
   const entry = (name: string) => ({ name, nodeID: 'n', topologyKeys: [] });
   let known = { ...recorded, spec: { drivers: [entry('other'), entry('csi.example.test')] } };
   const bodies: unknown[] = [];

@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest';
+import { expect, it } from 'vitest';
 import { leaseMachine, microTime } from '../../../../src/machines/charts/node/lease.ts';
 import { fail, ok, runUnder } from '../../../support/answering-world.ts';
 
@@ -28,7 +28,7 @@ function leaseStore(existing: LeaseBody | null = null) {
   return { answers, writes };
 }
 
-test('makes the lease when there is none, and renews it four times in its life', () => {
+it('makes the lease when there is none, and renews it four times in its life', () => {
   const { answers, writes } = leaseStore();
   const world = runUnder(leaseMachine, input, answers);
   expect(world.asked()).toEqual(['kube.get', 'kube.create']);
@@ -42,7 +42,7 @@ test('makes the lease when there is none, and renews it four times in its life',
   expect(world.divergence()).toBeNull();
 });
 
-test('keeps an owner that is there, and names the Node once it is known', () => {
+it('keeps an owner that is there, and names the Node once it is known', () => {
   const { answers, writes } = leaseStore();
   const world = runUnder(leaseMachine, input, answers);
   world.tell({ type: 'node.registered', uid: 'u1' });
@@ -52,7 +52,7 @@ test('keeps an owner that is there, and names the Node once it is known', () => 
   ]);
 });
 
-test('reads again after a conflict and makes a deleted lease again', () => {
+it('reads again after a conflict and makes a deleted lease again', () => {
   const { answers } = leaseStore();
   const codes = ['Conflict', 'NotFound'];
   const refusing = {
@@ -68,7 +68,7 @@ test('reads again after a conflict and makes a deleted lease again', () => {
   expect(world.state()).toBe('holding');
 });
 
-test('tries five times at once, then with the next period, for ever', () => {
+it('tries five times at once, then with the next period, for ever', () => {
   const { answers } = leaseStore();
   const refusing = { 'kube.update': fail('connect ECONNREFUSED'), 'kube.closeConnections': ok(null) };
   const world = runUnder(leaseMachine, input, { ...answers, ...refusing });
@@ -81,14 +81,14 @@ test('tries five times at once, then with the next period, for ever', () => {
   expect(world.divergence()).toBeNull();
 });
 
-test('waits longer and longer while the API server is away', () => {
+it('waits longer and longer while the API server is away', () => {
   const world = runUnder(leaseMachine, input, { 'kube.get': fail('connect ECONNREFUSED', 'ECONNREFUSED') });
   world.time.advanceTo(1_000_000 + 60_000);
   // 100, 200, ... 6,400 and then 7,000 ms: 7 tries in the first 12.7 s, one each 7 s after them.
   expect(world.asked()).toHaveLength(14);
 });
 
-test('is not made while there is no Node, and belongs to the one that is made again', () => {
+it('is not made while there is no Node, and belongs to the one that is made again', () => {
   const { answers, writes } = leaseStore();
   let isGone = false;
   const collected = {

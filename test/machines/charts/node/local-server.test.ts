@@ -1,16 +1,16 @@
-import { expect, test } from 'vitest';
+import { expect, it } from 'vitest';
 import { localServerMachine } from '../../../../src/machines/charts/node/local-server.ts';
 import { fail, runUnder } from '../../../support/answering-world.ts';
 
 const input = { path: '/var/lib/kubelet/statelet.sock', service: 'api', settings: {} };
 
-test('serves until it is stopped', () => {
+it('serves until it is stopped', () => {
   const world = runUnder(localServerMachine, input, { 'server.serveLocal': 'stream' });
   expect([world.asked(), world.state(), world.said()]).toEqual([['server.serveLocal'], 'open', []]);
   expect(world.divergence()).toBeNull();
 });
 
-test('says why there is no socket, and tries again for ever', () => {
+it('says why there is no socket, and tries again for ever', () => {
   const world = runUnder(localServerMachine, input, { 'server.serveLocal': fail('listen EACCES: permission denied') });
   world.time.advanceTo(world.time.now() + 61_000);
   expect(world.asked()).toHaveLength(3);

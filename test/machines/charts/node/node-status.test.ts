@@ -1,5 +1,5 @@
 /** Proves O1 to O3: what is told of the node, when, and that nothing is told twice. */
-import { expect, test } from 'vitest';
+import { expect, it } from 'vitest';
 import { nodeStatusMachine } from '../../../../src/machines/charts/node/node-status.ts';
 import {
   NOTHING_REPORTED,
@@ -89,7 +89,7 @@ function start(existing: Node | null = null, watchMs = 0) {
   return { ...run, ...api, settle, events };
 }
 
-test('registers, tells who waits for that, and says when it is ready, at once', () => {
+it('registers, tells who waits for that, and says when it is ready, at once', () => {
   const run = start();
   run.tell(reported(READY));
   run.settle();
@@ -104,7 +104,7 @@ test('registers, tells who waits for that, and says when it is ready, at once', 
   expect(run.divergence()).toBeNull();
 });
 
-test('tells objects its labels and how long they are good enough, when that changed', () => {
+it('tells objects its labels and how long they are good enough, when that changed', () => {
   const noted = (annotations: Record<string, string>): Node => ({
     ...newNode(facts, {}),
     metadata: { name: 'node1', labels: { a: 'b' }, annotations },
@@ -121,7 +121,7 @@ test('tells objects its labels and how long they are good enough, when that chan
   expect(told).toEqual([null, '300']);
 });
 
-test('tells other news with the next period, and time alone every five minutes', () => {
+it('tells other news with the next period, and time alone every five minutes', () => {
   const run = start();
   run.tell(reported(READY));
   run.settle();
@@ -147,7 +147,7 @@ const existing = (bootID: string): Node => {
   return { ...made, metadata: { ...made.metadata, uid: 'u1' } };
 };
 
-test('after a restart says nothing of what did not change', () => {
+it('after a restart says nothing of what did not change', () => {
   const run = start(existing('boot-2'));
   run.settle(5_000);
   run.tell(reported(READY));
@@ -156,7 +156,7 @@ test('after a restart says nothing of what did not change', () => {
   expect(run.events()).toEqual([]);
 });
 
-test('leaves what others advertise as it is, and as much of it can be had', () => {
+it('leaves what others advertise as it is, and as much of it can be had', () => {
   const before = existing('boot-2');
   const dongles = { 'example.com/dongle': '4' };
   const run = start({ ...before, status: { ...before.status, capacity: { ...capacity, ...dongles } } });
@@ -167,7 +167,7 @@ test('leaves what others advertise as it is, and as much of it can be had', () =
   expect(status!.allocatable).toEqual(dongles);
 });
 
-test('keeps a resource at zero whose plugin is gone', () => {
+it('keeps a resource at zero whose plugin is gone', () => {
   const run = start(existing('boot-2'));
   const gpus = { 'example.com/gpu': '2' };
   run.tell(reported({ ...READY, deviceCapacity: gpus, deviceAllocatable: gpus }));
@@ -179,7 +179,7 @@ test('keeps a resource at zero whose plugin is gone', () => {
   expect(run.patches.at(-1)!.status).toMatchObject({ capacity: none, allocatable: none });
 });
 
-test('says that the machine was rebooted, and that somebody closed the node', () => {
+it('says that the machine was rebooted, and that somebody closed the node', () => {
   const run = start(existing('boot-1'));
   expect(run.events()).toEqual(['Rebooted']);
   run.tell(reported(READY));
@@ -189,7 +189,7 @@ test('says that the machine was rebooted, and that somebody closed the node', ()
   expect(run.events().at(-1)).toBe('NodeNotSchedulable');
 });
 
-test('tries a report five times and then waits for the next period', () => {
+it('tries a report five times and then waits for the next period', () => {
   const run = start();
   run.tell(reported(READY));
   run.settle();
@@ -204,7 +204,7 @@ test('tries a report five times and then waits for the next period', () => {
   );
 });
 
-test('a Node that somebody deleted stays away: its status is tried with each period', () => {
+it('a Node that somebody deleted stays away: its status is tried with each period', () => {
   const run = start();
   run.tell(reported(READY));
   run.settle();
@@ -231,7 +231,7 @@ test('a Node that somebody deleted stays away: its status is tried with each per
   expect(run.divergence()).toBeNull();
 });
 
-test('a Node that was deleted while nobody watched stays away, too', () => {
+it('a Node that was deleted while nobody watched stays away, too', () => {
   const run = start(null, 5_000);
   run.tell(reported(READY));
   run.settle();

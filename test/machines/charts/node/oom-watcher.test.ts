@@ -1,5 +1,5 @@
 /** Proves O1 and O2 of the OOM watcher. */
-import { expect, test } from 'vitest';
+import { expect, it } from 'vitest';
 import { oomWatcherMachine } from '../../../../src/machines/charts/node/oom-watcher.ts';
 import { type Answers, fail, runUnder } from '../../../support/answering-world.ts';
 
@@ -16,7 +16,7 @@ const start = (answer: Answers[string], more: Partial<typeof input> = {}) =>
   runUnder(oomWatcherMachine, { ...input, ...more }, { 'host.watchOom': answer }, ['eventRecorder']);
 const refusal = fail('open /dev/kmsg: operation not permitted', 'EPERM');
 
-test('says SystemOOM on the node, with its victim, and nothing of a container at its own limit', () => {
+it('says SystemOOM on the node, with its victim, and nothing of a container at its own limit', () => {
   const run = start('stream');
   run.say('host.watchOom', { type: 'oom.watching' });
   run.say('host.watchOom', { ...kill, victimContainer: '/kubepods/pod1' });
@@ -30,7 +30,7 @@ test('says SystemOOM on the node, with its victim, and nothing of a container at
   expect(run.divergence()).toBeNull();
 });
 
-test('a log that cannot be read keeps the node from starting', () => {
+it('a log that cannot be read keeps the node from starting', () => {
   expect(start(refusal).told()).toEqual([
     {
       to: 'parent',
@@ -40,13 +40,13 @@ test('a log that cannot be read keeps the node from starting', () => {
   ]);
 });
 
-test('where the node may do without it, it is only said', () => {
+it('where the node may do without it, it is only said', () => {
   const run = start(refusal, { optional: true });
   expect(run.told()).toEqual([]);
   expect(run.said()).toEqual(['Failed to create an oomWatcher, ignoring']);
 });
 
-test('a log that breaks later is opened again', () => {
+it('a log that breaks later is opened again', () => {
   let opened = 0;
   const run = start(() => (opened++ === 0 ? 'stream' : fail('broken')));
   run.say('host.watchOom', { type: 'oom.watching' });

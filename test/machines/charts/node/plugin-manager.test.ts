@@ -1,5 +1,5 @@
 /** The plugin manager, with the actors of its plugins, in a world of scripted plugins. */
-import { expect, test } from 'vitest';
+import { expect, it } from 'vitest';
 import type { EffectResult } from '../../../../src/kernel/effects.ts';
 import { pluginManagerMachine } from '../../../../src/machines/charts/node/plugin-manager.ts';
 import { highestSupported, judge } from '../../../../src/machines/charts/node/plugin-policy.ts';
@@ -64,7 +64,7 @@ const registered = {
 };
 const gone = { to: 'parent/csiNode', type: 'csi.driverGone', name: 'csi.example.test' };
 
-test('a driver is registered, told so, and taken back when its socket is gone', () => {
+it('a driver is registered, told so, and taken back when its socket is gone', () => {
   const world = run(ok(info()));
   world.say([SOCKET, '1']);
   expect(world.toCluster()).toEqual([registered]);
@@ -80,7 +80,7 @@ test('a driver is registered, told so, and taken back when its socket is gone', 
   expect(world.divergence()).toBeNull();
 });
 
-test('a driver whose socket was made anew is taken back and registered again', () => {
+it('a driver whose socket was made anew is taken back and registered again', () => {
   const world = run(ok(info()));
   world.say([SOCKET, '1']);
   world.say([SOCKET, '2']);
@@ -88,7 +88,7 @@ test('a driver whose socket was made anew is taken back and registered again', (
   expect(world.divergence()).toBeNull();
 });
 
-test('without an API server nobody but the plugin is told', () => {
+it('without an API server nobody but the plugin is told', () => {
   const world = run(ok(info()), {}, false);
   world.say([SOCKET, '1']);
   world.say();
@@ -99,7 +99,7 @@ test('without an API server nobody but the plugin is told', () => {
 
 const gpu = info({ type: 'DevicePlugin', name: 'example.com/gpu', endpoint: '', versions: ['v1beta1'] });
 
-test('a device plugin is connected where it says how it wants to be asked, and taken back with its socket', () => {
+it('a device plugin is connected where it says how it wants to be asked, and taken back with its socket', () => {
   const options = { preStart: true, prefers: false };
   const world = run(ok(gpu), { 'devices.getOptions': ok(options) });
   const toDevices = () => world.told().filter(({ to }) => to === 'parent/deviceManager');
@@ -114,7 +114,7 @@ test('a device plugin is connected where it says how it wants to be asked, and t
   expect(world.divergence()).toBeNull();
 });
 
-test.each([
+it.each([
   [gpu, fail('rpc error'), 'registration failed with err: failed to get device plugin options: rpc error'],
   [
     { ...gpu, versions: ['v2'] },
@@ -128,7 +128,7 @@ test.each([
   expect(world.statuses).toEqual([{ socket: SOCKET, registered: false, error }]);
 });
 
-test.each(['DRAPlugin', 'Whatever'])('a %s is refused, and asked again with longer pauses', (type) => {
+it.each(['DRAPlugin', 'Whatever'])('a %s is refused, and asked again with longer pauses', (type) => {
   const world = run(ok(info({ type })));
   world.say([SOCKET, '1']);
   const error = `RegisterPlugin error -- no handler registered for plugin type: ${type} at socket ${SOCKET}`;
@@ -143,7 +143,7 @@ test.each(['DRAPlugin', 'Whatever'])('a %s is refused, and asked again with long
   expect(world.divergence()).toBeNull();
 });
 
-test('the pause between tries grows to 122 s and no further', () => {
+it('the pause between tries grows to 122 s and no further', () => {
   const world = run(fail('RegisterPlugin error -- dial failed'));
   world.say([SOCKET, '1']);
   world.advance(127_500);
@@ -155,7 +155,7 @@ test('the pause between tries grows to 122 s and no further', () => {
   expect(world.said()).toContain('RegisterPlugin error -- dial failed');
 });
 
-test.each([
+it.each([
   ['an error', fail('rpc error: code = Internal desc = no'), 'rpc error: code = Internal desc = no'],
   [
     'no name for the node',
@@ -175,7 +175,7 @@ test.each([
   expect(world.divergence()).toBeNull();
 });
 
-test('of two drivers of one name and version the first is taken; the other when the first is gone', () => {
+it('of two drivers of one name and version the first is taken; the other when the first is gone', () => {
   const world = run(ok(info()));
   world.say(['/registry/a.sock', '1'], ['/registry/b.sock', '2']);
   world.written();
@@ -194,7 +194,7 @@ test('of two drivers of one name and version the first is taken; the other when 
   expect(world.toCluster()).toEqual([registered, gone, registered]);
 });
 
-test('a newer driver keeps its entry when the older one of its name is gone', () => {
+it('a newer driver keeps its entry when the older one of its name is gone', () => {
   const newer = '/registry/newer.sock';
   const world = run(ok(null), {
     'plugins.getInfo': ({ socket }: { socket: string }) => ok(info(socket === newer ? { versions: ['1.1.0'] } : {})),
@@ -208,7 +208,7 @@ test('a newer driver keeps its entry when the older one of its name is gone', ()
   expect(world.divergence()).toBeNull();
 });
 
-test('a plugin that cannot be told is registered all the same', () => {
+it('a plugin that cannot be told is registered all the same', () => {
   const world = run(ok(info()), { 'plugins.notifyRegistrationStatus': fail('away') });
   world.say([SOCKET, '1']);
   world.written();
@@ -218,7 +218,7 @@ test('a plugin that cannot be told is registered all the same', () => {
 
 const UPDATING = 'error updating CSINode object with CSI driver node info';
 
-test('a driver of which the cluster cannot be told is not registered, and hears why', () => {
+it('a driver of which the cluster cannot be told is not registered, and hears why', () => {
   const world = run(ok(info()));
   world.say([SOCKET, '1']);
   world.tell({ type: 'csi.driversUnwritten', names: ['csi.example.test'], error: `${UPDATING}: no` });
@@ -229,7 +229,7 @@ test('a driver of which the cluster cannot be told is not registered, and hears 
   expect(world.divergence()).toBeNull();
 });
 
-test('a driver waits a minute for the cluster, not for ever', () => {
+it('a driver waits a minute for the cluster, not for ever', () => {
   const world = run(ok(info()));
   world.say([SOCKET, '1']);
   world.advance(59_999);
@@ -239,7 +239,7 @@ test('a driver waits a minute for the cluster, not for ever', () => {
   expect(world.statuses).toEqual([{ socket: SOCKET, registered: false, error }]);
 });
 
-test('a watch that breaks begins again and registers nothing twice', () => {
+it('a watch that breaks begins again and registers nothing twice', () => {
   let watches = 0;
   const world = run(ok(info()), { 'plugins.watch': () => (++watches === 1 ? fail('EIO') : 'stream') });
   world.advance(5_000);
@@ -248,7 +248,7 @@ test('a watch that breaks begins again and registers nothing twice', () => {
   expect(world.toCluster()).toEqual([registered]);
 });
 
-test.each([
+it.each([
   [['1.0.0'], '1.0.0'],
   [['0.3.0', 'v1.2', '1.10.0', '2.0.0'], '1.10.0'],
   [['0.3.0'], 'highest supported version reported by driver is 0.3.0, must be v1.x'],
@@ -269,7 +269,7 @@ const prefix = (name: string, endpoint = '/plugins/csi.sock') =>
   `RegisterPlugin error -- plugin validation failed with err: validation failed for CSI Driver ${name} at endpoint ` +
   `${endpoint}: kubernetes.io/csi: ValidatePlugin for CSI driver "${name}" failed.`;
 
-test.each([
+it.each([
   [info({ versions: [] }), `${prefix('csi.example.test')} Plugin returned an empty list for supported versions`],
   [
     info({ versions: ['0.1.0', '0.2.0'] }),
@@ -284,7 +284,7 @@ test.each([
   expect(judge(plugin, SOCKET, new Map())).toEqual({ error });
 });
 
-test('a name that a CSINode would not take is refused before it keeps other drivers out', () => {
+it('a name that a CSINode would not take is refused before it keeps other drivers out', () => {
   expect(judge(info({ name: 'Not_A_Name' }), SOCKET, new Map())).toMatchObject({
     error: expect.stringContaining('a lowercase RFC 1123 subdomain'),
   });
@@ -294,13 +294,13 @@ test('a name that a CSINode would not take is refused before it keeps other driv
   expect(judge(info({ name: 'constructor' }), SOCKET, new Map())).toEqual({ version: '1.0.0' });
 });
 
-test('a newer version takes the name of an older one', () => {
+it('a newer version takes the name of an older one', () => {
   expect(judge(info({ versions: ['1.1.0'] }), SOCKET, new Map([['csi.example.test', '1.0.0']]))).toEqual({
     version: '1.1.0',
   });
 });
 
-test('a registered driver is asked again how many volumes fit, as often as the cluster wants it', () => {
+it('a registered driver is asked again how many volumes fit, as often as the cluster wants it', () => {
   const world = run(ok(info()), { 'plugins.followNodeInfo': 'stream' });
   const order = (periodMs: number) => {
     world.tell({ type: 'csi.limitsFollowed', name: 'csi.example.test', periodMs });
@@ -327,7 +327,7 @@ test('a registered driver is asked again how many volumes fit, as often as the c
   expect(world.divergence()).toBeNull();
 });
 
-test('a driver with less room than it said is asked at once; what it cannot say changes nothing', () => {
+it('a driver with less room than it said is asked at once; what it cannot say changes nothing', () => {
   const answers = [
     ok({ nodeID: 'n', maxVolumes: '7', topologyKeys: [] }),
     ok({ nodeID: 'n', maxVolumes: '3', topologyKeys: [] }),
@@ -353,7 +353,7 @@ test('a driver with less room than it said is asked at once; what it cannot say 
   expect(world.divergence()).toBeNull();
 });
 
-test('a driver that registers anew, and one of which csiVolumes knows nothing any more, are asked as before', () => {
+it('a driver that registers anew, and one of which csiVolumes knows nothing any more, are asked as before', () => {
   const world = run(ok(info()), { 'plugins.followNodeInfo': 'stream' });
   world.say([SOCKET, '1']);
   world.written();

@@ -1,10 +1,10 @@
-import { expect, test } from 'vitest';
+import { expect, it } from 'vitest';
 import { podCIDRMachine, podCIDROf } from '../../../../src/machines/charts/node/pod-cidr.ts';
 import { fail, ok, runUnder } from '../../../support/answering-world.ts';
 
 const known = (spec: object) => ({ type: 'node.known', node: { spec } });
 
-test('tells the runtime each change once', () => {
+it('tells the runtime each change once', () => {
   const told: unknown[] = [];
   const answers = { 'cri.updateRuntimeConfig': (asked: unknown) => (told.push(asked), ok(null)) };
   const world = runUnder(podCIDRMachine, undefined, answers);
@@ -16,7 +16,7 @@ test('tells the runtime each change once', () => {
   expect(world.divergence()).toBeNull();
 });
 
-test('tells it again until the runtime took it', () => {
+it('tells it again until the runtime took it', () => {
   let refusals = 2;
   const answers = { 'cri.updateRuntimeConfig': () => (refusals-- > 0 ? fail('busy') : ok(null)) };
   const world = runUnder(podCIDRMachine, undefined, answers);
@@ -26,7 +26,7 @@ test('tells it again until the runtime took it', () => {
   expect(world.state()).toBe('reported');
 });
 
-test('reads the single field of an old Node', () => {
+it('reads the single field of an old Node', () => {
   expect(podCIDROf({ spec: { podCIDR: '10.2.0.0/24' } })).toBe('10.2.0.0/24');
   expect(podCIDROf({})).toBe('');
 });

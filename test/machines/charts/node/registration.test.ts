@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest';
+import { expect, it } from 'vitest';
 import type { NodeFacts } from '../../../../src/machines/charts/node/object/facts.ts';
 import { newNode } from '../../../../src/machines/charts/node/object/node.ts';
 import { registrationMachine } from '../../../../src/machines/charts/node/registration.ts';
@@ -21,21 +21,21 @@ const facts: NodeFacts = {
 const input = { facts, node: newNode(facts, {}) };
 const registered = { ...input.node, metadata: { ...input.node.metadata, uid: 'u1' } };
 
-test('posts the Node once', () => {
+it('posts the Node once', () => {
   const world = runUnder(registrationMachine, input, { 'kube.create': ok(registered) });
   expect(world.asked()).toEqual(['kube.create']);
   expect(world.said()).toEqual(['Attempting to register node', 'Successfully registered node']);
   expect(world.divergence()).toBeNull();
 });
 
-test('leaves an existing Node alone that is in line', () => {
+it('leaves an existing Node alone that is in line', () => {
   const answers = { 'kube.create': fail('nodes "node1" already exists', 'AlreadyExists'), 'kube.get': ok(registered) };
   const world = runUnder(registrationMachine, input, answers);
   expect(world.asked()).toEqual(['kube.create', 'kube.get']);
   expect(world.said()).toContain('Node was previously registered');
 });
 
-test('corrects an existing Node that is not, also where it may not create one', () => {
+it('corrects an existing Node that is not, also where it may not create one', () => {
   const strange = { ...registered, metadata: { ...registered.metadata, labels: {} } };
   const answers = { 'kube.create': fail('no', 'Forbidden'), 'kube.get': ok(strange), 'kube.patch': ok(registered) };
   const world = runUnder(registrationMachine, input, answers);
@@ -43,7 +43,7 @@ test('corrects an existing Node that is not, also where it may not create one', 
   expect(world.divergence()).toBeNull();
 });
 
-test('does not look for a Node that it may not create, where its gate says so', () => {
+it('does not look for a Node that it may not create, where its gate says so', () => {
   const answers = { 'kube.create': fail('no', 'Forbidden'), 'kube.get': ok(registered) };
   const world = runUnder(registrationMachine, { ...input, getsOnExistsOnly: true }, answers);
   expect(world.asked()).toEqual(['kube.create']);
@@ -51,7 +51,7 @@ test('does not look for a Node that it may not create, where its gate says so', 
   expect(runUnder(registrationMachine, { ...input, getsOnExistsOnly: true }, exists).asked()).toContain('kube.get');
 });
 
-test('goes on for as long as the API server is away', () => {
+it('goes on for as long as the API server is away', () => {
   let away = true;
   const create = () => (away ? fail('connect ECONNREFUSED', 'ECONNREFUSED') : ok(registered));
   const world = runUnder(registrationMachine, input, { 'kube.create': create });

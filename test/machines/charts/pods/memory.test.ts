@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { memoryMachine } from '../../../../src/machines/charts/pods/memory.ts';
 import { late, ok, runUnder } from '../../../support/answering-world.ts';
 
@@ -24,7 +24,7 @@ function memory() {
   return { world, written, allocated, pass };
 }
 
-test('what is noted while the memory is read is kept, beside what is read', () => {
+it('what is noted while the memory is read is kept, beside what is read', () => {
   const noted = (restartCount: number) => ({ restartCount, backoffMs: 0, backoffUntilMs: 0 });
   const written: unknown[] = [];
   const world = runUnder(
@@ -45,7 +45,7 @@ test('what is noted while the memory is read is kept, beside what is read', () =
   expect(world.divergence()).toBeNull();
 });
 
-test('M1: starts of containers are written together, and go with their pod', () => {
+it('M1: starts of containers are written together, and go with their pod', () => {
   const written: unknown[] = [];
   const world = runUnder(
     memoryMachine,
@@ -69,7 +69,7 @@ test('M1: starts of containers are written together, and go with their pod', () 
 });
 
 describe('what pods were given', () => {
-  test('is written after a moment, together', () => {
+  it('is written after a moment, together', () => {
     const { written, allocated, pass } = memory();
     allocated('a');
     allocated('b');
@@ -79,7 +79,7 @@ describe('what pods were given', () => {
     expect(written).toEqual([{ a: GRANT, b: GRANT }]);
   });
 
-  test.each(['cpus', 'memory', 'devices'])('M5: is written at once when nobody else may have it: %s', (kind) => {
+  it.each(['cpus', 'memory', 'devices'])('M5: is written at once when nobody else may have it: %s', (kind) => {
     const { world, written, allocated, pass } = memory();
     allocated('a');
     pass(100);
@@ -96,7 +96,7 @@ describe('what pods were given', () => {
   });
 });
 
-test('what was noted of a pod after it was forgotten goes when the pods of the node are known', () => {
+it('what was noted of a pod after it was forgotten goes when the pods of the node are known', () => {
   const { world, written, allocated, pass } = memory();
   for (const uid of ['here', 'gone']) allocated(uid);
   world.tell({ type: 'memory.forgotten', uid: 'gone' });
@@ -111,7 +111,7 @@ test('what was noted of a pod after it was forgotten goes when the pods of the n
   expect(world.divergence()).toBeNull();
 });
 
-test('back-offs that were noted after their pod was forgotten do not pile up', () => {
+it('back-offs that were noted after their pod was forgotten do not pile up', () => {
   const written: unknown[] = [];
   const world = runUnder(
     memoryMachine,

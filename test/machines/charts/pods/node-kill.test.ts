@@ -1,5 +1,5 @@
 /** A pod that the node ends (eviction, shutdown): what the world sees of it, and that it stays ended. */
-import { afterEach, expect, test } from 'vitest';
+import { afterEach, expect, it } from 'vitest';
 import type { PodKillWanted } from '../../../../src/machines/model/pods/messages.ts';
 import { image, manifest, PodsNode } from '../../../support/pods-node.ts';
 
@@ -33,7 +33,7 @@ afterEach(() => {
   node.assertReplays();
 });
 
-test('fails at once, for the reason of the node, with a word about the disruption', () => {
+it('fails at once, for the reason of the node, with a word about the disruption', () => {
   running();
   kill();
   expect(node.status(UID)).toMatchObject({ phase: 'Failed', reason: 'Evicted', message: order.verdict.message });
@@ -50,7 +50,7 @@ test('fails at once, for the reason of the node, with a word about the disruptio
   expect(stops).toMatchObject([{ timeoutSeconds: 2 }]);
 });
 
-test('stays failed and is not started again, whatever its restart policy', () => {
+it('stays failed and is not started again, whatever its restart policy', () => {
   running();
   kill();
   node.until('over', isOver);
@@ -60,7 +60,7 @@ test('stays failed and is not started again, whatever its restart policy', () =>
   expect(node.world.runtime.started).toHaveLength(1);
 });
 
-test('that ends well yet has succeeded, as the recorded kubelet has it', () => {
+it('that ends well yet has succeeded, as the recorded kubelet has it', () => {
   node = new PodsNode();
   node.world.runtime.images.set('app:1', image('app:1'));
   node.world.runtime.programs.set('app', [{ stopExitCode: 0 }]);
@@ -72,7 +72,7 @@ test('that ends well yet has succeeded, as the recorded kubelet has it', () => {
   expect(node.status(UID)).not.toHaveProperty('reason');
 });
 
-test('goes when its manifest goes', () => {
+it('goes when its manifest goes', () => {
   running();
   kill();
   node.until('over', isOver);
@@ -81,7 +81,7 @@ test('goes when its manifest goes', () => {
   expect(node.world.runtime.containers.size).toBe(0);
 });
 
-test('an order for a pod that is not there changes nothing', () => {
+it('an order for a pod that is not there changes nothing', () => {
   running();
   node.kernel.dispatch('kubelet/pods', { ...order, uid: 'nobody' }, 'test');
   node.run(1_000);

@@ -1,5 +1,5 @@
 /** What the collectors clear away at once when the node is short of disk, and that they answer. */
-import { expect, test } from 'vitest';
+import { expect, it } from 'vitest';
 import { imageGcMachine } from '../../../../src/machines/charts/images/image-gc.ts';
 import { containerGcMachine } from '../../../../src/machines/charts/pods/container-gc.ts';
 import { fail, ok, runUnder } from '../../../support/answering-world.ts';
@@ -19,7 +19,7 @@ const image = (id: string, more = {}) => ({
 const inputsOf = (run: ReturnType<typeof runUnder>, name: string) =>
   run.records().flatMap((record) => (record.k === 'effect' && record.name === name ? [record.input] : []));
 
-test('of pods that are over every dead container goes, of the others what is beyond the limit', () => {
+it('of pods that are over every dead container goes, of the others what is beyond the limit', () => {
   const run = runUnder(containerGcMachine, settings, { 'cri.removeContainer': ok(null) }, ['pods', 'eviction']);
   const two = [dead('1', '1'), dead('2', '2')];
   run.tell({ type: 'garbage.changed', uid: 'over', dead: two, sandboxes: [], over: true });
@@ -33,7 +33,7 @@ test('of pods that are over every dead container goes, of the others what is bey
   expect(run.divergence()).toBeNull();
 });
 
-test('what is younger than the settings say does not count, and is looked at again each minute', () => {
+it('what is younger than the settings say does not count, and is looked at again each minute', () => {
   const answers = { 'cri.removeContainer': ok(null), 'logs.unlink': ok(null) };
   const containerGc = { minAgeMs: 600_000, maxPerPodContainer: 1, maxContainers: -1 };
   const run = runUnder(containerGcMachine, { ...settings, containerGc }, answers, ['pods']);
@@ -56,13 +56,13 @@ test('what is younger than the settings say does not count, and is looked at aga
   expect(run.divergence()).toBeNull();
 });
 
-test('a collector that has nothing to do answers, too', () => {
+it('a collector that has nothing to do answers, too', () => {
   const run = runUnder(containerGcMachine, settings, {}, ['pods', 'eviction']);
   run.tell(PURGE);
   expect(run.told().at(-1)).toEqual({ to: 'parent/eviction', type: 'garbage.purged' });
 });
 
-test.each([
+it.each([
   ['as usual', settings],
   ['with its own collecting off', { ...settings, imageGc: { ...settings.imageGc, highThresholdPercent: 100 } }],
 ])('every image goes that nobody uses, however full the disk is (%s)', (_, input) => {
@@ -81,7 +81,7 @@ test.each([
   expect(run.divergence()).toBeNull();
 });
 
-test('a runtime that does not list its images is no reason not to answer', () => {
+it('a runtime that does not list its images is no reason not to answer', () => {
   const world = { 'cri.listImages': fail('away') };
   const run = runUnder(imageGcMachine, settings, world, ['pods', 'eviction', 'eventRecorder']);
   run.tell(PURGE);

@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { nodePod } from '../../../../src/machines/model/eviction/facts.ts';
 import { type Candidate, rankedForEviction, reclaimable } from '../../../../src/machines/model/eviction/ranking.ts';
 import {
@@ -22,7 +22,7 @@ describe('thresholds', () => {
     enforceNodeAllocatable: ['pods'],
   };
 
-  test('what all pods may have together is guarded as the node is', () => {
+  it('what all pods may have together is guarded as the node is', () => {
     const signals = configuredThresholds(settings).map(({ signal, graceMs }) => [signal, graceMs]);
     expect(signals).toEqual([
       ['imagefs.available', 0],
@@ -35,7 +35,7 @@ describe('thresholds', () => {
     expect(free.map(({ signal }) => signal)).not.toContain('allocatableMemory.available');
   });
 
-  test('containerfs follows the file system that holds the writable layers', () => {
+  it('containerfs follows the file system that holds the writable layers', () => {
     const thresholds = configuredThresholds(settings);
     const derived = (layout: DiskLayout) =>
       withContainerFs(thresholds, layout)
@@ -50,7 +50,7 @@ describe('thresholds', () => {
     expect(derived(OWN)).toEqual([['containerfs.available', { share: 0.15 }]]);
   });
 
-  test('a share is computed as upstream computes it, in a float of 32 bits', () => {
+  it('a share is computed as upstream computes it, in a float of 32 bits', () => {
     const threshold = { signal: 'nodefs.available' as const, value: { share: 0.1 }, graceMs: 0, minReclaim: null };
     expect(thresholdText(threshold, { available: '0', capacity: '269490393088' })).toBe('26949039710');
     expect(thresholdText(threshold, { available: '0', capacity: '1073741824000' })).toBe('107374184000');
@@ -76,7 +76,7 @@ describe('ranking', () => {
   const order = (signal: EvictionSignal, ...all: Candidate[]) =>
     rankedForEviction(all, signal, SHARED).map(({ uid }) => uid);
 
-  test('memory: who cannot be measured, who exceeds its request, low priority, large excess', () => {
+  it('memory: who cannot be measured, who exceeds its request, low priority, large excess', () => {
     expect(
       order(
         'memory.available',
@@ -89,7 +89,7 @@ describe('ranking', () => {
     ).toEqual(['unknown', 'large', 'small', 'important', 'within']);
   });
 
-  test('processes: low priority, then many', () => {
+  it('processes: low priority, then many', () => {
     expect(order('pid.available', candidate('few', '1'), candidate('many', '9'), candidate('low', '2', -1))).toEqual([
       'low',
       'many',
@@ -97,7 +97,7 @@ describe('ranking', () => {
     ]);
   });
 
-  test('what may be cleared away depends on where images and containers are', () => {
+  it('what may be cleared away depends on where images and containers are', () => {
     const cleared = (signal: EvictionSignal, layout: DiskLayout) => reclaimable(signal, layout);
     expect(cleared('memory.available', SHARED)).toEqual({ containers: false, images: false });
     expect(cleared('nodefs.available', SHARED)).toEqual({ containers: true, images: true });
@@ -109,7 +109,7 @@ describe('ranking', () => {
 });
 
 describe('facts of a pod', () => {
-  test('limits of local storage are those of its volumes, its containers, and their sum', () => {
+  it('limits of local storage are those of its volumes, its containers, and their sum', () => {
     const facts = nodePod(
       pod({
         containers: [
@@ -136,7 +136,7 @@ describe('facts of a pod', () => {
     expect(nodePod(pod()).storage).toBeNull();
   });
 
-  test('static pods and pods of the system are critical', () => {
+  it('static pods and pods of the system are critical', () => {
     expect(nodePod(pod()).isCritical).toBe(false);
     expect(nodePod(pod({ priority: 2_000_000_000 })).isCritical).toBe(true);
     expect(nodePod(pod({}, { annotations: { 'kubernetes.io/config.source': 'file' } })).isCritical).toBe(true);

@@ -1,5 +1,5 @@
 /** Corners of requests that no recording reaches, each as upstream's source has it. */
-import { describe, expect, it, test } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { admissionRequest } from '../../../../src/machines/model/allocation/request.ts';
 import type { Container, PodSpec, ResourceList } from '../../../../src/machines/model/api/pod.ts';
 import type { DeviceResponse } from '../../../../src/machines/model/operations/devices.ts';
@@ -93,7 +93,7 @@ describe('variables', () => {
   });
 });
 
-test('a signal to stop with is named only where the gate ContainerStopSignals is on', () => {
+it('a signal to stop with is named only where the gate ContainerStopSignals is on', () => {
   const fields = { lifecycle: { stopSignal: 'SIGRTMIN+1' } };
   expect(configOf(fields)).not.toHaveProperty('stop_signal');
   const asked = configOf(fields, {}, { node: { ...node, hasStopSignals: true } });

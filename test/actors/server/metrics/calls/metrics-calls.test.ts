@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { connect, createServer, type Server } from 'node:net';
 import { join } from 'node:path';
 import { Registry } from 'prom-client';
-import { afterEach, expect, test } from 'vitest';
+import { afterEach, expect, it } from 'vitest';
 import { criPorts } from '../../../../../src/actors/cri/ports.ts';
 import { type Create, tokenReviewer } from '../../../../../src/actors/server/auth/reviews.ts';
 import { TAKEN, text } from '../../../../../src/actors/server/http/answer.ts';
@@ -70,7 +70,7 @@ async function ask(port: number, request: string, until: RegExp) {
   return socket;
 }
 
-test('requests count when they come, and are in flight until they end, streams and failures too', async () => {
+it('requests count when they come, and are in flight until they end, streams and failures too', async () => {
   const registry = new Registry();
   const requests = new RequestMetrics(registry);
   const value = reading(registry);
@@ -92,7 +92,7 @@ test('requests count when they come, and are in flight until they end, streams a
   expect(await value('kubelet_http_requests_total', { path: 'exec', long_running: 'true' })).toBe(1);
 });
 
-test('tokens are known, asked for, or waited for', async () => {
+it('tokens are known, asked for, or waited for', async () => {
   const registry = new Registry();
   const value = reading(registry);
   const answer = Promise.withResolvers<KubeObject>();
@@ -116,7 +116,7 @@ test('tokens are known, asked for, or waited for', async () => {
   expect([await fetches('ok'), await fetches('error')]).toEqual([1, 1]);
 });
 
-test('reviews are told from other requests by what they create', async () => {
+it('reviews are told from other requests by what they create', async () => {
   const registry = new Registry();
   const { seen } = new ApiClientMetrics(registry);
   const value = reading(registry);
@@ -131,7 +131,7 @@ test('reviews are told from other requests by what they create', async () => {
   expect(await value('rest_client_requests_total', { code: '201' })).toBe(2);
 });
 
-test('every call of the runtime counts under the name that upstream has for it', async () => {
+it('every call of the runtime counts under the name that upstream has for it', async () => {
   const registry = new Registry();
   const value = reading(registry);
   const fake = await FakeRuntime.start({ UpdateContainerResources: () => ({}), Version: () => ({ version: '1' }) });
@@ -166,7 +166,7 @@ test('every call of the runtime counts under the name that upstream has for it',
   await watching;
 });
 
-test('who asks for the resources of pods is counted by the method, and its failures apart', async () => {
+it('who asks for the resources of pods is counted by the method, and its failures apart', async () => {
   const registry = new Registry();
   const value = reading(registry);
   const path = join(await temporaryFolder(), 'pod-resources.sock');

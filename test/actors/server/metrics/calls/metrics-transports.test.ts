@@ -1,6 +1,6 @@
 /** What is counted of the connections to the API server, and of certificates that exec plugins give. */
 import { Registry } from 'prom-client';
-import { expect, test } from 'vitest';
+import { expect, it } from 'vitest';
 import { TransportMetrics } from '../../../../../src/actors/server/metrics/calls/api-client.ts';
 import { Authority } from '../../../../fakes/api-server/pki.ts';
 
@@ -14,7 +14,7 @@ async function valueOf(registry: Registry, name: string): Promise<number | undef
   )?.value;
 }
 
-test('a transport counts from its first connection until it is given up', async () => {
+it('a transport counts from its first connection until it is given up', async () => {
   const registry = new Registry();
   const { seen } = new TransportMetrics(registry);
   for (const kind of ['opened', 'opened', 'closed'] as const) seen({ kind, pluginCertificate: null });
@@ -23,7 +23,7 @@ test('a transport counts from its first connection until it is given up', async 
   expect(await valueOf(registry, 'rest_client_exec_plugin_ttl_seconds')).toBe(Number.POSITIVE_INFINITY);
 });
 
-test('a certificate of an exec plugin counts down, and its age when another one comes', async () => {
+it('a certificate of an exec plugin counts down, and its age when another one comes', async () => {
   const registry = new Registry();
   const authority = await Authority.create('plugins');
   const certificate = async (days: number) => {

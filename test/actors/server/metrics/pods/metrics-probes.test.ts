@@ -1,5 +1,5 @@
 /** What is counted of probes, and for how long. */
-import { expect, test } from 'vitest';
+import { expect, it } from 'vitest';
 import { familiesOf } from '../../../../../src/actors/server/metrics/instruments.ts';
 import { asked, recording, said } from '../../metrics-recording.ts';
 
@@ -24,7 +24,7 @@ function probing() {
   return { recorder, turn, counted };
 }
 
-test('an attempt that failed is counted and not measured', async () => {
+it('an attempt that failed is counted and not measured', async () => {
   const { recorder, counted } = probing();
   for (const result of ['success', 'failure', 'failure', 'unknown']) recorder.probed(1, result, 5);
   expect(await counted()).toEqual({
@@ -33,7 +33,7 @@ test('an attempt that failed is counted and not measured', async () => {
   });
 });
 
-test.each([
+it.each([
   ['is gone', { type: 'status.removed', uid: 'u1' }],
   ['has ended', { type: 'status.changed', pod: { uid: 'u1' }, status: { phase: 'Succeeded' } }],
 ])('nothing is told of a pod that %s, and the others stay', async (_how, event) => {

@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 import * as grpc from '@grpc/grpc-js';
 import { Registry } from 'prom-client';
-import { afterEach, expect, test } from 'vitest';
+import { afterEach, expect, it } from 'vitest';
 import { pluginPorts } from '../../../../../src/actors/plugins/index.ts';
 import { countDriverCalls, credentialPluginRuns } from '../../../../../src/actors/server/metrics/calls/plugin-work.ts';
 import { volumeCounts } from '../../../../../src/actors/server/metrics/volumes/storage.ts';
@@ -16,7 +16,7 @@ afterEach(() => {
   for (const close of closing.splice(0)) close();
 });
 
-test('calls of a driver count by its name, the method and what came of it', async () => {
+it('calls of a driver count by its name, the method and what came of it', async () => {
   const registry = new Registry();
   const value = reading(registry);
   const socket = join(await temporaryFolder(), 'driver.sock');
@@ -45,7 +45,7 @@ test('calls of a driver count by its name, the method and what came of it', asyn
   expect(await value('csi_operations_seconds', {}, '_count')).toBe(1);
 });
 
-test('volumes of a driver are mounted and unmounted under its name, whatever became of their actor', async () => {
+it('volumes of a driver are mounted and unmounted under its name, whatever became of their actor', async () => {
   const { contexts, turn, value } = recording();
   const actor = 'kubelet/csiVolumes/mount-1';
   contexts[actor] = { pod: { uid: 'u1' }, volume: { name: 'data', driver: 'disk.example.com' } };
@@ -61,7 +61,7 @@ test('volumes of a driver are mounted and unmounted under its name, whatever bec
   expect(await sum('volume_unmount', 'success')).toBe(0.2);
 });
 
-test.each([
+it.each([
   ['csi.publish', 'publish', { block: {} }, 'map_volume'],
   ['csi.unpublish', 'unpublish', { block: {} }, 'unmap_volume'],
   ['csi.publish', 'publish', { block: null }, 'volume_mount'],
@@ -76,7 +76,7 @@ test.each([
   expect(await value('storage_operation_duration_seconds', labels, '_count')).toBe(1);
 });
 
-test('volumes count under what they are of', () => {
+it('volumes count under what they are of', () => {
   const volumes = [
     { name: 'data', persistentVolumeClaim: { claimName: 'c' } },
     { name: 'here', persistentVolumeClaim: { claimName: 'd' } },
@@ -103,7 +103,7 @@ test('volumes count under what they are of', () => {
   ]);
 });
 
-test('devices count when their plugin registers and when they are given out', async () => {
+it('devices count when their plugin registers and when they are given out', async () => {
   const { turn, value } = recording();
   const resource = 'example.com/gpu';
   turn(0, { k: 'in', to: 'kubelet/devices', event: { type: 'devices.registered', resource } });
@@ -113,7 +113,7 @@ test('devices count when their plugin registers and when they are given out', as
   expect(await value('kubelet_device_plugin_alloc_duration_seconds', { resource_name: resource }, '_sum')).toBe(0.25);
 });
 
-test('a program that knows logins counts each time that it is run, and when it fails', async () => {
+it('a program that knows logins counts each time that it is run, and when it fails', async () => {
   const registry = new Registry();
   const value = reading(registry);
   const { binDir, folder, ports, lookup } = await credentialsIn({ onRun: credentialPluginRuns(registry) });

@@ -1,5 +1,5 @@
 /** The device manager in a world whose plugins speak by hand: proves R1 to R4 of `device-manager.ts`, D1 of its plugins. */
-import { expect, test } from 'vitest';
+import { expect, it } from 'vitest';
 import { deviceManagerMachine } from '../../../../../src/machines/charts/node/devices/device-manager.ts';
 import { devicePluginMachine } from '../../../../../src/machines/charts/node/devices/device-plugin.ts';
 import {
@@ -64,7 +64,7 @@ const counts = (capacity: string, allocatable: string) => ({
   deviceAllocatable: { [GPU]: allocatable },
 });
 
-test('what a plugin offers is told to whoever decides about pods, to the cluster, and written down', () => {
+it('what a plugin offers is told to whoever decides about pods, to the cluster, and written down', () => {
   const world = run();
   world.register();
   expect(world.devices()).toEqual({ [GPU]: { devices: [], prefers: true } });
@@ -79,7 +79,7 @@ test('what a plugin offers is told to whoever decides about pods, to the cluster
   expect(world.divergence()).toBeNull();
 });
 
-test('the newest plugin of a resource has it, and what an older one says is not heard', () => {
+it('the newest plugin of a resource has it, and what an older one says is not heard', () => {
   const world = run();
   world.register('old.sock');
   world.list(gpu('a'));
@@ -98,7 +98,7 @@ test('the newest plugin of a resource has it, and what an older one says is not 
   expect(world.divergence()).toBeNull();
 });
 
-test('without its plugin nothing is healthy, and after five minutes nothing is there', () => {
+it('without its plugin nothing is healthy, and after five minutes nothing is there', () => {
   const world = run();
   world.register();
   world.list(gpu('a'));
@@ -114,7 +114,7 @@ test('without its plugin nothing is healthy, and after five minutes nothing is t
   expect(world.divergence()).toBeNull();
 });
 
-test('a plugin that is back in time stays', () => {
+it('a plugin that is back in time stays', () => {
   let opened = 0;
   const world = run({ 'devices.listAndWatch': () => (++opened === 1 ? fail('rpc error') : 'stream') });
   world.register();
@@ -127,7 +127,7 @@ test('a plugin that is back in time stays', () => {
   expect(world.devices()).toMatchObject({ [GPU]: { devices: [gpu('a')] } });
 });
 
-test('what an earlier start knew is there with nothing, until it registers again or five minutes went by', () => {
+it('what an earlier start knew is there with nothing, until it registers again or five minutes went by', () => {
   const text = `{"Data":{"PodDeviceEntries":null,"RegisteredDevices":{"${GPU}":["a"],"cpu":[]}},"Checksum":1}`;
   const world = run({ 'host.readCheckpoints': ok({ contents: [text] }) });
   expect(world.devices()).toEqual({ [GPU]: { devices: [], prefers: false } });
@@ -137,7 +137,7 @@ test('what an earlier start knew is there with nothing, until it registers again
   expect([null, '', 'x', '[]', '{"Data":1}'].map(rememberedResources)).toEqual([[], [], [], [], []]);
 });
 
-test('who holds what is written down, and tried again when it could not be', () => {
+it('who holds what is written down, and tried again when it could not be', () => {
   let tries = 0;
   const entries: unknown[] = [];
   const world = run({
@@ -156,20 +156,20 @@ test('who holds what is written down, and tried again when it could not be', () 
   expect(entries[1]).toEqual([{ podUid: 'u', container: 'c', resource: GPU, nodes: { '-1': ['a'] }, response }]);
 });
 
-test('a server that breaks is served again', () => {
+it('a server that breaks is served again', () => {
   let served = 0;
   const world = run({ 'devices.serveRegistration': () => (++served === 1 ? fail('EADDRINUSE') : 'stream') });
   world.settle(1_000);
   expect(served).toBe(2);
 });
 
-test('a plugin tells of its end once', () => {
+it('a plugin tells of its end once', () => {
   const input = { id: 'p', resource: GPU, endpoint: 'gpu.sock', options };
   const world = runUnder(devicePluginMachine, input, { 'devices.listAndWatch': ok(null) });
   expect(world.told()).toMatchObject([{ type: 'device.stopped', id: 'p', resource: GPU }, {}]);
 });
 
-test.each([
+it.each([
   ['v1beta1', GPU, ''],
   ['v1', GPU, 'requested API version "v1" is not supported by kubelet. Supported version is ["v1beta1"]'],
   ['v1beta1', 'gpu', 'the ResourceName "gpu" is invalid'],
@@ -179,7 +179,7 @@ test.each([
   expect(registrationProblem(version, resource)).toBe(problem);
 });
 
-test('one that announces itself is judged by its versions and its name', () => {
+it('one that announces itself is judged by its versions and its name', () => {
   expect(announcementProblem(['v1alpha', 'v1beta1'], GPU)).toBe('');
   expect(announcementProblem(['1.0', '2.0'], GPU)).toBe(
     'manager version, v1beta1, is not among plugin supported versions [1.0 2.0]',

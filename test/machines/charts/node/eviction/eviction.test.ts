@@ -1,6 +1,6 @@
 /** Proves E1 to E4 of the eviction manager. */
 
-import { describe, expect, test } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { evictionMachine } from '../../../../../src/machines/charts/node/eviction/eviction.ts';
 import type { NodePod } from '../../../../../src/machines/model/eviction/facts.ts';
 import type {
@@ -79,7 +79,7 @@ const LOW = observed('memory.available', 50 * MEBIBYTE);
 const ENOUGH = observed('memory.available', 900 * MEBIBYTE);
 
 describe('memory', () => {
-  test('the pod that exceeds its request most goes, at once, and the world hears why', () => {
+  it('the pod that exceeds its request most goes, at once, and the world hears why', () => {
     const looks = [LOW, ENOUGH];
     const run = start([hard('memory.available', '100Mi')], {
       'stats.observe': () => ok({ observations: looks.shift() ?? ENOUGH, pods: [use('a', 100), use('b', 300)] }),
@@ -125,7 +125,7 @@ describe('memory', () => {
     expect(run.divergence()).toBeNull();
   });
 
-  test('one pod a turn: the next one goes only when the one before is gone, after a new look', () => {
+  it('one pod a turn: the next one goes only when the one before is gone, after a new look', () => {
     let looks = 0;
     const run = start([hard('memory.available', '100Mi')], {
       'stats.observe': () => {
@@ -146,7 +146,7 @@ describe('memory', () => {
     expect(run.kills()).toHaveLength(2);
   });
 
-  test('critical pods never go; a lower priority goes before a larger use', () => {
+  it('critical pods never go; a lower priority goes before a larger use', () => {
     const run = start([hard('memory.available', '100Mi')], {
       'stats.observe': ok({ observations: LOW, pods: [use('system', 900), use('high', 500), use('low', 10)] }),
     });
@@ -159,7 +159,7 @@ describe('memory', () => {
     expect(run.kills()).toMatchObject([{ uid: 'low' }]);
   });
 
-  test('with nobody to evict it tries again, less and less often, and at once when a pod comes', () => {
+  it('with nobody to evict it tries again, less and less often, and at once when a pod comes', () => {
     let looks = 0;
     const run = start([hard('memory.available', '100Mi')], {
       'stats.observe': () => {
@@ -175,7 +175,7 @@ describe('memory', () => {
     expect(run.kills()).toMatchObject([{ uid: 'late' }]);
   });
 
-  test('a soft threshold waits for its grace, and gives the pod the configured one', () => {
+  it('a soft threshold waits for its grace, and gives the pod the configured one', () => {
     const soft = { ...hard('memory.available', '1Gi'), graceMs: 60_000 };
     const run = start([soft], { 'stats.observe': ok({ observations: LOW, pods: [use('a', 1)] }) });
     run.add('a', pod('a'));
@@ -187,7 +187,7 @@ describe('memory', () => {
     expect(run.kills()).toMatchObject([{ uid: 'a', graceSeconds: 7 }]);
   });
 
-  test('a soft threshold that is not met any more before its grace costs nobody', () => {
+  it('a soft threshold that is not met any more before its grace costs nobody', () => {
     const soft = { ...hard('memory.available', '1Gi'), graceMs: 60_000 };
     const run = start([soft]);
     run.add('a', pod('a'));
@@ -199,7 +199,7 @@ describe('memory', () => {
     expect(run.conditions()).toEqual([['MemoryPressure'], []]);
   });
 
-  test('a condition is reported for the transition period after it ended', () => {
+  it('a condition is reported for the transition period after it ended', () => {
     let now = LOW;
     const run = start([hard('memory.available', '100Mi')], {
       'stats.observe': () => ok({ observations: now, pods: [] }),
@@ -214,7 +214,7 @@ describe('memory', () => {
     expect(run.conditions()).toEqual([['MemoryPressure'], []]);
   });
 
-  test('what was reclaimed must include the minimum', () => {
+  it('what was reclaimed must include the minimum', () => {
     const seen = [LOW, observed('memory.available', 200 * MEBIBYTE), ENOUGH];
     const run = start([hard('memory.available', '100Mi', '500Mi')], {
       'stats.observe': () =>
@@ -230,7 +230,7 @@ describe('memory', () => {
     expect(run.killed()).toEqual(['a', 'b']);
   });
 
-  test('signals that cannot be read are said once, and watched again', () => {
+  it('signals that cannot be read are said once, and watched again', () => {
     const run = start([hard('memory.available', '100Mi')], { 'stats.watchSignals': fail('no cgroups') });
     run.pass(60_000);
     expect(run.said().filter((text) => text.includes('failed to get summary stats'))).toHaveLength(1);
@@ -242,7 +242,7 @@ describe('disk', () => {
   const FULL = observed('nodefs.available', 1, 100);
   const thresholds = [{ ...hard('nodefs.available', '1'), value: { share: 0.1 } }];
 
-  test('containers and images that nobody needs go before any pod', () => {
+  it('containers and images that nobody needs go before any pod', () => {
     const looks = [FULL, observed('nodefs.available', 50, 100)];
     const run = start(thresholds, { 'stats.observe': () => ok({ observations: looks.shift(), pods: [] }) });
     run.add('a', pod('a'));
@@ -263,7 +263,7 @@ describe('disk', () => {
     expect(run.said()).toContain('Eviction manager: able to reduce resource pressure without evicting pods.');
   });
 
-  test('when that was not enough, the largest pod goes, counted with its logs, layers and volumes', () => {
+  it('when that was not enough, the largest pod goes, counted with its logs, layers and volumes', () => {
     const disk = (bytes: number) => ({ bytes: String(bytes), inodes: '1' });
     const uses = [
       { ...use('a', 0), volumes: { cache: disk(500), other: disk(9_000) } },
@@ -289,7 +289,7 @@ describe('disk', () => {
     ]);
   });
 
-  test('a collector that never answers is not waited for longer than two minutes', () => {
+  it('a collector that never answers is not waited for longer than two minutes', () => {
     const run = start(thresholds, { 'stats.observe': ok({ observations: FULL, pods: [] }) });
     run.add('a', pod('a'));
     run.see(FULL);
@@ -302,7 +302,7 @@ describe('limits of local storage', () => {
   const limited = (limits: Partial<NonNullable<NodePod['storage']>>) =>
     pod('a', { storage: { emptyDirs: {}, pod: null, containers: {}, ...limits } });
 
-  test.each([
+  it.each([
     [
       { emptyDirs: { d: '1Mi' } },
       { kind: 'emptyDir', name: 'd' },
@@ -333,7 +333,7 @@ describe('limits of local storage', () => {
     expect(run.divergence()).toBeNull();
   });
 
-  test('only pods with a limit are measured, and only while they are there', () => {
+  it('only pods with a limit are measured, and only while they are there', () => {
     const run = start([]);
     run.add('b', pod('b'));
     expect(run.asked()).toEqual(['stats.diskLayout']);

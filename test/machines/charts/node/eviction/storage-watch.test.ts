@@ -1,5 +1,5 @@
 /** The watch over a pod's storage: tells what is exceeded, and watches again when measuring failed. */
-import { expect, test } from 'vitest';
+import { expect, it } from 'vitest';
 import { storageWatchMachine } from '../../../../../src/machines/charts/node/eviction/storage-watch.ts';
 import { fail, runUnder } from '../../../../support/answering-world.ts';
 
@@ -17,7 +17,7 @@ const input = {
 };
 const exceeded = { kind: 'emptyDir', name: 'd' };
 
-test('tells what is exceeded, and nothing when it no longer is', () => {
+it('tells what is exceeded, and nothing when it no longer is', () => {
   const run = runUnder(storageWatchMachine, input, { 'stats.watchStorage': 'stream' });
   run.say('stats.watchStorage', { type: 'storage.changed', exceeded });
   run.say('stats.watchStorage', { type: 'storage.changed', exceeded: null });
@@ -25,7 +25,7 @@ test('tells what is exceeded, and nothing when it no longer is', () => {
   expect(run.divergence()).toBeNull();
 });
 
-test('watches again after measuring failed', () => {
+it('watches again after measuring failed', () => {
   let asked = 0;
   const answer = () => (asked++ === 0 ? fail('the runtime is away') : 'stream');
   const run = runUnder(storageWatchMachine, input, { 'stats.watchStorage': answer });

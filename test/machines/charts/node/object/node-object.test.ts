@@ -1,6 +1,6 @@
 /** The Node object against the recording of the real kubelet's registration. */
 import { readFileSync } from 'node:fs';
-import { expect, test } from 'vitest';
+import { expect, it } from 'vitest';
 import {
   nodeConditions,
   readinessErrors,
@@ -65,26 +65,26 @@ const reports: NodeReports = {
 
 const START_MS = 1_700_000_000_000;
 const timeless = (value: unknown) => JSON.parse(JSON.stringify(value).replaceAll(/"20[^"]*Z"/g, '"<time>"')) as unknown;
-test('a new Node is what the recorded kubelet posted', () => {
+it('a new Node is what the recorded kubelet posted', () => {
   const node = newNode(facts, nodeStatus(facts, reports, {}, START_MS));
   expect(timeless(node)).toEqual(posted);
 });
 
-test('readiness is told as the recorded PATCH does', () => {
+it('readiness is told as the recorded PATCH does', () => {
   const before = nodeStatus(facts, reports, {}, START_MS);
   const after = nodeStatus(facts, { ...reports, storageError: '' }, before, START_MS + 1_000);
   expect(timeless(statusPatch(before, after))).toEqual(patches[1]);
   expect(hasConditionNews(before, after)).toBe(true);
 });
 
-test('lists the volumes in use of an earlier start until it knows which there are', () => {
+it('lists the volumes in use of an earlier start until it knows which there are', () => {
   const before = nodeStatus(facts, { ...reports, volumesInUse: ['kubernetes.io/csi/d^h'] }, {}, START_MS);
   const inUse = (volumesInUse: readonly string[] | null) =>
     nodeStatus(facts, { ...reports, volumesInUse }, before, START_MS).volumesInUse;
   expect([inUse(null), inUse([]), inUse(['x'])]).toEqual([['kubernetes.io/csi/d^h'], undefined, ['x']]);
 });
 
-test('pulled images are told as the recorded PATCH does, and hurry nobody', () => {
+it('pulled images are told as the recorded PATCH does, and hurry nobody', () => {
   const ready = { ...reports, storageError: '' };
   const before = nodeStatus(facts, ready, {}, START_MS);
   const images = patches[2]!.status.images as NodeReports['images'];
@@ -93,19 +93,19 @@ test('pulled images are told as the recorded PATCH does, and hurry nobody', () =
   expect([hasNews(before, after), hasConditionNews(before, after)]).toEqual([true, false]);
 });
 
-test('declares what the recorded kubelet does, and takes back what it does no more', () => {
+it('declares what the recorded kubelet does, and takes back what it does no more', () => {
   expect(declaredFeatures(gatesOf({ featureGates: {} }))).toEqual(posted.status.declaredFeatures);
   const before = nodeStatus(facts, reports, {}, START_MS);
   const after = nodeStatus({ ...facts, declaredFeatures: [] }, reports, before, START_MS);
   expect(statusPatch(before, after)).toMatchObject({ status: { declaredFeatures: null } });
 });
 
-test('the time alone is no news', () => {
+it('the time alone is no news', () => {
   const before = nodeStatus(facts, reports, {}, START_MS);
   expect(hasNews(before, nodeStatus(facts, reports, before, START_MS + 10_000))).toBe(false);
 });
 
-test('an external cloud gets its taint and the address as given, and keeps the addresses it set', () => {
+it('an external cloud gets its taint and the address as given, and keeps the addresses it set', () => {
   const cloudy = { ...facts, externalCloud: true, providedNodeIP: '192.0.2.1', providerID: 'cloud://a' };
   const node = newNode(cloudy, {});
   expect(node.metadata!.annotations).toEqual({ 'alpha.kubernetes.io/provided-node-ip': '192.0.2.1' });
@@ -117,7 +117,7 @@ test('an external cloud gets its taint and the address as given, and keeps the a
   expect(nodeStatus(cloudy, reports, { addresses }, START_MS).addresses).toEqual(addresses);
 });
 
-test('an existing Node gets the labels back that every node has, and nothing else', () => {
+it('an existing Node gets the labels back that every node has, and nothing else', () => {
   const labels = { 'kubernetes.io/os': 'plan9', zone: 'a' };
   expect(reconciliation(facts, { metadata: { name: 'node1', labels } })).toEqual({
     metadata: {
@@ -133,14 +133,14 @@ test('an existing Node gets the labels back that every node has, and nothing els
   expect(reconciliation(facts, newNode(facts, {}))).toBeNull();
 });
 
-test('the attach-detach annotation follows the configuration in both directions', () => {
+it('the attach-detach annotation follows the configuration in both directions', () => {
   const managed = { ...facts, enableControllerAttachDetach: true };
   const key = 'volumes.kubernetes.io/controller-managed-attach-detach';
   expect(reconciliation(managed, newNode(facts, {}))).toEqual({ metadata: { annotations: { [key]: 'true' } } });
   expect(reconciliation(facts, newNode(managed, {}))).toEqual({ metadata: { annotations: { [key]: null } } });
 });
 
-test('errors of readiness are told together, each once, with what capacity is missing', () => {
+it('errors of readiness are told together, each once, with what capacity is missing', () => {
   const broken = { ...reports, runtimeErrors: ['a', 'b'], networkError: 'a', storageError: '', shuttingDown: true };
   const { cpu: _cpu, ...capacity } = reports.capacity;
   expect(readinessErrors({ ...broken, capacity })).toEqual([
@@ -157,7 +157,7 @@ test('errors of readiness are told together, each once, with what capacity is mi
   ]);
 });
 
-test('a condition keeps its transition time while its status stays, and others keep theirs', () => {
+it('a condition keeps its transition time while its status stays, and others keep theirs', () => {
   const foreign = { type: 'NetworkUnavailable', status: 'False' };
   const first = nodeConditions(reports, [foreign], START_MS);
   const second = nodeConditions({ ...reports, diskPressure: true }, first, START_MS + 5_000);
@@ -166,7 +166,7 @@ test('a condition keeps its transition time while its status stays, and others k
   expect(moved.map(({ type }) => type)).toEqual(['DiskPressure']);
 });
 
-test('a new node tells what it has enough of, but not that it is not ready yet', () => {
+it('a new node tells what it has enough of, but not that it is not ready yet', () => {
   const first = nodeConditions(reports, [], START_MS);
   expect(transitionEvents([], first)).toEqual([
     'NodeHasSufficientMemory',
@@ -178,7 +178,7 @@ test('a new node tells what it has enough of, but not that it is not ready yet',
   expect(transitionEvents(ready, first)).toEqual(['NodeNotReady']);
 });
 
-test('images are listed by size, with five names at most, without nameless ones', () => {
+it('images are listed by size, with five names at most, without nameless ones', () => {
   const image = (size: string, names: string[]) =>
     ({ id: size, repo_tags: names, repo_digests: [], size }) as unknown as Parameters<typeof nodeImages>[0][number];
   const names = ['a', 'b', 'c', 'd', 'e', 'f'];

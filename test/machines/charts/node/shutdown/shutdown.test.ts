@@ -1,5 +1,5 @@
 /** Proves D1 to D3 of the shutdown manager. */
-import { describe, expect, test } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { groupOf, shutdownPeriods } from '../../../../../src/machines/charts/node/shutdown/policy.ts';
 import { shutdownMachine } from '../../../../../src/machines/charts/node/shutdown/shutdown.ts';
 import type { NodePod } from '../../../../../src/machines/model/eviction/facts.ts';
@@ -55,7 +55,7 @@ function start(answers: Answers = {}) {
 }
 
 describe('a machine that shuts down', () => {
-  test('pods end group by group, each with the shorter of its own and its group`s grace', () => {
+  it('pods end group by group, each with the shorter of its own and its group`s grace', () => {
     const run = start();
     run.add('app', pod('app', 0));
     run.add('quick', pod('quick', 5, 3));
@@ -89,7 +89,7 @@ describe('a machine that shuts down', () => {
     expect(run.divergence()).toBeNull();
   });
 
-  test('the node says so, and takes no pod any more, until the shutdown is cancelled', () => {
+  it('the node says so, and takes no pod any more, until the shutdown is cancelled', () => {
     const run = start();
     run.bus(PREPARED);
     run.pass(0);
@@ -106,7 +106,7 @@ describe('a machine that shuts down', () => {
     expect(run.state()).toEqual({ active: { guarding: 'waiting' } });
   });
 
-  test('a group that does not end in its time does not hold the others up', () => {
+  it('a group that does not end in its time does not hold the others up', () => {
     const run = start();
     run.add('stuck', pod('stuck', 0));
     run.add('system', pod('system', 2_000_000_000));
@@ -120,7 +120,7 @@ describe('a machine that shuts down', () => {
     expect(run.said()).toContain('Shutdown manager pod killing time out');
   });
 
-  test('the lock is held until the last group is over; when it began and ended is kept', () => {
+  it('the lock is held until the last group is over; when it began and ended is kept', () => {
     const run = start();
     run.add('app', pod('app', 0));
     expect(run.isHeld()).toBe(1);
@@ -139,7 +139,7 @@ describe('a machine that shuts down', () => {
     ]);
   });
 
-  test('a bus that breaks while pods end does not end the shutdown early', () => {
+  it('a bus that breaks while pods end does not end the shutdown early', () => {
     const run = start({ 'logind.storeShutdown': fail('disk full') });
     run.add('app', pod('app', 0));
     run.bus(PREPARED);
@@ -151,7 +151,7 @@ describe('a machine that shuts down', () => {
 });
 
 describe('logind', () => {
-  test('that waits too shortly is configured, and asked again', () => {
+  it('that waits too shortly is configured, and asked again', () => {
     const delays = [5_000, 30_000];
     const seen: unknown[] = [];
     const run = start({
@@ -166,7 +166,7 @@ describe('logind', () => {
     expect(run.state()).toEqual({ active: { guarding: 'waiting' } });
   });
 
-  test('that does not take the longer delay is complained of once, in upstream`s words', () => {
+  it('that does not take the longer delay is complained of once, in upstream`s words', () => {
     const run = start({ 'logind.inhibitDelay': ok({ delayMs: 5_000 }), 'logind.overrideInhibitDelay': ok(null) });
     run.pass(600_000);
     expect(run.said()).toEqual(['Failed to start node shutdown manager']);
@@ -180,14 +180,14 @@ describe('logind', () => {
     });
   });
 
-  test('that is not there is said once, and looked for again', () => {
+  it('that is not there is said once, and looked for again', () => {
     const run = start({ 'logind.inhibitDelay': fail('no bus') });
     run.pass(600_000);
     expect(run.said()).toEqual(['Failed to start node shutdown manager']);
     expect(run.asked().length).toBeGreaterThan(5);
   });
 
-  test('whose lock or bus is lost is asked again after a second', () => {
+  it('whose lock or bus is lost is asked again after a second', () => {
     let locks = 0;
     const run = start({ 'logind.inhibitShutdown': () => (locks++ === 0 ? fail('refused') : 'stream') });
     run.pass(1_000);
@@ -206,7 +206,7 @@ describe('periods', () => {
     shutdownGracePeriodByPodPriority: [],
   };
 
-  test('the two plain periods are two groups; priorities of their own replace them', () => {
+  it('the two plain periods are two groups; priorities of their own replace them', () => {
     expect(shutdownPeriods(settings)).toEqual(PERIODS);
     expect(shutdownPeriods({ ...settings, shutdownGracePeriod: '0s', shutdownGracePeriodCriticalPods: '0s' })).toEqual(
       [],
@@ -221,7 +221,7 @@ describe('periods', () => {
     ]);
   });
 
-  test.each([
+  it.each([
     [-5, 0],
     [0, 0],
     [1_999_999_999, 0],

@@ -1,5 +1,5 @@
 /** `pods` begins anew after a crash: what runs on the node goes on, whoever answers first. */
-import { expect, test } from 'vitest';
+import { expect, it } from 'vitest';
 import { clusterNode } from './support.ts';
 
 /** A node with two pods of the API server; from now on each list of pods takes `extraMs` longer. */
@@ -21,7 +21,7 @@ function crashed(extraMs: number, staticPodPath = '/etc/kubernetes/manifests') {
   return { node, kube, changes };
 }
 
-test.each([
+it.each([
   ['as fast as ever', 0],
   ['a little slower than the files', 30],
   ['three seconds slower', 3_000],
@@ -31,15 +31,15 @@ test.each([
   expect(kube.pod('web')?.status?.containerStatuses).toMatchObject([{ restartCount: 0, ready: true }]);
 });
 
-test('when there is no folder of manifests', () => expect(crashed(20, '').changes).toEqual([]));
+it('when there is no folder of manifests', () => expect(crashed(20, '').changes).toEqual([]));
 
-test('when the API server does not answer for a long time', () => {
+it('when the API server does not answer for a long time', () => {
   const { node, changes } = crashed(3_600_000);
   expect(changes).toEqual([]);
   expect(node.logs('Ending a pod that is not wanted any more')).toEqual([]);
 });
 
-test.each([
+it.each([
   ['all are', null],
   ['one is', ['u-web']],
 ])('what is remembered for a start without the API server stays when %s asked for again', (_, uids) => {

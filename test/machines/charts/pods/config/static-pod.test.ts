@@ -1,6 +1,6 @@
 /** A manifest on its way to a pod: what is filled in, what is refused and in which words, and who wins a conflict. */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
-import { expect, test } from 'vitest';
+import { expect, it } from 'vitest';
 import { parseAllDocuments } from 'yaml';
 import type { Json } from '../../../../../src/kernel/json.ts';
 import { mergeManifests, staticPod } from '../../../../../src/machines/charts/pods/config/static-pod.ts';
@@ -25,7 +25,7 @@ const build = (value: Json) => {
 const errorsOf = (value: Json) => staticPod(manifest(value), 'node1').errors ?? [];
 const inContainer = (fields: object) => podOf({ containers: [{ ...CONTAINER, ...fields }] });
 
-test('may name what the API server has where a gate says so, but for trust bundles', () => {
+it('may name what the API server has where a gate says so, but for trust bundles', () => {
   const naming = (source: object) =>
     manifest(
       podOf({
@@ -43,7 +43,7 @@ test('may name what the API server has where a gate says so, but for trust bundl
   ]);
 });
 
-test('a minimal manifest gets the identity of a static pod and the defaults of the API', () => {
+it('a minimal manifest gets the identity of a static pod and the defaults of the API', () => {
   expect(build(podOf())).toEqual({
     apiVersion: 'v1',
     kind: 'Pod',
@@ -78,7 +78,7 @@ test('a minimal manifest gets the identity of a static pod and the defaults of t
 
 const CASES = new URL('../../../../golden/pods/cases/', import.meta.url);
 
-test('the spec of a recorded static pod is the one the real kubelet sent for its mirror', () => {
+it('the spec of a recorded static pod is the one the real kubelet sent for its mirror', () => {
   const read = (file: string) => readFileSync(new URL(`static-pod/${file}`, CASES), 'utf8');
   const [written] = JSON.parse(read('steps.json'));
   const calls = read('api.ndjson').trim().split('\n');
@@ -90,7 +90,7 @@ test('the spec of a recorded static pod is the one the real kubelet sent for its
   expect(result).toHaveProperty('pod.spec', mirror.body.spec);
 });
 
-test('every pod that an API server accepted in the recordings is accepted, but for what it needs of the API', () => {
+it('every pod that an API server accepted in the recordings is accepted, but for what it needs of the API', () => {
   const pods = readdirSync(CASES).flatMap((name) => {
     const file = new URL(`${name}/objects.yaml`, CASES);
     const documents = existsSync(file) ? parseAllDocuments(readFileSync(file, 'utf8'), { version: '1.1' }) : [];
@@ -105,7 +105,7 @@ test('every pod that an API server accepted in the recordings is accepted, but f
   expect(refused).toEqual([]);
 });
 
-test.each([
+it.each([
   ['nginx', 'Always'],
   ['nginx:latest', 'Always'],
   ['nginx:1.27', 'IfNotPresent'],
@@ -115,7 +115,7 @@ test.each([
   expect(build(podOf({ containers: [{ name: 'c', image }] })).spec.containers[0]).toMatchObject({ imagePullPolicy });
 });
 
-test('25 what is zero of a probe gets its default, and a time beyond the period and the largest threshold stay', () => {
+it('25 what is zero of a probe gets its default, and a time beyond the period and the largest threshold stay', () => {
   const zero = { periodSeconds: 0, timeoutSeconds: 0, successThreshold: 0, failureThreshold: 0 };
   const huge = { periodSeconds: 1, timeoutSeconds: 3_600, failureThreshold: 2_147_483_647 };
   const exec = { command: ['x'] };
@@ -126,7 +126,7 @@ test('25 what is zero of a probe gets its default, and a time beyond the period 
   });
 });
 
-test('probes, ports, references and volumes get their defaults', () => {
+it('probes, ports, references and volumes get their defaults', () => {
   const { spec } = build(
     podOf({
       hostNetwork: true,
@@ -171,7 +171,7 @@ test('probes, ports, references and volumes get their defaults', () => {
   ]);
 });
 
-test('requests come from limits, and amounts below a thousandth are rounded up', () => {
+it('requests come from limits, and amounts below a thousandth are rounded up', () => {
   const { spec } = build(
     inContainer({ resources: { limits: { cpu: 0.5, memory: '1024Mi' }, requests: { cpu: '0.1m' } } }),
   );
@@ -181,7 +181,7 @@ test('requests come from limits, and amounts below a thousandth are rounded up',
   });
 });
 
-test('a toleration that already tolerates the same is replaced, not doubled', () => {
+it('a toleration that already tolerates the same is replaced, not doubled', () => {
   const own = { key: 'k', operator: 'Exists' };
   const { spec } = build(
     podOf({ tolerations: [{ operator: 'Exists', effect: 'NoExecute', tolerationSeconds: 5 }, own] }),
@@ -189,14 +189,14 @@ test('a toleration that already tolerates the same is replaced, not doubled', ()
   expect(spec.tolerations).toEqual([{ operator: 'Exists', effect: 'NoExecute' }, own]);
 });
 
-test('unknown fields and null are dropped, as by the Go decoder', () => {
+it('unknown fields and null are dropped, as by the Go decoder', () => {
   const { spec } = build(podOf({ replicas: 3, volumes: null, containers: [{ ...CONTAINER, imgae: 'x', args: null }] }));
   expect(spec).not.toHaveProperty('replicas');
   expect(spec).not.toHaveProperty('volumes');
   expect(spec.containers[0]).not.toHaveProperty('imgae');
 });
 
-test.each<[string, Json, string]>([
+it.each<[string, Json, string]>([
   ['no map', ['a'], 'the document is not a map of fields'],
   ['text', 'hello', 'the document is not a map of fields'],
   ['no kind', { apiVersion: 'v1' }, "Object 'Kind' is missing"],
@@ -529,7 +529,7 @@ test.each<[string, Json, string]>([
   expect(errorsOf(value)).toEqual(expect.arrayContaining([expect.stringContaining(message)]));
 });
 
-test.each([
+it.each([
   [
     'a secret in the environment',
     inContainer({ env: [{ name: 'A', valueFrom: { secretKeyRef: { name: 'x', key: 'k' } } }] }),
@@ -547,7 +547,7 @@ test.each([
   expect(errorsOf(value)).toEqual([]);
 });
 
-test('a manifest with several faults names each of them once', () => {
+it('a manifest with several faults names each of them once', () => {
   const value = podOf({ restartPolicy: 'x', containers: [{ name: 'c' }] }, { name: 'A' });
   expect(errorsOf(value).map((error) => error.split(':')[0])).toEqual([
     'metadata.name',
@@ -556,13 +556,13 @@ test('a manifest with several faults names each of them once', () => {
   ]);
 });
 
-test('no message repeats the value of an environment variable', () => {
+it('no message repeats the value of an environment variable', () => {
   expect(errorsOf(inContainer({ env: [{ name: 'PASSWORD', value: 4711 }] }))).toEqual([
     'spec.containers[0].env[0].value: must be text, not a number; write it in quotes',
   ]);
 });
 
-test('19 references to variables nobody knows are the container`s own affair', () => {
+it('19 references to variables nobody knows are the container`s own affair', () => {
   const env = [
     { name: 'A', value: '$(B)$$(C)$(' },
     { name: 'B', value: '$(A)' },
@@ -570,7 +570,7 @@ test('19 references to variables nobody knows are the container`s own affair', (
   expect(build(inContainer({ env })).spec.containers[0]?.env).toEqual(env);
 });
 
-test('20 keys that name parts of every object are ordinary keys', () => {
+it('20 keys that name parts of every object are ordinary keys', () => {
   const annotations = { constructor: 'a', toString: 'b', 'x/__proto__x': 'c' };
   const env = [
     { name: '__proto__', value: 'd' },
@@ -588,7 +588,7 @@ test('20 keys that name parts of every object are ordinary keys', () => {
   expect(pod.spec.containers[0]?.env).toEqual(env);
 });
 
-test('9 of two files with one pod name the first keeps it, and the message names both', () => {
+it('9 of two files with one pod name the first keeps it, and the message names both', () => {
   const first = manifest(podOf(), '/m/a.yaml', 'u1');
   const second = manifest(podOf(), '/m/b.yaml', 'u2');
   const other = manifest(podOf({}, { namespace: 'other' }), '/m/c.yaml', 'u3');
@@ -604,7 +604,7 @@ test('9 of two files with one pod name the first keeps it, and the message names
   ]);
 });
 
-test('10 of two files with one uid the first keeps it', () => {
+it('10 of two files with one uid the first keeps it', () => {
   const { pods, errors } = mergeManifests(
     [manifest(podOf(), '/m/a.yaml', 'same'), manifest(podOf({}, { name: 'b' }), '/m/b.yaml', 'same')],
     'node1',
@@ -613,7 +613,7 @@ test('10 of two files with one uid the first keeps it', () => {
   expect(errors[0]?.message).toContain('uid "same" is already defined by "/m/a.yaml"');
 });
 
-test('a uid that would leave its folder is refused', () => {
+it('a uid that would leave its folder is refused', () => {
   for (const uid of ['../x', '..', 'a/b', 'a\0', '', 'x'.repeat(200)]) {
     expect(staticPod(manifest(podOf(), '/m/a.yaml', uid), 'node1').errors?.[0]).toMatch(
       /^metadata\.uid: Invalid value/,
@@ -621,7 +621,7 @@ test('a uid that would leave its folder is refused', () => {
   }
 });
 
-test('a bad file costs only its own pod', () => {
+it('a bad file costs only its own pod', () => {
   const { pods, errors } = mergeManifests(
     [manifest('x', '/m/a.yaml'), manifest(podOf(), '/m/b.yaml'), manifest(podOf({ containers: [] }), '/m/c.yaml')],
     'node1',

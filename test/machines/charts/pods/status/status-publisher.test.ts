@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { JsonEvent } from '../../../../../src/kernel/json.ts';
 import { statusPublisherMachine } from '../../../../../src/machines/charts/pods/status/status-publisher.ts';
 import { fail, late, ok, runUnder } from '../../../../support/answering-world.ts';
@@ -36,7 +36,7 @@ function olderServer(metadata: object = {}) {
 describe('an API server that does not keep a field', () => {
   const own = { phase: 'Running', hostIP: '10.0.0.1', hostIPs: [{ ip: '10.0.0.1' }] };
 
-  test('is told once', () => {
+  it('is told once', () => {
     const { world, patches, pass } = olderServer();
     world.tell(seen({}));
     world.tell(changed(own));
@@ -48,7 +48,7 @@ describe('an API server that does not keep a field', () => {
     expect(world.divergence()).toBeNull();
   });
 
-  test('is told what changes later, and what somebody wrote over it', () => {
+  it('is told what changes later, and what somebody wrote over it', () => {
     const { world, patches, pass, now } = olderServer();
     world.tell(seen({}));
     world.tell(changed(own));
@@ -63,7 +63,7 @@ describe('an API server that does not keep a field', () => {
     expect(patches[2]!.status).toMatchObject({ hostIP: '10.0.0.1' });
   });
 
-  test('deletes the pod when nothing of it is left', () => {
+  it('deletes the pod when nothing of it is left', () => {
     const { world, pass } = olderServer({ deletionTimestamp: '2026-01-01T00:00:00Z' });
     world.tell(seen({}, { isDeleting: true }));
     world.tell(changed({ ...own, phase: 'Succeeded' }, 'terminated'));
@@ -83,7 +83,7 @@ describe('what waits for others', () => {
   };
   const pending = { type: 'PodResizePending', status: 'True', reason: 'Deferred', message: 'later' };
 
-  test.each([
+  it.each([
     ['a new address', { ...had, podIP: '10.1.1.1' }, 10_000],
     ['what a container got', { ...had, containerStatuses: [{ ...container, resources: {} }] }, 500],
     ['that a resize has to wait', { ...had, conditions: [pending] }, 500],
@@ -124,13 +124,13 @@ describe('what the API server did not take', () => {
     return { world, after };
   }
 
-  test('for it was away goes out again each ten seconds at most', () => {
+  it('for it was away goes out again each ten seconds at most', () => {
     const { world, after } = failing(AWAY);
     expect(after(100_000)).toBeGreaterThanOrEqual(10);
     expect(world.divergence()).toBeNull();
   });
 
-  test.each([
+  it.each([
     ['the pod changes', changed({ phase: 'Failed' })],
     ['the API server says something new of it', seen({}, { resourceVersion: '2' })],
   ])('for it was away goes out at once when %s', (_, news) => {
@@ -143,7 +143,7 @@ describe('what the API server did not take', () => {
     expect(after(1) - before).toBe(1);
   });
 
-  test.each([
+  it.each([
     ['it refused', REFUSED],
     ['it is busy', BUSY],
   ])('for %s waits, whatever comes', (_, error) => {
@@ -154,7 +154,7 @@ describe('what the API server did not take', () => {
   });
 });
 
-test('a pod that is seen again while the patch of the one before finds nothing is written', () => {
+it('a pod that is seen again while the patch of the one before finds nothing is written', () => {
   const uids: (string | undefined)[] = [];
   const answers = [late(100, fail('pods "web" not found', 'NotFound')), ok({ metadata: { uid: 'u2' }, status: {} })];
   const world = runUnder(statusPublisherMachine, REF, {
