@@ -33,9 +33,8 @@ it('keeps every record, in its order, and pairs only what has one name', () => {
       const aligned = pairs(a, b);
       expect(aligned.flatMap(({ expected }) => (expected ? [said(expected)] : []))).toEqual(a);
       expect(aligned.flatMap(({ actual }) => (actual ? [said(actual)] : []))).toEqual(b);
-      for (const { expected, actual } of aligned) {
-        if (expected && actual) expect(said(expected)[0]).toBe(said(actual)[0]);
-      }
+      const both = aligned.flatMap(({ expected, actual }) => (expected && actual ? [[expected, actual] as const] : []));
+      for (const [expected, actual] of both) expect(said(expected)[0]).toBe(said(actual)[0]);
     }),
   );
 });

@@ -52,10 +52,9 @@ async function killOften(node: ObservedNode, kills: number): Promise<void> {
     await node.start().catch((error: Error) => {
       throw new Error(`after ${what}: ${error.message}`, { cause: error });
     });
-    if (kill % READ_EVERY === 0 || kill === kills) {
-      expect(node.journalFaults([...unread]), `${what}, and those before it`).toEqual([]);
-      unread.clear();
-    }
+    const isRead = kill % READ_EVERY === 0 || kill === kills;
+    expect(isRead ? node.journalFaults([...unread]) : [], `${what}, and those before it`).toEqual([]);
+    if (isRead) unread.clear();
     expect(await Promise.all(PODS.map((name) => node.instances(name))), what).toEqual(before);
   }
   for (const name of PODS) await node.untilPhase(name, 'Running');

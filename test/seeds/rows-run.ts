@@ -134,7 +134,7 @@ export const RUN_ROWS: readonly Row[] = [
   built(
     'S081',
     'kube- and system-reserved parsed',
-    `${CONFIGURATION}/validation/reserved-resources.ts#parseReservedResources`,
+    `${CONFIGURATION}/validation/resource-managers.ts#parseReservedResources`,
     corpus,
   ),
   built(
@@ -143,7 +143,7 @@ export const RUN_ROWS: readonly Row[] = [
     'src/machines/model/configuration/eviction-thresholds.ts#parseEvictionThresholds',
     corpus,
   ),
-  built('S083', 'ParseQOSReserved', `${CONFIGURATION}/validation/reserved-resources.ts#parseQosReserved`, corpus),
+  built('S083', 'ParseQOSReserved', `${CONFIGURATION}/validation/resource-managers.ts#parseQosReserved`, corpus),
   instead('S084', 'DevicePlugins gate', 'always on upstream; no gate of that name'),
   instead('S085', 'CPUManagerPolicyOptions gate', 'options need no gate upstream any more'),
   built(

@@ -15,7 +15,7 @@ it('waits until the manager reads, holds up nothing else meanwhile, and is not l
       system.sendDatagram(address, Buffer.from('WATCHDOG=1'));
       return false;
     } catch (error) {
-      expect(error).toMatchObject({ code: 'EAGAIN' });
+      if ((error as NodeJS.ErrnoException).code !== 'EAGAIN') throw error;
       return true;
     }
   };

@@ -153,12 +153,14 @@ describe('plot', () => {
   it('is an SVG with a title, a description, and a bar for each phase within its width', () => {
     const { out } = said(() => plotCommand(JOURNAL, {}));
     const names: string[] = [];
+    const rightEdges: number[] = [];
     const parser = new SaxesParser();
     parser.on('opentag', ({ name, attributes }) => {
       names.push(name);
-      if (name === 'rect') expect(Number(attributes['x']) + Number(attributes['width'])).toBeLessThanOrEqual(1_002);
+      if (name === 'rect') rightEdges.push(Number(attributes['x']) + Number(attributes['width']));
     });
     parser.write(out).close();
+    expect(Math.max(...rightEdges)).toBeLessThanOrEqual(1_002);
     expect(names.filter((name) => name === 'rect').length).toBeGreaterThan(15);
     expect(names).toEqual(expect.arrayContaining(['title', 'desc']));
     expect(out).not.toMatch(/<script|href/);
