@@ -1,5 +1,5 @@
 /**
- * Ports for `csi.*`: the talk with CSI drivers, and what is on disk about their volumes.
+ * Ports for `csi.*`: the calls to CSI drivers, and the records of their volumes on disk.
  *
  * Invariant: volumes never wait for each other; one volume's calls are made one after the other by its machine.
  */

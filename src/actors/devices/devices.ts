@@ -1,5 +1,5 @@
 /**
- * Ports for `devices.*`: the talk with device plugins, each over the connection on which its devices are followed.
+ * Ports for `devices.*`: the calls to device plugins, each over the connection on which its devices are followed.
  *
  * Invariant: a plugin is known by its resource for as long as its stream is open; without it no call is possible.
  * Upstream: pkg/kubelet/cm/devicemanager/endpoint.go and plugin/v1beta1/client.go.

@@ -15,7 +15,7 @@ const MAX_CONFIG_BYTES = 1_048_576;
 /**
  * The docker configuration of a node and of pull secrets: which login belongs to which registry.
  *
- * Decides where the node's own file is looked for, in upstream's order; the first that can be decoded counts.
+ * Decides where the node's own file is searched for, in upstream's order; the first that can be decoded is used.
  * Invariant: no error quotes what a file holds.
  */
 export interface Login {

@@ -112,7 +112,7 @@ async function link({ path, link }: KeptLog): Promise<true> {
   return true;
 }
 
-/** `null`: there is none. Only looked at, so by its name: every period of every container asks for it. */
+/** `null`: there is none. Read by its name, without opening it, because every period of every container asks for it. */
 async function sizeOf(path: string): Promise<number | null> {
   const found = await lstat(path).catch(() => null);
   if (!found) return null;

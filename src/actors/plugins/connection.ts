@@ -1,7 +1,7 @@
 /**
- * Talk with a plugin of the node over gRPC at its own socket.
+ * Calls to a plugin of the node, over gRPC at its own socket.
  *
- * Invariants: one connection a talk, closed with its end; every call ends, by answer, deadline or abort.
+ * Invariants: one connection for each use, closed with its end; every call ends: by answer, deadline or abort.
  */
 import { channel } from 'node:diagnostics_channel';
 import * as grpc from '@grpc/grpc-js';
@@ -49,11 +49,11 @@ export function methodOf<Request, Reply>(service: string, name: string): grpc.Me
   return contract.method<Request, Reply>(service, name)!;
 }
 
-/** Opens a connection to a socket for as long as `talk` needs it, and waits until a server listens there. */
+/** Opens a connection to a socket for as long as `use` needs it, and waits until a server listens there. */
 export const connected = <Answer>(
   socket: string,
   signal: AbortSignal,
-  talk: (client: grpc.Client) => Promise<Answer>,
+  use: (client: grpc.Client) => Promise<Answer>,
   options: grpc.ChannelOptions = {},
 ): Promise<Answer> =>
   withClient(
@@ -61,7 +61,7 @@ export const connected = <Answer>(
     signal,
     async (client) => {
       await dialled(client, socket);
-      return await talk(client);
+      return await use(client);
     },
     options,
   );
@@ -70,7 +70,7 @@ export const connected = <Answer>(
 export async function withClient<Answer>(
   socket: string,
   signal: AbortSignal,
-  talk: (client: grpc.Client) => Promise<Answer>,
+  use: (client: grpc.Client) => Promise<Answer>,
   options: grpc.ChannelOptions = {},
 ): Promise<Answer> {
   const channel = { ...CHANNEL_OPTIONS, ...options };
@@ -78,7 +78,7 @@ export async function withClient<Answer>(
   const close = () => client.close();
   signal.addEventListener('abort', close, { once: true });
   try {
-    return await talk(client);
+    return await use(client);
   } finally {
     signal.removeEventListener('abort', close);
     close();

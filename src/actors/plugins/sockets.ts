@@ -1,8 +1,8 @@
 /**
  * `plugins.watch`: follows the sockets below `plugins_registry` and speaks when the set of them changed.
  *
- * inotify is only a hint, folder by folder; the tree is looked through again after each, once more when things have
- * been quiet for a second, and at least every {@link PERIOD_MS}. Names that begin with a dot are not looked at, and no
+ * inotify is only a hint, folder by folder; the tree is scanned again after each, once more when it has
+ * been quiet for a second, and at least every {@link PERIOD_MS}. Names that begin with a dot are ignored, and no
  * symbolic link is followed out of the folder.
  *
  * Invariants: one scan at a time; what is emitted is always the complete set, and never twice the same; nothing is
@@ -35,7 +35,7 @@ export const watchPlugins: Port<Operation> = async (call) => {
   return null;
 };
 
-interface Look {
+interface Scan {
   readonly sockets: PluginSocket[];
   readonly folders: string[];
   readonly errors: string[];
@@ -56,10 +56,10 @@ class SocketFollower {
     const { input, signal } = this.#call;
     while (!signal.aborted) {
       this.#hints.take();
-      const look = await lookThrough(input.path);
+      const found = await scan(input.path);
       // A folder that is new may have been filled before it was watched.
-      if (await this.#watch(look.folders)) this.#hints.give();
-      this.#say(look);
+      if (await this.#watch(found.folders)) this.#hints.give();
+      this.#say(found);
       await this.#hints.wait(PERIOD_MS);
       if (this.#hints.areNew) await setTimeout(SOON_MS, undefined, { signal }).catch(() => {});
     }
@@ -85,7 +85,7 @@ class SocketFollower {
     return isNew;
   }
 
-  #say({ sockets, errors }: Look): void {
+  #say({ sockets, errors }: Scan): void {
     const said = JSON.stringify([sockets, errors]);
     if (said === this.#emitted || this.#call.signal.aborted) return;
     this.#emitted = said;
@@ -93,37 +93,37 @@ class SocketFollower {
   }
 }
 
-/** Every folder and socket below `root`; what cannot be looked through is an error, what vanished meanwhile is not. */
-async function lookThrough(root: string): Promise<Look> {
-  const look: Look = { sockets: [], folders: [root], errors: [] };
-  await descend(root, 0, look);
-  look.sockets.sort((one, other) => (one.path < other.path ? -1 : 1));
-  return look;
+/** Every folder and socket below `root`; what cannot be read is an error, what vanished meanwhile is not. */
+async function scan(root: string): Promise<Scan> {
+  const found: Scan = { sockets: [], folders: [root], errors: [] };
+  await descend(root, 0, found);
+  found.sockets.sort((one, other) => (one.path < other.path ? -1 : 1));
+  return found;
 }
 
-async function descend(folder: string, depth: number, look: Look): Promise<void> {
+async function descend(folder: string, depth: number, found: Scan): Promise<void> {
   const entries = await readdir(folder, { withFileTypes: true }).catch((error: NodeJS.ErrnoException) => {
-    if (error.code !== 'ENOENT') look.errors.push(`cannot read the plugin folder: ${error.message}`);
+    if (error.code !== 'ENOENT') found.errors.push(`cannot read the plugin folder: ${error.message}`);
     return [];
   });
   for (const entry of entries.toSorted((one, other) => (one.name < other.name ? -1 : 1))) {
     if (entry.name.startsWith('.')) continue;
     const path = join(folder, entry.name);
-    if (entry.isSocket()) await note(path, look);
-    else if (entry.isDirectory() && isWithinLimits(path, depth, look)) {
-      look.folders.push(path);
-      await descend(path, depth + 1, look);
+    if (entry.isSocket()) await note(path, found);
+    else if (entry.isDirectory() && isWithinLimits(path, depth, found)) {
+      found.folders.push(path);
+      await descend(path, depth + 1, found);
     }
   }
 }
 
-function isWithinLimits(path: string, depth: number, { folders, errors }: Look): boolean {
+function isWithinLimits(path: string, depth: number, { folders, errors }: Scan): boolean {
   if (depth < DEPTH_MAX && folders.length < FOLDERS_MAX) return true;
-  errors.push(`${path} is not looked into: at most ${FOLDERS_MAX} folders are, ${DEPTH_MAX} deep`);
+  errors.push(`${path} is not read: at most ${FOLDERS_MAX} folders are, ${DEPTH_MAX} deep`);
   return false;
 }
 
-async function note(path: string, { sockets, errors }: Look): Promise<void> {
+async function note(path: string, { sockets, errors }: Scan): Promise<void> {
   if (sockets.length >= SOCKETS_MAX) {
     errors.push(`${path} is not asked what it is: at most ${SOCKETS_MAX} plugins are`);
     return;

@@ -71,7 +71,7 @@ export class KernelView implements NodeView {
   private readonly opened: OpenPod;
 
   /**
-   * @param nowMs a clock that never goes back; only checks of age look at it
+   * @param nowMs a clock that never goes back; only checks of age use it
    * @param opened a pod as it was written: clients of the node read it so
    */
   constructor(nowMs?: () => number, opened: OpenPod = (pod) => pod) {

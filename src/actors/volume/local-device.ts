@@ -91,7 +91,7 @@ async function leave(root: string, spec: string): Promise<void> {
   place.folder.close();
 }
 
-/** Looks what is on the disk, and makes a file system where nothing is, or lets the one that is there be checked. */
+/** Reads what is on the disk; makes a file system where nothing is, and has one that is there checked. */
 async function prepare(device: string, { type, readOnly }: LocalVolume['filesystem']): Promise<void> {
   const found = await formatOf(device);
   if (found !== '') {

@@ -62,7 +62,7 @@ export function sharedMode(mode: number, isFolder: boolean, readOnly: boolean): 
 
 /** A handle that only names the thing: it can be a FIFO or a device, and it is never opened for reading. */
 const NAME_ONLY = 0o10000000 | constants.O_NOFOLLOW;
-/** Files looked at together: the threads that Node reads with. */
+/** Files that are read at once: the threads that Node reads with. */
 const TOGETHER = 8;
 
 /**

@@ -18,7 +18,7 @@ const SIZE_BYTES = 4;
 const MESSAGE_MAX_BYTES = 8 * 1024 * 1024;
 /** What may wait for one client that reads slowly. */
 const BEHIND_MAX_BYTES = 1024 * 1024;
-/** Clients at once: people who look at one container. */
+/** Clients at once: people who watch one container. */
 const CLIENTS_MAX = 64;
 /** How long the last output may take to reach the clients when the container has ended. */
 const LINGER_MS = 2_000;

@@ -57,7 +57,7 @@ export class Supervisor {
     this.#cacheDirectory = join(root, 'shim-cache');
     this.#hooks = hooks;
     this.#poll = setInterval(() => {
-      for (const container of this.#watched.keys()) this.#look(container);
+      for (const container of this.#watched.keys()) this.#inspect(container);
     }, POLL_MS);
     this.#poll.unref();
   }
@@ -107,7 +107,7 @@ export class Supervisor {
   }
 
   #shimEnded(container: Container, why: string): void {
-    this.#look(container);
+    this.#inspect(container);
     if (!this.#watched.has(container) || existsSync(container.files.shim)) return;
     try {
       this.abandonStart(container, why);
@@ -159,21 +159,21 @@ export class Supervisor {
     if (this.#watched.has(container)) return;
     let watcher: FSWatcher | undefined;
     try {
-      watcher = watch(container.directory, { persistent: false }, () => this.#look(container));
+      watcher = watch(container.directory, { persistent: false }, () => this.#inspect(container));
       watcher.on('error', () => watcher?.close());
     } catch {
       // Out of inotify watches: the poll alone must do.
     }
     this.#watched.set(container, watcher);
-    this.#look(container);
+    this.#inspect(container);
   }
 
   /** Called by watches and timers: what it throws would end the whole process. */
-  #look(container: Container): void {
+  #inspect(container: Container): void {
     try {
       this.#examine(container);
     } catch (thrown) {
-      this.#hooks.failed(`cannot look after it: ${messageOf(thrown)}`, container);
+      this.#hooks.failed(`cannot supervise it: ${messageOf(thrown)}`, container);
     }
   }
 

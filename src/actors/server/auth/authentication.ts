@@ -18,7 +18,7 @@ export interface AuthenticationOptions {
   readonly clientCertificates: boolean;
   /** Whether this certificate counts now: its authority may have changed since the handshake. */
   readonly isTrusted: (socket: TLSSocket) => boolean;
-  /** `null`: tokens are not looked at. */
+  /** `null`: tokens are ignored. */
   readonly reviewToken: ReviewToken | null;
   /** Hears until when a certificate is good that a client showed, also of one that does not count. */
   readonly onCertificate: (notAfterMs: number) => void;

@@ -159,7 +159,7 @@ async function typeOf(name: string, known: string | null, path: string): Promise
   return known.startsWith('text/') ? `${known}; charset=utf-8` : known;
 }
 
-/** As many bytes as Go looks at. */
+/** As many bytes as Go reads. */
 const SNIFFED_BYTES = 512;
 
 const SIGNATURES: readonly (readonly [bytes: string, type: string])[] = [

@@ -28,7 +28,7 @@ const head = (status: string) =>
 const BAD_REQUEST = '400 Bad Request';
 /** Bytes of a host's name, as Go's library has them. */
 const HOST = /^[A-Za-z0-9!$%&'()*+,\-.:;=[\]_~]*$/;
-/** What only upstream's last look at headers finds: a name with spaces in it. */
+/** A fault that only upstream's last check of headers finds: a name with spaces in it. */
 const SPACED_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-][!#$%&'*+.^_`|~0-9A-Za-z -]*:/;
 const NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+:/;
 
@@ -43,7 +43,7 @@ function end(socket: Socket, status: string, body = status): void {
 /** A body in an unsupported coding; upstream does not repeat its name. */
 const refuseCoding = (socket: Socket): void => end(socket, '501 Not Implemented', 'Unsupported transfer encoding');
 
-/** Connections on which a request was refused: nothing after it is looked at. */
+/** Connections on which a request was refused: nothing after it is read. */
 const refused = new WeakSet<Socket>();
 
 /** False when the request was refused here: it names no host, or two, or its target or body cannot be read. */

@@ -77,7 +77,7 @@ export async function* linesOf(
         [handle, position, newer] = [newer, 0, null];
         continue;
       }
-      // Until the other file was there, this one was written to: its end is looked for once more.
+      // This file was written to until the other one was there: its end is searched for once more.
       newer = changes ? await replacement(path, handle) : null;
       if (newer) continue;
       if (!follow || !changes || follow.signal.aborted || !wasRunning) break;
@@ -129,7 +129,7 @@ function changesBelow(directory: string, signal: AbortSignal) {
   try {
     watcher = watch(directory, notify).on('error', () => {});
   } catch {
-    // Without notifications the file is looked at from time to time.
+    // Without notifications the file is read from time to time.
   }
   signal.addEventListener('abort', notify, { once: true });
   return {

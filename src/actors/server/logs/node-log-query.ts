@@ -1,6 +1,6 @@
 /**
  * Decides what a query of the machine's logs asks for, and upstream's refusals: of what cannot be read (400) and
- * of what makes no sense (406), all at once. Pure but for a look at the file that is asked for.
+ * of what makes no sense (406), all at once. Pure, but for the check of the requested file.
  */
 import { realpath } from 'node:fs/promises';
 import { join, sep } from 'node:path';

@@ -58,14 +58,14 @@ export interface MetricsOptions {
   readonly version: string;
 }
 
-/** How often the delay of the event loop is looked at: the library's 10 ms would keep an idle node awake. */
-const LOOP_LOOK_MS = 5_000;
+/** How often the delay of the event loop is measured: the library's 10 ms would keep an idle node awake. */
+const LOOP_SAMPLE_MS = 5_000;
 /** Gauges that are named like counters; the same by type are `nodejs_active_handles` and so on. */
 const SUMS = ['nodejs_active_handles_total', 'nodejs_active_requests_total', 'nodejs_active_resources_total'];
 
 export function nodeMetrics({ view, recorder, measurements, version }: MetricsOptions): NodeMetrics {
   const program = new Registry();
-  collectDefaultMetrics({ register: program, eventLoopMonitoringPrecision: LOOP_LOOK_MS });
+  collectDefaultMetrics({ register: program, eventLoopMonitoringPrecision: LOOP_SAMPLE_MS });
   for (const name of SUMS) program.removeSingleMetric(name);
   const healthchecks = new HealthcheckCounts();
   return {
@@ -111,7 +111,7 @@ function startTime(): Family {
 /**
  * What `/metrics/slis` says: the result of each check now, and how often each result was seen.
  *
- * Each look at the checks counts, as upstream's own rounds do.
+ * Each evaluation of the checks counts, as upstream's own rounds do.
  */
 class HealthcheckCounts {
   readonly #counts = new Map<string, number>();

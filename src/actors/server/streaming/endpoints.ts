@@ -183,7 +183,7 @@ async function urlOf(
 
 // ---- what the client asks for ---------------------------------------------------------------------------------------
 
-/** Upstream looks for the word in `Connection` alone. */
+/** Upstream reads only `Connection`. */
 const wantsUpgrade = ({ headers }: IncomingMessage): boolean => /\bupgrade\b/i.test(headers.connection ?? '');
 const isWebSocket = ({ headers }: IncomingMessage): boolean => headers.upgrade?.toLowerCase() === 'websocket';
 

@@ -132,11 +132,11 @@ function follow(from: Duplex, to: Duplex): void {
 function destroyIdle(to: Duplex): void {
   if (to.closed) return;
   let leftBytes = to.writableLength;
-  const look = setInterval(() => {
+  const check = setInterval(() => {
     if (to.writableLength < leftBytes) leftBytes = to.writableLength;
     else to.destroy();
   }, LINGER_MS);
-  to.once('close', () => clearInterval(look));
+  to.once('close', () => clearInterval(check));
 }
 
 /**

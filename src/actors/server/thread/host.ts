@@ -4,7 +4,7 @@
  * Owns the worker: starts it, asks it whether it is alive, ends it, starts it anew at its {@link Pace}. Invariants:
  * H1 when it is lost, whatever it had open fails with the code {@link THREAD_LOST}, after its ports are free again; who
  * had it open asks anew. H2 it is lost when it throws, when its heap is full, and when it does not answer for
- * {@link LOOKS_MAX} looks. H3 nothing that it does or fails to do keeps a turn waiting.
+ * {@link CHECKS_MAX} checks. H3 nothing that it does or fails to do keeps a turn waiting.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
@@ -45,9 +45,9 @@ export class Pace {
 }
 
 /** Between two checks whether the thread is alive. */
-const LOOK_MS = 1_000;
+const CHECK_MS = 1_000;
 /** Unanswered checks after which it is given up: on a loaded machine a healthy thread may be late. */
-const LOOKS_MAX = 5;
+const CHECKS_MAX = 5;
 /** The heap of the thread: many times what it needs for the largest answers. */
 const LIMITS = { maxOldGenerationSizeMb: 192, maxYoungGenerationSizeMb: 16 };
 
@@ -132,13 +132,13 @@ export class ServerThread {
     const answered = (): void => {
       unanswered = 0;
     };
-    const look = (): void => {
-      if (++unanswered > LOOKS_MAX) {
-        stuck(`it has not answered for ${LOOKS_MAX} s`);
+    const check = (): void => {
+      if (++unanswered > CHECKS_MAX) {
+        stuck(`it has not answered for ${CHECKS_MAX} s`);
         void worker.terminate();
       } else channel.ask('alive', null).then(answered, () => {});
     };
-    return setInterval(look, LOOK_MS).unref();
+    return setInterval(check, CHECK_MS).unref();
   }
 }
 

@@ -35,7 +35,7 @@ export class PodVersions {
 
   changedSince(since: number, pods: readonly PodSource[]): PodsAnswer {
     const uids = pods.map(({ uid }) => uid);
-    this.#look(pods, new Set(uids));
+    this.#compare(pods, new Set(uids));
     const later = pods
       .filter(({ uid }) => this.#seen.get(uid)!.version > since)
       .toSorted((one, other) => this.#seen.get(one.uid)!.version - this.#seen.get(other.uid)!.version);
@@ -45,7 +45,7 @@ export class PodVersions {
     return { version, changed: part.map((pod) => pod.read()), uids, isPart };
   }
 
-  #look(pods: readonly PodSource[], uids: ReadonlySet<string>): void {
+  #compare(pods: readonly PodSource[], uids: ReadonlySet<string>): void {
     for (const { uid, state } of pods) {
       if (this.#seen.get(uid)?.state !== state) this.#seen.set(uid, { state, version: ++this.#version });
     }

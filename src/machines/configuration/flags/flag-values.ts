@@ -186,7 +186,7 @@ interface Reader {
   column: number;
 }
 
-/** Empty lines before the record are skipped; what comes after it is not looked at. */
+/** Empty lines before the record are skipped; what comes after it is ignored. */
 export function readCsvRecord(text: string): Parsed<readonly string[]> {
   const lines = text
     .replaceAll('\r\n', '\n')

@@ -183,7 +183,7 @@ const BY_CACHE = 'prefer-align-cpus-by-uncorecache';
 const BETA = [BY_CACHE];
 const STABLE = [FULL_CORES, ACROSS_NUMA, STRICT_RESERVATION];
 const BUILT = [FULL_CORES, STRICT_RESERVATION];
-/** Options that contradict each other, in the order in which upstream looks for them. */
+/** Options that contradict each other, in the order in which upstream checks them. */
 const RIVALS = [
   [FULL_CORES, ACROSS_CORES],
   [ACROSS_NUMA, ACROSS_CORES],

@@ -46,11 +46,11 @@ export interface Shortage {
 
 /** Everything that is in the way of a pod, in the order in which it counts. */
 export interface Verdict {
-  /** What no preemption helps with, and what is looked at first. */
+  /** What no preemption helps with, and what is checked first. */
   readonly early: Rejection | null;
   readonly shortages: readonly Shortage[];
   readonly mismatch: Rejection | null;
-  /** What is looked at when there is room. */
+  /** What is checked when there is room. */
   readonly late: Rejection | null;
 }
 

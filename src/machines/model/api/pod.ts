@@ -9,7 +9,7 @@
  */
 import type * as k8s from '@kubernetes/client-node';
 
-/** A generated API class as it looks on the wire: times are text, nothing may be changed in place. */
+/** A generated API class as it is on the wire: times are text, nothing may be changed in place. */
 export type Wire<T> = T extends Date
   ? string
   : T extends ReadonlyArray<infer Item>
@@ -60,7 +60,7 @@ export interface Pod extends Omit<Wire<k8s.V1Pod>, 'metadata' | 'spec' | 'status
   readonly status?: PodStatus;
 }
 
-/** Annotations by which the agent tells where a pod came from. */
+/** Annotations in which the agent notes where a pod came from. */
 export const CONFIG_SOURCE_ANNOTATION = 'kubernetes.io/config.source';
 export const CONFIG_HASH_ANNOTATION = 'kubernetes.io/config.hash';
 export const CONFIG_MIRROR_ANNOTATION = 'kubernetes.io/config.mirror';

@@ -141,7 +141,7 @@ export const csiOperations = {
       /** By audience. */
       readonly tokens: Readonly<Record<string, IssuedToken>>;
       readonly tokensIn: 'secrets' | 'volume_context';
-      /** `onlyTop`: files that belong to it already are not looked at. */
+      /** `onlyTop`: files that belong to it already are left as they are. */
       readonly ownership: { readonly groupId: number; readonly onlyTop: boolean } | null;
     },
     Unshared | null

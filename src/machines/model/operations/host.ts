@@ -63,7 +63,7 @@ export interface MachineInfo {
   readonly architecture: string;
   /** AppArmor is enabled in the kernel. */
   readonly appArmor: boolean;
-  /** SELinux has a policy and labels processes; absent in journals of agents that did not look. */
+  /** SELinux has a policy and labels processes; absent in journals of agents that did not check. */
   readonly seLinux?: boolean;
   readonly topology: MachineTopology;
 }
@@ -198,7 +198,7 @@ export const hostOperations = {
   'host.readConfiguration': query<{ path: string }, ConfigurationSource>(),
   /** The `*.conf` files below a directory, decoded, in the order in which they apply. */
   'host.readDropIns': query<{ path: string }, DropInListing>(),
-  /** Says `configuration.changed` when files, or `*.conf` below folders, no longer look as when they were last read. */
+  /** Says `configuration.changed` when files, or `*.conf` below folders, changed since they were last read. */
   'host.watchConfiguration': stream<
     { paths: readonly string[]; periodMs: number },
     { readonly type: 'configuration.changed' }

@@ -10,7 +10,7 @@ import { idempotent, query, stream } from '../../../kernel/xstate.ts';
 export interface KeptLog {
   readonly root: string;
   readonly path: string;
-  /** Where log collectors of old look for it; empty: nowhere. */
+  /** Where older log collectors expect it; empty: nowhere. */
   readonly link: string;
   /** Size at which it is rotated; negative: never. */
   readonly maxBytes: number;
@@ -29,7 +29,7 @@ export interface PodLogs {
 
 export const logOperations = {
   /**
-   * Makes the link, and looks at the size every `periodMs`. A log that is too large is moved aside, the older ones are
+   * Makes the link, and reads the size every `periodMs`. A log that is too large is moved aside, the older ones are
    * compressed or removed; then the runtime has to reopen it. Reports a missing log once, and
    * again after ever longer waits.
    */

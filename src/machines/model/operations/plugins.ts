@@ -30,7 +30,7 @@ export type PluginsChanged = {
   readonly type: 'plugins.changed';
   /** All there are, in the order of paths. */
   readonly sockets: readonly PluginSocket[];
-  /** Why some of the folder could not be looked through, one sentence each. */
+  /** Why a part of the folder could not be read, one sentence each. */
   readonly errors: readonly string[];
 };
 
@@ -43,7 +43,7 @@ export type NodeInfoChanged = {
 };
 
 export const pluginOperations = {
-  /** Sockets below a folder, at any depth the port looks into. Speaks at once, and when the set changed. */
+  /** Sockets below a folder, at any depth that the port reads. Emits at once, and when the set changed. */
   'plugins.watch': stream<{ path: string }, PluginsChanged>(),
   /** The error of a socket without a listener, or whose listener is no plugin, has upstream's text. */
   'plugins.getInfo': query<{ socket: string }, PluginInfo>(),

@@ -7,7 +7,7 @@ export interface Header {
   readonly value: string;
 }
 
-/** One way to ask, with everything resolved: no named port, no pod address to be looked up. */
+/** One probe with everything resolved: no named port, no address of a pod that is still to be found. */
 export type ProbeHandler =
   | {
       readonly kind: 'exec';

@@ -18,7 +18,7 @@ export type ApiSettings = {
   readonly without?: readonly ('checkpoint' | 'flagz' | 'statusz')[];
 };
 
-/** Who may talk to the API, and for how long an answer about that holds. */
+/** Who may use the API, and how long such an answer is cached. */
 export type AuthSettings = {
   readonly anonymous: boolean;
   /** Tokens are asked of the API server. */

@@ -5,7 +5,7 @@
  * `test/golden` hold them), because people and programs match on them.
  */
 
-/** How an event looks before the recorder adds object, source and time. */
+/** An event before the recorder adds object, source and time. */
 export interface EventText {
   readonly type: 'Normal' | 'Warning';
   readonly reason: string;

@@ -55,7 +55,7 @@ export interface ConditionFacts {
   readonly runtime: PodRuntimeStatus | null;
   readonly initContainerStatuses: readonly ContainerStatus[];
   readonly containerStatuses: readonly ContainerStatus[];
-  /** Conditions that others have set: readiness gates look here. */
+  /** Conditions that others have set: readiness gates read them. */
   readonly foreign: readonly PodCondition[];
   /** The conditions published before. */
   readonly previous: readonly PodCondition[];

@@ -2,7 +2,7 @@
  * Statuses of containers from the runtime's state, the statuses published before, and what the agent is waiting for.
  *
  * Decides per container which instance is the current one and which the last. Invariants: a container that ran never
- * looks as if it had not; order is the spec's for init containers and by name for the others.
+ * is shown as if it had not; order is the spec's for init containers and by name for the others.
  */
 import type { ContainerStatus as CriContainerStatus } from '../api/cri.ts';
 import type { Container, ContainerState, ContainerStatus, Pod, VolumeMount } from '../api/pod.ts';

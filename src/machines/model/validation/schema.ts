@@ -2,7 +2,7 @@
  * Checks that a decoded document has the types of the API's fields, and keeps only fields the API has.
  *
  * Decides, as the Go decoder does: an unknown field is dropped, `null` is the same as absent, a value of another type
- * is an error. Invariant: what comes out has the shape of the schema, so that defaults and validation need not look
+ * is an error. Invariant: what comes out has the shape of the schema, so that defaults and validation need not check
  * again. Messages never repeat the value: an unquoted number may be a password.
  */
 import { formatQuantity, parseQuantity, QUANTITY_REFUSAL } from '../values/quantity.ts';

@@ -30,7 +30,7 @@ const indexOf = memoize(
 /**
  * Finds a member of a list by its name. Pure.
  *
- * A pod may have a thousand containers, each of which is looked up in the lists of all: the index of a long list is
+ * A pod may have a thousand containers, each of which is searched for in the lists of all: the index of a long list is
  * kept with it.
  *
  * The first of this name.

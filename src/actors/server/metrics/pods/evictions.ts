@@ -11,7 +11,7 @@ export class Evictions implements Projection {
   readonly hears = ['message', 'result'] as const;
   readonly #ages: Histogram<'eviction_signal'>;
   #counted: EvictionContext['evictions'] = {};
-  #lookedAtMs: number | undefined;
+  #observedAtMs: number | undefined;
 
   constructor(registry: Registry) {
     this.#ages = histogram(
@@ -24,18 +24,18 @@ export class Evictions implements Projection {
   }
 
   on(record: NodeRecord, { kernel, request }: Seen): void {
-    if (record.k === 'result' && request?.name === 'stats.observe') this.#lookedAtMs = request.sinceMs;
+    if (record.k === 'result' && request?.name === 'stats.observe') this.#observedAtMs = request.sinceMs;
     else if (record.k === 'message' && record.from === EVICTION && record.event.type === 'pods.kill') {
       this.#went(contextOf<EvictionContext>(kernel, EVICTION)?.evictions ?? {}, kernel.now);
     }
   }
 
-  /** Of the signals that count more pods than before. Limits of local storage are no look at the machine. */
+  /** Of the signals that count more pods than before. Limits of local storage are not observed by signals. */
   #went(evictions: EvictionContext['evictions'], nowMs: number): void {
     for (const [eviction_signal, count] of Object.entries(evictions)) {
       const isNew = count > (this.#counted[eviction_signal] ?? 0) && !eviction_signal.endsWith('fs.limit');
-      if (!isNew || this.#lookedAtMs === undefined) continue;
-      this.#ages.observe({ eviction_signal }, (nowMs - this.#lookedAtMs) / MS_PER_SECOND);
+      if (!isNew || this.#observedAtMs === undefined) continue;
+      this.#ages.observe({ eviction_signal }, (nowMs - this.#observedAtMs) / MS_PER_SECOND);
     }
     this.#counted = evictions;
   }

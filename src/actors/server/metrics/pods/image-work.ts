@@ -130,7 +130,7 @@ export class ImageWork implements Projection {
     const actor = IMAGE_ACTOR.exec(request.address)?.[0];
     if (request.name === 'cri.removeImage') this.#removed(record, request.input);
     else if (actor === undefined) return;
-    else if (record.name === 'cri.imageStatus') this.#looked(record, actor, kernel.now);
+    else if (record.name === 'cri.imageStatus') this.#inspected(record, actor, kernel.now);
     else if (record.name === 'images.pullRecord') this.#checked(record, actor, kernel);
     else if (record.name === 'images.credentials') this.#compared(record, actor, kernel);
   }
@@ -142,7 +142,7 @@ export class ImageWork implements Projection {
   }
 
   /** After a pull the image's status gives its size. */
-  #looked({ output, error }: ResultOf<'cri.imageStatus'>, actor: string, nowMs: number): void {
+  #inspected({ output, error }: ResultOf<'cri.imageStatus'>, actor: string, nowMs: number): void {
     const image = error ? null : output.image;
     if (!error) for (const wish of this.#of(actor)) wish.isPresent ??= image !== null;
     const sinceMs = this.#pulls.get(actor);

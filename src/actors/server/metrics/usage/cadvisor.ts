@@ -16,7 +16,7 @@ interface Definition {
   readonly help: string;
   readonly type: FamilyType;
   readonly read: Reader;
-  /** What does not change while it is looked at carries no time. */
+  /** A value that does not change while it is measured carries no time. */
   readonly isFixed?: boolean;
 }
 

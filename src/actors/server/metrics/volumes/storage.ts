@@ -168,7 +168,7 @@ export function volumeCounts(pods: readonly NodePod[], ofDrivers: readonly Drive
 /** What an earlier agent left of volumes, found once after a start: whose pods are gone, and what it had set up. */
 export class VolumeLeftovers implements Projection {
   readonly hears = ['result'] as const;
-  /** Pods that had a folder when this agent looked, and that are not known to have given it up. */
+  /** Pods that had a folder when this agent listed them, and whose folder is not known to be removed. */
   #left = new Set<string>();
   readonly #failing = new Set<string>();
   readonly #families: ReturnType<typeof families>;
@@ -179,14 +179,14 @@ export class VolumeLeftovers implements Projection {
 
   on(record: NodeRecord, { kernel, request }: Seen): void {
     if (record.k !== 'result' || !request) return;
-    if (record.name === 'volume.podFolders' && !record.error) this.#looked(record.output.uids);
+    if (record.name === 'volume.podFolders' && !record.error) this.#listed(record.output.uids);
     else if (record.name === 'csi.inventory' && !record.error) {
       this.#found(record.output.volumes.length, record.output.errors.length);
     } else if (request.name !== 'volume.tearDown') return;
     else if (podContextAt(request.address, kernel)?.pod === null) this.#tornDown(request, record);
   }
 
-  #looked(uids: readonly string[]): void {
+  #listed(uids: readonly string[]): void {
     this.#left = new Set(uids);
     this.#families.cleaned.set(0);
     this.#families.errors.set(0);
