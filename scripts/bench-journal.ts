@@ -36,7 +36,7 @@ function turnOf(n: number, turn: number): KernelRecord[] {
 async function write(directory: string, durability: 'none' | 'second'): Promise<number> {
   const journal = openJournal({ directory, durability });
   const build = { statelet: '', node: '', xstate: '', machines: {} };
-  const header = { n: 0, k: 'header', t: 0, version: 2, incarnation: journal.incarnation, seed: 1, node: 'n' } as const;
+  const header = { n: 0, k: 'header', t: 0, version: 3, incarnation: journal.incarnation, seed: 1, node: 'n' } as const;
   journal.append({ ...header, bootId: 'b', build, input: {} });
   journal.append({ n: 1, k: 'end', turn: 0, digest: '' });
   journal.commit();

@@ -7,7 +7,6 @@ import { hash } from 'node:crypto';
 import { readFileSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { type CheckpointRecord, FORMAT_VERSION, type HeaderRecord, type JournalRecord } from '../records.ts';
-import { readBlob, withBigValues } from './blobs.ts';
 import { codeOf, JournalError } from './errors.ts';
 import { segmentName, segmentsIn } from './layout.ts';
 import { scanSegment } from './scan.ts';
@@ -65,11 +64,7 @@ export class Journal {
   private *read(): Generator<JournalRecord> {
     const sequence = new Sequence(this.header, this.checkpoint ? this.checkpoint.after + 1 : 0);
     for (const file of this.segments) {
-      const load = (name: string): unknown => readBlob(dirname(file), name, file);
-      for (const line of scanSegment(file, (end) => sequence.endOfSegment(end))) {
-        const record = line.hasBlobs ? withBigValues(line.record, load) : line.record;
-        yield* sequence.take(file, line, record);
-      }
+      for (const line of scanSegment(file, (end) => sequence.endOfSegment(end))) yield* sequence.take(file, line);
     }
     if (sequence.lastGap) yield sequence.lastGap;
     this.tail = sequence.torn;
