@@ -35,7 +35,7 @@ export async function compress(path: string): Promise<void> {
 }
 
 /** The lines of a plain segment as a compressed one has them. */
-export async function* bareLines(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+async function* bareLines(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   let rest: Buffer = Buffer.alloc(0);
   let link: Buffer = rest;
   let last = -1;

@@ -4,8 +4,8 @@
  * Owns: the records that a reference can reach, and the numbers of addresses.
  * Invariants:
  *   - a reference names a value that is whole and stands before it, or the line is refused;
- *   - values are shared, not copied; what all of them would take as text has a limit in terms of what was read, and what
- *     is nested deeper than a line may be is refused, so a small file cannot become a large one;
+ *   - values are shared, not copied; what all of them would take as text has a limit in terms of what was read, and
+ *     what is nested deeper than a line may be is refused, so a small file cannot become a large one;
  *   - the cost is that of the line and of the members that references name.
  */
 import {

@@ -31,14 +31,14 @@ const TEXT_MIN_CHARS = 16;
 /** The same of an object or a list, in JSON. */
 const CONTAINER_MIN_CHARS = 24;
 /** Characters of a value in a line; a longer one gets a file of its own. */
-export const BLOB_MIN_CHARS = 64 * 1024;
+const BLOB_MIN_CHARS = 64 * 1024;
 /** Values that are kept, twice this at most: some per record of the window. */
 const KEPT_MAX = 8_192;
 /** Of their contents, in characters, twice this at most. */
 const KEPT_MAX_CHARS = 2 * 1024 * 1024;
 /** Names of members whose JSON is kept. */
 const NAMES_MAX = 4_096;
-/** Half of what a reader takes: characters that references stand for, by character written, and how many in any case. */
+/** Half of what a reader takes: characters that lines stand for, by character written, and in any case. */
 const EXPANSION_MAX = 16;
 const EXPANSION_FREE_CHARS = 8 * 1024 * 1024;
 

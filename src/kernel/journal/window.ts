@@ -15,7 +15,7 @@ interface Entry<Kept> {
 }
 
 export class Window<Kept> {
-  #entries: (Entry<Kept> | undefined)[] = new Array<undefined>(REACH);
+  #entries: (Entry<Kept> | undefined)[] = [];
   #oldest = 0;
   #next = 0;
   #bytes = 0;
@@ -39,7 +39,7 @@ export class Window<Kept> {
   }
 
   clear(next = 0): void {
-    this.#entries = new Array<undefined>(REACH);
+    this.#entries = [];
     this.#oldest = this.#next = next;
     this.#bytes = 0;
   }

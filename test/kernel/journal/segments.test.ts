@@ -344,8 +344,8 @@ const withoutWhatFollows = (lines: string): string => {
     .trimEnd()
     .split('\n')
     .map((line) => line.slice(9))
-    .reverse();
-  const others = rest.filter((line) => !line.startsWith('{"k":"chain"')).reverse();
+    .toReversed();
+  const others = rest.filter((line) => !line.startsWith('{"k":"chain"')).toReversed();
   return [...others.map((line) => line.replace(/^\{"n":\d+,/, '{')), link, ''].join('\n');
 };
 
