@@ -27,13 +27,16 @@ import { Window } from './window.ts';
 /** Characters that references stand for: by byte read, and in any case. */
 const EXPANSION_MAX = 32;
 const EXPANSION_FREE_CHARS = 16 * 1024 * 1024;
-/** Characters of a reference; names of members are part of it. */
-const REFERENCE_MAX_CHARS = 64 * 1024;
+/** Characters of a pointer; names of members are part of it. */
+const POINTER_MAX_CHARS = 64 * 1024;
+/** Pointers whose names are kept. */
+const POINTERS_MAX = 1_024;
+const DISTANCE_MAX_DIGITS = 5;
 /** What a member takes beside its name and its value. */
 const MEMBER_CHARS = 16;
 /** Characters of a number, a truth value or a null, as far as a limit needs to know. */
 const SCALAR_CHARS = 6;
-const REFERENCE = /^(\d{1,5})\/(.+)$/s;
+const DIGITS = /^\d+$/;
 const ADDRESS = /^(\d{1,5})=(?:(\d{1,5})(?=\/))?(.*)$/s;
 const NAME = '__proto__';
 
@@ -63,6 +66,7 @@ export class Decoder {
   readonly #loadBlob: (sha256: unknown) => LoadedBlob;
   readonly #window = new Window<Container>();
   #addresses: string[] = [];
+  readonly #pointers = new Map<string, readonly string[]>();
   readonly #extents = new WeakMap<object, Extent>();
   /** As much of the record as is read. */
   #record: Container = {};
@@ -127,6 +131,7 @@ export class Decoder {
 
   /** Puts a value into the container where it stands; its parts follow. */
   #put(into: Container, name: string, value: unknown, level: number): void {
+    if (level > NESTING_MAX) throw new BadReference(TOO_DEEP);
     if (typeof value === 'string') set(into, name, value.startsWith(SIGN) ? this.#text(value, level) : value);
     else if (typeof value !== 'object' || value === null) set(into, name, value);
     else if (Array.isArray(value)) this.#list(into, name, value, level);
@@ -193,25 +198,36 @@ export class Decoder {
   }
 
   #find(reference: string): unknown {
-    const [, distance, pointer] = (reference.length <= REFERENCE_MAX_CHARS && REFERENCE.exec(reference)) || [];
-    if (pointer === undefined) throw new BadReference('a text begins with the sign of a reference and is none');
+    const slash = reference.indexOf('/');
+    const distance = slash > 0 && slash <= DISTANCE_MAX_DIGITS ? reference.slice(0, slash) : '';
+    if (!DIGITS.test(distance)) throw new BadReference('a text begins with the sign of a reference and is none');
     const n = this.#n - Number(distance);
     let value: unknown = distance === '0' ? this.#record : this.#window.get(n);
     if (value === undefined) throw new BadReference(`it refers to record ${n}, which is out of reach`);
-    const names = pointer.split('/');
+    const names = this.#namesOf(reference.slice(slash + 1));
     if (!VALUES.has(names[0]!)) throw new BadReference(`it refers to what is no value of record ${n}`);
-    for (const name of names) value = memberOf(value, unescaped(name));
-    if (value === undefined || this.#open.has(value as object))
+    for (const name of names) value = memberOf(value, name);
+    if (value === undefined || (distance === '0' && this.#open.has(value as object)))
       throw new BadReference(`it refers to what record ${n} does not have`);
     return value;
+  }
+
+  /** Of a pointer; the same ones come again and again. */
+  #namesOf(pointer: string): readonly string[] {
+    const known = this.#pointers.get(pointer);
+    if (known) return known;
+    if (pointer.length > POINTER_MAX_CHARS) throw new BadReference('it refers to what is too far inside a record');
+    if (this.#pointers.size === POINTERS_MAX) this.#pointers.clear();
+    const names = pointer.split('/').map(unescaped);
+    this.#pointers.set(pointer, names);
+    return names;
   }
 
   // ---- limits -------------------------------------------------------------------------------------------------------
 
   #share(value: unknown, level: number): void {
     const { chars, levels } = this.#extentOf(value);
-    if (level + levels > NESTING_MAX)
-      throw new BadReference(`what it refers to is nested deeper than ${NESTING_MAX} levels`);
+    if (level + levels > NESTING_MAX) throw new BadReference(TOO_DEEP);
     this.#expand(chars);
   }
 
@@ -238,6 +254,7 @@ export class Decoder {
   }
 }
 
+const TOO_DEEP = `with what it refers to it is nested deeper than ${NESTING_MAX} levels`;
 const SCALAR: Extent = { chars: SCALAR_CHARS, levels: 0 };
 
 /** A key named `__proto__` is a key. */

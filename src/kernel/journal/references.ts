@@ -29,5 +29,6 @@ export const ADDRESS_MAX_CHARS = 512;
 /** The number that says: this address gets none. */
 export const NO_NUMBER = 0;
 
-export const escaped = (name: string): string => name.replaceAll('~', '~0').replaceAll('/', '~1');
+export const escaped = (name: string): string =>
+  name.includes('/') || name.includes('~') ? name.replaceAll('~', '~0').replaceAll('/', '~1') : name;
 export const unescaped = (token: string): string => token.replaceAll('~1', '/').replaceAll('~0', '~');

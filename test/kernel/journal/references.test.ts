@@ -151,7 +151,7 @@ describe('from an enemy', () => {
     ['of the future', [{ event: 1 }, { event: '$-1/event' }], /sign of a reference and is none/],
     ['out of reach', [{ event: 1 }, { event: '$9/event' }], /refers to record -8, which is out of reach/],
     ['of a field that is no value', [{ event: 1, at: 'a' }, { event: '$1/at' }], /no value of record 0/],
-    ['of no field', [{ event: 1 }, { event: '$1/' }], /sign of a reference and is none/],
+    ['of no field', [{ event: 1 }, { event: '$1/' }], /no value of record 0/],
     ['of what every object has', [{ event: {} }, { event: '$1/event/toString' }], /does not have/],
     ['of a length', [{ event: [1] }, { event: '$1/event/length' }], /does not have/],
     ['the members of a text', [{ event: 'a' }, { event: { $: '1/event' } }], /members of what is no object/],
