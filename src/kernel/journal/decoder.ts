@@ -226,6 +226,7 @@ export class Decoder {
   // ---- limits -------------------------------------------------------------------------------------------------------
 
   #share(value: unknown, level: number): void {
+    if (typeof value === 'string') return this.#expand(value.length);
     const { chars, levels } = this.#extentOf(value);
     if (level + levels > NESTING_MAX) throw new BadReference(TOO_DEEP);
     this.#expand(chars);

@@ -14,6 +14,7 @@ export const LINE_MAX_BYTES = 8 * 1024 * 1024;
 const PREFIX_BYTES = 9;
 const LINE_FEED = 0x0a;
 const SPACE = 0x20;
+const HEX_DIGITS = '0123456789abcdef';
 const OPEN = Buffer.from('{');
 const BARE = Buffer.from('{"k":');
 const UNNUMBERED = /^\{"k":"(?:chain|checkpoint)"/;
@@ -31,10 +32,10 @@ export interface ParsedLine {
 /** What a line without its line feed holds, or the words that say what is wrong with it. */
 export function parseLine(line: Buffer): ParsedLine | string {
   if (line.length < PREFIX_BYTES + 2 || line[PREFIX_BYTES - 1] !== SPACE) return 'it does not begin with a checksum';
-  const stated = line.toString('latin1', 0, PREFIX_BYTES - 1);
   const json = line.subarray(PREFIX_BYTES);
-  const actual = checksumOf(json);
-  if (stated !== actual) return `its checksum is ${printable(stated)}, its bytes make ${actual}`;
+  const sum = crc32(json);
+  if (!isStated(line, sum))
+    return `its checksum is ${printable(line.toString('latin1', 0, PREFIX_BYTES - 1))}, its bytes make ${hex(sum)}`;
   const raw = rawLine(json);
   return typeof raw === 'string' ? `its checksum is right, but ${raw}` : { bytes: line, json, raw };
 }
@@ -60,7 +61,16 @@ export function bareLine(line: Buffer, last: number): { readonly bare: Buffer; r
   return { bare: n === last + 1 ? Buffer.concat([OPEN, json.subarray(number.length)]) : json, n };
 }
 
-const checksumOf = (json: Buffer | string): string => crc32(json).toString(16).padStart(8, '0');
+const hex = (sum: number): string => sum.toString(16).padStart(PREFIX_BYTES - 1, '0');
+const checksumOf = (json: Buffer | string): string => hex(crc32(json));
+
+/** Digit by digit, which is sooner done than to write a number down. */
+function isStated(line: Buffer, sum: number): boolean {
+  for (let at = PREFIX_BYTES - 2, left = sum; at >= 0; at--, left >>>= 4) {
+    if (line[at] !== HEX_DIGITS.charCodeAt(left & 15)) return false;
+  }
+  return true;
+}
 
 function rawLine(json: Buffer): RawLine | string {
   if (isTooDeep(json)) return `it is nested deeper than ${NESTING_MAX} levels`;
