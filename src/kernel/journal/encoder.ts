@@ -36,8 +36,12 @@ const BLOB_MIN_CHARS = 64 * 1024;
 const KEPT_MAX = 8_192;
 /** Of their contents, in characters, twice this at most. */
 const KEPT_MAX_CHARS = 2 * 1024 * 1024;
-/** Names of members whose JSON is kept. */
-const NAMES_MAX = 4_096;
+/** Ways of names that are kept; charts and runtimes have some thousand. */
+const SHAPES_MAX = 16_384;
+/** Words of a record's own fields whose JSON is kept. */
+const WORDS_MAX = 1_024;
+/** Characters of a container that is worth finding by identity. */
+const IDENTITY_MIN_CHARS = 64;
 /** Half of what a reader takes: characters that lines stand for, by character written, and in any case. */
 const EXPANSION_MAX = 16;
 const EXPANSION_FREE_CHARS = 8 * 1024 * 1024;
@@ -49,10 +53,27 @@ interface Place {
   readonly chars: number;
   /** Of an object: the contents of its members. */
   readonly members: readonly string[];
-  /** Record and JSON pointer; those of the shortest, or of the newest. */
+  /** Record and JSON pointer, as a line has it; those of the shortest, or of the newest. */
   n: number;
   path: string;
 }
+
+/** The names of an object's members in their order: a way from the root of all shapes. */
+interface Shape {
+  /** The last name as a line has it, and as a JSON pointer in a line has it. */
+  readonly name: string;
+  readonly step: string;
+  readonly next: Map<string, Shape>;
+  /** The last object that has these members and no other. */
+  last: Place | undefined;
+}
+
+const shapeOf = (name: string): Shape => ({
+  name: `${JSON.stringify(name)}:`,
+  step: `/${JSON.stringify(escaped(name)).slice(1, -1)}`,
+  next: new Map(),
+  last: undefined,
+});
 
 const VALUES: ReadonlySet<string> = new Set(VALUE_FIELDS);
 const ADDRESSES: ReadonlySet<string> = new Set(ADDRESS_FIELDS);
@@ -65,10 +86,11 @@ export class Encoder {
   #older = new Map<string, Place>();
   #recentChars = 0;
   #byIdentity = new WeakMap<object, Place>();
-  /** By the names of its members: the last object that has those. */
-  #shapes = new Map<string, Place>();
-  #addresses = new Map<Address, number>();
-  #names = new Map<string, string>();
+  #shapes = shapeOf('');
+  #shapeCount = 0;
+  #addresses = new Map<Address, string>();
+  /** JSON of words that come again and again. */
+  #words = new Map<string, string>();
   #lastId = 0;
   #n = 0;
   /** Places found again in the record being written; they count from the next on. */
@@ -91,9 +113,13 @@ export class Encoder {
     this.#older = new Map();
     this.#recentChars = 0;
     this.#byIdentity = new WeakMap();
-    this.#shapes = new Map();
+    this.#forgetShapes();
     this.#addresses = new Map();
-    this.#names = new Map();
+  }
+
+  #forgetShapes(): void {
+    this.#shapes = shapeOf('');
+    this.#shapeCount = 0;
   }
 
   /** The JSON of a record. */
@@ -139,15 +165,25 @@ export class Encoder {
       this.#expanded += this.#chars;
       return text;
     }
-    return ADDRESSES.has(name) ? this.#address(value as Address) : JSON.stringify(value);
+    if (ADDRESSES.has(name)) return this.#address(value as Address);
+    return typeof value === 'string' ? this.#word(value) : JSON.stringify(value);
+  }
+
+  #word(word: string): string {
+    let json = this.#words.get(word);
+    if (json === undefined) {
+      json = JSON.stringify(word);
+      if (this.#words.size < WORDS_MAX) this.#words.set(word, json);
+    }
+    return json;
   }
 
   #address(address: Address): string {
     const known = this.#addresses.get(address);
-    if (known !== undefined) return String(known);
+    if (known !== undefined) return known;
     if (address.length > ADDRESS_MAX_CHARS || /^\d/.test(address)) return JSON.stringify(`${NO_NUMBER}=${address}`);
     if (this.#addresses.size === ADDRESSES_MAX) this.#addresses = new Map();
-    const number = this.#addresses.size + 1;
+    const number = String(this.#addresses.size + 1);
     const cut = address.lastIndexOf('/');
     const parent = cut === -1 ? undefined : this.#addresses.get(address.slice(0, cut));
     this.#addresses.set(address, number);
@@ -157,7 +193,7 @@ export class Encoder {
   #value(value: unknown, path: string): string {
     if (typeof value === 'string') return this.#text(value, path);
     if (typeof value === 'object' && value !== null) return this.#container(value, path);
-    const text = (JSON.stringify(value) as string | undefined) ?? 'null';
+    const text = typeof value === 'boolean' ? String(value) : ((JSON.stringify(value) as string | undefined) ?? 'null');
     this.#content = text;
     this.#chars = text.length;
     return text;
@@ -182,73 +218,78 @@ export class Encoder {
       return this.#reference(same, path, undefined);
     }
     if ('toJSON' in value) return this.#value(JSON.parse(JSON.stringify(value)), path);
-    return Array.isArray(value) ? this.#list(value, path) : this.#object(value as Record<string, unknown>, path);
+    return Array.isArray(value) ? this.#list(value, path) : this.#object(value as Members, path);
   }
 
   #list(value: readonly unknown[], path: string): string {
     let [text, content, chars] = ['', '', 1 + Math.max(1, value.length)];
     for (let at = 0; at < value.length; at++) {
-      const comma = at === 0 ? '' : ',';
-      text += comma + this.#value(value[at], `${path}/${at}`);
-      content += comma + this.#content;
+      const its = this.#value(value[at], `${path}/${at}`);
+      text = at === 0 ? its : `${text},${its}`;
+      content = at === 0 ? this.#content : `${content},${this.#content}`;
       chars += this.#chars;
     }
     return this.#placed(value, path, { text: `[${text}]`, content: `[${content}]`, chars, members: NO_MEMBERS });
   }
 
-  #object(value: Record<string, unknown>, path: string): string {
+  #object(value: Members, path: string): string {
     if (Object.hasOwn(value, BASE) || Object.hasOwn(value, BLOB)) return this.#literal(value);
     const members: string[] = [];
     const texts: string[] = [];
-    let [text, content, chars, shape] = ['', '', 1, ''];
+    let [text, content, chars, shape] = ['', '', 1, this.#shapes];
     for (const name of Object.keys(value)) {
-      if (!isJson(value[name])) continue;
-      const quoted = this.#name(name);
-      const its = quoted + this.#value(value[name], `${path}/${escaped(name)}`);
+      const member = value[name];
+      if (!isJson(member)) continue;
+      shape = shape.next.get(name) ?? this.#newShape(shape, name);
+      const its = this.#value(member, isPlaced(member) ? path + shape.step : '');
       const comma = chars === 1 ? '' : ',';
-      text += comma + its;
-      content += comma + quoted + this.#content;
-      chars += quoted.length + this.#chars + 1;
-      shape += quoted;
+      text += comma + shape.name + its;
+      // What has no reference inside is known by its text.
+      if (content !== '' || its !== this.#content) {
+        if (content === '') content = text.slice(0, text.length - its.length) + this.#content;
+        else content += comma + shape.name + this.#content;
+      }
+      chars += shape.name.length + this.#chars + 1;
       members.push(this.#content);
-      texts.push(its);
+      texts.push(shape.name + its);
     }
-    const whole = { text: `{${text}}`, content: `{${content}}`, chars: Math.max(2, chars), members };
+    const whole = { text: `{${text}}`, content: `{${content || text}}`, chars: Math.max(2, chars), members };
     return this.#placed(value, path, whole, { shape, texts });
   }
 
+  #newShape(before: Shape, name: string): Shape {
+    if (++this.#shapeCount > SHAPES_MAX) this.#forgetShapes();
+    const shape = shapeOf(name);
+    before.next.set(name, shape);
+    return shape;
+  }
+
   /** A value whose parts are written: a reference, its difference to one of its shape, or itself. */
-  #placed(
-    value: object,
-    path: string,
-    whole: Whole,
-    like?: { readonly shape: string; readonly texts: string[] },
-  ): string {
+  #placed(value: object, path: string, whole: Whole, like?: Likeness): string {
     const { content, text, chars, members } = whole;
     this.#content = content;
     this.#chars = chars;
     if (content.length < CONTAINER_MIN_CHARS) return text;
     const known = this.#find(content);
-    if (known) {
-      this.#byIdentity.set(value, known);
-      this.#content = contentOf(known);
-      return this.#reference(known, path, text);
-    }
-    const place = this.#keep(content, path, members);
-    this.#byIdentity.set(value, place);
+    const place = known ?? this.#keep(content, path, members);
+    if (chars >= IDENTITY_MIN_CHARS) this.#byIdentity.set(value, place);
     this.#content = contentOf(place);
+    if (known) return this.#reference(known, path, text);
     if (text.length > BLOB_MIN_CHARS) return this.#blob(JSON.stringify(value));
     if (!like) return text;
-    const difference = this.#difference(like.shape, place, like.texts);
-    return difference !== undefined && difference.length < text.length ? difference : text;
+    const base = like.shape.last;
+    like.shape.last = place;
+    return this.#difference(base, place, like.texts, text);
   }
 
-  #difference(shape: string, place: Place, texts: readonly string[]): string | undefined {
-    const base = this.#shapes.get(shape);
-    this.#shapes.set(shape, place);
-    if (!base || texts.length > BASE_MAX_MEMBERS || !this.#isReachable(base)) return undefined;
-    const others = texts.filter((_, at) => place.members[at] !== base.members[at]);
-    return `{${[`"${BASE}":"${this.#pointer(base)}"`, ...others].join()}}`;
+  /** What differs from an object with the same members, or the text itself where that is shorter. */
+  #difference(base: Place | undefined, place: Place, texts: readonly string[], text: string): string {
+    if (!base || texts.length > BASE_MAX_MEMBERS || !this.#isReachable(base)) return text;
+    let difference = `{"${BASE}":"${this.#pointer(base)}"`;
+    for (let at = 0; at < texts.length && difference.length < text.length; at++) {
+      if (place.members[at] !== base.members[at]) difference += `,${texts[at]}`;
+    }
+    return difference.length + 1 < text.length ? `${difference}}` : text;
   }
 
   #literal(value: object): string {
@@ -292,12 +333,11 @@ export class Encoder {
     this.#older = this.#recent;
     this.#recent = new Map();
     this.#recentChars = 0;
-    this.#shapes = new Map();
   }
 
   /** The reference, or the text itself where that is shorter. */
   #reference(place: Place, path: string, text: string | undefined): string {
-    const reference = JSON.stringify(SIGN + this.#pointer(place));
+    const reference = `"${SIGN}${this.#pointer(place)}"`;
     const isNearer = path.length <= place.path.length || this.#n - place.n > REACH / 2;
     if (place.n !== this.#n && isNearer) this.#moved.push([place, path]);
     return text !== undefined && text.length <= reference.length ? text : reference;
@@ -306,16 +346,14 @@ export class Encoder {
   #pointer({ n, path }: Place): string {
     return `${this.#n - n}${path}`;
   }
+}
 
-  #name(name: string): string {
-    let quoted = this.#names.get(name);
-    if (quoted === undefined) {
-      if (this.#names.size === NAMES_MAX) this.#names.clear();
-      quoted = `${JSON.stringify(name)}:`;
-      this.#names.set(name, quoted);
-    }
-    return quoted;
-  }
+type Members = Readonly<Record<string, unknown>>;
+
+interface Likeness {
+  readonly shape: Shape;
+  /** Members as they stand in the line. */
+  readonly texts: readonly string[];
 }
 
 interface Whole {
@@ -328,6 +366,10 @@ interface Whole {
 /** No JSON begins with them. */
 const LITERAL = '=';
 const contentOf = (place: Place): string => `#${place.id}`;
+
+/** Whether others may refer to it. */
+const isPlaced = (value: unknown): boolean =>
+  typeof value === 'string' ? value.length >= TEXT_MIN_CHARS : typeof value === 'object' && value !== null;
 
 const isJson = (value: unknown): boolean =>
   value !== undefined && typeof value !== 'function' && typeof value !== 'symbol';

@@ -15,6 +15,8 @@ const PREFIX_BYTES = 9;
 const LINE_FEED = 0x0a;
 const SPACE = 0x20;
 const HEX_DIGITS = '0123456789abcdef';
+/** Of each byte. */
+const HEX = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, '0'));
 const OPEN = Buffer.from('{');
 const BARE = Buffer.from('{"k":');
 const UNNUMBERED = /^\{"k":"(?:chain|checkpoint)"/;
@@ -61,7 +63,8 @@ export function bareLine(line: Buffer, last: number): { readonly bare: Buffer; r
   return { bare: n === last + 1 ? Buffer.concat([OPEN, json.subarray(number.length)]) : json, n };
 }
 
-const hex = (sum: number): string => sum.toString(16).padStart(PREFIX_BYTES - 1, '0');
+const hex = (sum: number): string =>
+  HEX[sum >>> 24]! + HEX[(sum >>> 16) & 255]! + HEX[(sum >>> 8) & 255]! + HEX[sum & 255]!;
 const checksumOf = (json: Buffer | string): string => hex(crc32(json));
 
 /** Digit by digit, which is sooner done than to write a number down. */
