@@ -4,7 +4,7 @@
  *
  *   node bench/decisions.ts [--pods 1,30] [--kinds 15]
  *
- * Below the counts are the kinds of records with the most characters, of the last number of pods.
+ * Below the counts are the kinds of records with the most bytes, of the last number of pods.
  */
 import { parseArgs } from 'node:util';
 import { type Decisions, decisionsOf } from '../test/support/decisions.ts';
@@ -23,7 +23,7 @@ const LABELS: Readonly<Record<keyof Decisions, string>> = {
   requests: 'requests to the world',
   criCalls: 'of them calls of CRI',
   criReads: 'of them reads',
-  journalChars: 'journal, characters',
+  journalBytes: 'journal, bytes of its lines',
   macrosteps: 'events that XState took',
   microsteps: 'steps that it made',
   digested: 'contexts digested',
@@ -40,10 +40,10 @@ const rows = Object.entries(LABELS).map(([name, label]) => [
 printTable(['a pod', ...crowds.map((pods) => `${pods} at once`)], rows);
 
 const pods = crowds.at(-1)!;
-const largest = [...results.at(-1)!.kinds].toSorted(([, a], [, b]) => b.chars - a.chars);
+const largest = [...results.at(-1)!.kinds].toSorted(([, a], [, b]) => b.bytes - a.bytes);
 const kinds = largest.slice(0, Number(flags.kinds));
 console.log();
 printTable(
-  ['records of a kind', 'a pod', 'characters a pod'],
-  kinds.map(([kind, { count, chars }]) => [kind, shown(count / pods), (chars / pods).toFixed(0)]),
+  ['records of a kind', 'a pod', 'bytes a pod'],
+  kinds.map(([kind, { count, bytes }]) => [kind, shown(count / pods), (bytes / pods).toFixed(0)]),
 );

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { openJournal } from '../src/kernel/journal/index.ts';
 import type { JournalSink } from '../src/kernel/journal/sink.ts';
 import { Kernel } from '../src/kernel/kernel.ts';
-import type { KernelRecord } from '../src/kernel/records.ts';
+import { FORMAT_VERSION, type KernelRecord } from '../src/kernel/records.ts';
 import { replay } from '../src/kernel/replay.ts';
 import { assign, sendTo, setup } from '../src/kernel/xstate.ts';
 
@@ -68,7 +68,7 @@ const nodeMachine = setup({
 });
 
 const header = {
-  version: 2,
+  version: FORMAT_VERSION,
   incarnation: 'bench',
   seed: 1,
   node: 'n',

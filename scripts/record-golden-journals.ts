@@ -6,11 +6,11 @@
  *
  * For a format that no release has written yet. Those of a released one are never recorded anew.
  */
-import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { zstdCompressSync } from 'node:zlib';
 import { STATELET_VERSION } from '../src/bin/version.ts';
 import { buildInfo } from '../src/kernel/build-info.ts';
+import { compress } from '../src/kernel/journal/compress.ts';
 import { type JournalWriter, openJournal } from '../src/kernel/journal/index.ts';
 import { Kernel } from '../src/kernel/kernel.ts';
 import { FORMAT_VERSION } from '../src/kernel/records.ts';
@@ -22,9 +22,9 @@ import { image, manifest } from '../test/support/pods-node.ts';
 
 const FOLDER = join(import.meta.dirname, `../test/golden/journals/v${FORMAT_VERSION}`);
 /** Small, so that the shop's journal has three segments. */
-const SEGMENT_BYTES = 12_000;
+const SEGMENT_BYTES = 14_000;
 /** A value of its own beside the lines. */
-const LIST_CHARS = 20_000;
+const LIST_CHARS = 70_000;
 const POD_RUNS_MS = 1_000;
 
 const durable = (journal: JournalWriter) => new Promise<void>((resolve) => journal.whenDurable(resolve));
@@ -41,13 +41,10 @@ function withoutOwner(name: string): void {
   for (const file of readdirSync(directory).filter((each) => each.startsWith('owner.'))) rmSync(join(directory, file));
 }
 
-function compressed(name: string): void {
+async function compressed(name: string): Promise<void> {
   const directory = join(FOLDER, name);
-  for (const file of readdirSync(directory).filter((each) => each.endsWith('.ndjson'))) {
-    const path = join(directory, file);
-    writeFileSync(`${path}.zst`, zstdCompressSync(readFileSync(path)));
-    rmSync(path);
-  }
+  for (const file of readdirSync(directory).filter((each) => each.endsWith('.ndjson')))
+    await compress(join(directory, file));
 }
 
 async function recordShop(): Promise<void> {
@@ -100,7 +97,7 @@ async function recordNode(): Promise<void> {
   }
   await journal.close();
   withoutOwner('node');
-  compressed('node');
+  await compressed('node');
 }
 
 rmSync(FOLDER, { recursive: true, force: true });

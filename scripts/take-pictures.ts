@@ -15,7 +15,7 @@ import { chromium, type Page } from 'playwright-core';
 
 const ROOT = join(import.meta.dirname, '..');
 const PICTURES = join(ROOT, 'docs/pictures');
-const JOURNAL = join(ROOT, 'test/golden/journals/v2/node');
+const JOURNAL = join(ROOT, 'test/golden/journals/v3/node');
 const VIEWPORT = { width: 1280, height: 860 };
 /** Of WebP: letters stay sharp, and the picture takes some 90 KB. */
 const QUALITY = 60;

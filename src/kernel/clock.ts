@@ -75,6 +75,8 @@ export class Timers {
   /** Set while a checkpoint is restored: the timer's former number and deadline. */
   restoring: { id: number; due: number } | undefined;
   private readonly pending = new Map<number, Timer>();
+  /** By the address of who set them. */
+  private readonly bySource = new Map<Address, Set<Timer>>();
   /** Set since they were asked for last. */
   private armed: number[] = [];
   private readonly source: TimeSource | undefined;
@@ -98,14 +100,27 @@ export class Timers {
     const due = this.restoring?.due ?? this.now + Math.max(0, Math.ceil(delayMs));
     const timer: Timer = { id, due, run, description: this.describing, disarm: undefined };
     this.pending.set(id, timer);
+    const { source } = timer.description;
+    this.bySource.set(source, (this.bySource.get(source) ?? new Set()).add(timer));
     if (!this.restoring) this.armed.push(id);
     timer.disarm = this.source?.arm(due, () => this.due(id));
     return id;
   }
 
   private clear(id: number): void {
-    this.pending.get(id)?.disarm?.();
+    const timer = this.pending.get(id);
+    if (!timer) return;
+    timer.disarm?.();
     this.pending.delete(id);
+    const { source } = timer.description;
+    const others = this.bySource.get(source);
+    others?.delete(timer);
+    if (others?.size === 0) this.bySource.delete(source);
+  }
+
+  /** What the timers that an actor set and left are called by XState. */
+  sendIdsOf(source: Address): string[] {
+    return [...(this.bySource.get(source) ?? [])].map(({ description }) => description.sendId);
   }
 
   /** The timers that this turn set and that are still pending: milliseconds from now on; undefined: none. */
@@ -142,5 +157,6 @@ export class Timers {
   disarmAll(): void {
     for (const timer of this.pending.values()) timer.disarm?.();
     this.pending.clear();
+    this.bySource.clear();
   }
 }

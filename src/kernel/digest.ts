@@ -1,74 +1,69 @@
 /**
- * What a turn changed, in one line of text and one short digest.
+ * What a turn changed in each actor, in a few characters.
  *
  * The digest covers what an event log alone does not show: a change of context only. Equal inputs must give equal
- * digests; replay compares them.
- *
- * A turn replaces a few values of a context and leaves the others as they are, so the text of a value is kept with it,
- * and a long one stands in the text of the whole as its own digest: a turn costs what it changed.
- * Invariant: what is in a context is never changed, only replaced.
+ * digests; replay compares them. It is that of the difference between the snapshots before and after the turn, down to
+ * the values that are others, so a turn costs what it replaced.
+ * Invariants: what is in a context is never changed, only replaced; a digest depends on what contexts say before and
+ * after the turn, not on how they were made or in which order their members stand.
  */
 import { hash } from 'node:crypto';
-import type { AnyActorRef } from 'xstate';
-import { addressOf } from './address.ts';
 
-interface Changed {
-  readonly status: string;
-  readonly value?: unknown;
+/** The part of a snapshot that is digested. */
+export interface Digested {
   readonly context?: unknown;
   readonly output?: unknown;
   readonly error?: unknown;
 }
 
-/** 72 bits in base64: collisions by accident are out of reach, and the line stays short. */
-const DIGEST_LENGTH = 12;
-/** Characters: a shorter text is made sooner than it is found. */
-const WORTH_KEEPING = 128;
-/** Characters from which a text is replaced by its digest. */
-const LONG = 1_024;
-/** No text of JSON begins with it. */
-const DIGEST_MARK = '#';
-/** Members from which on a value is a collection, of which a turn changes one. */
-const COLLECTION = 16;
+/** 36 bits in base64 for each actor of a turn: a change goes unseen once in 70 billion, and the line stays short. */
+const DIGEST_LENGTH = 6;
+const NOTHING: Digested = {};
 
-const texts = new WeakMap<object, string>();
-
-export function digest(changed: ReadonlyMap<AnyActorRef, unknown>): string {
-  let text = '';
-  for (const [actor, snapshot] of changed) {
-    const { status, value, context, output, error } = snapshot as Changed;
-    const [state, end] = [JSON.stringify([status, value]), JSON.stringify([output, error])];
-    text += `${addressOf(actor)} ${state.slice(0, -1)},${contextText(context)},${end.slice(1)}\n`;
-  }
-  return digestOf(text);
+/** `state` is the text of the actor's state where that is another; the digest is empty where nothing is another. */
+export function digestOf(before: Digested = NOTHING, after: Digested, state: string | undefined): string {
+  const context = difference(before.context, after.context);
+  const end = difference([before.output, before.error], [after.output, after.error]);
+  if (context === undefined && end === undefined && state === undefined) return '';
+  return hash('sha1', `${state ?? ''}\n${context ?? ''}\n${end ?? ''}`, 'base64').slice(0, DIGEST_LENGTH);
 }
 
-const digestOf = (text: string): string => hash('sha1', text, 'base64').slice(0, DIGEST_LENGTH);
-
-const isObject = (value: unknown): value is object => typeof value === 'object' && value !== null;
-
-/** As `JSON.stringify` in an array, but for long members. */
-const contextText = (context: unknown): string =>
-  isObject(context) && !Array.isArray(context) ? membersText(context) : (jsonText(context) ?? 'null');
-
-function jsonText(value: unknown): string | undefined {
-  if (!isObject(value)) return JSON.stringify(value);
-  const known = texts.get(value);
-  if (known !== undefined) return known;
-  const whole = isCollection(value) ? membersText(value) : JSON.stringify(value);
-  const text = whole.length < LONG ? whole : DIGEST_MARK + digestOf(whole);
-  if (whole.length >= WORTH_KEEPING) texts.set(value, text);
-  return text;
+/** How many digests of a turn are the same in the log and today, from the first on. */
+export function sameDigests(logged: string, today: string): number {
+  let at = 0;
+  while (at < logged.length && logged.slice(at, at + DIGEST_LENGTH) === today.slice(at, at + DIGEST_LENGTH))
+    at += DIGEST_LENGTH;
+  return at / DIGEST_LENGTH;
 }
 
-const isCollection = (value: object): boolean =>
-  !Array.isArray(value) && !('toJSON' in value) && Object.keys(value).length >= COLLECTION;
+type Container = Readonly<Record<string, unknown>>;
 
-function membersText(value: object): string {
-  let text = '';
-  for (const [name, member] of Object.entries(value)) {
-    const its = jsonText(member);
-    if (its !== undefined) text += `${text === '' ? '' : ','}${JSON.stringify(name)}:${its}`;
+const isContainer = (value: unknown): value is Container =>
+  typeof value === 'object' && value !== null && !('toJSON' in value);
+
+/** What is another, as a text; members of objects in the order of their names. */
+function difference(before: unknown, after: unknown): string | undefined {
+  if (before === after) return undefined;
+  if (!isContainer(before) || !isContainer(after) || Array.isArray(before) !== Array.isArray(after)) {
+    const text = JSON.stringify(after) as string | undefined;
+    return text === JSON.stringify(before) ? undefined : (text ?? 'nothing');
   }
-  return `{${text}}`;
+  const parts: string[] = [];
+  for (const name of Object.keys(after)) {
+    const its = difference(before[name], after[name]);
+    if (its !== undefined) parts.push(`${JSON.stringify(name)}:${its}`);
+  }
+  for (const name of Object.keys(before)) {
+    if (!Object.hasOwn(after, name) && before[name] !== undefined) parts.push(`${JSON.stringify(name)}:nothing`);
+  }
+  if (parts.length === 0) return undefined;
+  return `{${(parts.length === 1 ? parts : parts.sort()).join()}}`;
+}
+
+/** Paths of what is another, at most so many: `.context.pods.web.phase`. */
+export function changedPaths(before: unknown, after: unknown, most: number, path = '.context'): string[] {
+  if (difference(before, after) === undefined) return [];
+  if (!isContainer(before) || !isContainer(after) || Array.isArray(before) !== Array.isArray(after)) return [path];
+  const names = [...new Set([...Object.keys(before), ...Object.keys(after)])];
+  return names.flatMap((name) => changedPaths(before[name], after[name], most, `${path}.${name}`)).slice(0, most);
 }

@@ -7,6 +7,7 @@ import { align, type Pair } from './alignment.ts';
 import type { PendingTimer } from './clock.ts';
 import { type IsUnchanged, SeenByWorld } from './promise.ts';
 import type { EffectRecord, EndRecord, JournalRecord } from './records.ts';
+import { isSameJson } from './same-json.ts';
 
 /**
  * `missing`: only the log has the record; `extra`: only today's actors made it; `deadline`: a timer is set for another
@@ -34,6 +35,8 @@ export interface Divergence extends Mismatch {
   readonly state?: unknown;
   /** The records that led there, from the input to the one that differs, at most {@link CHAIN_MAX}. */
   readonly chain: readonly JournalRecord[];
+  /** Of a digest: what the turn changes today in the memory of the first actor; the log has one of these otherwise. */
+  readonly changes?: readonly string[];
   /** Of a deadline: today's timers. */
   readonly timers?: readonly PendingTimer[];
   /** What else differs in the turn, at most {@link BEHIND_MAX}. */
@@ -70,8 +73,7 @@ export interface Compared {
 }
 
 export function isSameTurn(expected: readonly JournalRecord[], actual: readonly JournalRecord[]): boolean {
-  const isSame = (record: JournalRecord, at: number): boolean => JSON.stringify(record) === JSON.stringify(actual[at]);
-  return expected.length === actual.length && expected.every(isSame);
+  return expected.length === actual.length && expected.every((record, at) => isSameJson(record, actual[at]));
 }
 
 export function divergenceOf(

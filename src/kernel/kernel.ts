@@ -27,7 +27,7 @@ import { lift, purely } from './purity.ts';
 import { SeededRandom } from './random.ts';
 import type { HeaderRecord, InputRecord, KernelRecord, LogLevel } from './records.ts';
 import { type Step, stepIn } from './steps.ts';
-import { type Unnumbered, Witness } from './witness.ts';
+import { type ChangedActor, type Unnumbered, Witness } from './witness.ts';
 
 /** Events that wait for their turn. Past it, stream items are refused and the root hears `kernel.overrun`. */
 const INPUT_QUEUE_MAX = 65_536;
@@ -140,6 +140,7 @@ export class Kernel implements ActorHost {
     };
     this.root = createHosted(this, () => createActor(this.options.machine, options as never));
     this.describeTimers();
+    this.inspectDirectly();
     this.root.subscribe({
       complete: () => this.ended({ output: (this.root.getSnapshot() as { output: unknown }).output }),
       error: (error) => this.ended({ error: error as PlainError }),
@@ -152,6 +153,12 @@ export class Kernel implements ActorHost {
     if (step) this.options.onStep?.(step);
   }
 
+  /** XState copies each event for each of its inspectors; there is one, which keeps none. */
+  private inspectDirectly(): void {
+    const system = this.root.system as unknown as { _sendInspectionEvent: (event: InspectionEvent) => void };
+    system._sendInspectionEvent = (event) => this.inspected(event);
+  }
+
   /** XState's scheduler is the only place that knows the target and the event of a timer. */
   private describeTimers(): void {
     const scheduler = this.root.system.scheduler;
@@ -161,6 +168,10 @@ export class Kernel implements ActorHost {
       this.timers.describing = description;
       lift(() => schedule(source, target, event, delay, sendId));
       this.timers.describing = undefined;
+    };
+    // The engine's own looks through the timers of all actors whenever one ends.
+    scheduler.cancelAll = (source) => {
+      for (const sendId of this.timers.sendIdsOf(addressOf(source))) scheduler.cancel(source, sendId);
     };
   }
 
@@ -342,6 +353,11 @@ export class Kernel implements ActorHost {
       effects: this.outbox.list(),
       root: JSON.parse(JSON.stringify(this.root.getPersistedSnapshot())) as Checkpoint['root'],
     };
+  }
+
+  /** What the last turn changed, in the order of its digests. */
+  get changedActors(): readonly ChangedActor[] {
+    return this.witness.changedActors;
   }
 
   /** Last snapshot of an actor, for read models (status pages, health checks). Never for another actor. */

@@ -8,7 +8,7 @@ import type { JsonEvent, PlainError } from './json.ts';
 import type { OperationClass } from './operation.ts';
 
 /** Raised when the meaning of a record changes; old versions stay replayable. */
-export const FORMAT_VERSION = 2;
+export const FORMAT_VERSION = 3;
 
 interface Envelope {
   /** Number of the record, without gaps, from 0. */
@@ -115,8 +115,9 @@ export interface StateRecord extends Envelope {
 }
 
 /**
- * Derived: the turn is complete. `digest` covers status, value, context and output of every actor that changed; `armed`
- * has the timers that the turn set and left, by number, with their milliseconds from the turn's time on.
+ * Derived: the turn is complete. `digest` covers what changed in status, value, context and output, a few characters for
+ * each actor, in their order; `armed` has the timers that the turn set and left, by number, with their milliseconds from
+ * the turn's time on.
  */
 export interface EndRecord extends Envelope {
   readonly k: 'end';

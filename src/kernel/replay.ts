@@ -12,6 +12,7 @@ import type { Address } from './address.ts';
 import { buildInfo, changedMachines } from './build-info.ts';
 import type { Checkpoint } from './checkpoint.ts';
 import type { PendingTimer } from './clock.ts';
+import { changedPaths, sameDigests } from './digest.ts';
 import { type Before, type Compared, type Divergence, divergenceOf, isSameTurn, type Mismatch } from './divergence.ts';
 import type { JournalSink } from './journal/sink.ts';
 import { Kernel, type KernelOptions } from './kernel.ts';
@@ -37,6 +38,8 @@ export interface Note extends Pick<Mismatch, 'n' | 'kind' | 'differences'> {
   readonly record: JournalRecord;
 }
 
+/** Paths of a context; more do not help a person. */
+const CHANGES_MAX = 20;
 /** Each turn of a changed machine may have some; the first ones say what changed. */
 const NOTES_MAX = 100;
 
@@ -161,14 +164,30 @@ export function replay(options: ReplayOptions): ReplayReport {
     sink.settle(kernel.turn - 1, turn);
   }
   if (!kernel) throw new NotReplayable('the log has no complete turn');
-  const divergence = sink.divergence && withTimers(sink.divergence, kernel);
+  const divergence = sink.divergence && named(sink.divergence, kernel, sink.recorded);
   const { records, notes, noted } = sink;
   return { records, turns: kernel.turn, inputs, divergence, notes, noted, kernel };
 }
 
-/** A record has a timer's number and deadline alone; whose it is, today's actors know. */
+/** An `end` has numbers of timers, and digests in their order; whose those are, today's actors know. */
+function named(divergence: Divergence, kernel: Kernel, recorded: RecordedState): Divergence {
+  if (divergence.kind === 'deadline') return withTimers(divergence, kernel);
+  return divergence.kind === 'digest' ? withChanges(divergence, kernel, recorded) : divergence;
+}
+
+/** The first actor that remembers something else; the list as it is where today's actors changed nothing there. */
+function withChanges(divergence: Divergence, kernel: Kernel, recorded: RecordedState): Divergence {
+  const { expected, actual } = divergence;
+  if (expected?.k !== 'end' || actual?.k !== 'end') return divergence;
+  const first = kernel.changedActors[sameDigests(expected.digest, actual.digest)];
+  if (!first) return divergence;
+  const { address, before, after } = first;
+  const state = recorded.stateOf(address);
+  const changes = changedPaths(before?.context, after.context, CHANGES_MAX);
+  return { ...divergence, actors: [address], ...(state === undefined ? {} : { state }), changes };
+}
+
 function withTimers(divergence: Divergence, kernel: Kernel): Divergence {
-  if (divergence.kind !== 'deadline') return divergence;
   const isOf = ({ id }: PendingTimer): boolean => divergence.differences.some(({ path }) => path === `.armed.${id}`);
   const timers = kernel.timers.list().filter(isOf);
   const actors = timers.length > 0 ? [...new Set(timers.map(({ target }) => target))] : divergence.actors;

@@ -47,7 +47,11 @@ export function chartsOf(root: AnyStateMachine): Chart[] {
   });
 }
 
-const statesBelow = (node: AnyStateNode): AnyStateNode[] => [node, ...Object.values(node.states).flatMap(statesBelow)];
+/** The state itself, and all in it. */
+export const statesBelow = (node: AnyStateNode): AnyStateNode[] => [
+  node,
+  ...Object.values(node.states).flatMap(statesBelow),
+];
 
 export const transitionsOf = ({ transitions, always = [] }: AnyStateNode): AnyTransitionDefinition[] => [
   ...[...transitions.values()].flat(),

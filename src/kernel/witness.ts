@@ -8,10 +8,11 @@
  */
 import type { AnyActorRef, InspectionEvent } from 'xstate';
 import { type Address, addressOf } from './address.ts';
-import { digest } from './digest.ts';
+import { type Digested, digestOf } from './digest.ts';
 import { type JsonEvent, type PlainError, toPlainError } from './json.ts';
 import { isEffectLogic } from './operation.ts';
 import type { EndRecord, JournalRecord, KernelRecord, LogLevel, StateRecord } from './records.ts';
+import { stateNodesOf } from './steps.ts';
 
 export type Unnumbered<R> = R extends JournalRecord ? Omit<R, 'n'> : never;
 export type Draft = Unnumbered<KernelRecord>;
@@ -21,14 +22,31 @@ interface SaidLine {
   readonly fields?: Readonly<Record<string, unknown>>;
 }
 
+/** An actor that a turn changed. */
+export interface ChangedActor {
+  readonly address: Address;
+  readonly before: Digested | undefined;
+  readonly after: Digested;
+}
+
+type Snapshot = Digested & { readonly status: string; readonly value?: unknown };
+
+/** An actor as the turns until now left it, and what of it was shown: status and value. */
+interface Shown {
+  readonly snapshot: Snapshot;
+  readonly state: string;
+}
+
 export class Witness {
   /** Number of the next record. */
   n = 0;
   /** While a checkpoint is restored, nothing is news. */
   restoring = false;
   readonly actors = new Map<Address, AnyActorRef>();
-  private readonly shown = new Map<AnyActorRef, string>();
-  private readonly changed = new Map<AnyActorRef, unknown>();
+  /** By the last turn, in the order of its digests. */
+  changedActors: readonly ChangedActor[] = [];
+  private readonly shown = new Map<AnyActorRef, Shown>();
+  private readonly changed = new Map<AnyActorRef, Snapshot>();
   private readonly heard = new Map<AnyActorRef, number>();
   private records: KernelRecord[] = [];
   /** The event that this turn delivers from outside; its delivery is not a message. */
@@ -56,8 +74,8 @@ export class Witness {
 
   /** Closes the turn and hands out its records. */
   endTurn(turn: number, armed: EndRecord['armed']): readonly KernelRecord[] {
-    this.recordStates();
-    this.record({ k: 'end', turn, digest: digest(this.changed), ...(armed ? { armed } : {}) });
+    const digest = this.recordStates();
+    this.record({ k: 'end', turn, digest, ...(armed ? { armed } : {}) });
     return this.forgetTurn();
   }
 
@@ -65,7 +83,10 @@ export class Witness {
   settleRestored(): void {
     this.restoring = false;
     this.forgetTurn();
-    for (const actor of this.actors.values()) this.shown.set(actor, shownState(actor.getSnapshot()));
+    for (const actor of this.actors.values()) {
+      const snapshot = actor.getSnapshot() as Snapshot;
+      this.shown.set(actor, { snapshot, state: stateText(snapshot) });
+    }
   }
 
   /** Of a turn that threw only what began it is kept. */
@@ -95,7 +116,7 @@ export class Witness {
     const actor = event.actorRef as AnyActorRef;
     if (event.type === '@xstate.event') {
       this.messageSeen(event.sourceRef as AnyActorRef | undefined, actor, event.event);
-    } else if (event.type === '@xstate.snapshot') this.changed.set(actor, event.snapshot);
+    } else if (event.type === '@xstate.snapshot') this.changed.set(actor, event.snapshot as Snapshot);
     else if (event.type === '@xstate.action' && event.action.type === 'xstate.log') this.speaker = actor;
   }
 
@@ -139,19 +160,30 @@ export class Witness {
     this.record({ k: 'log', at: addressOf(this.speaker ?? root), level, ...said });
   }
 
-  private recordStates(): void {
+  /** Of all that changed; returns the digests. */
+  private recordStates(): string {
+    const changed: ChangedActor[] = [];
+    let digests = '';
     for (const [actor, snapshot] of this.changed) {
-      const { status } = snapshot as { status: string };
-      if (!isEffectLogic(logicOf(actor))) this.recordState(actor, snapshot);
-      if (status !== 'active') this.forget(actor);
+      if (!isEffectLogic(logicOf(actor))) {
+        const before = this.shown.get(actor)?.snapshot;
+        const digest = before === snapshot ? '' : this.recordState(actor, snapshot);
+        if (digest !== '') changed.push({ address: addressOf(actor), before, after: snapshot });
+        digests += digest;
+      }
+      if (snapshot.status !== 'active') this.forget(actor);
     }
+    this.changedActors = changed;
+    return digests;
   }
 
-  private recordState(actor: AnyActorRef, snapshot: unknown): void {
-    const state = shownState(snapshot);
-    if (this.shown.get(actor) === state) return;
-    this.shown.set(actor, state);
-    this.record({ k: 'state', at: addressOf(actor), ...stateOf(snapshot) });
+  private recordState(actor: AnyActorRef, snapshot: Snapshot): string {
+    const before = this.shown.get(actor);
+    const state = before && isInSameState(before.snapshot, snapshot) ? before.state : stateText(snapshot);
+    this.shown.set(actor, { snapshot, state });
+    const isOther = state !== before?.state;
+    if (isOther) this.record({ k: 'state', at: addressOf(actor), ...stateOf(snapshot) });
+    return digestOf(before?.snapshot, snapshot, isOther ? state : undefined);
   }
 
   private forget(actor: AnyActorRef): void {
@@ -163,17 +195,17 @@ export class Witness {
 
 const logicOf = (actor: AnyActorRef): object => (actor as unknown as { logic: object }).logic;
 
-function stateOf(snapshot: unknown): Pick<StateRecord, 'value' | 'status' | 'error'> {
-  const { value, status, error } = snapshot as { value: unknown; status: string; error?: PlainError };
+function stateOf({ value, status, error }: Snapshot): Pick<StateRecord, 'value' | 'status' | 'error'> {
   if (status === 'active') return { value };
   const ended = status as NonNullable<StateRecord['status']>;
-  return ended === 'error' && error ? { value, status: ended, error } : { value, status: ended };
+  return ended === 'error' && error ? { value, status: ended, error: error as PlainError } : { value, status: ended };
 }
 
-const shownState = (snapshot: unknown): string => {
-  const { status, value } = snapshot as { status: string; value: unknown };
-  return status + JSON.stringify(value);
-};
+/** XState keeps the list of active states as long as no other one is active. */
+const isInSameState = (one: Snapshot, other: Snapshot): boolean =>
+  one.status === other.status && stateNodesOf(one) !== undefined && stateNodesOf(one) === stateNodesOf(other);
+
+const stateText = ({ status, value }: Snapshot): string => status + JSON.stringify(value);
 
 /** An actor that could not begin sends its parent a thrown error, which JSON would turn into nothing. */
 function plain(event: JsonEvent): JsonEvent {

@@ -11,7 +11,7 @@ import { Story } from '../../src/bin/insight/story.ts';
 import { describeWhy, type Why, why } from '../../src/bin/insight/why.ts';
 import { readJournal } from '../../src/kernel/journal/index.ts';
 
-const JOURNAL = join(import.meta.dirname, '../golden/journals/v2/node');
+const JOURNAL = join(import.meta.dirname, '../golden/journals/v3/node');
 
 it('time, why and critical-chain tell what they told then', () => {
   const story = new Story(readJournal(JOURNAL));

@@ -1,73 +1,70 @@
-/**
- * The digest of a turn is that of the JSON of all that changed, long members replaced by their own digests, however much
- * of its text was made before.
- */
-import { hash } from 'node:crypto';
+/** The digest of a turn is that of what it made another, however that was made. */
 import { expect, it } from 'vitest';
-import { type AnyActorRef, createActor, createMachine } from 'xstate';
-import { addressOf } from '../../src/kernel/address.ts';
-import { digest } from '../../src/kernel/digest.ts';
+import { changedPaths, digestOf, sameDigests } from '../../src/kernel/digest.ts';
 
-const actor: AnyActorRef = createActor(createMachine({}), { id: 'root' });
-const dictionary = Object.fromEntries(
-  Array.from({ length: 40 }, (_, at) => [`pod "${at}"`, { at, text: 'x'.repeat(200) }]),
-);
-const shared = { spec: { containers: [{ name: 'c', command: ['sh', undefined] }] }, padding: 'é"\n'.repeat(100) };
+const pods = Object.fromEntries(Array.from({ length: 40 }, (_, at) => [`pod "${at}"`, { at, text: 'x'.repeat(200) }]));
+const before = { context: { pods, list: [1, { two: 2 }], name: 'node', none: undefined }, output: undefined };
+const withContext = (change: object) => ({ ...before, context: { ...before.context, ...change } });
 
-const short: readonly unknown[] = [
-  undefined,
-  null,
-  {},
-  [1, { two: 2 }],
-  { a: undefined, b: null, c: Number.NaN, d: 'text', e: false, f: [undefined, () => 1] },
-  { shared, since: new Date(0), empty: {} },
+const digest = (after: object, state?: string): string => digestOf(before, after, state);
+
+it.each<[string, object]>([
+  ['the same', before],
+  ['a copy', structuredClone(before)],
+  ['another order of members', { ...before, context: Object.fromEntries(Object.entries(before.context).toReversed()) }],
+  [
+    'a member that is not there, where it said nothing',
+    { ...before, context: { pods, list: [1, { two: 2 }], name: 'node' } },
+  ],
+  ['what JSON does not say', withContext({ more: undefined })],
+])('of %s is empty', (_how, after) => {
+  expect(digest(after)).toBe('');
+});
+
+const CHANGES: readonly [string, object][] = [
+  ['a text', withContext({ name: 'other' })],
+  ['a member more', withContext({ more: null })],
+  ['a member less', { ...before, context: { pods, list: [1, { two: 2 }] } }],
+  ['a value deep inside', withContext({ pods: { ...pods, 'pod "39"': { at: 39, text: `${'x'.repeat(199)}y` } } })],
+  ['an element', withContext({ list: [1, { two: 3 }] })],
+  ['an element more', withContext({ list: [1, { two: 2 }, 3] })],
+  ['an element less', withContext({ list: [1] })],
+  ['a list for an object', withContext({ list: { 0: 1, 1: { two: 2 } } })],
+  ['an output', { ...before, output: { done: true } }],
+  ['an error', { ...before, error: { message: 'gone' } }],
+  ['no context', { ...before, context: undefined }],
 ];
-const long: readonly unknown[] = [
-  { shared, again: shared, dictionary },
-  { shared, dictionary: { ...dictionary, one: undefined, more: { text: 'y'.repeat(300) } } },
-  { dictionary: { ...dictionary, deep: dictionary } },
-  { list: Array.from({ length: 50 }, (_, at) => (at % 2 === 0 ? shared : at)) },
-];
 
-const snapshotOf = (context: unknown) => ({
-  status: 'active',
-  value: { some: 'state' },
-  context,
-  output: { done: true },
-});
-const digestOf = (context: unknown): string => digest(new Map([[actor, snapshotOf(context)]]));
-const plain = (snapshot: { status: string; value?: unknown; context?: unknown; output?: unknown }): string => {
-  const { status, value, context, output } = snapshot;
-  const text = `${addressOf(actor)} ${JSON.stringify([status, value, context, output, undefined])}\n`;
-  return hash('sha1', text, 'base64').slice(0, 12);
-};
-
-it.each([...short, ...short].map((context, at) => ({ at, context })))('of short context $at', ({ context }) => {
-  expect(digestOf(context)).toBe(plain(snapshotOf(context)));
+it.each(CHANGES)('%s is a digest of its own', (_what, after) => {
+  expect(digest(after)).toMatch(/^[\w+/]{6}$/);
+  expect(digest(structuredClone(after)), 'however it was made').toBe(digest(after));
+  const others = CHANGES.filter(([, other]) => other !== after).map(([, other]) => digest(other));
+  expect(others).not.toContain(digest(after));
 });
 
-it.each(long.map((context, at) => ({ at, context })))('of long context $at, seen before or not', ({ context }) => {
-  const known = digestOf(context);
-  expect(digestOf(context)).toBe(known);
-  expect(digestOf({ ...(context as object) })).toBe(known);
-  expect(digestOf(structuredClone(JSON.parse(JSON.stringify(context))))).toBe(known);
+it('a state is part of it', () => {
+  expect(digest(before, 'active"up"')).not.toBe('');
+  expect(digest(before, 'active"up"')).not.toBe(digest(before, 'active"down"'));
 });
 
-it('a long member stands as its digest', () => {
-  const text = JSON.stringify(dictionary);
-  const member = `#${hash('sha1', text, 'base64').slice(0, 12)}`;
-  const whole = `${addressOf(actor)} ["active",{"some":"state"},{"dictionary":${member}},{"done":true},null]\n`;
-  expect(text.length).toBeGreaterThan(1_024);
-  expect(digestOf({ dictionary })).toBe(hash('sha1', whole, 'base64').slice(0, 12));
+it('what begins is compared with nothing', () => {
+  expect(digestOf(undefined, { context: { name: 'node' } }, 'active{}')).toHaveLength(6);
 });
 
-it('a change anywhere in a long member is another digest', () => {
-  const changed = { ...dictionary, 'pod "39"': { at: 39, text: `${'x'.repeat(199)}y` } };
-  expect(digestOf({ dictionary: changed })).not.toBe(digestOf({ dictionary }));
+it('paths of what is another are named', () => {
+  const after = withContext({ name: 'other', pods: { ...pods, 'pod "1"': { at: 2, text: 'x' } }, list: [1] });
+  expect(changedPaths(before.context, after.context, 20)).toEqual([
+    '.context.pods.pod "1".at',
+    '.context.pods.pod "1".text',
+    '.context.list.1',
+    '.context.name',
+  ]);
+  expect(changedPaths(before.context, after.context, 2)).toHaveLength(2);
 });
 
-it('an operation has no context', () => {
-  expect(digest(new Map([[actor, { status: 'done', output: 1 }]]))).toBe(
-    plain({ status: 'done', value: undefined, output: 1 }),
-  );
+it('digests of a turn are compared one by one', () => {
+  expect(sameDigests('aaaaaabbbbbb', 'aaaaaabbbbbb')).toBe(2);
+  expect(sameDigests('aaaaaabbbbbb', 'aaaaaacccccc')).toBe(1);
+  expect(sameDigests('aaaaaabbbbbb', 'aaaaaa')).toBe(1);
+  expect(sameDigests('', 'aaaaaa')).toBe(0);
 });

@@ -247,8 +247,8 @@ export const REFACTORINGS: readonly Refactoring[] = [
     'concat for spread',
     edit('[...args.context.sold, args.context.item]', 'args.context.sold.concat(args.context.item)'),
   ),
-  inner('another id of a request', edit("id: 'sell',", "id: 'sale',")),
-  inner('another id of a stream', edit("id: 'listen',", "id: 'hear',")),
+  exact('another id of a request', edit("id: 'sell',", "id: 'sale',")),
+  exact('another id of a stream', edit("id: 'listen',", "id: 'hear',")),
   inner(
     'another name of a state',
     edit('waiting: { after', 'pausing: { after'),

@@ -1,6 +1,8 @@
 /** A small system with everything the kernel must journal: children, operations, timers, chance, crashes, streams. */
 import { expect } from 'vitest';
 import type { EffectResult, Performer } from '../../src/kernel/effects.ts';
+import { Decoder } from '../../src/kernel/journal/decoder.ts';
+import { Encoder } from '../../src/kernel/journal/encoder.ts';
 import type { JournalSink } from '../../src/kernel/journal/sink.ts';
 import { Kernel, type KernelOptions } from '../../src/kernel/kernel.ts';
 import { FORMAT_VERSION, type KernelRecord } from '../../src/kernel/records.ts';
@@ -176,12 +178,23 @@ export const header = (seed = 7): KernelOptions['header'] => ({
   input: {},
 });
 
-/** Keeps records in memory; durable at once. */
+/** Keeps records in memory, as they are read back from the lines of a journal; durable at once. */
 export class MemorySink implements JournalSink {
   readonly records: KernelRecord[] = [];
   wantsCheckpoint = false;
+  private readonly blobs = new Map<unknown, string>();
+  private readonly encoder = new Encoder((sha256, json) => this.blobs.set(sha256, json));
+  private readonly decoder = new Decoder((sha256) => {
+    const json = this.blobs.get(sha256)!;
+    return { value: JSON.parse(json), bytes: json.length };
+  });
+
   append(record: KernelRecord): void {
-    this.records.push(JSON.parse(JSON.stringify(record)) as KernelRecord);
+    const [text, line] = [JSON.stringify(record), this.encoder.encode(record)];
+    const read = JSON.stringify(this.decoder.decode(JSON.parse(line), Buffer.byteLength(line), false));
+    // A value that was changed after it was recorded is read as it was.
+    if (read !== text) throw new Error(`the journal gives back ${read} where ${text} was recorded, as ${line}`);
+    this.records.push(JSON.parse(text) as KernelRecord);
   }
   commit(): void {}
   whenDurable(callback: () => void): void {

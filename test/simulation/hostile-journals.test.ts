@@ -19,7 +19,7 @@ import { encodeLine } from '../../src/kernel/journal/line.ts';
 import { SeededRandom } from '../../src/kernel/random.ts';
 
 const MUTATIONS = Number(process.env['STATELET_MUTATIONS'] ?? 150);
-const GOLDEN = join(import.meta.dirname, '../golden/journals/v2/node/j-000001-000000000000.ndjson.zst');
+const GOLDEN = join(import.meta.dirname, '../golden/journals/v3/node/j-000001-000000000000.ndjson.zst');
 /** A command on this journal takes some ten milliseconds. */
 const SOON_MS = 5_000;
 const CODES: ReadonlySet<number> = new Set([0, 1, 3, 4, 6, 7, 8]);

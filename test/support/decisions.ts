@@ -4,6 +4,8 @@
  * Invariant: counts begin after the node has come to rest and end a second after the last pod is ready, so they hold
  * what follows a start, too, and nothing of the node's own.
  */
+import { Encoder } from '../../src/kernel/journal/encoder.ts';
+import { encodeLine } from '../../src/kernel/journal/line.ts';
 import type { KernelRecord } from '../../src/kernel/records.ts';
 import type { Witness } from '../../src/kernel/witness.ts';
 import { image, manifest, PodsNode } from './pods-node.ts';
@@ -17,8 +19,8 @@ export interface Decisions {
   readonly criCalls: number;
   /** Of the calls, those that only read. */
   readonly criReads: number;
-  /** Characters of the records before the journal puts big values aside and compresses. */
-  readonly journalChars: number;
+  /** Of the lines as they are written, before they are compressed. */
+  readonly journalBytes: number;
   /** Events that XState's machines took, and the steps that they made of them. */
   readonly macrosteps: number;
   readonly microsteps: number;
@@ -27,10 +29,10 @@ export interface Decisions {
   readonly digestedUnchanged: number;
 }
 
-/** Records of one kind: how many, and how many characters in all. */
+/** Records of one kind: how many, and the bytes of all their lines. */
 interface Kind {
   readonly count: number;
-  readonly chars: number;
+  readonly bytes: number;
 }
 
 type Counts = { -readonly [K in keyof Decisions]: number };
@@ -42,7 +44,7 @@ const NONE: Decisions = {
   requests: 0,
   criCalls: 0,
   criReads: 0,
-  journalChars: 0,
+  journalBytes: 0,
   macrosteps: 0,
   microsteps: 0,
   digested: 0,
@@ -57,9 +59,10 @@ const INPUTS: ReadonlySet<string> = new Set(['in', 'timer', 'result']);
 export function decisionsOf(pods: number): { readonly each: Decisions; readonly kinds: ReadonlyMap<string, Kind> } {
   const total: Counts = { ...NONE };
   const kinds = new Map<string, Kind>();
+  const encoder = new Encoder(() => {});
   const node = new PodsNode({
     onTurn: (records) => {
-      for (const record of records) countRecord(record, total, kinds);
+      for (const record of records) countRecord(record, encodeLine(encoder.encode(record)), total, kinds);
     },
   });
   node.world.runtime.images.set('app:1', image('app:1'));
@@ -74,17 +77,17 @@ export function decisionsOf(pods: number): { readonly each: Decisions; readonly 
   return { each: Object.fromEntries(share), kinds };
 }
 
-function countRecord(record: KernelRecord, total: Counts, kinds: Map<string, Kind>): void {
-  const chars = JSON.stringify(record).length + 1;
+function countRecord(record: KernelRecord, line: string, total: Counts, kinds: Map<string, Kind>): void {
+  const bytes = Buffer.byteLength(line);
   total.records++;
-  total.journalChars += chars;
+  total.journalBytes += bytes;
   if (INPUTS.has(record.k)) total.inputs++;
   else if (record.k === 'message') total.messages++;
   else if (record.k === 'state') total.states++;
   else if (record.k === 'effect') countRequest(record.name, record.class, total);
   const kind = kindOf(record);
-  const before = kinds.get(kind) ?? { count: 0, chars: 0 };
-  kinds.set(kind, { count: before.count + 1, chars: before.chars + chars });
+  const before = kinds.get(kind) ?? { count: 0, bytes: 0 };
+  kinds.set(kind, { count: before.count + 1, bytes: before.bytes + bytes });
 }
 
 function countRequest(name: string, cls: string, total: Counts): void {

@@ -8,7 +8,7 @@ import type { ReplayCommandOptions } from './replay.ts';
 
 type Ended = (code: number) => void;
 type Expecting = { readonly incarnation?: string; readonly output: string };
-type Chosen = { readonly incarnation?: string; readonly format: string };
+type Chosen = { readonly incarnation?: string; readonly format: string; readonly whole?: boolean };
 
 const A_JOURNAL = "a journal's directory (its newest start), DIRECTORY@3 (its third start), or one segment file";
 const EXIT_CODES = `
@@ -68,6 +68,7 @@ function addInsight(program: Command, ended: Ended): void {
   )
     .addArgument(journal())
     .argument('[subject]', 'startup, pod/NAME, pod/NAME/CONTAINER, image/REFERENCE, or actor/NAME', 'startup')
+    .option('--whole', 'read all of a long journal, and replay as long as that takes')
     .action(async (path: string, subject: string, chosen: Chosen) =>
       ended((await import('./why.ts')).whyCommand(path, subject, chosen)),
     );
@@ -78,6 +79,7 @@ function addInsight(program: Command, ended: Ended): void {
   )
     .argument('<a>', A_JOURNAL)
     .argument('<b>', 'another one, or another start of it')
+    .option('--whole', 'compare more than the first 100,000 records')
     .action(async (a: string, b: string, chosen: Chosen) =>
       ended((await import('./diff.ts')).diffCommand(a, b, chosen)),
     );

@@ -1,11 +1,17 @@
 /** `statelet time JOURNAL`: how long starting took, phase by phase. */
-import { type InsightOptions, insight, startIsGone } from '../insight/command.ts';
-import { describeStartupTime, startupTime } from '../insight/startup-time.ts';
+import { type InsightOptions, insight, startIsGone, storyAt } from '../insight/command.ts';
+import { describeStartupTime, isStartTold, startupTime } from '../insight/startup-time.ts';
 
 export const timeCommand = (log: string, options: InsightOptions): number =>
-  insight('time', [log], options, (story) => {
-    const gone = startIsGone(story);
-    if (gone !== undefined) return gone;
-    const time = startupTime(story);
-    return { json: time, text: describeStartupTime(time) };
-  });
+  insight(
+    'time',
+    [log],
+    options,
+    (story) => {
+      const gone = startIsGone(story);
+      if (gone !== undefined) return gone;
+      const time = startupTime(story);
+      return { json: time, text: describeStartupTime(time) };
+    },
+    (path, incarnation) => storyAt(path, incarnation, isStartTold),
+  );

@@ -1,35 +1,70 @@
 /** `statelet why JOURNAL [startup|pod/NAME[/CONTAINER]|image/REFERENCE|actor/NAME]`: what it is doing, what it waits for, and what led there. */
+import type { JournalRecord } from '../../kernel/records.ts';
 import { replay } from '../../kernel/replay.ts';
 import { exitCodes } from '../exit-codes.ts';
-import { type InsightOptions, insight, journalAt, placeOf, refuse } from '../insight/command.ts';
+import { endOfStoryAt, type InsightOptions, insight, journalAt, placeOf, refuse, storyAt } from '../insight/command.ts';
 import { previousEnd } from '../insight/previous-end.ts';
 import { replayOptions } from '../insight/replayed.ts';
+import type { Story } from '../insight/story.ts';
 import { describeWhy, type KnownTimers, SUBJECT, why } from '../insight/why.ts';
+
+/** Segments at the end that are read first, and next where those know nothing of the subject: a second each. */
+const SEGMENTS = [2, 6] as const;
+/** How long timers are searched for without `--whole`. */
+const TIMERS_MAX_MS = 2_000;
 
 export function whyCommand(log: string, subject: string, options: InsightOptions): number {
   if (!SUBJECT.test(subject)) {
     const reason = `${JSON.stringify(subject)} is not startup, pod/NAME, pod/NAME/CONTAINER, image/REFERENCE or actor/NAME`;
     return refuse('why', reason, exitCodes.usage);
   }
-  return insight('why', [log], options, (story) => {
-    const report = why(story, subject, timersAtTheEnd(log, options.incarnation));
+  const { whole = false } = options;
+  let skipped = 0;
+  const read = (path: string, incarnation: string | undefined): Story => {
+    for (const segments of whole ? [] : SEGMENTS) {
+      const [story, before] = endOfStoryAt(path, incarnation, segments);
+      skipped = before;
+      if (before === 0 || isKnown(story, subject)) return story;
+    }
+    skipped = 0;
+    return storyAt(path, incarnation);
+  };
+  const answer = (story: Story) => {
+    const report = why(story, subject, timersAtTheEnd(log, options.incarnation, whole));
     if (typeof report === 'string') return report;
     const previous = subject === 'startup' ? previousEnd(placeOf(log).path, report.incarnation) : undefined;
-    const whole = { ...report, ...(previous ? { previous } : {}) };
-    return { json: whole, text: describeWhy(whole) };
-  });
+    const all = { ...report, ...(previous ? { previous } : {}), ...(skipped > 0 ? { isPart: true } : {}) };
+    return { json: all, text: describeWhy(all) };
+  };
+  return insight('why', [log], options, answer, read);
+}
+
+/** Where a start is over, it is so whatever was decided before. */
+function isKnown(story: Story, subject: string): boolean {
+  const report = why(story, subject, undefined);
+  return typeof report !== 'string' && (subject === 'startup' || report.decisions.length > 0);
 }
 
 /**
  * Armed timers are state, and state comes of replaying from the newest checkpoint; a journal whose checkpoint is
  * damaged, or that this build does not replay, has none to show.
  */
-function timersAtTheEnd(log: string, incarnation: string | undefined): KnownTimers {
+function timersAtTheEnd(log: string, incarnation: string | undefined, isPatient: boolean): KnownTimers {
   try {
-    const { divergence, kernel } = replay(replayOptions(journalAt(log, incarnation, 'newest-checkpoint')));
+    const journal = journalAt(log, incarnation, 'newest-checkpoint');
+    const records = isPatient ? journal.records : within(TIMERS_MAX_MS, journal.records);
+    const { divergence, kernel } = replay(replayOptions(journal, records));
     return divergence ? undefined : kernel.timers.list();
   } catch {
     // A checkpoint of other charts can fail in as many ways as charts can differ; the journal itself was read already.
     return undefined;
+  }
+}
+
+function* within(ms: number, records: Iterable<JournalRecord>): Generator<JournalRecord> {
+  const end = performance.now() + ms;
+  for (const record of records) {
+    if (performance.now() > end) throw new Error(`the replay takes more than ${ms} ms`);
+    yield record;
   }
 }

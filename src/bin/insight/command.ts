@@ -8,11 +8,13 @@ import { type Journal, type ReadOptions, readJournal } from '../../kernel/journa
 import { exitCodeOf } from '../commands/journal-errors.ts';
 import { exitCodes } from '../exit-codes.ts';
 import { printable } from '../printable.ts';
-import { Story } from './story.ts';
+import { type IsEnough, Story } from './story.ts';
 
 export interface InsightOptions {
   readonly incarnation?: string;
   readonly format: string;
+  /** Read all of it, however long that takes. */
+  readonly whole?: boolean;
 }
 
 export interface Answer {
@@ -34,12 +36,13 @@ export function insight(
   logs: readonly string[],
   { format, incarnation }: InsightOptions,
   answer: (story: Story, other: Story) => Answer | string,
+  read: (log: string, incarnation: string | undefined) => Story = storyAt,
 ): number {
   if (format !== 'text' && format !== 'json') {
     return refuse(verb, `--format is text or json, not ${JSON.stringify(format)}`, exitCodes.usage);
   }
   try {
-    const [story, other] = logs.map((log) => new Story(journalAt(log, incarnation), nowOf(log, incarnation)));
+    const [story, other] = logs.map((log) => read(log, incarnation));
     const given = answer(story!, other ?? story!);
     if (typeof given === 'string') return refuse(verb, given, exitCodes.expectationMissing);
     process.stdout.write(format === 'json' ? `${JSON.stringify(given.json)}\n` : printable(given.text));
@@ -62,6 +65,16 @@ export function placeOf(log: string, incarnation?: string): { path: string; inca
 export function journalAt(log: string, incarnation: string | undefined, from?: ReadOptions['from']): Journal {
   const { path, ...chosen } = placeOf(log, incarnation);
   return readJournal(path, { ...chosen, ...(from === undefined ? {} : { from }) });
+}
+
+/** From the beginning until it is enough. */
+export const storyAt = (log: string, incarnation: string | undefined, isEnough?: IsEnough): Story =>
+  new Story(journalAt(log, incarnation), nowOf(log, incarnation), isEnough);
+
+/** From the last so many segments on; the number of those that are left out. */
+export function endOfStoryAt(log: string, incarnation: string | undefined, segments: number): [Story, number] {
+  const journal = journalAt(log, incarnation, segments);
+  return [new Story(journal, nowOf(log, incarnation)), journal.skipped];
 }
 
 /** The newest start in a directory that a daemon writes goes on; any other is over. */

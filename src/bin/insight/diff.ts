@@ -52,6 +52,8 @@ export interface Comparison {
   /** Of a start that failed. */
   readonly aFailure?: FailedStart;
   readonly bFailure?: FailedStart;
+  /** Number of the record before which the comparison ends, where one of them goes on. */
+  readonly endsBefore?: number;
   /** Same phases, and no decision that differs. */
   readonly same: boolean;
 }
@@ -72,10 +74,16 @@ export function compare(a: Story, b: Story): Comparison {
     phases,
     firstDifference,
     ...(time ? { time } : {}),
+    ...endOf(a, b),
     ...(aFailure ? { aFailure } : {}),
     ...(bFailure ? { bFailure } : {}),
     same: firstDifference === null && phases.every(({ onlyIn }) => onlyIn === undefined),
   };
+}
+
+function endOf(a: Story, b: Story): Pick<Comparison, 'endsBefore'> {
+  const ends = [a.endsBefore, b.endsBefore].filter((n) => n !== undefined);
+  return ends.length === 0 ? {} : { endsBefore: Math.min(...ends) };
 }
 
 function comparedPhase(name: string, aMs: number | undefined, bMs: number | undefined): ComparedPhase {
@@ -173,7 +181,9 @@ export function describeComparison(report: Comparison): string {
   return head + table(columns, [...rows, total]) + why + describeDifference(report);
 }
 
-function describeDifference({ firstDifference, same }: Comparison): string {
+function describeDifference({ firstDifference, same, endsBefore }: Comparison): string {
+  if (firstDifference === null && endsBefore !== undefined)
+    return `\nUp to record ${endsBefore} every actor decided the same; --whole compares what follows, too.\n`;
   if (same) return '\nEvery actor decided the same.\n';
   if (firstDifference === null) return '\nAs far as both go, every actor decided the same.\n';
   const { actor, a, b, an, bn, aAtMs, bAtMs } = firstDifference;

@@ -77,6 +77,15 @@ export function startupTime(story: Story): StartupTime {
   };
 }
 
+/** How long after a start its first pod is waited for. */
+const FIRST_POD_MAX_MS = 600_000;
+
+/** Nothing that comes later changes what is said of the start. */
+export function isStartTold(story: Story): boolean {
+  const { complete, totalMs, firstPod } = startupTime(story);
+  return complete && (firstPod !== undefined || story.ended - story.started > totalMs + FIRST_POD_MAX_MS);
+}
+
 /** A start that failed ends with its last phase; one that still waits, with the journal. */
 const lastEnd = (visits: readonly PhaseView[], { started, ended }: Story): number =>
   Math.max(started, ...visits.map(({ left }) => left ?? ended));

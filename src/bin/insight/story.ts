@@ -83,6 +83,12 @@ export interface PodStory {
 /** The sources of a story. */
 export type StorySource = Pick<Journal, 'header' | 'checkpoint' | 'records' | 'checkpointAfter'>;
 
+/** Whether a story knows all that it is asked; it is not read further then. */
+export type IsEnough = (story: Story) => boolean;
+
+/** A journal has millions of records; so many are read before it is asked again whether they are enough. */
+const ASKED_EVERY = 1_024;
+
 export class Story implements CauseSource {
   readonly header: HeaderRecord;
   /** Number of the first record that is left; 0 if the journal begins with its incarnation. */
@@ -98,13 +104,15 @@ export class Story implements CauseSource {
   failure: FailureView | undefined;
   /** Records that were never kept. */
   readonly gaps: GapRecord[] = [];
+  /** Number of the record behind which it was enough. */
+  readonly endsBefore: number | undefined;
   private readonly checkpointAfter: StorySource['checkpointAfter'];
   private readonly phaseVisits = new Phases();
   /** Causes within the turn that is being read. */
   private history = new History(this);
 
   /** `now`, of a node that runs: what waits at the end of its journal waits still. */
-  constructor(journal: StorySource, now = 0) {
+  constructor(journal: StorySource, now = 0, isEnough: IsEnough = () => false) {
     const { header, checkpoint, records } = journal;
     this.checkpointAfter = (n) => journal.checkpointAfter(n);
     this.header = header;
@@ -112,7 +120,12 @@ export class Story implements CauseSource {
     this.started = header.t;
     this.ended = header.t;
     if (checkpoint) this.adopt(checkpoint);
-    for (const record of records) this.take(record);
+    for (const record of records) {
+      this.take(record);
+      if (record.n % ASKED_EVERY !== 0 || !isEnough(this)) continue;
+      this.endsBefore = record.n + 1;
+      return;
+    }
     this.ended = Math.max(this.ended, now);
   }
 

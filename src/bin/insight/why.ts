@@ -64,6 +64,8 @@ export interface Why {
   readonly subject: string;
   /** Number of the first record that is left; what was so before it counts from there. */
   readonly begins: number;
+  /** The journal begins earlier; that part of it was not read. */
+  readonly isPart?: boolean;
   readonly gaps: Story['gaps'];
   /** Of the start as a whole: how the one before it ended. */
   readonly previous?: PreviousEnd;
@@ -74,7 +76,7 @@ export interface Why {
   readonly states: readonly ActiveSince[];
   readonly waits: readonly Wait[];
   readonly failed: readonly Failed[];
-  /** False: this build does not replay the journal, so that timers are not known. */
+  /** False: this build does not replay the journal, or not soon, so that timers are not known. */
   readonly timersKnown: boolean;
   readonly decisions: readonly Decision[];
 }
@@ -321,8 +323,12 @@ export function describeWhy(report: Why): string {
       Array.from({ length: width }, () => ({ title: '' })),
       rows,
     );
-  const unknown = report.timersKnown ? '' : '  timers are not known: this build does not replay the journal\n';
-  const gone = report.begins === 0 ? '' : `The journal begins with record ${report.begins}; times count from there.\n`;
+  const unknown = report.timersKnown
+    ? ''
+    : '  timers are not known: this build does not replay the journal, or not within seconds\n';
+  const part = `Read from record ${report.begins} on, times count from there; --whole reads all.\n`;
+  const left = `The journal begins with record ${report.begins}; times count from there.\n`;
+  const gone = report.begins === 0 ? '' : report.isPart ? part : left;
   const { endedMs } = report;
   const ended = endedMs === undefined ? '' : `The agent ended at +${duration(endedMs)}; this is how it was then.\n`;
   const before = report.previous ? describePreviousEnd(report.previous) : '';

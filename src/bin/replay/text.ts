@@ -8,6 +8,7 @@ import { type Outcome, thisBuild } from './outcome.ts';
 /** Characters of one value on the terminal. */
 const VALUE_MAX_CHARS = 200;
 /** Of longer lists the JSON has the rest. */
+const CHANGES_SHOWN = 5;
 const ACTORS_SHOWN = 8;
 const MACHINES_SHOWN = 12;
 const CHAIN_SHOWN = 12;
@@ -61,14 +62,16 @@ function describeDivergence({ divergence, machinesChanged = [], recordedBy, verd
   ].join('\n');
 }
 
-function describeActors({ kind, actors, state }: Divergence): string[] {
+function describeActors({ kind, actors, state, changes = [] }: Divergence): string[] {
   const [actor, ...others] = actors;
   if (actor === undefined) return [];
   if (kind === 'digest' && others.length > 0) {
     return [`  every record is the same, and one of these remembers something else: ${few(actors, ACTORS_SHOWN)}`];
   }
   const was = state === undefined ? 'which began in this turn' : `in ${shortText(stateText(state), VALUE_MAX_CHARS)}`;
-  return [`  by ${actor}, ${was}${kind === 'digest' ? '; it remembers something else' : ''}`];
+  if (kind !== 'digest') return [`  by ${actor}, ${was}`];
+  const where = changes.length === 0 ? [] : [`  the turn changes now ${few(changes, CHANGES_SHOWN)}`];
+  return [`  by ${actor}, ${was}; it remembers something else`, ...where];
 }
 
 /** With the milliseconds from the turn on; one that is set in the log alone has no name here. */

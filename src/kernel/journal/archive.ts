@@ -7,13 +7,12 @@
  *   - a segment goes with its checkpoint, the oldest incarnation first, and a blob when no segment refers to it;
  *   - a blob that this process refers to is known before the line that does so is written.
  */
-import { createReadStream, createWriteStream, existsSync, readdirSync, rmSync, statSync, unlinkSync } from 'node:fs';
-import { open, rename } from 'node:fs/promises';
+import { createReadStream, existsSync, readdirSync, rmSync, statSync, unlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
-import { constants, createZstdCompress, createZstdDecompress } from 'node:zlib';
+import { createZstdDecompress } from 'node:zlib';
 import { BLOB_HANDLE_MAX_BYTES, blobNamesIn } from './blobs.ts';
-import { PRIVATE } from './disk.ts';
+import { compress } from './compress.ts';
 import { BLOB_DIRECTORY, checkpointName, type SegmentFile, segmentsIn, UNFINISHED } from './layout.ts';
 import { tornBytes } from './tail.ts';
 
@@ -35,11 +34,10 @@ export class Archive {
     this.maxBytes = maxBytes;
   }
 
-  /** The segment that begins at `first` refers to this blob. True if it did not before. */
-  refer(first: number, blob: string): boolean {
+  /** The segment that begins at `first` refers to this blob. */
+  refer(first: number, blob: string): void {
     const names = this.referred.get(first) ?? new Set();
-    this.referred.set(first, names);
-    return names.size !== names.add(blob).size;
+    this.referred.set(first, names.add(blob));
   }
 
   /**
@@ -161,25 +159,4 @@ function sizeOf(directory: string): number {
     if (entry.isFile()) bytes += statSync(join(entry.parentPath, entry.name), { throwIfNoEntry: false })?.size ?? 0;
   }
   return bytes;
-}
-
-/** The plain file goes only after the compressed one, which carries its own checksum, is on disk. */
-async function compress(path: string): Promise<void> {
-  const unfinished = `${path}.zst${UNFINISHED}`;
-  try {
-    const params = { [constants.ZSTD_c_checksumFlag]: 1 };
-    const target = createWriteStream(unfinished, { mode: PRIVATE });
-    await pipeline(createReadStream(path), createZstdCompress({ params }), target);
-    const handle = await open(unfinished, 'r+');
-    try {
-      await handle.sync();
-    } finally {
-      await handle.close();
-    }
-    await rename(unfinished, `${path}.zst`);
-  } catch (error) {
-    rmSync(unfinished, { force: true });
-    throw error;
-  }
-  rmSync(path);
 }

@@ -4,38 +4,45 @@ import { zstdDecompressSync } from 'node:zlib';
 import { codeOf, JournalError } from './errors.ts';
 
 const CHUNK_BYTES = 1024 * 1024;
-/** A segment is closed at 64 MiB; a compressed file that claims to hold more than twice that was not made here. */
-const DECOMPRESSED_MAX_BYTES = 128 * 1024 * 1024;
+/** A segment is closed at 16 MiB; a compressed file that claims to hold four times that was not made here. */
+const DECOMPRESSED_MAX_BYTES = 64 * 1024 * 1024;
 
-/** The bytes of a segment. A file that the daemon has compressed since it was listed is found under its new name. */
-export function* chunksOf(path: string): Generator<Buffer> {
-  let descriptor: number;
+/** A segment that is open for reading. */
+export interface OpenSegment {
+  readonly isCompressed: boolean;
+  readonly chunks: Iterable<Buffer>;
+}
+
+/** A file that the daemon has compressed since it was listed is found under its new name. */
+export function openSegment(path: string): OpenSegment {
+  const isCompressed = path.endsWith('.zst');
+  if (isCompressed) return { isCompressed, chunks: [decompressed(path)] };
   try {
-    descriptor = openSync(path, 'r');
+    return { isCompressed, chunks: plainChunks(openSync(path, 'r'), path) };
   } catch (error) {
-    if (codeOf(error) !== 'ENOENT' || path.endsWith('.zst')) throw unreadable(path, error);
-    yield decompressed(`${path}.zst`);
-    return;
+    if (codeOf(error) !== 'ENOENT') throw unreadable(path, error);
+    return { isCompressed: true, chunks: [decompressed(`${path}.zst`)] };
   }
+}
+
+function* plainChunks(descriptor: number, path: string): Generator<Buffer> {
   try {
-    if (path.endsWith('.zst')) yield decompressed(path);
-    else yield* plainChunks(descriptor, path);
+    for (;;) {
+      const chunk = Buffer.allocUnsafe(CHUNK_BYTES);
+      const bytes = readChunk(descriptor, chunk, path);
+      if (bytes === 0) return;
+      yield chunk.subarray(0, bytes);
+    }
   } finally {
     closeSync(descriptor);
   }
 }
 
-function* plainChunks(descriptor: number, path: string): Generator<Buffer> {
-  for (;;) {
-    const chunk = Buffer.allocUnsafe(CHUNK_BYTES);
-    let bytes: number;
-    try {
-      bytes = readSync(descriptor, chunk);
-    } catch (error) {
-      throw unreadable(path, error);
-    }
-    if (bytes === 0) return;
-    yield chunk.subarray(0, bytes);
+function readChunk(descriptor: number, chunk: Buffer, path: string): number {
+  try {
+    return readSync(descriptor, chunk);
+  } catch (error) {
+    throw unreadable(path, error);
   }
 }
 

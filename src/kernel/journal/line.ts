@@ -5,33 +5,83 @@
  * (`undefined`, `NaN`, a `Date`) is already gone: the kernel's values are plain JSON before they come here.
  */
 import { crc32 } from 'node:zlib';
-import type { JournalLine } from '../records.ts';
-import { isLine, isTooDeep, NESTING_MAX } from './shape.ts';
+import type { RawLine } from './decoder.ts';
+import { isTooDeep, NESTING_MAX } from './shape.ts';
 
 /** Large values are in files of their own: the longest line of a full node has some hundred KiB. */
-export const LINE_MAX_BYTES = 16 * 1024 * 1024;
+export const LINE_MAX_BYTES = 8 * 1024 * 1024;
 /** Eight digits and a space. */
 const PREFIX_BYTES = 9;
 const LINE_FEED = 0x0a;
 const SPACE = 0x20;
+const HEX_DIGITS = '0123456789abcdef';
+/** Of each byte. */
+const HEX = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, '0'));
+const OPEN = Buffer.from('{');
+const BARE = Buffer.from('{"k":');
+const UNNUMBERED = /^\{"k":"(?:chain|checkpoint)"/;
+const NUMBERED = /^\{"n":\d{1,16},/;
 
-export function encodeLine(json: string): string {
-  return `${crc32(json).toString(16).padStart(8, '0')} ${json}\n`;
+export const encodeLine = (json: string): string => `${checksumOf(json)} ${json}\n`;
+
+/** A line's bytes as they are in a plain segment, and its JSON. */
+export interface ParsedLine {
+  readonly bytes: Buffer;
+  readonly json: Buffer;
+  readonly raw: RawLine;
 }
 
-/** The record of a line without its line feed, or the words that say what is wrong with it. */
-export function parseLine(line: Buffer): JournalLine | string {
+/** What a line without its line feed holds, or the words that say what is wrong with it. */
+export function parseLine(line: Buffer): ParsedLine | string {
   if (line.length < PREFIX_BYTES + 2 || line[PREFIX_BYTES - 1] !== SPACE) return 'it does not begin with a checksum';
-  const stated = line.toString('latin1', 0, PREFIX_BYTES - 1);
   const json = line.subarray(PREFIX_BYTES);
-  const actual = crc32(json).toString(16).padStart(8, '0');
-  if (stated !== actual) return `its checksum is ${printable(stated)}, its bytes make ${actual}`;
-  if (isTooDeep(json)) return `its checksum is right, but it is nested deeper than ${NESTING_MAX} levels`;
+  const sum = crc32(json);
+  if (!isStated(line, sum))
+    return `its checksum is ${printable(line.toString('latin1', 0, PREFIX_BYTES - 1))}, its bytes make ${hex(sum)}`;
+  const raw = rawLine(json);
+  return typeof raw === 'string' ? `its checksum is right, but ${raw}` : { bytes: line, json, raw };
+}
+
+/**
+ * The same for a line of a compressed segment, which has no checksum, and no number where that is `next`: as it was
+ * before.
+ */
+export function parseBareLine(line: Buffer, next: number): ParsedLine | string {
+  const hasNumber = line.subarray(0, BARE.length).equals(BARE) && !UNNUMBERED.test(line.toString('latin1', 0, 32));
+  const json = hasNumber ? Buffer.concat([Buffer.from(`{"n":${next},`), line.subarray(1)]) : line;
+  const raw = rawLine(json);
+  if (typeof raw === 'string') return raw;
+  return { bytes: Buffer.concat([Buffer.from(`${checksumOf(json)} `), json]), json, raw };
+}
+
+/** What a compressed segment has of a line; `last` is the number of the line before. */
+export function bareLine(line: Buffer, last: number): { readonly bare: Buffer; readonly n: number } {
+  const json = line.subarray(PREFIX_BYTES);
+  const [number] = NUMBERED.exec(json.toString('latin1', 0, 32)) ?? [];
+  if (number === undefined) return { bare: json, n: last };
+  const n = Number.parseInt(number.slice(5), 10);
+  return { bare: n === last + 1 ? Buffer.concat([OPEN, json.subarray(number.length)]) : json, n };
+}
+
+const hex = (sum: number): string =>
+  HEX[sum >>> 24]! + HEX[(sum >>> 16) & 255]! + HEX[(sum >>> 8) & 255]! + HEX[sum & 255]!;
+const checksumOf = (json: Buffer | string): string => hex(crc32(json));
+
+/** Digit by digit, which is sooner done than to write a number down. */
+function isStated(line: Buffer, sum: number): boolean {
+  for (let at = PREFIX_BYTES - 2, left = sum; at >= 0; at--, left >>>= 4) {
+    if (line[at] !== HEX_DIGITS.charCodeAt(left & 15)) return false;
+  }
+  return true;
+}
+
+function rawLine(json: Buffer): RawLine | string {
+  if (isTooDeep(json)) return `it is nested deeper than ${NESTING_MAX} levels`;
   try {
-    const record: unknown = JSON.parse(json.toString());
-    if (isLine(record)) return record;
+    const raw: unknown = JSON.parse(json.toString());
+    if (typeof raw === 'object' && raw !== null && 'k' in raw && typeof raw.k === 'string') return raw as RawLine;
   } catch {}
-  return 'its checksum is right, but it holds no record that this format knows';
+  return 'it holds no record that this format knows';
 }
 
 const printable = (text: string): string => text.replace(/[^!-~]/g, '?');

@@ -14,8 +14,8 @@ import { Store } from './store.ts';
 import { tornBytes } from './tail.ts';
 import { type JournalWriter, type PreviousIncarnation, type Report, Writer } from './writer.ts';
 
-/** What replays in a second, and what an operator still copies without thinking. */
-const SEGMENT_MAX_BYTES = 64 * 1024 * 1024;
+/** What replays in seconds, and what an operator still copies without thinking. */
+const SEGMENT_MAX_BYTES = 16 * 1024 * 1024;
 /** A quiet node's checkpoints are not older than this. */
 const SEGMENT_MAX_AGE_MS = 60 * 60 * 1000;
 /** Days of a busy node once compressed; the kubelet's own logs are commonly given as much. */
@@ -69,6 +69,7 @@ export function openJournal(options: JournalOptions): JournalWriter {
       disk,
       prepare: () => claim.take(),
       isOwned: () => claim.isHeld(),
+      referred: (first, blob) => archive.refer(first, blob),
     }),
     archive,
     hasRoom: () => hasRoom(directory, options.roomMinBytes ?? ROOM_MIN_BYTES),

@@ -7,7 +7,6 @@ import { hash } from 'node:crypto';
 import { readFileSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { type CheckpointRecord, FORMAT_VERSION, type HeaderRecord, type JournalRecord } from '../records.ts';
-import { readBlob, withBigValues } from './blobs.ts';
 import { codeOf, JournalError } from './errors.ts';
 import { segmentName, segmentsIn } from './layout.ts';
 import { scanSegment } from './scan.ts';
@@ -17,8 +16,11 @@ import { isTooDeep, NESTING_MAX } from './shape.ts';
 export interface ReadOptions {
   /** Default: the newest. */
   readonly incarnation?: string;
-  /** Where to begin: at the oldest segment that is left (default), or at the newest checkpoint. */
-  readonly from?: 'oldest' | 'newest-checkpoint';
+  /**
+   * Where to begin: at the oldest segment that is left (default), at the newest checkpoint, or so many segments before
+   * the end, if one can be read alone there.
+   */
+  readonly from?: 'oldest' | 'newest-checkpoint' | number;
 }
 
 /** The state that a segment begins with, and the number of the record it was taken after. */
@@ -32,9 +34,12 @@ export class Journal {
   /** Absent when the records begin with the header. */
   readonly checkpoint: StoredCheckpoint | undefined;
   readonly segments: readonly string[];
+  /** Segments before those, which are left out. */
+  readonly skipped: number;
   private tail: TornTail | undefined;
 
-  constructor(segments: readonly string[]) {
+  constructor(segments: readonly string[], skipped = 0) {
+    this.skipped = skipped;
     const from = firstWithHeader(segments);
     const { header, checkpoint } = preambleOf(segments[from]!);
     this.header = header;
@@ -65,11 +70,7 @@ export class Journal {
   private *read(): Generator<JournalRecord> {
     const sequence = new Sequence(this.header, this.checkpoint ? this.checkpoint.after + 1 : 0);
     for (const file of this.segments) {
-      const load = (name: string): unknown => readBlob(dirname(file), name, file);
-      for (const line of scanSegment(file, (end) => sequence.endOfSegment(end))) {
-        const record = line.hasBlobs ? withBigValues(line.record, load) : line.record;
-        yield* sequence.take(file, line, record);
-      }
+      for (const line of scanSegment(file, (end) => sequence.endOfSegment(end))) yield* sequence.take(file, line);
     }
     if (sequence.lastGap) yield sequence.lastGap;
     this.tail = sequence.torn;
@@ -83,8 +84,11 @@ export function readJournal(path: string, options: ReadOptions = {}): Journal {
   const incarnation = options.incarnation ?? all.at(-1)?.incarnation;
   const segments = all.filter((segment) => segment.incarnation === incarnation).map((segment) => segment.path);
   if (segments.length === 0) throw new JournalError('no-journal', { file: path }, nothingThere(options.incarnation));
-  if (options.from !== 'newest-checkpoint') return new Journal(segments);
-  return new Journal(segments.slice(segments.findLastIndex(isReadable)));
+  const { from = 'oldest' } = options;
+  if (from === 'oldest') return new Journal(segments);
+  if (from === 'newest-checkpoint') return new Journal(segments.slice(segments.findLastIndex(isReadable)));
+  const first = Math.max(0, segments.slice(0, Math.max(1, segments.length - from + 1)).findLastIndex(isReadable));
+  return new Journal(segments.slice(first), first);
 }
 
 /** A start whose first lines no disk took begins behind them. */

@@ -5,21 +5,24 @@
  * begun after the batch before is whole. With a link behind it, something has changed what was written: that is damage.
  */
 import { createHash, type Hash } from 'node:crypto';
+import { dirname } from 'node:path';
 import type { JournalLine } from '../records.ts';
-import { hasBlobs } from './blobs.ts';
+import { readBlob } from './blobs.ts';
+import { BadReference, Decoder } from './decoder.ts';
 import { JournalError, type JournalPlace } from './errors.ts';
-import { chunksOf } from './files.ts';
-import { LINE_MAX_BYTES, linesOf, type PlacedLine, parseLine } from './line.ts';
-import { FIRST_LINK } from './segment.ts';
+import { openSegment } from './files.ts';
+import { LINE_MAX_BYTES, linesOf, type ParsedLine, type PlacedLine, parseBareLine, parseLine } from './line.ts';
+import { isLine } from './shape.ts';
 
 const LINE_FEED = Buffer.from('\n');
+/** A line without it refers to nothing. */
+const REFERENCE_MARK = '"$';
 
 export interface ScannedLine {
+  /** With what it refers to in place. */
   readonly record: JournalLine;
   readonly offset: number;
   readonly line: number;
-  /** The line may hold names of blobs. */
-  readonly hasBlobs: boolean;
 }
 
 export interface SegmentEnd {
@@ -32,46 +35,64 @@ export interface SegmentEnd {
 /** `onEnd` gets how the segment ends, if it is read to its end. */
 export function* scanSegment(file: string, onEnd: (end: SegmentEnd) => void = () => {}): Generator<ScannedLine> {
   const chain = new Chain();
+  const decoder = new Decoder((sha256) => readBlob(dirname(file), sha256, file));
+  const { isCompressed, chunks } = openSegment(file);
+  let next = 0;
   let bytes = 0;
   let bad: SegmentEnd['bad'];
-  for (const placed of linesOf(chunksOf(file))) {
+  for (const placed of linesOf(chunks)) {
     const { offset, number: line } = placed;
     if (placed.bytes.length > LINE_MAX_BYTES) throw tooLong(file, placed);
-    const record = placed.whole ? parseLine(placed.bytes) : 'it has no end';
+    const parsed = placed.whole ? parsedAs(isCompressed, placed.bytes, next) : 'it has no end';
     bytes = offset + placed.bytes.length + (placed.whole ? 1 : 0);
-    if (bad) refuseLink(file, bad, record);
-    else if (typeof record === 'string') bad = { offset, line, why: record };
+    if (bad) refuseLink(file, bad, parsed);
+    else if (typeof parsed === 'string') bad = { offset, line, why: parsed };
     else {
+      const record = recordOf(decoder, parsed, { file, line, offset });
       if (record.k === 'chain') chain.check(record.sha256, { file, line, offset, n: record.upto });
-      else chain.add(placed.bytes);
-      yield { record, offset, line, hasBlobs: hasBlobs(placed.bytes) };
+      else chain.add(parsed.bytes);
+      if ('n' in record) next = record.n + 1;
+      yield { record, offset, line };
     }
   }
   onEnd({ file, bytes, bad });
 }
 
+const parsedAs = (isCompressed: boolean, bytes: Buffer, next: number): ParsedLine | string =>
+  isCompressed ? parseBareLine(bytes, next) : parseLine(bytes);
+
+/** A line whose checksum is right was written so: what it says wrongly is no accident of a crash. */
+function recordOf(decoder: Decoder, { raw, json }: ParsedLine, place: JournalPlace): JournalLine {
+  let why = 'it holds no record that this format knows';
+  try {
+    const record = decoder.decode(raw, json.length, !json.includes(REFERENCE_MARK));
+    if (isLine(record)) return record;
+  } catch (error) {
+    if (!(error instanceof BadReference)) throw error;
+    why = error.message;
+  }
+  throw new JournalError('damaged', place, `its checksum is right, but ${why}`);
+}
+
 const tooLong = (file: string, { offset, number: line }: PlacedLine): JournalError =>
   new JournalError('damaged', { file, line, offset }, `the line has more than ${LINE_MAX_BYTES} bytes`);
 
-function refuseLink(file: string, bad: NonNullable<SegmentEnd['bad']>, later: JournalLine | string): void {
-  if (typeof later === 'string' || later.k !== 'chain') return;
+function refuseLink(file: string, bad: NonNullable<SegmentEnd['bad']>, later: ParsedLine | string): void {
+  if (typeof later === 'string' || later.raw.k !== 'chain') return;
   const place = { file, line: bad.line, offset: bad.offset };
   throw new JournalError('damaged', place, `the line was changed after it was written: ${bad.why}`);
 }
 
 /** The chain of one segment as its lines make it. */
 class Chain {
-  private link = FIRST_LINK;
-  private batch: Hash = createHash('sha256').update(FIRST_LINK);
+  readonly #lines: Hash = createHash('sha256');
 
   add(line: Buffer): void {
-    this.batch.update(line).update(LINE_FEED);
+    this.#lines.update(line).update(LINE_FEED);
   }
 
   check(stated: string, place: JournalPlace): void {
-    this.link = this.batch.digest('hex');
-    this.batch = createHash('sha256').update(this.link);
-    if (stated === this.link) return;
+    if (stated === this.#lines.copy().digest('hex')) return;
     throw new JournalError('damaged', place, 'the chain is broken: a line before it was added, removed or changed');
   }
 }

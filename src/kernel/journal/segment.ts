@@ -2,23 +2,23 @@
  * One open segment: whole batches go in, each closed by a link of the hash chain.
  *
  * Invariants: `bytes` is the length of what the operating system has whole, so that a process that dies loses nothing;
- * `undo` makes the file that long again; a link is sha256 of the link before (64 zeros at the start) and of every byte
- * since; what a disk could not keep, and a file that was removed, fails the next write, and the end; a disk that
- * hangs is asked once.
+ * `undo` makes the file that long again; a link is the sha256 of every line before it but the other links; what a disk
+ * could not keep, and a file that was removed, fails the next write, and the end; a disk that hangs is asked once.
  */
-import { createHash } from 'node:crypto';
+import { createHash, type Hash } from 'node:crypto';
 import { type FileHandle, stat } from 'node:fs/promises';
 import { type Disk, type Durability, PRIVATE, writeAll } from './disk.ts';
 import { encodeLine } from './line.ts';
 
-export const FIRST_LINK = '0'.repeat(64);
 /** A disk that is asked for each batch makes the runtime wait, whose own data are on the same one. */
 const SYNC_PERIOD_MS = 1_000;
 
 export class Segment {
   readonly path: string;
   bytes = 0;
-  link = FIRST_LINK;
+  /** The last one; empty before the first. */
+  link = '';
+  private lines: Hash = createHash('sha256');
   private readonly handle: FileHandle;
   private readonly durability: Durability;
   /** Until the disk has answered. */
@@ -41,10 +41,12 @@ export class Segment {
   async write(lines: string, upto: number): Promise<void> {
     if (this.failure !== undefined) throw this.failure;
     const bytes = Buffer.from(lines);
-    const sha256 = createHash('sha256').update(this.link).update(bytes).digest('hex');
+    const written = this.lines.copy().update(bytes);
+    const sha256 = written.copy().digest('hex');
     const whole = Buffer.concat([bytes, Buffer.from(encodeLine(JSON.stringify({ k: 'chain', upto, sha256 })))]);
     await writeAll(this.handle, whole, this.bytes);
     this.bytes += whole.length;
+    this.lines = written;
     this.link = sha256;
     this.isSynced = false;
     if (this.durability === 'second') this.due ??= this.syncLater();

@@ -36,10 +36,10 @@ export class Sequence {
     this.next = next;
   }
 
-  /** The records that became certain with this line. `record` is the line's, with its blobs in place. */
-  take(file: string, scanned: ScannedLine, record: ScannedLine['record']): readonly JournalRecord[] {
-    const place = { file, line: scanned.line, offset: scanned.offset };
-    if (scanned.line === 1) this.begin(record, place);
+  /** The records that became certain with this line. */
+  take(file: string, { record, line, offset }: ScannedLine): readonly JournalRecord[] {
+    const place = { file, line, offset };
+    if (line === 1) this.begin(record, place);
     switch (record.k) {
       case 'chain':
         if (record.upto !== this.next - 1) throw this.hole(record.upto + 1, place);
@@ -53,7 +53,7 @@ export class Sequence {
       case 'header':
         if (this.next > 0) return [];
     }
-    return this.keep(record, scanned.offset, place);
+    return this.keep(record, offset, place);
   }
 
   endOfSegment(end: SegmentEnd): void {

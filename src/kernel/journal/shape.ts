@@ -27,10 +27,14 @@ const oneOf =
   (...values: readonly string[]): Check =>
   (value) =>
     values.includes(value as string);
-const fields =
-  (checks: Fields): Check =>
-  (value) =>
-    isObject(value) && Object.entries(checks).every(([name, check]) => check(value[name]));
+function fields(checks: Fields): Check {
+  const each = Object.entries(checks);
+  return (value) => {
+    if (!isObject(value)) return false;
+    for (const [name, check] of each) if (!check(value[name])) return false;
+    return true;
+  };
+}
 const texts: Check = (value) => isObject(value) && Object.values(value).every(text);
 
 const event = fields({ type: text });

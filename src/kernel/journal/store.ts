@@ -8,8 +8,9 @@
 import { hash } from 'node:crypto';
 import { access, mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { CheckpointRecord, GapRecord, JournalLine } from '../records.ts';
+import type { CheckpointRecord, GapRecord, JournalLine, JournalRecord, KernelRecord } from '../records.ts';
 import { type Disk, type Durability, syncDirectory, writeWhole } from './disk.ts';
+import { Encoder } from './encoder.ts';
 import { codeOf } from './errors.ts';
 import { BLOB_DIRECTORY, checkpointName, segmentName } from './layout.ts';
 import { encodeLine } from './line.ts';
@@ -25,13 +26,24 @@ export interface StoreSettings {
   readonly prepare: () => void;
   /** False when the lock of the directory is gone, so that another agent may have it. */
   readonly isOwned: () => boolean;
+  /** The segment that begins with this number refers to a blob. */
+  readonly referred: (first: number, blob: string) => void;
 }
 
 /** Whole turns. */
-export interface Lines {
-  readonly text: string;
+export interface Turns {
+  readonly records: readonly KernelRecord[];
   readonly upto: number;
-  readonly blobs: ReadonlyMap<string, string>;
+}
+
+/** A segment, what its lines can refer to, and the blobs that they do refer to. */
+interface Open {
+  readonly file: Segment;
+  readonly encoder: Encoder;
+  /** Not on disk yet. */
+  readonly blobs: Map<string, string>;
+  /** Of those that are. */
+  blobBytes: number;
 }
 
 export interface Beginning {
@@ -48,7 +60,7 @@ const line = (record: JournalLine): string => encodeLine(JSON.stringify(record))
 
 export class Store {
   private readonly settings: StoreSettings;
-  private segment: Segment | undefined;
+  private open: Open | undefined;
   private previousLink: string | undefined;
   private kept = -1;
 
@@ -57,28 +69,56 @@ export class Store {
   }
 
   get isOpen(): boolean {
-    return this.segment !== undefined;
+    return this.open !== undefined;
   }
 
-  /** Appends to the open segment. The very first lines, which begin with the header, open it. */
-  async write(lines: Lines): Promise<void> {
+  /** Of the open segment and its blobs. */
+  get bytes(): number {
+    return this.open ? this.open.file.bytes + this.open.blobBytes : 0;
+  }
+
+  /** Appends to the open segment. The very first records, which begin with the header, open it. */
+  async write(turns: Turns): Promise<void> {
     if (!this.settings.isOwned()) throw new Error(`the lock of ${this.settings.directory} was removed or replaced`);
-    await this.writeBlobs(lines.blobs);
-    this.segment ??= await this.createSegment(0);
+    this.open ??= await this.createSegment(0);
     try {
-      await appendOrThin(this.segment, lines);
+      await this.appendOrThin(this.open, turns);
     } catch (error) {
       if (this.kept === -1) await this.discard();
       throw error;
     }
-    this.kept = lines.upto;
+    this.kept = turns.upto;
+  }
+
+  /** On a full disk, what replay makes again is left out before anything else is given up. */
+  private async appendOrThin(open: Open, { records, upto }: Turns): Promise<void> {
+    try {
+      await this.append(open, records, upto);
+    } catch (error) {
+      if (!NO_SPACE.has(codeOf(error))) throw error;
+      await this.append(open, thin(records, codeOf(error)), upto);
+    }
+  }
+
+  private async append(open: Open, records: readonly JournalRecord[], upto: number): Promise<void> {
+    const { file, encoder } = open;
+    let lines = '';
+    for (const record of records) lines += encodeLine(encoder.encode(record));
+    try {
+      await this.writeBlobs(open);
+      await file.write(lines, upto);
+    } catch (error) {
+      encoder.forget();
+      await file.undo();
+      throw error;
+    }
   }
 
   /** A segment without a header would hide those behind it. */
   private async discard(): Promise<void> {
-    const { segment } = this;
-    this.segment = undefined;
-    if (segment) await removeQuietly(segment);
+    const { open } = this;
+    this.open = undefined;
+    if (open) await removeQuietly(open.file);
   }
 
   /** Begins a new segment from a checkpoint. If that fails, the one before stays open. */
@@ -86,52 +126,52 @@ export class Store {
     const { directory, incarnation, disk, durability, prepare } = this.settings;
     const first = beginning.after + 1;
     const file = checkpointName(incarnation, first);
-    let next: Segment | undefined;
+    let next: Open | undefined;
     try {
       prepare();
       await writeWhole(disk, join(directory, file), beginning.checkpoint, durability);
       next = await this.createSegment(first);
-      await next.write(this.preamble(beginning, file), beginning.after);
+      await next.file.write(this.preamble(beginning, file), beginning.after);
     } catch (error) {
-      if (next) await removeQuietly(next);
+      if (next) await removeQuietly(next.file);
       await rm(join(directory, file), { force: true }).catch(() => undefined);
       throw error;
     }
     await this.close().catch(() => undefined);
-    this.segment = next;
+    this.open = next;
     this.kept = beginning.after;
   }
 
   /** Says in the segment, if it still takes a line, that nothing follows; and closes it. */
   async end(why: string): Promise<void> {
-    const { segment } = this;
-    if (!segment) return;
+    const { open } = this;
+    if (!open) return;
     try {
-      await segment.write(line({ n: this.kept + 1, k: 'gap', why }), this.kept);
+      await open.file.write(line({ n: this.kept + 1, k: 'gap', why }), this.kept);
     } catch {
-      await segment.undo().catch(() => undefined);
+      await open.file.undo().catch(() => undefined);
     }
     await this.close().catch(() => undefined);
   }
 
   async close(): Promise<void> {
-    const { segment } = this;
-    if (!segment) return;
-    this.previousLink = segment.link;
-    this.segment = undefined;
-    await segment.close();
+    const { open } = this;
+    if (!open) return;
+    this.previousLink = open.file.link;
+    this.open = undefined;
+    await open.file.close();
   }
 
   private preamble({ header, after, checkpoint, why }: Beginning, file: string): string {
     const from = Math.max(1, this.kept + 1);
     const gap: GapRecord = { n: from, k: 'gap', upto: after, why };
-    const previous = this.segment?.link ?? this.previousLink;
+    const previous = this.open?.file.link ?? this.previousLink;
     const sha256 = hash('sha256', checkpoint);
     const record: CheckpointRecord = { k: 'checkpoint', after, file, sha256, ...(previous && { previous }) };
     return header + (from <= after ? line(gap) : '') + line(record);
   }
 
-  private async createSegment(first: number): Promise<Segment> {
+  private async createSegment(first: number): Promise<Open> {
     const { disk, directory, incarnation, durability, prepare } = this.settings;
     prepare();
     const segment = await Segment.create(disk, join(directory, segmentName(incarnation, first)), durability);
@@ -141,10 +181,16 @@ export class Store {
         throw error;
       });
     }
-    return segment;
+    const blobs = new Map<string, string>();
+    const encoder = new Encoder((name, json) => {
+      this.settings.referred(first, name);
+      blobs.set(name, json);
+    });
+    return { file: segment, encoder, blobs, blobBytes: 0 };
   }
 
-  private async writeBlobs(blobs: ReadonlyMap<string, string>): Promise<void> {
+  private async writeBlobs(open: Open): Promise<void> {
+    const { blobs } = open;
     if (blobs.size === 0) return;
     const { disk, directory, durability, prepare } = this.settings;
     prepare();
@@ -153,22 +199,10 @@ export class Store {
     for (const [sha256, json] of blobs) {
       const path = join(folder, sha256);
       if (!(await exists(path))) await writeWhole(disk, path, json, durability);
+      open.blobBytes += Buffer.byteLength(json);
+      blobs.delete(sha256);
     }
     if (durability === 'second') await syncDirectory(disk, folder);
-  }
-}
-
-/** On a full disk, what replay makes again is left out before anything else is given up. */
-async function appendOrThin(segment: Segment, { text, upto }: Lines): Promise<void> {
-  try {
-    await segment.write(text, upto);
-  } catch (error) {
-    await segment.undo();
-    if (!NO_SPACE.has(codeOf(error))) throw error;
-    await segment.write(thin(text, codeOf(error)), upto).catch(async (second) => {
-      await segment.undo();
-      throw second;
-    });
   }
 }
 

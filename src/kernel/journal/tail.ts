@@ -30,13 +30,14 @@ function endOfLastTurn(bytes: Buffer): number {
   let open = false;
   for (const line of linesOf([bytes])) {
     if (!line.whole) break;
-    const record = parseLine(line.bytes);
-    if (typeof record === 'string') {
+    const parsed = parseLine(line.bytes);
+    if (typeof parsed === 'string') {
       open = true;
       continue;
     }
-    if (record.k === 'end' || record.k === 'checkpoint' || record.k === 'gap') open = false;
-    else if (record.k !== 'chain') open = true;
+    const { k } = parsed.raw;
+    if (k === 'end' || k === 'checkpoint' || k === 'gap') open = false;
+    else if (k !== 'chain') open = true;
     if (!open) whole = line.offset + line.bytes.length + 1;
   }
   return whole;

@@ -1,26 +1,16 @@
 /** What a nearly full disk is spared: the records that replay makes again. Inputs, requests and digests stay. */
-import type { JournalLine } from '../records.ts';
-import { encodeLine, linesOf, parseLine } from './line.ts';
+import type { JournalRecord } from '../records.ts';
 
 const SPARED: ReadonlySet<string> = new Set(['message', 'log', 'state']);
 
-/** The lines without messages, log lines and states; each run of them leaves one `dropped` record that says so. */
-export function thin(lines: string, why: string): string {
-  const kept: string[] = [];
-  let run: { n: number; upto: number } | undefined;
-  const endRun = (): void => {
-    if (run) kept.push(encodeLine(JSON.stringify({ n: run.n, k: 'dropped', upto: run.upto, why })));
-    run = undefined;
-  };
-  for (const { bytes } of linesOf([Buffer.from(lines)])) {
-    const record = parseLine(bytes) as JournalLine;
-    if (SPARED.has(record.k) && 'n' in record) {
-      run = { n: run?.n ?? record.n, upto: record.n };
-      continue;
-    }
-    endRun();
-    kept.push(`${bytes.toString()}\n`);
+/** The records without messages, log lines and states; each run of them leaves one `dropped` record that says so. */
+export function thin(records: readonly JournalRecord[], why: string): JournalRecord[] {
+  const kept: JournalRecord[] = [];
+  for (const record of records) {
+    const before = kept.at(-1);
+    if (!SPARED.has(record.k)) kept.push(record);
+    else if (before?.k === 'dropped') kept[kept.length - 1] = { ...before, upto: record.n };
+    else kept.push({ n: record.n, k: 'dropped', upto: record.n, why });
   }
-  endRun();
-  return kept.join('');
+  return kept;
 }

@@ -5,7 +5,7 @@
 import { existsSync, statSync } from 'node:fs';
 import type { DroppedRecord, GapRecord, JournalRecord } from '../records.ts';
 import { JournalError } from './errors.ts';
-import { chunksOf } from './files.ts';
+import { openSegment } from './files.ts';
 import { type SegmentFile, segmentsIn } from './layout.ts';
 import { linesOf } from './line.ts';
 import { isDirectory, Journal, nothingThere, preambleOf, readCheckpoint } from './reader.ts';
@@ -79,7 +79,7 @@ function verifyListed(incarnation: string, segments: readonly Listed[]): Incarna
 
 /** A crash may leave the last segment without a header: none of it, or a part. */
 function hasNoWholeLine(path: string): boolean {
-  const [first] = linesOf(chunksOf(path));
+  const [first] = linesOf(openSegment(path).chunks);
   return first === undefined || !first.whole;
 }
 

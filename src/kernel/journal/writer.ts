@@ -14,16 +14,15 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type { KernelRecord } from '../records.ts';
 import type { Archive } from './archive.ts';
-import { mayNeedBlobs, withoutBigValues } from './blobs.ts';
 import { JournalError, messageOf } from './errors.ts';
 import { encodeLine } from './line.ts';
 import type { JournalSink } from './sink.ts';
 import type { Store } from './store.ts';
 
-/** A batch this long is written in the middle of a tick; a disk gains nothing from longer ones. */
-const BATCH_MAX_BYTES = 64 * 1024;
-/** More than this in memory means that the disk stands still: minutes of a busy node. */
-const BACKLOG_MAX_BYTES = 64 * 1024 * 1024;
+/** So many records, some 50 KB, are written in the middle of a tick; a disk gains nothing from longer batches. */
+const BATCH_MAX_RECORDS = 256;
+/** More than so many in memory mean that the disk stands still: a minute of a busy node. */
+const BACKLOG_MAX_RECORDS = 65_536;
 
 /** What the incarnation before left. */
 export interface PreviousIncarnation {
@@ -62,19 +61,16 @@ export type Report = (level: 'info' | 'warn' | 'error', sentence: string) => voi
 
 class Batch {
   readonly kind = 'batch';
-  text = '';
-  /** Of the text and the blobs. */
-  bytes = 0;
-  upto = -1;
-  readonly blobs = new Map<string, string>();
+  readonly records: KernelRecord[] = [];
   readonly waiting: (() => void)[] = [];
+
+  get upto(): number {
+    return this.records.at(-1)!.n;
+  }
 
   /** Takes the turns that follow. */
   add(next: Batch): void {
-    this.text += next.text;
-    this.bytes += next.bytes;
-    this.upto = next.upto;
-    for (const [name, json] of next.blobs) this.blobs.set(name, json);
+    this.records.push(...next.records);
     this.waiting.push(...next.waiting);
   }
 }
@@ -91,7 +87,7 @@ export class Writer implements JournalWriter {
   wantsCheckpoint = false;
   private readonly settings: WriterSettings;
   private header = '';
-  private turn = '';
+  private turn: KernelRecord[] = [];
   private batch = new Batch();
   private queue: Work[] = [];
   private backlog = 0;
@@ -101,10 +97,13 @@ export class Writer implements JournalWriter {
   private retrying: NodeJS.Timeout | undefined;
   /** Number of the last record that was appended. */
   private last = -1;
-  /** Of the segment that new lines are for: number of its first record, its bytes with its blobs, when it began. */
+  /** Of the segment that new records are for: number of its first one, and when it began. */
   private first = 0;
-  private bytes = 0;
   private since = performance.now();
+  /** A segment is being begun. */
+  private isBeginning = false;
+  /** Bytes of the segment when the next one could not be begun. */
+  private stayedAt = 0;
   private suspendedBy: string | undefined;
   private lastSuspension = '';
   private closed = false;
@@ -123,27 +122,21 @@ export class Writer implements JournalWriter {
   append(record: KernelRecord): void {
     this.checkOrder(record);
     this.last = record.n;
-    const json = JSON.stringify(record);
-    if (record.k === 'header') this.header = encodeLine(json);
-    if (this.suspendedBy !== undefined) return;
-    this.turn += encodeLine(mayNeedBlobs(json) ? withoutBigValues(json, this.keepBlob) : json);
+    if (record.k === 'header') this.header = encodeLine(JSON.stringify(record));
+    if (this.suspendedBy === undefined) this.turn.push(record);
   }
 
   commit(): void {
-    if (this.turn === '') return;
-    const bytes = Buffer.byteLength(this.turn);
-    this.bytes += bytes;
-    this.batch.text += this.turn;
-    this.batch.bytes += bytes;
-    this.batch.upto = this.last;
-    this.turn = '';
-    if (this.batch.bytes >= BATCH_MAX_BYTES) this.flush();
+    if (this.turn.length === 0) return;
+    this.batch.records.push(...this.turn);
+    this.turn = [];
+    if (this.batch.records.length >= BATCH_MAX_RECORDS) this.flush();
     else this.flushing ??= setImmediate(() => this.flush());
     this.considerRotation();
   }
 
   whenDurable(callback: () => void): void {
-    const gathering = this.batch.text !== '' || this.turn !== '';
+    const gathering = this.batch.records.length > 0 || this.turn.length > 0;
     const work = gathering ? this.batch : (this.queue.at(-1) ?? this.busy);
     if (work && this.suspendedBy === undefined) work.waiting.push(callback);
     else queueMicrotask(callback);
@@ -155,8 +148,8 @@ export class Writer implements JournalWriter {
     this.suspendedBy = undefined;
     this.flush();
     this.first = this.last + 1;
-    this.bytes = 0;
     this.since = performance.now();
+    this.isBeginning = true;
     const [after, why] = [this.last, this.lastSuspension];
     this.add({ kind: 'begin', after, checkpoint: JSON.stringify(checkpoint), why, waiting: [] });
   }
@@ -199,31 +192,24 @@ export class Writer implements JournalWriter {
     }
   }
 
-  private readonly keepBlob = (name: string, json: string): void => {
-    if (!this.settings.archive.refer(this.first, name)) return;
-    this.batch.blobs.set(name, json);
-    const bytes = Buffer.byteLength(json);
-    this.batch.bytes += bytes;
-    this.bytes += bytes;
-  };
-
   private flush(): void {
     clearImmediate(this.flushing);
     this.flushing = undefined;
     const { batch } = this;
-    if (batch.text === '') return;
+    if (batch.records.length === 0) return;
     this.batch = new Batch();
-    this.backlog += batch.bytes;
+    this.backlog += batch.records.length;
     const before = this.queue.at(-1);
-    if (before?.kind === 'batch' && before.bytes < BATCH_MAX_BYTES) before.add(batch);
+    if (before?.kind === 'batch' && before.records.length < BATCH_MAX_RECORDS) before.add(batch);
     else this.add(batch);
-    if (this.backlog > BACKLOG_MAX_BYTES) this.suspend('the disk does not keep up');
+    if (this.backlog > BACKLOG_MAX_RECORDS) this.suspend('the disk does not keep up');
   }
 
   private considerRotation(): void {
-    if (this.suspendedBy !== undefined) return;
-    const { segmentMaxBytes, segmentMaxAgeMs } = this.settings;
-    if (this.bytes >= segmentMaxBytes || performance.now() - this.since >= segmentMaxAgeMs) this.wantsCheckpoint = true;
+    if (this.suspendedBy !== undefined || this.isBeginning) return;
+    const { segmentMaxBytes, segmentMaxAgeMs, store } = this.settings;
+    if (store.bytes - this.stayedAt >= segmentMaxBytes || performance.now() - this.since >= segmentMaxAgeMs)
+      this.wantsCheckpoint = true;
   }
 
   // ---- the store's work ---------------------------------------------------------------------------------------------
@@ -241,7 +227,8 @@ export class Writer implements JournalWriter {
       } catch (error) {
         this.failed(work, error);
       }
-      if (work.kind === 'batch') this.backlog -= work.bytes;
+      if (work.kind === 'batch') this.backlog -= work.records.length;
+      if (work.kind === 'begin') this.isBeginning = false;
       release(work);
     }
     this.busy = undefined;
@@ -253,12 +240,14 @@ export class Writer implements JournalWriter {
     if (work.kind === 'end') return store.end(work.why);
     const resuming = !store.isOpen;
     await store.begin({ ...work, header: this.header });
+    this.stayedAt = 0;
     if (resuming) this.settings.report('info', `the journal goes on after record ${work.after}`);
     this.tidy(work.after + 1, true);
   }
 
   private failed(work: Work, error: unknown): void {
     if (work.kind === 'begin' && this.settings.store.isOpen) {
+      this.stayedAt = this.settings.store.bytes;
       this.settings.report(
         'warn',
         `the journal could not begin a new segment and goes on in the old one: ${messageOf(error)}`,
@@ -284,9 +273,10 @@ export class Writer implements JournalWriter {
     this.wantsCheckpoint = false;
     const given = [...(this.busy ? [this.busy] : []), ...this.queue, this.batch];
     this.queue = [];
-    this.backlog = this.busy?.kind === 'batch' ? this.busy.bytes : 0;
+    this.backlog = this.busy?.kind === 'batch' ? this.busy.records.length : 0;
     this.batch = new Batch();
-    this.turn = '';
+    this.turn = [];
+    this.isBeginning = false;
     for (const work of given) release(work);
     if (this.busy) this.queue.push({ kind: 'end', why, waiting: [] });
     this.retryLater();

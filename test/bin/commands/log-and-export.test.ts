@@ -11,7 +11,7 @@ import { Story } from '../../../src/bin/insight/story.ts';
 import { readJournal } from '../../../src/kernel/journal/index.ts';
 import type { KernelRecord } from '../../../src/kernel/records.ts';
 
-const JOURNAL = join(import.meta.dirname, '../../golden/journals/v2/node');
+const JOURNAL = join(import.meta.dirname, '../../golden/journals/v3/node');
 
 function said(run: () => number): { code: number; out: string; err: string } {
   const told = { out: '', err: '' };

@@ -258,12 +258,12 @@ describe('what is no journal, or not one of this format', () => {
 
   test('a future version says which Statelet wrote it', () => {
     const file = join(temporaryDirectory(), 'future.ndjson');
-    const header = { n: 0, k: 'header', version: 3, build: { statelet: '9.0.0' } };
+    const header = { n: 0, k: 'header', version: 4, build: { statelet: '9.0.0' } };
     writeFileSync(file, encodeLine(JSON.stringify(header)) + encodeLine('{"k":"unheard-of"}'));
     const error = errorOf(file);
     expect(error.kind).toBe('unsupported-version');
     expect(error.message).toMatch(
-      /it has format 3, this Statelet reads format 2; use the one that wrote it \(Statelet 9\.0\.0\)/,
+      /it has format 4, this Statelet reads format 3; use the one that wrote it \(Statelet 9\.0\.0\)/,
     );
   });
 });

@@ -17,9 +17,11 @@ test('the example on the page is a journal', () => {
     '1 effect',
     '2 end',
     '3 result',
-    '4 state',
-    '5 end',
+    '4 message',
+    '5 state',
+    '6 end',
   ]);
+  expect([...journal.records][4]).toMatchObject({ cause: 3, event: { version: { runtimeName: 'containerd' } } });
   expect(journal.torn).toBeUndefined();
 });
 

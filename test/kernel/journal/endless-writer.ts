@@ -7,7 +7,7 @@ let n = 0;
 const append = (fields: object): void => journal.append({ n: n++, ...fields } as KernelRecord);
 
 const build = { statelet: '0', node: 'v26', xstate: '5', machines: {} };
-const facts = { version: 2, seed: 1, node: 'n', bootId: 'b', build, input: {} };
+const facts = { version: 3, seed: 1, node: 'n', bootId: 'b', build, input: {} };
 append({ k: 'header', t: 0, incarnation: journal.incarnation, ...facts });
 for (let turn = 0; ; turn++) {
   if (turn > 0) append({ k: 'in', t: turn, to: 'a', via: 'b', event: { type: 'x', text: String(turn).repeat(50) } });

@@ -7,10 +7,10 @@ import { replay } from '../../../src/kernel/replay.ts';
 import { shopMachine } from './golden-shop.ts';
 import { segmentsOf } from './support.ts';
 
-const JOURNAL = join(import.meta.dirname, '../../golden/journals/v2/shop');
+const JOURNAL = join(import.meta.dirname, '../../golden/journals/v3/shop');
 const RECORDS = 242;
 
-describe('a journal of format 2', () => {
+describe('a journal of format 3', () => {
   it('is whole', () => {
     const { ok, incarnations } = verifyJournal(JOURNAL);
     expect({ ok, ...incarnations[0] }).toMatchObject({ ok: true, incarnation: '000001', segments: 3, checkpoints: 2 });

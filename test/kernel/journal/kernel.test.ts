@@ -8,9 +8,12 @@ import { BrokenDisk, eventually, segmentsOf, temporaryDirectory } from './suppor
 
 test('a journal of several segments replays whole, and each segment alone from its checkpoint', async () => {
   const directory = temporaryDirectory();
-  const sink = openJournal({ directory, durability: 'none', segmentMaxBytes: 2_500 });
+  const sink = openJournal({ directory, durability: 'none', segmentMaxBytes: 1_500 });
   const { kernel } = bootBoss({ sink, header: { ...header(), incarnation: sink.incarnation } });
-  for (let i = 0; i < 20; i++) kernel.dispatch('boss', { type: 'hire', name: `worker ${i}` }, 'test');
+  for (let i = 0; i < 20; i++) {
+    kernel.dispatch('boss', { type: 'hire', name: `worker ${i}` }, 'test');
+    await new Promise<void>((resolve) => sink.whenDurable(resolve));
+  }
   await sink.close();
 
   const whole = readJournal(directory);
@@ -33,7 +36,7 @@ test('with what a full disk dropped, it still replays: inputs and digests are th
   const { kernel } = bootBoss({ sink, header: { ...header(), incarnation: sink.incarnation } });
   await new Promise<void>((resolve) => sink.whenDurable(resolve));
   for (let i = 0; i < 20; i++) kernel.dispatch('boss', { type: 'hire', name: `worker ${i}` }, 'test');
-  disk.room = 9_600;
+  disk.room = 9_000;
   await sink.close();
   expect(sink.suspension).toBeUndefined();
   const { records } = readJournal(directory);

@@ -104,7 +104,7 @@ describe('durability', () => {
 });
 
 describe('blobs', () => {
-  const manifest = { containers: Array.from({ length: 500 }, (_, i) => ({ name: `c${i}`, image: `image-${i}` })) };
+  const manifest = { containers: Array.from({ length: 2_000 }, (_, i) => ({ name: `c${i}`, image: `image-${i}` })) };
 
   test('a big value is kept once, beside small ones that stay in the line', async () => {
     const directory = temporaryDirectory();

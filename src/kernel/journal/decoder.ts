@@ -1,0 +1,270 @@
+/**
+ * Reads the lines of one segment and puts the values that they refer to in place.
+ *
+ * Owns: the records that a reference can reach, and the numbers of addresses.
+ * Invariants:
+ *   - a reference names a value that is whole and stands before it, or the line is refused;
+ *   - values are shared, not copied; what all of them would take as text has a limit in terms of what was read, and
+ *     what is nested deeper than a line may be is refused, so a small file cannot become a large one;
+ *   - the cost is that of the line and of the members that references name.
+ */
+import {
+  ADDRESS_FIELDS,
+  ADDRESS_MAX_CHARS,
+  ADDRESSES_MAX,
+  BASE,
+  BASE_MAX_MEMBERS,
+  BLOB,
+  CAUSED,
+  NO_NUMBER,
+  SIGN,
+  unescaped,
+  VALUE_FIELDS,
+} from './references.ts';
+import { NESTING_MAX } from './shape.ts';
+import { Window } from './window.ts';
+
+/** Characters that references stand for: by byte read, and in any case. */
+const EXPANSION_MAX = 32;
+const EXPANSION_FREE_CHARS = 16 * 1024 * 1024;
+/** Characters of a pointer; names of members are part of it. */
+const POINTER_MAX_CHARS = 64 * 1024;
+/** Pointers whose names are kept. */
+const POINTERS_MAX = 1_024;
+const DISTANCE_MAX_DIGITS = 5;
+/** What a member takes beside its name and its value. */
+const MEMBER_CHARS = 16;
+/** Characters of a number, a truth value or a null, as far as a limit needs to know. */
+const SCALAR_CHARS = 6;
+const DIGITS = /^\d+$/;
+const ADDRESS = /^(\d{1,5})=(?:(\d{1,5})(?=\/))?(.*)$/s;
+const NAME = '__proto__';
+
+const VALUES: ReadonlySet<string> = new Set(VALUE_FIELDS);
+const ADDRESSES: ReadonlySet<string> = new Set(ADDRESS_FIELDS);
+
+/** A line as JSON has it. */
+export type RawLine = Readonly<Record<string, unknown>> & { readonly k: string };
+
+/** Why a line is refused. */
+export class BadReference extends Error {}
+
+export interface LoadedBlob {
+  readonly value: unknown;
+  readonly bytes: number;
+}
+
+/** How long a value is as text, and how many levels it has. */
+interface Extent {
+  readonly chars: number;
+  readonly levels: number;
+}
+
+type Container = Record<string, unknown>;
+
+export class Decoder {
+  readonly #loadBlob: (sha256: unknown) => LoadedBlob;
+  readonly #window = new Window<Container>();
+  #addresses: string[] = [];
+  readonly #pointers = new Map<string, readonly string[]>();
+  readonly #extents = new WeakMap<object, Extent>();
+  /** As much of the record as is read. */
+  #record: Container = {};
+  /** What of it is not whole yet. */
+  readonly #open = new Set<object>();
+  #n = 0;
+  #expanded = 0;
+  #read = 0;
+
+  constructor(loadBlob: (sha256: unknown) => LoadedBlob) {
+    this.#loadBlob = loadBlob;
+  }
+
+  /** The record of a line of so many bytes; `isLiteral` where it has no sign of a reference. */
+  decode(raw: RawLine, bytes: number, isLiteral: boolean): Readonly<Record<string, unknown>> {
+    this.#read += bytes;
+    this.#expand(bytes);
+    if (typeof raw['n'] !== 'number') return raw;
+    this.#n = raw['n'];
+    const record = raw.k === 'header' ? raw : this.#fields(raw, isLiteral);
+    this.#window.add(this.#n, bytes, record);
+    return record;
+  }
+
+  #fields(raw: RawLine, isLiteral: boolean): Container {
+    const record: Container = {};
+    this.#record = record;
+    this.#open.clear();
+    for (const name of Object.keys(raw)) {
+      const value = raw[name];
+      if (ADDRESSES.has(name)) record[name] = this.#address(value);
+      else if (VALUES.has(name) && !isLiteral) this.#put(record, name, value, 1);
+      else if (name !== 'cause') record[name] = value;
+    }
+    if (CAUSED.has(raw.k as never)) {
+      const { cause = 1 } = raw as { readonly cause?: unknown };
+      if (!Number.isSafeInteger(cause)) throw new BadReference('its cause is no distance');
+      if (cause !== 0) record['cause'] = this.#n - (cause as number);
+    }
+    return record;
+  }
+
+  #address(value: unknown): unknown {
+    if (typeof value === 'number') {
+      const known = this.#addresses[value];
+      if (known === undefined) throw new BadReference(`no address has the number ${value}`);
+      return known;
+    }
+    const [, number, parent, rest] = (typeof value === 'string' && ADDRESS.exec(value)) || [];
+    if (rest === undefined) return value;
+    if (Number(number) === NO_NUMBER) return `${parent ?? ''}${rest}`;
+    const above = parent === undefined ? '' : this.#addresses[Number(parent)];
+    const isNext = Number(number) <= Math.max(1, this.#addresses.length) && Number(number) <= ADDRESSES_MAX;
+    if (above === undefined || !isNext || above.length + rest.length > ADDRESS_MAX_CHARS)
+      throw new BadReference(`it gives a number to an address that cannot have it`);
+    if (Number(number) === 1) this.#addresses = [''];
+    this.#addresses[Number(number)] = above + rest;
+    return above + rest;
+  }
+
+  // ---- values -------------------------------------------------------------------------------------------------------
+
+  /** Puts a value into the container where it stands; its parts follow. */
+  #put(into: Container, name: string, value: unknown, level: number): void {
+    if (level > NESTING_MAX) throw new BadReference(TOO_DEEP);
+    if (typeof value === 'string') set(into, name, value.startsWith(SIGN) ? this.#text(value, level) : value);
+    else if (typeof value !== 'object' || value === null) set(into, name, value);
+    else if (Array.isArray(value)) this.#list(into, name, value, level);
+    else if (Object.hasOwn(value, BLOB)) set(into, name, this.#blob(value as Container));
+    else if (Object.hasOwn(value, BASE)) this.#like(into, name, value as Container, level);
+    else this.#object(into, name, value as Container, level);
+  }
+
+  #text(value: string, level: number): unknown {
+    if (value.startsWith(SIGN, SIGN.length)) return value.slice(SIGN.length);
+    const found = this.#find(value.slice(SIGN.length));
+    this.#share(found, level);
+    return found;
+  }
+
+  #list(into: Container, name: string, value: readonly unknown[], level: number): void {
+    const list: unknown[] = [];
+    set(into, name, list);
+    this.#open.add(list);
+    for (let at = 0; at < value.length; at++) this.#put(list as never, at as never, value[at], level + 1);
+    this.#open.delete(list);
+  }
+
+  #object(into: Container, name: string, value: Container, level: number): void {
+    const object: Container = {};
+    set(into, name, object);
+    this.#open.add(object);
+    for (const member of Object.keys(value)) this.#put(object, member, value[member], level + 1);
+    this.#open.delete(object);
+  }
+
+  /** The members of another object, in its order, but for those that are given. */
+  #like(into: Container, name: string, value: Container, level: number): void {
+    const reference = value[BASE];
+    const base = typeof reference === 'string' ? this.#find(reference) : undefined;
+    if (typeof base !== 'object' || base === null || Array.isArray(base))
+      throw new BadReference('it takes the members of what is no object');
+    const object: Container = {};
+    set(into, name, object);
+    this.#open.add(object);
+    const members = Object.keys(base);
+    if (members.length > BASE_MAX_MEMBERS) throw new BadReference('the object that it is like has too many members');
+    let left = Object.keys(value).length - 1;
+    for (const member of members) {
+      if (Object.hasOwn(value, member)) {
+        this.#put(object, member, value[member], level + 1);
+        left--;
+      } else {
+        const kept = (base as Container)[member];
+        this.#share(kept, level + 1);
+        this.#expand(member.length + MEMBER_CHARS);
+        set(object, member, kept);
+      }
+    }
+    if (left > 0) throw new BadReference('it has members that the object which it is like has not');
+    this.#open.delete(object);
+  }
+
+  #blob(handle: Container): unknown {
+    const { value, bytes } = this.#loadBlob(handle[BLOB]);
+    this.#read += bytes;
+    this.#expand(bytes);
+    return value;
+  }
+
+  #find(reference: string): unknown {
+    const slash = reference.indexOf('/');
+    const distance = slash > 0 && slash <= DISTANCE_MAX_DIGITS ? reference.slice(0, slash) : '';
+    if (!DIGITS.test(distance)) throw new BadReference('a text begins with the sign of a reference and is none');
+    const n = this.#n - Number(distance);
+    let value: unknown = distance === '0' ? this.#record : this.#window.get(n);
+    if (value === undefined) throw new BadReference(`it refers to record ${n}, which is out of reach`);
+    const names = this.#namesOf(reference.slice(slash + 1));
+    if (!VALUES.has(names[0]!)) throw new BadReference(`it refers to what is no value of record ${n}`);
+    for (const name of names) value = memberOf(value, name);
+    if (value === undefined || (distance === '0' && this.#open.has(value as object)))
+      throw new BadReference(`it refers to what record ${n} does not have`);
+    return value;
+  }
+
+  /** Of a pointer; the same ones come again and again. */
+  #namesOf(pointer: string): readonly string[] {
+    const known = this.#pointers.get(pointer);
+    if (known) return known;
+    if (pointer.length > POINTER_MAX_CHARS) throw new BadReference('it refers to what is too far inside a record');
+    if (this.#pointers.size === POINTERS_MAX) this.#pointers.clear();
+    const names = pointer.split('/').map(unescaped);
+    this.#pointers.set(pointer, names);
+    return names;
+  }
+
+  // ---- limits -------------------------------------------------------------------------------------------------------
+
+  #share(value: unknown, level: number): void {
+    if (typeof value === 'string') return this.#expand(value.length);
+    const { chars, levels } = this.#extentOf(value);
+    if (level + levels > NESTING_MAX) throw new BadReference(TOO_DEEP);
+    this.#expand(chars);
+  }
+
+  #expand(chars: number): void {
+    this.#expanded += chars;
+    if (this.#expanded > EXPANSION_MAX * this.#read + EXPANSION_FREE_CHARS)
+      throw new BadReference(`its references stand for more than ${EXPANSION_MAX} times what was read`);
+  }
+
+  #extentOf(value: unknown): Extent {
+    if (typeof value === 'string') return { chars: value.length, levels: 0 };
+    if (typeof value !== 'object' || value === null) return SCALAR;
+    const known = this.#extents.get(value);
+    if (known) return known;
+    let [chars, levels] = [0, 0];
+    for (const [name, part] of Object.entries(value)) {
+      const its = this.#extentOf(part);
+      chars += name.length + its.chars;
+      levels = Math.max(levels, its.levels);
+    }
+    const extent = { chars, levels: levels + 1 };
+    this.#extents.set(value, extent);
+    return extent;
+  }
+}
+
+const TOO_DEEP = `with what it refers to it is nested deeper than ${NESTING_MAX} levels`;
+const SCALAR: Extent = { chars: SCALAR_CHARS, levels: 0 };
+
+/** A key named `__proto__` is a key. */
+function set(into: Container, name: string, value: unknown): void {
+  if (name === NAME) Object.defineProperty(into, name, { value, enumerable: true, configurable: true, writable: true });
+  else into[name] = value;
+}
+
+function memberOf(value: unknown, name: string): unknown {
+  if (typeof value !== 'object' || value === null || !Object.hasOwn(value, name)) return undefined;
+  return Array.isArray(value) && name === 'length' ? undefined : (value as Container)[name];
+}

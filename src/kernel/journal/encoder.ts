@@ -1,0 +1,375 @@
+/**
+ * Writes the records of one segment as JSON in which a value that the segment already has is referred to.
+ *
+ * Owns: what the segment has, by content, and where it stands.
+ * Invariants:
+ *   - values are the same when their JSON is the same, so an object that was made anew is found, too;
+ *   - a reference is shorter than what it stands for, reaches no further than {@link Window}, and what lines refer to
+ *     in all has a limit in terms of what was written, so a reader is never given more than it takes;
+ *   - an object that was written is never changed afterwards: it is found by identity first.
+ */
+import { hash } from 'node:crypto';
+import type { Address } from '../address.ts';
+import type { JournalRecord } from '../records.ts';
+import {
+  ADDRESS_FIELDS,
+  ADDRESS_MAX_CHARS,
+  ADDRESSES_MAX,
+  BASE,
+  BASE_MAX_MEMBERS,
+  BLOB,
+  CAUSED,
+  escaped,
+  NO_NUMBER,
+  SIGN,
+  VALUE_FIELDS,
+} from './references.ts';
+import { REACH, Window } from './window.ts';
+
+/** Characters from which on a text is kept; a reference has hardly less. */
+const TEXT_MIN_CHARS = 16;
+/** The same of an object or a list, in JSON. */
+const CONTAINER_MIN_CHARS = 24;
+/** Characters of a value in a line; a longer one gets a file of its own. */
+const BLOB_MIN_CHARS = 64 * 1024;
+/** Values that are kept, twice this at most: some per record of the window. */
+const KEPT_MAX = 8_192;
+/** Of their contents, in characters, twice this at most. */
+const KEPT_MAX_CHARS = 2 * 1024 * 1024;
+/** Ways of names that are kept; charts and runtimes have some thousand. */
+const SHAPES_MAX = 16_384;
+/** Words of a record's own fields whose JSON is kept. */
+const WORDS_MAX = 1_024;
+/** Characters of a container that is worth finding by identity. */
+const IDENTITY_MIN_CHARS = 64;
+/** Half of what a reader takes: characters that lines stand for, by character written, and in any case. */
+const EXPANSION_MAX = 16;
+const EXPANSION_FREE_CHARS = 8 * 1024 * 1024;
+
+/** A value in the segment. */
+interface Place {
+  readonly id: number;
+  /** Characters of its JSON, without references. */
+  readonly chars: number;
+  /** Of an object: the contents of its members. */
+  readonly members: readonly string[];
+  /** Record and JSON pointer, as a line has it; those of the shortest, or of the newest. */
+  n: number;
+  path: string;
+}
+
+/** The names of an object's members in their order: a way from the root of all shapes. */
+interface Shape {
+  /** The last name as a line has it, and as a JSON pointer in a line has it. */
+  readonly name: string;
+  readonly step: string;
+  readonly next: Map<string, Shape>;
+  /** The last object that has these members and no other. */
+  last: Place | undefined;
+}
+
+const shapeOf = (name: string): Shape => ({
+  name: `${JSON.stringify(name)}:`,
+  step: `/${JSON.stringify(escaped(name)).slice(1, -1)}`,
+  next: new Map(),
+  last: undefined,
+});
+
+const VALUES: ReadonlySet<string> = new Set(VALUE_FIELDS);
+const ADDRESSES: ReadonlySet<string> = new Set(ADDRESS_FIELDS);
+const NO_MEMBERS: readonly string[] = [];
+
+export class Encoder {
+  readonly #storeBlob: (sha256: string, json: string) => void;
+  readonly #window = new Window<undefined>();
+  #recent = new Map<string, Place>();
+  #older = new Map<string, Place>();
+  #recentChars = 0;
+  #byIdentity = new WeakMap<object, Place>();
+  #shapes = shapeOf('');
+  #shapeCount = 0;
+  #addresses = new Map<Address, string>();
+  /** JSON of words that come again and again. */
+  #words = new Map<string, string>();
+  #lastId = 0;
+  #n = 0;
+  /** Places found again in the record being written; they count from the next on. */
+  #moved: [Place, string][] = [];
+  #expanded = 0;
+  #written = 0;
+  /** Of the value written last: what it is known by, and the characters of its JSON. */
+  #content = '';
+  #chars = 0;
+
+  /** `storeBlob` gets values with a file of their own. */
+  constructor(storeBlob: (sha256: string, json: string) => void) {
+    this.#storeBlob = storeBlob;
+  }
+
+  /** Lines refer to nothing that was written until now. */
+  forget(): void {
+    this.#window.clear();
+    this.#recent = new Map();
+    this.#older = new Map();
+    this.#recentChars = 0;
+    this.#byIdentity = new WeakMap();
+    this.#forgetShapes();
+    this.#addresses = new Map();
+  }
+
+  #forgetShapes(): void {
+    this.#shapes = shapeOf('');
+    this.#shapeCount = 0;
+  }
+
+  /** The JSON of a record. */
+  encode(record: JournalRecord): string {
+    if (this.#expanded > EXPANSION_MAX * this.#written + EXPANSION_FREE_CHARS) this.forget();
+    this.#n = record.n;
+    const json = record.k === 'header' ? this.#header(record) : this.#fields(record);
+    for (const [place, path] of this.#moved) {
+      place.n = this.#n;
+      place.path = path;
+    }
+    this.#moved = [];
+    this.#written += json.length;
+    this.#window.add(record.n, Buffer.byteLength(json), undefined);
+    return json;
+  }
+
+  /** Stands whole, and what follows refers to it. */
+  #header(record: JournalRecord): string {
+    const json = JSON.stringify(record);
+    this.#value((record as { readonly input?: unknown }).input, '/input');
+    return json;
+  }
+
+  #fields(record: JournalRecord): string {
+    const isCaused = CAUSED.has(record.k);
+    let text = '';
+    for (const name in record) {
+      const value = (record as unknown as Record<string, unknown>)[name];
+      if (value === undefined || (isCaused && name === 'cause')) continue;
+      text += `${text === '' ? '' : ','}"${name}":${this.#field(name, value)}`;
+    }
+    if (isCaused) {
+      const { cause = this.#n } = record as { readonly cause?: number };
+      if (cause !== this.#n - 1) text += `,"cause":${this.#n - cause}`;
+    }
+    return `{${text}}`;
+  }
+
+  #field(name: string, value: unknown): string {
+    if (VALUES.has(name) && !(name === 'event' && typeof value === 'string')) {
+      const text = this.#value(value, `/${name}`);
+      this.#expanded += this.#chars;
+      return text;
+    }
+    if (ADDRESSES.has(name)) return this.#address(value as Address);
+    return typeof value === 'string' ? this.#word(value) : JSON.stringify(value);
+  }
+
+  #word(word: string): string {
+    let json = this.#words.get(word);
+    if (json === undefined) {
+      json = JSON.stringify(word);
+      if (this.#words.size < WORDS_MAX) this.#words.set(word, json);
+    }
+    return json;
+  }
+
+  #address(address: Address): string {
+    const known = this.#addresses.get(address);
+    if (known !== undefined) return known;
+    if (address.length > ADDRESS_MAX_CHARS || /^\d/.test(address)) return JSON.stringify(`${NO_NUMBER}=${address}`);
+    if (this.#addresses.size === ADDRESSES_MAX) this.#addresses = new Map();
+    const number = String(this.#addresses.size + 1);
+    const cut = address.lastIndexOf('/');
+    const parent = cut === -1 ? undefined : this.#addresses.get(address.slice(0, cut));
+    this.#addresses.set(address, number);
+    return JSON.stringify(`${number}=${parent === undefined ? address : `${parent}${address.slice(cut)}`}`);
+  }
+
+  #value(value: unknown, path: string): string {
+    if (typeof value === 'string') return this.#text(value, path);
+    if (typeof value === 'object' && value !== null) return this.#container(value, path);
+    const text = typeof value === 'boolean' ? String(value) : ((JSON.stringify(value) as string | undefined) ?? 'null');
+    this.#content = text;
+    this.#chars = text.length;
+    return text;
+  }
+
+  #text(value: string, path: string): string {
+    const quoted = JSON.stringify(value.startsWith(SIGN) ? SIGN + value : value);
+    this.#content = quoted;
+    this.#chars = quoted.length;
+    if (value.length < TEXT_MIN_CHARS) return quoted;
+    const known = this.#find(quoted);
+    if (known) return this.#reference(known, path, quoted);
+    this.#keep(quoted, path, NO_MEMBERS);
+    return quoted.length > BLOB_MIN_CHARS ? this.#blob(JSON.stringify(value)) : quoted;
+  }
+
+  #container(value: object, path: string): string {
+    const same = this.#byIdentity.get(value);
+    if (same && this.#window.has(same.n)) {
+      this.#content = contentOf(same);
+      this.#chars = same.chars;
+      return this.#reference(same, path, undefined);
+    }
+    if ('toJSON' in value) return this.#value(JSON.parse(JSON.stringify(value)), path);
+    return Array.isArray(value) ? this.#list(value, path) : this.#object(value as Members, path);
+  }
+
+  #list(value: readonly unknown[], path: string): string {
+    let [text, content, chars] = ['', '', 1 + Math.max(1, value.length)];
+    for (let at = 0; at < value.length; at++) {
+      const its = this.#value(value[at], `${path}/${at}`);
+      text = at === 0 ? its : `${text},${its}`;
+      content = at === 0 ? this.#content : `${content},${this.#content}`;
+      chars += this.#chars;
+    }
+    return this.#placed(value, path, { text: `[${text}]`, content: `[${content}]`, chars, members: NO_MEMBERS });
+  }
+
+  #object(value: Members, path: string): string {
+    if (Object.hasOwn(value, BASE) || Object.hasOwn(value, BLOB)) return this.#literal(value);
+    const members: string[] = [];
+    const texts: string[] = [];
+    let [text, content, chars, shape] = ['', '', 1, this.#shapes];
+    for (const name of Object.keys(value)) {
+      const member = value[name];
+      if (!isJson(member)) continue;
+      shape = shape.next.get(name) ?? this.#newShape(shape, name);
+      const its = this.#value(member, isPlaced(member) ? path + shape.step : '');
+      const comma = chars === 1 ? '' : ',';
+      text += comma + shape.name + its;
+      // What has no reference inside is known by its text.
+      if (content !== '' || its !== this.#content) {
+        if (content === '') content = text.slice(0, text.length - its.length) + this.#content;
+        else content += comma + shape.name + this.#content;
+      }
+      chars += shape.name.length + this.#chars + 1;
+      members.push(this.#content);
+      texts.push(shape.name + its);
+    }
+    const whole = { text: `{${text}}`, content: `{${content || text}}`, chars: Math.max(2, chars), members };
+    return this.#placed(value, path, whole, { shape, texts });
+  }
+
+  #newShape(before: Shape, name: string): Shape {
+    if (++this.#shapeCount > SHAPES_MAX) this.#forgetShapes();
+    const shape = shapeOf(name);
+    before.next.set(name, shape);
+    return shape;
+  }
+
+  /** A value whose parts are written: a reference, its difference to one of its shape, or itself. */
+  #placed(value: object, path: string, whole: Whole, like?: Likeness): string {
+    const { content, text, chars, members } = whole;
+    this.#content = content;
+    this.#chars = chars;
+    if (content.length < CONTAINER_MIN_CHARS) return text;
+    const known = this.#find(content);
+    const place = known ?? this.#keep(content, path, members);
+    if (chars >= IDENTITY_MIN_CHARS) this.#byIdentity.set(value, place);
+    this.#content = contentOf(place);
+    if (known) return this.#reference(known, path, text);
+    if (text.length > BLOB_MIN_CHARS) return this.#blob(JSON.stringify(value));
+    if (!like) return text;
+    const base = like.shape.last;
+    like.shape.last = place;
+    return this.#difference(base, place, like.texts, text);
+  }
+
+  /** What differs from an object with the same members, or the text itself where that is shorter. */
+  #difference(base: Place | undefined, place: Place, texts: readonly string[], text: string): string {
+    if (!base || texts.length > BASE_MAX_MEMBERS || !this.#isReachable(base)) return text;
+    let difference = `{"${BASE}":"${this.#pointer(base)}"`;
+    for (let at = 0; at < texts.length && difference.length < text.length; at++) {
+      if (place.members[at] !== base.members[at]) difference += `,${texts[at]}`;
+    }
+    return difference.length + 1 < text.length ? `${difference}}` : text;
+  }
+
+  #literal(value: object): string {
+    const json = JSON.stringify(value);
+    this.#content = LITERAL + json;
+    this.#chars = json.length;
+    return this.#blob(json);
+  }
+
+  #blob(json: string): string {
+    const sha256 = hash('sha256', json);
+    this.#storeBlob(sha256, json);
+    this.#written += json.length;
+    return JSON.stringify({ [BLOB]: sha256, bytes: Buffer.byteLength(json) });
+  }
+
+  // ---- what the segment has -----------------------------------------------------------------------------------------
+
+  #find(content: string): Place | undefined {
+    const recent = this.#recent.get(content);
+    const place = recent ?? this.#older.get(content);
+    if (!place || !this.#isReachable(place)) return undefined;
+    if (!recent) this.#enter(content, place);
+    return place;
+  }
+
+  #isReachable(place: Place): boolean {
+    return place.n === this.#n || this.#window.has(place.n);
+  }
+
+  #keep(content: string, path: string, members: readonly string[]): Place {
+    const place = { id: ++this.#lastId, chars: this.#chars, members, n: this.#n, path };
+    this.#enter(content, place);
+    return place;
+  }
+
+  #enter(content: string, place: Place): void {
+    this.#recent.set(content, place);
+    this.#recentChars += content.length;
+    if (this.#recent.size < KEPT_MAX && this.#recentChars < KEPT_MAX_CHARS) return;
+    this.#older = this.#recent;
+    this.#recent = new Map();
+    this.#recentChars = 0;
+  }
+
+  /** The reference, or the text itself where that is shorter. */
+  #reference(place: Place, path: string, text: string | undefined): string {
+    const reference = `"${SIGN}${this.#pointer(place)}"`;
+    const isNearer = path.length <= place.path.length || this.#n - place.n > REACH / 2;
+    if (place.n !== this.#n && isNearer) this.#moved.push([place, path]);
+    return text !== undefined && text.length <= reference.length ? text : reference;
+  }
+
+  #pointer({ n, path }: Place): string {
+    return `${this.#n - n}${path}`;
+  }
+}
+
+type Members = Readonly<Record<string, unknown>>;
+
+interface Likeness {
+  readonly shape: Shape;
+  /** Members as they stand in the line. */
+  readonly texts: readonly string[];
+}
+
+interface Whole {
+  readonly text: string;
+  readonly content: string;
+  readonly chars: number;
+  readonly members: readonly string[];
+}
+
+/** No JSON begins with them. */
+const LITERAL = '=';
+const contentOf = (place: Place): string => `#${place.id}`;
+
+/** Whether others may refer to it. */
+const isPlaced = (value: unknown): boolean =>
+  typeof value === 'string' ? value.length >= TEXT_MIN_CHARS : typeof value === 'object' && value !== null;
+
+const isJson = (value: unknown): boolean =>
+  value !== undefined && typeof value !== 'function' && typeof value !== 'symbol';
