@@ -147,7 +147,7 @@ export class Recorder {
   }
 
   #readMessage({ to, event }: MessageRecord, kernel: Kernel): void {
-    if (to === 'kubelet/syncLoop' && event.type === 'config.pods') this.#configured(event as never, kernel);
+    if (to === 'kubelet/pods' && event.type === 'config.pods') this.#configured(event as never, kernel);
     if (to === 'kubelet/status' && event.type === 'status.changed') this.#statusChanged(event as never, kernel);
     if (to === 'kubelet/status' && event.type === 'status.removed') {
       const { uid } = event as unknown as { uid: string };

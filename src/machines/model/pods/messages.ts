@@ -21,7 +21,15 @@ import type { StatusListed, StatusObserved } from './api-messages.ts';
 
 export type Source = 'file' | 'http' | 'api';
 
-// ---- podConfig -> syncLoop -> pods ----------------------------------------------------------------------------------
+/** Who gets what the sources of pods and `pleg` publish about them; `pods` unless named. */
+export interface Receiver {
+  /** `systemId` of an actor that lets through only some of it. */
+  readonly receiver?: string;
+}
+
+export const receiverOf = ({ receiver = 'pods' }: Receiver): string => receiver;
+
+// ---- sources of pods -> pods; `config.sourceReady` -> syncLoop ------------------------------------------------------
 
 export type ConfigMessage =
   | {
@@ -50,19 +58,28 @@ export interface SourceReady {
   readonly uids: readonly string[];
 }
 
+/** The sources of pods may publish, and publish everything; `podConfig` has started, and waits for that. */
+export type SourcesMessage = { readonly type: 'sources.wanted' } | { readonly type: 'sources.started' };
+
 /** A receiver has lost its state (a crash): send these pods again; `null` means all of them. */
 export interface ConfigWanted {
   readonly type: 'config.wanted';
   readonly uids: readonly string[] | null;
 }
 
-// ---- pleg -> syncLoop -> pods -> pod --------------------------------------------------------------------------------
+// ---- pleg -> pods -> pod; `runtime.relisted` -> syncLoop ------------------------------------------------------------
 
 export type RuntimeMessage =
   | { readonly type: 'runtime.podChanged'; readonly status: PodRuntimeStatus }
   | { readonly type: 'runtime.podRemoved'; readonly uid: string }
   | { readonly type: 'runtime.podStale'; readonly uid: string; readonly message: string }
-  | { readonly type: 'runtime.relisted'; readonly uids: readonly string[] };
+  | RuntimeRelisted;
+
+/** Every pod of the runtime was named since observing began. */
+export interface RuntimeRelisted {
+  readonly type: 'runtime.relisted';
+  readonly uids: readonly string[];
+}
 
 /** A receiver has lost its state: observe everything again. */
 export interface RuntimeWanted {

@@ -59,7 +59,7 @@ export class PodStarts implements Projection {
 
   #readMessage({ to, event }: MessageRecord, kernel: Kernel): void {
     const about = event as unknown as { readonly uid: string };
-    if (to === 'kubelet/syncLoop' && event.type === 'config.pods') this.#configured(event as never, kernel);
+    if (to === 'kubelet/pods' && event.type === 'config.pods') this.#configured(event as never, kernel);
     else if (event.type === 'image.asked') {
       const { uid, container } = (event as unknown as { request: ImageWanted }).request;
       this.#starts.get(uid)?.images.set(container, to);

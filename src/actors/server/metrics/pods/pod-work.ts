@@ -49,7 +49,7 @@ export class PodWork implements Projection {
   on(record: KernelRecord, { kernel, request }: Seen): void {
     if (record.k === 'message') {
       const { to, event } = record;
-      if (to === 'kubelet/syncLoop' && event.type === 'config.pods') this.#configured(event as never);
+      if (to === 'kubelet/pods' && event.type === 'config.pods') this.#configured(event as never);
       else if (event.type === 'pod.kill') this.#next.set(podUidAt(to), 'kill');
       else if (event.type === 'status.removed') this.#next.delete((event as unknown as { uid: string }).uid);
     } else if (record.k === 'effect') {
