@@ -227,6 +227,8 @@ export const runOnceMachine = createMachine({
       on: {
         'config.objects': { actions: forward },
         'runtime.podChanged': { guard: 'isAwaited', actions: forward },
+        'runtime.sandboxChanged': { guard: 'isAwaited', actions: forward },
+        'runtime.containerChanged': { guard: 'isAwaited', actions: forward },
         'runtime.podRemoved': { guard: 'isAwaited', actions: forward },
         'runtime.podStale': { guard: 'isAwaited', actions: forward },
         'runtime.relisted': { actions: forward },

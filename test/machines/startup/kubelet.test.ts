@@ -117,7 +117,7 @@ describe('the runtime', () => {
 const BOMBS: readonly (readonly [id: string, event: JsonEvent])[] = [
   ['syncLoop', { type: 'runtime.down' }],
   ['podConfig', { type: 'xstate.error.actor.fileSource' }],
-  ['pleg', { type: 'runtime.podChanged' }],
+  ['pleg', { type: 'xstate.error.actor.watch' }],
   ['pods', { type: 'config.pods', op: 'ADD' }],
   ['images', { type: 'image.wanted' }],
   ['status', { type: 'status.changed' }],

@@ -22,5 +22,5 @@ export const CRASHES: readonly (readonly [address: RegExp, event: object, state?
   [/^kubelet\/images\/image-[^/]+$/, { type: 'image.asked', ask: null }],
   [/^kubelet\/containerGC$/, { type: 'garbage.changed', uid: 'x', dead: null, sandboxes: null }],
   [/^kubelet\/imageGC$/, { type: 'images.inUse', uid: 'x', refs: null }],
-  [/^kubelet\/pleg$/, { type: 'runtime.podChanged', status: null }],
+  [/^kubelet\/pleg$/, { type: 'xstate.error.actor.watch' }],
 ];

@@ -21,7 +21,6 @@ import {
   receiverOf,
 } from '../../model/pods/messages.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
-import { slimmed } from '../../model/status/runtime-facts.ts';
 
 /**
  * The fast period of listing the runtime, upstream's; `src/actors/cri` slows down while the runtime's events prove
@@ -74,8 +73,7 @@ const publish = s.enqueueActions(({ context, event, enqueue }) => {
   const message = event as RuntimeMessage;
   const receiver = receiverOf(context);
   if (!context.hasPublished) enqueue.assign({ hasPublished: true });
-  const isFull = message.type === 'runtime.podChanged';
-  enqueue.sendTo(to(receiver), isFull ? { ...message, status: slimmed(message.status) } : message);
+  enqueue.sendTo(to(receiver), message);
   if (message.type === 'runtime.relisted' && receiver !== 'syncLoop') enqueue.sendTo(to('syncLoop'), message);
 });
 
@@ -114,6 +112,8 @@ export const plegMachine = s.createMachine({
           },
           on: {
             'runtime.podChanged': { actions: publish },
+            'runtime.sandboxChanged': { actions: publish },
+            'runtime.containerChanged': { actions: publish },
             'runtime.podRemoved': { actions: publish },
             'runtime.podStale': { actions: publish },
             'runtime.relisted': { actions: publish },

@@ -7,10 +7,10 @@
 
 import type { PodsKnown } from '../allocation/messages.ts';
 import type { Rejection } from '../allocation/predicates.ts';
-import type { Image, PodSandboxConfig } from '../api/cri.ts';
+import type { ContainerStatus, Image, PodSandboxConfig } from '../api/cri.ts';
 import type { Container, ObjectReference, Pod, PodRef, PodStatus, RestartPolicy } from '../api/pod.ts';
 import type { ConfigObjects } from '../objects/config-objects.ts';
-import type { PodRuntimeStatus } from '../operations/cri.ts';
+import type { InstanceChanged, PodRuntimeStatus } from '../operations/cri.ts';
 import type { Grant } from '../operations/grants.ts';
 import type { RememberedPod, SoftState } from '../operations/host.ts';
 import type { Header } from '../operations/probe.ts';
@@ -28,6 +28,9 @@ export interface Receiver {
 }
 
 export const receiverOf = ({ receiver = 'pods' }: Receiver): string => receiver;
+
+/** `systemId` of the actor of a pod: the answer to what a pod asks goes there, and not through `pods`. */
+export const podActor = (uid: string): string => `pod-${uid}`;
 
 // ---- sources of pods -> pods; `config.sourceReady` -> syncLoop ------------------------------------------------------
 
@@ -71,6 +74,7 @@ export interface ConfigWanted {
 
 export type RuntimeMessage =
   | { readonly type: 'runtime.podChanged'; readonly status: PodRuntimeStatus }
+  | InstanceChanged
   | { readonly type: 'runtime.podRemoved'; readonly uid: string }
   | { readonly type: 'runtime.podStale'; readonly uid: string; readonly message: string }
   | RuntimeRelisted;
@@ -181,6 +185,8 @@ export type ContainerReport =
       readonly view: ContainerView;
       /** The runtime may differ from the last observation: observe again. */
       readonly look: boolean;
+      /** What the runtime shows of it after a call of its own. */
+      readonly seen?: ContainerStatus;
     }
   /** The runtime does not show the container's new state yet: inspect it again if no inspection is under way. */
   | { readonly type: 'container.unseen' }
@@ -236,7 +242,7 @@ export interface ProberReport {
   readonly verdict: 'success' | 'failure';
 }
 
-// ---- images -> pods -> pod -> container -----------------------------------------------------------------------------
+// ---- images -> pod -> container ------------------------------------------------------------------------------------
 
 export interface ImageWanted {
   readonly type: 'image.wanted';

@@ -47,16 +47,6 @@ describe('pleg', () => {
     node.boot().until('Running', running('u1'));
     expect(node.world.callsOf('cri.watchPods')).toHaveLength(2);
   });
-
-  it('passes on what is needed and nothing else of an observation', () => {
-    prepare({ uid: 'u1' }).boot().until('Running', running('u1'));
-    node.run(100);
-    const [event] = told('kubelet/pods', 'runtime.podChanged').slice(-1);
-    const { containers } = (event as unknown as { status: { containers: { labels: object; mounts: object[] }[] } })
-      .status;
-    expect(containers[0]!.labels).toEqual({});
-    expect(containers[0]!.mounts).toMatchObject([{ container_path: '/dev/termination-log' }]);
-  });
 });
 
 describe('syncLoop', () => {

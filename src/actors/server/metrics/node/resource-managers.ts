@@ -11,7 +11,7 @@ import { MISALIGNED } from '../../../../machines/model/allocation/topology-manag
 import type { ContainerWish } from '../../../../machines/model/allocation/wishes.ts';
 import type { ResourceManagers } from '../../../../machines/model/settings/resource-managers.ts';
 import { counter, histogram } from '../instruments.ts';
-import type { Projection, Seen } from '../projection.ts';
+import { isPodActor, type Projection, type Seen } from '../projection.ts';
 
 const ALLOCATION = 'kubelet/allocation';
 /** Upstream's, in milliseconds: from 0.05, each twice the one before. */
@@ -35,7 +35,7 @@ export class ResourceManagerWork implements Projection {
     const { uid } = event as unknown as { readonly uid: string };
     if (to === ALLOCATION && event.type === 'allocation.wanted') this.#wanted(event as never);
     else if (to === ALLOCATION && event.type === 'allocation.released') this.#wishes.delete(uid);
-    else if (to === 'kubelet/pods' && /^allocation\.(granted|refused)$/.test(event.type)) this.#decided(record, seen);
+    else if (isPodActor(to) && /^allocation\.(granted|refused)$/.test(event.type)) this.#decided(record, seen);
   }
 
   #wanted({ request }: { readonly request: { readonly uid: string; readonly containers?: readonly ContainerWish[] } }) {

@@ -14,7 +14,7 @@ import type { PullCredential, PullRecord } from '../../../../machines/model/oper
 import type { ImageWanted } from '../../../../machines/model/pods/messages.ts';
 import { repositoryOf } from '../../../../machines/model/spec/index.ts';
 import { counter, histogram } from '../instruments.ts';
-import { MS_PER_SECOND, type Projection, type Seen, type UnderWay } from '../projection.ts';
+import { isPodActor, MS_PER_SECOND, type Projection, type Seen, type UnderWay } from '../projection.ts';
 
 const IMAGE_ACTOR = /^kubelet\/images\/image-[^/]+/;
 const COLLECTOR = 'kubelet/imageGC';
@@ -83,7 +83,7 @@ export class ImageWork implements Projection {
     if (event.type === 'image.asked') {
       const { uid, container, policy } = (event as unknown as { request: ImageWanted }).request;
       this.#wishes.set(`${uid} ${container}`, { uid, actor: to, policy, isPresent: null, isPulled: false });
-    } else if (to === 'kubelet/pods' && (event.type === 'image.ready' || event.type === 'image.failed')) {
+    } else if (isPodActor(to) && (event.type === 'image.ready' || event.type === 'image.failed')) {
       const { uid, container } = event as unknown as ImageWanted;
       this.#answered(`${uid} ${container}`);
     } else if (to === 'kubelet/status' && event.type === 'status.removed') {

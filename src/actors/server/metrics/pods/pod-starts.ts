@@ -11,6 +11,7 @@ import { isMirrorPod, isStaticPod, type Pod, type PodStatus } from '../../../../
 import type { ConfigMessage, ImageReport, ImageWanted } from '../../../../machines/model/pods/messages.ts';
 import {
   DEFAULT_BUCKETS,
+  isPodActor,
   MS_PER_SECOND,
   POD_START_BUCKETS,
   type Projection,
@@ -63,7 +64,7 @@ export class PodStarts implements Projection {
     else if (event.type === 'image.asked') {
       const { uid, container } = (event as unknown as { request: ImageWanted }).request;
       this.#starts.get(uid)?.images.set(container, to);
-    } else if (to === 'kubelet/pods' && (event.type === 'image.ready' || event.type === 'image.failed')) {
+    } else if (isPodActor(to) && (event.type === 'image.ready' || event.type === 'image.failed')) {
       const { uid, container } = event as unknown as ImageReport;
       this.#starts.get(uid)?.images.delete(container);
     } else if (to === 'kubelet/status' && event.type === 'status.observed') {

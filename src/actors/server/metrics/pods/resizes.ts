@@ -10,7 +10,7 @@ import type { ResourceRequirements } from '../../../../machines/model/api/pod.ts
 import type { Allocation } from '../../../../machines/model/operations/grants.ts';
 import { parseQuantity } from '../../../../machines/model/spec/quantity.ts';
 import { counter, histogram } from '../instruments.ts';
-import { type Projection, podUidAt, type Seen } from '../projection.ts';
+import { isPodActor, type Projection, podUidAt, type Seen } from '../projection.ts';
 
 /** Upstream's, in milliseconds: from 10, each twice the one before. */
 const DURATION_BUCKETS = Array.from({ length: 18 }, (_, power) => 10 * 2 ** power);
@@ -68,8 +68,8 @@ export class Resizes implements Projection {
     const about = event as unknown as { readonly uid: string; readonly refusal: ResizeRefusal };
     if (to === ALLOCATION && event.type === 'allocation.wanted') this.#wanted(event as never);
     else if (to === ALLOCATION && event.type === 'allocation.released') this.#asked.delete(about.uid);
-    else if (to === 'kubelet/pods' && event.type === 'allocation.pending') this.#refused(about.uid, about.refusal);
-    else if (to === 'kubelet/pods' && event.type === 'allocation.granted') this.#granted(about.uid);
+    else if (isPodActor(to) && event.type === 'allocation.pending') this.#refused(about.uid, about.refusal);
+    else if (isPodActor(to) && event.type === 'allocation.granted') this.#granted(about.uid);
   }
 
   #wanted({
