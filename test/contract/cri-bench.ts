@@ -99,8 +99,8 @@ export class Bench {
   }
 
   async sandbox(config = this.pod()) {
-    const { podSandboxId } = await this.ask('cri.runPodSandbox', { config, runtimeHandler: '' });
-    return { config, podSandboxId, uid: config.metadata?.uid ?? '' };
+    const { podSandboxId, status } = await this.ask('cri.runPodSandbox', { config, runtimeHandler: '' });
+    return { config, podSandboxId, uid: config.metadata?.uid ?? '', sandboxShown: status };
   }
 
   /** A created container that runs `script`. */
@@ -128,8 +128,8 @@ export class Bench {
   async started(script: string) {
     const sandbox = await this.sandbox();
     const containerId = await this.container(sandbox, script);
-    await this.ask('cri.startContainer', { containerId });
-    return { ...sandbox, containerId };
+    const { status } = await this.ask('cri.startContainer', { containerId });
+    return { ...sandbox, containerId, shown: status };
   }
 
   /** As `started`, but the script begins when it is let: before that the container is seen running. */
@@ -183,4 +183,12 @@ export async function eventually<Value>(look: () => Promise<Value | undefined> |
     if (performance.now() > deadline) throw new Error(`not seen within ${PATIENT.timeoutMs} ms`);
     await sleep(10);
   }
+}
+
+/** The container of this pod in this state, where a watch says so. */
+export function containerIn(item: WatchPodsItem, uid: string, state: string): ContainerStatus | undefined {
+  if (item.type === 'runtime.containerChanged')
+    return item.uid === uid && item.status.state === state ? item.status : undefined;
+  if (item.type !== 'runtime.podChanged' || item.status.uid !== uid) return undefined;
+  return item.status.containers.find((container) => container.state === state);
 }

@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { WatchPodsItem } from '../../src/machines/model/operations/cri.ts';
 import { type Containerd, containerdAvailable, startContainerd } from '../support/containerd.ts';
 import { requirement } from '../support/require.ts';
-import { Bench, eventually, PATIENT } from './cri-bench.ts';
+import { Bench, containerIn, eventually, PATIENT } from './cri-bench.ts';
 
 /** A relist so rare that only an event can explain what is seen sooner. */
 const NEVER_MS = 600_000;
@@ -33,12 +33,7 @@ describe.skipIf(requirement('containerd', containerdAvailable()).skip)('containe
     };
     const exited = (uid: string) =>
       eventually(() =>
-        items.find(
-          (item) =>
-            item.type === 'runtime.podChanged' &&
-            item.status.uid === uid &&
-            item.status.containers[0]?.state === 'CONTAINER_EXITED',
-        ),
+        items.map((item) => containerIn(item, uid, 'CONTAINER_EXITED')).find((container) => container !== undefined),
       );
     return { items, exited, stop };
   }
@@ -54,7 +49,7 @@ describe.skipIf(requirement('containerd', containerdAvailable()).skip)('containe
     const lasting = await bench.started('sleep 600');
     const ending = await bench.started('sleep 1; exit 6');
     await restarted();
-    expect(await exited(ending.uid)).toMatchObject({ status: { containers: [{ exit_code: 6 }] } });
+    expect(await exited(ending.uid)).toMatchObject({ exit_code: 6 });
     expect(await bench.status(lasting.containerId)).toMatchObject({ state: 'CONTAINER_RUNNING' });
     expect(items.filter(({ type }) => type === 'runtime.podRemoved')).toEqual([]);
     await stop();

@@ -87,21 +87,40 @@ function sandboxCases(bench: Bench): void {
 
   test('keeps metadata, labels and annotations, and gives the pod an address', async () => {
     const config = { ...bench.pod(), annotations: { 'example.com/note': 'kept: {"a":1}' } };
-    const { uid } = await bench.sandbox(config);
+    const { uid, podSandboxId } = await bench.sandbox(config);
+    const { status } = await bench.client.call('PodSandboxStatus', { pod_sandbox_id: podSandboxId }, PATIENT);
+    expect(status).toMatchObject({ labels: config.labels, annotations: config.annotations });
     const { sandboxes, name, namespace } = await bench.ask('cri.podStatus', { uid });
     expect({ name, namespace }).toEqual({ name: config.metadata?.name, namespace: 'contract' });
     expect(sandboxes[0]).toMatchObject({
       metadata: config.metadata,
-      labels: config.labels,
-      annotations: config.annotations,
       network: { ip: expect.stringMatching(/^[0-9a-f.:]+$/) },
     });
+  });
+
+  test('the answers to calls show what an inspection of the pod shows after them', async () => {
+    const inspected = async () => {
+      const { sandboxes, containers } = await bench.ask('cri.podStatus', { uid });
+      return { sandbox: sandboxes[0], container: containers[0] };
+    };
+    const { uid, podSandboxId, containerId, sandboxShown, shown } = await bench.started('sleep 600');
+    expect(sandboxShown).toMatchObject({ id: podSandboxId, state: 'SANDBOX_READY' });
+    expect(shown).toMatchObject({ id: containerId, state: 'CONTAINER_RUNNING' });
+    expect(await inspected()).toEqual({ sandbox: sandboxShown, container: shown });
+    const container = (await bench.ask('cri.stopContainer', { containerId, timeoutSeconds: 0 })).status;
+    const sandbox = (await bench.ask('cri.stopPodSandbox', { podSandboxId })).status;
+    expect(container).toMatchObject({ id: containerId, state: 'CONTAINER_EXITED', exit_code: 137 });
+    expect(sandbox).toMatchObject({ id: podSandboxId, state: 'SANDBOX_NOTREADY' });
+    expect(await inspected()).toEqual({ sandbox, container });
   });
 
   test('reserves the name of a sandbox, and the port adopts the one that has it', async () => {
     const { config, podSandboxId } = await bench.sandbox();
     await expect(bench.client.call('RunPodSandbox', { config }, PATIENT)).rejects.toThrow(/reserved/);
-    expect(await bench.ask('cri.runPodSandbox', { config, runtimeHandler: '' })).toEqual({ podSandboxId });
+    expect(await bench.ask('cri.runPodSandbox', { config, runtimeHandler: '' })).toEqual({
+      podSandboxId,
+      status: null,
+    });
   });
 
   test('another attempt is another sandbox, and the newest comes first', async () => {

@@ -227,12 +227,12 @@ export class PodsNode {
   }
 
   /** The agent is gone; its world stays. Returns the next agent on the same node. */
-  restart(clockOffsetMs = 0): PodsNode {
+  restart(clockOffsetMs = 0, settings = this.settings): PodsNode {
     this.assertReplays();
     const { world } = this;
     this.isDead = true;
     world.detach();
-    return new PodsNode({ world, settings: this.settings, clockOffsetMs }).boot();
+    return new PodsNode({ world, settings, clockOffsetMs }).boot();
   }
 
   podState(uid: string): unknown {

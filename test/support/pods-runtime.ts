@@ -13,6 +13,7 @@ import type {
   PodSandboxStatus,
 } from '../../src/machines/model/api/cri.ts';
 import type { PodRuntimeStatus } from '../../src/machines/model/operations/cri.ts';
+import { slimmedContainer, slimmedSandbox } from '../../src/machines/model/status/runtime-facts.ts';
 import type { VirtualTime } from './pods-time.ts';
 
 /** What the process of a container does. */
@@ -273,6 +274,15 @@ export class RuntimeModel {
 
   // ---- looks --------------------------------------------------------------------------------------------------------
 
+  /** As the port passes it on. */
+  statusOfSandbox(sandbox: Sandbox): PodSandboxStatus {
+    return slimmedSandbox(sandboxStatus(sandbox));
+  }
+
+  statusOfContainer(container: Container): ContainerStatus {
+    return slimmedContainer(containerStatus(container));
+  }
+
   get uids(): string[] {
     return [...new Set([...this.sandboxes.values()].map(({ config }) => config.metadata?.uid ?? ''))];
   }
@@ -285,8 +295,8 @@ export class RuntimeModel {
       uid,
       name: metadata?.name ?? '',
       namespace: metadata?.namespace ?? '',
-      sandboxes: sandboxes.map(sandboxStatus),
-      containers: containers.map(containerStatus),
+      sandboxes: sandboxes.map((each) => this.statusOfSandbox(each)),
+      containers: containers.map((each) => this.statusOfContainer(each)),
       observedAtMs: this.time.ms + this.agentOffsetMs,
     };
   }

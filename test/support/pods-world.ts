@@ -8,8 +8,9 @@ import type { EffectRequest, EffectResult, Performer } from '../../src/kernel/ef
 import type { SecretHandle } from '../../src/kernel/journal/index.ts';
 import { type JsonEvent, toPlainError } from '../../src/kernel/json.ts';
 import type { InputOf, OutputOf } from '../../src/kernel/xstate.ts';
-import type { Image } from '../../src/machines/model/api/cri.ts';
+import type { ContainerStatus, Image, PodSandboxStatus } from '../../src/machines/model/api/cri.ts';
 import type { CgroupResources, CgroupWish } from '../../src/machines/model/operations/cgroup.ts';
+import type { PodRuntimeStatus } from '../../src/machines/model/operations/cri.ts';
 import type { Manifest, ManifestError, RememberedPod, SoftState } from '../../src/machines/model/operations/host.ts';
 import type { Operations } from '../../src/machines/model/operations/index.ts';
 import type { KeptLog, PodLogs } from '../../src/machines/model/operations/logs.ts';
@@ -43,6 +44,8 @@ type Handler<N extends Name> = (
   input: InputOf<Operations[N]>,
   done: (output: OutputOf<Operations[N]>) => void,
   emit: (event: JsonEvent) => void,
+  /** Whether the answer is still waited for. */
+  isOpen: () => boolean,
 ) => void | (() => void);
 type Handlers = { readonly [N in Name]?: Handler<N> };
 
@@ -110,6 +113,8 @@ export class PodsWorld implements Performer {
   private readonly keptLogs = new Map<(event: JsonEvent) => void, string>();
   private readonly counts = new Map<string, number>();
   private readonly watchers = new Map<number, (uid: string) => void>();
+  /** By pod and id, what its actor knows of a sandbox or container. */
+  private readonly known = new Map<string, Map<string, string>>();
   private readonly manifestWatchers = new Set<() => void>();
   private readonly urlWatchers = new Set<() => void>();
   private readonly open = new Set<() => void>();
@@ -157,7 +162,7 @@ export class PodsWorld implements Performer {
       if (fault.error !== undefined && !fault.lost) answer({ error: faultError(fault) });
       else if (this.isDown && name.startsWith('cri.'))
         answer({ error: faultError({ error: 'connection refused', code: 'UNAVAILABLE' }) });
-      else stop = this.handle(name, input, fault, answer, emit, request.id);
+      else stop = this.handle(name, input, fault, answer, emit, request.id, () => !cancelled);
       if (cancelled) stop?.();
     });
     const cancel = (): void => {
@@ -176,6 +181,7 @@ export class PodsWorld implements Performer {
     answer: (result: EffectResult) => void,
     emit: (event: JsonEvent) => void,
     id: number,
+    isOpen: () => boolean,
   ): void | (() => void) {
     if (name === 'cri.watchPods') return this.watch(id, emit);
     if (name === 'host.watchManifests') return this.watchManifests(emit);
@@ -191,9 +197,12 @@ export class PodsWorld implements Performer {
     if (right) return answer({ output: right(input as never) });
     const handler = this.handlers[name as keyof Handlers];
     if (!handler) throw new Error(`the world of this test cannot do ${name}`);
-    const done = (output: unknown): void => answer(fault.lost ? { error: faultError(fault) } : { output });
+    const done = (output: unknown): void => {
+      if (fault.lost) this.known.clear();
+      answer(fault.lost ? { error: faultError(fault) } : { output });
+    };
     try {
-      return handler(input as never, done, emit);
+      return handler(input as never, done, emit, isOpen);
     } catch (error) {
       answer({ error: toPlainError(error) });
     }
@@ -207,20 +216,14 @@ export class PodsWorld implements Performer {
     }
   }
 
-  /** Speaks of a pod only when it differs from what was last said, as the real port does. */
+  /** Speaks of what a pod does not know already, also by answers to its own calls, as the real port does. */
   private watch(id: number, emit: (event: JsonEvent) => void): () => void {
-    const said = new Map<string, string>();
     const due = new Set<string>();
     const look = (uid: string): void => {
       due.delete(uid);
-      if (this.isDown || !this.watchers.has(id)) return;
-      const { observedAtMs, ...facts } = this.runtime.look(uid);
-      const text = JSON.stringify(facts);
-      if (said.get(uid) === text) return;
-      said.set(uid, text);
-      if (facts.sandboxes.length > 0) emit({ type: 'runtime.podChanged', status: { ...facts, observedAtMs } });
-      else if (said.delete(uid)) emit({ type: 'runtime.podRemoved', uid });
+      if (!this.isDown && this.watchers.has(id)) for (const event of this.newsOf(uid)) emit(event);
     };
+    this.known.clear();
     this.watchers.set(id, (uid) => {
       if (due.has(uid)) return;
       due.add(uid);
@@ -230,6 +233,35 @@ export class PodsWorld implements Performer {
     for (const uid of uids) look(uid);
     emit({ type: 'runtime.relisted', uids });
     return () => void this.watchers.delete(id);
+  }
+
+  /** Of a pod with the same sandboxes and containers as before those that changed, else the pod. */
+  private newsOf(uid: string): JsonEvent[] {
+    const status = this.runtime.look(uid);
+    const before = this.known.get(uid);
+    const now = textsOf(status);
+    if (now.size === 0) return this.known.delete(uid) ? [{ type: 'runtime.podRemoved', uid }] : [];
+    this.known.set(uid, now);
+    if (before?.size !== now.size || [...now.keys()].some((each) => !before.has(each))) {
+      return [{ type: 'runtime.podChanged', status }];
+    }
+    const isNews = (each: { readonly id: string }): boolean => before.get(each.id) !== now.get(each.id);
+    return [
+      ...status.sandboxes.filter(isNews).map((each) => ({ type: 'runtime.sandboxChanged', uid, status: each })),
+      ...status.containers.filter(isNews).map((each) => ({ type: 'runtime.containerChanged', uid, status: each })),
+    ];
+  }
+
+  /** A pod learns this as an answer to a call of its own. */
+  knows<Status extends InstanceStatus>(uid: string, status: Status): Status {
+    this.known.set(uid, new Map(this.known.get(uid)).set(status.id, JSON.stringify(status)));
+    return status;
+  }
+
+  knowsAll(status: PodRuntimeStatus): PodRuntimeStatus {
+    const texts = textsOf(status);
+    if (texts.size > 0) this.known.set(status.uid, texts);
+    return status;
   }
 
   /** Held once, as it stays in a world where nobody else touches groups. */
@@ -303,6 +335,11 @@ export class PodsWorld implements Performer {
   }
 }
 
+type InstanceStatus = PodSandboxStatus | ContainerStatus;
+
+const textsOf = ({ sandboxes, containers }: PodRuntimeStatus): Map<string, string> =>
+  new Map([...sandboxes, ...containers].map((each) => [each.id, JSON.stringify(each)]));
+
 function askedBy(handler: ProbeHandler): string {
   if (handler.kind === 'exec') return handler.command.join(' ');
   return handler.kind === 'httpGet' ? handler.url : `${handler.host}:${handler.port}`;
@@ -315,13 +352,28 @@ const faultError = ({ error = 'deadline exceeded', code = 'DEADLINE_EXCEEDED' }:
   retriable: true,
 });
 
+/** What the answer to a call shows. */
+function sandboxNow(world: PodsWorld, id: string) {
+  const sandbox = world.runtime.sandboxes.get(id);
+  return sandbox ? world.knows(sandbox.config.metadata?.uid ?? '', world.runtime.statusOfSandbox(sandbox)) : null;
+}
+
+function containerNow(world: PodsWorld, id: string) {
+  const container = world.runtime.containers.get(id);
+  const uid = container?.sandbox.config.metadata?.uid ?? '';
+  return container ? world.knows(uid, world.runtime.statusOfContainer(container)) : null;
+}
+
 function criHandlers(world: PodsWorld): Handlers {
   const { runtime } = world;
   return {
-    'cri.runPodSandbox': ({ config }, done) => done({ podSandboxId: runtime.runSandbox(config) }),
+    'cri.runPodSandbox': ({ config }, done) => {
+      const podSandboxId = runtime.runSandbox(config);
+      done({ podSandboxId, status: sandboxNow(world, podSandboxId) });
+    },
     'cri.stopPodSandbox': ({ podSandboxId }, done) => {
       runtime.stopSandbox(podSandboxId);
-      done(null);
+      done({ status: sandboxNow(world, podSandboxId) });
     },
     'cri.removePodSandbox': ({ podSandboxId }, done) => {
       runtime.removeSandbox(podSandboxId);
@@ -334,14 +386,18 @@ function criHandlers(world: PodsWorld): Handlers {
           throw new RuntimeError('INVALID_ARGUMENT', `failed to stat "${host_path}": no such file or directory`);
         }
       }
-      done({ containerId: runtime.createContainer(podSandboxId, config) });
+      const containerId = runtime.createContainer(podSandboxId, config);
+      containerNow(world, containerId);
+      done({ containerId });
     },
     'cri.startContainer': ({ containerId }, done) => {
       runtime.startContainer(containerId);
-      done(null);
+      done({ status: containerNow(world, containerId) });
     },
-    'cri.stopContainer': ({ containerId, timeoutSeconds }, done) =>
-      runtime.stopContainer(containerId, timeoutSeconds, () => done(null)),
+    'cri.stopContainer': ({ containerId, timeoutSeconds }, done, _, isOpen) =>
+      runtime.stopContainer(containerId, timeoutSeconds, () =>
+        done({ status: isOpen() ? containerNow(world, containerId) : null }),
+      ),
     'cri.updateContainerResources': ({ containerId, linux }, done) => {
       runtime.resizeContainer(containerId, linux);
       world.resizes.push({ containerId, linux });
@@ -363,7 +419,7 @@ function criHandlers(world: PodsWorld): Handlers {
         done({ fellBack: answer?.result === 'warning' }),
       );
     },
-    'cri.podStatus': ({ uid }, done) => done(runtime.look(uid)),
+    'cri.podStatus': ({ uid }, done) => done(world.knowsAll(runtime.look(uid))),
     'cri.imageStatus': ({ image }, done) => done({ image: runtime.images.get(image) ?? null }),
     'cri.listImages': (_, done) => done({ images: [...runtime.images.values()] }),
     'cri.imageFsInfo': (_, done) => done({ mountpoint: '/', usedBytes: '0', inodesUsed: '0' }),

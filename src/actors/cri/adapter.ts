@@ -4,10 +4,14 @@ import { availableParallelism } from 'node:os';
 import { steadyNow } from '../../kernel/clock.ts';
 import { type SecretHandle, Vault } from '../../kernel/journal/index.ts';
 import { OperationError } from '../../kernel/json.ts';
+import type { ContainerStatus, PodSandboxStatus } from '../../machines/model/api/cri.ts';
 import type { PodRuntimeStatus } from '../../machines/model/operations/cri.ts';
 import { type CallOptions, connectRuntime, type Endpoints, type RuntimeClient } from './client.ts';
 import type { Outcome } from './expectations.ts';
+import { isShown } from './hints.ts';
+import { inspectInstance } from './inspect.ts';
 import { Inspections } from './inspections.ts';
+import { OwnCalls } from './own-calls.ts';
 import { type Ids, PodIds } from './pod-ids.ts';
 import { SandboxImage } from './sandbox-image.ts';
 import { discreet, HeldSecrets, withoutSecrets } from './secrets.ts';
@@ -15,6 +19,8 @@ import { counted, type OnRuntime } from './seen.ts';
 import { StartingCalls } from './starting-calls.ts';
 import { DEFAULT_RELIST_PERIODS, type PodWatcher, type RelistPeriods } from './watch-pods.ts';
 
+/** How long a runtime that has just answered may take to show what it has done, in milliseconds; then it is inspected. */
+const SHOW_MS = 2_000;
 /** The default of runtimeRequestTimeout. */
 const REQUEST_TIMEOUT_MS = 120_000;
 /** Calls that start something at once, for each core, when a sandbox begins. */
@@ -33,6 +39,11 @@ export interface CriOptions extends Endpoints {
   readonly vault?: Vault;
 }
 
+interface Statuses {
+  readonly sandbox: PodSandboxStatus;
+  readonly container: ContainerStatus;
+}
+
 export const isNotFound = (error: unknown) => error instanceof OperationError && error.code === 'NOT_FOUND';
 
 /** What the groups of ports share. */
@@ -47,6 +58,7 @@ export class Adapter {
   readonly secrets = new HeldSecrets();
   readonly watchers = new Set<PodWatcher>();
   readonly inspections = new Inspections();
+  readonly own = new OwnCalls();
   readonly podIds = new PodIds();
   readonly sandboxImage: SandboxImage;
   readonly starts = new StartingCalls(STARTS_PER_CORE * availableParallelism());
@@ -85,23 +97,43 @@ export class Adapter {
     for (const watcher of this.watchers) watcher.saw(status);
   }
 
-  starting(id: string): void {
-    for (const watcher of this.watchers) watcher.starting(id);
+  /**
+   * What the runtime shows after a call that should have had this outcome: by the event about it, or by asking. `null`:
+   * the pod is to be inspected, which its watchers do as well.
+   */
+  async after<Kind extends keyof Statuses>(kind: Kind, id: string, outcome: Outcome): Promise<Statuses[Kind] | null> {
+    const limits = { timeoutMs: SHOW_MS, signal: AbortSignal.timeout(SHOW_MS) };
+    const said = outcome === 'running' ? await this.own.of(id) : undefined;
+    const instance = said ?? (await inspectInstance(this.client, kind, id, limits).catch(() => undefined));
+    if (!instance?.uid || !isShown(outcome, instance)) {
+      this.changed(id, outcome);
+      return null;
+    }
+    for (const watcher of this.watchers) watcher.sawInstance(instance);
+    return instance.status as Statuses[Kind];
   }
 
   changed(id: string, outcome: Outcome): void {
     for (const watcher of this.watchers) watcher.called(id, outcome);
   }
 
-  /** Ends or removes a sandbox or container. One that the runtime does not know has ended and is removed. */
-  ending(id: string, outcome: Outcome, change: Promise<unknown>): Promise<null> {
-    return this.changing(
-      id,
-      outcome,
-      change.catch((error: unknown) => {
-        if (!isNotFound(error)) throw error;
-      }),
-    );
+  /** Stops a sandbox or container. One that the runtime does not know has ended. */
+  async stopping<Kind extends keyof Statuses>(
+    kind: Kind,
+    id: string,
+    stop: Promise<unknown>,
+  ): Promise<{ status: Statuses[Kind] | null }> {
+    const wasThere = await this.#unlessGone(id, stop);
+    const isKnown = !wasThere || [...this.watchers].some((watcher) => watcher.hasEnded(id));
+    return { status: isKnown ? null : await this.after(kind, id, 'exited') };
+  }
+
+  /** Removes a sandbox or container. One that the runtime does not know is removed. */
+  async removing(id: string, remove: () => Promise<unknown>): Promise<null> {
+    const uid = [...this.watchers].map((watcher) => watcher.podOf(id)).find((pod) => pod !== undefined) ?? '';
+    await this.own.removing(uid, () => this.#unlessGone(id, remove()));
+    this.changed(id, 'gone');
+    return null;
   }
 
   /** The runtime may quote in an error what it was given. */
@@ -113,14 +145,24 @@ export class Adapter {
     }
   }
 
-  /** Does what changes a sandbox or container, then has its pod inspected, also after a failure. */
-  async changing(id: string, outcome: Outcome, change: Promise<unknown>): Promise<null> {
-    const came = await change.then(
-      () => outcome,
-      () => 'changed' as const,
-    );
-    this.changed(id, came);
-    await change;
-    return null;
+  /** Does what changes a sandbox or container; after a failure its pod is inspected. */
+  async attempt<T>(id: string, change: Promise<T>): Promise<T> {
+    try {
+      return await change;
+    } catch (error) {
+      this.changed(id, 'changed');
+      throw error;
+    }
+  }
+
+  /** The same; `false`: the runtime does not know it. */
+  async #unlessGone(id: string, change: Promise<unknown>): Promise<boolean> {
+    try {
+      await this.attempt(id, change);
+      return true;
+    } catch (error) {
+      if (isNotFound(error)) return false;
+      throw error;
+    }
   }
 }

@@ -24,7 +24,10 @@ export interface Expectation {
 /** By id of the sandbox or container. */
 export type Expectations = ReadonlyMap<string, Expectation>;
 
-function isMet(outcome: Outcome, id: string, status: PodRuntimeStatus): boolean {
+/** What an expectation is checked against: a pod, or those of its sandboxes and containers that were inspected. */
+type Statuses = Pick<PodRuntimeStatus, 'sandboxes' | 'containers'>;
+
+export function isMet(outcome: Outcome, id: string, status: Statuses): boolean {
   if (outcome === 'changed') return true;
   const sandbox = status.sandboxes.find((candidate) => candidate.id === id);
   const container = status.containers.find((candidate) => candidate.id === id);
@@ -48,7 +51,7 @@ export function expecting(known: Expectations, id: string, outcome: Outcome): Ex
 /** The promises that a status leaves open, and when to inspect again (`null`: never). */
 export function stillOpen(
   expectations: Expectations,
-  status: PodRuntimeStatus,
+  status: Statuses,
 ): { readonly open: Expectations; readonly waitMs: number | null } {
   const open = new Map<string, Expectation>();
   for (const [id, { outcome, checks }] of expectations) {

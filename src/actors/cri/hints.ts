@@ -1,15 +1,20 @@
 /**
  * The sources of hints that something changed: the runtime's container events, or containerd's own event service.
  *
- * A hint names an id and what should have become of it. It is never the truth, may come twice, late or not at all; the
- * watcher only relists. The stream is kept open with a jittered back-off for as long as the signal lasts.
+ * A hint names an id and what should have become of it. It may come twice, late or not at all, and alone it is never
+ * the truth. The stream is kept open with a jittered back-off for as long as the signal lasts.
+ *
+ * An event of CRI has the statuses of the whole pod. That of the sandbox or container which the event is about is
+ * trusted when it shows what the event says: the runtime reads it after the change, and what has become of an instance
+ * is never undone. What the event says of others is not: it may have been read before events of their own, which come
+ * first.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { OperationError } from '../../kernel/json.ts';
 import type { ContainerEventResponse, ContainerEventType } from '../../machines/model/api/cri.ts';
 import { decodeEvent, type Envelope, type RuntimeClient, type StreamName } from './client.ts';
-import type { Outcome } from './expectations.ts';
-import { POD_UID_LABEL } from './relist.ts';
+import { isMet, type Outcome } from './expectations.ts';
+import { containerInstance, type Instance, POD_UID_LABEL, sandboxInstance, statusesOf } from './relist.ts';
 import type { OnRuntime } from './seen.ts';
 
 export interface Hint {
@@ -18,6 +23,10 @@ export interface Hint {
   /** Where the event names its pod. */
   readonly uid?: string;
   readonly outcome: Outcome;
+  /** What the event says of the sandbox or container that it is about, where that shows the outcome. */
+  readonly instance?: Instance;
+  /** It was just made. */
+  readonly isNew?: boolean;
 }
 
 /** First wait after a stream broke. */
@@ -49,11 +58,30 @@ const FILTERS = Object.keys(OUTCOME_OF_TOPIC).map((topic) => `namespace=="${CRI_
 /** The hint in an event of CRI. */
 export function hintOfContainerEvent(event: ContainerEventResponse): Hint {
   const uid = event.pod_sandbox_status?.labels[POD_UID_LABEL];
+  const outcome = OUTCOME_OF_EVENT[event.container_event_type] ?? 'changed';
+  const instance = instanceIn(event, outcome);
   return {
     id: event.container_id,
-    outcome: OUTCOME_OF_EVENT[event.container_event_type] ?? 'changed',
+    outcome,
     ...(uid === undefined ? {} : { uid }),
+    ...(instance === undefined ? {} : { instance }),
+    ...(event.container_event_type === 'CONTAINER_CREATED_EVENT' ? { isNew: true } : {}),
   };
+}
+
+function instanceIn(event: ContainerEventResponse, outcome: Outcome): Instance | undefined {
+  if (outcome !== 'running' && outcome !== 'exited') return undefined;
+  const { container_id: id, pod_sandbox_status: sandbox, containers_statuses: containers } = event;
+  const ofContainer = containers.find((status) => status.id === id);
+  const instance = sandbox?.id === id ? sandboxInstance(sandbox) : ofContainer && containerInstance(ofContainer);
+  return instance && instance.uid !== '' && isShown(outcome, instance) ? instance : undefined;
+}
+
+/** Whether the status shows what should have become of it. */
+export function isShown(outcome: Outcome, instance: Instance): boolean {
+  const { kind, status } = instance;
+  if (kind === 'sandbox' && outcome === 'running') return status.state === 'SANDBOX_READY';
+  return isMet(outcome, status.id, statusesOf([instance]));
 }
 
 /** The hint in an event of containerd; `null` for what is none (an exec that ended, an event of a later release). */

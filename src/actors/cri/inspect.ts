@@ -1,12 +1,11 @@
-/** One pod as the runtime has it now: the full status of each sandbox and container, requested in parallel. */
+/** A pod as the runtime has it now, its sandboxes and containers requested in parallel; or one of these alone. */
 import { steadyNow } from '../../kernel/clock.ts';
 import { OperationError } from '../../kernel/json.ts';
 import type { ContainerStatus, PodSandboxStatus } from '../../machines/model/api/cri.ts';
 import type { PodRuntimeStatus } from '../../machines/model/operations/cri.ts';
-import { containerAnnotationKeys } from '../../machines/model/spec/annotations.ts';
 import type { CallOptions, RuntimeClient } from './client.ts';
 import type { Ids, PodIds } from './pod-ids.ts';
-import { POD_UID_LABEL, podRuntimeStatus } from './relist.ts';
+import { containerInstance, type Instance, POD_UID_LABEL, podRuntimeStatus, sandboxInstance } from './relist.ts';
 import type { OnRuntime } from './seen.ts';
 
 type InspectOptions = CallOptions & {
@@ -60,25 +59,32 @@ async function statusOf(client: RuntimeClient, uid: string, options: InspectOpti
   const { sandboxIds, containerIds } =
     options.ids ?? podIds.of(uid) ?? (await podIds.listing(uid, () => listIds(client, uid, options)));
   const [sandboxes, containers] = await Promise.all([
-    Promise.all(
-      sandboxIds.map((id) =>
-        unlessGone<PodSandboxStatus>(client.call('PodSandboxStatus', { pod_sandbox_id: id }, options)),
-      ),
-    ),
-    Promise.all(
-      containerIds.map((id) =>
-        unlessGone<ContainerStatus>(client.call('ContainerStatus', { container_id: id }, options)),
-      ),
-    ),
+    Promise.all(sandboxIds.map((id) => sandboxStatus(client, id, options))),
+    Promise.all(containerIds.map((id) => containerStatus(client, id, options))),
   ]);
   const [ofSandboxes, ofContainers] = [present(sandboxes), present(containers)];
   const found = new Set([...ofSandboxes, ...ofContainers].map(({ id }) => id));
   podIds.gone(uid, new Set([...sandboxIds, ...containerIds].filter((id) => !found.has(id))));
-  return podRuntimeStatus(uid, ofSandboxes, ofContainers.map(withoutPreStop), options.observedAtMs);
+  return podRuntimeStatus(uid, ofSandboxes, ofContainers, options.observedAtMs);
 }
 
-/** What the hook sends is written in the pod, where its values are handles; here they would be plain. */
-function withoutPreStop(status: ContainerStatus): ContainerStatus {
-  const { [containerAnnotationKeys.preStopHandler]: hook, ...annotations } = status.annotations;
-  return hook === undefined ? status : { ...status, annotations };
+const sandboxStatus = (client: RuntimeClient, id: string, options: CallOptions) =>
+  unlessGone<PodSandboxStatus>(client.call('PodSandboxStatus', { pod_sandbox_id: id }, options));
+
+const containerStatus = (client: RuntimeClient, id: string, options: CallOptions) =>
+  unlessGone<ContainerStatus>(client.call('ContainerStatus', { container_id: id }, options));
+
+/** One sandbox or container as the runtime has it now; `undefined`: it has it no more. */
+export async function inspectInstance(
+  client: RuntimeClient,
+  kind: Instance['kind'],
+  id: string,
+  options: CallOptions,
+): Promise<Instance | undefined> {
+  if (kind === 'sandbox') {
+    const status = await sandboxStatus(client, id, options);
+    return status && sandboxInstance(status);
+  }
+  const status = await containerStatus(client, id, options);
+  return status && containerInstance(status);
 }

@@ -62,25 +62,35 @@ function sandboxPorts(adapter: Adapter) {
       const { config, runtimeHandler } = call.input;
       const { uid, attempt = 0 } = config.metadata ?? {};
       const limits = adapter.limits(call, adapter.timeoutMs * SANDBOX_TIMEOUT_FACTOR);
+      /** One that was there may have containers: its pod is to be inspected. */
+      let isAdopted = false;
       const find = async () => {
         const filter = { state: { state: 'SANDBOX_READY' }, label_selector: { [POD_UID_LABEL]: uid ?? '' } } as const;
         const { items } = await client.call('ListPodSandbox', { filter }, adapter.limits(call));
-        return items.find(({ metadata }) => metadata?.attempt === attempt)?.id;
+        const found = items.find(({ metadata }) => metadata?.attempt === attempt)?.id;
+        isAdopted = found !== undefined;
+        return found;
       };
       const create = () => client.call('RunPodSandbox', { config, runtime_handler: runtimeHandler }, limits);
-      const podSandboxId = await adapter.making('sandboxIds', uid, () =>
-        createOnce(call.resume, find, () => adapter.starts.queued(async () => (await create()).pod_sandbox_id)),
-      );
-      adapter.changed(podSandboxId, 'running');
-      return { podSandboxId };
+      return adapter.own.making(uid ?? '', async () => {
+        const podSandboxId = await adapter.making('sandboxIds', uid, () =>
+          createOnce(call.resume, find, () => adapter.starts.queued(async () => (await create()).pod_sandbox_id)),
+        );
+        if (isAdopted) adapter.changed(podSandboxId, 'changed');
+        return { podSandboxId, status: isAdopted ? null : await adapter.after('sandbox', podSandboxId, 'running') };
+      });
     },
     'cri.stopPodSandbox': (call) => {
       const { podSandboxId: id } = call.input;
-      return adapter.ending(id, 'exited', client.call('StopPodSandbox', { pod_sandbox_id: id }, adapter.limits(call)));
+      return adapter.stopping(
+        'sandbox',
+        id,
+        client.call('StopPodSandbox', { pod_sandbox_id: id }, adapter.limits(call)),
+      );
     },
     'cri.removePodSandbox': async (call) => {
       const { podSandboxId: id } = call.input;
-      await adapter.ending(id, 'gone', client.call('RemovePodSandbox', { pod_sandbox_id: id }, adapter.limits(call)));
+      await adapter.removing(id, () => client.call('RemovePodSandbox', { pod_sandbox_id: id }, adapter.limits(call)));
       adapter.secrets.forget(id);
       return null;
     },
@@ -110,8 +120,9 @@ async function createContainer(adapter: Adapter, call: PortCall<CreateInput>) {
   const request = { pod_sandbox_id: podSandboxId, config: encoded(opened), sandbox_config: sandboxConfig };
   const made = () => adapter.client.call('CreateContainer', request, adapter.limits(call));
   const create = async () => (await adapter.starts.counted(made)).container_id;
-  const containerId = await adapter.making('containerIds', sandboxConfig.metadata?.uid, () =>
-    adapter.discreet(withheld, createOnce(call.resume, find, create)),
+  const uid = sandboxConfig.metadata?.uid;
+  const containerId = await adapter.own.making(uid ?? '', () =>
+    adapter.making('containerIds', uid, () => adapter.discreet(withheld, createOnce(call.resume, find, create))),
   );
   adapter.secrets.hold(containerId, podSandboxId, withheld);
   return { containerId };
@@ -123,24 +134,26 @@ function containerPorts(adapter: Adapter) {
     'cri.createContainer': (call) => createContainer(adapter, call),
     'cri.startContainer': async (call) => {
       const { containerId } = call.input;
-      if (call.resume && (await hasStarted(adapter, call, containerId))) return null;
-      adapter.starting(containerId);
+      if (call.resume && (await hasStarted(adapter, call, containerId))) return { status: null };
       const begin = () => client.call('StartContainer', { container_id: containerId }, adapter.limits(call));
-      const start = adapter.starts.counted(begin);
       const secrets = adapter.secrets.of(containerId) ?? [];
-      return adapter.changing(containerId, 'running', adapter.discreet(secrets, start));
+      return adapter.own.starting(containerId, async () => {
+        await adapter.attempt(containerId, adapter.discreet(secrets, adapter.starts.counted(begin)));
+        return { status: await adapter.after('container', containerId, 'running') };
+      });
     },
     'cri.stopContainer': (call) => {
       const { containerId, timeoutSeconds } = call.input;
       const limits = adapter.limits(call, timeoutSeconds * 1000 + adapter.timeoutMs);
       const request = { container_id: containerId, timeout: String(timeoutSeconds) };
-      return adapter.ending(containerId, 'exited', client.call('StopContainer', request, limits));
+      return adapter.stopping('container', containerId, client.call('StopContainer', request, limits));
     },
     'cri.removeContainer': (call) => {
       const { containerId } = call.input;
       adapter.secrets.forget(containerId);
-      const removed = client.call('RemoveContainer', { container_id: containerId }, adapter.limits(call));
-      return adapter.ending(containerId, 'gone', removed);
+      return adapter.removing(containerId, () =>
+        client.call('RemoveContainer', { container_id: containerId }, adapter.limits(call)),
+      );
     },
     'cri.reopenContainerLog': async (call) => {
       await client.call('ReopenContainerLog', { container_id: call.input.containerId }, adapter.limits(call));
@@ -255,10 +268,10 @@ function runtimePorts(adapter: Adapter) {
     },
     'cri.podStatus': (call) => podStatus(adapter, call),
     'cri.watchPods': async (call) => {
-      const { client, inspections, podIds, periods, now, warn, onSeen, timeoutMs: requestTimeoutMs } = adapter;
+      const { client, inspections, own, podIds, periods, now, warn, onSeen, timeoutMs: requestTimeoutMs } = adapter;
       const { input, signal } = call;
       const emit = call.emit.bind(call);
-      const shared = { client, inspections, podIds, requestTimeoutMs, periods, now, warn, onSeen };
+      const shared = { client, inspections, own, podIds, requestTimeoutMs, periods, now, warn, onSeen };
       const options = { ...input, ...shared, emit, signal };
       const watcher = new PodWatcher(options);
       adapter.watchers.add(watcher);

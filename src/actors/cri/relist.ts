@@ -1,15 +1,18 @@
 /**
  * What changed in the runtime: the comparing half of `cri.watchPods`, without I/O.
  *
- * Owns the ledger of pods: the last status of each that was published, and which pod an id belongs to. A list names ids
- * and states; only an inspection (full statuses) may change what the ledger holds.
+ * Owns the ledger of pods: of each sandbox and container what its pod knows of it, and which pod an id belongs to. A
+ * list names ids and states; only statuses may change what the ledger holds: an inspection those of a whole pod, an
+ * event or the answer to a call that of one sandbox or container.
  *
  * Invariants: sandboxes and containers without the label of a pod are foreign and never named; a status is published
- * only when it differs from the last published one; an observation never overrules one that began later.
+ * only when it differs from what the pod knows; an observation never overrules one that began later.
  */
 import { hash } from 'node:crypto';
 import type { Container, ContainerStatus, PodSandbox, PodSandboxStatus } from '../../machines/model/api/cri.ts';
-import type { PodRuntimeStatus, WatchPodsItem } from '../../machines/model/operations/cri.ts';
+import type { InstanceChanged, PodRuntimeStatus, WatchPodsItem } from '../../machines/model/operations/cri.ts';
+import { containerAnnotationKeys } from '../../machines/model/spec/annotations.ts';
+import { slimmedContainer, slimmedSandbox } from '../../machines/model/status/runtime-facts.ts';
 
 export const POD_UID_LABEL = 'io.kubernetes.pod.uid';
 const POD_NAME_LABEL = 'io.kubernetes.pod.name';
@@ -81,6 +84,39 @@ function newestFirst(a: PodSandboxStatus | ContainerStatus, b: PodSandboxStatus 
   return a.id < b.id ? -1 : 1;
 }
 
+/** One sandbox or container, with its status in canonical form and without what no machine needs. */
+export type Instance =
+  | { readonly kind: 'sandbox'; readonly uid: string; readonly status: PodSandboxStatus }
+  | { readonly kind: 'container'; readonly uid: string; readonly status: ContainerStatus };
+
+export const statusesOf = (instances: readonly Instance[]): Pick<PodRuntimeStatus, 'sandboxes' | 'containers'> => ({
+  sandboxes: instances.flatMap(({ kind, status }) => (kind === 'sandbox' ? [status] : [])),
+  containers: instances.flatMap(({ kind, status }) => (kind === 'container' ? [status] : [])),
+});
+
+const uidIn = ({ labels }: { readonly labels: Readonly<Record<string, string>> }): string =>
+  labels[POD_UID_LABEL] ?? '';
+
+export const sandboxInstance = (status: PodSandboxStatus): Instance => ({
+  kind: 'sandbox',
+  uid: uidIn(status),
+  status: canonical(slimmedSandbox({ ...status, state: sandboxState(status.state) })),
+});
+
+export const containerInstance = (status: ContainerStatus): Instance => ({
+  kind: 'container',
+  uid: uidIn(status),
+  status: canonical(slimmedContainer({ ...withoutPreStop(status), state: containerState(status.state) })),
+});
+
+/** What the hook sends is written in the pod, where its values are handles; here they would be plain. */
+function withoutPreStop(status: ContainerStatus): ContainerStatus {
+  const { [containerAnnotationKeys.preStopHandler]: hook, ...annotations } = status.annotations;
+  return hook === undefined ? status : { ...status, annotations };
+}
+
+const NO_LABELS: { readonly labels: Readonly<Record<string, string>> } = { labels: {} };
+
 /** One pod's status in canonical form. */
 export function podRuntimeStatus(
   uid: string,
@@ -88,30 +124,53 @@ export function podRuntimeStatus(
   containers: readonly ContainerStatus[],
   observedAtMs: number,
 ): PodRuntimeStatus {
-  const ordered = {
-    sandboxes: sandboxes.map((s) => canonical({ ...s, state: sandboxState(s.state) } as const)).sort(newestFirst),
-    containers: containers.map((c) => canonical({ ...c, state: containerState(c.state) })).sort(newestFirst),
-  };
-  const labels = ordered.sandboxes[0]?.labels ?? ordered.containers[0]?.labels;
+  const { labels } = sandboxes.toSorted(newestFirst)[0] ?? containers.toSorted(newestFirst)[0] ?? NO_LABELS;
   return {
     uid,
-    name: labels?.[POD_NAME_LABEL] ?? '',
-    namespace: labels?.[POD_NAMESPACE_LABEL] ?? '',
-    ...ordered,
+    name: labels[POD_NAME_LABEL] ?? '',
+    namespace: labels[POD_NAMESPACE_LABEL] ?? '',
+    sandboxes: sandboxes.map((status) => sandboxInstance(status).status as PodSandboxStatus).sort(newestFirst),
+    containers: containers.map((status) => containerInstance(status).status as ContainerStatus).sort(newestFirst),
     observedAtMs,
   };
 }
 
 /** Two statuses with equal fingerprints say the same. */
-function fingerprint({ sandboxes, containers }: PodRuntimeStatus): string {
-  return hash('sha256', JSON.stringify([sandboxes, containers]), 'base64');
-}
+const fingerprint = (status: Instance['status']): string => hash('sha256', JSON.stringify(status), 'base64');
 
-interface LedgerEntry {
-  readonly digest: string;
+/** What a pod knows of one of its sandboxes or containers. */
+interface Known {
+  readonly kind: Instance['kind'];
+  readonly state: string;
   readonly fingerprint: string;
   readonly observedAtMs: number;
 }
+
+const knownOf = (kind: Instance['kind'], status: Instance['status'], observedAtMs: number): Known => ({
+  kind,
+  state: status.state,
+  fingerprint: fingerprint(status),
+  observedAtMs,
+});
+
+interface LedgerEntry {
+  readonly instances: ReadonlyMap<string, Known>;
+  /** When the newest inspection of the whole pod began. */
+  readonly observedAtMs: number;
+}
+
+const newestOf = ({ instances, observedAtMs }: LedgerEntry): number =>
+  Math.max(observedAtMs, ...[...instances.values()].map((known) => known.observedAtMs));
+
+function digestOfEntry({ instances }: LedgerEntry): string {
+  const of = (wanted: Instance['kind']): Stated[] =>
+    [...instances].flatMap(([id, { kind, state }]) => (kind === wanted ? [{ id, state }] : []));
+  return digestOf(of('sandbox'), of('container'));
+}
+
+const areSame = (before: LedgerEntry['instances'], after: LedgerEntry['instances']): boolean =>
+  before.size === after.size &&
+  [...after].every(([id, { fingerprint: print }]) => before.get(id)?.fingerprint === print);
 
 /** What follows from a list: inspections, and reports of pods that are gone. */
 export interface RelistFindings {
@@ -145,11 +204,12 @@ export class PodLedger {
     const items: WatchPodsItem[] = [];
     for (const [uid, pod] of listed) {
       for (const id of [...pod.sandboxIds, ...pod.containerIds]) this.learn(id, uid, startedAtMs);
-      if (this.#stale.has(uid) || this.#pods.get(uid)?.digest !== pod.digest) inspect.push(uid);
+      const entry = this.#pods.get(uid);
+      if (this.#stale.has(uid) || !entry || digestOfEntry(entry) !== pod.digest) inspect.push(uid);
     }
     for (const [uid, entry] of this.#pods) {
       if (listed.has(uid)) continue;
-      if (entry.observedAtMs < startedAtMs) items.push(...this.#forget(uid));
+      if (newestOf(entry) < startedAtMs) items.push(...this.#forget(uid));
       else inspect.push(uid);
     }
     for (const [id, { seenAtMs }] of this.#podOf) if (seenAtMs < startedAtMs) this.#podOf.delete(id);
@@ -163,11 +223,51 @@ export class PodLedger {
     const known = this.#pods.get(uid);
     if (known && known.observedAtMs > observedAtMs) return [];
     const wasStale = this.#stale.delete(uid);
-    if (sandboxes.length + containers.length === 0) return known ? this.#forget(uid) : [];
-    const print = fingerprint(status);
-    this.#pods.set(uid, { digest: digestOf(sandboxes, containers), fingerprint: print, observedAtMs });
-    for (const { id } of [...sandboxes, ...containers]) this.learn(id, uid, observedAtMs);
-    return known?.fingerprint === print && !wasStale ? [] : [{ type: 'runtime.podChanged', status }];
+    const later = [...(known?.instances ?? [])].filter(([, each]) => each.observedAtMs > observedAtMs);
+    if (sandboxes.length + containers.length + later.length === 0) return known ? this.#forget(uid) : [];
+    const instances = new Map([
+      ...sandboxes.map((each) => [each.id, knownOf('sandbox', each, observedAtMs)] as const),
+      ...containers.map((each) => [each.id, knownOf('container', each, observedAtMs)] as const),
+      ...later,
+    ]);
+    this.#pods.set(uid, { instances, observedAtMs });
+    for (const id of instances.keys()) this.learn(id, uid, observedAtMs);
+    return known && !wasStale && areSame(known.instances, instances) ? [] : [{ type: 'runtime.podChanged', status }];
+  }
+
+  /** What an id of a pod is that is known here. */
+  kindOf(id: string): Instance['kind'] | undefined {
+    return this.#knownOf(id)?.kind;
+  }
+
+  /** Whether the pod knows that it has ended. */
+  hasEnded(id: string): boolean {
+    const state = this.#knownOf(id)?.state;
+    return state === 'SANDBOX_NOTREADY' || state === 'CONTAINER_EXITED';
+  }
+
+  #knownOf(id: string): Known | undefined {
+    return this.#pods.get(this.podOf(id) ?? '')?.instances.get(id);
+  }
+
+  /** Takes one sandbox or container in; the items are what is new to its pod. A pod that is not known is inspected. */
+  observed({ kind, uid, status }: Instance, observedAtMs: number): readonly InstanceChanged[] {
+    const entry = this.#pods.get(uid) ?? { instances: new Map<string, Known>(), observedAtMs: 0 };
+    const before = entry.instances.get(status.id);
+    const known = knownOf(kind, status, observedAtMs);
+    this.#pods.set(uid, { ...entry, instances: new Map(entry.instances).set(status.id, known) });
+    this.learn(status.id, uid, observedAtMs);
+    if (before?.fingerprint === known.fingerprint) return [];
+    return [
+      kind === 'sandbox'
+        ? { type: 'runtime.sandboxChanged', uid, status }
+        : { type: 'runtime.containerChanged', uid, status },
+    ];
+  }
+
+  /** A pod of which something was published. */
+  knows(uid: string): boolean {
+    return this.#pods.has(uid);
   }
 
   /** An inspection failed: said once per reason, until one succeeds. */

@@ -3,10 +3,13 @@
  *
  * Owns relisting, at most one inspection a pod at a time, and the ledger that says what to publish (relist.ts).
  *
+ * What is read after a hint is the sandbox or container that it names; a hint with a status needs no reading. The whole
+ * pod is inspected when something of it was removed, when it is not known here, and when a relist shows a difference.
+ *
  * Invariants: one writer, so a pod's states are published in the order of observation, without those that the pod's
- * actor has seen by an inspection of its own; a pod whose inspection hangs delays others only by its place among the
- * parallel inspections; at most one relist is in flight; the first `runtime.relisted` comes after the state of every
- * pod that the runtime has.
+ * actor has from a call of its own; a pod whose inspection hangs delays others only by its place among the parallel
+ * inspections; at most one relist is in flight; the first `runtime.relisted` comes after the state of every pod that
+ * the runtime has.
  */
 import pLimit, { type LimitFunction } from 'p-limit';
 import type { PodRuntimeStatus, WatchPodsItem } from '../../machines/model/operations/cri.ts';
@@ -14,10 +17,11 @@ import { type Cadence, initialCadence, nextCadence } from './cadence.ts';
 import type { RuntimeClient } from './client.ts';
 import { type Expectations, expecting, type Outcome, stillOpen } from './expectations.ts';
 import { type Hint, listenForHints } from './hints.ts';
-import { inspectPod } from './inspect.ts';
+import { inspectInstance, inspectPod } from './inspect.ts';
 import type { Inspections } from './inspections.ts';
+import type { OwnCalls } from './own-calls.ts';
 import type { PodIds } from './pod-ids.ts';
-import { groupByPod, type ListedPod, PodLedger } from './relist.ts';
+import { groupByPod, type Instance, type ListedPod, PodLedger, statusesOf } from './relist.ts';
 import type { OnRuntime } from './seen.ts';
 
 export interface RelistPeriods {
@@ -42,6 +46,7 @@ export interface WatchOptions {
   readonly client: RuntimeClient;
   /** The inspections that the pods' actors made. */
   readonly inspections: Inspections;
+  readonly own: OwnCalls;
   readonly podIds: PodIds;
   readonly emit: (item: WatchPodsItem) => void;
   readonly signal: AbortSignal;
@@ -58,6 +63,8 @@ export interface WatchOptions {
 
 interface Inspection {
   expectations: Expectations;
+  /** The sandboxes and containers that hints named; `null`: the whole pod is to be inspected. */
+  named: Set<string> | null;
   /** Requested again while it ran. */
   again: boolean;
   done: Promise<void> | null;
@@ -67,6 +74,9 @@ interface Inspection {
   /** Moment of the last hint without an inspection after it. */
   hintedAt: number | null;
 }
+
+/** What an inspection has shown: of the whole pod, or of what was named. */
+type Seen = Pick<PodRuntimeStatus, 'sandboxes' | 'containers'>;
 
 const messageOf = (error: unknown) => (error instanceof Error ? error.message : String(error));
 
@@ -81,7 +91,6 @@ export class PodWatcher {
   #hinted = false;
   /** Ids that a hint named and that no list and no call has shown yet. */
   readonly #unknownIds = new Set<string>();
-  readonly #starting = new Set<string>();
   /** Pods with something that a call of ours made and that was not inspected yet: the pod's actor will inspect it. */
   readonly #making = new Set<string>();
   /** An id stayed unknown: only a relist shows which pod it belongs to. */
@@ -105,6 +114,7 @@ export class PodWatcher {
       },
       onLost: (reason?: string) => {
         this.#listeningSinceMs = null;
+        this.#options.own.carriesStatuses = false;
         if (reason !== undefined && !signal.aborted) warn(`Lost the events of the container runtime: ${reason}`);
         this.#endPause('soon');
       },
@@ -126,11 +136,16 @@ export class PodWatcher {
     }
   }
 
-  /** Something happened to this sandbox or container: inspect its pod, and only it. `gatherMs`: but not sooner. */
-  hint({ id, uid, outcome }: Hint, gatherMs = GATHER_MS): void {
+  /**
+   * Something happened to this sandbox or container: publish what the hint says of it, or inspect it. `gatherMs`: but
+   * not sooner.
+   */
+  hint(hint: Hint, gatherMs = GATHER_MS): void {
+    const { id, uid, outcome, instance } = hint;
     if (this.#options.signal.aborted) return;
     this.#hinted = true;
-    if (outcome === 'running' && this.#starting.has(id)) return;
+    if (instance) this.#options.own.carriesStatuses = true;
+    if (this.#isKnown(hint) || (instance && this.#publishInstance(instance))) return;
     const pod = uid ?? this.#ledger.podOf(id);
     if (pod === undefined) {
       if (outcome !== 'gone') this.#noteUnknown(id);
@@ -138,9 +153,32 @@ export class PodWatcher {
     }
     const inspection = this.#inspectionOf(pod);
     inspection.expectations = expecting(inspection.expectations, id, outcome);
+    const isOfOne = (outcome === 'running' || outcome === 'exited') && this.#ledger.kindOf(id) !== undefined;
+    if (isOfOne) inspection.named?.add(id);
+    else inspection.named = null;
     inspection.hintedAt = this.#options.inspections.moment();
     if (inspection.done) inspection.again = true;
     else this.#schedule(pod, inspection, gatherMs);
+  }
+
+  /** It says no more than the pod knows, or will know by the answer to a call of our own, which then need not ask. */
+  #isKnown({ id, uid, outcome, instance, isNew = false }: Hint): boolean {
+    const { own } = this.#options;
+    const isMaking = uid !== undefined && own.isMaking(uid);
+    const pod = uid ?? this.#ledger.podOf(id);
+    if (isNew) return isMaking || this.#ledger.podOf(id) !== undefined;
+    if (outcome === 'gone') return pod !== undefined && own.isRemoving(pod);
+    if (outcome === 'exited') return this.#ledger.hasEnded(id);
+    const isOwn = outcome === 'running' && (own.isStarting(id) || (isMaking && instance?.kind === 'sandbox'));
+    if (isOwn && instance) own.said(instance);
+    return isOwn;
+  }
+
+  /** `false`: the pod is not known here. */
+  #publishInstance(instance: Instance): boolean {
+    if (!this.#ledger.knows(instance.uid)) return false;
+    this.#publish(this.#ledger.observed(instance, this.#options.now()));
+    return true;
   }
 
   /** The pod hears of this by itself; that it is gone, others do not. */
@@ -149,14 +187,23 @@ export class PodWatcher {
     this.#publish(this.#ledger.inspected(status).filter(({ type }) => type !== 'runtime.podChanged'));
   }
 
-  /** A call of our own begins that starts it: the event about that says no more than the end of the call. */
-  starting(id: string): void {
-    this.#starting.add(id);
+  /** The same of one sandbox or container, from a call of the pod's own. */
+  sawInstance(instance: Instance): void {
+    this.#making.delete(instance.uid);
+    this.#ledger.observed(instance, this.#options.now());
+  }
+
+  podOf(id: string): string | undefined {
+    return this.#ledger.podOf(id);
+  }
+
+  /** The pod knows that it has ended. */
+  hasEnded(id: string): boolean {
+    return this.#ledger.hasEnded(id);
   }
 
   /** A call of our own ended that should have had this outcome. */
   called(id: string, outcome: Outcome): void {
-    this.#starting.delete(id);
     this.hint({ id, outcome }, GATHER_OWN_MS);
   }
 
@@ -213,7 +260,11 @@ export class PodWatcher {
     this.#publish(items);
     const unannounced = inspect.filter((uid) => !this.#inspections.has(uid));
     this.#judge(startedAtMs, !announced && unannounced.length + items.length > 0);
-    const inspected = inspect.map((uid) => this.#inspect(uid, this.#inspectionOf(uid), listed.get(uid), startedAtMs));
+    const inspected = inspect.map((uid) => {
+      const inspection = this.#inspectionOf(uid);
+      inspection.named = null;
+      return this.#inspect(uid, inspection, listed.get(uid), startedAtMs);
+    });
     if (this.#complete) return;
     await Promise.all(inspected);
     this.#complete = true;
@@ -255,6 +306,7 @@ export class PodWatcher {
     if (known) return known;
     const inspection: Inspection = {
       expectations: new Map(),
+      named: new Set(),
       again: false,
       done: null,
       timer: null,
@@ -279,23 +331,31 @@ export class PodWatcher {
 
   /** Ends in the very moment in which no further inspection is wanted: a later request begins anew. */
   async #inspectUntilRest(uid: string, inspection: Inspection, ids?: ListedPod, listedAtMs?: number): Promise<void> {
-    const look = () => this.#shared(uid, inspection) ?? this.#limit(() => this.#look(uid, ids, listedAtMs));
     try {
-      let status = await look();
+      let seen = await this.#seeing(uid, inspection, ids, listedAtMs);
       while (inspection.again && !this.#options.signal.aborted) {
         inspection.again = false;
-        status = await (this.#shared(uid, inspection) ?? this.#limit(() => this.#look(uid)));
+        seen = await this.#seeing(uid, inspection);
       }
-      if (status && !this.#options.signal.aborted) this.#follow(uid, inspection, status);
+      if (seen && !this.#options.signal.aborted) this.#follow(uid, inspection, seen);
     } finally {
       inspection.done = null;
       if (!inspection.timer) this.#inspections.delete(uid);
     }
   }
 
+  /** What is to be inspected now: what the pod's actor inspects anyway, what hints named, or the whole pod. */
+  #seeing(uid: string, inspection: Inspection, ids?: ListedPod, listedAtMs?: number): Promise<Seen | null> {
+    const shared = this.#shared(uid, inspection);
+    const named = inspection.named && new Set([...inspection.named, ...inspection.expectations.keys()]);
+    inspection.named = new Set();
+    if (shared) return shared;
+    return this.#limit(() => (named ? this.#lookAt(uid, named) : this.#look(uid, ids, listedAtMs)));
+  }
+
   /** Inspects again while an announced change does not show yet. */
-  #follow(uid: string, inspection: Inspection, status: PodRuntimeStatus): void {
-    const { open, waitMs } = stillOpen(inspection.expectations, status);
+  #follow(uid: string, inspection: Inspection, seen: Seen): void {
+    const { open, waitMs } = stillOpen(inspection.expectations, seen);
     inspection.expectations = open;
     if (waitMs !== null) this.#schedule(uid, inspection, waitMs);
   }
@@ -310,7 +370,7 @@ export class PodWatcher {
   }
 
   /** The inspection by the pod's actor, if it began after the last hint; `undefined`: the pod must be inspected. */
-  #shared(uid: string, inspection: Inspection): Promise<PodRuntimeStatus | null> | undefined {
+  #shared(uid: string, inspection: Inspection): Promise<Seen | null> | undefined {
     const { hintedAt } = inspection;
     inspection.hintedAt = null;
     const status = hintedAt === null ? undefined : this.#options.inspections.after(uid, hintedAt);
@@ -321,6 +381,26 @@ export class PodWatcher {
       },
       () => this.#limit(() => this.#look(uid)),
     );
+  }
+
+  /** Those that hints named; the whole pod when one of them is gone. */
+  async #lookAt(uid: string, named: ReadonlySet<string>): Promise<Seen | null> {
+    const { client, inspectDeadlineMs: timeoutMs, signal, now } = this.#options;
+    const kinds = [...named].map((id) => [id, this.#ledger.kindOf(id)] as const);
+    if (kinds.length === 0 || kinds.some(([, kind]) => kind === undefined)) return this.#look(uid);
+    const observedAtMs = now();
+    try {
+      const found = await Promise.all(
+        kinds.map(([id, kind]) => inspectInstance(client, kind ?? 'container', id, { timeoutMs, signal })),
+      );
+      const instances = found.filter((instance) => instance !== undefined);
+      if (instances.length < found.length) return await this.#look(uid);
+      for (const instance of instances) this.#publish(this.#ledger.observed(instance, observedAtMs));
+      return statusesOf(instances);
+    } catch (error) {
+      if (!signal.aborted) this.#publish(this.#ledger.failed(uid, messageOf(error)));
+      return null;
+    }
   }
 
   async #look(uid: string, ids?: ListedPod, listedAtMs?: number): Promise<PodRuntimeStatus | null> {

@@ -42,6 +42,12 @@ const STOPPING_NOTICE_MS = 1_000;
 
 const settings = ({ context }: { context: KubeletContext }) => context.settings;
 
+/** What a source publishes about pods goes to what runs them once, where that is what this node does. */
+const published = ({ context }: { context: KubeletContext }) => ({
+  ...context.settings,
+  ...(context.input.runOnce ? { receiver: 'syncLoop' } : {}),
+});
+
 /** What each subsystem is given; everything else it finds out by asking. */
 const subsystems = {
   logging: subsystem('logging', ({ context }) => logForm(context.config!.logging)),
@@ -87,7 +93,7 @@ const subsystems = {
   rememberedPods: subsystem('rememberedPods', settings),
   containerManager: subsystem('containerManager', ({ context }) => containerManagerInput(context)),
   memory: subsystem('memory', settings),
-  podConfig: subsystem('podConfig', settings),
+  podConfig: subsystem('podConfig', published),
   images: subsystem('images', settings),
   status: subsystem('status', ({ context }) => ({
     ...context.settings,
@@ -95,7 +101,7 @@ const subsystems = {
   })),
   allocation: subsystem('allocation', ({ context }) => ({ settings: context.settings })),
   pods: subsystem('pods', ({ context }) => ({ settings: context.settings })),
-  pleg: subsystem('pleg', settings),
+  pleg: subsystem('pleg', published),
   syncLoop: subsystem('syncLoop', settings),
   runOnce: subsystem(
     'runOnce',

@@ -6,7 +6,8 @@
  * Decides: what became of each pod, and when there is nothing left to wait for.
  * Owns: the pods of the first complete list of manifests, and the verdict on each.
  * Hears: `config.*` of `podConfig`, `runtime.*` of `pleg`, `status.changed` of `status`, `pods.started`.
- * Asks: `podConfig` and `pleg` to publish everything again when it begins, or when `pods` lost it.
+ * Asks: `podConfig` and `pleg` to publish everything again when it begins, or when `pods` lost it. Both publish to it
+ *   what they otherwise publish to `pods`; it passes on what is awaited.
  * Tells the supervisor: `runOnce.finished`, once.
  * Invariants:
  *   O1 what comes later than the first list is not run. O2 a pod that is in no manifest is neither touched nor ended.
@@ -22,6 +23,7 @@ import type {
   PodsMessage,
   RuntimeMessage,
   SourceReady,
+  SourcesMessage,
   StatusMessage,
 } from '../model/pods/messages.ts';
 import type { ContainerResult, PodResult, RunOnceFinished } from './context/types.ts';
@@ -57,7 +59,14 @@ interface Context extends RunOnceInput {
   readonly sinceMs: number;
 }
 
-type Event = ConfigMessage | ObjectsReported | SourceReady | RuntimeMessage | PodsMessage | StatusMessage;
+type Event =
+  | SourcesMessage
+  | ConfigMessage
+  | ObjectsReported
+  | SourceReady
+  | RuntimeMessage
+  | PodsMessage
+  | StatusMessage;
 
 /** The verdict on a pod with this status, or `null` while it may still come. */
 export function verdictOf(restartPolicy: string, status: PodStatus): 'Ready' | 'Succeeded' | 'Failed' | null {
@@ -107,6 +116,8 @@ const { createMachine, enqueueActions } = setup({
     deadline: ({ context }) => deadlineOf(context.retries),
   },
 });
+
+const askSources = enqueueActions(({ enqueue }) => enqueue.sendTo(to('podConfig'), { type: 'sources.wanted' }));
 
 const forward = enqueueActions(({ event, enqueue }) => enqueue.sendTo(to('pods'), event));
 
@@ -201,8 +212,9 @@ export const runOnceMachine = createMachine({
   states: {
     gathering: {
       meta: { waitsFor: 'the first complete list of manifests' },
-      entry: enqueueActions(({ enqueue }) => enqueue.sendTo(to('podConfig'), { type: 'config.wanted', uids: null })),
+      entry: askSources,
       on: {
+        'sources.started': { actions: askSources },
         'config.objects': { actions: forward },
         'config.pods': { actions: takePods },
         'config.sourceReady': { guard: 'hasSource', target: 'running', actions: begin },
@@ -215,6 +227,8 @@ export const runOnceMachine = createMachine({
       on: {
         'config.objects': { actions: forward },
         'runtime.podChanged': { guard: 'isAwaited', actions: forward },
+        'runtime.sandboxChanged': { guard: 'isAwaited', actions: forward },
+        'runtime.containerChanged': { guard: 'isAwaited', actions: forward },
         'runtime.podRemoved': { guard: 'isAwaited', actions: forward },
         'runtime.podStale': { guard: 'isAwaited', actions: forward },
         'runtime.relisted': { actions: forward },

@@ -61,7 +61,41 @@ describe('container events of CRI', () => {
     ['CONTAINER_DELETED_EVENT', 'gone'],
     [99, 'changed'],
   ])('%s', (container_event_type, outcome) => {
-    expect(hintOfContainerEvent(event({ container_event_type }))).toEqual({ id: 'c', outcome });
+    const isNew = container_event_type === 'CONTAINER_CREATED_EVENT' ? { isNew: true } : {};
+    expect(hintOfContainerEvent(event({ container_event_type }))).toEqual({ id: 'c', outcome, ...isNew });
+  });
+
+  const status = (id: string, state: string) => ({ id, state, labels: labelsOf('a'), annotations: {}, mounts: [] });
+
+  test.each([
+    ['CONTAINER_STARTED_EVENT', 'CONTAINER_RUNNING', true],
+    ['CONTAINER_STARTED_EVENT', 'CONTAINER_EXITED', true],
+    ['CONTAINER_STARTED_EVENT', 'CONTAINER_CREATED', false],
+    ['CONTAINER_STOPPED_EVENT', 'CONTAINER_EXITED', true],
+    ['CONTAINER_STOPPED_EVENT', 'CONTAINER_RUNNING', false],
+    ['CONTAINER_CREATED_EVENT', 'CONTAINER_CREATED', false],
+    ['CONTAINER_DELETED_EVENT', 'CONTAINER_EXITED', false],
+  ])('%s with its container %s: its status counts: %s', (container_event_type, state, counts) => {
+    const containers_statuses = [status('other', 'CONTAINER_EXITED'), status('c', state)];
+    const hint = hintOfContainerEvent(event({ container_event_type, containers_statuses }));
+    expect(hint.instance?.status.id).toBe(counts ? 'c' : undefined);
+    expect(hint.instance?.status.state).toBe(counts ? state : undefined);
+  });
+
+  test.each([
+    ['CONTAINER_STARTED_EVENT', 'SANDBOX_READY', true],
+    ['CONTAINER_STARTED_EVENT', 'SANDBOX_NOTREADY', false],
+    ['CONTAINER_STOPPED_EVENT', 'SANDBOX_NOTREADY', true],
+    ['CONTAINER_STOPPED_EVENT', 'SANDBOX_READY', false],
+  ])('%s with its sandbox %s: its status counts: %s', (container_event_type, state, counts) => {
+    const pod_sandbox_status = status('s', state);
+    const hint = hintOfContainerEvent(event({ container_id: 's', container_event_type, pod_sandbox_status }));
+    expect(hint.instance?.kind).toBe(counts ? 'sandbox' : undefined);
+  });
+
+  test('a status without the label of a pod is foreign', () => {
+    const containers_statuses = [{ ...status('c', 'CONTAINER_EXITED'), labels: {} }];
+    expect(hintOfContainerEvent(event({ containers_statuses }))).not.toHaveProperty('instance');
   });
 
   test('the pod is taken from the labels of its sandbox', () => {

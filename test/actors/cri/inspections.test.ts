@@ -3,6 +3,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { connectRuntime } from '../../../src/actors/cri/client.ts';
 import { inspectPod } from '../../../src/actors/cri/inspect.ts';
 import { Inspections } from '../../../src/actors/cri/inspections.ts';
+import { OwnCalls } from '../../../src/actors/cri/own-calls.ts';
 import { PodIds } from '../../../src/actors/cri/pod-ids.ts';
 import { DEFAULT_RELIST_PERIODS, PodWatcher } from '../../../src/actors/cri/watch-pods.ts';
 import type { PodRuntimeStatus, WatchPodsItem } from '../../../src/machines/model/operations/cri.ts';
@@ -54,6 +55,7 @@ test('an event and the inspection that the pod takes after it are one inspection
   const watcher = new PodWatcher({
     client,
     inspections,
+    own: new OwnCalls(),
     podIds,
     emit: (item) => void items.push(item),
     signal: aborter.signal,

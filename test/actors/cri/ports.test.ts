@@ -40,13 +40,13 @@ test('sandboxes that are stuck, as many as may start at once, hold no other up',
   const run = (name: string) =>
     ports['cri.runPodSandbox'](call({ config: { metadata: { name } }, runtimeHandler: '' }));
   for (let i = 0; i < 2 * availableParallelism(); i++) run(`stuck-${i}`).catch(() => {});
-  expect(await run('healthy')).toEqual({ podSandboxId: 'healthy' });
+  expect(await run('healthy')).toEqual({ podSandboxId: 'healthy', status: null });
 });
 
 test('the grace of a container is added to the deadline of its stop', async () => {
   const slow = () => new Promise<object>((resolve) => setTimeout(() => resolve({}), 400));
   const { ports } = await portsOn({ StopContainer: slow }, { requestTimeoutMs: 100 });
-  expect(await ports['cri.stopContainer'](call({ containerId: 'c', timeoutSeconds: 60 }))).toBeNull();
+  expect(await ports['cri.stopContainer'](call({ containerId: 'c', timeoutSeconds: 60 }))).toEqual({ status: null });
   const impatient = ports['cri.stopContainer'](call({ containerId: 'c', timeoutSeconds: 0 }));
   await expect(impatient).rejects.toMatchObject({ code: 'DEADLINE_EXCEEDED', retriable: true });
 });
@@ -83,9 +83,9 @@ test('what the runtime does not know has ended and is removed', async () => {
     RemoveContainer: notFound,
     RemoveImage: notFound,
   });
-  expect(await ports['cri.stopPodSandbox'](call({ podSandboxId: 's' }))).toBeNull();
+  expect(await ports['cri.stopPodSandbox'](call({ podSandboxId: 's' }))).toEqual({ status: null });
   expect(await ports['cri.removePodSandbox'](call({ podSandboxId: 's' }))).toBeNull();
-  expect(await ports['cri.stopContainer'](call({ containerId: 'c', timeoutSeconds: 1 }))).toBeNull();
+  expect(await ports['cri.stopContainer'](call({ containerId: 'c', timeoutSeconds: 1 }))).toEqual({ status: null });
   expect(await ports['cri.removeContainer'](call({ containerId: 'c' }))).toBeNull();
   expect(await ports['cri.removeImage'](call({ image: 'i' }))).toBeNull();
 });

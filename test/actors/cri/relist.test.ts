@@ -74,6 +74,18 @@ describe('lists by pod', () => {
 });
 
 describe('one pod in canonical form', () => {
+  test('has what is needed of it, and its name and namespace of the labels', () => {
+    const annotations = { 'io.kubernetes.container.terminationMessagePath': '/dev/termination-log' };
+    const mounts = ['/dev/termination-log', '/etc/hosts'].map((container_path) => ({ container_path, readonly: true }));
+    const containers = [containerStatus('c', 'a', { annotations, mounts })];
+    const status = podRuntimeStatus('a', [sandboxStatus('s', 'a', { annotations: { x: 'y' } })], containers, 0);
+    expect(status).toMatchObject({ uid: 'a', name: 'name-of-a', namespace: 'default' });
+    expect(status.sandboxes).toMatchObject([{ labels: {}, annotations: {} }]);
+    expect(status.containers).toMatchObject([
+      { labels: {}, annotations, mounts: [{ container_path: '/dev/termination-log' }] },
+    ]);
+  });
+
   test('newest first, as numbers and not as text', () => {
     const times = ['9', '1700000000000000001', '1700000000000000000', '10'];
     const containers = times.map((created_at, index) => containerStatus(`c${index}`, 'a', { created_at }));

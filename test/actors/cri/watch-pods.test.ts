@@ -18,6 +18,8 @@ afterEach(async () => {
 interface Options {
   readonly handlers?: Handlers;
   readonly pods?: readonly string[];
+  /** Pods that are not as most are. */
+  readonly others?: Readonly<Record<string, ReturnType<typeof fakePod>>>;
   readonly relistPeriodMs?: number;
   readonly inspectDeadlineMs?: number;
   readonly inspectParallel?: number;
@@ -28,6 +30,7 @@ interface Options {
 async function watching(options: Options) {
   const fake = await FakeRuntime.start(options.handlers, { streamsEvents: options.streamsEvents ?? true });
   for (const uid of options.pods ?? []) fake.pods.set(uid, fakePod(uid));
+  for (const [uid, pod] of Object.entries(options.others ?? {})) fake.pods.set(uid, pod);
   if (options.listening === false) fake.stopListening();
   const warnings: string[] = [];
   const { ports, close } = criPorts({ endpoint: fake.endpoint, warn: (message) => void warnings.push(message) });
@@ -56,8 +59,24 @@ async function watching(options: Options) {
 const eventually = (look: () => unknown) => expect.poll(look, { timeout: SOON_MS, interval: 5 }).toBeTruthy();
 const types = (items: readonly WatchPodsItem[]) => items.map(({ type }) => type);
 const relisted = (items: readonly WatchPodsItem[]) => eventually(() => types(items).includes('runtime.relisted'));
-const told = (items: readonly WatchPodsItem[], uid: string) =>
-  items.flatMap((item) => (item.type === 'runtime.podChanged' && item.status.uid === uid ? [item.status] : []));
+type PodItem = Extract<
+  WatchPodsItem,
+  { type: 'runtime.podChanged' | 'runtime.sandboxChanged' | 'runtime.containerChanged' }
+>;
+
+/** Each thing that was said of a pod. */
+const told = (items: readonly WatchPodsItem[], uid: string): PodItem[] =>
+  items.filter(
+    (item): item is PodItem =>
+      (item.type === 'runtime.podChanged' && item.status.uid === uid) ||
+      ((item.type === 'runtime.sandboxChanged' || item.type === 'runtime.containerChanged') && item.uid === uid),
+  );
+
+/** What the newest of these says of the first container. */
+function stateIn(items: readonly WatchPodsItem[], uid: string): string | undefined {
+  const last = told(items, uid).at(-1);
+  return last?.type === 'runtime.podChanged' ? last.status.containers[0]?.state : last?.status.state;
+}
 
 test('every pod is named before the first relist is said to be complete', async () => {
   const { items } = await watching({ pods: ['a', 'b', 'c'] });
@@ -69,14 +88,12 @@ test('every pod is named before the first relist is said to be complete', async 
 test('a pod that hangs is stale after its deadline, alone', async () => {
   const { fake, items } = await watching({ pods: ['a', 'b'], inspectDeadlineMs: 2_000, inspectParallel: 1 });
   await relisted(items);
-  fake.handlers.ListContainers = ({ filter }) => {
-    const isHanging = filter?.label_selector?.['io.kubernetes.pod.uid'] === 'a';
-    return isHanging ? never() : { containers: fakePod('b', 'CONTAINER_EXITED').containers };
-  };
+  fake.handlers.ContainerStatus = ({ container_id: id }) =>
+    id === 'container-a' ? never() : { status: fakePod('b', 'CONTAINER_EXITED').containers[0]! };
   fake.pods.set('b', fakePod('b', 'CONTAINER_EXITED'));
   fake.say({ container_id: 'container-a', container_event_type: 'CONTAINER_STOPPED_EVENT' });
   fake.say({ container_id: 'container-b', container_event_type: 'CONTAINER_STOPPED_EVENT' });
-  await eventually(() => told(items, 'b').at(-1)?.containers[0]?.state === 'CONTAINER_EXITED');
+  await eventually(() => stateIn(items, 'b') === 'CONTAINER_EXITED');
   expect(items.filter(({ type }) => type === 'runtime.podStale')).toEqual([
     { type: 'runtime.podStale', uid: 'a', message: expect.stringContaining('DeadlineExceeded') },
   ]);
@@ -96,7 +113,7 @@ test('an event that comes before the state does is followed until the state come
   await relisted(items);
   fake.say({ container_id: 'container-a', container_event_type: 'CONTAINER_STOPPED_EVENT' });
   setTimeout(() => fake.pods.set('a', fakePod('a', 'CONTAINER_EXITED')), 100);
-  await eventually(() => told(items, 'a').at(-1)?.containers[0]?.state === 'CONTAINER_EXITED');
+  await eventually(() => stateIn(items, 'a') === 'CONTAINER_EXITED');
   expect(told(items, 'a')).toHaveLength(2);
 });
 
@@ -184,7 +201,7 @@ test('a look that nobody waits for any more leaves the telling to the watch', as
   answered.resolve();
   delete fake.handlers.ContainerStatus;
   fake.say({ container_id: 'container-a', container_event_type: 'CONTAINER_STOPPED_EVENT' });
-  await eventually(() => told(items, 'a').at(-1)?.containers[0]?.state === 'CONTAINER_EXITED');
+  await eventually(() => stateIn(items, 'a') === 'CONTAINER_EXITED');
 });
 
 test('a look that is given up lets the answers come that are under way', async () => {
@@ -215,14 +232,130 @@ test('a relist leaves what a call of our own made to the pod, once', async () =>
   await eventually(() => told(items, 'a').length === 2);
 });
 
-test('a start of our own is looked at when its call has ended, not for its event, too', async () => {
+test('the answer to a start of our own shows the container, which is asked for once, and not for its event, too', async () => {
   const { fake, items, ports } = await watching({ pods: ['a'] });
   await relisted(items);
   fake.handlers.StartContainer = after(() => fake, 'container-a', {});
   const before = fake.count('ContainerStatus');
-  await ports['cri.startContainer']({ ...callOf, input: { containerId: 'container-a' } });
-  expect(fake.count('ContainerStatus')).toBe(before);
-  await eventually(() => fake.count('ContainerStatus') === before + 1);
+  const { status } = await ports['cri.startContainer']({ ...callOf, input: { containerId: 'container-a' } });
+  expect(status).toMatchObject({ id: 'container-a', state: 'CONTAINER_RUNNING', labels: {} });
+  await sleep(200);
+  expect(fake.count('ContainerStatus')).toBe(before + 1);
+  expect(told(items, 'a')).toHaveLength(1);
+});
+
+/** An event with statuses, as containerd 2 sends it. */
+const withStatuses = (type: string, id: string, { sandbox, containers }: ReturnType<typeof fakePod>) =>
+  ({
+    container_id: id,
+    container_event_type: type,
+    pod_sandbox_status: sandbox,
+    containers_statuses: containers,
+  }) as never;
+
+test('an event with the status of its container is believed, and nothing is asked for', async () => {
+  const { fake, items } = await watching({ pods: ['a'] });
+  await relisted(items);
+  const calls = fake.calls.length;
+  fake.say(withStatuses('CONTAINER_STOPPED_EVENT', 'container-a', fakePod('a', 'CONTAINER_EXITED')));
+  await eventually(() => stateIn(items, 'a') === 'CONTAINER_EXITED');
+  fake.say(withStatuses('CONTAINER_STOPPED_EVENT', 'container-a', fakePod('a', 'CONTAINER_EXITED')));
+  await sleep(100);
+  expect(told(items, 'a').map(({ type }) => type)).toEqual(['runtime.podChanged', 'runtime.containerChanged']);
+  expect(fake.calls).toHaveLength(calls);
+});
+
+test('what an event says of another container is not believed', async () => {
+  const two = (state: 'CONTAINER_RUNNING' | 'CONTAINER_EXITED') => {
+    const { sandbox, containers } = fakePod('a', state);
+    return { sandbox, containers: [...containers, { ...containers[0]!, id: 'other' }] };
+  };
+  const { fake, items } = await watching({ others: { a: two('CONTAINER_RUNNING') } });
+  await relisted(items);
+  fake.say(withStatuses('CONTAINER_STOPPED_EVENT', 'container-a', two('CONTAINER_EXITED')));
+  await eventually(() => told(items, 'a').length === 2);
+  await sleep(100);
+  expect(told(items, 'a').slice(1)).toMatchObject([{ status: { id: 'container-a', state: 'CONTAINER_EXITED' } }]);
+});
+
+test('an event with statuses that answers a call of our own saves the calls that read', async () => {
+  const { fake, items, ports } = await watching({});
+  await relisted(items);
+  const pod = fakePod('a');
+  const says = (type: string, id: string, reply: object) => async () => {
+    fake.say(withStatuses(type, id, pod));
+    await sleep(20);
+    return reply;
+  };
+  fake.handlers.RunPodSandbox = says('CONTAINER_STARTED_EVENT', 'sandbox-a', { pod_sandbox_id: 'sandbox-a' });
+  fake.handlers.CreateContainer = says('CONTAINER_CREATED_EVENT', 'container-a', { container_id: 'container-a' });
+  fake.handlers.StartContainer = says('CONTAINER_STARTED_EVENT', 'container-a', {});
+  const metadata = { name: 'a', uid: 'a', namespace: 'default', attempt: 0 };
+  const made = await ports['cri.runPodSandbox']({ ...callOf, input: { config: { metadata }, runtimeHandler: '' } });
+  expect(made.status).toMatchObject({ id: 'sandbox-a', state: 'SANDBOX_READY' });
+  const input = { podSandboxId: 'sandbox-a', config: {}, sandboxConfig: { metadata } } as const;
+  await ports['cri.createContainer']({ ...callOf, input });
+  const begun = await ports['cri.startContainer']({ ...callOf, input: { containerId: 'container-a' } });
+  expect(begun.status).toMatchObject({ id: 'container-a', state: 'CONTAINER_RUNNING' });
+  await sleep(200);
+  expect(fake.calls.slice(2)).toEqual(['RunPodSandbox', 'CreateContainer', 'StartContainer']);
+  expect(told(items, 'a')).toEqual([]);
+});
+
+test('a sandbox that was there already shows nothing of its containers: its pod has to be inspected', async () => {
+  const { fake, items, ports } = await watching({});
+  await relisted(items);
+  const metadata = { name: 'a', uid: 'a', namespace: 'default', attempt: 0 };
+  const { sandbox, containers } = fakePod('a');
+  fake.pods.set('a', { sandbox: { ...sandbox, ...{ metadata } }, containers });
+  const input = { config: { metadata }, runtimeHandler: '' };
+  const made = await ports['cri.runPodSandbox']({ ...callOf, resume: true, input });
+  expect(made).toEqual({ podSandboxId: 'sandbox-a', status: null });
+});
+
+test('the events of a removal of our own cause one inspection, when it is done', async () => {
+  const { fake, items, ports } = await watching({ pods: ['a'] });
+  await relisted(items);
+  fake.handlers.RemovePodSandbox = async () => {
+    fake.pods.delete('a');
+    for (const container_id of ['container-a', 'sandbox-a']) {
+      fake.say({ container_id, container_event_type: 'CONTAINER_DELETED_EVENT' });
+    }
+    await sleep(100);
+    return {};
+  };
+  const before = fake.count('ListPodSandbox');
+  await ports['cri.removePodSandbox']({ ...callOf, input: { podSandboxId: 'sandbox-a' } });
+  expect(fake.count('ListPodSandbox')).toBe(before);
+  await eventually(() => items.some((item) => item.type === 'runtime.podRemoved' && item.uid === 'a'));
+  expect(fake.count('ListPodSandbox')).toBe(before + 1);
+});
+
+test('that a container has ended is asked for once, whatever comes after the first event', async () => {
+  const { fake, items } = await watching({ pods: ['a'] });
+  await relisted(items);
+  fake.pods.set('a', fakePod('a', 'CONTAINER_EXITED'));
+  fake.say({ container_id: 'container-a', container_event_type: 'CONTAINER_STOPPED_EVENT' });
+  await eventually(() => stateIn(items, 'a') === 'CONTAINER_EXITED');
+  const calls = fake.calls.length;
+  fake.say({ container_id: 'container-a', container_event_type: 'CONTAINER_STOPPED_EVENT' });
+  await sleep(100);
+  expect(fake.calls).toHaveLength(calls);
+});
+
+test('a stop of our own shows its end in the answer, and is not published beside it', async () => {
+  const { fake, items, ports } = await watching({ pods: ['a'] });
+  await relisted(items);
+  fake.handlers.StopContainer = async () => {
+    fake.pods.set('a', fakePod('a', 'CONTAINER_EXITED'));
+    fake.say({ container_id: 'container-a', container_event_type: 'CONTAINER_STOPPED_EVENT' });
+    return {};
+  };
+  const input = { containerId: 'container-a', timeoutSeconds: 1 };
+  const { status } = await ports['cri.stopContainer']({ ...callOf, input });
+  expect(status).toMatchObject({ id: 'container-a', state: 'CONTAINER_EXITED' });
+  await sleep(100);
+  expect(told(items, 'a')).toHaveLength(1);
 });
 
 test('without events the relist finds it all', async () => {
@@ -285,7 +418,7 @@ test('a list with unknown enums, missing metadata and foreign entries is read fo
   });
   await relisted(items);
   expect(items.at(-1)).toEqual({ type: 'runtime.relisted', uids: ['a'] });
-  expect(told(items, 'a')[0]?.containers).toMatchObject([{ state: 'CONTAINER_UNKNOWN', exit_code: -1 }]);
+  expect(told(items, 'a')[0]?.status).toMatchObject({ containers: [{ state: 'CONTAINER_UNKNOWN', exit_code: -1 }] });
 });
 
 test('an idle node is silent', async () => {

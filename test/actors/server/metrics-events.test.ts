@@ -55,7 +55,7 @@ describe('images', () => {
     };
     check(1, 'a', 'NeverVerify', null);
     check(2, 'b', 'AlwaysVerify', null);
-    turn(3, said('kubelet/pods', { type: 'image.failed', uid: 'b', container: 'app' }));
+    turn(3, said('kubelet/pods/pod-b', { type: 'image.failed', uid: 'b', container: 'app' }));
     const checks = (result: string) => value('kubelet_imagemanager_image_mustpull_checks_total', { result });
     expect(await checks('credentialPolicyAllowed')).toBe(1);
     expect(await checks('mustAuthenticate')).toBe(2);
@@ -176,7 +176,7 @@ describe('certificates', () => {
 describe('resizes', () => {
   const want = (app: object) =>
     said('kubelet/allocation', { type: 'allocation.wanted', request: { uid: 'u1' }, allocation: { app } });
-  const answer = (type: string, more: object = {}) => said('kubelet/pods', { type, uid: 'u1', ...more });
+  const answer = (type: string, more: object = {}) => said('kubelet/pods/pod-u1', { type, uid: 'u1', ...more });
   const requested = (node: ReturnType<typeof recording>, resource: string, requirement: string, operation: string) =>
     node.value('kubelet_container_requested_resizes_total', { resource, requirement, operation });
 
@@ -230,9 +230,9 @@ describe('resizes', () => {
 describe('what is kept for single containers', () => {
   const wanted = (uid: string, containers: readonly object[]) =>
     said('kubelet/allocation', { type: 'allocation.wanted', request: { uid, containers }, allocation: {} });
-  const granted = (uid: string) => said('kubelet/pods', { type: 'allocation.granted', uid });
+  const granted = (uid: string) => said(`kubelet/pods/pod-${uid}`, { type: 'allocation.granted', uid });
   const refused = (uid: string, reason: string, message: string) =>
-    said('kubelet/pods', { type: 'allocation.refused', uid, rejection: { reason, message } });
+    said(`kubelet/pods/pod-${uid}`, { type: 'allocation.refused', uid, rejection: { reason, message } });
   const cpus = { container: 'app', isInit: false, cpus: 2 };
   const admission = {
     cpuManager: { wholeCores: true },

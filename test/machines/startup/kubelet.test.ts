@@ -66,8 +66,10 @@ describe('the runtime', () => {
     });
     expect(node.state('kubelet/containerManager')).toBe('created');
     expect(node.state('kubelet/syncLoop')).toBe('waiting');
+    expect(node.state('kubelet/podConfig'), 'no source is open, so no pod can be wanted').toBe('waiting');
     node.world.say('runtime.watchStatus', RUNTIME_READY);
     node.run(SET_UP_MS);
+    expect(node.state('kubelet/podConfig')).toBe('open');
     expect(node.state()).toMatchObject(SYNCHRONIZING);
     expect(node.state('kubelet/syncLoop')).toBe('syncing');
     expect(node.replay().divergence).toBeNull();
@@ -114,8 +116,8 @@ describe('the runtime', () => {
 /** Events that no correct sender sends: the machine that gets one throws. */
 const BOMBS: readonly (readonly [id: string, event: JsonEvent])[] = [
   ['syncLoop', { type: 'runtime.down' }],
-  ['podConfig', { type: 'manifests.changed' }],
-  ['pleg', { type: 'runtime.podChanged' }],
+  ['podConfig', { type: 'xstate.error.actor.fileSource' }],
+  ['pleg', { type: 'xstate.error.actor.watch' }],
   ['pods', { type: 'config.pods', op: 'ADD' }],
   ['images', { type: 'image.wanted' }],
   ['status', { type: 'status.changed' }],

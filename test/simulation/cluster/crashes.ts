@@ -1,7 +1,8 @@
 /** By address, events that an actor cannot understand in this form; some in one state alone. */
 export const CRASHES: readonly (readonly [address: RegExp, event: object, state?: string])[] = [
   [/^kubelet\/podConfig\/apiSource$/, { type: 'reflector.listed', items: null }],
-  [/^kubelet\/podConfig$/, { type: 'manifests.changed', manifests: null }],
+  [/^kubelet\/podConfig$/, { type: 'xstate.error.actor.fileSource' }],
+  [/^kubelet\/podConfig\/fileSource$/, { type: 'manifests.changed', manifests: null }],
   [/^kubelet\/mirrorPods$/, { type: 'mirror.wanted', pod: null }],
   [/^kubelet\/mirrorPods\/mirror-[^/]+$/, { type: 'mirror.seen', pod: null, seen: null }],
   [/^kubelet\/status$/, { type: 'status.observed', pod: null, seen: null }],
@@ -21,5 +22,5 @@ export const CRASHES: readonly (readonly [address: RegExp, event: object, state?
   [/^kubelet\/images\/image-[^/]+$/, { type: 'image.asked', ask: null }],
   [/^kubelet\/containerGC$/, { type: 'garbage.changed', uid: 'x', dead: null, sandboxes: null }],
   [/^kubelet\/imageGC$/, { type: 'images.inUse', uid: 'x', refs: null }],
-  [/^kubelet\/pleg$/, { type: 'runtime.podChanged', status: null }],
+  [/^kubelet\/pleg$/, { type: 'xstate.error.actor.watch' }],
 ];

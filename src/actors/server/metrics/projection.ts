@@ -42,6 +42,9 @@ export function podUidAt(address: string): string {
   return address.slice(POD.length, end === -1 ? undefined : end);
 }
 
+/** Whether this is the address of a pod's actor itself. */
+export const isPodActor = (address: string): boolean => address.startsWith(POD) && !address.includes('/', POD.length);
+
 export const podContext = (address: string, kernel: Kernel): PodContext | undefined =>
   contextOf<PodContext>(kernel, address);
 

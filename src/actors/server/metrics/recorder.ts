@@ -147,7 +147,7 @@ export class Recorder {
   }
 
   #readMessage({ to, event }: NodeMessageRecord, kernel: Kernel): void {
-    if (to === 'kubelet/syncLoop' && event.type === 'config.pods') this.#configured(event, kernel);
+    if (to === 'kubelet/pods' && event.type === 'config.pods') this.#configured(event, kernel);
     if (to === 'kubelet/status' && event.type === 'status.changed') this.#statusChanged(event, kernel);
     if (to === 'kubelet/status' && event.type === 'status.removed') {
       this.#starting.delete(event.uid);

@@ -11,6 +11,7 @@ import {
   type ImageWanted,
   imageFacts,
   type PullMemory,
+  podActor,
 } from '../../model/pods/messages.ts';
 import {
   containerEvents,
@@ -124,14 +125,14 @@ function give(
 ): void {
   const image = { ref, uid: user, username, ...said };
   const answer: ImageReport = { type: 'image.ready', uid, container, of, image };
-  enqueue.sendTo(to('pods'), answer);
+  enqueue.sendTo(to(podActor(answer.uid)), answer);
 }
 
 function refuse(enqueue: Enqueue, request: ImageWanted, reason: string, message: string, retryMs: number): void {
   const { uid, container, image: of } = request;
   const answer: ImageReport = { type: 'image.failed', uid, container, of, reason, message, retryMs };
   say(enqueue, request, containerEvents.failed(reason));
-  enqueue.sendTo(to('pods'), answer);
+  enqueue.sendTo(to(podActor(answer.uid)), answer);
 }
 
 function giveKnown(enqueue: Enqueue, request: ImageWanted, image: ImageFacts): void {

@@ -12,7 +12,7 @@
  *   G4 an image's actor that ends is gone within the same turn, so that no request meets one that is over.
  */
 import { type AnyActorRef, errorOf, line, now, setup, to } from '../../../kernel/xstate.ts';
-import { type Ended, eventRecorded, type ImageReport, type ImageWanted } from '../../model/pods/messages.ts';
+import { type Ended, eventRecorded, type ImageReport, type ImageWanted, podActor } from '../../model/pods/messages.ts';
 import { containerEvents, waitingMessages, waitingReasons } from '../../model/reasons/reasons.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
 import { imageWithTag, parseImage, repositoryOf } from '../../model/spec/index.ts';
@@ -76,7 +76,7 @@ const take = s.enqueueActions(({ context, event, enqueue }) => {
     const answer: ImageReport = { type: 'image.failed', uid, container, of, reason, message, retryMs };
     enqueue.sendTo(to('eventRecorder'), eventRecorded(event.ref, containerEvents.inspectFailed(message)));
     enqueue.sendTo(to('eventRecorder'), eventRecorded(event.ref, containerEvents.failed(reason)));
-    enqueue.sendTo(to('pods'), answer);
+    enqueue.sendTo(to(podActor(uid)), answer);
     return;
   }
   const image = imageWithTag(event.image);

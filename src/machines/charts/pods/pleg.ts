@@ -4,16 +4,23 @@
  * Decides: whether observation of the runtime can be trusted (healthy or not).
  * Owns: nothing; the stream's port compares and speaks only of changes.
  * Hears: the items of the stream; `runtime.wanted` from `syncLoop`; `pleg.healthWanted` from `runtimeState`.
- * Asks: `cri.watchPods`. Sends `syncLoop` every change, and `runtimeState` its health.
+ * Asks: `cri.watchPods`.
+ * Sends: `pods` every change; `syncLoop` that the runtime was listed, after `pods`; `runtimeState` its health.
  * Invariants:
  *   P1 unhealthy until the first complete list; unhealthy again when listing has failed for {@link PLEG_THRESHOLD_MS}.
  *   P2 one pod that cannot be inspected never makes the node unhealthy.
  */
 import { line, type PlainError, pick, sendTo, setup, to } from '../../../kernel/xstate.ts';
 import { criOperations, type WatchPodsItem } from '../../model/operations/cri.ts';
-import type { PlegHealth, PlegHealthWanted, RuntimeMessage, RuntimeWanted } from '../../model/pods/messages.ts';
+import {
+  type PlegHealth,
+  type PlegHealthWanted,
+  type Receiver,
+  type RuntimeMessage,
+  type RuntimeWanted,
+  receiverOf,
+} from '../../model/pods/messages.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
-import { slimmed } from '../../model/status/runtime-facts.ts';
 
 /**
  * The fast period of listing the runtime, upstream's; `src/actors/cri` slows down while the runtime's events prove
@@ -30,15 +37,20 @@ const INSPECT_PARALLEL = 8;
 /** Before the stream is opened again after it broke. */
 const REOPEN_MS = 1_000;
 
-export type PlegInput = Pick<NodeSettings, 'relistPeriodMs'>;
+export type PlegInput = Receiver & Pick<NodeSettings, 'relistPeriodMs'>;
+
+interface Context extends PlegInput {
+  /** Something was published since the stream was opened. */
+  readonly hasPublished: boolean;
+}
 
 const NOT_YET = 'PLEG is not healthy: pleg has yet to be successful';
 const NOT_SEEN = 'PLEG is not healthy: pleg was last seen active 3m0s ago; threshold is 3m0s';
 
-const { createMachine } = setup({
+const s = setup({
   types: {
     input: {} as PlegInput,
-    context: {} as PlegInput,
+    context: {} as Context,
     events: {} as
       | WatchPodsItem
       | RuntimeWanted
@@ -52,16 +64,29 @@ const { createMachine } = setup({
       'Listing the pods of the runtime fails',
       { error: (event as { message: string }).message },
     ]),
-    forward: sendTo(to('syncLoop'), ({ event }) => event as RuntimeMessage),
   },
+  guards: { hasPublished: ({ context }) => context.hasPublished },
+});
+
+/** `syncLoop` may act on a list only when `pods` has it. */
+const publish = s.enqueueActions(({ context, event, enqueue }) => {
+  const message = event as RuntimeMessage;
+  const receiver = receiverOf(context);
+  if (!context.hasPublished) enqueue.assign({ hasPublished: true });
+  enqueue.sendTo(to(receiver), message);
+  if (message.type === 'runtime.relisted' && receiver !== 'syncLoop') enqueue.sendTo(to('syncLoop'), message);
 });
 
 const healthy: PlegHealth = { type: 'pleg.healthy' };
 const unhealthy = (message: string): PlegHealth => ({ type: 'pleg.unhealthy', message });
 
-export const plegMachine = createMachine({
+export const plegMachine = s.createMachine({
   id: 'pleg',
-  context: ({ input }) => ({ relistPeriodMs: input.relistPeriodMs }),
+  context: ({ input: { relistPeriodMs, receiver } }) => ({
+    relistPeriodMs,
+    hasPublished: false,
+    ...(receiver === undefined ? {} : { receiver }),
+  }),
   type: 'parallel',
   states: {
     stream: {
@@ -86,16 +111,21 @@ export const plegMachine = createMachine({
             },
           },
           on: {
-            'runtime.podChanged': {
-              actions: sendTo(to('syncLoop'), ({ event }) => ({ ...event, status: slimmed(event.status) })),
+            'runtime.podChanged': { actions: publish },
+            'runtime.sandboxChanged': { actions: publish },
+            'runtime.containerChanged': { actions: publish },
+            'runtime.podRemoved': { actions: publish },
+            'runtime.podStale': { actions: publish },
+            'runtime.relisted': { actions: publish },
+            'runtime.wanted': {
+              guard: 'hasPublished',
+              target: 'open',
+              reenter: true,
+              actions: s.assign({ hasPublished: false }),
             },
-            'runtime.podRemoved': { actions: 'forward' },
-            'runtime.podStale': { actions: 'forward' },
-            'runtime.relisted': { actions: 'forward' },
-            'runtime.wanted': { target: 'open', reenter: true },
           },
         },
-        broken: { after: { [REOPEN_MS]: 'open' } },
+        broken: { entry: s.assign({ hasPublished: false }), after: { [REOPEN_MS]: 'open' } },
       },
     },
     health: {

@@ -6,7 +6,8 @@
  *   and Secrets. Never a pod: those live in their actors.
  * Hears: `config.objects`, `config.pods`, `runtime.*` and `pods.housekeeping` of `syncLoop`; `pods.kill` of those
  *   that may end pods; `memory.loaded`; `pods.wanted` of `containerManager`; `node.changed` of the root; for its pods
- *   `image.*`, `object.found`, `csi.*` and `allocation.*`, and the news that one of their senders has started anew.
+ *   `object.found`, `csi.*`, and the news for all of them: that a sender has started anew, and which CPUs they share.
+ *   What `images` and `allocation` answer goes to the pod itself, which is registered under its uid.
  * Asks: `volume.podFolders` and `logs.podFolders` once, for what an agent that crashed has left; `podConfig` for a pod
  *   whose actor lost it; `memory` for what is remembered of containers; `objects` for what pods use.
  * Invariants:
@@ -26,7 +27,14 @@ import { neededKeys } from '../../model/objects/keys.ts';
 import type { ObjectsReleased } from '../../model/objects/messages.ts';
 import type { SoftState } from '../../model/operations/host.ts';
 import type { MirrorMessage } from '../../model/pods/api-messages.ts';
-import type { Ended, GarbageWanted, ImageReport, PodKill } from '../../model/pods/messages.ts';
+import {
+  type Ended,
+  type GarbageWanted,
+  type ImageReport,
+  type PodKill,
+  podActor,
+  type RuntimeMessage,
+} from '../../model/pods/messages.ts';
 import { emptyRuntime } from '../../model/status/runtime-facts.ts';
 import { pauseMs, RESPAWN_BACK_OFF } from '../../model/values/back-off.ts';
 import type { PodInput } from './pod/pod-policy.ts';
@@ -72,7 +80,7 @@ function start(args: Args, ref: PodRef, before: PodRecord | undefined, what: Sta
     ...rememberedOf(context.memory, ref.uid),
     objects: withKeys(context.objects, objectKeys),
   };
-  enqueue.spawnChild('pod', { id: idOf(ref.uid), input });
+  enqueue.spawnChild('pod', { id: idOf(ref.uid), systemId: podActor(ref.uid), input });
   wantObjects(args, ref.uid, objectKeys);
   if (before?.verdict) sendToPod(enqueue, ref.uid, before.verdict);
   return {
@@ -199,10 +207,6 @@ const takeObservation = s.enqueueActions((args) => {
   enqueue.assign({ records: { ...context.records, [uid]: judged } });
 });
 
-const forwardRuntime = s.enqueueActions(({ context, event, enqueue }) => {
-  if (event.type === 'runtime.podRemoved' && context.records[event.uid]?.alive) sendToPod(enqueue, event.uid, event);
-});
-
 const takeRelist = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'runtime.relisted') return;
@@ -232,7 +236,7 @@ const sayStale = s.enqueueActions(({ event, enqueue }) => {
 });
 
 const forward = s.enqueueActions(({ context, event, enqueue }) => {
-  const message = event as ImageReport | AllocationReport | GarbageWanted | CSIReport;
+  const message = event as RuntimeMessage | ImageReport | AllocationReport | GarbageWanted | CSIReport;
   if ('uid' in message) {
     if (context.records[message.uid]?.alive) sendToPod(enqueue, message.uid, message);
   } else {
@@ -352,13 +356,14 @@ export const podsMachine = s.createMachine({
     'pods.housekeeping': { actions: keepHouse },
     'pods.kill': { actions: endByNode },
     'node.changed': { actions: takeNode },
-    'allocation.*': { actions: forward },
+    'allocation.started': { actions: forward },
+    'allocation.shared': { actions: forward },
     'runtime.podChanged': { actions: takeObservation },
-    'runtime.podRemoved': { actions: forwardRuntime },
+    'runtime.sandboxChanged': { actions: forward },
+    'runtime.containerChanged': { actions: forward },
+    'runtime.podRemoved': { actions: forward },
     'runtime.podStale': { actions: sayStale },
     'runtime.relisted': { actions: takeRelist },
-    'image.ready': { actions: forward },
-    'image.failed': { actions: forward },
     'images.started': { actions: forward },
     'garbage.wanted': { actions: forward },
     'status.wanted': { actions: forward },

@@ -1,29 +1,29 @@
 /**
- * The sync loop: the one road from what is wanted and what is observed to the pods.
+ * The sync loop: when pods may be run, and when those that no source wants may be ended.
  *
- * Decides: when enough is known to end orphaned pods, and when to clean up again.
+ * Decides: when the sources may publish, when enough is known to end orphaned pods, and when to clean up again.
  * Owns: which sources have spoken, which pods they want (uids), whether the runtime was listed.
- * Hears: `config.*` of `podConfig`, `runtime.*` of `pleg`, `runtime.up`/`runtime.down` of the root, `pods.started`.
+ * Hears: `config.sourceReady` of the sources, `sources.started` of `podConfig`, `runtime.relisted` of `pleg`,
+ *   `runtime.up`/`runtime.down` of the root, `pods.started`.
  * Asks: `podConfig` and `pleg` to publish everything again when it or `pods` lost it.
- * Sends: the root `syncLoop.started`, which answers with `runtime.up` when the runtime is up.
+ * Sends: the root `syncLoop.started`, which answers with `runtime.up` when the runtime is up; `pods` the housekeeping.
  * Invariants:
- *   L1 messages about a pod go on to `pods` in the order in which it came.
+ *   L1 messages about a pod reach `pods` in the order in which its source or `pleg` sent them: they send them there
+ *      themselves, and to this actor only what it decides by, after them.
  *   L2 nothing is ended for being unwanted before every source has spoken and the runtime was listed once, both to the
  *      `pods` that are there now.
  *   L3 no housekeeping while the runtime is down.
  *   L4 no pod is wanted before the runtime was up once: from then on the node's groups are there, which those of pods
- *      are made in.
+ *      are made in. The sources publish nothing before they are asked to.
  */
 import { line, sendParent, setup, to } from '../../../kernel/xstate.ts';
-import type { ObjectFound } from '../../model/objects/messages.ts';
 import type {
-  ConfigMessage,
-  ObjectsReported,
   PodsMessage,
   RuntimeHealth,
-  RuntimeMessage,
+  RuntimeRelisted,
   Source,
   SourceReady,
+  SourcesMessage,
 } from '../../model/pods/messages.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
 
@@ -44,37 +44,26 @@ interface Context {
   readonly sources: Readonly<Partial<Record<Source, readonly string[] | null>>>;
   readonly relisted: boolean;
   readonly runtimeUp: boolean;
-  /** A message went to `pods` that a fresh `pods` would not know. */
-  readonly hasSent: boolean;
 }
 
-type Event = ConfigMessage | ObjectFound | ObjectsReported | SourceReady | RuntimeMessage | RuntimeHealth | PodsMessage;
+type Event = SourcesMessage | SourceReady | RuntimeRelisted | RuntimeHealth | PodsMessage;
 
 const s = setup({
   types: { input: {} as SyncLoopInput, context: {} as Context, events: {} as Event },
   guards: {
     isComplete: ({ context }) =>
       context.runtimeUp && context.relisted && Object.values(context.sources).every((uids) => uids !== null),
-    hasSent: ({ context }) => context.hasSent,
   },
 });
 
 const desired = (context: Context): string[] => Object.values(context.sources).flatMap((uids) => uids ?? []);
-
-const forward = s.enqueueActions(({ context, event, enqueue }) => {
-  if (!context.hasSent) enqueue.assign({ hasSent: true });
-  enqueue.sendTo(to('pods'), event);
-});
 
 const noteSource = s.assign({
   sources: ({ context, event }) =>
     event.type === 'config.sourceReady' ? { ...context.sources, [event.source]: event.uids } : context.sources,
 });
 
-const noteRelist = s.enqueueActions(({ event, enqueue }) => {
-  enqueue.assign({ relisted: true, hasSent: true });
-  enqueue.sendTo(to('pods'), event);
-});
+const noteRelist = s.assign({ relisted: true });
 
 const keepHouse = s.enqueueActions(({ context, enqueue }) => {
   enqueue.sendTo(to('pods'), { type: 'pods.housekeeping', desired: desired(context) });
@@ -86,9 +75,7 @@ const forget = s.assign({
   relisted: false,
 });
 
-const askSources = s.enqueueActions(({ enqueue }) => {
-  enqueue.sendTo(to('podConfig'), { type: 'config.wanted', uids: null });
-});
+const askSources = s.enqueueActions(({ enqueue }) => enqueue.sendTo(to('podConfig'), { type: 'sources.wanted' }));
 
 const askRuntime = s.enqueueActions(({ enqueue }) => enqueue.sendTo(to('pleg'), { type: 'runtime.wanted' }));
 
@@ -98,33 +85,24 @@ export const syncLoopMachine = s.createMachine({
     sources: Object.fromEntries(sourcesOf(input).map((source) => [source, null])),
     relisted: false,
     runtimeUp: false,
-    hasSent: false,
   }),
   entry: [sendParent({ type: 'syncLoop.started' }), askRuntime],
   initial: 'waiting',
   on: {
-    'config.objects': { actions: forward },
-    'config.pods': { actions: forward },
-    'object.found': { actions: forward },
-    'runtime.podChanged': { actions: forward },
-    'runtime.podRemoved': { actions: forward },
-    'runtime.podStale': { actions: forward },
     'runtime.relisted': { actions: noteRelist },
     'config.sourceReady': { actions: noteSource },
     'runtime.up': { actions: s.assign({ runtimeUp: true }) },
     'runtime.down': { actions: s.assign({ runtimeUp: false }) },
-    'pods.started': { guard: 'hasSent', target: '.starting', actions: [forget, askSources, askRuntime] },
+    'sources.started': { actions: askSources },
+    'pods.started': { target: '.starting', actions: [forget, askSources, askRuntime] },
   },
   states: {
-    /** Waits until the runtime is up for the first time. What sources say before that, they are asked to say again. */
+    /** Waits until the runtime is up for the first time. */
     waiting: {
       on: {
-        'config.objects': {},
-        'config.pods': {},
-        'config.sourceReady': {},
-        'object.found': {},
         'runtime.up': { target: 'starting', actions: [s.assign({ runtimeUp: true }), askSources] },
-        'pods.started': { guard: 'hasSent', actions: [forget, askRuntime] },
+        'sources.started': {},
+        'pods.started': { actions: [forget, askRuntime] },
       },
     },
     /** Waits until every source has spoken, the runtime is up and its pods were listed. */

@@ -36,10 +36,16 @@ export interface RuntimeStatus {
   readonly features: RuntimeFeatures | null;
 }
 
-/** What the stream `cri.watchPods` says: only what changed since it last spoke. */
+/** One sandbox or container of a pod that was published before, as it became: states of one instance go one way only. */
+export type InstanceChanged =
+  | { readonly type: 'runtime.sandboxChanged'; readonly uid: string; readonly status: PodSandboxStatus }
+  | { readonly type: 'runtime.containerChanged'; readonly uid: string; readonly status: ContainerStatus };
+
+/** What the stream `cri.watchPods` says: only what changed since it last spoke, and no answer to a call of our own. */
 export type WatchPodsItem =
   /** The runtime state of one pod changed (or was seen for the first time). */
   | { readonly type: 'runtime.podChanged'; readonly status: PodRuntimeStatus }
+  | InstanceChanged
   /** The runtime has nothing of this pod any more. */
   | { readonly type: 'runtime.podRemoved'; readonly uid: string }
   /**
@@ -62,8 +68,12 @@ export const criOperations = {
   'cri.status': query<Nothing, RuntimeStatus>(),
   /** `null` where the runtime does not implement RuntimeConfig (containerd 1.6). */
   'cri.runtimeConfig': query<Nothing, { cgroupDriver: 'systemd' | 'cgroupfs' | null }>(),
-  'cri.runPodSandbox': once<{ config: PodSandboxConfig; runtimeHandler: string }, { podSandboxId: string }>(),
-  'cri.stopPodSandbox': idempotent<{ podSandboxId: string }, null>(),
+  /** `status`, here and below: what the runtime shows after the call; `null` when that is not known. */
+  'cri.runPodSandbox': once<
+    { config: PodSandboxConfig; runtimeHandler: string },
+    { podSandboxId: string; status: PodSandboxStatus | null }
+  >(),
+  'cri.stopPodSandbox': idempotent<{ podSandboxId: string }, { status: PodSandboxStatus | null }>(),
   'cri.removePodSandbox': idempotent<{ podSandboxId: string }, null>(),
   /** Where the name of one of `secrets` or `written` stands in variables, command or arguments, its value is sent. */
   'cri.createContainer': once<
@@ -77,8 +87,11 @@ export const criOperations = {
     },
     { containerId: string }
   >(),
-  'cri.startContainer': once<{ containerId: string }, null>(),
-  'cri.stopContainer': idempotent<{ containerId: string; timeoutSeconds: number }, null>(),
+  'cri.startContainer': once<{ containerId: string }, { status: ContainerStatus | null }>(),
+  'cri.stopContainer': idempotent<
+    { containerId: string; timeoutSeconds: number },
+    { status: ContainerStatus | null }
+  >(),
   /** What a running container is held to, from now on. */
   'cri.updateContainerResources': idempotent<{ containerId: string; linux: LinuxContainerResources }, null>(),
   /** `false` where the runtime does not implement it (before containerd 2.2): then there is nothing that it keeps. */

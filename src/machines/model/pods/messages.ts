@@ -7,10 +7,10 @@
 
 import type { PodsKnown } from '../allocation/messages.ts';
 import type { Rejection } from '../allocation/predicates.ts';
-import type { Image, PodSandboxConfig } from '../api/cri.ts';
+import type { ContainerStatus, Image, PodSandboxConfig } from '../api/cri.ts';
 import type { Container, ObjectReference, Pod, PodRef, PodStatus, RestartPolicy } from '../api/pod.ts';
 import type { ConfigObjects } from '../objects/config-objects.ts';
-import type { PodRuntimeStatus } from '../operations/cri.ts';
+import type { InstanceChanged, PodRuntimeStatus } from '../operations/cri.ts';
 import type { Grant } from '../operations/grants.ts';
 import type { RememberedPod, SoftState } from '../operations/host.ts';
 import type { Header } from '../operations/probe.ts';
@@ -21,7 +21,18 @@ import type { StatusListed, StatusObserved } from './api-messages.ts';
 
 export type Source = 'file' | 'http' | 'api';
 
-// ---- podConfig -> syncLoop -> pods ----------------------------------------------------------------------------------
+/** Who gets what the sources of pods and `pleg` publish about them; `pods` unless named. */
+export interface Receiver {
+  /** `systemId` of an actor that lets through only some of it. */
+  readonly receiver?: string;
+}
+
+export const receiverOf = ({ receiver = 'pods' }: Receiver): string => receiver;
+
+/** `systemId` of the actor of a pod: the answer to what a pod asks goes there, and not through `pods`. */
+export const podActor = (uid: string): string => `pod-${uid}`;
+
+// ---- sources of pods -> pods; `config.sourceReady` -> syncLoop ------------------------------------------------------
 
 export type ConfigMessage =
   | {
@@ -50,19 +61,29 @@ export interface SourceReady {
   readonly uids: readonly string[];
 }
 
+/** The sources of pods may publish, and publish everything; `podConfig` has started, and waits for that. */
+export type SourcesMessage = { readonly type: 'sources.wanted' } | { readonly type: 'sources.started' };
+
 /** A receiver has lost its state (a crash): send these pods again; `null` means all of them. */
 export interface ConfigWanted {
   readonly type: 'config.wanted';
   readonly uids: readonly string[] | null;
 }
 
-// ---- pleg -> syncLoop -> pods -> pod --------------------------------------------------------------------------------
+// ---- pleg -> pods -> pod; `runtime.relisted` -> syncLoop ------------------------------------------------------------
 
 export type RuntimeMessage =
   | { readonly type: 'runtime.podChanged'; readonly status: PodRuntimeStatus }
+  | InstanceChanged
   | { readonly type: 'runtime.podRemoved'; readonly uid: string }
   | { readonly type: 'runtime.podStale'; readonly uid: string; readonly message: string }
-  | { readonly type: 'runtime.relisted'; readonly uids: readonly string[] };
+  | RuntimeRelisted;
+
+/** Every pod of the runtime was named since observing began. */
+export interface RuntimeRelisted {
+  readonly type: 'runtime.relisted';
+  readonly uids: readonly string[];
+}
 
 /** A receiver has lost its state: observe everything again. */
 export interface RuntimeWanted {
@@ -164,6 +185,8 @@ export type ContainerReport =
       readonly view: ContainerView;
       /** The runtime may differ from the last observation: observe again. */
       readonly look: boolean;
+      /** What the runtime shows of it after a call of its own. */
+      readonly seen?: ContainerStatus;
     }
   /** The runtime does not show the container's new state yet: inspect it again if no inspection is under way. */
   | { readonly type: 'container.unseen' }
@@ -219,7 +242,7 @@ export interface ProberReport {
   readonly verdict: 'success' | 'failure';
 }
 
-// ---- images -> pods -> pod -> container -----------------------------------------------------------------------------
+// ---- images -> pod -> container ------------------------------------------------------------------------------------
 
 export interface ImageWanted {
   readonly type: 'image.wanted';

@@ -74,27 +74,25 @@ export const emptyRuntime = (uid: string, name: string, namespace: string, obser
   observedAtMs,
 });
 
-/** Without what no decision and no status needs: labels, and mounts other than that of the termination message. */
-export function slimmed(status: PodRuntimeStatus): PodRuntimeStatus {
-  return {
-    ...status,
-    sandboxes: status.sandboxes.map((sandbox) => ({ ...sandbox, labels: {}, annotations: {} })),
-    containers: status.containers.map((container) => ({
-      ...container,
-      labels: {},
-      mounts: container.mounts
-        .filter(
-          ({ container_path, image }) =>
-            container_path === container.annotations[MESSAGE_PATH] || Boolean(image?.image),
-        )
-        .map(({ container_path, host_path, image }) => ({
-          ...(image?.image ? { image: { image: image.image } } : {}),
-          ...(container_path === undefined ? {} : { container_path }),
-          ...(host_path === undefined ? {} : { host_path }),
-        })),
+/** Without what no decision and no status needs: labels and annotations. */
+export const slimmedSandbox = (status: PodSandboxStatus): PodSandboxStatus => ({
+  ...status,
+  labels: {},
+  annotations: {},
+});
+
+/** The same: labels, and mounts other than images and that of the termination message. */
+export const slimmedContainer = (status: ContainerStatus): ContainerStatus => ({
+  ...status,
+  labels: {},
+  mounts: status.mounts
+    .filter(({ container_path, image }) => container_path === status.annotations[MESSAGE_PATH] || Boolean(image?.image))
+    .map(({ container_path, host_path, image }) => ({
+      ...(image?.image ? { image: { image: image.image } } : {}),
+      ...(container_path === undefined ? {} : { container_path }),
+      ...(host_path === undefined ? {} : { host_path }),
     })),
-  };
-}
+});
 
 const CONTAINER_RANK: Readonly<Record<ContainerState, number>> = {
   CONTAINER_CREATED: 0,
@@ -110,15 +108,40 @@ export function joined(known: PodRuntimeStatus | null, seen: PodRuntimeStatus): 
   const byId = new Map(known.containers.map((container) => [container.id, container]));
   return {
     ...seen,
-    containers: seen.containers.map((container) => {
-      const before = byId.get(container.id);
-      return before && CONTAINER_RANK[before.state] > CONTAINER_RANK[container.state] ? before : container;
-    }),
-    sandboxes: seen.sandboxes.map((sandbox) => {
-      const before = known.sandboxes.find(({ id }) => id === sandbox.id);
-      return before?.state === 'SANDBOX_NOTREADY' ? before : sandbox;
-    }),
+    containers: seen.containers.map((container) => laterContainer(byId.get(container.id), container)),
+    sandboxes: seen.sandboxes.map((sandbox) =>
+      laterSandbox(
+        known.sandboxes.find(({ id }) => id === sandbox.id),
+        sandbox,
+      ),
+    ),
   };
+}
+
+/** One instance goes one way only: of two observations of it the one that is further is the later one. */
+const laterContainer = (before: ContainerStatus | undefined, seen: ContainerStatus): ContainerStatus =>
+  before && CONTAINER_RANK[before.state] > CONTAINER_RANK[seen.state] ? before : seen;
+
+const laterSandbox = (before: PodSandboxStatus | undefined, seen: PodSandboxStatus): PodSandboxStatus =>
+  before?.state === 'SANDBOX_NOTREADY' ? before : seen;
+
+const replaced = <Status extends { readonly id: string }>(all: readonly Status[], status: Status): Status[] =>
+  all.some(({ id }) => id === status.id)
+    ? all.map((each) => (each.id === status.id ? status : each))
+    : [status, ...all];
+
+/** What is known with one container as it was observed, whenever that was. */
+export function withContainer(known: PodRuntimeStatus, seen: ContainerStatus): PodRuntimeStatus {
+  const before = known.containers.find(({ id }) => id === seen.id);
+  const status = laterContainer(before, seen);
+  return status === before ? known : { ...known, containers: replaced(known.containers, status) };
+}
+
+/** The same of a sandbox. */
+export function withSandbox(known: PodRuntimeStatus, seen: PodSandboxStatus): PodRuntimeStatus {
+  const before = known.sandboxes.find(({ id }) => id === seen.id);
+  const status = laterSandbox(before, seen);
+  return status === before ? known : { ...known, sandboxes: replaced(known.sandboxes, status) };
 }
 
 /** Decimal text of nanoseconds as whole milliseconds. */
@@ -185,7 +208,8 @@ export function factsOf(status: PodRuntimeStatus | null, name: string): Containe
   return newest === undefined ? null : factsOfInstance(newest);
 }
 
-const factsOfInstance = memoize((newest: ContainerStatus): ContainerFacts => {
+/** One instance in the machines' form. */
+export const factsOfInstance = memoize((newest: ContainerStatus): ContainerFacts => {
   const annotations = newest.annotations;
   const path = annotations[MESSAGE_PATH];
   const mount = newest.mounts.find(({ container_path }) => path !== undefined && container_path === path);

@@ -1,5 +1,5 @@
 /** How the node sees and tells: `pleg`, `syncLoop`, `status`, and what a `container` makes of what it is shown. */
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { nodeWith, type PodOptions, PodsNode } from '../../../support/pods-node.ts';
 
 let node: PodsNode;
@@ -11,8 +11,14 @@ const told = (to: string, type: string) =>
   );
 const stateOf = (address: string) => (node.kernel.snapshotOf(address) as { value: unknown }).value;
 
+/** How many crashes the test has caused. */
+let crashes: number;
+beforeEach(() => {
+  crashes = 0;
+});
+
 afterEach(() => {
-  expect(node.crashes()).toEqual([]);
+  expect(node.crashes()).toHaveLength(crashes);
   node.assertReplays();
 });
 
@@ -41,19 +47,51 @@ describe('pleg', () => {
     node.boot().until('Running', running('u1'));
     expect(node.world.callsOf('cri.watchPods')).toHaveLength(2);
   });
-
-  it('passes on what is needed and nothing else of an observation', () => {
-    prepare({ uid: 'u1' }).boot().until('Running', running('u1'));
-    node.run(100);
-    const [event] = told('kubelet/syncLoop', 'runtime.podChanged').slice(-1);
-    const { containers } = (event as unknown as { status: { containers: { labels: object; mounts: object[] }[] } })
-      .status;
-    expect(containers[0]!.labels).toEqual({});
-    expect(containers[0]!.mounts).toMatchObject([{ container_path: '/dev/termination-log' }]);
-  });
 });
 
 describe('syncLoop', () => {
+  /** Where records of these kinds stand in the journal. */
+  const places = (to: string, type: string): number[] =>
+    node.sink.records.flatMap((each, i) =>
+      each.k === 'message' && each.to === to && each.event.type === type ? [i] : [],
+    );
+
+  it('hears that a source or the runtime has spoken after `pods` has heard what it said', () => {
+    prepare({ uid: 'u1' }).boot().until('Running', running('u1'));
+    expect(places('kubelet/pods', 'config.pods')[0]).toBeLessThan(
+      places('kubelet/syncLoop', 'config.sourceReady').at(-1)!,
+    );
+    const [listed] = places('kubelet/pods', 'runtime.relisted');
+    expect(listed).toBeLessThan(places('kubelet/syncLoop', 'runtime.relisted')[0]!);
+    expect(listed).toBeLessThan(places('kubelet/pods', 'pods.housekeeping')[0]!);
+  });
+
+  it('cleans up only after everything was said again to `pods` that started anew', () => {
+    prepare({ uid: 'u1' }).boot().until('Running', running('u1'));
+    const sincePods = node.sink.records.length;
+    node.kernel.dispatch('kubelet/pods', { type: 'config.pods', op: 'ADD', source: 'file', pods: null }, 'test');
+    crashes = 1;
+    node.run(10_000);
+    const later = (to: string, type: string) => places(to, type).find((place) => place > sincePods + 1)!;
+    const house = later('kubelet/pods', 'pods.housekeeping');
+    expect(later('kubelet/pods', 'config.pods')).toBeLessThan(house);
+    expect(later('kubelet/pods', 'runtime.podChanged')).toBeLessThan(house);
+    expect(later('kubelet/pods', 'runtime.relisted')).toBeLessThan(house);
+    expect(node.world.runtime.started).toHaveLength(1);
+  });
+
+  it('asks no source for its pods before the runtime was up', () => {
+    prepare({ uid: 'u1' });
+    node.kernel.boot();
+    node.kernel.dispatch('kubelet', { type: 'pleg.unhealthy' }, 'test');
+    node.world.fault = (name) => (name === 'cri.watchPods' ? { extraMs: 5_000 } : undefined);
+    node.run(4_000);
+    expect(stateOf('kubelet/podConfig')).toBe('waiting');
+    expect(node.world.callsOf('host.watchManifests')).toEqual([]);
+    expect(places('kubelet/pods', 'config.pods')).toEqual([]);
+    node.until('Running', running('u1'), 5_000);
+  });
+
   it('ends nothing while a source has not spoken', () => {
     prepare({ uid: 'u1' }).boot().until('Running', running('u1'));
     const instance = node.world.runtime.running('app');

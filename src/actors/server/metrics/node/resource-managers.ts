@@ -10,7 +10,7 @@ import { MISALIGNED } from '../../../../machines/model/allocation/topology-manag
 import type { ResourceManagers } from '../../../../machines/model/settings/resource-managers.ts';
 import { contextOf, type NodeRecord } from '../../../node-records.ts';
 import { counter, histogram } from '../instruments.ts';
-import type { Projection, Seen } from '../projection.ts';
+import { isPodActor, type Projection, type Seen } from '../projection.ts';
 
 const ALLOCATION = 'kubelet/allocation';
 /** Upstream's, in milliseconds: from 0.05, each twice the one before. */
@@ -33,7 +33,7 @@ export class ResourceManagerWork implements Projection {
     const { to, event } = record;
     if (to === ALLOCATION && event.type === 'allocation.wanted') this.#wanted(event);
     else if (to === ALLOCATION && event.type === 'allocation.released') this.#wishes.delete(event.uid);
-    else if (to !== 'kubelet/pods') return;
+    else if (!isPodActor(to)) return;
     else if (event.type === 'allocation.granted') this.#decided(event.uid, null, seen);
     else if (event.type === 'allocation.refused') this.#decided(event.uid, event.rejection, seen);
   }

@@ -21,7 +21,7 @@ import {
 } from '../../../node-records.ts';
 import { type Family, gaugeOf, one } from '../family.ts';
 import { counter, histogram } from '../instruments.ts';
-import { MS_PER_SECOND, type Projection, type Seen, type UnderWay } from '../projection.ts';
+import { isPodActor, MS_PER_SECOND, type Projection, type Seen, type UnderWay } from '../projection.ts';
 
 const IMAGE_ACTOR = /^kubelet\/images\/image-[^/]+/;
 const COLLECTOR = 'kubelet/imageGC';
@@ -93,7 +93,7 @@ export class ImageWork implements Projection {
     if (event.type === 'image.asked') {
       const { uid, container, policy } = event.request;
       this.#wishes.set(`${uid} ${container}`, { uid, actor: to, policy, isPresent: null, isPulled: false });
-    } else if (to === 'kubelet/pods' && (event.type === 'image.ready' || event.type === 'image.failed')) {
+    } else if (isPodActor(to) && (event.type === 'image.ready' || event.type === 'image.failed')) {
       this.#answered(`${event.uid} ${event.container}`);
     } else if (to === 'kubelet/status' && event.type === 'status.removed') {
       for (const [key, wish] of this.#wishes) if (wish.uid === event.uid) this.#wishes.delete(key);

@@ -2,7 +2,7 @@
 import type { Counter, Registry } from 'prom-client';
 import type { NodeRecord } from '../../../node-records.ts';
 import { counter } from '../instruments.ts';
-import type { Projection } from '../projection.ts';
+import { isPodActor, type Projection } from '../projection.ts';
 
 /** What upstream names; every other resource of which there is not enough is an extended one. */
 const RESOURCES = ['OutOfcpu', 'OutOfmemory', 'OutOfephemeral-storage', 'OutOfpods'];
@@ -31,7 +31,7 @@ export class PodAdmission implements Projection {
   on(record: NodeRecord): void {
     if (record.k !== 'message') return;
     const { to, event } = record;
-    if (event.type === 'allocation.refused' && to === 'kubelet/pods') {
+    if (event.type === 'allocation.refused' && isPodActor(to)) {
       const { uid, rejection } = event;
       if (this.#refused.has(uid)) return;
       this.#refused.add(uid);

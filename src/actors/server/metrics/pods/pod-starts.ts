@@ -12,6 +12,7 @@ import type { NodeEffect, NodeMessageRecord, NodeRecord } from '../../../node-re
 import { counter, gauge, histogram } from '../instruments.ts';
 import {
   DEFAULT_BUCKETS,
+  isPodActor,
   MS_PER_SECOND,
   POD_START_BUCKETS,
   type Projection,
@@ -59,11 +60,11 @@ export class PodStarts implements Projection {
   }
 
   #readMessage({ to, event }: NodeMessageRecord, kernel: Kernel): void {
-    if (to === 'kubelet/syncLoop' && event.type === 'config.pods') this.#configured(event, kernel);
+    if (to === 'kubelet/pods' && event.type === 'config.pods') this.#configured(event, kernel);
     else if (event.type === 'image.asked') {
       const { uid, container } = event.request;
       this.#starts.get(uid)?.images.set(container, to);
-    } else if (to === 'kubelet/pods' && (event.type === 'image.ready' || event.type === 'image.failed')) {
+    } else if (isPodActor(to) && (event.type === 'image.ready' || event.type === 'image.failed')) {
       this.#starts.get(event.uid)?.images.delete(event.container);
     } else if (to === 'kubelet/status' && event.type === 'status.observed') {
       if (event.seen) this.#observed(event.pod.uid, event.seen.status, kernel.now);

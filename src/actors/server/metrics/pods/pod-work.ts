@@ -50,7 +50,7 @@ export class PodWork implements Projection {
   on(record: NodeRecord, { kernel, request }: Seen): void {
     if (record.k === 'message') {
       const { to, event } = record;
-      if (to === 'kubelet/syncLoop' && event.type === 'config.pods') this.#configured(event);
+      if (to === 'kubelet/pods' && event.type === 'config.pods') this.#configured(event);
       else if (event.type === 'pod.kill') this.#next.set(podUidAt(to), 'kill');
       else if (event.type === 'status.removed') this.#next.delete(event.uid);
     } else if (record.k === 'effect') {

@@ -10,7 +10,7 @@ import type { Allocation } from '../../../../machines/model/operations/grants.ts
 import { parseQuantity } from '../../../../machines/model/spec/quantity.ts';
 import type { NodeMessageRecord, NodeRecord } from '../../../node-records.ts';
 import { counter, histogram } from '../instruments.ts';
-import { type Projection, podUidAt, type Seen } from '../projection.ts';
+import { isPodActor, type Projection, podUidAt, type Seen } from '../projection.ts';
 
 /** Upstream's, in milliseconds: from 10, each twice the one before. */
 const DURATION_BUCKETS = Array.from({ length: 18 }, (_, power) => 10 * 2 ** power);
@@ -67,8 +67,8 @@ export class Resizes implements Projection {
     if (trigger !== undefined) this.#trigger = trigger;
     if (to === ALLOCATION && event.type === 'allocation.wanted') this.#wanted(event);
     else if (to === ALLOCATION && event.type === 'allocation.released') this.#asked.delete(event.uid);
-    else if (to === 'kubelet/pods' && event.type === 'allocation.pending') this.#refused(event.uid, event.refusal);
-    else if (to === 'kubelet/pods' && event.type === 'allocation.granted') this.#granted(event.uid);
+    else if (isPodActor(to) && event.type === 'allocation.pending') this.#refused(event.uid, event.refusal);
+    else if (isPodActor(to) && event.type === 'allocation.granted') this.#granted(event.uid);
   }
 
   #wanted({

@@ -12,7 +12,7 @@ import type { Node } from '../../../model/api/node.ts';
 import type { QOSDemand } from '../../../model/cgroups/node-groups.ts';
 import type { Allocation, Grant, Holding } from '../../../model/operations/grants.ts';
 import type { SoftState } from '../../../model/operations/host.ts';
-import { type Ended, eventRecorded } from '../../../model/pods/messages.ts';
+import { type Ended, eventRecorded, podActor } from '../../../model/pods/messages.ts';
 import type { EventText } from '../../../model/reasons/reasons.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
 import { type DeviceCallsReport, deviceCallsMachine } from './device-calls.ts';
@@ -129,7 +129,7 @@ export const keeping = (work: (w: Work) => void) =>
     const devices = devicesHeldBy(books.grants);
     if (!isSame(devices, devicesHeldBy(grants))) enqueue.sendTo(to('deviceManager'), devices);
     const { shared } = held;
-    if (shared !== before.shared) reply({ args, books }, { type: 'allocation.shared', shared });
+    if (shared !== before.shared) reply({ args }, { type: 'allocation.shared', shared });
     enqueue.assign({ ...books, demand });
   });
 
@@ -160,7 +160,9 @@ export function noteEnd(w: Work, uid: string, { demand, allocation }: Grant): vo
 
 export const isSame = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);
 
-export const reply = ({ args }: Work, message: AllocationReport): void => args.enqueue.sendTo(to('pods'), message);
+/** To the pod that it is about, or to all of them. */
+export const reply = ({ args }: Pick<Work, 'args'>, message: AllocationReport): void =>
+  args.enqueue.sendTo(to('uid' in message ? podActor(message.uid) : 'pods'), message);
 
 export function recordEvent({ args }: Work, { uid, namespace, name }: AdmissionRequest, text: EventText): void {
   args.enqueue.sendTo(to('eventRecorder'), eventRecorded({ kind: 'Pod', namespace, name, uid }, text));
@@ -200,13 +202,7 @@ export const observed = ({ metadata, spec }: Node): Pick<Context, 'labels' | 'ta
 });
 
 /** How the devices of a pod are, for its status. */
-export function reportHealth(
-  { args: { enqueue } }: Pick<Work, 'args'>,
-  uid: string,
-  { devices }: Holding,
-  offered: Devices,
-): void {
+export function reportHealth(work: Pick<Work, 'args'>, uid: string, { devices }: Holding, offered: Devices): void {
   if (devices === undefined) return;
-  const health = deviceHealth(devices, offered);
-  enqueue.sendTo(to('pods'), { type: 'allocation.deviceHealth', uid, health } satisfies AllocationReport);
+  reply(work, { type: 'allocation.deviceHealth', uid, health: deviceHealth(devices, offered) });
 }

@@ -5,8 +5,8 @@
  * Owns: by pod what was last published; which pods are mirrors of static ones. Never a pod.
  * Hears: the reflector of `pods` with `spec.nodeName` of this node; `config.wanted`, `status.wanted`.
  * Asks: `host.loadPods`, at the start and when pods are wanted again. Its reflector asks the rest.
- * Sends: `syncLoop` `config.pods` and `config.sourceReady`; `status` and `mirrorPods` what the API server has;
- *   `rememberedPods` which of them are gone since.
+ * Sends: `pods` `config.pods`, and `object.found` of what is remembered; `syncLoop` `config.sourceReady`; `status` and
+ *   `mirrorPods` what the API server has; `rememberedPods` which of them are gone since.
  * Invariants:
  *   K1 the source is ready when its first complete list is in; a list that fails takes nothing back.
  *   K2 a mirror pod is never published as a pod to run.
@@ -95,7 +95,7 @@ function report(enqueue: Enqueue, context: Context, pods: readonly Pod[], gone: 
   for (const pod of pods) sendSeen(enqueue, pod);
   const after = publishedOf(own);
   const messages = differences(SOURCE, own, { before: context.reported, after, gone: goneOwn });
-  for (const message of messages) enqueue.sendTo(to('syncLoop'), message);
+  for (const message of messages) enqueue.sendTo(to('pods'), message);
   const goneUids = new Set(gone.map(({ uid }) => uid));
   const without = <Value>(table: Readonly<Record<string, Value>>): Record<string, Value> =>
     Object.fromEntries(Object.entries(table).filter(([uid]) => !goneUids.has(uid)));
@@ -125,8 +125,12 @@ function sendSeen(enqueue: Enqueue, pod: Pod): void {
 function sendListed(enqueue: Enqueue, pods: readonly Pod[]): void {
   const uids = pods.map((pod) => (isMirrorPod(pod) ? hashIn(pod) : pod.metadata.uid));
   enqueue.sendTo(to('status'), { type: 'status.listed', uids } satisfies StatusListed);
-  const mirrors = pods.filter(isMirrorPod).map(({ metadata }) => metadata.uid);
-  enqueue.sendTo(to('mirrorPods'), { type: 'mirror.listed', uids: mirrors } satisfies MirrorListed);
+}
+
+/** After those that there are: what has none by then may be created. */
+function sendMirrorsListed(enqueue: Enqueue, pods: readonly Pod[]): void {
+  const uids = pods.filter(isMirrorPod).map(({ metadata }) => metadata.uid);
+  enqueue.sendTo(to('mirrorPods'), { type: 'mirror.listed', uids } satisfies MirrorListed);
 }
 
 function sendGone(enqueue: Enqueue, pod: PodRef, staticUid: string | undefined): void {
@@ -152,6 +156,7 @@ const takeList = s.enqueueActions((args) => {
   const pods = podsOf(enqueue, event.items, context, now(args));
   sendListed(enqueue, pods);
   const next = report(enqueue, { ...context, mirrors: {} }, pods, goneFrom(context.reported, pods));
+  sendMirrorsListed(enqueue, pods);
   reportReady(enqueue, next);
   enqueue.assign({ ...next, isListed: true });
 });
@@ -205,7 +210,7 @@ const startRemembered = s.enqueueActions((args) => {
   enqueue(line('warn', ['The API server is away; starting the pods that are remembered', { pods: names }]));
   const after = publishedOf(pods);
   const messages = differences(SOURCE, pods, { before: context.reported, after, gone: [] });
-  for (const message of messages) enqueue.sendTo(to('syncLoop'), message);
+  for (const message of messages) enqueue.sendTo(to('pods'), message);
   for (const { pod, objects } of known) sendObjects(enqueue, pod.metadata.uid, objects, now(args));
   enqueue.assign({ reported: { ...context.reported, ...after }, remembered: [] });
 });
@@ -220,7 +225,7 @@ function sendObjects(enqueue: Enqueue, uid: string, objects: RememberedPod['obje
         : isExpired(object, nowMs)
           ? { state: 'unknown', message: EXPIRED }
           : { state: 'found', object };
-    enqueue.sendTo(to('syncLoop'), { type: 'object.found', key, uids: [uid], ...state } satisfies ObjectFound);
+    enqueue.sendTo(to('pods'), { type: 'object.found', key, uids: [uid], ...state } satisfies ObjectFound);
   }
 }
 

@@ -5,7 +5,7 @@
  * Owns: by pod what was last published, and the error that is known. Never a pod.
  * Hears: `manifests.fetched` of the stream, `config.wanted`.
  * Asks: `host.watchManifestUrl`.
- * Sends: `syncLoop` `config.pods` and `config.sourceReady`; `mirrorPods` its pods.
+ * Sends: `pods` `config.pods`; `syncLoop` `config.sourceReady`; `mirrorPods` its pods.
  * Invariants:
  *   H1 what cannot be fetched takes nothing back, and does not make the source ready; nor does an answer of which one
  *      pod is invalid. An empty answer does both, though it is an error.
@@ -14,7 +14,7 @@
  */
 import { line, now, type PlainError, pick, setup } from '../../../../kernel/xstate.ts';
 import { hostOperations, type Manifest } from '../../../model/operations/host.ts';
-import type { ConfigWanted, Ended } from '../../../model/pods/messages.ts';
+import { type ConfigWanted, type Ended, type Receiver, receiverOf } from '../../../model/pods/messages.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
 import { forgotten, type PublishedPods, withSource } from './pod-source.ts';
 import { mergeManifests } from './static-pod.ts';
@@ -25,23 +25,24 @@ const SOURCE = 'http';
 const REOPEN_MS = 1_000;
 const PERIOD_DEFAULT_MS = 20_000;
 
-export type HttpSourceInput = Pick<
-  NodeSettings,
-  | 'nodeName'
-  | 'staticPodURL'
-  | 'staticPodURLHeader'
-  | 'httpCheckFrequencyMs'
-  | 'apiServer'
-  | 'unseenFields'
-  | 'staticPodReferences'
->;
+export type HttpSourceInput = Receiver &
+  Pick<
+    NodeSettings,
+    | 'nodeName'
+    | 'staticPodURL'
+    | 'staticPodURLHeader'
+    | 'httpCheckFrequencyMs'
+    | 'apiServer'
+    | 'unseenFields'
+    | 'staticPodReferences'
+  >;
 
-interface Context extends HttpSourceInput {
+type Context = HttpSourceInput & {
   readonly reported: PublishedPods;
   /** By uid, when a pod was first seen; kept when it has to be published again. */
   readonly seen: Readonly<Record<string, string>>;
   readonly error: string;
-}
+};
 
 export interface ManifestsFetched {
   readonly type: 'manifests.fetched';
@@ -78,7 +79,9 @@ const take = s.enqueueActions((args) => {
   if (event.manifests === null || !merged.isValid) return;
   const atFirst = new Date(now(args)).toISOString();
   const pods = merged.pods.map((pod) => withSource(pod, SOURCE, seen[pod.metadata.uid] ?? atFirst, unseenFields));
-  const published = publishStaticPods(enqueue, { source: SOURCE, pods, before: context.reported, hasApiServer });
+  const receiver = receiverOf(context);
+  const before = context.reported;
+  const published = publishStaticPods(enqueue, { source: SOURCE, pods, before, hasApiServer, receiver });
   enqueue.assign(published);
 });
 

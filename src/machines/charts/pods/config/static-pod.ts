@@ -28,9 +28,6 @@ import { withDefaults } from './defaults.ts';
 
 export type StaticPod = { readonly pod: Pod; readonly errors?: undefined } | { readonly errors: readonly string[] };
 
-/** Of each manifest what it gave last: it is asked for when its file was read, and whenever another one changes. */
-const known = new WeakMap<Manifest, { readonly asked: string; readonly answer: StaticPod }>();
-
 /** `hasApiServer`: then ConfigMaps and Secrets do not lie beside it, and it may name none unless the rule says so. */
 export function staticPod(
   manifest: Manifest,
@@ -38,26 +35,40 @@ export function staticPod(
   hasApiServer = false,
   rule: ApiReferenceRule = 'none',
 ): StaticPod {
-  const asked = `${nodeName} ${hasApiServer} ${rule}`;
-  const before = known.get(manifest);
-  if (before?.asked === asked) return before.answer;
-  const answer = staticPodOf(manifest, nodeName, hasApiServer, rule);
-  known.set(manifest, { asked, answer });
-  return answer;
+  const { pod, errors } = decodedBy(manifest, nodeName);
+  if (pod === null) return { errors };
+  const refused = [...errors, ...apiReferences(pod.spec, hasApiServer, rule)];
+  return refused.length > 0 ? { errors: refused } : { pod };
 }
 
-function staticPodOf(manifest: Manifest, nodeName: string, hasApiServer: boolean, rule: ApiReferenceRule): StaticPod {
+/** A pod with what is wrong in it, or why there is none. */
+interface DecodedPod {
+  readonly pod: Pod | null;
+  readonly errors: readonly string[];
+}
+
+/** Of each manifest the pod: it is decoded when its file was read, and used whenever another file changes. */
+const known = new WeakMap<Manifest, { readonly nodeName: string; readonly decoded: DecodedPod }>();
+
+function decodedBy(manifest: Manifest, nodeName: string): DecodedPod {
+  const before = known.get(manifest);
+  if (before?.nodeName === nodeName) return before.decoded;
+  const decoded = decodedPod(manifest, nodeName);
+  known.set(manifest, { nodeName, decoded });
+  return decoded;
+}
+
+function decodedPod(manifest: Manifest, nodeName: string): DecodedPod {
   const kindError = wrongKind(manifest.value);
-  if (kindError !== null) return { errors: [kindError] };
+  if (kindError !== null) return { pod: null, errors: [kindError] };
   const tooLarge = sizeProblem(manifest.value);
-  if (tooLarge !== null) return { errors: [tooLarge] };
+  if (tooLarge !== null) return { pod: null, errors: [tooLarge] };
   const errors: string[] = [];
   const decoded = conform(manifest.value, podSchema, '', errors);
-  if (errors.length > 0 || !isDecoded(decoded)) return { errors };
-  if (!decoded.metadata?.name) return { errors: ['name is needed for the pod'] };
+  if (errors.length > 0 || !isDecoded(decoded)) return { pod: null, errors };
+  if (!decoded.metadata?.name) return { pod: null, errors: ['name is needed for the pod'] };
   const pod = applyIdentity(decoded, decoded.metadata.name, manifest.uid, nodeName);
-  const refused = [...validatePod(pod), ...apiReferences(pod.spec, hasApiServer, rule)];
-  return refused.length > 0 ? { errors: refused } : { pod };
+  return { pod, errors: validatePod(pod) };
 }
 
 interface Decoded {

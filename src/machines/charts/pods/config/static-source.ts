@@ -1,5 +1,6 @@
 /**
- * How a source of static pods publishes them: to `syncLoop`, and with an API server to `mirrorPods` as well.
+ * How a source of static pods publishes them: to `pods`, to `syncLoop` that it has spoken, and with an API server to
+ * `mirrorPods` as well.
  *
  * Invariant: `config.sourceReady` follows all differences of its list, so that no pod is taken for removed before.
  */
@@ -19,15 +20,17 @@ interface Publication {
   readonly pods: readonly Pod[];
   readonly before: PublishedPods;
   readonly hasApiServer: boolean;
+  /** `systemId` of the actor that gets the pods. */
+  readonly receiver: string;
 }
 
 /** What the source keeps of the pods that it published. */
-export function publishStaticPods(enqueue: Enqueue, { source, pods, before, hasApiServer }: Publication) {
+export function publishStaticPods(enqueue: Enqueue, { source, pods, before, hasApiServer, receiver }: Publication) {
   const reported = publishedOf(pods);
   const gone = goneFrom(before, pods);
   for (const message of differences(source, pods, { before, after: reported, gone })) {
     if (hasApiServer) sendMirrors(enqueue, message);
-    enqueue.sendTo(to('syncLoop'), message);
+    enqueue.sendTo(to(receiver), message);
   }
   enqueue.sendTo(to('syncLoop'), { type: 'config.sourceReady', source, uids: Object.keys(reported) });
   if (hasApiServer) sendMirrorsReady(enqueue, source);

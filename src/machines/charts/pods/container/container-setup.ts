@@ -13,7 +13,7 @@ import {
   setup,
   to,
 } from '../../../../kernel/xstate.ts';
-import type { ContainerConfig, PodSandboxConfig } from '../../../model/api/cri.ts';
+import type { ContainerConfig, ContainerStatus, PodSandboxConfig } from '../../../model/api/cri.ts';
 import { operations } from '../../../model/operations/index.ts';
 import {
   type ContainerReport,
@@ -26,7 +26,7 @@ import {
   type MemoryMessage,
 } from '../../../model/pods/messages.ts';
 import { containerEvents, type EventText, killMessages, startErrorText } from '../../../model/reasons/reasons.ts';
-import type { ContainerFacts } from '../../../model/status/runtime-facts.ts';
+import { type ContainerFacts, factsOfInstance } from '../../../model/status/runtime-facts.ts';
 import { urlOf } from '../prober/prober-policy.ts';
 import {
   anew,
@@ -86,6 +86,22 @@ export function hookRequest(hook: Hook | null, podIP: string) {
 }
 
 const sleepMs = (hook: Hook | null): number => (hook?.kind === 'sleep' ? hook.seconds * 1_000 : 0);
+
+interface Report {
+  readonly phase: ContainerView['phase'];
+  readonly look?: boolean;
+  readonly seen?: ContainerStatus;
+}
+
+/** What the answer to a call shows of the instance; `null` where it shows nothing. */
+const shownIn = (event: unknown): ContainerStatus | null =>
+  (event as { readonly output?: { readonly status?: ContainerStatus | null } }).output?.status ?? null;
+
+/** How its pod learns what the runtime shows after a call: by the answer, or by an observation. */
+export function afterCall({ event }: { readonly event: unknown }): Pick<Report, 'look' | 'seen'> {
+  const seen = shownIn(event);
+  return seen === null ? { look: true } : { seen };
+}
 
 export const containerSetup = setup({
   types: {
@@ -164,11 +180,12 @@ export const containerSetup = setup({
   },
   actions: {
     report: sendParent(
-      ({ context }, params: { phase: ContainerView['phase']; look?: boolean }): ContainerReport => ({
+      ({ context }, { phase, look = false, seen }: Report): ContainerReport => ({
         type: 'container.changed',
         name: context.name,
-        view: viewOf(context, params.phase),
-        look: params.look ?? false,
+        view: viewOf(context, phase),
+        look,
+        ...(seen === undefined ? {} : { seen }),
       }),
     ),
     sayUnseen: sendParent({ type: 'container.unseen' } satisfies ContainerReport),
@@ -212,6 +229,14 @@ const s = containerSetup;
 
 export const observe = s.assign({
   facts: ({ context, event }) => (event.type === 'container.observed' ? event.facts : context.facts),
+});
+
+/** The answer to a call shows what has become of the instance. */
+export const takeShown = s.assign({
+  facts: ({ context, event }) => {
+    const shown = shownIn(event);
+    return shown === null ? context.facts : factsOfInstance(shown);
+  },
 });
 
 /** The runtime has an instance that is unknown here because a reply was lost. It is adopted. */
@@ -320,8 +345,10 @@ export const replaceUnknown = s.assign(({ context }) => ({
 }));
 
 /** For its pod a container that was stopped for good has ended; one that comes again is still on its way. */
-export const sayStopped = s.enqueueActions(({ context, enqueue }) => {
-  enqueue({ type: 'report', params: { phase: context.stop?.after === 'end' ? 'ended' : 'stopping', look: true } });
+export const sayStopped = s.enqueueActions(({ context, event, enqueue }) => {
+  const isSeen = hasExited(context) && shownIn(event) === null;
+  const phase = context.stop?.after === 'end' ? 'ended' : 'stopping';
+  enqueue({ type: 'report', params: { phase, ...(isSeen ? {} : afterCall({ event })) } });
 });
 
 const preStopFailed = containerEvents.failedPreStopHook();

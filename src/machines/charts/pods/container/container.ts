@@ -12,8 +12,8 @@
  * Invariants:
  *   T1 a container that runs as wanted is never touched.
  *   T2 nothing is created without the pod's permission; the permission is for one instance in one sandbox.
- *   T3 after a call whose outcome is unknown the runtime is observed before anything is tried again: an instance that
- *      the runtime has is taken, never made twice.
+ *   T3 what the answer to a call shows is taken as it is; after a call whose outcome is unknown the runtime is observed
+ *      before anything is tried again: an instance that the runtime has is taken, never made twice.
  *   T4 between two starts lies the back-off: 0, 10 s, 20 s, ... up to the maximum; ten good minutes forgive it, and a
  *      start that ended with the agent that asked for it is none.
  */
@@ -21,6 +21,7 @@ import { errorOf, line, outputOf, type PlainError } from '../../../../kernel/xst
 import { containerEvents, startErrorText, waitingReasons } from '../../../model/reasons/reasons.ts';
 import { initialContext, podOf } from './container-policy.ts';
 import {
+  afterCall,
   anotherStart,
   beginAnew,
   beginWait,
@@ -46,6 +47,7 @@ import {
   sayImage,
   sayStopped,
   take,
+  takeShown,
 } from './container-setup.ts';
 import { preStop, started } from './hooks.ts';
 import { stopCall } from './stop-call.ts';
@@ -60,6 +62,8 @@ const recordFailed = {
   params: ({ event }: { event: unknown }) => containerEvents.failed(startErrorText(errorOf(event).message)),
 } as const;
 
+const isAnswerTo = ({ type }: { readonly type: string }, call: string): boolean => type === `xstate.done.actor.${call}`;
+
 /** Nothing is under way: another definition takes the place of the one before at once. */
 const redefined = {
   'container.configured': [
@@ -67,6 +71,12 @@ const redefined = {
     { actions: configure },
   ],
 } as const;
+
+const hasStarted = [
+  s.assign({ failures: 0, reason: '', message: '' }),
+  takeShown,
+  { type: 'record', params: () => containerEvents.started() },
+] as const;
 
 const waiting = s.createStateConfig({
   initial: 'image',
@@ -154,13 +164,10 @@ const waiting = s.createStateConfig({
         id: 'start',
         src: 'cri.startContainer',
         input: ({ context }) => ({ containerId: context.id }),
-        onDone: {
-          target: '#container.started',
-          actions: [
-            s.assign({ failures: 0, reason: '', message: '' }),
-            { type: 'record', params: () => containerEvents.started() },
-          ],
-        },
+        onDone: [
+          { guard: 'hasPostStart', target: '#container.started', actions: hasStarted },
+          { target: '#container.running', actions: hasStarted },
+        ],
         onError: {
           target: 'failed',
           actions: [failed(waitingReasons.runContainerError), recordFailed],
@@ -192,7 +199,10 @@ const waiting = s.createStateConfig({
 });
 
 const running = s.createStateConfig({
-  entry: { type: 'report', params: { phase: 'running' } },
+  entry: {
+    type: 'report',
+    params: ({ event }) => ({ phase: 'running', ...(isAnswerTo(event, 'start') ? afterCall({ event }) : {}) }),
+  },
   always: [
     { guard: 'hasExited', target: 'exited' },
     { guard: 'hasBecomeUnknown', target: 'stopping', actions: replaceUnknown },

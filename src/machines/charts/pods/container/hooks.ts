@@ -8,6 +8,7 @@
  */
 import { containerEvents } from '../../../model/reasons/reasons.ts';
 import {
+  afterCall,
   endHook,
   endWait,
   failPostStart,
@@ -25,7 +26,7 @@ import { stopCall } from './stop-call.ts';
 export const started = s.createStateConfig({
   entry: {
     type: 'report',
-    params: ({ context }) => ({ phase: context.wanted.postStart === null ? 'running' : 'starting', look: true }),
+    params: ({ event }) => ({ phase: 'starting', ...afterCall({ event }) }),
   },
   initial: 'choosing',
   always: { guard: 'hasExited', target: 'exited' },
@@ -39,8 +40,7 @@ export const started = s.createStateConfig({
         { guard: 'postStartExecs', target: 'executing' },
         { guard: 'postStartGets', target: 'requesting' },
         { guard: 'postStartSleeps', target: 'sleeping' },
-        { guard: 'hasPostStart', target: 'failed', actions: noteHookFailure },
-        { target: '#container.running' },
+        { target: 'failed', actions: noteHookFailure },
       ],
     },
     executing: {

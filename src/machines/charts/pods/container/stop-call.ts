@@ -1,7 +1,7 @@
 /** The call that stops a container, and its next try. Part of the chart of `container.ts`, also beside a hook. */
 import { line, type PlainError } from '../../../../kernel/xstate.ts';
 import { stopSeconds } from './container-policy.ts';
-import { containerSetup as s } from './container-setup.ts';
+import { containerSetup as s, takeShown } from './container-setup.ts';
 
 /** Before a stop that failed is tried again. */
 const STOP_RETRY_MS = 1_000;
@@ -12,7 +12,7 @@ const asking = s.createStateConfig({
     id: 'stop',
     src: 'cri.stopContainer',
     input: ({ context }) => ({ containerId: context.id, timeoutSeconds: stopSeconds(context) }),
-    onDone: '#container.stopped',
+    onDone: { target: '#container.stopped', actions: takeShown },
     onError: [
       { guard: ({ event }) => (event.error as PlainError).code === 'NOT_FOUND', target: '#container.stopped' },
       {

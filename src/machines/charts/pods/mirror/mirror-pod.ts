@@ -12,6 +12,7 @@
  *   I2 without a node object there is no mirror pod: it would have no owner.
  *   I3 the mirror of a static pod that ends stays until nothing of the pod is left, so that its end can be seen.
  *   I4 a delete names the uid that was seen.
+ *   I5 none is created before the API server's mirror pods were listed: it may be there.
  */
 import { errorIn, errorOf, line, now, outputOf, pick, random, setup } from '../../../../kernel/xstate.ts';
 import { CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, type Pod } from '../../../model/api/pod.ts';
@@ -30,6 +31,8 @@ export interface MirrorPodInput {
   readonly name: string;
   readonly nodeName: string;
   readonly judges: boolean;
+  /** The API server's mirror pods were listed. */
+  readonly isListed: boolean;
 }
 
 interface Context extends MirrorPodInput {
@@ -48,7 +51,7 @@ const s = setup({
   guards: {
     isOver: ({ context: { wanted, seen, ending } }) => wanted === null && seen === null && ending.length === 0,
     mustDelete: ({ context }) => context.seen !== null && mustGo(context, context.seen),
-    mustCreate: ({ context: { wanted, seen } }) => wanted !== null && seen === null,
+    mustCreate: ({ context: { wanted, seen, isListed } }) => wanted !== null && seen === null && isListed,
     /** The watch was faster than the answer to the call. */
     isUnseen: ({ context }) => context.seen === null,
     isUnwanted: ({ context }) => context.wanted === null,
@@ -82,7 +85,7 @@ const take = s.assign(({ context, event }) => {
     case 'mirror.seen':
       return { seen: seenNow(context, event) };
     case 'mirror.listed':
-      return event.uids.includes(context.seen?.uid ?? '') ? {} : { seen: null };
+      return { isListed: true, ...(event.uids.includes(context.seen?.uid ?? '') ? {} : { seen: null }) };
     case 'mirror.judged':
       return { judges: true };
     default:

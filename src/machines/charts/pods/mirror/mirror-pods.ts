@@ -2,7 +2,7 @@
  * Mirror pods: what the API server shows of static pods. One actor a full name (`mirror-pod.ts`).
  *
  * Decides: which static pod and which mirror pod belong together, and when a mirror pod that has no static pod may go.
- * Owns: the names.
+ * Owns: the names, whether the API server's mirror pods were listed.
  * Hears: `mirror.wanted`, `mirror.unwanted` of the sources of static pods, `mirror.seen` and `mirror.listed` of the API
  *   server, `mirror.ready` of each source of static pods, `mirror.released` of `pods`.
  * Asks: nothing; its actors do. Asks `podConfig` to publish everything again when it starts anew.
@@ -24,6 +24,7 @@ interface Context {
   readonly names: readonly string[];
   /** Sources of static pods that have not spoken yet. */
   readonly silent: readonly ('file' | 'http')[];
+  readonly isListed: boolean;
 }
 
 const s = setup({
@@ -40,14 +41,16 @@ const route = s.enqueueActions(({ context, event, enqueue }) => {
   if (!context.names.includes(id)) {
     if (event.type === 'mirror.released' || (event.type === 'mirror.seen' && event.seen === null)) return;
     const { namespace, name } = ref;
-    const input = { namespace, name, nodeName: context.nodeName, judges: context.silent.length === 0 };
+    const { nodeName, silent, isListed } = context;
+    const input = { namespace, name, nodeName, judges: silent.length === 0, isListed };
     enqueue.spawnChild('mirror', { id, input });
     enqueue.assign({ names: [...context.names, id] });
   }
   enqueue.sendTo<AnyActorRef>(id, event);
 });
 
-const sendListed = s.enqueueActions(({ context, event, enqueue }) => {
+const takeList = s.enqueueActions(({ context, event, enqueue }) => {
+  if (!context.isListed) enqueue.assign({ isListed: true });
   for (const id of context.names) enqueue.sendTo<AnyActorRef>(id, event);
 });
 
@@ -84,13 +87,14 @@ export const mirrorPodsMachine = s.createMachine({
     nodeName: input.nodeName,
     names: [],
     silent: input.staticPodURL ? ['file', 'http'] : ['file'],
+    isListed: false,
   }),
   entry: s.enqueueActions(({ enqueue }) => enqueue.sendTo(to('podConfig'), { type: 'config.wanted', uids: null })),
   on: {
     'mirror.wanted': { actions: route },
     'mirror.unwanted': { actions: route },
     'mirror.seen': { actions: route },
-    'mirror.listed': { actions: sendListed },
+    'mirror.listed': { actions: takeList },
     'mirror.released': { actions: route },
     'mirror.ready': { actions: noteReady },
     'xstate.done.actor.*': { actions: reap },

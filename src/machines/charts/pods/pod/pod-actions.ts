@@ -12,7 +12,7 @@ import {
   podReasons,
 } from '../../../model/reasons/reasons.ts';
 import { claimRefusal, podDns } from '../../../model/spec/index.ts';
-import { factsOf, hasBegunInSandbox } from '../../../model/status/runtime-facts.ts';
+import { factsOf, hasBegunInSandbox, withContainer } from '../../../model/status/runtime-facts.ts';
 import { pauseMs, RESPAWN_BACK_OFF } from '../../../model/values/back-off.ts';
 import { isSame } from '../../../model/values/same.ts';
 import { isCreated, retryDelay, runsInOrder } from '../container/container-policy.ts';
@@ -32,7 +32,7 @@ import {
   refOf,
   wantedOf,
 } from './pod-policy.ts';
-import { type Enqueue, order, SPAWNED, podSetup as s, settle } from './pod-setup.ts';
+import { type Enqueue, learn, order, runtimeOf, SPAWNED, podSetup as s, settle } from './pod-setup.ts';
 import { impossibility, isRegularTurn, nextAttempt, sandboxPlan, turnsOf } from './pod-turns.ts';
 
 // ---- containers -----------------------------------------------------------------------------------------------------
@@ -90,15 +90,18 @@ const adoptOrphans = (enqueue: Enqueue, context: PodContext): Partial<PodContext
 export const noteContainer = s.enqueueActions((args) => {
   const { event, context, enqueue } = args;
   if (event.type !== 'container.changed') return;
-  const record = context.containers[event.name];
-  const isNews = event.look || record?.begins === true || !isSame(record?.view, event.view);
+  const { name, look, seen, view } = event;
+  const record = context.containers[name];
+  const isNews = look || seen !== undefined || record?.begins === true || !isSame(record?.view, view);
   if (!record || !isNews) return;
-  const wish = event.view.phase === 'waiting' ? null : record.wish;
-  const containers = { ...context.containers, [event.name]: { ...record, view: event.view, wish, begins: false } };
-  const nowMs = now(args);
-  settle(enqueue, context, event.look ? { containers, actedAtMs: nowMs } : { containers }, nowMs);
+  const wish = view.phase === 'waiting' ? null : record.wish;
+  const containers = { ...context.containers, [name]: { ...record, view, wish, begins: false } };
+  const acted = look || seen !== undefined ? { actedAtMs: now(args) } : {};
+  if (seen) learn(args, withContainer(runtimeOf(context), seen), { containers, ...acted }, name);
+  else settle(enqueue, context, { containers, ...acted }, now(args));
   beginNextGroup(enqueue, { ...context, containers });
-  if (event.look) enqueue.raise({ type: 'look' });
+  if (look) enqueue.raise({ type: 'look' });
+  else if (seen) enqueue.raise({ type: 'acted' });
 });
 
 export const noteWish = s.enqueueActions(({ event, context, enqueue }) => {

@@ -23,7 +23,7 @@ import { endAllocation } from './pod-allocation.ts';
 import { linksOf, logPaths, podPaths } from './pod-files.ts';
 import { sendNodeEnd } from './pod-node.ts';
 import { forgetPod } from './pod-remembering.ts';
-import { change, noteReclaimed, observeNow, podSetup as s } from './pod-setup.ts';
+import { change, noteReclaimed, observeNow, podSetup as s, takeStopped } from './pod-setup.ts';
 import { releasePublished, releaseVolumes, volumesPlace } from './pod-volumes.ts';
 
 /** Stops each queued sandbox; then goes on. */
@@ -38,7 +38,7 @@ export const stopSandboxes = (done: string) =>
           id: 'stopSandbox',
           src: 'cri.stopPodSandbox',
           input: ({ context }) => ({ podSandboxId: context.queue[0]! }),
-          onDone: { target: 'next', actions: dequeue },
+          onDone: { target: 'next', actions: [takeStopped, dequeue] },
           onError: {
             target: 'failing',
             actions: [failed, record((_, error) => podEvents.failedKillPod(error.message))],

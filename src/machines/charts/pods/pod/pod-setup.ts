@@ -1,10 +1,11 @@
 /** The vocabulary of a pod's machine: its events, its operations, its actions. The chart is in `pod.ts`. */
-import { type AnyActorRef, now, outputOf, pick, setup, to } from '../../../../kernel/xstate.ts';
+import { type AnyActorRef, now, type OutputOf, outputOf, pick, setup, to } from '../../../../kernel/xstate.ts';
 import type { AllocationReport } from '../../../model/allocation/messages.ts';
+import type { PodSandboxStatus } from '../../../model/api/cri.ts';
 import type { CSIReport } from '../../../model/csi/messages.ts';
 import type { ObjectFound } from '../../../model/objects/messages.ts';
 import type { PodRuntimeStatus } from '../../../model/operations/cri.ts';
-import { operations } from '../../../model/operations/index.ts';
+import { type Operations, operations } from '../../../model/operations/index.ts';
 import {
   type ContainerReport,
   type ContainerView,
@@ -18,7 +19,15 @@ import {
   type StatusWanted,
 } from '../../../model/pods/messages.ts';
 import type { NodeChanged } from '../../../model/settings/node-settings.ts';
-import { emptyRuntime, factsOf, garbageOf, imagesOf, joined, slimmed } from '../../../model/status/runtime-facts.ts';
+import {
+  emptyRuntime,
+  factsOf,
+  garbageOf,
+  imagesOf,
+  joined,
+  withContainer,
+  withSandbox,
+} from '../../../model/status/runtime-facts.ts';
 import { isSame } from '../../../model/values/same.ts';
 import { containerMachine } from '../container/container.ts';
 import { containerLogMachine } from '../container/container-log.ts';
@@ -55,6 +64,8 @@ import {
 import { proberChanges } from './probe-plan.ts';
 
 type Event =
+  /** A call of its own has ended: an inspection that is under way may not show it. */
+  | { readonly type: 'acted' }
   | PodMessage
   | NodeChanged
   | AllocationReport
@@ -250,22 +261,33 @@ export const change = (compute: (context: PodContext) => Partial<PodContext>) =>
 
 export const SPAWNED: ContainerView = { phase: 'waiting', reason: '', message: '', restartCount: 0, ended: null };
 
+type Observing = Parameters<Parameters<typeof s.enqueueActions>[0]>[0];
+
 // ---- what is observed -----------------------------------------------------------------------------------------------
 
-function learn(enqueue: Enqueue, context: PodContext, seen: PodRuntimeStatus, nowMs: number, own = false): void {
-  const runtime = joined(context.runtime, ordered(seen));
-  const looked = own || context.looked;
-  if (runtime === context.runtime) {
-    if (looked !== context.looked) enqueue.assign({ looked });
-    return;
-  }
+/** Takes in what the runtime has of the pod, and publishes what follows. `by`: the container that knows its own part. */
+export function learn(args: Observing, runtime: PodRuntimeStatus, change: Partial<PodContext> = {}, by = ''): void {
+  const { context, enqueue } = args;
   const begun = context.runtime === null ? { begunMs: begunAt(runtime) } : {};
-  settle(enqueue, context, { runtime, looked, ...begun }, nowMs);
+  settle(enqueue, context, { runtime, ...begun, ...change }, now(args));
   sendCollectors(enqueue, context, runtime);
   for (const [name, facts] of changedFacts(context.runtime, runtime, Object.keys(context.containers))) {
-    order(enqueue, name, { type: 'container.observed', facts });
+    if (name !== by) order(enqueue, name, { type: 'container.observed', facts });
   }
 }
+
+/** An inspection of the whole pod. */
+function learnAll(args: Observing, seen: PodRuntimeStatus, own = false): void {
+  const { context, enqueue } = args;
+  const runtime = joined(context.runtime, ordered(seen));
+  const looked = own || context.looked;
+  if (runtime !== context.runtime) learn(args, runtime, { looked });
+  else if (looked !== context.looked) enqueue.assign({ looked });
+}
+
+/** What is known of the runtime, also where nothing was known yet. */
+export const runtimeOf = ({ runtime, uid, name, namespace }: PodContext): PodRuntimeStatus =>
+  runtime ?? emptyRuntime(uid, name, namespace, 0);
 
 /** The collectors hear of a pod only what they did not know. */
 function sendCollectors(enqueue: Enqueue, { uid, runtime }: PodContext, now: PodRuntimeStatus): void {
@@ -284,21 +306,37 @@ export const sendCollectorsAgain = s.enqueueActions(({ context, enqueue }) => {
 });
 
 /** Its own observation began after its last call; others count only when they began later. */
-export const learnFromLook = s.enqueueActions((args) => {
-  const output = outputOf<PodRuntimeStatus>(args.event);
-  learn(args.enqueue, args.context, slimmed(output), now(args), true);
-});
+export const learnFromLook = s.enqueueActions((args) => learnAll(args, outputOf<PodRuntimeStatus>(args.event), true));
 
+/** One that began before is void, and made anew: what it shows may be news all the same. */
 export const learnFromWatch = s.enqueueActions((args) => {
   const { event, context, enqueue } = args;
-  if (event.type !== 'runtime.podChanged' || event.status.observedAtMs <= context.actedAtMs) return;
-  learn(enqueue, context, event.status, now(args));
+  if (event.type !== 'runtime.podChanged') return;
+  if (event.status.observedAtMs > context.actedAtMs) learnAll(args, event.status);
+  else enqueue.raise({ type: 'container.unseen' });
 });
 
+/** One sandbox or container: what has become of it stays true, whenever it was observed. */
+export const learnInstance = s.enqueueActions((args) => {
+  const { event, context } = args;
+  const { runtime: known } = context;
+  if (known === null) return;
+  if (event.type === 'runtime.sandboxChanged') learnSandbox(args, known, event.status);
+  else if (event.type === 'runtime.containerChanged') {
+    const runtime = withContainer(known, event.status);
+    if (runtime !== known) learn(args, runtime);
+  }
+});
+
+function learnSandbox(args: Observing, known: PodRuntimeStatus, status: PodSandboxStatus): void {
+  const runtime = withSandbox(known, status);
+  if (runtime !== known) learn(args, ordered(runtime));
+}
+
 export const learnAbsence = s.enqueueActions((args) => {
-  const { event, context, enqueue } = args;
+  const { event, context } = args;
   if (event.type !== 'runtime.absent' || context.runtime !== null) return;
-  learn(enqueue, context, emptyRuntime(context.uid, context.name, context.namespace, event.observedAtMs), now(args));
+  learnAll(args, emptyRuntime(context.uid, context.name, context.namespace, event.observedAtMs));
 });
 
 /** Earlier observations are void; the runtime is observed again. */
@@ -309,5 +347,18 @@ const begin = (enqueue: Enqueue, nowMs: number, more: Partial<PodContext> = {}):
 
 export const observeNow = s.enqueueActions((args) => begin(args.enqueue, now(args)));
 
-/** The same after a call of its own that succeeded. */
-export const acted = s.enqueueActions((args) => begin(args.enqueue, now(args), { failures: 0 }));
+/** The sandbox was made: its answer shows it, or the runtime is observed. */
+export const takeSandbox = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
+  const { status } = outputOf<OutputOf<Operations['cri.runPodSandbox']>>(event);
+  if (status === null) return begin(enqueue, now(args), { failures: 0 });
+  const runtime = ordered(withSandbox(runtimeOf(context), status));
+  learn(args, runtime, { failures: 0, actedAtMs: now(args) });
+  enqueue.raise({ type: 'acted' });
+});
+
+/** A sandbox was stopped: its answer shows it, or a watch of the runtime will. */
+export const takeStopped = s.enqueueActions((args) => {
+  const { status } = outputOf<OutputOf<Operations['cri.stopPodSandbox']>>(args.event);
+  if (status !== null) learnSandbox(args, runtimeOf(args.context), status);
+});

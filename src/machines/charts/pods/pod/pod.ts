@@ -11,7 +11,8 @@
  * Sends: `status` each new status.
  * Invariants:
  *   P1 nothing is made before it is known what the runtime has; what runs as wanted is never touched.
- *   P2 an observation that began before one of its own calls ended never overrides what that call did.
+ *   P2 an observation that began before one of its own calls ended never overrides what that call did. What the answer
+ *      to a call shows of its sandbox or container is not asked for again.
  *   P3 after a call that failed the runtime is observed before anything is tried again.
  *   P4 grace only shrinks; containers stop before their sandbox, sidecars after the containers they serve.
  *   P5 nothing is made before its volumes are there; files go last, after the runtime has nothing of the pod any more.
@@ -61,14 +62,15 @@ import { rememberPod } from './pod-remembering.ts';
 import { resizing } from './pod-resize.ts';
 import { restartingAll } from './pod-restart-all.ts';
 import {
-  acted,
   learnAbsence,
   learnFromLook,
   learnFromWatch,
+  learnInstance,
   observeNow,
   podSetup as s,
   sendCollectorsAgain,
   sendStatusAgain,
+  takeSandbox,
 } from './pod-setup.ts';
 import { nextAttempt, nextRestarts } from './pod-turns.ts';
 import { bindingSubPaths, readingVariables, withVariables } from './pod-volume-parts.ts';
@@ -228,7 +230,7 @@ const sync = s.createStateConfig({
           config: sandboxOf(context, nextAttempt(context)),
           runtimeHandler: runtimeHandler(context) ?? '',
         }),
-        onDone: { target: 'awaitingSandbox', actions: acted },
+        onDone: { target: 'awaitingSandbox', actions: takeSandbox },
         onError: {
           target: 'backingOff',
           actions: [
@@ -299,7 +301,7 @@ const observer = s.createStateConfig({
         onDone: { target: 'idle', actions: learnFromLook },
         onError: { target: 'failing', actions: complain('Cannot inspect the pod in the runtime') },
       },
-      on: { look: { target: 'asking', reenter: true } },
+      on: { look: { target: 'asking', reenter: true }, acted: { target: 'asking', reenter: true } },
       after: { [LOOK_DEADLINE_MS]: { target: 'asking', reenter: true } },
     },
     failing: { on: { look: 'asking' }, after: { [LOOK_RETRY_MS]: 'asking' } },
@@ -315,6 +317,8 @@ export const podMachine = s.createMachine({
       type: 'parallel',
       on: {
         'runtime.podChanged': { actions: learnFromWatch },
+        'runtime.sandboxChanged': { actions: learnInstance },
+        'runtime.containerChanged': { actions: learnInstance },
         'runtime.podRemoved': { actions: observeNow },
         'runtime.absent': { actions: learnAbsence },
         'container.changed': { actions: noteContainer },

@@ -13,10 +13,7 @@ const boot = (change: Partial<NodeSettings> = {}): PodsNode => (node = bootCount
 
 /** The next agent on the same machine, which is another by now. */
 function restartOn(admission: NonNullable<NodeSettings['admission']>): void {
-  const { world } = node;
-  node.restart();
-  world.detach();
-  node = new PodsNode({ world, settings: { admission, makesPodCgroups: true } }).boot();
+  node = node.restart(0, { admission, makesPodCgroups: true });
 }
 
 interface Wanted {

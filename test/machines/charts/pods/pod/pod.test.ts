@@ -48,8 +48,9 @@ describe('a pod with one container', () => {
     node.boot();
     until('Running', running('u1'));
     const at = (name: string) => node.world.callsOf(name)[0]!.atMs;
-    const shown = node.world.callsOf('cri.podStatus').find(({ atMs }) => atMs > at('cri.runPodSandbox'));
-    expect(at('cri.pullImage')).toBeLessThan(shown!.atMs);
+    /** The world takes so long to make a sandbox. */
+    const sandboxMs = 60;
+    expect(at('cri.pullImage')).toBeLessThan(at('cri.runPodSandbox') + sandboxMs);
   });
 
   it('leaves nothing behind when its file is removed', () => {

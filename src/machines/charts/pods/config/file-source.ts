@@ -1,0 +1,163 @@
+/**
+ * The folder or file of manifests as a source of static pods (`fileSource` below `podConfig`), and of the ConfigMaps
+ * and Secrets that lie beside them.
+ *
+ * Decides: what was added, changed, was removed.
+ * Owns: by pod and object the version that was last published, and the manifest errors that are known. Never a pod.
+ * Hears: `manifests.changed` of the stream; `config.wanted` when a receiver lost its state.
+ * Asks: `host.watchManifests`.
+ * Sends: `pods` `config.objects` and `config.pods`; `syncLoop` `config.sourceReady`; `mirrorPods` its pods.
+ * Invariants:
+ *   C1 within one change removals are published first, so that a pod whose file was rewritten leaves before it comes.
+ *   C2 a manifest's error is reported once, and once more when it is gone.
+ *   C3 the source is ready when its first complete list is in, even when that list is empty.
+ *   C4 with an API server ConfigMaps and Secrets come from there alone, and a static pod may name none.
+ */
+import { line, now, type PlainError, pick, setup, to } from '../../../../kernel/xstate.ts';
+import { objectKey } from '../../../model/objects/config-objects.ts';
+import { hostOperations, type Manifest, type ManifestError } from '../../../model/operations/host.ts';
+import type { ConfigObject } from '../../../model/operations/volume.ts';
+import {
+  type ConfigWanted,
+  type Ended,
+  type ObjectsReported,
+  type Receiver,
+  receiverOf,
+  type SourceReady,
+} from '../../../model/pods/messages.ts';
+import type { NodeSettings } from '../../../model/settings/node-settings.ts';
+import { sendMirrorsReady } from '../mirror/mirrors.ts';
+import { forgotten, type PublishedPods, withSource } from './pod-source.ts';
+import { mergeManifests } from './static-pod.ts';
+import { publishStaticPods } from './static-source.ts';
+
+/** Before the watch of the manifests is opened again after it broke. */
+const REOPEN_MS = 1_000;
+const SOURCE = 'file';
+
+export type FileSourceInput = Receiver &
+  Pick<
+    NodeSettings,
+    'nodeName' | 'staticPodPath' | 'fileCheckFrequencyMs' | 'apiServer' | 'unseenFields' | 'staticPodReferences'
+  >;
+
+interface Context {
+  readonly settings: FileSourceInput;
+  readonly reported: PublishedPods;
+  /** By uid, when a pod was first seen; kept when it has to be published again. */
+  readonly seen: Readonly<Record<string, string>>;
+  /** By key, the published version of a ConfigMap or Secret; `null` before the first publication. */
+  readonly versions: Readonly<Record<string, string>> | null;
+  /** By file, the error that was last said. */
+  readonly errors: Readonly<Record<string, string>>;
+}
+
+interface ManifestsChanged {
+  readonly type: 'manifests.changed';
+  readonly manifests: readonly Manifest[];
+  readonly objects: readonly ConfigObject[];
+  readonly errors: readonly ManifestError[];
+}
+
+const s = setup({
+  types: {
+    input: {} as FileSourceInput,
+    context: {} as Context,
+    events: {} as ManifestsChanged | ConfigWanted | Ended,
+  },
+  actors: pick(hostOperations, 'host.watchManifests'),
+  guards: { hasNoPath: ({ context }) => context.settings.staticPodPath === '' },
+});
+
+type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
+
+const take = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
+  if (event.type !== 'manifests.changed') return;
+  const { settings, seen, reported: before } = context;
+  const { nodeName, apiServer, unseenFields, staticPodReferences } = settings;
+  const hasApiServer = apiServer !== undefined;
+  const receiver = receiverOf(settings);
+  const merged = mergeManifests(event.manifests, nodeName, hasApiServer, staticPodReferences);
+  const atFirst = new Date(now(args)).toISOString();
+  const pods = merged.pods.map((pod) => withSource(pod, SOURCE, seen[pod.metadata.uid] ?? atFirst, unseenFields));
+  const errors = errorsByFile([...event.errors, ...merged.errors]);
+  for (const [level, text, fields] of errorLines(context.errors, errors)) enqueue(line(level, [text, fields]));
+  const versions = hasApiServer ? context.versions : sendObjects(enqueue, context, event.objects);
+  const published = publishStaticPods(enqueue, { source: SOURCE, pods, before, hasApiServer, receiver });
+  enqueue.assign({ ...published, versions, errors });
+});
+
+/** Pods find their objects when they come. */
+function sendObjects(enqueue: Enqueue, { versions: reported, settings }: Context, objects: readonly ConfigObject[]) {
+  const byKey = Object.fromEntries(objects.map((each) => [objectKey(each.kind, each.namespace, each.name), each]));
+  const versions = Object.fromEntries(Object.entries(byKey).map(([key, { version }]) => [key, version]));
+  if (JSON.stringify(reported ?? {}) !== JSON.stringify(versions)) {
+    const message: ObjectsReported = { type: 'config.objects', objects: byKey };
+    enqueue.sendTo(to(receiverOf(settings)), message);
+  }
+  return versions;
+}
+
+/** Forgets what was published, so that the stream's next list publishes it again. */
+const forget = s.assign(({ context, event }) => {
+  if (event.type !== 'config.wanted') return {};
+  const { versions, reported } = context;
+  return { versions: event.uids === null ? null : versions, reported: forgotten(reported, event.uids) };
+});
+
+const sayBroken = line<Context, { error: unknown; type: string }, undefined, ManifestsChanged | ConfigWanted | Ended>(
+  'error',
+  ({ context, event }) => [
+    'Unable to read config path',
+    { path: context.settings.staticPodPath, error: (event.error as PlainError).message },
+  ],
+);
+
+export const fileSourceMachine = s.createMachine({
+  id: 'fileSource',
+  context: ({ input }) => ({ settings: input, reported: {}, seen: {}, versions: null, errors: {} }),
+  initial: 'choosing',
+  on: { 'config.wanted': { target: '.choosing', actions: forget } },
+  states: {
+    choosing: { always: [{ guard: 'hasNoPath', target: 'empty' }, { target: 'watching' }] },
+    /** No `staticPodPath`: the source is ready and has nothing. */
+    empty: {
+      entry: s.enqueueActions(({ context, enqueue }) => {
+        enqueue.sendTo(to('syncLoop'), { type: 'config.sourceReady', source: SOURCE, uids: [] } satisfies SourceReady);
+        if (context.settings.apiServer !== undefined) sendMirrorsReady(enqueue, SOURCE);
+      }),
+    },
+    watching: {
+      invoke: {
+        id: 'watch',
+        src: 'host.watchManifests',
+        input: ({ context: { settings } }) => ({
+          path: settings.staticPodPath,
+          nodeName: settings.nodeName,
+          periodMs: settings.fileCheckFrequencyMs,
+        }),
+        onDone: 'reopening',
+        onError: { target: 'reopening', actions: sayBroken },
+      },
+      on: { 'manifests.changed': { actions: take } },
+    },
+    reopening: { after: { [REOPEN_MS]: 'watching' } },
+  },
+});
+
+// ---- errors ---------------------------------------------------------------------------------------------------------
+
+const errorsByFile = (errors: readonly ManifestError[]): Record<string, string> =>
+  Object.fromEntries(errors.map(({ file, message }) => [file, message]));
+
+function errorLines(before: Context['errors'], after: Context['errors']) {
+  const lines: ['error' | 'info', string, Record<string, string>][] = [];
+  for (const [file, error] of Object.entries(after)) {
+    if (before[file] !== error) lines.push(['error', 'Could not process manifest file', { path: file, error }]);
+  }
+  for (const file of Object.keys(before)) {
+    if (after[file] === undefined) lines.push(['info', 'Manifest file no longer has an error', { path: file }]);
+  }
+  return lines;
+}
