@@ -8,6 +8,7 @@ import type { Store } from './store.ts';
 import { duration } from './words.ts';
 import type { Content } from './worker/node/fs.ts';
 import type { Comparison } from './worker/reports.ts';
+import type { Other } from './worker/requests.ts';
 
 /** Parts of the difference that are listed. */
 const PARTS_MAX = 12;
@@ -22,7 +23,7 @@ export class ComparePane {
   /** `choose` lets a person open files of another journal. */
   constructor(store: Store, choose: (take: (files: ReadonlyMap<string, Content>) => void) => void) {
     this.store = store;
-    this.others.addEventListener('input', () => void this.compare(this.others.value));
+    this.others.addEventListener('input', () => void this.compare(this.others.value || null));
     this.body.addEventListener('keydown', (event) => walk(this.body, event));
     byId('compare-open', HTMLButtonElement).addEventListener('click', () =>
       choose((files) => void this.compare(files)),
@@ -46,14 +47,14 @@ export class ComparePane {
     if (starts.length === 0 && this.askedFor === '') {
       return this.say('This journal has one start. Open another journal to compare with.');
     }
-    if (this.askedFor !== facts.incarnation && starts.length > 0) void this.compare(this.others.value);
+    if (this.askedFor !== facts.incarnation && starts.length > 0) void this.compare(this.others.value || null);
   }
 
   private say(text: string): void {
     this.body.replaceChildren(el('p', { class: 'empty' }, text));
   }
 
-  private async compare(other: ReadonlyMap<string, Content> | string): Promise<void> {
+  private async compare(other: Other): Promise<void> {
     this.askedFor = this.store.facts.incarnation;
     try {
       this.show(await this.store.ask('compare', { with: other }));

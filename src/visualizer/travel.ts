@@ -3,12 +3,12 @@ import { byId, setAttributes, setText } from './dom.ts';
 import type { Store } from './store.ts';
 import { sinceStart } from './words.ts';
 
-/** Columns of the picture of the records in time. */
+/** Columns of the picture of the pauses between records. */
 const BINS = 240;
 
 export class Travel {
   readonly slider = byId('scrub', HTMLInputElement);
-  private readonly density = byId('density', HTMLCanvasElement);
+  private readonly picture = byId('pauses', HTMLCanvasElement);
   private readonly text = byId('moment-text', HTMLElement);
   private readonly back = byId('moment', HTMLButtonElement);
   private readonly store: Store;
@@ -24,7 +24,7 @@ export class Travel {
     }
     this.back.addEventListener('click', () => store.chooseRecord(undefined));
     this.slider.addEventListener('input', () => this.scrub());
-    new ResizeObserver(() => this.draw(true)).observe(this.density);
+    new ResizeObserver(() => this.draw(true)).observe(this.picture);
   }
 
   /** One question at a time: a slider moves faster than anything answers. */
@@ -57,29 +57,29 @@ export class Travel {
     this.draw(false);
   }
 
-  /** For the eye: how many records each stretch has, by number, so that the slider lies on it. */
+  /** For the eye: how much time went by between records, so that waits are seen on a slider of records. */
   private draw(isAnew: boolean): void {
     const { facts } = this.store;
     const state = `${facts.incarnation} ${Math.floor(facts.records / 500)} ${facts.isReading}`;
-    if ((!isAnew && state === this.drawn) || facts.n === -1 || this.density.clientWidth === 0) return;
+    if ((!isAnew && state === this.drawn) || facts.n === -1 || this.picture.clientWidth === 0) return;
     this.drawn = state;
-    void this.store.ask('density', { bins: BINS }).then((counts) => this.paint(counts));
+    void this.store.ask('pauses', { bins: BINS }).then((pauses) => this.paint(pauses));
   }
 
-  private paint(counts: readonly number[]): void {
-    const { density } = this;
+  private paint(pauses: readonly number[]): void {
+    const { picture } = this;
     const ratio = devicePixelRatio;
-    density.width = density.clientWidth * ratio;
-    density.height = density.clientHeight * ratio;
-    const context = density.getContext('2d');
+    picture.width = picture.clientWidth * ratio;
+    picture.height = picture.clientHeight * ratio;
+    const context = picture.getContext('2d');
     if (!context) return;
-    context.fillStyle = getComputedStyle(density).color;
-    const most = Math.max(1, ...counts);
-    const width = density.width / counts.length;
-    counts.forEach((count, at) => {
-      // Logarithmic: a turn in an idle hour is seen beside a start.
-      const height = count === 0 ? 0 : Math.max(ratio, (Math.log1p(count) / Math.log1p(most)) * density.height);
-      context.fillRect(at * width, density.height - height, Math.max(1, width - ratio), height);
+    context.fillStyle = getComputedStyle(picture).color;
+    const longest = Math.max(1, ...pauses);
+    const width = picture.width / pauses.length;
+    pauses.forEach((ms, at) => {
+      // Logarithmic: a wait of a start is seen beside an idle hour.
+      const height = (Math.log1p(ms) / Math.log1p(longest)) * picture.height;
+      context.fillRect(at * width, picture.height - height, Math.max(1, width - ratio), height);
     });
   }
 }

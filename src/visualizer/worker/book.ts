@@ -205,14 +205,19 @@ export class Book {
     return named.toSorted((one, other) => other.records - one.records).slice(0, BUSIEST_MAX);
   }
 
-  /** Records in each of so many equal stretches of time from the first to the last. */
-  density(bins: number): number[] {
-    const counts = Array.from({ length: bins }, () => 0);
-    const [first, last] = [this.row(0)?.t ?? 0, this.row(this.size - 1)?.t ?? 0];
-    const scale = bins / Math.max(1, last - first);
-    for (const page of this.pages)
-      for (let i = 0; i < page.size; i++) counts[Math.min(bins - 1, Math.floor((page.t[i]! - first) * scale))]!++;
-    return counts;
+  /** The longest time between two records, in milliseconds, in each of so many equal stretches of them. */
+  pauses(bins: number): number[] {
+    const longest = Array.from({ length: bins }, () => 0);
+    const scale = bins / Math.max(1, this.size);
+    let [index, before] = [0, this.row(0)?.t ?? 0];
+    for (const page of this.pages) {
+      for (let i = 0; i < page.size; i++) {
+        const bin = Math.floor(index++ * scale);
+        longest[bin] = Math.max(longest[bin]!, page.t[i]! - before);
+        before = page.t[i]!;
+      }
+    }
+    return longest;
   }
 
   has(n: number): boolean {

@@ -225,8 +225,8 @@ export class Desk implements Requests {
     return book.at(numbers.map((n) => book.indexOf(n)));
   }
 
-  async density({ bins }: Asked<'density'>): Promise<readonly number[]> {
-    return this.#model.book.density(bins);
+  async pauses({ bins }: Asked<'pauses'>): Promise<readonly number[]> {
+    return this.#model.book.pauses(bins);
   }
 
   // ---- actors -------------------------------------------------------------------------------------------------------
@@ -242,7 +242,18 @@ export class Desk implements Requests {
     if (at === undefined) return source.detail(address, undefined);
     const end = this.#model.endOf(at);
     const view = end && this.#model.past.at(address, end.n);
-    return view ? source.detail(address, { view, turn: end.turn, n: end.n }) : null;
+    if (!view) return null;
+    const known = await source.detail(address, { view, turn: end.turn, n: end.n });
+    if (known || this.#hasHeardAfter(address, end.n)) return known;
+    // It is now what it was then.
+    const now = await source.detail(address, undefined);
+    return now && { ...now, at: end.n };
+  }
+
+  #hasHeardAfter(address: string, n: number): boolean {
+    const { book } = this.#model;
+    for (const index of range(book.indexOf(n + 1), book.size)) if (book.row(index)!.who === address) return true;
+    return false;
   }
 
   async history({ address, at = Number.POSITIVE_INFINITY }: Asked<'history'>) {

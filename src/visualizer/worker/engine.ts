@@ -9,6 +9,7 @@ import { START_RECORDS_MAX } from './book.ts';
 import { Execution } from './execution.ts';
 import { type Content, putFiles } from './node/fs.ts';
 import { type Comparison, comparison, type StartView, startView } from './reports.ts';
+import type { Other } from './requests.ts';
 
 export { startView };
 
@@ -63,11 +64,25 @@ const NO_SEGMENT =
 
 export const startOf = (journal: Journal): StartView => startView(startRecords(journal));
 
-/** The start that is shown beside another of the same journal, by its name, or of another journal. */
-export function compareWith(shown: Journal, other: ReadonlyMap<string, Content> | string): Comparison {
-  const against = typeof other === 'string' ? readJournal(SHOWN, { incarnation: other }) : put(OTHER, other, undefined);
+/** The start that is shown beside another. */
+export function compareWith(shown: Journal, other: Other): Comparison {
+  const incarnation = other ?? lastGoodBefore(shown);
+  const isName = typeof incarnation === 'string';
+  const against = isName ? readJournal(SHOWN, { incarnation }) : put(OTHER, incarnation, undefined);
   return comparison(startRecords(against), startRecords(shown));
 }
+
+/** The last start before this one that came to its goals; where none did, the one before. */
+function lastGoodBefore({ header }: Journal): string {
+  const all = [...new Set(segmentsIn(SHOWN).map(({ incarnation }) => incarnation))];
+  const before = all.slice(0, all.indexOf(header.incarnation)).toReversed();
+  const good = before.find((incarnation) => isGood(readJournal(SHOWN, { incarnation })));
+  const found = good ?? before[0];
+  if (found === undefined) throw new Error('this journal has no start before this one');
+  return found;
+}
+
+const isGood = (journal: Journal): boolean => startOf(journal).time.complete;
 
 /** A journal as far as its start goes. */
 const startRecords = (journal: Journal) => ({

@@ -12,11 +12,10 @@ import type {
 } from '../../actors/server/visualizer/protocol.ts';
 import { namesIn } from '../names.ts';
 import { Book } from './book.ts';
-import type { Content } from './node/fs.ts';
 import { Past } from './past.ts';
 import { queryOf } from './query.ts';
 import type { Comparison, HealthView, StartView } from './reports.ts';
-import type { ContextChange, Facts, StepView } from './requests.ts';
+import type { ContextChange, Facts, Other, StepView } from './requests.ts';
 import { Search } from './search.ts';
 
 /** Pages after those of the start: 204,800 records, about 10 MB packed. A journal that is opened is held whole. */
@@ -36,7 +35,7 @@ export interface Source {
   changes(address: string, turn: number): readonly ContextChange[] | undefined;
   step(address: string, turn: number): (Omit<StepView, 'n'> & { readonly turn: number }) | undefined;
   start(): Promise<StartView | null>;
-  compare(other: ReadonlyMap<string, Content> | string): Promise<Comparison>;
+  compare(other: Other): Promise<Comparison>;
   health(): Promise<HealthView>;
   close(): void;
 }

@@ -8,6 +8,7 @@ import type { ActorDetail, ActorView } from '../../actors/server/visualizer/prot
 import type { Execution } from './execution.ts';
 import type { Model, Source } from './model.ts';
 import type { HealthRow, HealthView } from './reports.ts';
+import type { Other } from './requests.ts';
 import { pause } from './search.ts';
 
 type Engine = typeof import('./engine.ts');
@@ -95,7 +96,7 @@ export class Opened implements Source {
   changes = (address: string, turn: number) => this.#execution.changes(address, turn);
   step = (address: string, turn: number) => this.#execution.step(address, turn);
   start = async () => this.#engine.startOf(this.#execution.journal);
-  compare = async (other: Parameters<Source['compare']>[0]) => this.#engine.compareWith(this.#execution.journal, other);
+  compare = async (other: Other) => this.#engine.compareWith(this.#execution.journal, other);
 
   async health(): Promise<HealthView> {
     const { report, error, journal } = this.#execution;

@@ -135,6 +135,8 @@ export interface Group {
 
 export type GroupBy = 'actor' | 'kind' | 'turn' | 'what';
 
+export type Other = ReadonlyMap<string, Content> | string | null;
+
 export interface Requests {
   open(opening: Opening): Promise<null>;
   search(asked: { readonly text: string; readonly actor?: string }): Promise<number>;
@@ -152,10 +154,11 @@ export interface Requests {
   pod(asked: { readonly uid: string; readonly at?: number }): Promise<PodStory>;
   /** What some actors and the world sent each other, around a record. */
   between(asked: { readonly actors: readonly string[]; readonly at?: number }): Promise<readonly ShownRecord[]>;
-  /** Records in each of so many equal stretches of time. */
-  density(asked: { readonly bins: number }): Promise<readonly number[]>;
+  /** The longest time between two records, in each of so many equal stretches of them. */
+  pauses(asked: { readonly bins: number }): Promise<readonly number[]>;
   start(asked: null): Promise<StartView | null>;
-  compare(asked: { readonly with: ReadonlyMap<string, Content> | string }): Promise<Comparison>;
+  /** With another start of the same journal, by its name or `null` for the last good one; or with another journal. */
+  compare(asked: { readonly with: Other }): Promise<Comparison>;
   health(asked: null): Promise<HealthView>;
 }
 

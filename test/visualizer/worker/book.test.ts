@@ -55,5 +55,5 @@ it('counts records by actor and in time', () => {
   const book = new Book(2);
   book.append(logs(0, 9));
   expect(book.busiest()).toEqual([0, 1, 2].map((id) => ({ name: `a/${id}`, records: 3 })));
-  expect(book.density(2)).toEqual([4, 5]);
+  expect(book.pauses(3)).toEqual([1, 1, 1]);
 });
