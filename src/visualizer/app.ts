@@ -159,6 +159,7 @@ bindKeys([
   { key: 'i', does: 'Go to the inspector of the chosen record', run: () => go('records', firstOf(record.body)) },
   { key: 'a', does: 'Records of the chosen actor only, or of all', run: () => events.toggleOwn() },
   { key: 'f', does: 'Follow the newest record, or stay', run: () => events.toggleFollow() },
+  { key: 'y', does: 'Take the chosen actor into the sequence, or out of it', run: () => store.toggleSequenced() },
   { key: 'x', does: 'Go to what differs from another start', run: () => go('compare', firstOf(compare.body)) },
   { key: ',', does: 'Go to the moment one record before', run: () => void store.step('record', -1) },
   { key: '.', does: 'Go to the moment one record later', run: () => void store.step('record', 1) },

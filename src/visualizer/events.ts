@@ -7,6 +7,7 @@
  */
 import type { ShownRecord } from '../actors/server/visualizer/protocol.ts';
 import { byId, el, setAttributes, setText } from './dom.ts';
+import { sequenceElement } from './sequence-view.ts';
 import type { Store } from './store.ts';
 import { kindText, sinceStart, whoOf } from './words.ts';
 import type { Group, GroupBy } from './worker/requests.ts';
@@ -277,15 +278,32 @@ export class Events {
   // ---- groups -------------------------------------------------------------------------------------------------------
 
   private async showGroups(): Promise<void> {
-    const by = this.group.value as GroupBy | '';
+    const by = this.group.value as GroupBy | 'sequence' | '';
     this.groups.hidden = by === '';
+    this.grid.hidden = by !== '';
     this.search.dispatchEvent(new Event('change', { bubbles: true }));
-    const { found } = this.store;
-    const asked = `${by} ${found.search} ${found.found}`;
+    const { found, sequenced, actor, record } = this.store;
+    const actors = sequenced.size > 0 ? [...sequenced] : [actor ?? ''];
+    const asked = JSON.stringify([by, found.search, found.found, ...(by === 'sequence' ? [actors, record] : [])]);
     if (by === '' || asked === this.grouped) return;
     this.grouped = asked;
+    if (by === 'sequence') return this.showSequence(actors);
     const groups = await this.store.ask('groups', { search: found.search, by });
     this.groups.replaceChildren(el('ol', {}, ...groups.map((group) => this.groupRow(group, by))));
+  }
+
+  /** What chosen actors and the world sent each other, around the moment that is looked at. */
+  private async showSequence(actors: readonly string[]): Promise<void> {
+    const { record } = this.store;
+    const records = await this.store.ask('between', { actors, ...(record === undefined ? {} : { at: record }) });
+    const names = actors.map((address) => this.store.nameOf(address)).join(', ');
+    const hint = 'The key y adds the chosen actor, or takes it out.';
+    const { scrollTop } = this.groups;
+    this.groups.replaceChildren(
+      el('p', { class: 'dim' }, `Of ${names}. ${hint}`),
+      sequenceElement(this.store, records),
+    );
+    this.groups.scrollTop = scrollTop;
   }
 
   private groupRow({ key, count, first }: Group, by: GroupBy): HTMLElement {
@@ -301,6 +319,7 @@ export class Events {
       if (term !== '') this.search.value = `${this.search.value.trim()} ${term}`.trim();
       this.group.value = '';
       this.groups.hidden = true;
+      this.grid.hidden = false;
       this.ask();
       this.choose(first);
     });

@@ -6,7 +6,7 @@
  * open for long would make all others a line: its bar is cut and fades, and its number says how long it is.
  */
 import type { FailureView, PhaseView } from '../actors/server/visualizer/protocol.ts';
-import { answerOf, phaseLabel } from './answer.ts';
+import { answerOf, isGoal, phaseLabel } from './answer.ts';
 import { byId, el, setText } from './dom.ts';
 import { Ruler } from './ruler.ts';
 import type { StartReports } from './start.ts';
@@ -143,24 +143,16 @@ export class PhaseBars {
   private row(phase: PhaseView): HTMLElement {
     const { latest: now, started } = this.store;
     const { failure } = this.store.phases;
-    const goal = phase.left === undefined && phase.waitsFor === undefined;
+    const isReached = isGoal(phase) || (phase.left === undefined && phase.waitsFor === undefined);
     const took = Math.max(0, (phase.left ?? now) - phase.entered);
     const failed = failure !== undefined && isFailed(phase, failure);
-    const look = failed
-      ? 'failed'
-      : goal
-        ? 'goal'
-        : phase.left === undefined
-          ? 'open'
-          : phase.waitsFor
-            ? 'waiting'
-            : 'working';
+    const look = failed ? 'failed' : isReached ? 'goal' : lookOf(phase);
     const from = phase.entered - started;
     const bar = this.ruler.bar(from, took, look);
     const verb = phase.left === undefined ? 'waits' : 'waited';
     const waited = phase.waitsFor === undefined ? '' : `${verb} for ${phase.waitsFor}`;
     const waits = failed ? `failed: ${failure.message}` : waited;
-    const name = el('span', { class: 'name' }, phaseLabel(phase));
+    const name = nameElement(phase);
     name.style.setProperty('--depth', String(phase.depth));
     const time = duration(took);
     const label = `${phase.name}, began ${duration(from)} after start, ${time}, ${waits}`;
@@ -182,6 +174,18 @@ export class PhaseBars {
     row.dataset['left'] = String(from + took);
     return row;
   }
+}
+
+function lookOf({ left, waitsFor }: PhaseView): 'open' | 'waiting' | 'working' {
+  if (left === undefined) return 'open';
+  return waitsFor === undefined ? 'working' : 'waiting';
+}
+
+/** Where there is little room, the last step of the name says enough. */
+function nameElement(phase: PhaseView): HTMLElement {
+  const label = phaseLabel(phase);
+  const last = label.lastIndexOf('.') + 1;
+  return el('span', { class: 'name' }, el('span', { class: 'prefix' }, label.slice(0, last)), label.slice(last));
 }
 
 const LEGEND = {

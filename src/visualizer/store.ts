@@ -62,6 +62,8 @@ export class Store {
   view: View = 'start';
   actor: string | undefined;
   record: number | undefined;
+  /** Actors whose messages are shown as a sequence; none: those of the chosen one. */
+  readonly sequenced = new Set<string>();
   /** Uid of the pod whose story is shown. */
   pod: string | undefined;
   chosen: Chosen | undefined;
@@ -172,6 +174,14 @@ export class Store {
     this.chosen = undefined;
     this.mark('choice', 'detail');
     this.askDetail();
+  }
+
+  /** Adds the chosen actor to those of the sequence, or takes it out. */
+  toggleSequenced(): void {
+    const { actor } = this;
+    if (actor === undefined) return;
+    if (!this.sequenced.delete(actor)) this.sequenced.add(actor);
+    this.mark('choice', 'detail');
   }
 
   /** Shows the story of a pod. */

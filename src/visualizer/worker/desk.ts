@@ -301,12 +301,11 @@ export class Desk implements Requests {
   async between({ actors, at }: Asked<'between'>): Promise<readonly ShownRecord[]> {
     const { book } = this.#model;
     const chosen = new Set(actors);
-    const isArrow = ({ kind, who, from }: Row): boolean =>
-      kind !== 'state' &&
-      kind !== 'log' &&
-      kind !== 'end' &&
-      chosen.has(who) &&
-      (kind !== 'message' || chosen.has(from));
+    const isBetween = ({ kind, who, from }: Row): boolean => {
+      if (kind !== 'message') return chosen.has(who);
+      return chosen.size === 1 ? chosen.has(who) || chosen.has(from) : chosen.has(who) && chosen.has(from);
+    };
+    const isArrow = (row: Row): boolean => !NO_ARROWS.has(row.kind) && isBetween(row);
     const indexes = [...range(0, book.size)].filter((index) => isArrow(book.row(index)!));
     const end = at === undefined ? indexes.length : indexes.findIndex((index) => book.row(index)!.n > at);
     const last = end === -1 ? indexes.length : end;
@@ -328,6 +327,9 @@ export class Desk implements Requests {
     return this.#source.health();
   }
 }
+
+/** Kinds of records that nothing is sent by. */
+const NO_ARROWS: ReadonlySet<string> = new Set(['state', 'log', 'end', 'header', 'cancel']);
 
 const keyOf = (row: Row, by: Exclude<GroupBy, 'what'>): string =>
   by === 'actor' ? row.who : by === 'turn' ? String(row.turn) : row.kind;
