@@ -72,14 +72,14 @@ export class Ruler {
     const tools = [
       this.tool('−', 'Show a longer stretch of time', () => this.zoom(1 / ZOOM)),
       this.tool('+', 'Show a shorter stretch of time', () => this.zoom(ZOOM)),
-      this.tool('all', 'Show the whole start', () => this.all()),
+      this.tool('all', 'all of the start', () => this.all()),
     ];
     const cells = [el('span', { class: 'step' }), el('span', { class: 'name tools' }, ...tools), lane];
     return el('li', { class: 'ruler' }, el('span', { class: 'row' }, ...cells));
   }
 
   private tool(text: string, label: string, run: () => void): HTMLElement {
-    const button = el('button', { type: 'button', 'aria-label': label, title: label, class: 'tool' }, text);
+    const button = el('button', { type: 'button', 'aria-label': label, title: label }, text);
     button.addEventListener('click', run);
     return button;
   }

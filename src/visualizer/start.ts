@@ -74,7 +74,7 @@ export class StartReports {
       bar.style.width = `${(tookMs / longest) * 100}%`;
       const button = el(
         'button',
-        { type: 'button', title: label, 'aria-label': label },
+        { type: 'button', title: label },
         el('span', { class: 'took' }, duration(tookMs)),
         el('span', { class: 'lane' }, bar),
         el('span', { class: 'name' }, name),

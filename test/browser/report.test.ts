@@ -119,7 +119,9 @@ it.skipIf(skip).each([
 it.skipIf(skip)('asks nothing of any other place, and its policy allows no script but its own', () => {
   expect(complaints).toEqual([]);
   const html = readFileSync(report, 'utf8');
-  expect(html).toMatch(/Content-Security-Policy" content="default-src 'none'; script-src 'sha256-[\w+/=]+'; worker-src blob:;/);
+  expect(html).toMatch(
+    /Content-Security-Policy" content="default-src 'none'; script-src 'sha256-[\w+/=]+'; worker-src blob:;/,
+  );
   expect(html).not.toMatch(/(?:src|href)="(?!data:)/);
 });
 
