@@ -9,6 +9,7 @@
 import { existsSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Plugin } from 'rolldown';
+import { writePage } from './bundle-page.ts';
 
 const ROOT = join(import.meta.dirname, '..');
 const DIST = join(ROOT, 'dist');
@@ -59,13 +60,6 @@ async function sourceHashes(): Promise<Plugin> {
   const { machines } = buildInfo(kubeletMachine, '');
   const code = `export const SOURCE_HASHES = ${JSON.stringify(machines)};`;
   return { name: 'source-hashes', load: (id) => (id === SOURCE_HASHES ? { code } : null) };
-}
-
-/** The script of the visualizer's page as one module, for pages in one file: `statelet view JOURNAL --output FILE`. */
-async function writePage(rolldown: typeof import('rolldown').rolldown, target: string): Promise<void> {
-  const page = await rolldown({ input: { page: join(ROOT, 'src/visualizer/app.ts') }, platform: 'browser' });
-  await page.write({ dir: target, format: 'esm', entryFileNames: '[name].js', minify: true });
-  await page.close();
 }
 
 /**

@@ -122,7 +122,7 @@ export async function runDaemon(options: DaemonOptions): Promise<number> {
         parts.log(records);
         parts.server.onTurn(records, running, tookMs);
         parts.tracer.onTurn(records, running);
-        parts.onTurn(records, running);
+        parts.onTurn(records, running, tookMs);
         announce(records, running);
       },
       onStopped: resolve,
@@ -199,15 +199,17 @@ function openParts(options: DaemonOptions, vault: Vault) {
     ...server.ports,
   });
   const page = pageOf(options, server);
-  const onTurn = page ? feed.onTurn : () => {};
+  const onTurn: typeof feed.onTurn = page ? feed.onTurn : () => {};
   return { runtime, cgroups, kube, page, onTurn, log, server, tracer: nodeTracer(KUBELET_VERSION), performer };
 }
 
 /** A token that cannot be kept, on a disk that is full, costs the page, not the node. */
-function pageOf({ visualizerPort, rootDir }: DaemonOptions, server: NodeServer): ServedPage | null {
+function pageOf(options: DaemonOptions, server: NodeServer): ServedPage | null {
+  const { visualizerPort, rootDir, journalDir, journalPlain } = options;
   if (visualizerPort === 'off') return null;
   try {
-    return server.page(visualizerPort, keptToken(join(rootDir, TOKEN)));
+    const token = keptToken(join(rootDir, TOKEN));
+    return server.page({ port: visualizerPort, token, journal: journalPlain ? null : journalDir });
   } catch (error) {
     noPage(`its token cannot be kept: ${(error as Error).message}`, '--visualizer-port=off');
     return null;

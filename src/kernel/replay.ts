@@ -146,6 +146,15 @@ function changedSince(header: HeaderRecord | undefined, machine: AnyStateMachine
 }
 
 export function replay(options: ReplayOptions): ReplayReport {
+  const run = replaying(options);
+  for (;;) {
+    const { done, value } = run.next();
+    if (done) return value;
+  }
+}
+
+/** As {@link replay}, and stops after each turn: what runs beside other things goes on when they had their time. */
+export function* replaying(options: ReplayOptions): Generator<void, ReplayReport> {
   let kernel: Kernel | undefined;
   const sink = new Comparison(options, () => kernel?.timers.list() ?? []);
   const turns = turnsOf(options.records, options.from?.checkpoint.n)[Symbol.iterator]();
@@ -162,6 +171,7 @@ export function replay(options: ReplayOptions): ReplayReport {
       inputs++;
     }
     sink.settle(kernel.turn - 1, turn);
+    yield;
   }
   if (!kernel) throw new NotReplayable('the log has no complete turn');
   const divergence = sink.divergence && named(sink.divergence, kernel, sink.recorded);

@@ -2,16 +2,24 @@
  * For read models: which states and transitions of charts a run goes through. Machines and ports never ask this; it
  * exists so that only the kernel has to know XState.
  */
-import type { AnyStateMachine, AnyStateNode, AnyTransitionDefinition, InspectionEvent } from 'xstate';
+import type { AnyActorRef, AnyStateMachine, AnyStateNode, AnyTransitionDefinition, InspectionEvent } from 'xstate';
+import { type Address, addressOf } from './address.ts';
 import { machinesOf } from './atomic.ts';
 
 export type { AnyStateNode, AnyTransitionDefinition } from 'xstate';
 
 /** One step of an actor: the states that are active after it, and the transitions that led there. */
 export interface Step {
+  readonly address: Address;
   readonly machine: AnyStateMachine;
   readonly states: readonly AnyStateNode[];
   readonly transitions: readonly AnyTransitionDefinition[];
+  /** What the actor heard. */
+  readonly event: { readonly type: string };
+  /** After the step. */
+  readonly snapshot: object;
+  /** The last step of what it heard: the snapshot is the actor's from here on. */
+  readonly isSettled: boolean;
 }
 
 interface Snapshot {
@@ -24,7 +32,16 @@ export function stepIn(event: InspectionEvent): Step | undefined {
   if (event.type !== '@xstate.microstep' && event.type !== '@xstate.snapshot') return undefined;
   const { machine, _nodes: states } = event.snapshot as Snapshot;
   if (!machine || !states) return undefined;
-  return { machine, states, transitions: event.type === '@xstate.microstep' ? event._transitions : [] };
+  const isSettled = event.type === '@xstate.snapshot';
+  return {
+    address: addressOf(event.actorRef as AnyActorRef),
+    machine,
+    states,
+    transitions: isSettled ? [] : event._transitions,
+    event: event.event,
+    snapshot: event.snapshot,
+    isSettled,
+  };
 }
 
 /** The active states of an actor; `undefined` of one that has no chart. */

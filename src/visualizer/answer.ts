@@ -24,7 +24,7 @@ export interface Answer {
 const STARTUP = 'alive.startup.';
 const GOALS: readonly string[] = ['startKubelet.kubeletRun.synchronizing', 'startKubelet.serving.blocked'];
 
-const isGoal = ({ name }: PhaseView): boolean => GOALS.some((goal) => name.endsWith(goal));
+export const isGoal = ({ name }: PhaseView): boolean => GOALS.some((goal) => name.endsWith(goal));
 
 /** Without what all have in front. */
 export const phaseLabel = ({ name }: Pick<PhaseView, 'name'>): string =>

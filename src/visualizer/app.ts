@@ -1,110 +1,186 @@
 /**
  * The visualizer's page: composes the views, routes what changed to them, and keeps the choice in the address, so that
- * a link shows the same actor and the same record.
+ * a link shows the same view, actor, record and search.
  */
 import { ChartView } from './chart.ts';
+import { ComparePane } from './compare.ts';
 import { Details } from './details.ts';
-import { byId, setText } from './dom.ts';
+import { byId, el, setText } from './dom.ts';
 import { Events } from './events.ts';
+import { HealthPane } from './health.ts';
 import { bindKeys } from './keys.ts';
+import { Link, placeOf } from './link.ts';
+import { OpeningDialog } from './opening.ts';
 import { PhaseBars } from './phases.ts';
 import { PodsPane } from './pods.ts';
 import { RecordPane } from './record.ts';
-import { sourceOf } from './source.ts';
-import { type Part, Store } from './store.ts';
+import { StartReports } from './start.ts';
+import { type Part, Store, VIEWS, type View } from './store.ts';
+import { Travel } from './travel.ts';
 import { Tree } from './tree.ts';
-import { sinceStart } from './words.ts';
 
-const store = new Store(sourceOf(document));
+const place = await placeOf(document);
+const store = new Store();
+store.connect(new Link(place.worker, (notice) => store.heard(notice)));
+
 const tree = new Tree(store);
-const chart = new ChartView(store);
+const chart = new ChartView(store, place.chart);
 const details = new Details(store);
 const events = new Events(store);
 const record = new RecordPane(store);
-const phases = new PhaseBars(store);
+const start = new StartReports(store, () => phases.drawLinks());
+const phases = new PhaseBars(store, start);
 const pods = new PodsPane(store);
+const travel = new Travel(store);
+const health = new HealthPane(store);
+const opening = new OpeningDialog(store);
+const compare = new ComparePane(store, (take) => opening.show(take));
 
-const CONNECTIONS = { connecting: 'connecting', live: 'live', lost: 'lost, trying again', journal: 'journal' } as const;
+const TITLES: Readonly<Record<View, string>> = {
+  start: 'Start',
+  actors: 'Actors',
+  pods: 'Pods',
+  records: 'Records',
+  compare: 'Compare',
+  health: 'Health',
+};
 
-function updateBar(): void {
-  const connection = byId('connection', HTMLElement);
-  setText(connection, CONNECTIONS[store.connection]);
-  connection.dataset['connection'] = store.connection;
-  setText(byId('node', HTMLElement), store.node);
-  setText(byId('counts', HTMLElement), `${store.actors.size} actors, turn ${store.moment?.turn ?? store.turn}`);
-  setText(byId('note', HTMLElement), store.note ?? '');
+const tabs = new Map(
+  VIEWS.map((view, at) => {
+    const tab = el('button', { type: 'button' }, TITLES[view], ' ', el('kbd', {}, String(at + 1)));
+    tab.addEventListener('click', () => store.show(view));
+    return [view, tab] as const;
+  }),
+);
+byId('views', HTMLElement).append(...tabs.values());
+
+/** Parts that several views show move to the one that is open. */
+function showView(): void {
+  document.body.dataset['view'] = store.view;
+  for (const [view, tab] of tabs) {
+    if (view === store.view) tab.setAttribute('aria-current', 'page');
+    else tab.removeAttribute('aria-current');
+  }
+  for (const part of document.querySelectorAll<HTMLElement>('[data-views]'))
+    part.hidden = !part.dataset['views']!.split(' ').includes(store.view);
 }
 
-const back = byId('moment', HTMLButtonElement);
-back.addEventListener('click', () => store.chooseRecord(undefined));
+const CONNECTIONS = {
+  connecting: 'connecting',
+  live: 'live',
+  lost: 'lost, trying again',
+  journal: 'journal',
+  failed: 'not open',
+} as const;
 
-function updateMoment(): void {
-  const { moment } = store;
-  back.hidden = moment === undefined;
-  if (moment)
-    setText(byId('moment-text', HTMLElement), `As after turn ${moment.turn}, ${sinceStart(moment.t, store.started)} s`);
+function updateBar(): void {
+  const { facts } = store;
+  const connection = byId('connection', HTMLElement);
+  setText(connection, facts.isReading ? `reading, ${facts.records} records` : CONNECTIONS[facts.connection]);
+  connection.dataset['connection'] = facts.connection;
+  setText(byId('node', HTMLElement), facts.node);
+  setText(byId('counts', HTMLElement), `${store.actors.size} actors, turn ${store.moment?.turn ?? facts.turn}`);
+  setText(byId('note', HTMLElement), facts.note ?? '');
 }
 
 function update(parts: ReadonlySet<Part>): void {
   const any = (...wanted: readonly Part[]): boolean => wanted.some((part) => parts.has(part));
-  if (any('connection', 'actors', 'records', 'moment')) updateBar();
-  if (any('moment', 'phases')) updateMoment();
-  if (any('actors', 'phases')) tree.update();
-  else if (any('choice')) tree.markChosen();
+  if (any('choice')) showView();
+  if (any('facts', 'actors', 'moment')) updateBar();
+  if (any('facts', 'moment', 'choice')) travel.update();
+  if (any('actors', 'phases', 'choice')) tree.update();
   if (any('actors', 'choice')) chart.update();
+  if (any('detail')) chart.lightWay();
   if (any('actors', 'choice', 'detail')) details.update();
   else if (any('clock')) details.tick();
-  if (any('records', 'choice', 'phases')) events.update();
-  if (any('choice')) events.reveal();
-  if (any('records', 'choice')) record.update();
-  if (any('phases', 'moment')) phases.update();
+  if (any('records', 'choice', 'phases', 'inspection')) events.update();
+  if (any('choice', 'inspection')) void events.reveal();
+  if (any('inspection', 'choice', 'moment')) record.update();
+  if (any('phases', 'moment', 'choice')) phases.update();
   else if (any('clock')) phases.tick();
-  if (any('pods', 'records', 'moment', 'clock')) pods.update();
+  if (any('facts', 'choice', 'clock')) start.update();
+  if (any('pods', 'moment', 'choice', 'clock')) pods.update();
+  if (any('facts', 'choice')) compare.update();
+  if (any('choice', 'clock')) health.update();
   if (any('choice')) keepChoice();
 }
 
 function keepChoice(): void {
   const choice = new URLSearchParams();
+  if (store.view !== 'start') choice.set('view', store.view);
   if (store.actor !== undefined) choice.set('actor', store.actor);
   if (store.record !== undefined) choice.set('record', String(store.record));
   if (store.pod !== undefined && pods.isOpen) choice.set('pod', store.pod);
+  if (events.search.value !== '') choice.set('search', events.search.value);
+  if (events.group.value !== '') choice.set('group', events.group.value);
   history.replaceState(null, '', `#${choice}`);
 }
 
 function restoreChoice(): void {
   const choice = new URLSearchParams(location.hash.slice(1));
-  const n = choice.get('record');
+  const view = VIEWS.find((each) => each === choice.get('view'));
+  const [n, pod] = [choice.get('record'), choice.get('pod')];
   store.chooseActor(choice.get('actor') ?? undefined);
-  const pod = choice.get('pod');
   if (pod !== null) store.choosePod(pod);
-  if (pod !== null) pods.toggle(true);
-  store.chooseRecord(n !== null && /^\d+$/.test(n) ? Number(n) : undefined);
+  store.show(view ?? (pod === null ? 'start' : 'pods'));
+  events.restore((choice.get('search') ?? '').slice(0, 500), choice.get('group') ?? '');
+  store.chooseRecord(n !== null && /^\d{1,15}$/.test(n) ? Number(n) : undefined);
 }
 
+const go = (view: View, element: HTMLElement): void => {
+  store.show(view);
+  showView();
+  element.focus();
+};
+
+/** The first thing of a list to press Enter on. */
+const firstOf = (body: HTMLElement): HTMLElement => body.querySelector<HTMLElement>('button') ?? body;
+
 bindKeys([
-  { key: 't', does: 'Go to the actors', run: () => tree.element.focus() },
-  { key: '/', does: 'Filter the actors', run: () => tree.filter.focus() },
-  { key: 'g', does: 'Go to the chart; arrows scroll it', run: () => chart.sheet.focus() },
+  { key: 'w', does: 'Go to the record that the first line speaks of', run: () => phases.showRecord() },
+  ...VIEWS.map((view, at) => ({ key: String(at + 1), does: `Show: ${TITLES[view]}`, run: () => store.show(view) })),
+  { key: 'p', does: 'Go to the phases of the start', run: () => go('start', firstOf(phases.list)) },
+  { key: 'b', does: 'Go to the slowest requests of the start', run: () => go('start', firstOf(start.blame)) },
+  { key: 'k', does: 'Go to the critical chain of the start', run: () => go('start', firstOf(start.chain)) },
+  { key: 't', does: 'Go to the actors', run: () => go('actors', tree.element) },
+  { key: '/', does: 'Filter the actors', run: () => go('actors', tree.filter) },
+  { key: 'g', does: 'Go to the chart; arrows scroll it', run: () => go('actors', chart.sheet) },
   { key: '+', does: 'Enlarge the chart', run: () => chart.zoomBy(1.25) },
   { key: '-', does: 'Reduce the chart', run: () => chart.zoomBy(0.8) },
   { key: '0', does: 'Fit the chart', run: () => chart.fit() },
-  { key: 'd', does: "Go to the actor's details", run: () => details.element.focus() },
-  { key: 'e', does: 'Go to the events', run: () => events.grid.focus() },
-  { key: 's', does: 'Filter the events', run: () => events.search.focus() },
-  { key: 'a', does: 'Events of the chosen actor only, or of all', run: () => events.toggleOwn() },
-  { key: 'f', does: 'Follow the newest event, or stay', run: () => events.toggleFollow() },
-  { key: 'o', does: 'Show the pods, or the actors again', run: () => pods.toggle() },
-  { key: 'p', does: 'Fold or unfold the phases', run: () => phases.toggle() },
-  { key: ',', does: 'Go to the moment one record before', run: () => events.step(-1) },
-  { key: '.', does: 'Go to the moment one record later', run: () => events.step(1) },
-  { key: 'Escape', does: 'Put the chosen record away: back to now', run: () => store.chooseRecord(undefined) },
-  { key: 'c', does: 'In the events: go to the cause' },
-  { key: 'Enter', does: "In the events: go to the record's actor" },
-  { key: '↑ ↓', does: 'In the actors and events: choose another' },
+  { key: 'd', does: "Go to the actor's details", run: () => go('actors', details.element) },
+  { key: 'o', does: 'Go to the pods', run: () => pods.open() },
+  { key: 'e', does: 'Go to the records', run: () => go(store.view === 'actors' ? 'actors' : 'records', events.grid) },
+  {
+    key: 's',
+    does: 'Search the records',
+    run: () => go(store.view === 'actors' ? 'actors' : 'records', events.search),
+  },
+  { key: 'i', does: 'Go to the inspector of the chosen record', run: () => go('records', firstOf(record.body)) },
+  { key: 'a', does: 'Records of the chosen actor only, or of all', run: () => events.toggleOwn() },
+  { key: 'f', does: 'Follow the newest record, or stay', run: () => events.toggleFollow() },
+  { key: 'y', does: 'Take the chosen actor into the sequence, or out of it', run: () => store.toggleSequenced() },
+  { key: 'x', does: 'Go to what differs from another start', run: () => go('compare', firstOf(compare.body)) },
+  { key: ',', does: 'Go to the moment one record before', run: () => void store.step('record', -1) },
+  { key: '.', does: 'Go to the moment one record later', run: () => void store.step('record', 1) },
+  { key: '[', does: 'Go to the moment one turn before', run: () => void store.step('turn', -1) },
+  { key: ']', does: 'Go to the moment one turn later', run: () => void store.step('turn', 1) },
+  { key: 'm', does: 'Go to the slider of moments', run: () => travel.slider.focus() },
+  { key: 'j', does: 'Open a journal', run: () => opening.show() },
+  { key: 'Escape', does: 'Put the chosen record away: back to the end', run: () => store.chooseRecord(undefined) },
+  { key: 'c', does: 'In the records: go to the cause' },
+  { key: 'Enter', does: "In the records: go to the record's actor" },
+  { key: '↑ ↓', does: 'In lists: choose another' },
   { key: '← →', does: 'In the actors: fold and unfold' },
 ]);
 
 store.listen(update);
 window.addEventListener('hashchange', restoreChoice);
+document.addEventListener('change', ({ target }) => {
+  if (target === events.search || target === events.group) keepChoice();
+});
+showView();
 restoreChoice();
-await store.start();
+if (place.opening) {
+  await store.open(place.opening).catch((error: Error) => setText(byId('note', HTMLElement), error.message));
+} else opening.show();

@@ -4,10 +4,11 @@
  * The chart is a drawing made when the project was built; here it is only coloured, by the page's own style. A large
  * chart has several sheets: a card of one leads to the next, the first title of that one back.
  */
-import type { ActiveState, ActorView, ShownRecord } from '../actors/server/visualizer/protocol.ts';
+import type { ActiveState, ActorView } from '../actors/server/visualizer/protocol.ts';
+import { decisionElements } from './decision.ts';
 import { byId, el, setText } from './dom.ts';
 import type { Store } from './store.ts';
-import { concerns, eventHeard, innermost, stateText } from './words.ts';
+import { innermost, stateText } from './words.ts';
 
 /** What fits into the narrowest card. */
 const CARD_TEXT_MAX_CHARS = 10;
@@ -20,20 +21,22 @@ const FIT_MIN = 0.8;
 export class ChartView {
   readonly sheet = byId('sheet', HTMLElement);
   private readonly note = byId('chart-note', HTMLElement);
+  private readonly decision = byId('decision', HTMLElement);
   private readonly store: Store;
+  private readonly chartOf: (name: string) => Promise<SVGSVGElement | undefined>;
   private readonly charts = new Map<string, Promise<SVGSVGElement | undefined>>();
   private svg: SVGSVGElement | undefined;
   private machine = '';
   /** The sheet that is shown: the machine's first one, or one of its states'. */
   private name = '';
   private lit: ReadonlySet<string> = new Set();
-  /** What was active before the last change. */
-  private cameFrom: ReadonlySet<string> = new Set();
   private litActor = '';
   private zoom: number | undefined;
 
-  constructor(store: Store) {
+  /** `chartOf` gives a sheet of a machine's chart. */
+  constructor(store: Store, chartOf: (name: string) => Promise<SVGSVGElement | undefined>) {
     this.store = store;
+    this.chartOf = chartOf;
     byId('zoom-in', HTMLButtonElement).addEventListener('click', () => this.zoomBy(ZOOM_STEP));
     byId('zoom-out', HTMLButtonElement).addEventListener('click', () => this.zoomBy(1 / ZOOM_STEP));
     byId('zoom-fit', HTMLButtonElement).addEventListener('click', () => this.fit());
@@ -64,7 +67,7 @@ export class ChartView {
   private async open(machine: string, name = machine): Promise<void> {
     this.machine = machine;
     this.name = name;
-    const chart = this.charts.get(name) ?? this.store.chart(name);
+    const chart = this.charts.get(name) ?? this.chartOf(name);
     this.charts.set(name, chart);
     const svg = await chart;
     if (!svg) this.charts.delete(name);
@@ -94,7 +97,7 @@ export class ChartView {
       );
       if (ids.length > 1) writeCard(state, ids.slice(1), actor.active);
     }
-    this.lightWay(actor, before, active);
+    this.lightWay();
     this.lit = active;
     this.litActor = actor.address;
     const isFirst = this.svg !== undefined && this.name === this.machine;
@@ -103,17 +106,21 @@ export class ChartView {
     else if ([...active].some((id) => !before.has(id))) this.show(enteredLast(actor));
   }
 
-  /** Lights the edge that was just taken: from a state that was active to one that is, by an event that was heard. */
-  private lightWay(actor: ActorView, before: ReadonlySet<string>, active: ReadonlySet<string>): void {
-    const edges = [...(this.svg?.querySelectorAll<SVGGElement>('.edge[data-event]') ?? [])];
-    // The record of what was heard may come after the state that it led to: look again until the next change.
-    if ([...active].some((id) => !before.has(id)) || actor.address !== this.litActor) this.cameFrom = before;
-    const heard = lastHeard(this.store.recordsSoFar, actor.address);
-    for (const edge of edges) {
+  /** Lights the edges that the actor took in its last step, and marks those whose guards said no. */
+  lightWay(): void {
+    const step = this.store.chosen?.step;
+    this.decision.replaceChildren(...decisionElements(this.store, step));
+    const [before, after] = [new Set(step?.before), new Set(step?.after)];
+    for (const edge of this.svg?.querySelectorAll<SVGGElement>('.edge[data-event]') ?? []) {
       const { source = '', target = '', event = '' } = edge.dataset;
-      const events = event.split(' ');
-      const taken = this.cameFrom.has(source) && active.has(target) && !this.cameFrom.has(target);
-      edge.classList.toggle('taken', taken && events.some((type) => type === 'always' || heard.has(type)));
+      const types = event.split(' ');
+      const own = step?.edges.filter(
+        (looked) => looked.source === source && looked.targets.includes(target) && types.includes(looked.event),
+      );
+      // A node that runs does not say which transitions it took: what was left and entered does.
+      const isPassed = step?.edges.length === 0 && before.has(source) && after.has(target) && !before.has(target);
+      edge.classList.toggle('taken', isPassed || own?.some(({ result }) => result === 'taken') === true);
+      edge.classList.toggle('refused', own?.some(({ result }) => result === 'no') === true);
     }
   }
 
@@ -193,10 +200,3 @@ function enteredLast(actor: ActorView): readonly ActiveState[] {
 }
 
 const HOW_TO_DRAW = 'node scripts/generate-diagrams.ts';
-
-/** Event types that the actor heard in its last turn. */
-function lastHeard(records: readonly ShownRecord[], address: string): Set<string> {
-  const turn = records.findLast((shown) => concerns(shown, address))?.turn;
-  const heard = records.filter((shown) => shown.turn === turn && concerns(shown, address));
-  return new Set(heard.flatMap(({ record }) => eventHeard(record) ?? []));
-}

@@ -2,7 +2,8 @@
 import type { ActorDetail, ActorView } from '../actors/server/visualizer/protocol.ts';
 import { byId, el, setText } from './dom.ts';
 import type { Store } from './store.ts';
-import { concerns, duration, eventText, innermost, isAwaited } from './words.ts';
+import { changeText, duration, eventText, innermost, isAwaited, sinceStart } from './words.ts';
+import type { HistoryEntry } from './worker/requests.ts';
 
 export class Details {
   readonly element = byId('actor', HTMLElement);
@@ -16,14 +17,15 @@ export class Details {
   }
 
   update(): void {
-    const { actor = '', detail } = this.store;
+    const { actor = '', chosen, moment } = this.store;
     const view = this.store.actors.get(actor);
     this.clocks = [];
     if (!view) {
       this.element.replaceChildren(el('p', { class: 'empty' }, this.store.absence));
       return;
     }
-    const known = detail?.actor.address === actor && this.isOfMoment(detail) ? detail : undefined;
+    const detail = chosen?.detail ?? undefined;
+    const known = detail?.actor.address === actor && detail.at === (moment?.n ?? detail.at) ? detail : undefined;
     setText(this.context, this.contextText(known));
     this.element.replaceChildren(
       el('p', { class: 'address', title: actor }, this.store.named(actor)),
@@ -33,21 +35,29 @@ export class Details {
       ...this.waits(view, known),
       el('h3', {}, 'Context'),
       this.context,
+      ...this.history(chosen?.history ?? []),
     );
     this.tick();
   }
 
-  /** True also of what is known of the present, when the actor heard nothing since the moment that is looked at. */
-  private isOfMoment({ at, actor }: ActorDetail): boolean {
-    const { moment, records } = this.store;
-    if (!moment || at === moment.n) return at === moment?.n;
-    return at === undefined && !records.some((shown) => shown.n > moment.n && concerns(shown, actor.address));
-  }
-
   private contextText(known: ActorDetail | undefined): string {
     if (known) return known.context ?? 'It has ended; its context is gone.';
-    const isPast = this.store.moment !== undefined && this.store.connection !== 'journal';
-    return isPast ? 'A node that runs tells its present only: statelet view shows what a journal remembers.' : '';
+    const isPast = this.store.moment !== undefined && !this.store.facts.runs;
+    return isPast ? 'A node that runs tells its present only. Its journal has the past: press j.' : '';
+  }
+
+  /** The states that it has been in, the newest first. */
+  private history(entries: readonly HistoryEntry[]): Node[] {
+    if (entries.length === 0) return [];
+    const rows = entries.map(({ n, t, view }, at) => {
+      const ended = view.status === 'active' ? '' : `, ${view.status}`;
+      const text = `${changeText(view.value, entries[at - 1]?.view.value)}${ended}`;
+      const time = el('span', { class: 'dim' }, sinceStart(t, this.store.started));
+      const button = el('button', { type: 'button', title: `Record ${n}: ${text}` }, time, ' ', text);
+      button.addEventListener('click', () => this.store.chooseRecord(n));
+      return el('li', {}, button);
+    });
+    return [el('h3', {}, 'Has been in'), el('ol', { class: 'history' }, ...rows.toReversed())];
   }
 
   tick(): void {

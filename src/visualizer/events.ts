@@ -1,44 +1,72 @@
 /**
- * The last records as a table, the newest at the bottom.
+ * The records as a table, the newest at the bottom: all, or those that a search finds.
  *
- * Only the rows in sight are elements, so 2,000 records cost as much as 40. The grid holds the focus; the chosen row is
- * named by `aria-activedescendant`. The chain of causes of the chosen record is lit, and what followed from it.
+ * Only the rows in sight are elements, and only the records in sight are asked of the worker, so a million records cost
+ * as much as 40. The grid holds the focus; the chosen row is named by `aria-activedescendant`. The causes of the chosen
+ * record are lit, and what followed from it.
  */
 import type { ShownRecord } from '../actors/server/visualizer/protocol.ts';
-import { type Causes, causesOf } from './causes.ts';
 import { byId, el, setAttributes, setText } from './dom.ts';
+import { sequenceElement } from './sequence-view.ts';
 import type { Store } from './store.ts';
-import { concerns, kindText, sinceStart, whoOf } from './words.ts';
+import { kindText, sinceStart, whoOf } from './words.ts';
+import type { Group, GroupBy } from './worker/requests.ts';
 
 const ROW_PX = 22;
 /** Rows kept beyond the visible ones, so that scrolling shows no gap. */
-const SPARE_ROWS = 8;
+const SPARE_ROWS = 20;
+/** Height of all rows: browsers do not lay out elements of many millions of pixels. Past it, scrolling is scaled. */
+const HEIGHT_MAX_PX = 8_000_000;
+/** Records that are held here; others are asked for again. */
+const HELD_MAX = 2_000;
+/** Milliseconds after the last key until a search begins. */
+const TYPING_MS = 120;
 
 export class Events {
   readonly grid = byId('grid', HTMLElement);
   readonly search = byId('search', HTMLInputElement);
+  readonly group = byId('group', HTMLSelectElement);
   private readonly rows = byId('rows', HTMLElement);
+  private readonly groups = byId('groups', HTMLElement);
   private readonly own = byId('own', HTMLInputElement);
   private readonly follow = byId('follow', HTMLInputElement);
   private readonly note = byId('events-note', HTMLElement);
   private readonly store: Store;
-  private shown: ShownRecord[] = [];
-  private causes: Causes = causesOf([], -1);
+  /** Records by their place among what was found, for the search {@link heldFor}. */
+  private readonly held = new Map<number, ShownRecord>();
+  private heldFor = -1;
+  private asked = '';
+  private typing: ReturnType<typeof setTimeout> | undefined;
+  private chosenAt = -1;
+  private grouped = '';
 
   constructor(store: Store) {
     this.store = store;
-    for (const input of [this.search, this.own, this.follow]) input.addEventListener('input', () => this.update());
+    this.search.addEventListener('input', () => {
+      clearTimeout(this.typing);
+      this.typing = setTimeout(() => this.ask(), TYPING_MS);
+    });
+    this.own.addEventListener('input', () => this.ask());
+    this.follow.addEventListener('input', () => this.update());
+    this.group.addEventListener('input', () => void this.showGroups());
     this.grid.addEventListener('scroll', () => this.scrolled());
-    this.grid.addEventListener('keydown', (event) => this.key(event));
+    this.grid.addEventListener('keydown', (event) => void this.key(event));
     this.rows.addEventListener('click', (event) => this.clicked(event));
     this.rows.addEventListener('dblclick', () => this.chooseActor());
     this.search.addEventListener('keydown', (event) => this.leaveSearch(event));
     new ResizeObserver(() => this.draw()).observe(this.grid);
   }
 
+  /** As the address has it. */
+  restore(text: string, group: string): void {
+    this.search.value = text;
+    this.group.value = group;
+    this.ask();
+  }
+
   toggleOwn(): void {
     this.own.checked = !this.own.checked;
-    this.update();
+    this.ask();
   }
 
   toggleFollow(): void {
@@ -46,78 +74,135 @@ export class Events {
     this.update();
   }
 
-  /** Chooses the record that is so many rows away; without one chosen, from the newest. */
-  step(rows: number): void {
-    const found = this.shown.findIndex((shown) => shown.n === this.store.record);
-    const at = found === -1 ? this.shown.length : found;
-    this.chooseAt(Math.max(0, Math.min(this.shown.length - 1, at + rows)));
+  /** Asks the worker for what the field says, if that is something else than before. */
+  ask(): void {
+    const { actor, facts } = this.store;
+    const own = this.own.checked ? actor : undefined;
+    const asked = JSON.stringify([this.search.value, own, facts.incarnation]);
+    if (asked === this.asked || facts.n === -1) return;
+    this.asked = asked;
+    void this.store.ask('search', { text: this.search.value.trim(), ...(own === undefined ? {} : { actor: own }) });
+    this.search.dispatchEvent(new Event('change', { bubbles: true }));
   }
 
   update(): void {
-    const wanted = this.search.value.trim().toLowerCase();
-    const { actor, record, records } = this.store;
-    this.shown = records.filter(
-      (shown) =>
-        shown.record.k !== 'end' &&
-        (!this.own.checked || concerns(shown, actor ?? '')) &&
-        (wanted === '' || this.searchable(shown).includes(wanted)),
-    );
-    this.causes = causesOf(records, record ?? -1);
-    this.rows.style.height = `${this.shown.length * ROW_PX}px`;
-    setAttributes(this.grid, { 'aria-rowcount': this.shown.length + 1 });
-    setText(this.note, `${this.shown.length} of the last ${records.length} records`);
-    if (this.follow.checked) this.grid.scrollTop = this.grid.scrollHeight;
+    this.ask();
+    const { found, facts } = this.store;
+    if (found.search !== this.heldFor) {
+      this.held.clear();
+      this.heldFor = found.search;
+      this.chosenAt = -1;
+      void this.locate();
+    }
+    this.rows.style.height = `${this.height}px`;
+    setAttributes(this.grid, { 'aria-rowcount': found.found + 1 });
+    const part = found.isDone ? '' : `, ${Math.round((found.scanned / Math.max(1, facts.records)) * 100)}% searched`;
+    const missed = facts.missed > 0 ? `, ${facts.missed} not held` : '';
+    setText(this.note, found.error ?? `${found.found} of ${facts.records} records${part}${missed}`);
+    this.note.classList.toggle('error', found.error !== undefined);
+    if (this.follow.checked && this.store.record === undefined) this.grid.scrollTop = this.grid.scrollHeight;
+    if (this.group.value !== '') void this.showGroups();
     this.draw();
   }
 
-  private searchable(shown: ShownRecord): string {
-    const { record } = shown;
-    return `${kindText(record)} ${whoOf(shown)} ${this.who(shown)} ${this.store.text(shown)}`.toLowerCase();
+  private get count(): number {
+    return this.store.found.found;
   }
 
-  private who(shown: ShownRecord): string {
-    return this.store.named(whoOf(shown));
+  private get height(): number {
+    return Math.min(HEIGHT_MAX_PX, this.count * ROW_PX);
+  }
+
+  /** Rows for each pixel that is scrolled. */
+  private get scale(): number {
+    const room = this.grid.clientHeight;
+    return this.height < HEIGHT_MAX_PX ? 1 : (this.count * ROW_PX - room) / (HEIGHT_MAX_PX - room);
+  }
+
+  private get firstInSight(): number {
+    return Math.floor((this.grid.scrollTop * this.scale) / ROW_PX);
+  }
+
+  /** Finds the place of the chosen record among what was found. */
+  private async locate(): Promise<void> {
+    const { record, found } = this.store;
+    if (record === undefined) {
+      this.chosenAt = -1;
+      return;
+    }
+    this.chosenAt = await this.store.ask('rowOf', { search: found.search, n: record });
   }
 
   /** Brings the chosen record into sight. */
-  reveal(): void {
-    const at = this.shown.findIndex((shown) => shown.n === this.store.record);
-    if (at === -1) return;
-    const top = at * ROW_PX;
-    const room = this.grid.clientHeight - this.rows.offsetTop;
-    if (top < this.grid.scrollTop) this.grid.scrollTop = top;
-    else if (top + ROW_PX > this.grid.scrollTop + room) this.grid.scrollTop = top + ROW_PX - room;
+  async reveal(): Promise<void> {
+    await this.locate();
+    if (this.chosenAt === -1) return this.draw();
+    this.follow.checked = false;
+    const room = Math.max(1, Math.floor((this.grid.clientHeight - this.rows.offsetTop) / ROW_PX));
+    const first = this.firstInSight;
+    const wanted =
+      this.chosenAt < first ? this.chosenAt : this.chosenAt >= first + room ? this.chosenAt - room + 1 : first;
+    if (wanted !== first) this.grid.scrollTop = (wanted * ROW_PX) / this.scale;
     this.draw();
   }
 
   private draw(): void {
-    const first = Math.max(0, Math.floor(this.grid.scrollTop / ROW_PX) - SPARE_ROWS);
-    const count = Math.ceil(this.grid.clientHeight / ROW_PX) + 2 * SPARE_ROWS;
-    const visible = this.shown.slice(first, first + count);
-    this.rows.replaceChildren(...visible.map((shown, index) => this.row(shown, first + index)));
+    if (this.grid.clientHeight === 0) return;
+    const first = Math.max(0, this.firstInSight - SPARE_ROWS);
+    const last = Math.min(this.count, first + Math.ceil(this.grid.clientHeight / ROW_PX) + 2 * SPARE_ROWS);
+    const visible = Array.from({ length: Math.max(0, last - first) }, (_, i) => first + i);
+    // Where scrolling is scaled, the rows in sight lie where the reader is, not where their numbers would have them.
+    const shift = this.scale === 1 ? 0 : this.grid.scrollTop - this.firstInSight * ROW_PX;
+    const followed = new Set(this.store.inspection?.followed);
+    const chain = new Set(this.store.inspection?.chain.map(({ n }) => n));
+    this.rows.replaceChildren(
+      ...visible.flatMap((index) => {
+        const shown = this.held.get(index);
+        return shown ? [this.row(shown, index, index * ROW_PX + shift, chain, followed)] : [];
+      }),
+    );
     const chosen = this.rows.querySelector('[aria-selected=true]');
     setAttributes(this.grid, { 'aria-activedescendant': chosen?.id });
+    if (visible.some((index) => !this.held.has(index))) void this.fetch(first, last);
   }
 
-  private row(shown: ShownRecord, index: number): HTMLElement {
+  private async fetch(from: number, to: number): Promise<void> {
+    const search = this.heldFor;
+    const records = await this.store.ask('rows', { search, from, to });
+    if (search !== this.heldFor || records.length === 0) return;
+    if (this.held.size > HELD_MAX) this.held.clear();
+    let isNew = false;
+    records.forEach((shown, i) => {
+      isNew ||= !this.held.has(from + i);
+      this.held.set(from + i, shown);
+    });
+    if (isNew) this.draw();
+  }
+
+  private row(
+    shown: ShownRecord,
+    index: number,
+    top: number,
+    chain: ReadonlySet<number>,
+    followed: ReadonlySet<number>,
+  ): HTMLElement {
     const { n, t, turn, cause, record } = shown;
     const chosen = n === this.store.record;
-    const because = !chosen && this.causes.chain.some((other) => other.n === n);
     const row = el(
       'div',
       { id: `record-${n}`, role: 'row', 'aria-rowindex': index + 2, 'aria-selected': String(chosen) },
       cell('number', String(n)),
       cell('time', sinceStart(t, this.store.started), new Date(t).toISOString()),
       cell(`kind ${record.k} ${record.k === 'log' ? record.level : ''}`, kindText(record)),
-      cell('who', this.who(shown)),
+      cell('who', this.store.named(whoOf(shown))),
       cell('what', this.store.text(shown)),
       cell('cause', cause === undefined ? '' : String(cause)),
     );
     row.dataset['n'] = String(n);
-    row.classList.toggle('because', because);
-    row.classList.toggle('followed', this.causes.effects.has(n));
-    row.classList.toggle('turn', this.shown[index - 1]?.turn !== turn);
-    row.style.top = `${index * ROW_PX}px`;
+    row.classList.toggle('because', !chosen && chain.has(n));
+    row.classList.toggle('followed', followed.has(n));
+    row.classList.toggle('turn', this.held.get(index - 1)?.turn !== turn);
+    row.style.top = `${top}px`;
     return row;
   }
 
@@ -140,18 +225,18 @@ export class Events {
   private leaveSearch(event: KeyboardEvent): void {
     if (event.key === 'Escape') {
       this.search.value = '';
-      this.update();
+      this.ask();
     } else if (event.key !== 'Enter' && event.key !== 'ArrowDown') return;
+    clearTimeout(this.typing);
+    this.ask();
     this.grid.focus();
     event.preventDefault();
   }
 
-  private key(event: KeyboardEvent): void {
+  private async key(event: KeyboardEvent): Promise<void> {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const { record } = this.store;
-    const last = this.shown.length - 1;
-    const found = this.shown.findIndex((shown) => shown.n === record);
-    const at = found === -1 ? last + 1 : found;
+    const last = this.count - 1;
+    const at = this.chosenAt === -1 ? last + 1 : this.chosenAt;
     const page = Math.max(1, Math.floor(this.grid.clientHeight / ROW_PX) - 2);
     const to: Record<string, number> = {
       ArrowDown: at + 1,
@@ -162,22 +247,83 @@ export class Events {
       End: last,
     };
     const index = to[event.key];
-    if (index !== undefined) this.chooseAt(Math.max(0, Math.min(last, index)));
-    else if (event.key === 'Enter') this.chooseActor();
-    else if (event.key === 'c' && this.causes.chain.length > 1) this.choose(this.causes.chain.at(-2)?.n ?? -1);
-    else return;
-    event.preventDefault();
+    const { chain } = this.store.inspection ?? { chain: [] };
+    if (index !== undefined) {
+      event.preventDefault();
+      await this.chooseAt(Math.max(0, Math.min(last, index)));
+    } else if (event.key === 'Enter') {
+      event.preventDefault();
+      this.chooseActor();
+    } else if (event.key === 'c' && chain.length > 1) {
+      event.preventDefault();
+      this.choose(chain.at(-2)!.n);
+    }
   }
 
   /** The actor that the chosen record is about. */
   private chooseActor(): void {
-    const shown = this.shown.find(({ n }) => n === this.store.record);
-    if (shown) this.store.chooseActor(whoOf(shown));
+    const shown = this.store.inspection?.shown;
+    if (!shown) return;
+    this.store.chooseActor(whoOf(shown));
+    this.store.show('actors');
   }
 
-  private chooseAt(index: number): void {
-    const shown = this.shown[index];
+  private async chooseAt(index: number): Promise<void> {
+    this.chosenAt = index;
+    const known = this.held.get(index);
+    const shown = known ?? (await this.store.ask('rows', { search: this.heldFor, from: index, to: index + 1 }))[0];
     if (shown) this.choose(shown.n);
+  }
+
+  // ---- groups -------------------------------------------------------------------------------------------------------
+
+  private async showGroups(): Promise<void> {
+    const by = this.group.value as GroupBy | 'sequence' | '';
+    this.groups.hidden = by === '';
+    this.grid.hidden = by !== '';
+    this.search.dispatchEvent(new Event('change', { bubbles: true }));
+    const { found, sequenced, actor, record } = this.store;
+    const actors = sequenced.size > 0 ? [...sequenced] : [actor ?? ''];
+    const asked = JSON.stringify([by, found.search, found.found, ...(by === 'sequence' ? [actors, record] : [])]);
+    if (by === '' || asked === this.grouped) return;
+    this.grouped = asked;
+    if (by === 'sequence') return this.showSequence(actors);
+    const groups = await this.store.ask('groups', { search: found.search, by });
+    this.groups.replaceChildren(el('ol', {}, ...groups.map((group) => this.groupRow(group, by))));
+  }
+
+  /** What chosen actors and the world sent each other, around the moment that is looked at. */
+  private async showSequence(actors: readonly string[]): Promise<void> {
+    const { record } = this.store;
+    const records = await this.store.ask('between', { actors, ...(record === undefined ? {} : { at: record }) });
+    const names = actors.map((address) => this.store.nameOf(address)).join(', ');
+    const hint = 'The key y adds the chosen actor, or takes it out.';
+    const { scrollTop } = this.groups;
+    this.groups.replaceChildren(
+      el('p', { class: 'dim' }, `Of ${names}. ${hint}`),
+      sequenceElement(this.store, records),
+    );
+    this.groups.scrollTop = scrollTop;
+  }
+
+  private groupRow({ key, count, first }: Group, by: GroupBy): HTMLElement {
+    const label = `${this.store.named(key) || 'none'}, ${count} records`;
+    const button = el(
+      'button',
+      { type: 'button', title: label },
+      el('span', { class: 'count' }, String(count)),
+      el('span', {}, this.store.named(key) || '(none)'),
+    );
+    button.addEventListener('click', () => {
+      const term = by === 'what' ? '' : `${by}:${by === 'kind' || by === 'turn' ? key : JSON.stringify(key)}`;
+      if (term !== '') this.search.value = `${this.search.value.trim()} ${term}`.trim();
+      this.group.value = '';
+      this.groups.hidden = true;
+      this.grid.hidden = false;
+      this.ask();
+      this.choose(first);
+    });
+    return el('li', {}, button);
   }
 }
 

@@ -1,12 +1,16 @@
 /**
- * The start as bars over time: each phase of the root, when it began, how long it took, what it waited for.
+ * The start as bars over time: each visit of each phase of the root, when it began, how long it took, what it waited
+ * for. The critical chain is a row of its own above them, and a line through the phases that it went through.
  *
  * Bars never show a time that the daemon did not measure: an open phase ends at the daemon's clock. One that has been
  * open for long would make all others a line: its bar is cut and fades, and its number says how long it is.
  */
 import type { FailureView, PhaseView } from '../actors/server/visualizer/protocol.ts';
-import { answerOf, phaseLabel } from './answer.ts';
+import { answerOf, isGoal, phaseLabel } from './answer.ts';
 import { byId, el, setText } from './dom.ts';
+import { Ruler } from './ruler.ts';
+import type { StartReports } from './start.ts';
+import { walk } from './start.ts';
 import type { Store } from './store.ts';
 import { duration, stepRanges } from './words.ts';
 
@@ -17,35 +21,47 @@ const isFailed = ({ name }: PhaseView, { phase }: FailureView): boolean =>
   phase !== undefined && (name === phase || name.endsWith(`.${phase}`));
 
 export class PhaseBars {
-  readonly element = byId('phases', HTMLElement);
-  private readonly list = byId('phase-list', HTMLElement);
+  readonly list = byId('phase-list', HTMLElement);
   private readonly summary = byId('summary', HTMLElement);
   private readonly summaryRecord = byId('summary-record', HTMLButtonElement);
+  private readonly store: Store;
+  private readonly reports: StartReports;
+  private readonly ruler: Ruler;
   /** The record that the summary is about. */
   private shownRecord: number | undefined;
-  private readonly store: Store;
 
-  constructor(store: Store) {
+  constructor(store: Store, reports: StartReports) {
     this.store = store;
-    this.summaryRecord.addEventListener('click', () => {
-      if (this.shownRecord !== undefined) store.chooseRecord(this.shownRecord);
+    this.reports = reports;
+    this.ruler = new Ruler(() => this.update());
+    this.summaryRecord.addEventListener('click', () => this.showRecord());
+    this.list.addEventListener('keydown', (event) => {
+      if (!this.ruler.key(event)) walk(this.list, event);
     });
+    byId('phases-key', HTMLElement).append(
+      ...(['working', 'waiting', 'open', 'failed', 'goal', 'chain'] as const).map((look) =>
+        el('span', {}, el('span', { class: `swatch ${look}`, 'aria-hidden': 'true' }), LEGEND[look]),
+      ),
+    );
   }
 
-  toggle(): void {
-    this.element.classList.toggle('folded');
+  /** Goes to the record of the first line, and puts the focus on why it happened. */
+  showRecord(): void {
+    if (this.shownRecord === undefined) return;
+    this.store.chooseRecord(this.shownRecord);
+    this.store.show('records');
   }
 
   update(): void {
+    this.summarize();
+    if (this.store.view !== 'start') return;
     const phases = this.withFailed();
     const focused = [...this.list.querySelectorAll('button')].findIndex((button) => button === document.activeElement);
-    const span = this.span(phases);
-    const more = phases.length > this.list.children.length;
-    this.list.replaceChildren(...phases.map((phase) => this.row(phase, span)));
-    if (more) this.list.scrollTop = this.list.scrollHeight;
+    this.ruler.span = this.span(phases);
+    this.list.replaceChildren(this.ruler.element(), ...this.chainRow(), ...phases.map((phase) => this.row(phase)));
     if (focused !== -1) this.list.querySelectorAll('button')[focused]?.focus();
-    this.markMoment(span);
-    this.summarize();
+    this.drawLinks();
+    this.markMoment();
   }
 
   /** A phase that failed in the turn in which it began was never seen as a state: only the failure shows it. */
@@ -58,10 +74,10 @@ export class PhaseBars {
   }
 
   /** A line through all bars at the moment that is looked at. */
-  private markMoment(span: number): void {
+  private markMoment(): void {
     const { moment, started } = this.store;
-    this.list.classList.toggle('has-moment', moment !== undefined);
-    const share = moment ? Math.min(1, Math.max(0, moment.t - started) / span) : 0;
+    const share = moment ? this.ruler.shareOf(moment.t - started) : -1;
+    this.list.classList.toggle('has-moment', share >= 0 && share <= 1);
     this.list.style.setProperty('--moment', `${share * 100}%`);
   }
 
@@ -93,32 +109,59 @@ export class PhaseBars {
     return isOver ? past : Math.max(past, Math.min(now - started, past * (1 + OPEN_SHARE)));
   }
 
-  private row(phase: PhaseView, span: number): HTMLElement {
+  /** The way to the goal as one row: where it worked and where it waited. */
+  private chainRow(): HTMLElement[] {
+    const { links } = this.reports;
+    if (links.length === 0) return [];
+    const lane = el('span', { class: 'lane' });
+    for (const { atMs, tookMs, kind, actor, what } of links) {
+      const look = kind === 'operation' ? 'working' : 'waiting';
+      const title = `${actor}: ${this.store.named(what)}, ${duration(tookMs)}`;
+      const bar = this.ruler.bar(atMs - tookMs, tookMs, look);
+      if (bar) lane.append(bar);
+      bar?.setAttribute('title', title);
+    }
+    const cells = [el('span', { class: 'step' }), el('span', { class: 'name' }, 'critical chain'), lane];
+    return [el('li', { class: 'chain-row', 'aria-hidden': 'true' }, el('span', { class: 'row' }, ...cells))];
+  }
+
+  /** The chain as a line through the innermost phases that it went through. */
+  drawLinks(): void {
+    for (const line of this.list.querySelectorAll('.through')) line.remove();
+    if (this.reports.links.length > 0 && !this.list.querySelector('.chain-row')) return this.update();
+    const rows = [...this.list.querySelectorAll<HTMLElement>('li[data-entered]')];
+    for (const { atMs, tookMs } of this.reports.links) {
+      const [from, middle] = [atMs - tookMs, atMs - tookMs / 2];
+      const row = rows.findLast(
+        ({ dataset }) => Number(dataset['entered']) <= middle && middle <= Number(dataset['left']),
+      );
+      const line = tookMs > 0 && this.ruler.bar(from, tookMs, 'through');
+      if (row && line) row.querySelector('.lane')?.append(line);
+    }
+  }
+
+  private row(phase: PhaseView): HTMLElement {
     const { latest: now, started } = this.store;
-    const goal = phase.left === undefined && phase.waitsFor === undefined;
-    const took = Math.max(0, (phase.left ?? now) - phase.entered);
-    const from = (phase.entered - started) / span;
-    const length = Math.min(took / span, 1 - from);
     const { failure } = this.store.phases;
+    const isReached = isGoal(phase) || (phase.left === undefined && phase.waitsFor === undefined);
+    const took = Math.max(0, (phase.left ?? now) - phase.entered);
     const failed = failure !== undefined && isFailed(phase, failure);
-    const look = failed ? 'failed' : goal ? 'goal' : phase.left === undefined ? 'open' : '';
-    const looks = [look, length < took / span ? 'cut' : ''];
-    const bar = el('span', { class: `bar ${looks.join(' ')}` });
-    bar.style.left = `${from * 100}%`;
-    bar.style.width = `${length * 100}%`;
+    const look = failed ? 'failed' : isReached ? 'goal' : lookOf(phase);
+    const from = phase.entered - started;
+    const bar = this.ruler.bar(from, took, look);
     const verb = phase.left === undefined ? 'waits' : 'waited';
     const waited = phase.waitsFor === undefined ? '' : `${verb} for ${phase.waitsFor}`;
     const waits = failed ? `failed: ${failure.message}` : waited;
-    const time = duration(took);
-    const name = el('span', { class: 'name' }, phaseLabel(phase));
+    const name = nameElement(phase);
     name.style.setProperty('--depth', String(phase.depth));
-    const label = `${phase.name}, began ${duration(phase.entered - started)} after start, ${time}, ${waits}`;
+    const time = duration(took);
+    const label = `${phase.name}, began ${duration(from)} after start, ${time}, ${waits}`;
     const button = el(
       'button',
       { type: 'button', title: label },
       el('span', { class: 'step' }, stepRanges(phase.steps ?? '')),
       name,
-      el('span', { class: 'lane' }, bar),
+      el('span', { class: 'lane' }, ...(bar ? [bar] : [])),
       el('span', { class: 'took' }, time),
       el('span', { class: failed ? 'waits error' : phase.left === undefined ? 'waits' : 'waits dim' }, waits),
     );
@@ -126,6 +169,30 @@ export class PhaseBars {
       this.store.chooseActor(this.store.root);
       this.store.chooseRecord(phase.enteredBy);
     });
-    return el('li', {}, button);
+    const row = el('li', {}, button);
+    row.dataset['entered'] = String(from);
+    row.dataset['left'] = String(from + took);
+    return row;
   }
 }
+
+function lookOf({ left, waitsFor }: PhaseView): 'open' | 'waiting' | 'working' {
+  if (left === undefined) return 'open';
+  return waitsFor === undefined ? 'working' : 'waiting';
+}
+
+/** Where there is little room, the last step of the name says enough. */
+function nameElement(phase: PhaseView): HTMLElement {
+  const label = phaseLabel(phase);
+  const last = label.lastIndexOf('.') + 1;
+  return el('span', { class: 'name' }, el('span', { class: 'prefix' }, label.slice(0, last)), label.slice(last));
+}
+
+const LEGEND = {
+  working: 'working',
+  waiting: 'waited',
+  open: 'waits now',
+  failed: 'failed',
+  goal: 'goal reached',
+  chain: 'critical chain',
+} as const;

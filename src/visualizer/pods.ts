@@ -4,8 +4,8 @@
  */
 import type { PodView } from '../actors/server/visualizer/protocol.ts';
 import { byId, el } from './dom.ts';
-import { type Lane, podLanes, type Segment } from './lanes.ts';
-import { type PodEvent, podAnswer, podEvents } from './pod-answer.ts';
+import type { Lane, Segment } from './lanes.ts';
+import { type PodEvent, podAnswer } from './pod-answer.ts';
 import type { Store } from './store.ts';
 import { duration, sinceStart } from './words.ts';
 
@@ -14,18 +14,16 @@ const STEPS_MAX = 200;
 
 export class PodsPane {
   readonly element = byId('pods', HTMLElement);
-  private readonly main = byId('main', HTMLElement);
-  private readonly open = byId('pods-open', HTMLButtonElement);
   private readonly filter = byId('pod-filter', HTMLInputElement);
   private readonly list = byId('pod-list', HTMLElement);
   private readonly story = byId('pod-story', HTMLElement);
   private readonly store: Store;
   /** What the story was written from. */
   private told = '';
+  private isAsking = false;
 
   constructor(store: Store) {
     this.store = store;
-    this.open.addEventListener('click', () => this.toggle());
     this.filter.addEventListener('input', () => this.update());
     this.filter.addEventListener('keydown', (event) => {
       if (event.key === 'Enter' || event.key === 'ArrowDown') this.focusList(event);
@@ -34,15 +32,12 @@ export class PodsPane {
   }
 
   get isOpen(): boolean {
-    return !this.element.hidden;
+    return this.store.view === 'pods';
   }
 
-  /** Takes the place of actors, chart and details, or gives it back. */
-  toggle(open = !this.isOpen): void {
-    this.element.hidden = !open;
-    this.main.hidden = open;
-    this.open.setAttribute('aria-pressed', String(open));
-    if (!open) return;
+  /** Shows the newest pod where none was chosen, and takes the focus. */
+  open(): void {
+    this.store.show('pods');
     if (this.store.pod === undefined) this.store.choosePod(this.shown()[0]?.uid);
     this.update();
     this.list.querySelector<HTMLElement>('[aria-current=true]')?.focus();
@@ -55,7 +50,8 @@ export class PodsPane {
     this.list.replaceChildren(...shown.map((pod) => this.row(pod)));
     if (shown.length === 0) this.list.append(el('li', { class: 'empty' }, 'No pod.'));
     if (focused) this.list.querySelector<HTMLElement>('[aria-current=true]')?.focus();
-    this.tell();
+    if (this.store.pod === undefined && shown[0]) this.store.choosePod(shown[0].uid);
+    if (!this.isAsking) void this.tell();
   }
 
   /** The newest first: a person who opens the view waits for that one. */
@@ -111,20 +107,30 @@ export class PodsPane {
     event.preventDefault();
   }
 
-  private tell(): void {
+  private async tell(): Promise<void> {
     const { store } = this;
     const pod = store.pods.find(({ uid }) => uid === store.pod);
     if (!pod) return this.story.replaceChildren(el('p', { class: 'empty' }, 'Choose a pod.'));
-    const records = store.recordsSoFar;
-    const lanes = podLanes(store.podAddress(pod.uid), records, pod.gone ?? store.now);
-    const events = podEvents(pod, records);
+    this.isAsking = true;
+    const { moment } = store;
+    const asked = { uid: pod.uid, ...(moment ? { at: moment.n } : {}) };
+    const { lanes, events } = await store.ask('pod', asked).finally(() => (this.isAsking = false));
+    if (pod.uid === store.pod) this.write(pod, lanes, events);
+    else void this.tell();
+  }
+
+  private write(pod: PodView, lanes: readonly Lane[], events: readonly PodEvent[]): void {
+    const { store } = this;
     // A story that is read is written anew when something happened, not because time passes.
     const told = JSON.stringify([pod, lanes.map(({ segments }) => segments.length), events.length, store.record]);
     if (told === this.told && this.story.contains(document.activeElement)) return;
     this.told = told;
     const answer = el('p', { class: `answer ${moodOf(pod)}` }, podAnswer(pod, lanes, events, store.now));
     const actor = el('button', { type: 'button' }, 'Show its actor');
-    actor.addEventListener('click', () => this.leaveFor(() => store.chooseActor(store.podAddress(pod.uid))));
+    actor.addEventListener('click', () => {
+      store.chooseActor(store.podAddress(pod.uid));
+      store.show('actors');
+    });
     const scroll = this.story.scrollTop;
     const focused = [...this.story.querySelectorAll('button')].findIndex((button) => button === document.activeElement);
     const picture =
@@ -133,11 +139,6 @@ export class PodsPane {
     this.story.replaceChildren(head, answer, ...picture, ...this.texts(lanes, events));
     this.story.scrollTop = scroll;
     if (focused >= 0) this.story.querySelectorAll('button')[focused]?.focus();
-  }
-
-  private leaveFor(choose: () => void): void {
-    this.toggle(false);
-    choose();
   }
 
   /** For the eye; the same is said in words below it. */

@@ -1,18 +1,18 @@
-/** The chosen record: why it happened, step by step back to its first cause, and all that it says. */
+/**
+ * The inspector: the chosen record, why it happened, step by step back to its first cause, what followed from it, what
+ * its turn changed in the context of its actor, and all that it says.
+ */
 import type { ShownRecord } from '../actors/server/visualizer/protocol.ts';
-import { causesOf } from './causes.ts';
 import { byId, el, setText } from './dom.ts';
-import { type Arrow, sequenceOf } from './sequence.ts';
+import { sequenceElement } from './sequence-view.ts';
 import type { Store } from './store.ts';
 import { duration, kindText, whoOf } from './words.ts';
-
-/** Causes that are listed; a timer that runs for days has as many as there are records. */
-const STEPS_MAX = 20;
+import type { ContextChange, Inspection } from './worker/requests.ts';
 
 export class RecordPane {
   readonly element = byId('record', HTMLElement);
+  readonly body = byId('record-body', HTMLElement);
   private readonly title = byId('record-title', HTMLElement);
-  private readonly body = byId('record-body', HTMLElement);
   private readonly store: Store;
 
   constructor(store: Store) {
@@ -20,52 +20,67 @@ export class RecordPane {
   }
 
   update(): void {
-    const { record } = this.store;
+    const { record, inspection } = this.store;
     this.element.hidden = record === undefined;
     if (record === undefined) return;
-    const { chain, forgotten, effects } = causesOf(this.store.records, record);
-    const chosen = chain.at(-1);
     setText(this.title, `Record ${record}`);
-    if (!chosen) {
-      this.body.replaceChildren(el('p', { class: 'dim' }, 'The daemon no longer holds it; the journal does.'));
+    if (inspection?.shown.n !== record) {
+      const text = this.store.moment === undefined ? 'This record is not held here; the journal has it.' : '';
+      this.body.replaceChildren(el('p', { class: 'dim' }, text));
       return;
     }
-    const steps = chain.toReversed().slice(0, STEPS_MAX);
-    const rest = chain.length > STEPS_MAX ? `${chain.length - STEPS_MAX} causes before` : '';
-    const lost = forgotten === undefined ? rest : `record ${forgotten}, no longer held here`;
+    const focused = [...this.body.querySelectorAll('button')].findIndex((button) => button === document.activeElement);
     this.body.replaceChildren(
-      el('h3', {}, 'Because of'),
-      el('ol', { class: 'chain' }, ...steps.map((shown, index) => this.step(shown, steps[index + 1]))),
-      el('p', { class: 'dim' }, rest || lost),
-      el('p', { class: 'dim' }, effects.size === 1 ? '1 record followed from it' : `${effects.size} records followed`),
-      el('h3', {}, `Who told whom in turn ${chosen.turn}`),
-      this.sequence(chosen),
+      ...this.causes(inspection),
+      ...this.consequences(inspection),
+      ...this.changes(inspection),
+      el('h3', {}, `Messages in turn ${inspection.shown.turn}`),
+      sequenceElement(this.store, inspection.turn),
       el('h3', {}, 'Says'),
-      el('pre', { class: 'json' }, JSON.stringify(chosen.record, null, 2)),
+      el('pre', { class: 'json' }, JSON.stringify(inspection.shown.record, null, 2)),
     );
+    if (focused >= 0) this.body.querySelectorAll('button')[focused]?.focus();
   }
 
-  /** The turn of a record as arrows between columns; the table of events says the same in words. */
-  private sequence({ turn }: ShownRecord): HTMLElement {
-    const { columns, arrows } = sequenceOf(this.store.records.filter((shown) => shown.turn === turn));
-    const heads = columns.map((column) => el('span', { title: column }, this.store.nameOf(column)));
-    const rows = arrows.map((arrow) => this.arrow(arrow, columns));
-    const sheet = el('div', { class: 'sequence' }, el('div', { class: 'columns' }, ...heads), ...rows);
-    sheet.style.setProperty('--columns', String(columns.length));
-    return el('div', { class: 'sequence-sheet' }, sheet);
+  private causes({ chain, more, forgotten }: Inspection): Node[] {
+    const steps = chain.toReversed();
+    const lost = forgotten === undefined ? '' : `Before it record ${forgotten}, which is not held here.`;
+    const note = more > 0 ? `${more} causes before these.` : lost;
+    return [
+      el('h3', {}, 'Because of'),
+      el('ol', { class: 'chain' }, ...steps.map((shown, at) => this.step(shown, steps[at + 1]))),
+      ...(note === '' ? [] : [el('p', { class: 'dim' }, note)]),
+    ];
   }
 
-  private arrow({ n, from, to, text }: Arrow, columns: readonly string[]): HTMLElement {
-    const [a, b] = [columns.indexOf(from), columns.indexOf(to)];
-    const direction = a === b ? 'self' : a < b ? 'right' : 'left';
-    const label = `${this.store.nameOf(from)} to ${this.store.nameOf(to)}: ${this.store.named(text)}`;
-    const chosen = n === this.store.record ? 'true' : undefined;
-    const attributes = { type: 'button', class: direction, 'aria-label': label, title: label, 'aria-current': chosen };
-    const button = el('button', attributes, el('span', {}, this.store.named(text)));
-    button.style.setProperty('--first', String(Math.min(a, b)));
-    button.style.setProperty('--span', String(Math.abs(a - b)));
-    button.addEventListener('click', () => this.store.chooseRecord(n));
-    return el('div', { class: 'arrow' }, button);
+  private consequences({ followed, consequences }: Inspection): Node[] {
+    if (followed.length === 0) return [el('p', { class: 'dim' }, 'Nothing followed from it.')];
+    const count = followed.length === 1 ? '1 record followed' : `${followed.length} records followed`;
+    const list = el('ol', { class: 'chain' }, ...consequences.map((shown) => this.step(shown, undefined)));
+    return [el('details', { class: 'consequences' }, el('summary', {}, count), list)];
+  }
+
+  private changes({ changes, shown }: Inspection): Node[] {
+    const name = this.store.nameOf(whoOf(shown));
+    if (!changes) return [];
+    if (changes.length === 0) return [el('p', { class: 'dim' }, `The turn changed nothing that ${name} remembers.`)];
+    return [
+      el('h3', {}, `Changed in the context of ${name}`),
+      el('dl', { class: 'changes' }, ...changes.flatMap((change) => this.change(change))),
+    ];
+  }
+
+  private change({ path, before, after }: ContextChange): Node[] {
+    return [
+      el('dt', {}, path),
+      el(
+        'dd',
+        {},
+        ...(before === undefined ? [] : [el('del', {}, this.store.named(before))]),
+        ...(before === undefined || after === undefined ? [] : [' → ']),
+        ...(after === undefined ? [] : [el('ins', {}, this.store.named(after))]),
+      ),
+    ];
   }
 
   private step(shown: ShownRecord, cause: ShownRecord | undefined): HTMLElement {
@@ -75,7 +90,7 @@ export class RecordPane {
       'button',
       { type: 'button', 'aria-current': n === this.store.record ? 'true' : undefined },
       el('span', { class: `kind ${record.k}` }, kindText(record)),
-      `${this.store.nameOf(whoOf(shown))}: ${this.store.text(shown)}`,
+      el('span', {}, `${this.store.nameOf(whoOf(shown))}: ${this.store.text(shown)}`),
       el('span', { class: 'dim' }, later),
     );
     button.addEventListener('click', () => this.store.chooseRecord(n));

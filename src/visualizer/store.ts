@@ -1,63 +1,95 @@
 /**
- * What the page knows: the actors, the last records, the phases, and what the person has chosen.
+ * What the page knows and what the person has chosen.
  *
- * Owns: the connection to the daemon. It loads the present, then gets every turn; when turns were missed or the daemon
- * was restarted it loads the present again. Of a journal it loads all, once. Views read it and are notified once a
- * frame which parts changed. While a record is chosen, the actors are shown as they were after its turn: see `past.ts`.
+ * Hears: the notices of the worker, which has the records. Owns: the present actors, the moment that is looked at, and
+ * what was asked about the choice. Views read it and are notified once a frame which parts changed.
  */
-import type {
-  ActorDetail,
-  ActorView,
-  HelloMessage,
-  NamedUid,
-  PhasesView,
-  PodView,
-  RecordsView,
-  ShownRecord,
-  TreeView,
-  TurnMessage,
-} from '../actors/server/visualizer/protocol.ts';
-import { Past } from './past.ts';
-import { type Source, servedSource } from './source.ts';
-import { concerns, lastOf, recordText, whoOf } from './words.ts';
+import type { ActorDetail, ActorView, PhasesView, PodView, ShownRecord } from '../actors/server/visualizer/protocol.ts';
+import type { Link } from './link.ts';
+import { decoded, namesIn } from './names.ts';
+import { lastOf, recordText } from './words.ts';
+import type { Facts, Found, HistoryEntry, Inspection, Moment, Notice, Opening, StepView } from './worker/requests.ts';
 
-/** Milliseconds between two looks at the chosen actor's context while it is busy. */
+/** Milliseconds between two looks at the chosen actor while it is busy. */
 const DETAIL_PAUSE_MS = 250;
 
-export type Part = 'actors' | 'records' | 'phases' | 'pods' | 'detail' | 'choice' | 'moment' | 'connection' | 'clock';
+export type Part =
+  | 'facts'
+  | 'actors'
+  | 'records'
+  | 'phases'
+  | 'pods'
+  | 'detail'
+  | 'inspection'
+  | 'choice'
+  | 'moment'
+  | 'clock';
+
+export const VIEWS = ['start', 'actors', 'pods', 'records', 'compare', 'health'] as const;
+export type View = (typeof VIEWS)[number];
+
+const NOTHING: Facts = {
+  connection: 'connecting',
+  incarnation: '',
+  node: '',
+  root: '',
+  started: 0,
+  t: 0,
+  now: 0,
+  n: -1,
+  turn: -1,
+  records: 0,
+  missed: 0,
+  runs: false,
+  incarnations: [],
+};
+
+/** What was asked about the chosen actor. */
+export interface Chosen {
+  readonly detail: ActorDetail | null;
+  readonly step: StepView | null;
+  readonly history: readonly HistoryEntry[];
+}
 
 export class Store {
-  incarnation = '';
-  node = '';
-  root = '';
-  turn = -1;
-  /** Why what is shown is not all of a journal. */
-  note: string | undefined;
-  private live = true;
-  private recordsMax = 0;
-  /** As they are now; {@link actors} are as they were at the moment that is looked at. */
-  private readonly present = new Map<string, ActorView>();
-  private past: Past | undefined;
-  private readonly names = new Map<string, string>();
-  records: ShownRecord[] = [];
+  facts: Facts = NOTHING;
   phases: PhasesView = { started: 0, now: 0, phases: [] };
   /** As they are now, in the order in which they were seen. */
   pods: readonly PodView[] = [];
-  /** Uid of the one whose story is shown. */
-  pod: string | undefined;
-  detail: ActorDetail | undefined;
-  connection: 'connecting' | 'live' | 'lost' | 'journal' = 'connecting';
+  found: Found = { search: 0, found: 0, scanned: 0, isDone: true };
+  /** The end of the turn of the chosen record: all that is shown is as it was then. */
+  moment: Moment | undefined;
+  view: View = 'start';
   actor: string | undefined;
   record: number | undefined;
+  /** Actors whose messages are shown as a sequence; none: those of the chosen one. */
+  readonly sequenced = new Set<string>();
+  /** Uid of the pod whose story is shown. */
+  pod: string | undefined;
+  chosen: Chosen | undefined;
+  inspection: Inspection | undefined;
+  private link!: Link;
+  private readonly present = new Map<string, ActorView>();
+  private past: ReadonlyMap<string, ActorView> | undefined;
+  private readonly names = new Map<string, string>();
   private readonly listeners: ((parts: ReadonlySet<Part>) => void)[] = [];
   private readonly changed = new Set<Part>();
-  private following: EventSource | undefined;
-  private readonly source: Source;
-  private clock = { server: 0, page: 0 };
+  private heardAt = 0;
   private detailAsked = false;
 
-  constructor(source: Source = servedSource) {
-    this.source = source;
+  /** Begins to ask this worker. */
+  connect(link: Link): void {
+    this.link = link;
+    setInterval(() => this.mark('clock'), 1_000);
+  }
+
+  get ask(): Link['ask'] {
+    return this.link.ask.bind(this.link);
+  }
+
+  /** Opens something else; rejects with why it cannot be opened. */
+  async open(opening: Opening): Promise<void> {
+    await this.ask('open', opening);
   }
 
   /** Notifies once a frame of what changed. */
@@ -76,29 +108,33 @@ export class Store {
     for (const listener of this.listeners) listener(parts);
   }
 
-  /** The kernel's clock now, whatever the browser's own clock says. */
+  // ---- what is so ---------------------------------------------------------------------------------------------------
+
+  get root(): string {
+    return this.facts.root;
+  }
+
+  get started(): number {
+    return this.phases.started || this.facts.started;
+  }
+
+  get isLive(): boolean {
+    return this.facts.connection === 'live' || this.facts.connection === 'lost';
+  }
+
+  /** The kernel's clock at the moment that is looked at, whatever the browser's own clock says. */
   get now(): number {
     return this.moment?.t ?? this.latest;
   }
 
   /** The same whatever moment is looked at. */
   get latest(): number {
-    return this.live ? this.clock.server + performance.now() - this.clock.page : this.clock.server;
-  }
-
-  /** The end of the turn of the chosen record, if it is held: all that is shown is as it was then. */
-  get moment(): ShownRecord | undefined {
-    return this.past?.moment;
+    return this.isLive ? this.facts.now + performance.now() - this.heardAt : this.facts.t;
   }
 
   /** The actors now, or as they were at the moment that is looked at. */
   get actors(): ReadonlyMap<string, ActorView> {
-    return this.past?.actors ?? this.present;
-  }
-
-  /** The records up to the moment that is looked at. */
-  get recordsSoFar(): readonly ShownRecord[] {
-    return this.past?.records ?? this.records;
+    return this.past ?? this.present;
   }
 
   /** Why there is no actor to show. */
@@ -114,27 +150,38 @@ export class Store {
 
   /** A text with names of actors, in which every uid that has a name is that name. */
   named(text: string): string {
-    return this.names.size === 0 ? text : text.replaceAll(UID, (uid) => this.names.get(uid) ?? uid);
+    return namesIn(text, this.names);
   }
 
-  get started(): number {
-    return this.phases.started;
+  /** One line that says what a record says. */
+  text({ record, was, request }: ShownRecord): string {
+    return this.named(recordText(record, { before: was?.value, operation: request?.name }));
   }
 
   // ---- choosing -----------------------------------------------------------------------------------------------------
 
-  /** An actor that is not there cannot be chosen; before the tree is loaded it may be one. */
-  chooseActor(address: string | undefined): void {
-    const loaded = this.root !== '';
-    if (address === this.actor || (loaded && !this.isKnown(address ?? ''))) return;
-    this.actor = address;
-    this.detail = undefined;
-    this.mark('choice', 'detail');
-    if (loaded) this.askDetail();
+  show(view: View): void {
+    if (view === this.view) return;
+    this.view = view;
+    this.mark('choice', 'pods');
   }
 
-  private isKnown(address: string): boolean {
-    return this.present.has(address) || this.actors.has(address);
+  /** An actor that is not there cannot be chosen; before the tree is loaded it may be one. */
+  chooseActor(address: string | undefined): void {
+    const isKnown = this.present.has(address ?? '') || this.actors.has(address ?? '');
+    if (address === this.actor || (this.present.size > 0 && !isKnown)) return;
+    this.actor = address;
+    this.chosen = undefined;
+    this.mark('choice', 'detail');
+    this.askDetail();
+  }
+
+  /** Adds the chosen actor to those of the sequence, or takes it out. */
+  toggleSequenced(): void {
+    const { actor } = this;
+    if (actor === undefined) return;
+    if (!this.sequenced.delete(actor)) this.sequenced.add(actor);
+    this.mark('choice', 'detail');
   }
 
   /** Shows the story of a pod. */
@@ -153,185 +200,107 @@ export class Store {
   chooseRecord(n: number | undefined): void {
     if (n === this.record) return;
     this.record = n;
-    this.look();
     this.mark('choice');
-    if (this.root !== '') this.askDetail();
+    if (this.facts.n === -1) return;
+    void this.look();
   }
 
-  private look(): void {
-    const chosen = this.record === undefined ? undefined : this.records.find((record) => record.n === this.record);
-    this.past = chosen && new Past(chosen.turn, this.records, this.present);
-    this.mark('moment', 'actors');
-  }
-
-  // ---- the daemon ---------------------------------------------------------------------------------------------------
-
-  async start(): Promise<void> {
-    setInterval(() => this.mark('clock'), 1_000);
-    await this.load();
-  }
-
-  /** Loads the present and follows from there. */
-  private async load(): Promise<void> {
-    this.following?.close();
-    try {
-      const tree = await this.source.tree();
-      const seen = await this.source.records();
-      this.take(tree, seen);
-      await Promise.all([this.loadPhases(), this.loadPods()]);
-      if (tree.live) this.follow(tree.n);
-      else this.connected('journal');
+  /** Asks for the moment and all that is shown of it. */
+  private async look(): Promise<void> {
+    const n = this.record;
+    if (n === undefined) {
+      this.moment = undefined;
+      this.past = undefined;
+      this.inspection = undefined;
+      this.mark('moment', 'actors', 'inspection', 'pods');
       this.askDetail();
-    } catch {
-      this.lost();
-      setTimeout(() => void this.load(), 1_000);
+      return;
     }
+    const [moment, inspection] = await Promise.all([this.ask('moment', { n }), this.ask('inspect', { n })]);
+    if (n !== this.record) return;
+    this.moment = moment ?? undefined;
+    this.past = moment ? new Map(moment.actors.map((view) => [view.address, view])) : undefined;
+    this.inspection = inspection ?? undefined;
+    this.mark('moment', 'actors', 'inspection', 'pods');
+    this.askDetail();
   }
 
-  private take(tree: TreeView, seen: RecordsView): void {
-    const { incarnation, node, root, turn, live, recordsMax, note } = tree;
-    Object.assign(this, { incarnation, node, root, turn, live, recordsMax, note });
-    this.clock = { server: tree.now, page: performance.now() };
+  /** The record so many records or turns away from the one that is looked at. */
+  async step(by: 'record' | 'turn', steps: number): Promise<void> {
+    const from = this.record ?? this.facts.n + (by === 'record' ? 1 : 0);
+    this.chooseRecord(await this.ask('near', { n: from, by, steps }));
+  }
+
+  // ---- the worker ---------------------------------------------------------------------------------------------------
+
+  /** Takes what the worker reports. */
+  heard({ facts, isNew, actors, phases, pods, found }: Notice): void {
+    const isMore = facts.n !== this.facts.n;
+    this.facts = facts;
+    this.heardAt = performance.now();
+    if (isNew) this.begin();
+    for (const actor of actors ?? []) this.meet(actor);
+    if (this.actor === undefined && facts.root !== '' && this.present.has(facts.root)) this.chooseActor(facts.root);
+    if (phases) this.phases = phases;
+    if (pods) this.pods = pods;
+    if (found) this.found = found;
+    this.mark('facts', 'records');
+    if (actors || isNew) this.mark('actors');
+    if (phases || isNew) this.mark('phases');
+    if (pods || isNew || isMore) this.mark('pods');
+    if (isMore && this.record !== undefined && !this.moment) void this.look();
+    if (actors?.some(({ address }) => address === this.actor)) this.askDetail();
+  }
+
+  private begin(): void {
     this.present.clear();
-    for (const actor of tree.actors) this.meet(actor);
-    this.records = [];
-    // What came after the tree is sent again, with what it did to the actors.
-    this.add(seen.records.filter(({ n }) => n <= tree.n));
-    this.look();
-    if (this.actor === undefined || !this.isKnown(this.actor)) this.actor = tree.root || undefined;
-    this.mark('actors', 'records', 'choice');
-  }
-
-  private follow(after: number): void {
-    const source = new EventSource(`/events?after=${after}`);
-    this.following = source;
-    source.addEventListener('hello', (event: MessageEvent<string>) => this.greeted(JSON.parse(event.data)));
-    source.addEventListener('turn', (event: MessageEvent<string>) => this.heard(JSON.parse(event.data)));
-    source.addEventListener('error', () => {
-      this.lost();
-      if (source.readyState === EventSource.CLOSED) setTimeout(() => void this.load(), 1_000);
-    });
-  }
-
-  private lost(): void {
-    this.connected('lost');
-  }
-
-  private connected(connection: Store['connection']): void {
-    this.connection = connection;
-    this.mark('connection');
+    this.names.clear();
+    this.past = undefined;
+    this.moment = undefined;
+    this.inspection = undefined;
+    this.chosen = undefined;
+    this.phases = { started: 0, now: 0, phases: [] };
+    this.pods = [];
+    this.mark('moment', 'choice', 'inspection', 'detail');
   }
 
   private meet(actor: ActorView): void {
     this.present.set(actor.address, actor);
-    const { uid, name } = actor.named ?? ({} as Partial<NamedUid>);
-    if (uid !== undefined && name !== undefined) this.names.set(uid, name);
-  }
-
-  private greeted(hello: HelloMessage): void {
-    this.clock = { server: hello.now, page: performance.now() };
-    this.connected('live');
-    if (!hello.resumed || hello.incarnation !== this.incarnation) void this.load();
-  }
-
-  private heard(message: TurnMessage): void {
-    this.turn = message.turn;
-    for (const address of message.gone) this.present.delete(address);
-    for (const actor of message.actors) this.meet(actor);
-    this.add(message.records);
-    this.mark('records');
-    if (message.actors.length > 0 || message.gone.length > 0) this.mark('actors');
-    const { actor } = this;
-    if (actor !== undefined && message.records.some((shown) => concerns(shown, actor))) this.askDetail();
-    if (message.records.some((shown) => this.isOfStart(shown))) void this.loadPhases();
-    if (message.records.some((shown) => this.isOfPods(shown))) void this.loadPods();
-  }
-
-  /** A status that changed, or a pod that ended. */
-  private isOfPods({ record }: ShownRecord): boolean {
-    if (record.k === 'log') return record.at === `${this.root}/status`;
-    return record.k === 'state' && record.status !== undefined && record.at.startsWith(`${this.root}/pods/pod-`);
-  }
-
-  /** A change of the root's states, or of what the readiness of the node depends on. */
-  private isOfStart(shown: ShownRecord): boolean {
-    const { record } = shown;
-    if (record.k === 'state' && record.at === this.root) return true;
-    return [`${this.root}/nodeStatus`, `${this.root}/runtimeState`].includes(whoOf(shown));
-  }
-
-  private add(records: readonly ShownRecord[]): void {
-    this.records.push(...records);
-    this.records.splice(0, Math.max(0, this.records.length - this.recordsMax));
-  }
-
-  /** A sheet of a machine's chart, for this page alone; undefined: there is none. */
-  chart(name: string): Promise<SVGSVGElement | undefined> {
-    return this.source.chart(name);
-  }
-
-  /** One line that says what a record says. */
-  text({ record, was, request }: ShownRecord): string {
-    return this.named(recordText(record, { before: was?.value, operation: request?.name }));
-  }
-
-  private async loadPhases(): Promise<void> {
-    this.phases = await this.source.phases().catch(() => this.phases);
-    this.mark('phases');
-  }
-
-  private async loadPods(): Promise<void> {
-    this.pods = await this.source.pods().catch(() => this.pods);
-    this.mark('pods');
+    if (actor.named) this.names.set(actor.named.uid, actor.named.name);
   }
 
   /** Loads the chosen actor; many wishes in a short time are one. */
   private askDetail(): void {
-    if (this.detailAsked) return;
+    if (this.detailAsked || this.facts.n === -1) return;
     this.detailAsked = true;
-    const asked = this.detailAskedFor;
-    void this.loadDetail().finally(() =>
+    const asked = this.askedFor;
+    void this.loadDetail().finally(() => {
+      const pause = this.moment || asked !== this.askedFor ? 0 : DETAIL_PAUSE_MS;
       setTimeout(() => {
         this.detailAsked = false;
-        if (asked !== this.detailAskedFor || this.stale) this.askDetail();
-      }, DETAIL_PAUSE_MS),
-    );
+        if (asked !== this.askedFor) this.askDetail();
+      }, pause);
+    });
   }
 
-  /** True when the chosen actor heard something after its details were loaded. */
-  private get stale(): boolean {
-    const { actor, detail } = this;
-    if (actor === undefined || !detail || !this.live) return false;
-    const last = this.records.findLast((shown) => concerns(shown, actor));
-    return (last?.n ?? -1) > (detail.records.at(-1)?.n ?? -1);
-  }
-
-  /** A running daemon knows the present of an actor; of a journal any moment can be run again. */
-  private get detailMoment(): number | undefined {
-    return this.live ? undefined : this.moment?.n;
-  }
-
-  private get detailAskedFor(): string {
-    return `${this.actor} ${this.detailMoment}`;
+  /** What is asked again when it is another: the actor, the moment, and what it heard last. */
+  private get askedFor(): string {
+    const view = this.moment ? undefined : this.present.get(this.actor ?? '');
+    return `${this.actor} ${this.moment?.n} ${view?.active.at(-1)?.since} ${view?.requests.length} ${view?.status}`;
   }
 
   private async loadDetail(): Promise<void> {
-    const asked = this.detailAskedFor;
-    if (this.actor === undefined) return;
-    const detail = await this.source.actor(this.actor, this.detailMoment).catch(() => undefined);
-    if (asked !== this.detailAskedFor) return;
-    this.detail = detail;
+    const { actor, moment } = this;
+    if (actor === undefined) return;
+    const asked = { address: actor, ...(moment ? { at: moment.n } : {}) };
+    const answers = await Promise.all([
+      this.ask('detail', asked),
+      this.ask('step', asked),
+      this.ask('history', asked),
+    ]).catch(() => undefined);
+    if (!answers || actor !== this.actor || moment !== this.moment) return;
+    const [detail, step, history] = answers;
+    this.chosen = { detail, step, history };
     this.mark('detail');
-  }
-}
-
-/** The uid of a static pod, or of one that an API server named, in the id of an actor. */
-const UID = /(?<=-)(?:[\da-f]{32}|[\da-f]{8}-[\da-f]{4}-[\da-f]{4}-[\da-f]{4}-[\da-f]{12})/g;
-
-function decoded(step: string): string {
-  try {
-    return decodeURIComponent(step);
-  } catch {
-    return step;
   }
 }

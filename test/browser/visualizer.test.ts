@@ -64,7 +64,7 @@ describe.skipIf(requirement('browser', missing).skip)('the visualizer', () => {
 
   async function open(overrides: Parameters<typeof watched>[0] = {}, port = 0) {
     node = await watched(overrides, port);
-    await load('');
+    await load('#view=actors');
   }
   /** Again when a network that another test makes or removes broke it off. */
   async function load(hash: string) {
@@ -102,7 +102,8 @@ describe.skipIf(requirement('browser', missing).skip)('the visualizer', () => {
     await expect.poll(lit).toEqual(['boss', 'boss.open']);
     await expect.poll(() => page.locator('.edge.taken').getAttribute('data-event')).toContain('xstate.done.actor.look');
     expect(await page.evaluate('window.notReloaded')).toBe(true);
-    await expect.poll(() => page.locator('#phase-list li').count()).toBe(2);
+    await page.keyboard.press('1');
+    await expect.poll(() => page.locator('#phase-list li[data-entered]').count()).toBe(2);
   });
 
   it('shows the chart of the actor that is chosen', async () => {
@@ -121,7 +122,7 @@ describe.skipIf(requirement('browser', missing).skip)('the visualizer', () => {
     hire('ann');
     node.kernel.dispatch('boss', { type: 'order', name: 'ann' }, 'test');
     await page.getByRole('row', { name: /worker-ann making/ }).click();
-    const steps = page.locator('#record .chain button');
+    const steps = page.locator('#record-body > .chain button');
     await expect.poll(() => steps.count()).toBe(3);
     expect((await steps.allTextContents()).map((text) => text.replace(/ .*/, ''))).toEqual([
       'stateworker-ann:',
@@ -145,7 +146,7 @@ describe.skipIf(requirement('browser', missing).skip)('the visualizer', () => {
     await expect.poll(lit).toEqual(['worker', 'worker.making']);
     await expect.poll(() => actor('worker-ann').textContent()).toContain('making');
     await expect.poll(() => page.locator('#actor').textContent()).toContain('answer to world.make');
-    await expect.poll(() => page.locator('#moment').textContent()).toContain('As after turn 2');
+    await expect.poll(() => page.locator('#moment-text').textContent()).toContain('turn 2 of 3');
     const told = () =>
       page.locator('.sequence button').evaluateAll((arrows) => arrows.map((arrow) => arrow.getAttribute('aria-label')));
     await expect
@@ -181,8 +182,10 @@ describe.skipIf(requirement('browser', missing).skip)('the visualizer', () => {
     await open({ machine: broken });
     node.kernel.dispatch('broken', { type: 'heard' }, 'test');
     await page.getByText(/^Failed after \d+ ms in runtime: no socket$/).waitFor();
+    await page.keyboard.press('1');
     await expect.poll(() => page.locator('#phase-list .bar.failed').count()).toBe(1);
     await expect.poll(() => page.locator('#phase-list .error').textContent()).toBe('failed: no socket');
+    await page.keyboard.press('2');
     await expect.poll(() => actor('broken').getAttribute('aria-label')).toBe('broken, failed, done, failed');
   });
 
@@ -240,7 +243,7 @@ describe.skipIf(requirement('browser', missing).skip)('the visualizer', () => {
     await expect.poll(() => page.locator('#actor .json').textContent()).toContain('onerror');
     await expect.poll(() => page.locator('#rows').textContent()).toContain(HOSTILE);
     await expect.poll(() => page.locator('#record-body .json').textContent()).toContain('onerror');
-    await load(`#actor=${encodeURIComponent(HOSTILE)}&record=1`);
+    await load(`#view=actors&actor=${encodeURIComponent(HOSTILE)}&record=1`);
     expect(await page.locator('img, iframe, script:not([src])').count()).toBe(0);
     expect(await page.evaluate('window.pwned')).toBeUndefined();
   });

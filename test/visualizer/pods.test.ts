@@ -11,11 +11,12 @@ import { image, manifest } from '../support/pods-node.ts';
 class WatchedPod {
   readonly node: BootNode;
   private readonly feed: KernelFeed;
+  readonly records: ShownRecord[] = [];
 
   constructor(prepare: (node: BootNode) => void = () => {}) {
     this.feed = new KernelFeed({
       now: () => this.node.world.time.now(),
-      recorded: { recordsMax: 10_000, kernelAt: () => undefined },
+      onSeen: ({ records }) => this.records.push(...records),
     });
     this.node = new BootNode({ argv: ARGV, onTurn: this.feed.onTurn });
     this.node.world.pods.registry.set('app:1', image('app:1'));
@@ -26,10 +27,6 @@ class WatchedPod {
 
   get pod() {
     return this.feed.podList()[0]!;
-  }
-
-  get records(): readonly ShownRecord[] {
-    return this.feed.records({ after: -1, limit: null }).records;
   }
 
   lanes(records = this.records): readonly Lane[] {

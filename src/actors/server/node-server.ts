@@ -43,7 +43,7 @@ import { PodVersions } from './thread/known-pods.ts';
 import type { QuestionAnswers } from './thread/questions.ts';
 import { selfSigned } from './tls/self-signed.ts';
 import type { Feed, KernelFeed } from './visualizer/feed.ts';
-import { ServedPage } from './visualizer/served-page.ts';
+import { type PageInput, ServedPage } from './visualizer/served-page.ts';
 
 export interface NodeServerOptions {
   /** Calls the container runtime. */
@@ -73,8 +73,8 @@ export interface NodeServer {
   /** Has the thread that serves ready before anything is to be served. */
   readonly start: () => void;
   readonly close: () => Promise<void>;
-  /** The page of the visualizer, which is not served yet; port 0 takes any. */
-  readonly page: (port: number, token: string) => ServedPage;
+  /** The page of the visualizer, which is not served yet. */
+  readonly page: (input: PageInput) => ServedPage;
   /** For the kernel's option of this name. */
   readonly onTurn: (records: readonly KernelRecord[], kernel: Kernel, tookMs: number) => void;
   /** Gets each call of the runtime and each inspection of its pods. */
@@ -118,12 +118,13 @@ const measurementsOf = (stats: StatsReader, drivers: DriverStats, view: KernelVi
   levels: () => stats.levels(),
 });
 
-const feedAnswers = (feed: KernelFeed): Pick<QuestionAnswers, keyof Feed> => ({
+const feedAnswers = (feed: KernelFeed, journalDir: string): Pick<QuestionAnswers, keyof Feed> => ({
   tree: () => feed.tree(),
   phases: () => feed.phases(),
   podList: () => feed.podList(),
   actor: (asked) => feed.actor(asked),
   records: (asked) => feed.records(asked),
+  health: () => ({ ...feed.health(), journalBytes: bytesBelow(journalDir) }),
   follow: (asked, following) => feed.follow(asked, following),
 });
 
@@ -135,7 +136,7 @@ interface Known {
 
 /** What the thread of the servers is answered. */
 function answersOf(
-  { call, review, setVerbosity, warn, feed }: NodeServerOptions,
+  { call, review, setVerbosity, warn, feed, journalDir }: NodeServerOptions,
   { view, metrics, measurements }: Known,
 ): QuestionAnswers {
   const pods = new PodVersions();
@@ -153,7 +154,7 @@ function answersOf(
     checkpoint: async (request, { signal }) => (await calls.checkpoint(request, signal), null),
     setVerbosity: (level) => (setVerbosity(level), null),
     warn: (sentence) => (warn(sentence), null),
-    ...feedAnswers(feed),
+    ...feedAnswers(feed, journalDir),
     ...insightAnswers,
   };
 }
@@ -186,7 +187,7 @@ export function nodeServer(options: NodeServerOptions): NodeServer {
   return {
     ports,
     start: () => thread.start(),
-    page: (port, token) => new ServedPage(thread, port, token),
+    page: (input) => new ServedPage(thread, input),
     close: () => thread.close(),
     onCredentialPlugin: credentialPluginRuns(recorder.registry),
     onVolume: measuring.measured,

@@ -169,10 +169,10 @@ function addView(program: Command, ended: Ended): void {
     'journal',
   );
   withStart(viewing)
-    .addArgument(journal())
+    .addArgument(new Argument('[journal]', A_JOURNAL))
     .option('--port <number>', 'loopback port of the page; 0 takes any', '0')
     .option('-o, --output <file>', 'write the page with the journal in it into one file, which needs no server')
-    .action(async (path: string, chosen: { incarnation?: string; port: string; output?: string }) =>
+    .action(async (path: string | undefined, chosen: { incarnation?: string; port: string; output?: string }) =>
       ended(await (await import('./view.ts')).viewCommand(path, chosen)),
     );
 }

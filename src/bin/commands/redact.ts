@@ -28,13 +28,7 @@ export async function redactCommand(log: string, options: RedactOptions): Promis
     const journal = journalAt(log, options.incarnation);
     const obstacle = obstacleIn(journal);
     if (obstacle !== undefined) return refuse('redact', `${log}: ${obstacle}`, exitCodes.divergence);
-    const redactor = new Redactor(value);
-    for (const record of journal.records) if (isSource(record)) redactor.learn(record);
-    await rewrite(journal, openJournal({ directory: output, durability: 'none' }), {
-      header: (header) => redactor.redactInput(header),
-      input: (record) => redactor.redactInput(record),
-      onTurn: (logged, made) => redactor.learnRequests(logged, made),
-    });
+    const redactor = await redactInto(journal, output, value);
     const wrong = verify ? wrongWith(journal, readJournal(output), redactor) : undefined;
     if (wrong !== undefined) return refuse('redact', `${output}: ${wrong}`, exitCodes.divergence);
   } catch (thrown) {
@@ -47,10 +41,22 @@ export async function redactCommand(log: string, options: RedactOptions): Promis
   return exitCodes.same;
 }
 
+/** Writes a journal without private texts into a new folder. */
+export async function redactInto(journal: Journal, output: string, value: readonly string[]): Promise<Redactor> {
+  const redactor = new Redactor(value);
+  for (const record of journal.records) if (isSource(record)) redactor.learn(record);
+  await rewrite(journal, openJournal({ directory: output, durability: 'none' }), {
+    header: (header) => redactor.redactInput(header),
+    input: (record) => redactor.redactInput(record),
+    onTurn: (logged, made) => redactor.learnRequests(logged, made),
+  });
+  return redactor;
+}
+
 /** Texts come into a journal by these alone. */
 const isSource = ({ k }: JournalRecord): boolean => k === 'header' || k === 'in' || k === 'result';
 
-function obstacleIn(journal: Journal): string | undefined {
+export function obstacleIn(journal: Journal): string | undefined {
   if (journal.checkpoint)
     return 'its first segments are gone; only a journal that begins with its start can be made anew';
   const { divergence } = replay(replayOptions(journal));

@@ -1,27 +1,26 @@
 /**
- * `statelet view JOURNAL`: the visualizer over a journal, on a loopback port, until Ctrl-C; with `--output` as one
- * file.
+ * `statelet view [JOURNAL]`: the visualizer over a journal, on a loopback port, until Ctrl-C; with `--output` as one
+ * file, and without a journal a page that opens one.
  *
- * The journal is run again for it, so that the page can be shown as it was after any record: a start that failed is
- * over when one looks. What this build decides otherwise is not shown; the page says from where.
+ * The page reads the journal itself and runs it again, so that it can be shown as it was after any record: a start that
+ * failed is over when one looks.
  */
+import { mkdtempSync, rmSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
-import { KernelFeed, type Recorded } from '../../actors/server/visualizer/feed.ts';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { JournalFiles } from '../../actors/server/visualizer/journal-files.ts';
 import { reportHtml } from '../../actors/server/visualizer/report.ts';
 import { newToken } from '../../actors/server/visualizer/token.ts';
 import { Visualizer } from '../../actors/server/visualizer/visualizer.ts';
 import { JournalError } from '../../kernel/journal/index.ts';
 import type { Journal } from '../../kernel/journal/reader.ts';
-import type { Kernel } from '../../kernel/kernel.ts';
-import type { JournalRecord } from '../../kernel/records.ts';
-import { NotReplayable, type ReplayReport, replay } from '../../kernel/replay.ts';
 import { exitCodes } from '../exit-codes.ts';
-import { journalAt, refuse } from '../insight/command.ts';
-import { replayOptions } from '../insight/replayed.ts';
+import { journalAt, placeOf, refuse } from '../insight/command.ts';
+import { visitTexts } from '../rewrite/private-values.ts';
 import { exitCodeOf } from './journal-errors.ts';
+import { obstacleIn, redactInto } from './redact.ts';
 
-/** Records that the page holds, the newest of them: a day of a busy node, some 50 MB in the browser. */
-const RECORDS_MAX = 50_000;
 const PORT_MAX = 65_535;
 
 interface ViewOptions {
@@ -31,15 +30,21 @@ interface ViewOptions {
   readonly output?: string;
 }
 
-export async function viewCommand(log: string, { incarnation, port, output }: ViewOptions): Promise<number> {
+export async function viewCommand(log: string | undefined, options: ViewOptions): Promise<number> {
+  const { incarnation, port, output } = options;
   if (!/^\d+$/.test(port) || Number(port) > PORT_MAX) {
     return refuse('view', `--port is a number up to ${PORT_MAX}, not ${JSON.stringify(port)}`, exitCodes.usage);
   }
+  if (log === undefined && output === undefined) {
+    return refuse('view', 'name a journal, or with --output a file that becomes a page for any', exitCodes.usage);
+  }
   try {
+    if (log === undefined) return await write(output!, undefined, 'a page for any journal');
     const journal = journalAt(log, incarnation);
-    return output === undefined ? await serve(journal, Number(port)) : await write(journal, output);
+    const { path, ...chosen } = placeOf(log, incarnation);
+    const files = new JournalFiles(path, chosen.incarnation ?? journal.header.incarnation);
+    return output === undefined ? await serve(files, journal, Number(port)) : await writeReport(files, journal, output);
   } catch (thrown) {
-    if (thrown instanceof NotReplayable) return refuse('view', thrown.message, exitCodes.invalidLog);
     if (thrown instanceof JournalError) return refuse('view', thrown.message, exitCodeOf(thrown));
     if ((thrown as NodeJS.ErrnoException).syscall !== 'listen') throw thrown;
     return refuse(
@@ -50,73 +55,58 @@ export async function viewCommand(log: string, { incarnation, port, output }: Vi
   }
 }
 
-async function write(journal: Journal, output: string): Promise<number> {
-  const { feed, report } = shownJournal(journal);
+const nameOf = ({ header }: Journal): string => `incarnation ${header.incarnation} of node ${header.node}`;
+
+async function write(output: string, files: JournalFiles | undefined, what: string): Promise<number> {
   try {
-    await writeFile(output, await reportHtml(feed));
+    await writeFile(output, await reportHtml(files));
   } catch (error) {
     return refuse('view', `no report in ${output}: ${(error as Error).message}`, exitCodes.couldNotTest);
   }
-  const note = noteOf(report, journal);
-  if (note) process.stderr.write(`statelet view: ${note}\n`);
-  process.stdout.write(`${output}: ${sizeOf(report, journal)}; open it in a browser\n`);
+  process.stdout.write(`${output}: ${what}; open it in a browser\n`);
   return exitCodes.same;
 }
 
-const sizeOf = (report: ReplayReport, { header }: Journal): string =>
-  `incarnation ${header.incarnation} of node ${header.node}, ${report.records} records`;
-
-/** The journal as it runs again, for a page. */
-function shownJournal(journal: Journal): { readonly feed: KernelFeed; readonly report: ReplayReport } {
-  let report: ReplayReport | undefined;
-  const recorded: Recorded = {
-    recordsMax: RECORDS_MAX,
-    kernelAt: kernelsOf(journal),
-    note: () => report && noteOf(report, journal),
-  };
-  const feed = new KernelFeed({ now: () => report?.kernel.now ?? journal.header.t, recorded });
-  report = replay({ ...replayOptions(journal), onTurn: feed.onTurn });
-  return { feed, report };
+/** A report goes to others: where values of variables stand in the journal as they are, it gets a redacted one. */
+async function writeReport(files: JournalFiles, journal: Journal, output: string): Promise<number> {
+  if (!hasPlainValues(journal)) return write(output, files, nameOf(journal));
+  const obstacle = obstacleIn(journal);
+  if (obstacle !== undefined) {
+    const why = `values of variables stand in the journal as they are, and cannot be redacted: ${obstacle}`;
+    return refuse('view', why, exitCodes.couldNotTest);
+  }
+  const folder = mkdtempSync(join(tmpdir(), 'statelet-report-'));
+  try {
+    await redactInto(journal, folder, []);
+    return await write(output, new JournalFiles(folder), `${nameOf(journal)}, redacted as by statelet redact`);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
 }
 
-async function serve(journal: Journal, port: number): Promise<number> {
-  const { feed, report } = shownJournal(journal);
-  const visualizer = new Visualizer({ port, feed, token: newToken() });
+/** Lists of names and values. */
+const PAIRS: ReadonlySet<string> = new Set(['env', 'envs', 'httpHeaders']);
+
+/** With `--journal-plain` a node writes them as they are; otherwise a value is a handle, or refers to others. */
+function hasPlainValues({ records }: Journal): boolean {
+  for (const record of records) {
+    let isPlain = false;
+    visitTexts(record, (text, keys) => {
+      const isValue = keys.at(-1) === 'value' && PAIRS.has(keys.at(-2) ?? '');
+      isPlain ||= isValue && text !== '' && !text.includes('§') && !text.startsWith('$(');
+    });
+    if (isPlain) return true;
+  }
+  return false;
+}
+
+async function serve(journal: JournalFiles, { header }: Journal, port: number): Promise<number> {
+  const visualizer = new Visualizer({ port, journal, token: newToken() });
   const url = await visualizer.listen();
-  const note = noteOf(report, journal);
-  if (note) process.stderr.write(`statelet view: ${note}\n`);
-  process.stdout.write(`${url.href}\n${sizeOf(report, journal)}; Ctrl-C ends\n`);
+  process.stdout.write(`${url.href}\nincarnation ${header.incarnation} of node ${header.node}; Ctrl-C ends\n`);
   await new Promise((resolve) => {
     for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, resolve);
   });
   await visualizer.close();
   return exitCodes.same;
-}
-
-/** What is missing at the end, and why. */
-function noteOf({ divergence }: ReplayReport, { header, torn }: Journal): string | undefined {
-  if (divergence) {
-    const { n } = divergence;
-    return `from record ${n} on this build decides otherwise: see statelet replay, or use Statelet ${header.build.statelet}`;
-  }
-  return torn ? `the last ${torn.bytes} bytes are not a whole turn and were left out` : undefined;
-}
-
-/** Runs a journal again up to the end of one turn; the last moment asked for is kept, for a page asks for it often. */
-function kernelsOf(journal: Journal): (n: number) => Kernel | undefined {
-  let last: { readonly n: number; readonly kernel: Kernel } | undefined;
-  return (n) => {
-    if (last?.n === n) return last.kernel;
-    const { kernel } = replay(replayOptions(journal, recordsUpTo(journal, n)));
-    last = { n, kernel };
-    return kernel;
-  };
-}
-
-/** The records of all turns up to the one that holds record `n`. */
-function* recordsUpTo({ records }: Journal, n: number): Generator<JournalRecord> {
-  for (const record of records) {
-    yield record;
-    if (record.k === 'end' && record.n >= n) return;
-  }
 }

@@ -20,6 +20,8 @@ interface Part {
   readonly aMs?: number;
   readonly bMs?: number;
   readonly changeMs: number;
+  /** The record of `b` that ended the longest such wait. */
+  readonly n?: number;
 }
 
 export interface TimeToGoal {
@@ -51,7 +53,8 @@ export function timeToGoal(a: Story, b: Story): TimeToGoal | undefined {
     const { actor, what } = (inA.get(key) ?? inB.get(key))!;
     const [aMs, bMs] = [inA.get(key)?.ms, inB.get(key)?.ms];
     const times = { ...(aMs === undefined ? {} : { aMs }), ...(bMs === undefined ? {} : { bMs }) };
-    return { actor, what, ...times, changeMs: (bMs ?? 0) - (aMs ?? 0) };
+    const n = inB.get(key)?.n;
+    return { actor, what, ...times, changeMs: (bMs ?? 0) - (aMs ?? 0), ...(n === undefined ? {} : { n }) };
   });
   const differing = parts.filter(({ changeMs }) => changeMs !== 0);
   return {
@@ -62,11 +65,19 @@ export function timeToGoal(a: Story, b: Story): TimeToGoal | undefined {
   };
 }
 
-function partsOf({ links }: CriticalChain): Map<string, { actor: string; what: string; ms: number }> {
-  const parts = new Map<string, { actor: string; what: string; ms: number }>();
-  for (const { actor, what, tookMs } of links) {
+interface Waited extends Pick<Part, 'actor' | 'what'> {
+  readonly ms: number;
+  readonly longest: number;
+  readonly n: number;
+}
+
+function partsOf({ links }: CriticalChain): Map<string, Waited> {
+  const parts = new Map<string, Waited>();
+  for (const { actor, what, tookMs, n } of links) {
     const key = `${actor} ${what}`;
-    parts.set(key, { actor, what, ms: (parts.get(key)?.ms ?? 0) + tookMs });
+    const known = parts.get(key) ?? { ms: 0, longest: -1, n };
+    const longest = tookMs > known.longest ? { longest: tookMs, n } : { longest: known.longest, n: known.n };
+    parts.set(key, { actor, what, ms: known.ms + tookMs, ...longest });
   }
   return parts;
 }

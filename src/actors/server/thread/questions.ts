@@ -53,6 +53,7 @@ interface Questions {
   readonly podList: Question<null, Awaited<ReturnType<Feed['podList']>>>;
   readonly actor: Question<Parameters<Feed['actor']>[0], Awaited<ReturnType<Feed['actor']>>>;
   readonly records: Question<Parameters<Feed['records']>[0], Awaited<ReturnType<Feed['records']>>>;
+  readonly health: Question<null, Awaited<ReturnType<Feed['health']>>>;
   readonly follow: Question<Parameters<Feed['follow']>[0], unknown>;
   readonly facts: Question<null, Awaited<ReturnType<Insight['facts']>>>;
   readonly profile: Question<{ readonly kind: ProfileKind; readonly seconds: number }, string>;

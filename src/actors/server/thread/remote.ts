@@ -102,6 +102,7 @@ export const remoteFeed = (ask: Ask): Feed => ({
   podList: () => ask('podList', null),
   actor: (asked) => ask('actor', asked),
   records: (asked) => ask('records', asked),
+  health: () => ask('health', null),
   follow: (asked, { signal, emit }) => ask('follow', asked, { signal, onItem: emit }),
 });
 

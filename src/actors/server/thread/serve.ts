@@ -10,6 +10,8 @@ import { aborted } from '../aborted.ts';
 import { healthzPort } from '../healthz.ts';
 import { serveLocal } from '../local.ts';
 import { type ServerOptions, servePort } from '../node-port.ts';
+import { JournalFiles } from '../visualizer/journal-files.ts';
+import type { PageInput } from '../visualizer/served-page.ts';
 import { Visualizer } from '../visualizer/visualizer.ts';
 import { Channel, type HeardCall, type MessageEnd } from './channel.ts';
 import { type Ask, asks, type ThreadFacts } from './questions.ts';
@@ -28,15 +30,14 @@ interface Parts {
   readonly node: ServerOptions;
 }
 
-async function servePage(
-  { input, signal, emit }: Service<{ readonly port: number; readonly token: string }>,
-  { ask }: Parts,
-): Promise<null> {
-  const page = new Visualizer({ ...input, feed: remoteFeed(ask) });
-  const { href, port } = await page.listen();
+async function servePage({ input, signal, emit }: Service<PageInput>, { ask }: Parts): Promise<null> {
+  const { journal, ...page } = input;
+  const files = journal === null ? {} : { journal: new JournalFiles(journal) };
+  const served = new Visualizer({ ...page, feed: remoteFeed(ask), ...files });
+  const { href, port } = await served.listen();
   emit({ type: 'page.listening', href, port: Number(port) });
   await aborted(signal);
-  await page.close();
+  await served.close();
   return null;
 }
 

@@ -12,6 +12,7 @@ import type { SeenTurn } from './history.ts';
 import { Observer } from './observer.ts';
 import type {
   ActorDetail,
+  HealthFacts,
   HelloMessage,
   PhasesView,
   PodView,
@@ -25,10 +26,12 @@ import { shortText, trimmed } from './trim.ts';
 
 /** Characters of an actor's context: a pod with its status, not a cache of a whole node. */
 const CONTEXT_MAX_CHARS = 65_536;
-/** Records of one actor in its details. */
-const ACTOR_RECORDS = 100;
 /** Characters waiting for one follower: some seconds of a busy start. */
 const FOLLOWER_BUFFER_CHARS = 4 * 1024 * 1024;
+/** Records of one answer: to make them ready takes the kernel's thread some 10 ms. */
+const ANSWER_RECORDS_MAX = 250;
+/** Turns whose time is held. */
+const TURNS_MAX = 240;
 /** Milliseconds that a page waits before it comes back. */
 const RETRY_MS = 1_000;
 
@@ -40,9 +43,11 @@ export interface Feed {
   tree(): Awaitable<TreeView>;
   phases(): Awaitable<PhasesView>;
   podList(): Awaitable<readonly PodView[]>;
-  /** As it is now, or as it was after record `at` of a journal. */
-  actor(asked: { readonly address: string; readonly at: number }): Awaitable<ActorDetail | null>;
-  records(asked: { readonly after: number; readonly limit: number | null }): Awaitable<RecordsView>;
+  /** As it is now. */
+  actor(asked: { readonly address: string }): Awaitable<ActorDetail | null>;
+  /** The first records after one, as many as fit into an answer. */
+  records(asked: { readonly after: number }): Awaitable<RecordsView>;
+  health(): Awaitable<HealthFacts>;
   /**
    * Streams the turns after a record, or from now on, as server-sent events. `emit` resolves when the page took it.
    * Ends with the signal, or when the page is too slow: it comes back with the number of the last record that it saw.
@@ -55,21 +60,11 @@ export interface Following {
   readonly emit: (events: string) => unknown;
 }
 
-/** A journal that was run again to be looked at. */
-export interface Recorded {
-  /** Records that can be looked back at. */
-  readonly recordsMax: number;
-  /** The actors as they were at the end of the turn of this record; undefined: it is not in the journal. */
-  readonly kernelAt: (n: number) => Kernel | undefined;
-  /** Why what is shown is not all of the journal. */
-  readonly note?: () => string | undefined;
-}
-
 export interface FeedOptions {
   /** The kernel's clock, for what lasts until now. */
   readonly now?: () => number;
-  /** Of a journal that is looked at; absent: a node that runs. */
-  readonly recorded?: Recorded;
+  /** Sees each turn after it. */
+  readonly onSeen?: (turn: SeenTurn) => void;
 }
 
 export class KernelFeed implements Feed {
@@ -77,16 +72,19 @@ export class KernelFeed implements Feed {
   private readonly observer: Observer;
   private readonly followers = new Set<Follower>();
   private kernel: Kernel | undefined;
+  private readonly turnsMs: number[] = [];
 
   constructor(options: FeedOptions = {}) {
     this.options = options;
-    this.observer = new Observer(options.recorded?.recordsMax);
+    this.observer = new Observer();
   }
 
   /** For {@link Kernel}'s option of this name; may be called before anything is asked. */
-  readonly onTurn = (records: readonly KernelRecord[], kernel: Kernel): void => {
+  readonly onTurn = (records: readonly KernelRecord[], kernel: Kernel, tookMs = 0): void => {
     this.kernel = kernel;
+    if (this.turnsMs.push(tookMs) > TURNS_MAX) this.turnsMs.shift();
     const turn = this.observer.observe(records, kernel);
+    this.options.onSeen?.(turn);
     if (this.followers.size === 0) return;
     const event = turnEvent(this.message(turn));
     for (const follower of this.followers) follower.send(event);
@@ -97,11 +95,8 @@ export class KernelFeed implements Feed {
   }
 
   tree(): TreeView {
-    const { incarnation, node, root, n, turn, history } = this.observer;
-    const { recorded } = this.options;
-    const note = recorded?.note?.();
-    const facts = { incarnation, node, root, n, turn, now: this.now(), recordsMax: history.recordsMax };
-    return { ...facts, live: !recorded, ...(note ? { note } : {}), actors: this.observer.views() };
+    const { incarnation, node, root, n, turn } = this.observer;
+    return { incarnation, node, root, n, turn, now: this.now(), actors: this.observer.views() };
   }
 
   phases(): PhasesView {
@@ -121,27 +116,35 @@ export class KernelFeed implements Feed {
     return this.observer.pods.list();
   }
 
-  actor({ address, at }: { readonly address: string; readonly at: number }): ActorDetail | null {
+  actor({ address }: { readonly address: string }): ActorDetail | null {
     const actor = this.observer.view(address);
     if (!actor) return null;
-    const past = at < 0 ? undefined : this.options.recorded?.kernelAt(at);
-    const kernel = past ?? this.kernel;
-    const snapshot = kernel?.snapshotOf(address) as { context?: unknown } | undefined;
-    const context = snapshot && shortText(JSON.stringify(hidden(snapshot.context), null, 2) ?? '', CONTEXT_MAX_CHARS);
-    const timers = (kernel?.timers.list() ?? []).filter((timer) => timer.target === address);
+    const context = contextText(this.kernel?.snapshotOf(address));
+    const timers = (this.kernel?.timers.list() ?? []).filter((timer) => timer.target === address);
     return {
       actor,
-      ...(past ? { at } : {}),
       ...(context === undefined ? {} : { context }),
       timers: timers.map(({ due, event }) => ({ due, event: event.type })),
-      records: this.observer.history.recordsOf(address, ACTOR_RECORDS).map(shown),
     };
   }
 
-  records({ after, limit }: { readonly after: number; readonly limit: number | null }): RecordsView {
-    const { history } = this.observer;
-    const { records, forgotten } = history.recordsAfter(after, limit ?? history.recordsMax);
-    return { records: records.map(shown), forgotten };
+  records({ after }: { readonly after: number }): RecordsView {
+    const { records, more } = this.observer.history.recordsAfter(after, ANSWER_RECORDS_MAX);
+    return { records: records.map(shown), more };
+  }
+
+  health(): HealthFacts {
+    const { kernel, turnsMs } = this;
+    const { rss, heapUsed } = process.memoryUsage();
+    return {
+      queue: kernel?.queueLength ?? 0,
+      turnsMs,
+      rssBytes: rss,
+      heapBytes: heapUsed,
+      actors: kernel?.addresses.length ?? 0,
+      timers: kernel?.timers.list().length ?? 0,
+      requests: kernel?.outbox.list().length ?? 0,
+    };
   }
 
   async follow({ after }: { readonly after: number | null }, following: Following): Promise<null> {
@@ -165,8 +168,15 @@ export class KernelFeed implements Feed {
   }
 }
 
+/** The context of a snapshot as a page can show it; undefined: there is none. */
+export function contextText(snapshot: unknown): string | undefined {
+  if (snapshot === undefined) return undefined;
+  const { context } = snapshot as { readonly context?: unknown };
+  return shortText(JSON.stringify(hidden(context), null, 2) ?? '', CONTEXT_MAX_CHARS);
+}
+
 /** Of a record only what a page can show and a reader may see. */
-const shown = (record: ShownRecord): ShownRecord => ({
+export const shown = (record: ShownRecord): ShownRecord => ({
   ...record,
   record: trimmed(hidden(record.record)) as ShownRecord['record'],
 });

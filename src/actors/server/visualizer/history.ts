@@ -1,16 +1,19 @@
 /**
- * The last records of a kernel, each with its time, its turn and its cause.
+ * The first and the last records of a kernel, each with its time, its turn and its cause.
  *
  * The journal writes a cause where it cannot be derived; the others follow from the record itself: a result from its
  * request, a timer from the entry into the state that armed it, a change of state from what the actor heard last.
- * Invariants: numbers rise; a cause is always smaller than its effect; at most `recordsMax` records are held.
+ * Invariants: numbers rise; a cause is always smaller than its effect; at most {@link START_RECORDS_MAX} records of the
+ * start are held, and of those after it the last {@link RECORDS_MAX}.
  */
 import type { Address } from '../../../kernel/address.ts';
 import type { InRecord, KernelRecord } from '../../../kernel/records.ts';
 import type { RecordsView, ShownRecord } from './protocol.ts';
 
-/** Records of a running node that can be looked back at: the boot with a dozen pods, about 2 MB. */
+/** Records of a running node that can be looked back at, about 2 MB. */
 const RECORDS_MAX = 2_000;
+/** Records of its start, which are never forgotten: the boot with a dozen pods, about 4 MB. */
+const START_RECORDS_MAX = 4_000;
 
 export interface SeenTurn {
   readonly n: number;
@@ -51,17 +54,16 @@ export const streamError = ({ event }: InRecord): string | undefined =>
   /failed$/i.test(event.type) && typeof event['message'] === 'string' ? event['message'] : undefined;
 
 export class History {
+  private readonly start: SeenTurn[] = [];
+  private startHeld = 0;
   private turns: SeenTurn[] = [];
   private held = 0;
   private readonly source: CauseSource;
   /** What each actor heard last in the turn that is being read. */
   private heard = new Map<Address, number>();
 
-  readonly recordsMax: number;
-
-  constructor(source: CauseSource, recordsMax = RECORDS_MAX) {
+  constructor(source: CauseSource) {
     this.source = source;
-    this.recordsMax = recordsMax;
   }
 
   /** Reads one record of the current turn: gives it its cause. To be called before the actors learn of it. */
@@ -108,10 +110,20 @@ export class History {
 
   endTurn(turn: SeenTurn): void {
     this.heard.clear();
-    const records = turn.records.slice(-this.recordsMax);
+    const records = turn.records.slice(-RECORDS_MAX);
     this.turns.push({ ...turn, records });
     this.held += records.length;
-    while (this.held > this.recordsMax) this.held -= this.turns.shift()?.records.length ?? 0;
+    while (this.held > RECORDS_MAX) this.leave(this.turns.shift()!);
+  }
+
+  private leave(turn: SeenTurn): void {
+    const { length } = turn.records;
+    this.held -= length;
+    if (this.startHeld + length > START_RECORDS_MAX) this.startHeld = START_RECORDS_MAX;
+    else {
+      this.start.push(turn);
+      this.startHeld += length;
+    }
   }
 
   /** The turns after record `n`, or undefined when some of them are already forgotten. */
@@ -121,19 +133,17 @@ export class History {
     return this.turns.filter((turn) => turn.n > n);
   }
 
-  /** Up to `limit` records after `n`, the newest. */
+  /** The first `limit` records after `n` that are held. */
   recordsAfter(n: number, limit: number): RecordsView {
-    const all = this.turns.flatMap((turn) => turn.records).filter((shown) => shown.n > n);
-    const records = all.slice(-limit);
-    return { records, forgotten: (records[0]?.n ?? n + 1) > n + 1 };
-  }
-
-  /** The last records that an actor heard, asked or said. */
-  recordsOf(address: Address, limit: number): ShownRecord[] {
-    const all = this.turns.flatMap((turn) => turn.records);
-    const own = all.filter(
-      ({ record }) => actorOf(record) === address || (record.k === 'message' && record.from === address),
-    );
-    return own.slice(-limit);
+    const records: ShownRecord[] = [];
+    for (const turn of [...this.start, ...this.turns]) {
+      if (turn.n <= n) continue;
+      for (const shown of turn.records) {
+        if (shown.n <= n) continue;
+        if (records.length === limit) return { records, more: true };
+        records.push(shown);
+      }
+    }
+    return { records, more: false };
   }
 }

@@ -56,33 +56,30 @@ export class Observer implements CauseSource {
   readonly calls = new Calls();
   readonly pods = new Pods();
   failure: FailureView | undefined;
-  readonly history: History;
+  readonly history = new History(this);
   private readonly actors = new Map<Address, Actor>();
   private readonly requests = new Map<Address, Map<number, RequestView>>();
   private readonly askers = new Map<number, Address>();
   /** Addresses of ended actors, the oldest first. */
   private ended: Address[] = [];
 
-  private readonly endedMax: number;
-
-  /** `recordsMax`: records to look back at, and actors that ended; default: what a running node can spare. */
-  constructor(recordsMax?: number) {
-    this.history = new History(this, recordsMax);
-    this.endedMax = recordsMax ?? ENDED_MAX;
-  }
-
   /** Takes one turn into the model. */
   observe(records: readonly KernelRecord[], kernel: Kernel): SeenTurn {
     const t = kernel.now;
-    if (this.n === -1) this.adopt(kernel, t);
+    if (this.n === -1) this.phases.started = t;
+    if (this.n === -1 && records[0]?.k !== 'header') this.adopt(kernel, t);
     if (this.root === '') this.root = rootIn(records);
     this.turn = kernel.turn - 1;
     const touched = new Set<Address>();
     const shown = records.map((record) => {
       const seen = { ...this.history.read(record, this.turn, t, this.root), ...this.requestIn(record) };
-      const was = record.k === 'state' ? this.statesOf(record.at) : undefined;
+      if (record.k !== 'state') {
+        this.take(record, t, kernel, touched);
+        return seen;
+      }
+      const [was, named] = [this.statesOf(record.at), this.actors.get(record.at)?.named];
       this.take(record, t, kernel, touched);
-      return record.k === 'state' ? this.withStates(seen, record.at, was) : seen;
+      return { ...this.withStates(seen, record.at, was), ...this.beginning(record.at, was, named) };
     });
     this.n = records.at(-1)?.n ?? this.n;
     const turn = { n: this.n, turn: this.turn, t, records: shown, touched, gone: this.forgetEnded() };
@@ -92,7 +89,6 @@ export class Observer implements CauseSource {
 
   /** The first turn seen may be any: a kernel restored from a checkpoint has its actors already. */
   private adopt(kernel: Kernel, t: number): void {
-    this.phases.started = t;
     for (const address of kernel.addresses) {
       if (!address.includes('/')) this.root = address;
       const snapshot = kernel.snapshotOf(address);
@@ -140,6 +136,12 @@ export class Observer implements CauseSource {
     return { ...seen, ...(actor ? { active: actor.states } : {}), ...(was ? { was } : {}) };
   }
 
+  private beginning(address: Address, was: object | undefined, knownAs: NamedUid | undefined): Partial<ShownRecord> {
+    const actor = this.actors.get(address);
+    if (!actor || (was && actor.named === knownAs)) return {};
+    return { begins: { machine: actor.machine.id, ...(actor.named ? { named: actor.named } : {}) } };
+  }
+
   private stateChanged(record: StateRecord, t: number, kernel: Kernel): void {
     const former = this.actors.get(record.at);
     const restarted = former?.status !== 'active' && record.status === undefined;
@@ -184,7 +186,7 @@ export class Observer implements CauseSource {
   }
 
   private forgetEnded(): Address[] {
-    const gone = this.ended.splice(0, Math.max(0, this.ended.length - this.endedMax));
+    const gone = this.ended.splice(0, Math.max(0, this.ended.length - ENDED_MAX));
     for (const address of gone) this.actors.delete(address);
     return gone;
   }

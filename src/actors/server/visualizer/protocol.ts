@@ -62,6 +62,8 @@ export interface ShownRecord {
   readonly active?: readonly ActiveState[];
   /** Of a `state` record: what the actor was in until then; absent when it began with it. */
   readonly was?: StatesView;
+  /** Of a `state` record with which an actor begins, or its name becomes known. */
+  readonly begins?: { readonly machine: string; readonly named?: NamedUid };
   /** The request that a `cancel` record takes back, or that an input is news of. */
   readonly request?: { readonly asker: Address; readonly name: string };
 }
@@ -75,12 +77,6 @@ export interface TreeView {
   readonly turn: number;
   /** The kernel's clock now, to count on from. */
   readonly now: number;
-  /** False: this is a journal, nothing more will happen, and any moment of it can be run again. */
-  readonly live: boolean;
-  /** Records that are held for the page. */
-  readonly recordsMax: number;
-  /** Why what is shown is not all of the journal. */
-  readonly note?: string;
   readonly actors: readonly ActorView[];
 }
 
@@ -96,7 +92,6 @@ export interface ActorDetail {
   /** JSON text, cut at a limit. Absent when the actor has ended, or is not there yet. */
   readonly context?: string;
   readonly timers: readonly TimerView[];
-  readonly records: readonly ShownRecord[];
 }
 
 /** A stretch of time that the root actor spent in one of its states. */
@@ -173,21 +168,24 @@ export interface PhasesView {
 }
 
 export interface RecordsView {
+  /** In the order of their numbers. */
   readonly records: readonly ShownRecord[];
-  /** True when older records than the first one asked for were already forgotten. */
-  readonly forgotten: boolean;
+  /** True when more follow that are held. */
+  readonly more: boolean;
 }
 
-/** All that a page in one file has of a journal: see `report.ts`. */
-export interface ReportView {
-  readonly tree: TreeView;
-  readonly phases: PhasesView;
-  readonly pods: readonly PodView[];
-  readonly records: RecordsView;
-  /** SVG by the name of the sheet: the machine, and for parts of a large chart the states down to it. */
-  readonly charts: Readonly<Record<string, string>>;
-  /** By address, as they were at the end; their records are among `records`. */
-  readonly actors: Readonly<Record<string, Omit<ActorDetail, 'records'>>>;
+/** How the kernel of a node that runs is. */
+export interface HealthFacts {
+  /** Inputs that wait for their turn. */
+  readonly queue: number;
+  /** Milliseconds that each of the last turns took, the newest last. */
+  readonly turnsMs: readonly number[];
+  readonly rssBytes: number;
+  readonly heapBytes: number;
+  readonly journalBytes?: number;
+  readonly actors: number;
+  readonly timers: number;
+  readonly requests: number;
 }
 
 /** Data of the SSE event `turn`; its id is `n`. */

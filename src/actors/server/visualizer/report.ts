@@ -1,46 +1,59 @@
 /**
  * The page of the visualizer and a journal in one file: for an artifact of CI, or beside a report of a fault. It works
- * from a disk without a network.
+ * from a disk without a network, as the page of a server does: its worker, with the machines, and all charts are in it.
  *
- * Owns: what is written into the file. Invariants: values that may be secrets are hidden as on the page of a node; the
- * file asks nothing of any other place, and its policy allows no script but its own.
+ * Owns: what is written into the file. Invariants: the file asks nothing of any other place, and its policy allows no
+ * script but its own. A journal whose values are no handles is the caller's to redact.
  */
 import { createHash } from 'node:crypto';
-import { readFile } from 'node:fs/promises';
+import { readdir, readFile, stat } from 'node:fs/promises';
 import { gzipSync } from 'node:zlib';
 import { PACKAGE_DIRECTORY } from '../../package-directory.ts';
-import { readAsset, readChart } from './assets.ts';
-import type { KernelFeed } from './feed.ts';
-import type { ReportView } from './protocol.ts';
+import { readAsset, readChart, readScript } from './assets.ts';
+import type { JournalFiles } from './journal-files.ts';
 
-/** Made by `npm run bundle`; it comes with the package. */
-const SCRIPT = `${PACKAGE_DIRECTORY}/dist/page.js`;
-/** Characters of the contexts of all actors together; those after it are left out. */
-const CONTEXTS_MAX_CHARS = 32 * 1024 * 1024;
+/** Bytes of a journal in a file that a browser can take whole; a larger one is for `statelet view` without a file. */
+const REPORT_MAX_BYTES = 128 * 1024 * 1024;
+const DIAGRAMS = `${PACKAGE_DIRECTORY}/docs/diagrams`;
 const STYLESHEET = /<link rel="stylesheet" href="\/assets\/([\w.-]+)" \/>/g;
-const SCRIPT_TAG = '<script type="module" src="/assets/app.ts"></script>';
-const SHEET_LINK = /<a href="([\w.%-]+)\.svg">/g;
+const SCRIPT_TAG = '<script type="module" src="/assets/page.js"></script>';
 const ICON = 'href="/assets/icon.svg"';
 
-/** The HTML of the report. Rejects with what to do where the page's script was not made. */
-export async function reportHtml(feed: KernelFeed): Promise<string> {
-  const [page, icon, script] = await Promise.all([text('index.html'), text('icon.svg'), pageScript()]);
+/** The HTML of the report; without files it is a page that opens journals. */
+export async function reportHtml(files: JournalFiles | undefined): Promise<string> {
+  const [page, icon, script, worker] = await Promise.all([
+    text('index.html'),
+    text('icon.svg'),
+    readScript('page.js').then(withoutEnd),
+    readScript('report-worker.js'),
+  ]);
   const names = [...page.matchAll(STYLESHEET)].map(([, name]) => name!);
   const styles = (await Promise.all(names.map(text))).join('\n');
-  const data = gzipSync(JSON.stringify(await reportView(feed))).toString('base64');
-  const policy = `default-src 'none'; script-src ${hashOf(script)}; style-src ${hashOf(styles)}; img-src data:`;
+  const tags = [
+    dataTag('worker', Buffer.from(worker)),
+    dataTag('charts', Buffer.from(JSON.stringify(await charts()))),
+    ...(files ? [dataTag('journal', await packed(files))] : []),
+  ];
+  const sources = { default: "'none'", script: hashOf(script), worker: 'blob:', style: hashOf(styles), img: 'data:' };
+  const policy = Object.entries(sources)
+    .map(([kind, source]) => `${kind}-src ${source}`)
+    .join('; ');
   const head = `<meta http-equiv="Content-Security-Policy" content="${policy}" />\n    <style>${styles}</style>`;
   // By functions: what is put in may hold the signs of a replacement.
   return page
     .replaceAll(STYLESHEET, '')
     .replace(ICON, () => `href="data:image/svg+xml;base64,${Buffer.from(icon).toString('base64')}"`)
     .replace(SCRIPT_TAG, () => head)
-    .replace('</body>', () => `${dataTag(data)}\n    <script type="module">${script}</script>\n  </body>`);
+    .replace('</body>', () => `${tags.join('\n    ')}\n    <script type="module">${script}</script>\n  </body>`);
 }
 
-const dataTag = (data: string): string => `<script type="application/octet-stream" id="report">${data}</script>`;
+const dataTag = (id: string, data: Buffer): string =>
+  `<script type="application/octet-stream" id="${id}">${gzipSync(data, { level: 9 }).toString('base64')}</script>`;
 
 const hashOf = (source: string): string => `'sha256-${createHash('sha256').update(source).digest('base64')}'`;
+
+/** An end of a script element would end it; in a text of JavaScript the sign may stand behind a backslash. */
+const withoutEnd = (script: string): string => script.replaceAll('</script', '<\\/script');
 
 async function text(name: string): Promise<string> {
   const asset = await readAsset(name);
@@ -48,45 +61,24 @@ async function text(name: string): Promise<string> {
   return asset.body;
 }
 
-async function pageScript(): Promise<string> {
-  const script = await readFile(SCRIPT, 'utf8').catch(() => undefined);
-  if (script === undefined) throw new Error(`${SCRIPT} is missing; npm run bundle makes it`);
-  // An end of a script element would end it; in a text of JavaScript the sign may stand behind a backslash.
-  return script.replaceAll('</script', '<\\/script');
+/** A line of JSON with each file's name and length, and their bytes behind it. */
+async function packed(files: JournalFiles): Promise<Buffer> {
+  const paths = files.names().map((name) => [name, files.pathOf(name)!] as const);
+  const sizes = await Promise.all(paths.map(async ([, path]) => (await stat(path)).size));
+  const bytes = sizes.reduce((sum, size) => sum + size, 0);
+  if (bytes > REPORT_MAX_BYTES)
+    throw new Error(`the journal has ${bytes} bytes, a report takes ${REPORT_MAX_BYTES}: look at it without --output`);
+  const contents = await Promise.all(paths.map(([, path]) => readFile(path)));
+  const names = contents.map(({ length }, at) => [paths[at]![0], length]);
+  return Buffer.concat([Buffer.from(`${JSON.stringify(names)}\n`), ...contents]);
 }
 
-async function reportView(feed: KernelFeed): Promise<ReportView> {
-  const tree = feed.tree();
-  const actors: Record<string, ReportView['actors'][string]> = {};
-  let room = CONTEXTS_MAX_CHARS;
-  for (const { address } of tree.actors) {
-    const detail = feed.actor({ address, at: -1 });
-    if (!detail) continue;
-    const { records: _, context = '', ...facts } = detail;
-    room -= context.length;
-    actors[address] = { ...facts, ...(context !== '' && room > 0 ? { context } : {}) };
+/** All drawings by the names of their sheets: which of them the journal needs, only running it shows. */
+async function charts(): Promise<Record<string, string>> {
+  const found: Record<string, string> = {};
+  for (const file of await readdir(DIAGRAMS)) {
+    const chart = file.endsWith('.svg') ? await readChart(file) : undefined;
+    if (chart) found[file.slice(0, -'.svg'.length)] = chart.body;
   }
-  const charts = await chartsOf(tree.actors.map(({ machine }) => machine));
-  return {
-    tree,
-    phases: feed.phases(),
-    pods: feed.podList(),
-    records: feed.records({ after: -1, limit: null }),
-    actors,
-    charts,
-  };
-}
-
-/** The drawings of machines, with the sheets that their cards lead to. */
-async function chartsOf(machines: readonly string[]): Promise<Record<string, string>> {
-  const charts: Record<string, string> = {};
-  const names = new Set(machines);
-  // A set is walked with what is added on the way.
-  for (const name of names) {
-    const svg = (await readChart(`${name}.svg`))?.body;
-    if (svg === undefined) continue;
-    charts[name] = svg;
-    for (const [, sheet] of svg.matchAll(SHEET_LINK)) names.add(decodeURIComponent(sheet!));
-  }
-  return charts;
+  return found;
 }

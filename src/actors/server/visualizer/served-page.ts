@@ -13,26 +13,33 @@ interface Listening {
   readonly port: number;
 }
 
+export interface PageInput {
+  /** 0 takes any free port. */
+  readonly port: number;
+  readonly token: string;
+  /** Folder of the journal that the page may open; `null`: none, for values in it are not handles. */
+  readonly journal: string | null;
+}
+
 export class ServedPage {
   /** The address, token included; `null` while it is not served. */
   url: string | null = null;
   readonly #thread: Pick<ServerThread, 'open'>;
-  readonly #token: string;
+  readonly #input: Omit<PageInput, 'port'>;
   readonly #abort = new AbortController();
   #port: number;
 
-  /** @param port 0 takes any free port */
-  constructor(thread: Pick<ServerThread, 'open'>, port: number, token: string) {
+  constructor(thread: Pick<ServerThread, 'open'>, { port, ...input }: PageInput) {
     this.#thread = thread;
     this.#port = port;
-    this.#token = token;
+    this.#input = input;
   }
 
   /** Serves until it is closed. Rejects when there is no port. */
   async serve(): Promise<void> {
     const { signal } = this.#abort;
     while (!signal.aborted) {
-      const input = { port: this.#port, token: this.#token };
+      const input: PageInput = { ...this.#input, port: this.#port };
       try {
         await this.#thread.open('page', { input, signal, emit: (item: Listening) => this.#listens(item) });
       } catch (error) {

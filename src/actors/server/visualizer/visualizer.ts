@@ -1,18 +1,21 @@
 /**
  * Serves the visualizer: a page that shows what the actors of this node do, to people on this node.
  *
- * Owns: the HTTP routes and what may be asked of them. It only looks, at a {@link Feed}: no route changes anything.
+ * Owns: the HTTP routes and what may be asked of them. It only looks, at a {@link Feed} of a node that runs and at the
+ * files of a journal: no route changes anything.
  * Invariants: it listens on loopback only; a request under any other name is refused, so no foreign page can reach it
  * through DNS; a request without the token is refused, so that other users of this machine see nothing; pages may run
  * no script but the files served here.
  */
 import { createHash, timingSafeEqual } from 'node:crypto';
+import { createReadStream, statSync } from 'node:fs';
 import type { ServerResponse } from 'node:http';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { isAnswering, noteAnswering } from '../http/in-order.ts';
 import { Connections } from '../tls/connections.ts';
 import { readAsset, readChart } from './assets.ts';
 import type { Feed } from './feed.ts';
+import type { JournalFiles } from './journal-files.ts';
 
 const LOOPBACK = '127.0.0.1';
 /** Open pages. A browser itself allows six to one address. */
@@ -22,19 +25,18 @@ const CONNECTIONS = { port: 128, client: 128 };
 /** A whole request: none has a body. */
 const REQUEST_MS = 10_000;
 
-/** Where the charts are, drawn when the project is built: `<machine id>.svg`. */
-
 const PAGE_POLICY = [
   "default-src 'none'",
   "script-src 'self'",
   "style-src 'self'",
   "img-src 'self'",
   "connect-src 'self'",
+  "worker-src 'self'",
   "base-uri 'none'",
   "form-action 'none'",
   "frame-ancestors 'none'",
   "require-trusted-types-for 'script'",
-  "trusted-types 'none'",
+  'trusted-types statelet',
 ].join('; ');
 
 const HEADERS: Readonly<Record<string, string>> = {
@@ -51,7 +53,10 @@ export interface VisualizerOptions {
   readonly port: number;
   /** What a client has to show: as a bearer, as the parameter `token`, or as the cookie that the page then gets. */
   readonly token: string;
-  readonly feed: Feed;
+  /** Of a node that runs. */
+  readonly feed?: Feed;
+  /** The journal that the page opens by itself where there is no feed, and on demand where there is one. */
+  readonly journal?: JournalFiles;
   /** Other charts than the project's. */
   readonly diagramsDir?: string;
 }
@@ -108,22 +113,37 @@ export class Visualizer {
   }
 
   private routes(app: FastifyInstance): void {
-    const { feed } = this.options;
+    const { feed, journal } = this.options;
     app.get('/', (request, reply) => this.sendPage(request, reply));
     app.get<Named>('/assets/:name', ({ params }, reply) => sendAsset(reply, params.name));
     app.get<Named>('/diagrams/:name', ({ params }, reply) => this.sendChart(reply, params.name));
+    app.get('/api/use', () => ({ use: feed ? 'daemon' : 'server' }));
+    if (journal) this.journalRoutes(app, journal);
+    if (feed) this.feedRoutes(app, feed);
+  }
+
+  private journalRoutes(app: FastifyInstance, journal: JournalFiles): void {
+    app.get('/api/journal', () => ({ files: journal.names() }));
+    app.get<{ Params: { '*': string } }>('/journal/*', ({ params }, reply) => {
+      const path = journal.pathOf(params['*']);
+      if (path === undefined) return missing(reply, `the journal has no file ${params['*']}: see /api/journal`);
+      const { size } = statSync(path);
+      reply.type('application/octet-stream');
+      return reply.send(size === 0 ? '' : createReadStream(path, { end: size - 1 }));
+    });
+  }
+
+  private feedRoutes(app: FastifyInstance, feed: Feed): void {
     app.get('/api/tree', () => feed.tree());
     app.get('/api/phases', () => feed.phases());
     app.get('/api/pods', () => feed.podList());
+    app.get('/api/health', () => feed.health());
     app.get<Asked>('/api/actor', async ({ query }, reply) => {
-      const address = only(query['address']) ?? '';
-      const detail = await feed.actor({ address, at: wholeNumber(query['at']) ?? -1 });
-      return detail ?? missing(reply, `no actor ${JSON.stringify(address)}: /api/tree lists them all`);
+      const detail = await feed.actor({ address: only(query['address']) ?? '' });
+      return detail ?? missing(reply, `no actor ${JSON.stringify(only(query['address']))}: /api/tree lists them all`);
     });
-    app.get<Asked>('/api/records', ({ query }) =>
-      feed.records({ after: wholeNumber(query['after']) ?? -1, limit: wholeNumber(query['limit']) }),
-    );
-    app.get<Asked>('/events', (request, reply) => this.follow(request, reply));
+    app.get<Asked>('/api/records', ({ query }) => feed.records({ after: wholeNumber(query['after']) ?? -1 }));
+    app.get<Asked>('/events', (request, reply) => this.follow(request, reply, feed));
   }
 
   /** What the page loads afterwards comes with the cookie, which no other site can have sent. */
@@ -141,7 +161,7 @@ export class Visualizer {
   }
 
   /** Opens the stream of turns after `Last-Event-ID`, else after `?after=`, else from now on. */
-  private async follow(request: FastifyRequest<Asked>, reply: FastifyReply): Promise<void> {
+  private async follow(request: FastifyRequest<Asked>, reply: FastifyReply, feed: Feed): Promise<void> {
     if (this.pages >= PAGES_MAX) {
       void reply.code(503).send({ error: `${PAGES_MAX} pages are open already: close one` });
       return;
@@ -153,7 +173,7 @@ export class Visualizer {
     raw.once('close', () => gone.abort());
     this.pages++;
     try {
-      await this.options.feed.follow({ after }, { signal: gone.signal, emit: writerTo(raw) });
+      await feed.follow({ after }, { signal: gone.signal, emit: writerTo(raw) });
     } finally {
       this.pages--;
       raw.destroy();

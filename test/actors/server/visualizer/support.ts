@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { drawMachines } from '../../../../scripts/diagrams/draw.ts';
-import { KernelFeed, type Recorded } from '../../../../src/actors/server/visualizer/feed.ts';
+import { KernelFeed } from '../../../../src/actors/server/visualizer/feed.ts';
 import type { HelloMessage, TurnMessage } from '../../../../src/actors/server/visualizer/protocol.ts';
 import { Visualizer } from '../../../../src/actors/server/visualizer/visualizer.ts';
 import type { KernelOptions } from '../../../../src/kernel/kernel.ts';
@@ -18,13 +18,13 @@ export const fetch = (
   { headers, ...init }: Omit<RequestInit, 'headers'> & { readonly headers?: Readonly<Record<string, string>> } = {},
 ): Promise<Response> => globalThis.fetch(url, { ...init, headers: { authorization: `Bearer ${TOKEN}`, ...headers } });
 
-/** Boots `machine` with its charts drawn and its visualizer listening; port 0 takes any. `recorded`: as of a journal. */
-export async function watched(overrides: Partial<KernelOptions> = {}, port = 0, recorded?: Recorded) {
+/** Boots `machine` with its charts drawn and its visualizer listening; port 0 takes any. */
+export async function watched(overrides: Partial<KernelOptions> = {}, port = 0) {
   const diagramsDir = mkdtempSync(join(tmpdir(), 'statelet-charts-'));
   const machine = overrides.machine ?? bossMachine;
   for (const [name, chart] of await drawMachines(machine)) writeFileSync(join(diagramsDir, name), chart);
   const clock = new HandTime();
-  const feed = new KernelFeed({ now: () => clock.now(), ...(recorded ? { recorded } : {}) });
+  const feed = new KernelFeed({ now: () => clock.now() });
   const visualizer = new Visualizer({ port, token: TOKEN, feed, diagramsDir });
   const origin = await visualizer.listen();
   const boot = bootBoss({ machine, onTurn: feed.onTurn, time: clock, ...overrides });

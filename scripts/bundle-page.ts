@@ -1,0 +1,60 @@
+/**
+ * Puts the visualizer's page into a few files in `dist/`: `npm run bundle`, and alone `node scripts/bundle-page.ts`.
+ *
+ *     page.js            the page
+ *     worker.js          its worker: records, search, the connection to a daemon
+ *     engine.js          what the worker loads on demand: the journal's reader, the kernel and the machines
+ *     report-worker.js   both of these in one, for a report of one file
+ *
+ * The kernel runs in the browser as it is; what it uses of Node, `src/visualizer/worker/node` has for it.
+ */
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { InputOptions, OutputOptions, rolldown as Rolldown } from 'rolldown';
+
+const ROOT = join(import.meta.dirname, '..');
+const PAGE = join(ROOT, 'src/visualizer');
+const NODE = join(PAGE, 'worker/node');
+
+/** Node's modules by their names, for a browser. */
+const STAND_INS = Object.fromEntries(
+  ['crypto', 'fs', 'fs/promises', 'path', 'zlib'].map((name) => [
+    `node:${name}`,
+    join(NODE, `${name.replace('/', '-')}.ts`),
+  ]),
+);
+
+const FOR_BROWSER = {
+  platform: 'browser',
+  resolve: { alias: STAND_INS },
+  transform: {
+    inject: { Buffer: [join(NODE, 'buffer.ts'), 'Buffer'] },
+    define: { 'process.version': JSON.stringify('browser') },
+  },
+} satisfies InputOptions;
+
+export async function writePage(rolldown: typeof Rolldown, target: string): Promise<void> {
+  const plugins = [await shortPackage()];
+  const write = async (name: string, source: string, output: OutputOptions): Promise<void> => {
+    const bundle = await rolldown({ ...FOR_BROWSER, input: { [name]: join(PAGE, source) }, plugins });
+    const names = { entryFileNames: '[name].js', chunkFileNames: '[name].js' };
+    await bundle.write({ dir: target, ...names, minify: true, ...output });
+    await bundle.close();
+  };
+  await write('page', 'app.ts', { format: 'esm' });
+  await write('worker', 'worker/worker.ts', { format: 'esm' });
+  // A page from a disk has no origin, and modules are loaded from an origin only.
+  await write('report-worker', 'worker/worker.ts', { format: 'iife', codeSplitting: false });
+}
+
+/** Of XState's package the kernel asks for its version alone. */
+async function shortPackage() {
+  const file = join(ROOT, 'node_modules/xstate/package.json');
+  const { version } = JSON.parse(readFileSync(file, 'utf8')) as { readonly version: string };
+  return { name: 'short-package', load: (id: string) => (id === file ? JSON.stringify({ version }) : null) };
+}
+
+if (import.meta.main) {
+  const { rolldown } = await import('rolldown');
+  await writePage(rolldown, join(ROOT, 'dist'));
+}

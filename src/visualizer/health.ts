@@ -1,0 +1,74 @@
+/** Whether the kernel and its journal are well: the queue, the time of turns, memory, and who is busy. */
+import { byId, el } from './dom.ts';
+import type { Store } from './store.ts';
+import { duration } from './words.ts';
+import type { HealthView } from './worker/reports.ts';
+
+export class HealthPane {
+  private readonly body = byId('health-body', HTMLElement);
+  private readonly store: Store;
+  private isAsking = false;
+
+  constructor(store: Store) {
+    this.store = store;
+  }
+
+  update(): void {
+    if (this.store.view !== 'health' || this.isAsking || this.store.facts.n === -1) return;
+    this.isAsking = true;
+    void this.store
+      .ask('health', null)
+      .then((view) => this.show(view))
+      .catch((error: Error) => this.body.replaceChildren(el('p', { class: 'error' }, error.message)))
+      .finally(() => (this.isAsking = false));
+  }
+
+  private show({ rows, turnsMs, busiest }: HealthView): void {
+    const facts = rows.flatMap(({ name, value, isBad }) => [
+      el('dt', {}, name),
+      el('dd', { class: isBad ? 'error' : undefined }, value),
+    ]);
+    const most = Math.max(1, ...busiest.map(({ records }) => records));
+    const actors = busiest.map(({ name, records }) => {
+      const bar = el('span', { class: 'bar working' });
+      bar.style.width = `${(records / most) * 100}%`;
+      const button = el(
+        'button',
+        { type: 'button' },
+        el('span', { class: 'took' }, String(records)),
+        el('span', { class: 'lane' }, bar),
+        el('span', { class: 'name' }, this.store.named(name)),
+      );
+      button.addEventListener('click', () => {
+        this.store.chooseActor(name);
+        this.store.show('actors');
+      });
+      return el('li', {}, button);
+    });
+    this.body.replaceChildren(
+      el('dl', { class: 'facts' }, ...facts),
+      ...(turnsMs && turnsMs.length > 0 ? turnPicture(turnsMs) : []),
+      el('h3', {}, 'Actors with the most records'),
+      el('ol', { class: 'blamed' }, ...actors),
+    );
+  }
+}
+
+/** The last turns as columns; the text beside it says the same. */
+function turnPicture(turnsMs: readonly number[]): Node[] {
+  const sorted = turnsMs.toSorted((a, b) => a - b);
+  const at = (share: number): number => sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))]!;
+  const [half, most] = [at(0.5).toFixed(2), at(0.99).toFixed(2)];
+  const longest = duration(sorted.at(-1)!);
+  const words = `Of the last ${turnsMs.length} turns half took at most ${half} ms, 99% ${most} ms, the longest ${longest}.`;
+  const columns = turnsMs.map((ms) => {
+    const column = el('span', {});
+    column.style.height = `${Math.max(2, (ms / Math.max(1, sorted.at(-1)!)) * 100)}%`;
+    return column;
+  });
+  return [
+    el('h3', {}, 'Time of turns'),
+    el('p', {}, words),
+    el('div', { class: 'turns', 'aria-hidden': 'true' }, ...columns),
+  ];
+}

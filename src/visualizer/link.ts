@@ -1,0 +1,117 @@
+/**
+ * The page's worker, and where its node comes from: the server of the page, or a report, which has worker, journal and
+ * charts in itself and needs no network.
+ */
+import type { FromWorker, Notice, Opening, RequestName, Requests } from './worker/requests.ts';
+
+type Asked<Name extends RequestName> = Parameters<Requests[Name]>[0];
+type Answer<Name extends RequestName> = Awaited<ReturnType<Requests[Name]>>;
+
+interface Waiting {
+  readonly resolve: (answer: never) => void;
+  readonly reject: (error: Error) => void;
+}
+
+export class Link {
+  private readonly worker: Worker;
+  private readonly waiting = new Map<number, Waiting>();
+  private nextId = 0;
+
+  constructor(worker: Worker, onNotice: (notice: Notice) => void) {
+    this.worker = worker;
+    worker.addEventListener('message', ({ data }: MessageEvent<FromWorker>) => {
+      if ('notice' in data) return onNotice(data.notice);
+      const waiting = this.waiting.get(data.id);
+      this.waiting.delete(data.id);
+      if ('error' in data) waiting?.reject(new Error(data.error));
+      else waiting?.resolve(data.answer as never);
+    });
+  }
+
+  ask<Name extends RequestName>(name: Name, asked: Asked<Name>): Promise<Answer<Name>> {
+    const id = this.nextId++;
+    return new Promise((resolve, reject) => {
+      this.waiting.set(id, { resolve, reject });
+      this.worker.postMessage({ id, name, asked }, []);
+    });
+  }
+}
+
+/** What a page is part of. */
+export interface Place {
+  readonly worker: Worker;
+  /** What it shows first; undefined: what a person opens. */
+  readonly opening: Opening | undefined;
+  /** A sheet of a machine's chart, the first by the machine's name; undefined: there is none. */
+  readonly chart: (name: string) => Promise<SVGSVGElement | undefined>;
+}
+
+export async function placeOf(page: Document): Promise<Place> {
+  const program = page.getElementById('worker')?.textContent;
+  if (!program) return served();
+  const script = URL.createObjectURL(new Blob([await unpacked(program)], { type: 'text/javascript' }));
+  const packed = page.getElementById('journal')?.textContent;
+  const charts = JSON.parse(new TextDecoder().decode(await unpacked(page.getElementById('charts')?.textContent ?? '')));
+  return {
+    worker: newWorker(script, 'classic'),
+    opening: packed ? { from: 'files', files: filesIn(await unpacked(packed)) } : undefined,
+    chart: async (name) => chartIn(charts as Readonly<Record<string, string>>, name),
+  };
+}
+
+async function served(): Promise<Place> {
+  const answer = await fetch('/api/use');
+  const { use } = (await answer.json()) as { readonly use: 'daemon' | 'server' };
+  return { worker: newWorker('/assets/worker.js', 'module'), opening: { from: use }, chart: servedChart };
+}
+
+/** The policy lets pages make workers of their own program alone. */
+function newWorker(url: string, type: WorkerType): Worker {
+  const { trustedTypes } = globalThis as { readonly trustedTypes?: TrustedTypes };
+  const policy = trustedTypes?.createPolicy('statelet', { createScriptURL: (own) => own });
+  return new Worker((policy?.createScriptURL(url) ?? url) as string, { type });
+}
+
+interface TrustedTypes {
+  createPolicy(
+    name: string,
+    rules: { createScriptURL(url: string): string },
+  ): { createScriptURL(url: string): unknown };
+}
+
+/** Compressed by gzip, as base64: text that no parser of HTML can take for anything else. */
+async function unpacked(data: string): Promise<Uint8Array<ArrayBuffer>> {
+  const bytes = Uint8Array.from(atob(data.trim()), (character) => character.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream('gzip'));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+/** A line of JSON that has each file's name and length, and their bytes behind it. */
+function filesIn(bytes: Uint8Array<ArrayBuffer>): ReadonlyMap<string, Uint8Array> {
+  const end = bytes.indexOf(0x0a);
+  const names = JSON.parse(new TextDecoder().decode(bytes.subarray(0, end))) as readonly (readonly [string, number])[];
+  let at = end + 1;
+  return new Map(names.map(([name, length]) => [name, bytes.slice(at, (at += length))]));
+}
+
+/** Asks for the parsed document, so that no text becomes markup in the page. */
+function servedChart(name: string): Promise<SVGSVGElement | undefined> {
+  const request = new XMLHttpRequest();
+  request.open('GET', `/diagrams/${encodeURIComponent(name)}.svg`);
+  request.responseType = 'document';
+  return new Promise((resolve) => {
+    request.addEventListener('loadend', () =>
+      resolve(request.status === 200 ? drawing(request.responseXML?.documentElement) : undefined),
+    );
+    request.send();
+  });
+}
+
+function chartIn(charts: Readonly<Record<string, string>>, name: string): SVGSVGElement | undefined {
+  const svg = charts[name];
+  if (svg === undefined) return undefined;
+  return drawing(new DOMParser().parseFromString(svg, 'image/svg+xml').documentElement);
+}
+
+const drawing = (root: Element | null | undefined): SVGSVGElement | undefined =>
+  root instanceof SVGSVGElement ? document.adoptNode(root) : undefined;

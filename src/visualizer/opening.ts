@@ -1,0 +1,92 @@
+/** Opening a journal: files, a folder, or what is dropped on the page. What is opened stays in the browser. */
+import { byId, setText } from './dom.ts';
+import type { Store } from './store.ts';
+import type { Content } from './worker/node/fs.ts';
+
+/** Files that are taken of what was dropped; a journal has a few hundred. */
+const FILES_MAX = 10_000;
+/** Folders within each other: a journal has one. */
+const DEPTH_MAX = 4;
+
+type Take = (files: ReadonlyMap<string, Content>) => unknown;
+
+export class OpeningDialog {
+  readonly #store: Store;
+  readonly #dialog = byId('opening', HTMLDialogElement);
+  readonly #error = byId('open-error', HTMLElement);
+  readonly #own = byId('open-served', HTMLElement);
+  #take: Take;
+
+  constructor(store: Store) {
+    this.#store = store;
+    this.#take = this.#open;
+    byId('open', HTMLButtonElement).addEventListener('click', () => this.show());
+    for (const id of ['open-files', 'open-folder']) {
+      const input = byId(id, HTMLInputElement);
+      input.addEventListener('change', () => void this.#given(filesOf(input.files ?? []), this.#take));
+    }
+    byId('open-own', HTMLButtonElement).addEventListener('click', () => void this.#openOwn());
+    document.addEventListener('dragover', (event) => event.preventDefault());
+    document.addEventListener('drop', (event) => void this.#dropped(event));
+  }
+
+  show(take: Take = this.#open): void {
+    this.#take = take;
+    this.#own.hidden = take !== this.#open || !this.#store.isLive;
+    setText(this.#error, '');
+    this.#dialog.showModal();
+  }
+
+  readonly #open: Take = (files) => this.#store.open({ from: 'files', files });
+
+  async #openOwn(): Promise<void> {
+    await this.#tried(() => this.#store.open({ from: 'server' }));
+  }
+
+  async #given(files: ReadonlyMap<string, Content>, take: Take): Promise<void> {
+    if (files.size > 0) await this.#tried(() => take(files));
+  }
+
+  async #tried(work: () => unknown): Promise<void> {
+    setText(this.#error, '');
+    try {
+      await work();
+      this.#dialog.close();
+    } catch (error) {
+      setText(this.#error, (error as Error).message);
+      if (!this.#dialog.open) this.#dialog.showModal();
+    }
+  }
+
+  async #dropped(event: DragEvent): Promise<void> {
+    event.preventDefault();
+    const entries = [...(event.dataTransfer?.items ?? [])].flatMap((item) => item.webkitGetAsEntry() ?? []);
+    const files = new Map<string, Content>();
+    for (const entry of entries) await collect(entry, '', 0, files);
+    await this.#given(files, this.#open);
+  }
+}
+
+/** By their names, with the folders above them where the browser says them. */
+const filesOf = (list: Iterable<File>): ReadonlyMap<string, Content> =>
+  new Map(Array.from(list, (file) => [file.webkitRelativePath || file.name, file]));
+
+async function collect(
+  entry: FileSystemEntry,
+  folder: string,
+  depth: number,
+  files: Map<string, Content>,
+): Promise<void> {
+  if (files.size >= FILES_MAX || depth > DEPTH_MAX) return;
+  if (entry.isFile) {
+    const file = await new Promise<File>((resolve, reject) => (entry as FileSystemFileEntry).file(resolve, reject));
+    files.set(`${folder}${entry.name}`, file);
+    return;
+  }
+  const reader = (entry as FileSystemDirectoryEntry).createReader();
+  for (;;) {
+    const some = await new Promise<FileSystemEntry[]>((resolve, reject) => reader.readEntries(resolve, reject));
+    if (some.length === 0) return;
+    for (const each of some) await collect(each, `${folder}${entry.name}/`, depth + 1, files);
+  }
+}

@@ -1,0 +1,143 @@
+/**
+ * The scale over the phases: which stretch of the start is shown. Dragging over it measures a stretch and shows it
+ * larger; keys and buttons do the same.
+ */
+import { el } from './dom.ts';
+import { duration } from './words.ts';
+
+const ZOOM = 1.6;
+/** Milliseconds of the shortest stretch: journals have no finer time. */
+const SHORTEST_MS = 2;
+/** Ticks that are tried, in milliseconds, until there are few enough. */
+const TICKS_MS = [
+  1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000, 300_000, 900_000, 3_600_000,
+  21_600_000, 86_400_000,
+];
+const TICK_MIN_PX = 76;
+/** Of a lane before it is laid out. */
+const LANE_PX = 400;
+/** A pointer that moved less is a click. */
+const DRAG_MIN_PX = 4;
+
+export class Ruler {
+  /** Milliseconds of the whole. */
+  span = 1;
+  private from = 0;
+  private to: number | undefined;
+  private readonly onChange: () => void;
+  /** The one that was drawn last. */
+  private lane: HTMLElement | undefined;
+
+  constructor(onChange: () => void) {
+    this.onChange = onChange;
+  }
+
+  private get end(): number {
+    return this.to ?? this.span;
+  }
+
+  private get length(): number {
+    return Math.max(1, this.end - this.from);
+  }
+
+  /** Where a time lies: 0 at the left, 1 at the right. */
+  shareOf = (ms: number): number => (ms - this.from) / this.length;
+
+  /** A bar of this stretch of time; undefined: it is not in sight. One that goes on beyond the picture is cut. */
+  bar(from: number, took: number, look: string): HTMLElement | undefined {
+    const [left, right] = [this.shareOf(from), this.shareOf(from + took)];
+    if (right < 0 || left > 1) return undefined;
+    const bar = el('span', { class: `bar ${look}${right > 1.0001 ? ' cut' : ''}` });
+    bar.style.left = `${Math.max(0, left) * 100}%`;
+    bar.style.width = `${(Math.min(1, right) - Math.max(0, left)) * 100}%`;
+    return bar;
+  }
+
+  private get widthPx(): number {
+    return this.lane?.clientWidth || LANE_PX;
+  }
+
+  element(): HTMLElement {
+    const ticksMax = Math.max(2, this.widthPx / TICK_MIN_PX);
+    const every = TICKS_MS.find((ms) => this.length / ms <= ticksMax) ?? this.length;
+    const lane = el('span', { class: 'lane ticks', title: 'Drag to show a stretch of time larger' });
+    for (let at = Math.ceil(this.from / every) * every; at <= this.end; at += every) {
+      const tick = el('span', { class: 'tick' }, at === 0 ? '0' : duration(at));
+      tick.style.left = `${this.shareOf(at) * 100}%`;
+      lane.append(tick);
+    }
+    this.lane = lane;
+    lane.addEventListener('pointerdown', (event) => this.drag(lane, event));
+    lane.addEventListener('dblclick', () => this.all());
+    const tools = [
+      this.tool('−', 'Show a longer stretch of time', () => this.zoom(1 / ZOOM)),
+      this.tool('+', 'Show a shorter stretch of time', () => this.zoom(ZOOM)),
+      this.tool('all', 'all of the start', () => this.all()),
+    ];
+    const cells = [el('span', { class: 'step' }), el('span', { class: 'name tools' }, ...tools), lane];
+    return el('li', { class: 'ruler' }, el('span', { class: 'row' }, ...cells));
+  }
+
+  private tool(text: string, label: string, run: () => void): HTMLElement {
+    const button = el('button', { type: 'button', 'aria-label': label, title: label }, text);
+    button.addEventListener('click', run);
+    return button;
+  }
+
+  /** Left and right move along the time where it is enlarged; `z` and `Z` show less and more of it. */
+  key({ key, ctrlKey, metaKey, altKey }: KeyboardEvent): boolean {
+    if (ctrlKey || metaKey || altKey) return false;
+    const moves: Readonly<Record<string, () => void>> = {
+      z: () => this.zoom(ZOOM),
+      Z: () => this.zoom(1 / ZOOM),
+      ArrowLeft: () => this.move(-0.25),
+      ArrowRight: () => this.move(0.25),
+    };
+    const move = moves[key];
+    move?.();
+    return move !== undefined;
+  }
+
+  private show(from: number, to: number): void {
+    const length = Math.max(SHORTEST_MS, to - from);
+    this.from = Math.max(0, Math.min(from, this.span - length));
+    this.to = Math.min(this.span, this.from + length);
+    if (this.from === 0 && this.to >= this.span) this.to = undefined;
+    this.onChange();
+  }
+
+  private all = (): void => this.show(0, this.span);
+  private move = (share: number): void => this.show(this.from + share * this.length, this.end + share * this.length);
+
+  private zoom(factor: number): void {
+    const middle = (this.from + this.end) / 2;
+    const half = this.length / factor / 2;
+    this.show(middle - half, middle + half);
+  }
+
+  private drag(lane: HTMLElement, down: PointerEvent): void {
+    const room = lane.getBoundingClientRect();
+    const timeAt = (x: number): number =>
+      this.from + (Math.max(0, Math.min(room.width, x - room.left)) / room.width) * this.length;
+    const mark = el('span', { class: 'measure' });
+    lane.append(mark);
+    lane.setPointerCapture(down.pointerId);
+    const stretch = ({ clientX }: PointerEvent): readonly [number, number] => {
+      const [one, other] = [timeAt(down.clientX), timeAt(clientX)];
+      return [Math.min(one, other), Math.max(one, other)];
+    };
+    const moved = (event: PointerEvent): void => {
+      const [from, to] = stretch(event);
+      mark.style.left = `${this.shareOf(from) * 100}%`;
+      mark.style.width = `${this.shareOf(to) * 100 - this.shareOf(from) * 100}%`;
+      mark.textContent = duration(to - from);
+    };
+    const ended = (event: PointerEvent): void => {
+      lane.removeEventListener('pointermove', moved);
+      mark.remove();
+      if (Math.abs(event.clientX - down.clientX) >= DRAG_MIN_PX) this.show(...stretch(event));
+    };
+    lane.addEventListener('pointermove', moved);
+    lane.addEventListener('pointerup', ended, { once: true });
+  }
+}

@@ -1,0 +1,267 @@
+/**
+ * The records that the page can show, in pages: each a few columns that are searched fast, and the records themselves
+ * as compressed text.
+ *
+ * Invariants: numbers rise; the first {@link START_PAGES} pages are held for ever, for a start is what is asked for
+ * most; of those after them the last `pagesMax`; what is left out is counted. At most {@link UNPACKED_MAX} pages are
+ * held unpacked.
+ */
+import type { ShownRecord } from '../../actors/server/visualizer/protocol.ts';
+import type { KernelRecord } from '../../kernel/records.ts';
+import { whoOf } from '../words.ts';
+
+/** Records of a start that are read for reports on it: those of a node with hundreds of pods. */
+export const START_RECORDS_MAX = 50_000;
+export const PAGE_RECORDS = 1_024;
+/** 20,480 records: the start of a node with more than a hundred pods. */
+const START_PAGES = 20;
+/** Unpacked pages, about 1 MB each. */
+const UNPACKED_MAX = 16;
+/** Actors that are listed by their number of records. */
+const BUSIEST_MAX = 20;
+
+const KINDS: readonly KernelRecord['k'][] = [
+  'header',
+  'in',
+  'timer',
+  'result',
+  'message',
+  'effect',
+  'cancel',
+  'log',
+  'state',
+  'end',
+];
+
+/** What is known of a record without unpacking it. */
+export interface Row {
+  readonly n: number;
+  readonly t: number;
+  readonly turn: number;
+  /** -1: none. */
+  readonly cause: number;
+  readonly kind: KernelRecord['k'];
+  readonly who: string;
+  /** The other end of a message. */
+  readonly from: string;
+}
+
+class Page {
+  readonly n = new Float64Array(PAGE_RECORDS);
+  readonly t = new Float64Array(PAGE_RECORDS);
+  readonly turn = new Uint32Array(PAGE_RECORDS);
+  readonly cause = new Float64Array(PAGE_RECORDS);
+  readonly kind = new Uint8Array(PAGE_RECORDS);
+  readonly who = new Uint32Array(PAGE_RECORDS);
+  readonly from = new Uint32Array(PAGE_RECORDS);
+  size = 0;
+  /** Until the page is full and packed. */
+  records: ShownRecord[] | undefined = [];
+  packed: Uint8Array<ArrayBuffer> | undefined;
+
+  get isFull(): boolean {
+    return this.size === PAGE_RECORDS;
+  }
+}
+
+export class Book {
+  /** Records in the holes between those that are held. */
+  missed = 0;
+  /** Bytes of packed pages. */
+  packedBytes = 0;
+  private readonly pages: Page[] = [];
+  private readonly pagesMax: number;
+  private readonly names: string[] = [''];
+  private readonly ids = new Map<string, number>([['', 0]]);
+  /** Unpacked pages, the one that was used last at the end. */
+  private readonly unpacked = new Map<Page, Promise<ShownRecord[]>>();
+
+  constructor(pagesMax: number) {
+    this.pagesMax = pagesMax;
+  }
+
+  /** Records that are held. */
+  get size(): number {
+    const last = this.pages.at(-1);
+    return last ? (this.pages.length - 1) * PAGE_RECORDS + last.size : 0;
+  }
+
+  /** Number of the last record; -1: there is none. */
+  get last(): number {
+    const page = this.pages.at(-1);
+    return page ? page.n[page.size - 1]! : -1;
+  }
+
+  /** Appends records; what was held already is left out. Returns the numbers of records dropped for them, if any. */
+  append(records: readonly ShownRecord[]): { readonly from: number; readonly to: number } | undefined {
+    let dropped: { from: number; to: number } | undefined;
+    for (const shown of records) {
+      const { last } = this;
+      if (shown.n <= last) continue;
+      if (last !== -1) this.missed += shown.n - last - 1;
+      let page = this.pages.at(-1);
+      if (!page || page.isFull) {
+        page = new Page();
+        this.pages.push(page);
+      }
+      this.write(page, shown);
+      if (!page.isFull) continue;
+      void this.pack(page);
+      const drop = this.drop();
+      if (drop) dropped = { from: dropped?.from ?? drop.from, to: drop.to };
+    }
+    return dropped;
+  }
+
+  private write(page: Page, shown: ShownRecord): void {
+    const { n, t, turn, cause = -1, record } = shown;
+    const at = page.size++;
+    page.n[at] = n;
+    page.t[at] = t;
+    page.turn[at] = turn;
+    page.cause[at] = cause;
+    page.kind[at] = KINDS.indexOf(record.k);
+    page.who[at] = this.idOf(whoOf(shown));
+    page.from[at] = this.idOf(record.k === 'message' ? record.from : '');
+    page.records!.push(shown);
+  }
+
+  private idOf(name: string): number {
+    const known = this.ids.get(name);
+    if (known !== undefined) return known;
+    this.ids.set(name, this.names.length);
+    return this.names.push(name) - 1;
+  }
+
+  private async pack(page: Page): Promise<void> {
+    const text = page.records!.map((shown) => JSON.stringify(shown)).join('\n');
+    const stream = new Blob([text]).stream().pipeThrough(new CompressionStream('deflate-raw'));
+    page.packed = new Uint8Array(await new Response(stream).arrayBuffer());
+    this.packedBytes += page.packed.length;
+    page.records = undefined;
+  }
+
+  private drop(): { readonly from: number; readonly to: number } | undefined {
+    if (this.pages.length <= START_PAGES + this.pagesMax) return undefined;
+    const [page] = this.pages.splice(START_PAGES, 1);
+    this.packedBytes -= page!.packed?.length ?? 0;
+    this.unpacked.delete(page!);
+    this.missed += page!.size;
+    return { from: page!.n[0]!, to: page!.n[page!.size - 1]! };
+  }
+
+  /** What is known of the record at an index, without unpacking. */
+  row(index: number): Row | undefined {
+    const page = this.pages[Math.floor(index / PAGE_RECORDS)];
+    const at = index % PAGE_RECORDS;
+    if (!page || at >= page.size) return undefined;
+    return {
+      n: page.n[at]!,
+      t: page.t[at]!,
+      turn: page.turn[at]!,
+      cause: page.cause[at]!,
+      kind: KINDS[page.kind[at]!]!,
+      who: this.names[page.who[at]!]!,
+      from: this.names[page.from[at]!]!,
+    };
+  }
+
+  /** Where the record is, or the first one after it. */
+  indexOf(n: number): number {
+    return this.firstWhere((row) => row.n >= n);
+  }
+
+  /** The first index from which on `isAfter` holds. */
+  firstWhere(isAfter: (row: Row) => boolean): number {
+    let [low, high] = [0, this.size];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (isAfter(this.row(middle)!)) high = middle;
+      else low = middle + 1;
+    }
+    return low;
+  }
+
+  /** Numbers of what followed from a record, directly or through others: a cause is always smaller. At most `max`. */
+  followers(n: number, max: number): number[] {
+    const found = new Set<number>();
+    for (let at = Math.floor(this.indexOf(n) / PAGE_RECORDS); at < this.pages.length; at++) {
+      const page = this.pages[at]!;
+      for (let i = 0; i < page.size; i++) {
+        const cause = page.cause[i]!;
+        if (cause < n || (cause !== n && !found.has(cause))) continue;
+        found.add(page.n[i]!);
+        if (found.size === max) return [...found];
+      }
+    }
+    return [...found];
+  }
+
+  /** The actors with the most records. */
+  busiest(): { readonly name: string; readonly records: number }[] {
+    const counts = new Uint32Array(this.names.length);
+    for (const page of this.pages) for (let i = 0; i < page.size; i++) counts[page.who[i]!]!++;
+    const named = this.names.map((name, id) => ({ name, records: counts[id]! })).filter(({ name }) => name !== '');
+    return named.toSorted((one, other) => other.records - one.records).slice(0, BUSIEST_MAX);
+  }
+
+  /** The longest time between two records, in milliseconds, in each of so many equal stretches of them. */
+  pauses(bins: number): number[] {
+    const longest = Array.from({ length: bins }, () => 0);
+    const scale = bins / Math.max(1, this.size);
+    let [index, before] = [0, this.row(0)?.t ?? 0];
+    for (const page of this.pages) {
+      for (let i = 0; i < page.size; i++) {
+        const bin = Math.floor(index++ * scale);
+        longest[bin] = Math.max(longest[bin]!, page.t[i]! - before);
+        before = page.t[i]!;
+      }
+    }
+    return longest;
+  }
+
+  has(n: number): boolean {
+    return this.row(this.indexOf(n))?.n === n;
+  }
+
+  async get(index: number): Promise<ShownRecord | undefined> {
+    const page = this.pages[Math.floor(index / PAGE_RECORDS)];
+    return page && (await this.recordsOf(page))[index % PAGE_RECORDS];
+  }
+
+  /** The records at these indexes, which rise. */
+  async at(indexes: Iterable<number>): Promise<ShownRecord[]> {
+    const found: ShownRecord[] = [];
+    for (const index of indexes) {
+      const shown = await this.get(index);
+      if (shown) found.push(shown);
+    }
+    return found;
+  }
+
+  /** The records of a turn. */
+  async turn(turn: number): Promise<ShownRecord[]> {
+    const from = this.firstWhere((row) => row.turn >= turn);
+    const to = this.firstWhere((row) => row.turn > turn);
+    return this.at(range(from, to));
+  }
+
+  private recordsOf(page: Page): Promise<ShownRecord[]> | ShownRecord[] {
+    if (page.records) return page.records;
+    const known = this.unpacked.get(page) ?? unpack(page.packed!);
+    this.unpacked.delete(page);
+    this.unpacked.set(page, known);
+    if (this.unpacked.size > UNPACKED_MAX) this.unpacked.delete(this.unpacked.keys().next().value!);
+    return known;
+  }
+}
+
+async function unpack(packed: Uint8Array<ArrayBuffer>): Promise<ShownRecord[]> {
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream('deflate-raw'));
+  const text = await new Response(stream).text();
+  return text.split('\n').map((line) => JSON.parse(line) as ShownRecord);
+}
+
+export function* range(from: number, to: number): Generator<number> {
+  for (let at = from; at < to; at++) yield at;
+}

@@ -1,0 +1,360 @@
+/**
+ * Answers the questions of the page, and reports what changed, over the model of what is open now.
+ *
+ * Invariants: each question is answered, if with an error; a notice follows another after {@link NOTICE_MS} at the
+ * earliest, with all that changed since; lists that a page shows have a limit.
+ */
+import type { ShownRecord } from '../../actors/server/visualizer/protocol.ts';
+import { podLanes } from '../lanes.ts';
+import { podEvents } from '../pod-answer.ts';
+import { kindText, whoOf } from '../words.ts';
+import { type Row, range } from './book.ts';
+import { Live } from './live.ts';
+import { Model, type Source } from './model.ts';
+import type { Content } from './node/fs.ts';
+import { Opened } from './opened.ts';
+import type { Group, GroupBy, Inspection, Moment, Notice, Opening, Requests } from './requests.ts';
+
+/** Between two notices: three frames. */
+const NOTICE_MS = 50;
+/** Causes that are listed; a timer that runs for days has as many as there are records. */
+const CHAIN_MAX = 20;
+const FOLLOWED_MAX = 5_000;
+const CONSEQUENCES_MAX = 40;
+const ROWS_MAX = 500;
+const GROUPS_MAX = 500;
+const HISTORY_MAX = 200;
+/** Arrows of a sequence between chosen actors: some screens. */
+const ARROWS_MAX = 200;
+
+type Engine = typeof import('./engine.ts');
+type Asked<Name extends keyof Requests> = Parameters<Requests[Name]>[0];
+
+export class Desk implements Requests {
+  readonly #engine: () => Promise<Engine>;
+  readonly #post: (notice: Notice) => void;
+  #model = new Model(true);
+  #source: Source | undefined;
+  #isNew = true;
+  #isDue = false;
+
+  constructor(engine: () => Promise<Engine>, post: (notice: Notice) => void) {
+    this.#engine = engine;
+    this.#post = post;
+  }
+
+  // ---- opening ------------------------------------------------------------------------------------------------------
+
+  async open(opening: Opening): Promise<null> {
+    if (opening.from === 'daemon') await this.#live();
+    else {
+      const files = opening.from === 'files' ? opening.files : await servedFiles();
+      await this.#openFiles(files, opening.incarnation);
+    }
+    return null;
+  }
+
+  async #live(): Promise<void> {
+    const live = new Live({
+      engine: this.#engine,
+      onChange: () => this.#changed(),
+      onModel: (model) => this.#show(live, model),
+    });
+    this.#show(live, live.model);
+    await live.load();
+  }
+
+  async #openFiles(files: ReadonlyMap<string, Content>, incarnation: string | undefined): Promise<void> {
+    const engine = await this.#engine();
+    const opened = engine.openJournal(files, incarnation);
+    const model = new Model(false);
+    const source = new Opened(engine, opened, model);
+    this.#show(source, model);
+    void source.run(() => this.#changed());
+  }
+
+  #show(source: Source, model: Model): void {
+    if (source !== this.#source) this.#source?.close();
+    this.#source = source;
+    this.#model = model;
+    this.#isNew = true;
+    this.#changed();
+  }
+
+  // ---- notices ------------------------------------------------------------------------------------------------------
+
+  #changed(): void {
+    if (this.#isDue) return;
+    this.#isDue = true;
+    setTimeout(() => void this.#notify(), NOTICE_MS);
+  }
+
+  async #notify(): Promise<void> {
+    this.#isDue = false;
+    const source = this.#source;
+    if (!source) return;
+    const model = this.#model;
+    const { phases, pods } = model.changed;
+    Object.assign(model.changed, { phases: false, pods: false });
+    const isNew = this.#isNew;
+    this.#isNew = false;
+    const [newPhases, newPods] = await Promise.all([
+      phases ? source.phases().catch(() => undefined) : undefined,
+      pods ? source.pods().catch(() => undefined) : undefined,
+    ]);
+    if (model !== this.#model) return;
+    void model.search.go(() => this.#changed());
+    const actors = model.past.takeTouched();
+    this.#post({
+      facts: this.#facts(source),
+      ...(isNew ? { isNew } : {}),
+      ...(actors.length > 0 ? { actors } : {}),
+      ...(newPhases ? { phases: newPhases } : {}),
+      ...(newPods ? { pods: newPods } : {}),
+      found: this.#found(),
+    });
+  }
+
+  #facts(source: Source): Notice['facts'] {
+    const { book, turn, t, started } = this.#model;
+    return { ...source.facts(), started, t, n: book.last, turn, records: book.size, missed: book.missed };
+  }
+
+  #found(): NonNullable<Notice['found']> {
+    const { search, searchId } = this.#model;
+    const { found, scanned, isDone, query } = search;
+    const error = query.error === undefined ? {} : { error: query.error };
+    return { search: searchId, found: found.length, scanned, isDone, ...error };
+  }
+
+  // ---- records ------------------------------------------------------------------------------------------------------
+
+  async search({ text, actor }: Asked<'search'>): Promise<number> {
+    void this.#model.newSearch(text, actor).go(() => this.#changed());
+    this.#changed();
+    return this.#model.searchId;
+  }
+
+  async rows({ search, from, to }: Asked<'rows'>): Promise<readonly ShownRecord[]> {
+    if (search !== this.#model.searchId) return [];
+    return this.#model.book.at(this.#model.search.found.slice(from, Math.min(to, from + ROWS_MAX)));
+  }
+
+  async rowOf({ search, n }: Asked<'rowOf'>): Promise<number> {
+    const {
+      book,
+      searchId,
+      search: { found },
+    } = this.#model;
+    if (search !== searchId) return 0;
+    const index = book.indexOf(n);
+    const at = found.findIndex((each) => each >= index);
+    return at === -1 ? Math.max(0, found.length - 1) : at;
+  }
+
+  async groups({ search, by }: Asked<'groups'>): Promise<readonly Group[]> {
+    const {
+      book,
+      searchId,
+      search: { found },
+    } = this.#model;
+    const groups = new Map<string, { key: string; count: number; first: number }>();
+    if (search !== searchId) return [];
+    for (const index of found) {
+      const key = by === 'what' ? whatOf(await book.get(index)) : keyOf(book.row(index)!, by);
+      const group = groups.get(key);
+      if (group) group.count++;
+      else groups.set(key, { key, count: 1, first: book.row(index)!.n });
+    }
+    return [...groups.values()].toSorted((one, other) => other.count - one.count).slice(0, GROUPS_MAX);
+  }
+
+  async near({ n, by, steps }: Asked<'near'>): Promise<number> {
+    const { book } = this.#model;
+    const at = Math.min(book.indexOf(n), book.size - 1);
+    const row = book.row(at);
+    if (!row) return n;
+    if (by === 'turn') {
+      const first = book.firstWhere((other) => other.turn >= row.turn + steps);
+      return book.row(Math.min(first, book.size - 1))?.n ?? n;
+    }
+    let found = at;
+    for (let left = Math.abs(steps); left > 0; left--) {
+      let next = found + Math.sign(steps);
+      if (book.row(next)?.kind === 'end') next += Math.sign(steps);
+      if (!book.row(next)) break;
+      found = next;
+    }
+    return book.row(found)!.n;
+  }
+
+  async inspect({ n }: Asked<'inspect'>): Promise<Inspection | null> {
+    const { book } = this.#model;
+    const index = book.indexOf(n);
+    const shown = book.row(index)?.n === n ? await book.get(index) : undefined;
+    if (!shown) return null;
+    const { numbers, forgotten } = this.#chain(shown);
+    const followed = book.followers(n, FOLLOWED_MAX);
+    const changes = this.#source?.changes(whoOf(shown), shown.turn);
+    return {
+      shown,
+      chain: await this.#records(numbers.slice(-CHAIN_MAX)),
+      more: Math.max(0, numbers.length - CHAIN_MAX),
+      ...(forgotten === undefined ? {} : { forgotten }),
+      followed,
+      consequences: await this.#records(followed.slice(0, CONSEQUENCES_MAX)),
+      turn: await book.turn(shown.turn),
+      ...(changes ? { changes } : {}),
+    };
+  }
+
+  #chain({ n }: ShownRecord): { readonly numbers: readonly number[]; readonly forgotten?: number } {
+    const { book } = this.#model;
+    const numbers: number[] = [];
+    for (let at = n; at !== -1; ) {
+      const row = book.row(book.indexOf(at));
+      if (row?.n !== at) return { numbers, forgotten: at };
+      numbers.unshift(at);
+      at = row.cause;
+    }
+    return { numbers };
+  }
+
+  #records(numbers: readonly number[]): Promise<ShownRecord[]> {
+    const { book } = this.#model;
+    return book.at(numbers.map((n) => book.indexOf(n)));
+  }
+
+  async pauses({ bins }: Asked<'pauses'>): Promise<readonly number[]> {
+    return this.#model.book.pauses(bins);
+  }
+
+  // ---- actors -------------------------------------------------------------------------------------------------------
+
+  async moment({ n }: Asked<'moment'>): Promise<Moment | null> {
+    const end = this.#model.endOf(n);
+    return end ? { ...end, actors: this.#model.past.all(end.n) } : null;
+  }
+
+  async detail({ address, at }: Asked<'detail'>) {
+    const source = this.#source;
+    if (!source) return null;
+    if (at === undefined) return source.detail(address, undefined);
+    const end = this.#model.endOf(at);
+    const view = end && this.#model.past.at(address, end.n);
+    if (!view) return null;
+    const known = await source.detail(address, { view, turn: end.turn, n: end.n });
+    if (known || this.#hasHeardAfter(address, end.n)) return known;
+    // It is now what it was then.
+    const now = await source.detail(address, undefined);
+    return now && { ...now, at: end.n };
+  }
+
+  #hasHeardAfter(address: string, n: number): boolean {
+    const { book } = this.#model;
+    for (const index of range(book.indexOf(n + 1), book.size)) if (book.row(index)!.who === address) return true;
+    return false;
+  }
+
+  async history({ address, at = Number.POSITIVE_INFINITY }: Asked<'history'>) {
+    const { book, past } = this.#model;
+    const own = past.history(address).filter(({ n, view }) => n >= 0 && n <= at && view);
+    const moves = own.filter(
+      ({ view }, i) => view!.value !== own[i - 1]?.view?.value || view!.status !== own[i - 1]?.view?.status,
+    );
+    return moves.slice(-HISTORY_MAX).map(({ n, view }) => ({ n, t: book.row(book.indexOf(n))?.t ?? 0, view: view! }));
+  }
+
+  async step({ address, at = Number.POSITIVE_INFINITY }: Asked<'step'>) {
+    const { book, past } = this.#model;
+    const end = at === Number.POSITIVE_INFINITY ? { turn: this.#model.turn } : this.#model.endOf(at);
+    const known = end && this.#source?.step(address, end.turn);
+    if (known) {
+      const records = await book.turn(known.turn);
+      const heard = records.find((shown) => whoOf(shown) === address) ?? records[0];
+      return { ...known, n: heard?.n ?? -1 };
+    }
+    const moves = past.history(address).filter(({ n }) => n <= at);
+    const last = moves.at(-1);
+    if (!last?.view || last.n < 0) return null;
+    const before = moves.findLast(({ view }) => view !== last.view && view?.value !== last.view!.value)?.view;
+    const [heard] = (await book.turn(book.row(book.indexOf(last.n))!.turn)).filter((shown) => whoOf(shown) === address);
+    const ids = (states: readonly { readonly id: string }[] = []): string[] => states.map(({ id }) => id);
+    return { n: heard?.n ?? last.n, event: '', edges: [], before: ids(before?.active), after: ids(last.view.active) };
+  }
+
+  async pod({ uid, at = Number.POSITIVE_INFINITY }: Asked<'pod'>) {
+    const { book, root, t } = this.#model;
+    const address = `${root}/pods/pod-${uid}`;
+    const isOwn = ({ kind, who, n }: Row): boolean => {
+      if (n > at) return false;
+      if (kind === 'log') return who === `${root}/eventRecorder` || who.startsWith(address);
+      return kind === 'state' && (who === address || who.startsWith(`${address}/`));
+    };
+    const records = await book.at([...range(0, book.size)].filter((index) => isOwn(book.row(index)!)));
+    const pods = (await this.#source?.pods()) ?? [];
+    const pod = pods.find((each) => each.uid === uid);
+    const until = Math.min(pod?.gone ?? Number.POSITIVE_INFINITY, this.#model.endOf(Math.min(at, book.last))?.t ?? t);
+    return { lanes: podLanes(address, records, until), events: pod ? podEvents(pod, records) : [] };
+  }
+
+  async between({ actors, at }: Asked<'between'>): Promise<readonly ShownRecord[]> {
+    const { book } = this.#model;
+    const chosen = new Set(actors);
+    const isBetween = ({ kind, who, from }: Row): boolean => {
+      if (kind !== 'message') return chosen.has(who);
+      return chosen.size === 1 ? chosen.has(who) || chosen.has(from) : chosen.has(who) && chosen.has(from);
+    };
+    const isArrow = (row: Row): boolean => !NO_ARROWS.has(row.kind) && isBetween(row);
+    const indexes = [...range(0, book.size)].filter((index) => isArrow(book.row(index)!));
+    const end = at === undefined ? indexes.length : indexes.findIndex((index) => book.row(index)!.n > at);
+    const last = end === -1 ? indexes.length : end;
+    const from = Math.max(0, Math.min(last - ARROWS_MAX / 2, indexes.length - ARROWS_MAX));
+    return book.at(indexes.slice(from, from + ARROWS_MAX));
+  }
+
+  // ---- reports ------------------------------------------------------------------------------------------------------
+
+  start = async () => (await this.#source?.start()) ?? null;
+
+  async compare({ with: other }: Asked<'compare'>) {
+    if (!this.#source) throw new Error('nothing is open');
+    return this.#source.compare(other);
+  }
+
+  async health() {
+    if (!this.#source) throw new Error('nothing is open');
+    return this.#source.health();
+  }
+}
+
+/** Kinds of records that nothing is sent by. */
+const NO_ARROWS: ReadonlySet<string> = new Set(['state', 'log', 'end', 'header', 'cancel']);
+
+const keyOf = (row: Row, by: Exclude<GroupBy, 'what'>): string =>
+  by === 'actor' ? row.who : by === 'turn' ? String(row.turn) : row.kind;
+
+/** What a record is of its kind: the type of the event, the name of the request, the words of a line. */
+function whatOf(shown: ShownRecord | undefined): string {
+  if (!shown) return '';
+  const { record } = shown;
+  const kind = kindText(record);
+  if (record.k === 'in' || record.k === 'message') return `${kind} ${record.event.type}`;
+  if (record.k === 'timer') return `${kind} ${record.event}`;
+  if (record.k === 'effect' || record.k === 'result') return `${kind} ${record.name}`;
+  return record.k === 'log' ? `${kind} ${record.text}` : kind;
+}
+
+/** The files of the journal that the server of the page has. */
+async function servedFiles(): Promise<ReadonlyMap<string, Content>> {
+  const answer = await fetch('/api/journal');
+  if (!answer.ok) throw new Error(`the server has no journal: ${answer.status}`);
+  const { files } = (await answer.json()) as { readonly files: readonly string[] };
+  const found = new Map<string, Content>();
+  for (const name of files) {
+    const file = await fetch(`/journal/${name.split('/').map(encodeURIComponent).join('/')}`);
+    if (!file.ok) throw new Error(`${name}: ${file.status} ${await file.text()}`);
+    found.set(name, await file.blob());
+  }
+  return found;
+}

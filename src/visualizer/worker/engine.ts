@@ -1,0 +1,101 @@
+/**
+ * The part of the worker that has the machines: it reads journals, runs them again and reports on starts. It is loaded
+ * when the first of these is wanted, for it is larger than all the rest of the page.
+ */
+import { isSegmentName, segmentsIn } from '../../kernel/journal/layout.ts';
+import { type Journal, readJournal } from '../../kernel/journal/reader.ts';
+import type { JournalRecord } from '../../kernel/records.ts';
+import { START_RECORDS_MAX } from './book.ts';
+import { Execution } from './execution.ts';
+import { type Content, putFiles } from './node/fs.ts';
+import { type Comparison, comparison, type StartView, startView } from './reports.ts';
+import type { Other } from './requests.ts';
+
+export { startView };
+
+/** Bytes of all files: twice what a node keeps of its journal. */
+const JOURNAL_MAX_BYTES = 2 * 1024 * 1024 * 1024;
+const FILES_MAX = 10_000;
+/** Where the journal is that the page shows, and the one that it is compared with. */
+const [SHOWN, OTHER] = ['/shown', '/other'];
+
+export interface OpenedJournal {
+  readonly execution: Execution;
+  /** The starts that it has, the oldest first. */
+  readonly incarnations: readonly string[];
+}
+
+/** Throws a `JournalError`, or why the files are not a journal that can be opened. */
+export function openJournal(files: ReadonlyMap<string, Content>, incarnation?: string): OpenedJournal {
+  const journal = put(SHOWN, files, incarnation);
+  const incarnations = [...new Set(segmentsIn(SHOWN).map((segment) => segment.incarnation))];
+  return { execution: new Execution(journal), incarnations };
+}
+
+function put(folder: string, files: ReadonlyMap<string, Content>, incarnation: string | undefined): Journal {
+  putFiles(folder, inOneFolder(files));
+  return readJournal(folder, incarnation === undefined ? {} : { incarnation });
+}
+
+/** The files of a journal by their names in it, wherever a person found them. */
+function inOneFolder(files: ReadonlyMap<string, Content>): ReadonlyMap<string, Content> {
+  if (files.size > FILES_MAX) throw new Error(`${files.size} files; a journal has at most ${FILES_MAX}`);
+  const found = new Map<string, Content>();
+  const folders = new Set<string>();
+  let bytes = 0;
+  for (const [path, content] of files) {
+    const steps = path.split('/');
+    const name = steps.pop()!;
+    const isBlob = steps.at(-1) === 'blobs';
+    if (!isBlob && !isSegmentName(name) && !/^c-.+\.json$/.test(name)) continue;
+    if (isSegmentName(name)) folders.add(steps.join('/'));
+    found.set(isBlob ? `blobs/${name}` : name, content);
+    bytes += content instanceof Uint8Array ? content.length : content.size;
+  }
+  if (folders.size > 1) throw new Error(`there are journals in ${[...folders].sort().join(', ')}: open one of them`);
+  if (folders.size === 0) throw new Error(NO_SEGMENT);
+  if (bytes > JOURNAL_MAX_BYTES)
+    throw new Error(`the journal has ${bytes} bytes; at most ${JOURNAL_MAX_BYTES} are opened`);
+  return found;
+}
+
+const NO_SEGMENT =
+  'no file of a journal is among them: open the folder that has j-….ndjson or j-….ndjson.zst, or one such file';
+
+export const startOf = (journal: Journal): StartView => startView(startRecords(journal));
+
+/** The start that is shown beside another. */
+export function compareWith(shown: Journal, other: Other): Comparison {
+  const incarnation = other ?? lastGoodBefore(shown);
+  const isName = typeof incarnation === 'string';
+  const against = isName ? readJournal(SHOWN, { incarnation }) : put(OTHER, incarnation, undefined);
+  return comparison(startRecords(against), startRecords(shown));
+}
+
+/** The last start before this one that came to its goals; where none did, the one before. */
+function lastGoodBefore({ header }: Journal): string {
+  const all = [...new Set(segmentsIn(SHOWN).map(({ incarnation }) => incarnation))];
+  const before = all.slice(0, all.indexOf(header.incarnation)).toReversed();
+  const good = before.find((incarnation) => isGood(readJournal(SHOWN, { incarnation })));
+  const found = good ?? before[0];
+  if (found === undefined) throw new Error('this journal has no start before this one');
+  return found;
+}
+
+const isGood = (journal: Journal): boolean => startOf(journal).time.complete;
+
+/** A journal as far as its start goes. */
+const startRecords = (journal: Journal) => ({
+  header: journal.header,
+  checkpoint: journal.checkpoint,
+  checkpointAfter: (n: number) => journal.checkpointAfter(n),
+  records: first(journal.records, START_RECORDS_MAX),
+});
+
+function* first(records: Iterable<JournalRecord>, max: number): Generator<JournalRecord> {
+  let count = 0;
+  for (const record of records) {
+    yield record;
+    if (++count >= max && record.k === 'end') return;
+  }
+}

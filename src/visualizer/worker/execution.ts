@@ -1,0 +1,197 @@
+/**
+ * A journal that is run again in the worker: the same machines, fed with the same inputs, turn by turn.
+ *
+ * Owns: what each actor was after each of its steps, held by reference. Machines never change a context, they replace
+ * what changed of it, so that all that a journal's actors ever were takes little more than what they became.
+ * Invariants: nothing is performed; what the machines decide is compared with the journal, and the first difference
+ * ends it; of steps in the middle of a long journal, past {@link HELD_MAX}, the contexts are not held.
+ */
+import { contextText, KernelFeed, shown } from '../../actors/server/visualizer/feed.ts';
+import { hidden } from '../../actors/server/visualizer/hidden.ts';
+import type {
+  ActorDetail,
+  ActorView,
+  PhasesView,
+  PodView,
+  ShownRecord,
+} from '../../actors/server/visualizer/protocol.ts';
+import type { Checkpoint } from '../../kernel/checkpoint.ts';
+import type { PendingTimer } from '../../kernel/clock.ts';
+import { JournalError } from '../../kernel/journal/errors.ts';
+import type { Journal } from '../../kernel/journal/reader.ts';
+import type { Kernel } from '../../kernel/kernel.ts';
+import type { KernelRecord } from '../../kernel/records.ts';
+import { NotReplayable, type ReplayReport, replaying } from '../../kernel/replay.ts';
+import type { Step } from '../../kernel/steps.ts';
+import { kubeletMachine } from '../../machines/startup/kubelet.ts';
+import { differences } from './differences.ts';
+import { edgesOf } from './guards.ts';
+import type { ContextChange, StepView } from './requests.ts';
+
+/** Steps whose contexts are held: 100,000 records have some 60,000 of them, a million records 600,000. */
+const HELD_MAX = 800_000;
+/** Of those, the first: a start. */
+const HELD_FIRST = 200_000;
+
+/** What an actor was from the end of a turn on. */
+interface Held {
+  readonly turn: number;
+  readonly snapshot: object;
+  readonly timers: readonly PendingTimer[];
+  /** What it heard in the turn, and the transitions that it took. */
+  readonly steps: readonly Step[];
+}
+
+export class Execution {
+  report: ReplayReport | undefined;
+  /** Why it ended before the journal did. */
+  error: string | undefined;
+  readonly #journal: Journal;
+  readonly #held = new Map<string, Held[]>();
+  readonly #feed: KernelFeed;
+  #kernel: Kernel | undefined;
+  #steps: Step[] = [];
+  #seen: readonly ShownRecord[] = [];
+  #count = 0;
+
+  constructor(journal: Journal) {
+    this.#journal = journal;
+    const now = (): number => this.#kernel?.now ?? journal.header.t;
+    this.#feed = new KernelFeed({ now, onSeen: ({ records }) => (this.#seen = records.map(shown)) });
+  }
+
+  get journal(): Journal {
+    return this.#journal;
+  }
+
+  /** Runs turn after turn, and gives the records of each. */
+  *run(): Generator<readonly ShownRecord[]> {
+    const { header, checkpoint, records } = this.#journal;
+    const run = replaying({
+      machine: kubeletMachine,
+      records,
+      ...(checkpoint ? { from: { checkpoint: checkpoint.state as Checkpoint, header } } : {}),
+      onTurn: (made, kernel) => this.#onTurn(made, kernel),
+      onStep: (step) => this.#steps.push(step),
+    });
+    try {
+      for (;;) {
+        const { done, value } = run.next();
+        const seen = this.#seen;
+        this.#seen = [];
+        yield seen;
+        if (done) {
+          this.report = value;
+          return;
+        }
+      }
+    } catch (thrown) {
+      if (!(thrown instanceof JournalError) && !(thrown instanceof NotReplayable)) throw thrown;
+      this.error = thrown.message;
+    }
+  }
+
+  #onTurn(records: readonly KernelRecord[], kernel: Kernel): void {
+    if (!this.#kernel) this.#adopt(kernel);
+    this.#kernel = kernel;
+    this.#feed.onTurn(records, kernel);
+    this.#hold(kernel);
+  }
+
+  /** Of a journal that begins with a checkpoint. */
+  #adopt(kernel: Kernel): void {
+    for (const address of kernel.addresses) {
+      const snapshot = kernel.snapshotOf(address) as object;
+      if (!this.#held.has(address)) this.#held.set(address, [{ turn: -1, snapshot, timers: [], steps: [] }]);
+    }
+  }
+
+  #hold(kernel: Kernel): void {
+    const byActor = Map.groupBy(this.#steps, ({ address }) => address);
+    this.#steps = [];
+    if (byActor.size === 0) return;
+    const timers = Map.groupBy(kernel.timers.list(), ({ target }) => target);
+    for (const [address, steps] of byActor) {
+      const settled = steps.findLast(({ isSettled }) => isSettled) ?? steps.at(-1)!;
+      const held = this.#held.get(address) ?? [];
+      this.#held.set(address, held);
+      held.push({ turn: kernel.turn - 1, snapshot: settled.snapshot, timers: timers.get(address) ?? [], steps });
+      this.#count += steps.length;
+    }
+    if (this.#count > HELD_MAX) this.#thin();
+  }
+
+  /** Lets go of half of what is neither of the start nor of the end. */
+  #thin(): void {
+    const turns = [...this.#held.values()].flatMap((held) => held.map(({ turn }) => turn)).toSorted((a, b) => a - b);
+    const from = turns[Math.floor((turns.length * HELD_FIRST) / HELD_MAX)]!;
+    const to = turns[Math.floor(turns.length * 0.6)]!;
+    this.#count = 0;
+    for (const [address, held] of this.#held) {
+      const last = held.findLastIndex(({ turn }) => turn <= to);
+      const kept = held.filter(({ turn }, at) => turn <= from || at >= last);
+      this.#held.set(address, kept);
+      for (const { steps } of kept) this.#count += steps.length;
+    }
+  }
+
+  phases = (): PhasesView => this.#feed.phases();
+  pods = (): readonly PodView[] => this.#feed.podList();
+  views = (): readonly ActorView[] => this.#feed.tree().actors;
+
+  /** As the actor was after a turn; `view` is what is known of it without its context. */
+  detail(view: ActorView, turn: number, at: number): ActorDetail {
+    const held = this.#at(view.address, turn);
+    const context = view.status === 'active' ? contextText(held?.snapshot) : undefined;
+    const timers = (held?.timers ?? []).map(({ due, event }) => ({ due, event: event.type }));
+    return { actor: view, at, ...(context === undefined ? {} : { context }), timers };
+  }
+
+  /** What a turn changed in an actor's context. */
+  changes(address: string, turn: number): readonly ContextChange[] | undefined {
+    const [after, before] = [this.#at(address, turn), this.#at(address, turn - 1)];
+    if (!after || after.turn !== turn) return after ? [] : undefined;
+    return differences(contextOf(before), contextOf(after));
+  }
+
+  /** The last step of an actor up to a turn: what it heard, which transitions it looked at, which it took. */
+  step(address: string, turn: number): (Omit<StepView, 'n'> & { readonly turn: number }) | undefined {
+    const held = this.#held.get(address) ?? [];
+    const at = lastUpTo(held, turn);
+    const last = held[at];
+    const heard = last?.steps.find(({ transitions }) => transitions.length > 0) ?? last?.steps[0];
+    if (!last || !heard) return undefined;
+    const before = held[at - 1]?.snapshot;
+    const taken = last.steps.flatMap(({ transitions }) => transitions);
+    return {
+      turn: last.turn,
+      event: heard.event.type,
+      edges: edgesOf(before, heard.event, taken),
+      before: activeIds(before),
+      after: activeIds(last.snapshot),
+    };
+  }
+
+  #at(address: string, turn: number): Held | undefined {
+    const held = this.#held.get(address) ?? [];
+    return held[lastUpTo(held, turn)];
+  }
+}
+
+const contextOf = (held: Held | undefined): unknown =>
+  held && hidden((held.snapshot as { readonly context?: unknown }).context);
+
+function activeIds(snapshot: object | undefined): string[] {
+  const { _nodes: nodes = [] } = (snapshot ?? {}) as { readonly _nodes?: readonly { readonly id: string }[] };
+  return nodes.map(({ id }) => id);
+}
+
+function lastUpTo(held: readonly Held[], turn: number): number {
+  let [low, high] = [0, held.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (held[middle]!.turn > turn) high = middle;
+    else low = middle + 1;
+  }
+  return low - 1;
+}

@@ -1,0 +1,189 @@
+/**
+ * The source of a page that a daemon serves: loads the present, then hears every turn.
+ *
+ * Invariants: when turns were missed, what the daemon still holds of them is fetched, and the rest is counted; when the
+ * daemon is another incarnation, all begins anew. The past of a context is not known here: its journal has it.
+ */
+import type {
+  ActorDetail,
+  HealthFacts,
+  HelloMessage,
+  PhasesView,
+  PodView,
+  RecordsView,
+  ShownRecord,
+  TreeView,
+  TurnMessage,
+} from '../../actors/server/visualizer/protocol.ts';
+import type { KernelRecord } from '../../kernel/records.ts';
+import { range, START_RECORDS_MAX } from './book.ts';
+import { Model, type Source } from './model.ts';
+import type { HealthRow, HealthView } from './reports.ts';
+
+const AGAIN_MS = 1_000;
+/** More inputs than this waiting at once are a queue; a burst of events is gone in a few turns. */
+const QUEUE_GOOD_MAX = 100;
+
+type Engine = typeof import('./engine.ts');
+
+export interface LiveOptions {
+  readonly engine: () => Promise<Engine>;
+  /** A model is there, or has news. */
+  readonly onChange: () => void;
+  readonly onModel: (model: Model) => void;
+}
+
+export class Live implements Source {
+  model = new Model(true);
+  readonly #options: LiveOptions;
+  #tree: TreeView | undefined;
+  #connection: 'connecting' | 'live' | 'lost' = 'connecting';
+  #following: EventSource | undefined;
+  #clock = { server: 0, page: 0 };
+  #isClosed = false;
+
+  constructor(options: LiveOptions) {
+    this.#options = options;
+  }
+
+  /** Loads the present and follows from there; tries again for ever. */
+  async load(): Promise<void> {
+    this.#following?.close();
+    if (this.#isClosed) return;
+    try {
+      const tree = await ask<TreeView>('/api/tree');
+      const { last } = this.model.book;
+      const isSame = tree.incarnation === this.#tree?.incarnation && tree.n >= last;
+      const seen = await recordsAfter(isSame ? last : -1, tree.n);
+      this.#begin(tree, isSame, seen);
+      this.#follow(tree.n);
+    } catch {
+      this.#connected('lost');
+      setTimeout(() => void this.load(), AGAIN_MS);
+    }
+  }
+
+  #begin(tree: TreeView, isSame: boolean, records: readonly ShownRecord[]): void {
+    this.#tree = tree;
+    this.#clock = { server: tree.now, page: performance.now() };
+    if (!isSame) this.model = new Model(true);
+    const { model } = this;
+    model.root = tree.root;
+    model.meet(tree.actors);
+    // What came after the tree is sent again.
+    model.take(records);
+    model.past.adopt(tree.actors);
+    model.changed.phases = true;
+    model.changed.pods = true;
+    if (!isSame) this.#options.onModel(model);
+    this.#options.onChange();
+  }
+
+  #follow(after: number): void {
+    const source = new EventSource(`/events?after=${after}`);
+    this.#following = source;
+    source.addEventListener('hello', (event: MessageEvent<string>) => this.#greeted(JSON.parse(event.data)));
+    source.addEventListener('turn', (event: MessageEvent<string>) => this.#heard(JSON.parse(event.data)));
+    source.addEventListener('error', () => {
+      this.#connected('lost');
+      if (source.readyState === EventSource.CLOSED) setTimeout(() => void this.load(), AGAIN_MS);
+    });
+  }
+
+  #greeted(hello: HelloMessage): void {
+    this.#clock = { server: hello.now, page: performance.now() };
+    this.#connected('live');
+    if (!hello.resumed || hello.incarnation !== this.#tree?.incarnation) void this.load();
+  }
+
+  #heard({ records }: TurnMessage): void {
+    this.model.take(records);
+    this.#options.onChange();
+  }
+
+  #connected(connection: 'live' | 'lost'): void {
+    this.#connection = connection;
+    this.#options.onChange();
+  }
+
+  facts(): ReturnType<Source['facts']> {
+    const { incarnation = '', node = '', root = '' } = this.#tree ?? {};
+    const now = this.#clock.server + performance.now() - this.#clock.page;
+    return { connection: this.#connection, incarnation, node, root, now, runs: false, incarnations: [] };
+  }
+
+  phases = (): Promise<PhasesView> => ask('/api/phases');
+  pods = (): Promise<readonly PodView[]> => ask('/api/pods');
+
+  async health(): Promise<HealthView> {
+    const facts = await ask<HealthFacts>('/api/health');
+    const megabytes = (bytes: number): string => `${(bytes / 1_048_576).toFixed(1)} MB`;
+    const { book } = this.model;
+    const rows: HealthRow[] = [
+      { name: 'inputs that wait', value: String(facts.queue), isBad: facts.queue > QUEUE_GOOD_MAX },
+      { name: 'memory of the daemon', value: `${megabytes(facts.rssBytes)}, of it ${megabytes(facts.heapBytes)} heap` },
+      { name: 'journal on disk', value: facts.journalBytes === undefined ? '' : megabytes(facts.journalBytes) },
+      { name: 'actors', value: String(facts.actors) },
+      { name: 'timers', value: String(facts.timers) },
+      { name: 'requests under way', value: String(facts.requests) },
+      { name: 'records held by the page', value: `${book.size}, ${megabytes(book.packedBytes)} packed` },
+      { name: 'records it does not hold', value: String(book.missed), isBad: book.missed > 0 },
+    ];
+    return { rows: rows.filter(({ value }) => value !== ''), turnsMs: facts.turnsMs, busiest: book.busiest() };
+  }
+
+  detail(address: string, at: object | undefined): Promise<ActorDetail | null> {
+    if (at) return Promise.resolve(null);
+    return ask<ActorDetail>(`/api/actor?address=${encodeURIComponent(address)}`).catch(() => null);
+  }
+
+  changes = (): undefined => undefined;
+  step = (): undefined => undefined;
+
+  /** Of the records that the page holds; a start whose beginning the daemon has forgotten has no report. */
+  async start(): ReturnType<Source['start']> {
+    const { book } = this.model;
+    if (book.row(0)?.n !== 0) return null;
+    const engine = await this.#options.engine();
+    const shown = await book.at(range(0, Math.min(book.size, START_RECORDS_MAX)));
+    const records = withoutHoles(shown).map(({ record }) => record);
+    const [header] = records;
+    if (header?.k !== 'header') return null;
+    return engine.startView({ header, checkpoint: undefined, checkpointAfter: () => undefined, records });
+  }
+
+  compare(): Promise<never> {
+    return Promise.reject(new Error('a node that runs is compared by its journal: open that first'));
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    this.#following?.close();
+  }
+}
+
+/** As far as numbers go on without a hole. */
+function withoutHoles<Shown extends { readonly n: number; readonly record: KernelRecord }>(
+  shown: readonly Shown[],
+): readonly Shown[] {
+  const hole = shown.findIndex(({ n }, at) => n !== at);
+  return hole === -1 ? shown : shown.slice(0, hole);
+}
+
+/** What the daemon holds after a record, up to another, in answers that cost it little. */
+async function recordsAfter(after: number, upto: number): Promise<readonly ShownRecord[]> {
+  const found: ShownRecord[] = [];
+  for (let last = after, isMore = true; isMore && last < upto; ) {
+    const { records, more } = await ask<RecordsView>(`/api/records?after=${last}`);
+    found.push(...records.filter(({ n }) => n <= upto));
+    last = records.at(-1)?.n ?? upto;
+    isMore = more;
+  }
+  return found;
+}
+
+async function ask<Answer>(path: string): Promise<Answer> {
+  const answer = await fetch(path);
+  if (!answer.ok) throw new Error(`${path}: ${answer.status} ${await answer.text()}`);
+  return (await answer.json()) as Answer;
+}

@@ -1,0 +1,131 @@
+/**
+ * What the page is shown of one start: its records, its actors at any moment, and what was searched.
+ *
+ * Hears: records in their order, from a source. Owns: nothing of the world; a source has the rest.
+ */
+import type {
+  ActorDetail,
+  ActorView,
+  PhasesView,
+  PodView,
+  ShownRecord,
+} from '../../actors/server/visualizer/protocol.ts';
+import { namesIn } from '../names.ts';
+import { Book } from './book.ts';
+import { Past } from './past.ts';
+import { queryOf } from './query.ts';
+import type { Comparison, HealthView, StartView } from './reports.ts';
+import type { ContextChange, Facts, Other, StepView } from './requests.ts';
+import { Search } from './search.ts';
+
+/** Pages after those of the start: 204,800 records, about 10 MB packed. A journal that is opened is held whole. */
+const LIVE_PAGES_MAX = 200;
+
+/** What a model asks of the daemon, or of the journal that is run again. */
+export interface Source {
+  facts(): Pick<Facts, 'connection' | 'incarnation' | 'node' | 'root' | 'now' | 'runs' | 'incarnations'> &
+    Partial<Pick<Facts, 'isReading' | 'note'>>;
+  phases(): Promise<PhasesView>;
+  pods(): Promise<readonly PodView[]>;
+  /** As the actor is at the end of a turn; absent: now. */
+  detail(
+    address: string,
+    at: { readonly view: ActorView; readonly turn: number; readonly n: number } | undefined,
+  ): Promise<ActorDetail | null>;
+  changes(address: string, turn: number): readonly ContextChange[] | undefined;
+  step(address: string, turn: number): (Omit<StepView, 'n'> & { readonly turn: number }) | undefined;
+  start(): Promise<StartView | null>;
+  compare(other: Other): Promise<Comparison>;
+  health(): Promise<HealthView>;
+  close(): void;
+}
+
+export class Model {
+  readonly book: Book;
+  readonly past = new Past();
+  readonly names = new Map<string, string>();
+  started = 0;
+  turn = -1;
+  t = 0;
+  search: Search;
+  searchId = 0;
+  /** What has changed since the last notice. */
+  readonly changed = { phases: true, pods: true };
+  #root = '';
+
+  constructor(isLive: boolean) {
+    this.book = new Book(isLive ? LIVE_PAGES_MAX : Number.POSITIVE_INFINITY);
+    this.search = new Search(this.book, queryOf('', this));
+  }
+
+  get root(): string {
+    return this.#root;
+  }
+
+  set root(address: string) {
+    this.#root = address;
+  }
+
+  readonly named = (text: string): string => namesIn(text, this.names);
+
+  take(records: readonly ShownRecord[]): void {
+    const { last } = this.book;
+    const fresh = last === -1 ? records : records.filter(({ n }) => n > last);
+    if (fresh.length === 0) return;
+    if (last === -1) this.started = fresh[0]!.t;
+    const dropped = this.book.append(fresh);
+    for (const shown of fresh) {
+      this.past.take(shown);
+      const named = shown.begins?.named;
+      if (named) this.names.set(named.uid, named.name);
+      if (isOfStart(shown, this.#root)) this.changed.phases = true;
+      if (isOfPods(shown, this.#root)) this.changed.pods = true;
+    }
+    const end = fresh.at(-1)!;
+    this.turn = end.turn;
+    this.t = end.t;
+    if (!dropped) return;
+    this.past.forget(dropped.from, dropped.to);
+    this.search.restart();
+  }
+
+  /** Actors by what a daemon says of them. */
+  meet(views: readonly ActorView[]): void {
+    this.past.meet(views);
+    for (const { named } of views) if (named) this.names.set(named.uid, named.name);
+  }
+
+  /** The end of the turn that a record is in. */
+  endOf(n: number): { readonly n: number; readonly turn: number; readonly t: number } | undefined {
+    const { book } = this;
+    const row = book.row(book.indexOf(n));
+    if (!row) return undefined;
+    const end = book.row(book.firstWhere((other) => other.turn > row.turn) - 1)!;
+    return { n: end.n, turn: end.turn, t: end.t };
+  }
+
+  newSearch(text: string, actor: string | undefined): Search {
+    this.search.end();
+    const query = queryOf(text, this);
+    const own = (who: string, from: string): boolean => actor === undefined || who === actor || from === actor;
+    const mayMatch: typeof query.mayMatch = (row) => own(row.who, row.from) && query.mayMatch(row);
+    this.search = new Search(this.book, { ...query, mayMatch });
+    this.searchId++;
+    return this.search;
+  }
+}
+
+/** A change of the root's states, or of what the readiness of the node depends on. */
+function isOfStart({ record }: ShownRecord, root: string): boolean {
+  if (record.k === 'header' || record.k === 'result' || (record.k === 'effect' && record.class !== 'stream'))
+    return true;
+  if (record.k === 'state')
+    return record.at === root || record.at === `${root}/nodeStatus` || record.at === `${root}/runtimeState`;
+  return record.k === 'log' && record.at === root;
+}
+
+/** A status that changed, or a pod that ended. */
+function isOfPods({ record }: ShownRecord, root: string): boolean {
+  if (record.k === 'log') return record.at === `${root}/status`;
+  return record.k === 'state' && record.status !== undefined && record.at.startsWith(`${root}/pods/pod-`);
+}

@@ -1,0 +1,152 @@
+/**
+ * The actors as they were after any record that is held, read from the records alone.
+ *
+ * Hears: all records in their order. Each change of an actor is kept as what it was from there on, so that the past is
+ * found and not made: a look back costs a search for each actor.
+ */
+import type { ActorView, RequestView, ShownRecord } from '../../actors/server/visualizer/protocol.ts';
+import { parentOf } from '../words.ts';
+
+/** What an actor was from a record on; absent: it was not there. */
+interface Change {
+  readonly n: number;
+  readonly view: ActorView | undefined;
+}
+
+const BEFORE_ALL = -1;
+
+export class Past {
+  private readonly changes = new Map<string, Change[]>();
+  private readonly askers = new Map<number, string>();
+  private touched = new Set<string>();
+
+  /** Actors as they are after the last record; of those that no record speaks of it is what they were all the time. */
+  adopt(views: readonly ActorView[]): void {
+    for (const view of views) {
+      const changes = this.changes.get(view.address);
+      if (changes) changes.push({ n: changes.at(-1)!.n, view });
+      else this.changes.set(view.address, [{ n: BEFORE_ALL, view }]);
+      this.touched.add(view.address);
+      for (const request of view.requests) this.askers.set(request.id, view.address);
+    }
+  }
+
+  /** What actors are whose beginning is not among the records. */
+  meet(views: readonly ActorView[]): void {
+    for (const view of views) this.met.set(view.address, view);
+  }
+
+  private readonly met = new Map<string, ActorView>();
+
+  take(shown: ShownRecord): void {
+    const { record, n } = shown;
+    if (record.k === 'state') this.moved(shown);
+    else if (record.k === 'effect') {
+      const { id, name, class: cls } = record;
+      const asker = parentOf(record.at);
+      this.askers.set(id, asker);
+      this.withRequests(asker, n, (open) => [...open, { id, name, class: cls, since: shown.t, n }]);
+    } else if (record.k === 'result' || record.k === 'cancel') {
+      const asker = this.askers.get(record.id);
+      this.askers.delete(record.id);
+      if (asker !== undefined) this.withRequests(asker, n, (open) => open.filter(({ id }) => id !== record.id));
+    }
+  }
+
+  private moved({ record, n, active = [], begins, was }: ShownRecord): void {
+    if (record.k !== 'state') return;
+    const known = this.now(record.at);
+    const met = this.met.get(record.at);
+    if (!known && was && met)
+      this.set(record.at, BEFORE_ALL, { ...withoutError(met), status: 'active', ...was, requests: [] });
+    const former = this.now(record.at) ?? met;
+    const { value, status = 'active', error, at: address } = record;
+    const open = known?.status === 'active' ? known.requests : this.waiting.get(address);
+    const named = begins?.named ?? former?.named;
+    const view: ActorView = {
+      address,
+      machine: begins?.machine ?? former?.machine ?? '',
+      value,
+      status,
+      active,
+      requests: status === 'active' ? (open ?? []) : [],
+      ...(error ? { error: error.message } : {}),
+      ...(named ? { named } : {}),
+    };
+    this.waiting.delete(address);
+    this.set(address, n, view);
+  }
+
+  /** Requests of actors whose first state comes later in their turn. */
+  private readonly waiting = new Map<string, readonly RequestView[]>();
+
+  private withRequests(
+    address: string,
+    n: number,
+    change: (open: readonly RequestView[]) => readonly RequestView[],
+  ): void {
+    const view = this.now(address);
+    if (view?.status === 'active') this.set(address, n, { ...view, requests: change(view.requests) });
+    else this.waiting.set(address, change(this.waiting.get(address) ?? []));
+  }
+
+  private set(address: string, n: number, view: ActorView | undefined): void {
+    const known = this.changes.get(address);
+    if (known) known.push({ n, view });
+    else this.changes.set(address, [{ n, view }]);
+    this.touched.add(address);
+  }
+
+  /** As the actor is after the last record. */
+  now(address: string): ActorView | undefined {
+    return this.changes.get(address)?.at(-1)?.view;
+  }
+
+  /** As the actor was after record `n`. */
+  at(address: string, n: number): ActorView | undefined {
+    const changes = this.changes.get(address) ?? [];
+    return changes[lastUpTo(changes, n)]?.view;
+  }
+
+  /** All that were there after record `n`; default: after the last. */
+  all(n = Number.POSITIVE_INFINITY): ActorView[] {
+    return [...this.changes.keys()].flatMap((address) => this.at(address, n) ?? []);
+  }
+
+  /** The states that an actor has been in, the oldest first: when, and what it was. */
+  history(address: string): readonly Change[] {
+    return this.changes.get(address) ?? [];
+  }
+
+  /** The actors that changed since this was asked last. */
+  takeTouched(): ActorView[] {
+    const views = [...this.touched].flatMap((address) => this.now(address) ?? []);
+    this.touched = new Set();
+    return views;
+  }
+
+  /** Forgets what lies between two records that are not held any more; the last change among them stays. */
+  forget(from: number, to: number): void {
+    for (const [address, changes] of this.changes) {
+      const last = lastUpTo(changes, to);
+      if (last <= 0) continue;
+      const kept = changes.filter(({ n }, at) => n < from || at >= last);
+      if (kept.length < changes.length) this.changes.set(address, kept);
+    }
+  }
+}
+
+function withoutError({ error: _error, ...view }: ActorView): ActorView {
+  return view;
+}
+
+/** Index of the last change up to record `n`; -1: none. */
+function lastUpTo(changes: readonly Change[], n: number): number {
+  let [low, high] = [0, changes.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (changes[middle]!.n > n) high = middle;
+    else low = middle + 1;
+  }
+  return low - 1;
+}

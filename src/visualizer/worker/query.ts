@@ -1,0 +1,172 @@
+/**
+ * What is searched among records, as people write it: words, `field:value`, `-word`, `/regular expression/`. Pure.
+ *
+ *     kind:request actor:pods name:cri. -error        level:warn t:>1.5 turn:<40        input.image:nginx /time.?out/
+ *
+ * All terms must hold. Fields are those of the table (`n`, `t` in seconds, `turn`, `kind`, `actor`, `level`) and paths
+ * into a record. Expressions run on an engine whose cost is linear in the text (RE2): none can hold up the page.
+ */
+import { RE2JS } from 're2js';
+import type { ShownRecord } from '../../actors/server/visualizer/protocol.ts';
+import { kindText, recordText, whoOf } from '../words.ts';
+import type { Row } from './book.ts';
+
+/** Characters of a search: what fits into an address. */
+const QUERY_MAX_CHARS = 500;
+/** Characters of an expression: its program grows with it. */
+const PATTERN_MAX_CHARS = 200;
+const TERMS_MAX = 20;
+
+export interface Query {
+  /** True of what may match; what a row does not know, it does not refuse. */
+  readonly mayMatch: (row: Row) => boolean;
+  /** Absent: the row says all. */
+  readonly matches?: (shown: ShownRecord) => boolean;
+  /** Why the search cannot be made. */
+  readonly error?: string;
+}
+
+export interface Names {
+  /** A text with names in place of uids. */
+  readonly named: (text: string) => string;
+  readonly started: number;
+}
+
+interface Term {
+  readonly isNegated: boolean;
+  readonly mayMatch?: (row: Row) => boolean;
+  readonly matches?: (shown: ShownRecord) => boolean;
+}
+
+export function queryOf(text: string, names: Names): Query {
+  if (text.length > QUERY_MAX_CHARS) return failed(`a search has at most ${QUERY_MAX_CHARS} characters`);
+  const words = wordsOf(text);
+  if (words.length > TERMS_MAX) return failed(`a search has at most ${TERMS_MAX} words`);
+  try {
+    const terms = words.map((word) => termOf(word, names));
+    const slow = terms.filter(({ matches }) => matches);
+    return {
+      mayMatch: (row) =>
+        row.kind !== 'end' && terms.every((term) => !term.mayMatch || term.mayMatch(row) !== term.isNegated),
+      ...(slow.length > 0 && {
+        matches: (shown) => slow.every((term) => term.matches!(shown) !== term.isNegated),
+      }),
+    };
+  } catch (error) {
+    return failed((error as Error).message);
+  }
+}
+
+const failed = (error: string): Query => ({ mayMatch: () => false, error });
+
+/** `a "b c" /d e/ -f:"g h"` in its four parts. */
+function wordsOf(text: string): string[] {
+  return text.match(/-?(?:[\w.[\]-]+:)?(?:"[^"]*"?|\/(?:[^/\\]|\\.)+\/|[^\s"]+)/g) ?? [];
+}
+
+function termOf(word: string, names: Names): Term {
+  const isNegated = word.length > 1 && word.startsWith('-');
+  const rest = isNegated ? word.slice(1) : word;
+  const [, field, value] = /^([A-Za-z_][\w.[\]-]*):(.+)$/s.exec(rest) ?? [];
+  if (field === undefined) return { isNegated, matches: textTerm(rest, names) };
+  return { isNegated, ...fieldTerm(field, value!, names) };
+}
+
+/** Whether a text has the value in it, or matches it as an expression. */
+function tester(value: string): (text: string) => boolean {
+  const pattern = /^\/(.+)\/$/s.exec(value)?.[1];
+  if (pattern !== undefined) {
+    if (pattern.length > PATTERN_MAX_CHARS)
+      throw new Error(`an expression has at most ${PATTERN_MAX_CHARS} characters`);
+    const compiled = compiledOf(pattern);
+    return (text) => compiled.matcher(text).find();
+  }
+  const wanted = value.replace(/^"|"$/g, '').toLowerCase();
+  return (text) => text.toLowerCase().includes(wanted);
+}
+
+function compiledOf(pattern: string): RE2JS {
+  try {
+    return RE2JS.compile(pattern, RE2JS.CASE_INSENSITIVE);
+  } catch (error) {
+    throw new Error(`/${pattern}/ is no expression: ${(error as Error).message}`, { cause: error });
+  }
+}
+
+function textTerm(value: string, names: Names): (shown: ShownRecord) => boolean {
+  const isIn = tester(value);
+  return (shown) => isIn(lineOf(shown, names)) || isIn(JSON.stringify(shown.record));
+}
+
+/** What the table shows of a record. */
+function lineOf(shown: ShownRecord, { named }: Names): string {
+  const { record, was, request } = shown;
+  const text = recordText(record, { before: was?.value, operation: request?.name });
+  return named(`${kindText(record)} ${whoOf(shown)} ${text}`);
+}
+
+function fieldTerm(field: string, value: string, names: Names): Pick<Term, 'mayMatch' | 'matches'> {
+  switch (field) {
+    case 'n':
+    case 'turn':
+      return { mayMatch: numberTest(field, value, (row) => row[field]) };
+    case 't':
+      return { mayMatch: numberTest(field, value, (row) => (row.t - names.started) / 1_000) };
+    case 'actor': {
+      const isIn = tester(value);
+      const known = new Map<string, boolean>();
+      const test = (who: string): boolean => {
+        const found = known.get(who) ?? (isIn(who) || isIn(names.named(who)));
+        known.set(who, found);
+        return found;
+      };
+      return { mayMatch: ({ who, from }) => test(who) || (from !== '' && test(from)) };
+    }
+    case 'kind':
+      return kindTerm(value);
+    default: {
+      const isIn = tester(value);
+      return { matches: ({ record }) => textsAt(record, field).some(isIn) };
+    }
+  }
+}
+
+/** A kind by its name in the table, or in the journal. */
+function kindTerm(value: string): Pick<Term, 'mayMatch' | 'matches'> {
+  const wanted = value.toLowerCase();
+  return { matches: ({ record }) => record.k === wanted || kindText(record) === wanted };
+}
+
+function numberTest(field: string, value: string, of: (row: Row) => number): (row: Row) => boolean {
+  const [, sign = '', digits] = /^([<>]=?|=)?(-?\d+(?:\.\d+)?)$/.exec(value) ?? [];
+  if (digits === undefined) throw new Error(`${field} is a number, as in ${field}:>10, not ${JSON.stringify(value)}`);
+  const limit = Number(digits);
+  const tests: Readonly<Record<string, (is: number) => boolean>> = {
+    '': (is) => is === limit,
+    '=': (is) => is === limit,
+    '<': (is) => is < limit,
+    '<=': (is) => is <= limit,
+    '>': (is) => is > limit,
+    '>=': (is) => is >= limit,
+  };
+  return (row) => tests[sign]!(of(row));
+}
+
+/** The values at a path of a record: `input.image`; what is in `event`, `input`, `output` or `fields` needs no prefix. */
+function textsAt(record: object, path: string): string[] {
+  const steps = path.split('.');
+  const whole = record as Readonly<Record<string, unknown>>;
+  const tops = [whole, ...['event', 'input', 'output', 'fields', 'error'].map((name) => whole[name])];
+  return tops
+    .flatMap((top) => valueAt(top, steps))
+    .map((value) => (typeof value === 'string' ? value : JSON.stringify(value)));
+}
+
+/** A list stands for each of its items. */
+function valueAt(value: unknown, steps: readonly string[]): unknown[] {
+  if (steps.length === 0) return value === undefined ? [] : [value];
+  if (typeof value !== 'object' || value === null) return [];
+  if (Array.isArray(value)) return value.flatMap((item) => valueAt(item, steps));
+  const [step, ...rest] = steps;
+  return Object.hasOwn(value, step!) ? valueAt((value as Readonly<Record<string, unknown>>)[step!], rest) : [];
+}

@@ -1,0 +1,68 @@
+/**
+ * What the page shows of a whole start: where its time went, what the way to its goal was, and what differs from
+ * another. The same reports as `statelet time`, `blame`, `critical-chain` and `diff` print.
+ */
+
+import type { PhaseView } from '../../actors/server/visualizer/protocol.ts';
+import { type Blame, blame } from '../../bin/insight/blame.ts';
+import { type CriticalChain, criticalChain, goalOf } from '../../bin/insight/critical-chain.ts';
+import { type Comparison as Compared, compare } from '../../bin/insight/diff.ts';
+import { type StartupTime, startupTime } from '../../bin/insight/startup-time.ts';
+import { Story, type StorySource } from '../../bin/insight/story.ts';
+
+export interface StartView {
+  readonly time: StartupTime;
+  readonly blame: Blame;
+  /** To each goal that was reached: healthz, pods. */
+  readonly chains: readonly CriticalChain[];
+}
+
+export interface SideView {
+  readonly incarnation: string;
+  readonly node: string;
+  readonly started: number;
+  readonly phases: readonly PhaseView[];
+}
+
+export interface Comparison extends Compared {
+  readonly sides: { readonly a: SideView; readonly b: SideView };
+}
+
+export interface HealthView {
+  readonly rows: readonly HealthRow[];
+  /** Milliseconds of turns, newest last; absent: not measured. */
+  readonly turnsMs?: readonly number[];
+  readonly busiest: readonly { readonly name: string; readonly records: number }[];
+}
+
+export interface HealthRow {
+  readonly name: string;
+  readonly value: string;
+  readonly isBad?: boolean;
+}
+
+/** Pods whose way to Running is shown. */
+const CHAINS_MAX = 20;
+
+export function startView(source: StorySource): StartView {
+  const story = new Story(source);
+  const pods = [...story.pods.values()].filter(({ running }) => running).slice(0, CHAINS_MAX);
+  const targets = [...(story.healthz ? ['healthz'] : []), ...pods.map(({ uid }) => `pod/${uid}`)];
+  const goals = targets.flatMap((target) => {
+    const goal = goalOf(story, target);
+    return typeof goal === 'string' ? [] : [goal];
+  });
+  return { time: startupTime(story), blame: blame(story), chains: goals.map((goal) => criticalChain(story, goal)) };
+}
+
+export function comparison(a: StorySource, b: StorySource): Comparison {
+  const [one, other] = [new Story(a), new Story(b)];
+  return { ...compare(one, other), sides: { a: sideOf(one), b: sideOf(other) } };
+}
+
+const sideOf = ({ header, started, phases }: Story): SideView => ({
+  incarnation: header.incarnation,
+  node: header.node,
+  started,
+  phases,
+});

@@ -1,0 +1,171 @@
+/** What the page asks of its worker, and what the worker reports by itself. Types only. */
+import type {
+  ActorDetail,
+  ActorView,
+  PhasesView,
+  PodView,
+  ShownRecord,
+} from '../../actors/server/visualizer/protocol.ts';
+import type { Lane } from '../lanes.ts';
+import type { PodEvent } from '../pod-answer.ts';
+import type { Content } from './node/fs.ts';
+import type { Comparison, HealthView, StartView } from './reports.ts';
+
+/** Where the page has its node from. */
+export type Opening =
+  /** The daemon that serves the page. */
+  | { readonly from: 'daemon' }
+  /** The journal whose files the server of the page has. */
+  | { readonly from: 'server'; readonly incarnation?: string }
+  /** Files that a person opened, or that are in the page; of several starts the one named, else the newest. */
+  | { readonly from: 'files'; readonly files: ReadonlyMap<string, Content>; readonly incarnation?: string };
+
+export interface Facts {
+  readonly connection: 'connecting' | 'live' | 'lost' | 'journal' | 'failed';
+  readonly incarnation: string;
+  readonly node: string;
+  readonly root: string;
+  /** Times of the first and last record, milliseconds of the kernel's clock. */
+  readonly started: number;
+  readonly t: number;
+  /** Of a node that runs: its clock when this was sent. */
+  readonly now: number;
+  readonly n: number;
+  readonly turn: number;
+  readonly records: number;
+  /** Records between those that are held. */
+  readonly missed: number;
+  /** A journal is not at its end yet. */
+  readonly isReading?: boolean;
+  /** Why what is shown is not all of a journal; or why there is nothing. */
+  readonly note?: string;
+  /** The machines run in the worker: contexts of the past are known. */
+  readonly runs: boolean;
+  /** Starts in the journal that is open. */
+  readonly incarnations: readonly string[];
+}
+
+export interface Found {
+  readonly search: number;
+  readonly found: number;
+  readonly scanned: number;
+  readonly isDone: boolean;
+  readonly error?: string;
+}
+
+/** What the worker reports by itself, some times a second. */
+export interface Notice {
+  readonly facts: Facts;
+  /** Another journal, or another start: all that was known is void. */
+  readonly isNew?: boolean;
+  readonly actors?: readonly ActorView[];
+  readonly phases?: PhasesView;
+  readonly pods?: readonly PodView[];
+  readonly found?: Found;
+}
+
+export interface Moment {
+  /** The last record of the turn. */
+  readonly n: number;
+  readonly turn: number;
+  readonly t: number;
+  readonly actors: readonly ActorView[];
+}
+
+/** A member of a context before and after a turn. */
+export interface ContextChange {
+  readonly path: string;
+  readonly before?: string;
+  readonly after?: string;
+}
+
+export interface Inspection {
+  readonly shown: ShownRecord;
+  /** From the first cause that is listed to the record itself. */
+  readonly chain: readonly ShownRecord[];
+  /** Causes before those. */
+  readonly more: number;
+  /** The cause of the first, when it is not held. */
+  readonly forgotten?: number;
+  /** Numbers of what followed. */
+  readonly followed: readonly number[];
+  /** The first of them. */
+  readonly consequences: readonly ShownRecord[];
+  readonly turn: readonly ShownRecord[];
+  /** What the turn changed in the context of the record's actor; absent: the machines do not run here. */
+  readonly changes?: readonly ContextChange[];
+}
+
+/** A transition that was looked at, in the order in which it was. */
+export interface EdgeView {
+  readonly source: string;
+  readonly targets: readonly string[];
+  readonly event: string;
+  /** As the machine writes it; absent: it has none. */
+  readonly guard?: string;
+  readonly result: 'taken' | 'no' | 'not reached';
+}
+
+/** What an actor heard and how it decided. */
+export interface StepView {
+  /** The record that it heard. */
+  readonly n: number;
+  readonly event: string;
+  readonly edges: readonly EdgeView[];
+  readonly before: readonly string[];
+  readonly after: readonly string[];
+}
+
+export interface HistoryEntry {
+  readonly n: number;
+  readonly t: number;
+  readonly view: ActorView;
+}
+
+export interface PodStory {
+  readonly lanes: readonly Lane[];
+  readonly events: readonly PodEvent[];
+}
+
+export interface Group {
+  readonly key: string;
+  readonly count: number;
+  readonly first: number;
+}
+
+export type GroupBy = 'actor' | 'kind' | 'turn' | 'what';
+
+export type Other = ReadonlyMap<string, Content> | string | null;
+
+export interface Requests {
+  open(opening: Opening): Promise<null>;
+  search(asked: { readonly text: string; readonly actor?: string }): Promise<number>;
+  rows(asked: { readonly search: number; readonly from: number; readonly to: number }): Promise<readonly ShownRecord[]>;
+  /** Where a record is among what was found, or where it would be. */
+  rowOf(asked: { readonly search: number; readonly n: number }): Promise<number>;
+  groups(asked: { readonly search: number; readonly by: GroupBy }): Promise<readonly Group[]>;
+  /** The record so many records, or turns, away. */
+  near(asked: { readonly n: number; readonly by: 'record' | 'turn'; readonly steps: number }): Promise<number>;
+  moment(asked: { readonly n: number }): Promise<Moment | null>;
+  inspect(asked: { readonly n: number }): Promise<Inspection | null>;
+  detail(asked: { readonly address: string; readonly at?: number }): Promise<ActorDetail | null>;
+  history(asked: { readonly address: string; readonly at?: number }): Promise<readonly HistoryEntry[]>;
+  step(asked: { readonly address: string; readonly at?: number }): Promise<StepView | null>;
+  pod(asked: { readonly uid: string; readonly at?: number }): Promise<PodStory>;
+  /** What some actors and the world sent each other, around a record. */
+  between(asked: { readonly actors: readonly string[]; readonly at?: number }): Promise<readonly ShownRecord[]>;
+  /** The longest time between two records, in each of so many equal stretches of them. */
+  pauses(asked: { readonly bins: number }): Promise<readonly number[]>;
+  start(asked: null): Promise<StartView | null>;
+  /** With another start of the same journal, by its name or `null` for the last good one; or with another journal. */
+  compare(asked: { readonly with: Other }): Promise<Comparison>;
+  health(asked: null): Promise<HealthView>;
+}
+
+export type RequestName = keyof Requests;
+
+export type ToWorker = { readonly id: number; readonly name: RequestName; readonly asked: unknown };
+export type FromWorker =
+  | { readonly id: number; readonly answer: unknown }
+  | { readonly id: number; readonly error: string }
+  | { readonly notice: Notice };

@@ -1,0 +1,77 @@
+/**
+ * The records that a search finds, as indexes into a book: found little by little, and more as more records come.
+ *
+ * Invariants: indexes rise; a slice of work is at most {@link SLICE_MS} long, so that other questions are answered.
+ */
+import type { Book } from './book.ts';
+import type { Query } from './query.ts';
+
+/** A frame has 16 ms. */
+const SLICE_MS = 10;
+
+export class Search {
+  /** Indexes of what was found. */
+  found: number[] = [];
+  /** Records that were looked at. */
+  scanned = 0;
+  readonly query: Query;
+  private readonly book: Book;
+  private running = false;
+  private ended = false;
+
+  constructor(book: Book, query: Query) {
+    this.book = book;
+    this.query = query;
+  }
+
+  get isDone(): boolean {
+    return this.query.error !== undefined || this.scanned >= this.book.size;
+  }
+
+  /** Looks through what was not looked through yet; `onProgress` after each slice. */
+  async go(onProgress: () => void): Promise<void> {
+    if (this.running) return;
+    this.running = true;
+    while (!this.isDone && !this.ended) {
+      await this.slice();
+      onProgress();
+      await pause();
+    }
+    this.running = false;
+  }
+
+  end(): void {
+    this.ended = true;
+  }
+
+  /** Pages in the middle are gone: what is found is found anew. */
+  restart(): void {
+    this.found = [];
+    this.scanned = 0;
+  }
+
+  private async slice(): Promise<void> {
+    const end = performance.now() + SLICE_MS;
+    const { mayMatch, matches } = this.query;
+    while (this.scanned < this.book.size && performance.now() < end) {
+      const index = this.scanned;
+      let isFound = mayMatch(this.book.row(index)!);
+      if (isFound && matches) isFound = matches((await this.book.get(index))!);
+      if (isFound && this.scanned === index) this.found.push(index);
+      if (this.scanned === index) this.scanned++;
+    }
+  }
+}
+
+/** Lets messages in that wait. */
+export function pause(): Promise<void> {
+  return new Promise((resolve) => {
+    const { port1, port2 } = new MessageChannel();
+    port1.addEventListener('message', () => {
+      port1.close();
+      resolve();
+    });
+    port1.start();
+    port2.postMessage(null, []);
+  });
+}

@@ -1,0 +1,19 @@
+/** The worker of the page: all that takes time is done here, so that the page never waits. */
+import { Desk } from './desk.ts';
+import type { FromWorker, ToWorker } from './requests.ts';
+
+const post = (message: FromWorker): void => self.postMessage(message, { transfer: [] });
+
+const desk = new Desk(
+  () => import('./engine.ts'),
+  (notice) => post({ notice }),
+);
+
+self.addEventListener('message', ({ data }: MessageEvent<ToWorker>) => {
+  const { id, name, asked } = data;
+  const ask = desk[name] as (asked: unknown) => Promise<unknown>;
+  ask.call(desk, asked).then(
+    (answer) => post({ id, answer }),
+    (error: unknown) => post({ id, error: error instanceof Error ? error.message : String(error) }),
+  );
+});

@@ -1,0 +1,255 @@
+/**
+ * A journal in the browser: served, opened from files and folders, dropped; what is wrong with one; and the three walks
+ * of a person with a node that does not start, by keys alone.
+ */
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import type { Browser, Page } from 'playwright-core';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { JournalFiles } from '../../src/actors/server/visualizer/journal-files.ts';
+import { reportHtml } from '../../src/actors/server/visualizer/report.ts';
+import { Visualizer } from '../../src/actors/server/visualizer/visualizer.ts';
+import { violations } from '../support/accessibility.ts';
+import { launch, newPage, noBrowser, PATIENCE_MS } from '../support/browser.ts';
+import { startsJournal } from '../support/starts-journal.ts';
+
+/** Keys of a walk. */
+const KEYS_MAX = 12;
+
+const folder = mkdtempSync(join(tmpdir(), 'statelet-opened-'));
+const journal = join(folder, 'journal');
+const empty = join(folder, 'page.html');
+let browser: Browser;
+let page: Page;
+let complaints: string[];
+let closing: (() => Promise<void>)[] = [];
+
+beforeAll(async () => {
+  if (noBrowser) return;
+  await startsJournal(journal, { isWaiting: true });
+  writeFileSync(empty, await reportHtml(undefined));
+  browser = await launch();
+}, 2 * PATIENCE_MS);
+afterAll(async () => {
+  await browser?.close();
+  rmSync(folder, { recursive: true });
+});
+afterEach(async () => {
+  for (const close of closing.toReversed()) await close();
+  closing = [];
+  expect(complaints).toEqual([]);
+});
+
+/** The page of a server that has the journal's start of this number. */
+async function served(start: number, hash = ''): Promise<void> {
+  const files = new JournalFiles(journal, `00000${start}`);
+  const visualizer = new Visualizer({ port: 0, token: 'token', journal: files });
+  const url = await visualizer.listen();
+  closing.push(() => visualizer.close());
+  await opened(new URL(hash, url).href, url.origin);
+  await isRead();
+}
+
+/** A page from the disk that opens journals. */
+const fromDisk = (): Promise<void> => opened(pathToFileURL(empty).href, 'file:');
+
+async function opened(url: string, origin: string): Promise<void> {
+  const watched = await newPage(browser, origin, origin === 'file:' ? { offline: true } : {});
+  ({ page, complaints } = watched);
+  closing.push(() => watched.page.context().close());
+  await page.goto(url);
+}
+
+const isRead = () => page.getByText('journal', { exact: true }).waitFor();
+const summary = () => page.locator('#summary').textContent();
+const shown = (text: string | RegExp) => expect.poll(summary, { timeout: PATIENCE_MS }).toMatch(text);
+const segments = () => readdirSync(journal).filter((name) => name.endsWith('.ndjson'));
+
+/** Presses one key after another; each waits until what it asked for is drawn. */
+async function walk(keys: readonly (readonly [key: string, seen: () => Promise<unknown>])[]): Promise<void> {
+  expect(keys.length).toBeLessThanOrEqual(KEYS_MAX);
+  for (const [key, seen] of keys) {
+    await page.keyboard.press(key);
+    await seen();
+  }
+}
+
+const sees = (selector: string, text: RegExp) => () =>
+  expect.poll(() => page.locator(selector).first().textContent(), { timeout: PATIENCE_MS }).toMatch(text);
+const focusIs = (text: RegExp) => () =>
+  expect.poll(() => page.evaluate('document.activeElement.textContent'), { timeout: PATIENCE_MS }).toMatch(text);
+
+describe.skipIf(noBrowser)('a journal opens', () => {
+  it('from the server of the page, with its other starts to compare with', async () => {
+    await served(2);
+    await shown(/^Ready after 52 ms/);
+    await page.keyboard.press('6');
+    await sees('#health-body', /run again.*same decisions/)();
+  });
+
+  it('from files that a person chose, on a page without a server or a network', async () => {
+    await fromDisk();
+    await page.locator('#open-files').setInputFiles(join(journal, segments()[1]!));
+    await isRead();
+    await shown(/^Ready after 52 ms/);
+  });
+
+  it('from a folder', async () => {
+    await fromDisk();
+    await page.locator('#open-folder').setInputFiles(journal);
+    await isRead();
+    await shown(/^Not ready for .+ run\.runtimeService waits for the container runtime to answer/);
+  });
+
+  it('that was dropped', async () => {
+    await fromDisk();
+    const [name] = segments();
+    const text = readFileSync(join(journal, name!), 'utf8');
+    const data = await page.evaluateHandle(
+      `(() => { const data = new DataTransfer(); data.items.add(new File([${JSON.stringify(text)}], '${name}')); return data; })()`,
+    );
+    await page.locator('body').dispatchEvent('drop', { dataTransfer: data });
+    await isRead();
+    await shown(/^Ready after 52 ms/);
+  });
+});
+
+describe.skipIf(noBrowser)('what is wrong with a journal is said', () => {
+  const give = async (name: string, bytes: string | Buffer) => {
+    const path = join(folder, name);
+    writeFileSync(path, bytes);
+    await fromDisk();
+    await page.locator('#open-files').setInputFiles(path);
+  };
+  const whole = () => readFileSync(join(journal, segments()[1]!), 'utf8');
+
+  it('when no file is of one', async () => {
+    await give('notes.json', '{}');
+    await sees('#open-error', /no file of a journal is among them: open the folder/)();
+  });
+
+  it('when it is not what was written', async () => {
+    await give('j-000009-000000000000.ndjson', Buffer.alloc(5_000, 'x'));
+    await sees('#open-error', /j-000009-000000000000\.ndjson/)();
+  });
+
+  it('when compressed bytes are damaged', async () => {
+    await give('j-000009-000000000000.ndjson.zst', Buffer.alloc(5_000, 7));
+    await sees('#open-error', /it cannot be decompressed/)();
+  });
+
+  it('in the middle: what is before it is shown', async () => {
+    const lines = whole().split('\n');
+    lines[200] = lines[200]!.replace(/"k":/, '"K":');
+    await give('j-000002-000000000000.ndjson', lines.join('\n'));
+    await sees('#note', /cannot be read further: .*line 201.*was changed after it was written/)();
+    await shown(/^Ready after|^Not ready|^Starting/);
+  });
+
+  it('at the end: a turn that is not whole is left out', async () => {
+    await give('j-000002-000000000000.ndjson', whole().slice(0, -700));
+    await isRead();
+    await sees('#note', /^The last \d+ bytes are not a whole turn and were left out$/)();
+  });
+});
+
+describe.skipIf(noBrowser)('by keys alone one', () => {
+  it('finds the slow step', async () => {
+    await served(2);
+    await walk([
+      ['b', focusIs(/^4\.50 s.*cri\.pullImage/)],
+      ['Enter', sees('#moment-text', /^turn \d+ of \d+/)],
+      ['i', sees('#record-body', /Because of.*request.*cri\.pullImage/)],
+    ]);
+  });
+
+  it('finds why it waits', async () => {
+    await served(3);
+    await shown(/waits for the container runtime to answer \(runtime\.connect of unix:\S+ has not answered/);
+    await walk([
+      ['w', sees('#record-body', /Because of.*request.*runtimeService: runtime\.connect/)],
+      ['i', focusIs(/runtime\.connect/)],
+      ['e', () => Promise.resolve()],
+      ['Enter', sees('#actor', /waits for|answer to runtime\.connect/)],
+    ]);
+  });
+
+  it('finds what differs from the last good boot', async () => {
+    await served(2);
+    await walk([
+      ['5', sees('.verdict', /^Start 000002 took/)],
+      ['x', focusIs(/^\+4\.00 s.*cri\.pullImage answered/)],
+      ['Enter', sees('#record-title', /^Record \d+$/)],
+    ]);
+    await sees('#record-body', /cri\.pullImage answered/)();
+  });
+});
+
+describe.skipIf(noBrowser)('any moment', () => {
+  it('is there with the contexts of then, by record and by turn', async () => {
+    await served(1, '#view=actors&actor=kubelet%2Fpods%2Fpod-u1%2Fcontainer-app');
+    const context = () => page.locator('#actor .json').textContent();
+    await expect.poll(context, { timeout: PATIENCE_MS }).toContain('"state": "running"');
+    await page.keyboard.press('4');
+    await page.keyboard.press('s');
+    await page.keyboard.type('kind:request name:createContainer');
+    await page.keyboard.press('Enter');
+    await page.keyboard.press('End');
+    await sees('#record-body', /cri\.createContainer/)();
+    await page.keyboard.press('2');
+    await sees('#decision', /Heard container\.permitted/)();
+    await sees('#actor', /answer to cri\.createContainer/)();
+    await page.keyboard.press(']');
+    await sees('#decision', /Heard create is done.*✓ taken/)();
+    await sees('#record-body', /Changed in the context of container-app/)();
+    await page.keyboard.press('Escape');
+    await expect.poll(() => page.locator('#moment').isHidden()).toBe(true);
+  });
+
+  it('is in the address, with the search', async () => {
+    await served(1, '#view=records&record=200&search=kind%3Astate&group=actor');
+    await sees('#record-title', /^Record 200$/)();
+    await sees('#groups', /kubelet/)();
+    expect(await page.locator('#search').inputValue()).toBe('kind:state');
+    await page.locator('#groups button', { hasText: 'kubelet/pleg' }).first().click();
+    await expect.poll(() => page.locator('#search').inputValue()).toContain('actor:"kubelet/pleg"');
+    expect(new URL(page.url()).hash).toContain('search=kind%3Astate+actor');
+  });
+});
+
+describe.skipIf(noBrowser)('nothing that axe knows is wrong', () => {
+  it.each(['start', 'actors', 'pods', 'records', 'compare', 'health'])(
+    'with the view: %s',
+    async (view) => {
+      await served(2, `#view=${view}&record=150`);
+      await page.getByText(/^turn \d+ of/).waitFor();
+      if (view === 'compare') await page.locator('.verdict').waitFor();
+      expect(await violations(page)).toEqual([]);
+    },
+    4 * PATIENCE_MS,
+  );
+
+  it('with the page that opens journals, and a sequence', async () => {
+    await fromDisk();
+    await page.getByRole('dialog').waitFor();
+    expect(await violations(page)).toEqual([]);
+    await page.locator('#open-folder').setInputFiles(journal);
+    await isRead();
+    await page.keyboard.press('4');
+    await page.locator('#group').selectOption('sequence');
+    await page.locator('#groups .arrow').first().waitFor();
+    expect(await violations(page)).toEqual([]);
+  });
+
+  it('with the colours of the system, and without motion', async () => {
+    await served(2, '#view=start');
+    await page.emulateMedia({ forcedColors: 'active', reducedMotion: 'reduce' });
+    const look = (property: string) =>
+      `getComputedStyle(document.querySelector('#phase-list .bar')).getPropertyValue('${property}')`;
+    expect(await page.evaluate(look('border-top-style'))).toBe('solid');
+    expect(await page.evaluate(look('transition-duration'))).toMatch(/^0s/);
+    expect(await violations(page)).toEqual([]);
+  });
+});

@@ -1,0 +1,43 @@
+/** Chromium for tests of the page: with no network but the page's own, and everything that must not happen noted. */
+import { existsSync } from 'node:fs';
+import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core';
+import { requirement } from './require.ts';
+
+const CHROMIUM = process.env['STATELET_CHROMIUM'] ?? '/usr/bin/chromium';
+const missing = existsSync(CHROMIUM) ? null : `there is no ${CHROMIUM}; STATELET_CHROMIUM names another`;
+export const { skip: noBrowser } = requirement('browser', missing);
+
+/** A machine that does other things draws late; what is not there then never is. */
+export const PATIENCE_MS = 60_000;
+
+export const launch = (): Promise<Browser> =>
+  chromium.launch({
+    executablePath: CHROMIUM,
+    args: ['--no-sandbox', '--disable-gpu', '--disable-background-networking', '--disable-component-update'],
+    timeout: 2 * PATIENCE_MS,
+  });
+
+export interface WatchedPage {
+  readonly page: Page;
+  /** Errors, warnings, and requests to any place but `origin`. */
+  readonly complaints: string[];
+}
+
+export async function newPage(
+  browser: Browser,
+  origin: string,
+  options: BrowserContextOptions = {},
+): Promise<WatchedPage> {
+  const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, ...options });
+  const page = await context.newPage();
+  const complaints: string[] = [];
+  page.setDefaultTimeout(PATIENCE_MS);
+  page.on('console', (message) => {
+    if (['error', 'warning'].includes(message.type())) complaints.push(message.text());
+  });
+  page.on('pageerror', (error) => complaints.push(error.message));
+  page.on('request', (request) => {
+    if (!request.url().startsWith(origin) && !/^(?:data|blob):/.test(request.url())) complaints.push(request.url());
+  });
+  return { page, complaints };
+}

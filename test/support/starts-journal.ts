@@ -1,0 +1,33 @@
+/** A journal with two starts of one node, the second slower, as daemons leave them in one folder. */
+import { openJournal } from '../../src/kernel/journal/index.ts';
+import { ARGV, BootNode } from '../machines/startup/boot-node.ts';
+import { image, manifest } from './pods-node.ts';
+
+/** What the image's pull takes longer in the second start. */
+export const SLOWER_MS = 4_000;
+
+/** `isWaiting`: a third start that waits for its runtime. */
+export async function startsJournal(directory: string, { isWaiting = false } = {}): Promise<void> {
+  await record(directory, () => {});
+  await record(directory, (node) => {
+    node.world.pods.fault = (name) => (name === 'cri.pullImage' ? { extraMs: SLOWER_MS } : undefined);
+  });
+  if (isWaiting)
+    await record(directory, () => {}, new BootNode({ argv: ARGV, answers: { 'runtime.connect': 'hangs' } }));
+}
+
+async function record(
+  directory: string,
+  prepare: (node: BootNode) => void,
+  node = new BootNode({ argv: ARGV }),
+): Promise<void> {
+  node.world.pods.registry.set('app:1', image('app:1'));
+  node.world.pods.setManifests([manifest({ uid: 'u1' })]);
+  prepare(node);
+  const journal = openJournal({ directory, durability: 'none' });
+  for (const kept of node.boot().run(8_000).records) {
+    journal.append(kept.k === 'header' ? { ...kept, incarnation: journal.incarnation } : kept);
+    if (kept.k === 'end') journal.commit();
+  }
+  await journal.close();
+}

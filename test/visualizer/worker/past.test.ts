@@ -1,0 +1,57 @@
+/** The actors after any record are those that the kernel had then. */
+import { expect, it } from 'vitest';
+import { readJournal } from '../../../src/kernel/journal/reader.ts';
+import type { JournalRecord } from '../../../src/kernel/records.ts';
+import { replay } from '../../../src/kernel/replay.ts';
+import { kubeletMachine } from '../../../src/machines/startup/kubelet.ts';
+import { Past } from '../../../src/visualizer/worker/past.ts';
+import { executed, GOLDEN } from './records.ts';
+
+const { records } = executed();
+const past = new Past();
+for (const shown of records) past.take(shown);
+
+/** The actors that have a state, run again up to the end of a turn. */
+function actorsAfter(turn: number): Map<string, unknown> {
+  const upTo: JournalRecord[] = [];
+  for (const record of readJournal(GOLDEN).records) {
+    upTo.push(record);
+    if (record.k === 'end' && record.turn === turn) break;
+  }
+  const { kernel } = replay({ machine: kubeletMachine, records: upTo });
+  return new Map(
+    kernel.addresses.flatMap((address) => {
+      const { value } = kernel.snapshotOf(address) as { value?: unknown };
+      return value === undefined ? [] : [[address, value] as const];
+    }),
+  );
+}
+
+it.each([0, 7, 30, 45, 66])('after turn %d', (turn) => {
+  const end = records.findLast((shown) => shown.turn === turn)!.n;
+  const views = past.all(end).filter(({ status }) => status === 'active');
+  const expected = actorsAfter(turn);
+  expect(new Map(views.map(({ address, value }) => [address, value]))).toEqual(expected);
+});
+
+it('names machines, pods, and requests that wait', () => {
+  const at = records.find(({ record }) => record.k === 'effect' && record.name === 'cri.startContainer')!.n;
+  const end = records.findLast(({ turn }) => turn === records[at]!.turn)!.n;
+  const container = past.at('kubelet/pods/pod-u1/container-app', end)!;
+  expect(container).toMatchObject({ machine: 'container', value: { waiting: 'starting' } });
+  expect(container.requests).toMatchObject([{ name: 'cri.startContainer', n: at }]);
+  expect(past.at('kubelet/pods/pod-u1', end)!.named).toEqual({ uid: 'u1', name: 'web-node-1' });
+  expect(past.at('kubelet/pods/pod-u1', 3)).toBeUndefined();
+});
+
+it('forgets what lies between two records, and knows what was so after them', () => {
+  const thinned = new Past();
+  for (const shown of records) thinned.take(shown);
+  thinned.forget(100, 300);
+  for (const { address } of past.all()) {
+    expect(thinned.at(address, 400)).toEqual(past.at(address, 400));
+    expect(thinned.at(address, 99)).toEqual(past.at(address, 99));
+  }
+  const entries = (of: Past) => of.all().reduce((sum, { address }) => sum + of.history(address).length, 0);
+  expect(entries(thinned)).toBeLessThan(entries(past));
+});

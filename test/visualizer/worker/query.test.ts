@@ -1,0 +1,65 @@
+/** Searches as people write them, over the records of a start. */
+import { expect, it } from 'vitest';
+import { Book } from '../../../src/visualizer/worker/book.ts';
+import { queryOf } from '../../../src/visualizer/worker/query.ts';
+import { Search } from '../../../src/visualizer/worker/search.ts';
+import { executed } from './records.ts';
+
+const { records } = executed();
+const book = new Book(100);
+book.append(records);
+const names = { named: (text: string) => text.replaceAll('pod-u1', 'pod-web'), started: records[0]!.t };
+
+async function found(text: string) {
+  const search = new Search(book, queryOf(text, names));
+  await search.go(() => {});
+  return (await book.at(search.found)).map(({ record }) => record);
+}
+
+it('finds all but the ends of turns where nothing is asked', async () => {
+  expect((await found('')).length).toBe(records.filter(({ record }) => record.k !== 'end').length);
+});
+
+it('finds words in what the table shows and in payloads, whatever their case', async () => {
+  const pulls = await found('CRI.pullImage');
+  expect(new Set(pulls.map(({ k }) => k))).toEqual(new Set(['effect', 'result']));
+  expect((await found('"app:1"')).length).toBeGreaterThan(3);
+  expect((await found('pod-web kind:state')).length).toBeGreaterThan(3);
+});
+
+it('finds by kind, actor, number, time and any field', async () => {
+  expect((await found('kind:request')).every(({ k }) => k === 'effect')).toBe(true);
+  expect((await found('kind:effect name:cri.')).length).toBe((await found('kind:request name:cri.')).length);
+  expect((await found('actor:containerManager kind:state')).every((record) => 'at' in record)).toBe(true);
+  expect((await found('turn:<3')).length).toBeLessThan(40);
+  expect((await found('t:>0.55 turn:>0')).every(({ n }) => n > 400)).toBe(true);
+  expect((await found('n:469')).map(({ n }) => n)).toEqual([469]);
+  expect((await found('level:warn')).every((record) => record.k === 'log' && record.level === 'warn')).toBe(true);
+  const asked = await found('kind:request image:app:1');
+  expect(asked.length).toBeGreaterThan(0);
+  expect(asked.every((record) => JSON.stringify(record).includes('"image":'))).toBe(true);
+  expect((await found('sandboxConfig.metadata.name:web')).length).toBeGreaterThan(0);
+});
+
+it('takes terms away, and finds by expressions', async () => {
+  const [all, some] = [await found('kind:log'), await found('kind:info -Event')];
+  expect(some.length).toBeGreaterThan(0);
+  expect(some.length).toBeLessThan(all.length);
+  expect((await found('/cri\\.(create|start)Container/ kind:result')).length).toBe(2);
+  expect((await found('name:/^cri\\.podStatus$/')).length).toBeGreaterThan(1);
+});
+
+it('says what is wrong with a search', () => {
+  expect(queryOf('/(/', names).error).toMatch(/^\/\(\/ is no expression: /);
+  expect(queryOf('turn:many', names).error).toBe('turn is a number, as in turn:>10, not "many"');
+  expect(queryOf('x'.repeat(501), names).error).toBe('a search has at most 500 characters');
+  expect(queryOf(`/${'x'.repeat(201)}/`, names).error).toBe('an expression has at most 200 characters');
+});
+
+it('takes time that is linear in the text, whatever the expression', () => {
+  const query = queryOf('text:/^(a+)+$/', names);
+  const record = { n: 0, k: 'log' as const, at: 'a', level: 'info' as const, text: `${'a'.repeat(5_000)}!` };
+  const beganMs = performance.now();
+  expect(query.matches!({ n: 0, t: 0, turn: 0, record })).toBe(false);
+  expect(performance.now() - beganMs).toBeLessThan(5_000);
+});
