@@ -10,6 +10,8 @@ import protobuf from 'protobufjs';
 import { PROTO_DIRECTORY } from './package-directory.ts';
 
 interface ContractOptions {
+  /** Fields that are skipped when they are read, as `package.Message.field`. */
+  readonly without?: readonly string[];
   /** Bytes as base64; else as a Buffer. */
   readonly bytes?: StringConstructor;
 }
@@ -28,18 +30,20 @@ const MAKERS: Readonly<Record<Maker, (type: protobuf.Type, types: readonly unkno
 
 export class Contract {
   readonly #files: readonly string[];
+  readonly #without: readonly string[];
   readonly #conversion: protobuf.IConversionOptions;
   readonly #methods = new Map<string, Method<object, object> | undefined>();
   #read: protobuf.Root | undefined;
 
   /** Files by their paths below `proto/`; they are read when something of them is wanted. */
-  constructor(files: readonly string[], options: ContractOptions = {}) {
+  constructor(files: readonly string[], { without = [], ...conversion }: ContractOptions = {}) {
     this.#files = files;
-    this.#conversion = { longs: String, enums: String, defaults: true, ...options };
+    this.#without = without;
+    this.#conversion = { longs: String, enums: String, defaults: true, ...conversion };
   }
 
   get #root(): protobuf.Root {
-    this.#read ??= read(this.#files);
+    this.#read ??= read(this.#files, this.#without);
     return this.#read;
   }
 
@@ -91,13 +95,20 @@ function encode(type: protobuf.Type, message: object): Buffer {
   return Buffer.from(buffer, byteOffset, byteLength);
 }
 
-function read(files: readonly string[]): protobuf.Root {
+function read(files: readonly string[], without: readonly string[]): protobuf.Root {
   const root = new protobuf.Root();
   root.resolvePath = (_origin, target) => `${PROTO_DIRECTORY}/${target}`;
   root.loadSync([...files], { keepCase: true });
+  for (const path of without) skip(root, path);
   root.resolveAll();
   for (const type of typesOf(root)) makeWhenWanted(type);
   return root;
+}
+
+function skip(root: protobuf.Root, path: string): void {
+  const end = path.lastIndexOf('.');
+  const type = root.lookupType(path.slice(0, end));
+  type.remove(type.get(path.slice(end + 1))!);
 }
 
 const typesOf = (space: protobuf.NamespaceBase): protobuf.Type[] =>

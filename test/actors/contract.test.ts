@@ -47,3 +47,19 @@ test('64-bit integers and bytes are text where a caller wants them as text', () 
     exited_at: null,
   });
 });
+
+test('a field that nothing reads is skipped, and what follows it is read', () => {
+  const event = {
+    container_id: 'c',
+    container_event_type: 'CONTAINER_STARTED_EVENT',
+    created_at: '5',
+    pod_sandbox_status: null,
+    containers_statuses: [{ id: 'c', log_path: 'x'.repeat(100) }],
+  };
+  const bytes = method('GetContainerEvents').responseSerialize(event);
+  const lean = new Contract(['cri/v1/api.proto'], {
+    without: ['runtime.v1.ContainerEventResponse.containers_statuses'],
+  });
+  const { containers_statuses: _skipped, ...rest } = event;
+  expect(lean.method<object, object>(RUNTIME, 'GetContainerEvents')!.responseDeserialize(bytes)).toEqual(rest);
+});

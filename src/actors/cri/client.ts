@@ -6,7 +6,12 @@
  */
 import * as grpc from '@grpc/grpc-js';
 import { OperationError } from '../../kernel/json.ts';
-import type { ImageServiceCalls, RuntimeServiceCalls, RuntimeServiceStreams } from '../../machines/model/api/cri.ts';
+import type {
+  ContainerEventResponse,
+  ImageServiceCalls,
+  RuntimeServiceCalls,
+  RuntimeServiceStreams,
+} from '../../machines/model/api/cri.ts';
 import { Contract } from '../contract.ts';
 
 /** The largest reply: the limit of the Go kubelet, enough for about 20,000 containers. */
@@ -44,7 +49,10 @@ export interface Envelope {
   readonly event?: { readonly type_url: string; readonly value: string } | null;
 }
 
-interface Streams extends RuntimeServiceStreams {
+export type ContainerEvent = Omit<ContainerEventResponse, 'containers_statuses'>;
+
+interface Streams {
+  readonly GetContainerEvents: [RuntimeServiceStreams['GetContainerEvents'][0], ContainerEvent];
   readonly Subscribe: [{ readonly filters: readonly string[] }, Envelope];
 }
 export type StreamName = 'GetContainerEvents' | 'Subscribe';
@@ -67,9 +75,12 @@ export interface RuntimeClient {
   close(): void;
 }
 
+/** An event of CRI is a hint, but has the states of all containers of its pod: of a large one, a megabyte each time. */
+const UNREAD = ['runtime.v1.ContainerEventResponse.containers_statuses'];
+
 const contract = new Contract(
   ['cri/v1/api.proto', 'containerd/services/events/v1/events.proto', 'containerd/events/events.proto'],
-  { bytes: String },
+  { bytes: String, without: UNREAD },
 );
 
 type Method<Request, Response> = grpc.MethodDefinition<Request, Response>;

@@ -6,8 +6,8 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { OperationError } from '../../kernel/json.ts';
-import type { ContainerEventResponse, ContainerEventType } from '../../machines/model/api/cri.ts';
-import { decodeEvent, type Envelope, type RuntimeClient, type StreamName } from './client.ts';
+import type { ContainerEventType } from '../../machines/model/api/cri.ts';
+import { type ContainerEvent, decodeEvent, type Envelope, type RuntimeClient, type StreamName } from './client.ts';
 import type { Outcome } from './expectations.ts';
 import { POD_UID_LABEL } from './relist.ts';
 import type { OnRuntime } from './seen.ts';
@@ -38,22 +38,21 @@ const OUTCOME_OF_TOPIC: Readonly<Record<string, Outcome>> = {
   '/tasks/oom': 'changed',
   '/containers/delete': 'gone',
 };
-const OUTCOME_OF_EVENT: Readonly<Record<ContainerEventType, Outcome>> = {
-  CONTAINER_CREATED_EVENT: 'changed',
+/** As for containerd's own events, that something was made is no hint: the call that starts it or removes it gives the next. */
+const OUTCOME_OF_EVENT: Readonly<Record<ContainerEventType, Outcome | null>> = {
+  CONTAINER_CREATED_EVENT: null,
   CONTAINER_STARTED_EVENT: 'running',
   CONTAINER_STOPPED_EVENT: 'exited',
   CONTAINER_DELETED_EVENT: 'gone',
 };
 const FILTERS = Object.keys(OUTCOME_OF_TOPIC).map((topic) => `namespace=="${CRI_NAMESPACE}",topic=="${topic}"`);
 
-/** The hint in an event of CRI. */
-export function hintOfContainerEvent(event: ContainerEventResponse): Hint {
+/** The hint in an event of CRI; `null` for what is none. */
+export function hintOfContainerEvent(event: ContainerEvent): Hint | null {
+  const { container_id: id, container_event_type: type } = event;
+  const outcome = type in OUTCOME_OF_EVENT ? OUTCOME_OF_EVENT[type] : 'changed';
   const uid = event.pod_sandbox_status?.labels[POD_UID_LABEL];
-  return {
-    id: event.container_id,
-    outcome: OUTCOME_OF_EVENT[event.container_event_type] ?? 'changed',
-    ...(uid === undefined ? {} : { uid }),
-  };
+  return outcome === null ? null : { id, outcome, ...(uid === undefined ? {} : { uid }) };
 }
 
 /** The hint in an event of containerd; `null` for what is none (an exec that ended, an event of a later release). */
@@ -81,10 +80,11 @@ export interface HintListener {
 const NANOS_PER_MILLI = 1_000_000n;
 
 async function listenToEvents(client: RuntimeClient, to: HintListener, signal: AbortSignal): Promise<void> {
-  const onEvent = (event: ContainerEventResponse) => {
+  const onEvent = (event: ContainerEvent) => {
     const createdAtMs = Number(BigInt(event.created_at) / NANOS_PER_MILLI);
     if (createdAtMs > 0) to.onSeen?.({ kind: 'heard', lateMs: Math.max(0, Date.now() - createdAtMs) });
-    to.onHint(hintOfContainerEvent(event));
+    const hint = hintOfContainerEvent(event);
+    if (hint) to.onHint(hint);
   };
   to.onSeen?.({ kind: 'listening' });
   try {

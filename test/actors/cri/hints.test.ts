@@ -55,13 +55,16 @@ describe('container events of CRI', () => {
   });
 
   test.each([
-    ['CONTAINER_CREATED_EVENT', 'changed'],
     ['CONTAINER_STARTED_EVENT', 'running'],
     ['CONTAINER_STOPPED_EVENT', 'exited'],
     ['CONTAINER_DELETED_EVENT', 'gone'],
     [99, 'changed'],
   ])('%s', (container_event_type, outcome) => {
     expect(hintOfContainerEvent(event({ container_event_type }))).toEqual({ id: 'c', outcome });
+  });
+
+  test('what was only made is no hint', () => {
+    expect(hintOfContainerEvent(event({ container_event_type: 'CONTAINER_CREATED_EVENT' }))).toBeNull();
   });
 
   test('the pod is taken from the labels of its sandbox', () => {
