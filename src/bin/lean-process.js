@@ -12,7 +12,8 @@
  * A nursery in which a turn's values die before they are moved out of it, but not the largest one; one thread that
  * collects; no collection of the old before the program is loaded and the pods of a full node are known, all of which
  * stays, and then whenever it has grown by half, though the machine has more to give. A function is compiled once more
- * when it was called often, not soon: a node's work comes in short batches, of whose CPU compiling was a fifth.
+ * when it was called often, not soon, and a last time when it was called very often: a node's work comes in short
+ * batches, of whose CPU compiling was a fifth.
  */
 const V8_FLAGS = [
   '--max-semi-space-size=8',
@@ -20,6 +21,7 @@ const V8_FLAGS = [
   '--initial-old-space-size=192',
   '--heap-growing-percent=50',
   '--invocation-count-for-maglev=2000',
+  '--invocation-count-for-turbofan=40000',
   '--expose-gc',
 ];
 /**

@@ -2,6 +2,7 @@
  * A containerd of the test's own: own root, state, socket, bridge and cgroup, and nothing left of it after `close()`.
  *
  * The machine's containerd, if it runs, is not touched. The images of test/support/image.ts are imported.
+ * `STATELET_CONTAINERD` names a folder with the programs of another version (containerd, its shim, ctr) to take.
  */
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
@@ -50,8 +51,14 @@ export interface Containerd {
   close(): Promise<void>;
 }
 
+/** Where programs are looked for, by us and by containerd, which looks for its shim. */
+const PROGRAMS = [process.env['STATELET_CONTAINERD'], process.env['PATH'], '/usr/sbin', '/sbin']
+  .filter((folder) => folder !== undefined && folder !== '')
+  .join(delimiter);
+const ENVIRONMENT = { ...process.env, PATH: PROGRAMS };
+
 function placeOf(command: string): string | undefined {
-  const directories = [...(process.env['PATH'] ?? '').split(delimiter), '/usr/sbin', '/sbin'];
+  const directories = PROGRAMS.split(delimiter);
   return directories.map((directory) => join(directory, command)).find(isExecutable);
 }
 
@@ -195,7 +202,7 @@ class OwnContainerd implements Containerd {
   }
 
   async ctr(...args: readonly string[]): Promise<string> {
-    const { stdout } = await run('ctr', ['-a', this.#layout.socket, '-n', 'k8s.io', ...args]);
+    const { stdout } = await run(placeOf('ctr')!, ['-a', this.#layout.socket, '-n', 'k8s.io', ...args]);
     return stdout;
   }
 
@@ -252,7 +259,7 @@ class OwnContainerd implements Containerd {
   #spawn(): ChildProcess {
     const log = openSync(this.#layout.logFile, 'a');
     const config = join(this.#layout.directory, 'config.toml');
-    return spawn('containerd', ['--config', config], { stdio: ['ignore', log, log] });
+    return spawn(placeOf('containerd')!, ['--config', config], { env: ENVIRONMENT, stdio: ['ignore', log, log] });
   }
 
   /** Containers and sandboxes that have a process. */
