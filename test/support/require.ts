@@ -11,6 +11,7 @@ export type Requirement =
   | 'cgroup-v2'
   | 'containerd'
   | 'faketime'
+  | 'guest'
   | 'kubectl'
   | 'loop'
   | 'promtool'
