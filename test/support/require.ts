@@ -6,6 +6,7 @@
  */
 export type Requirement =
   | 'apiserver'
+  | 'arm64'
   | 'browser'
   | 'cgroup-v1'
   | 'cgroup-v2'
@@ -13,6 +14,7 @@ export type Requirement =
   | 'faketime'
   | 'guest'
   | 'kubectl'
+  | 'kubelet'
   | 'loop'
   | 'promtool'
   | 'registry'

@@ -6,7 +6,7 @@
  * what containers may write is theirs once it was handed over, its owner and permissions too.
  */
 import { constants } from 'node:fs';
-import { type FileHandle, open } from 'node:fs/promises';
+import { type FileHandle, open, readdir } from 'node:fs/promises';
 import { isSecretHandle, type SecretHandle, type Vault } from '../../kernel/journal/index.ts';
 import { OperationError } from '../../kernel/json.ts';
 import type { InputOf } from '../../kernel/operation.ts';
@@ -26,6 +26,7 @@ import { checkHostPath } from './host-path.ts';
 import { DeviceFailure } from './local-device.ts';
 import { bindLocal, LOCAL_STEP, NoSource, type NotGiven } from './local-volume.ts';
 import { type Mounter, mountsBelow, realPath } from './mounter.ts';
+import type { Projects } from './projects.ts';
 import { foundAt, leaveMark, readyMark } from './ready.ts';
 import { fdPath, shareTree } from './tree.ts';
 
@@ -47,6 +48,7 @@ const DEVICE_STEP = 'MountVolume.MountDevice';
 export interface SetUpTools {
   readonly mounter: Mounter;
   readonly vault: Vault;
+  readonly projects: Projects;
   /** What of the host pods have been given, by their folders: it is theirs, whatever becomes of it. */
   readonly given: Map<string, Set<string>>;
 }
@@ -88,7 +90,7 @@ async function setUp({ root, podDirectory }: Place, volume: VolumeSetUp, tools: 
     case 'local':
       return await bindLocal(root, volume, tools.mounter);
     case 'folder':
-      return await handOver({ root, podDirectory }, volume, tools.mounter);
+      return await handOver({ root, podDirectory }, volume, tools);
     case 'host':
       await giveOnce(podDirectory, volume, tools.given);
       break;
@@ -131,16 +133,19 @@ async function giveOnce(podDirectory: string, { path, type }: Host, given: SetUp
 // ---- folders of containers ------------------------------------------------------------------------------------------
 
 /** Once: afterwards containers may have other plans for it (a database refuses a folder that others may read). */
-async function handOver({ root, podDirectory }: Place, volume: Folder, mounter: Mounter): Promise<NotGiven> {
+async function handOver({ root, podDirectory }: Place, volume: Folder, tools: SetUpTools): Promise<NotGiven> {
   const mark = readyMark(podDirectory, volume.path);
   if (foundAt(root, mark)?.isFile() && (await isThere(root, volume))) return {};
   const { groupId, path } = volume;
-  const unshared = await withVolume(root, volume, mounter, async (folder) =>
-    groupId === null ? null : await shareTree(folder, { groupId, readOnly: false, always: true }, path),
-  );
+  const unshared = await withVolume(root, volume, tools.mounter, async (folder) => {
+    if (volume.isCounted && (await isEmpty(folder))) tools.projects.give(folder.fd, await realPath(root, path));
+    return groupId === null ? null : await shareTree(folder, { groupId, readOnly: false, always: true }, path);
+  });
   leaveMark(root, mark);
   return unshared === null ? {} : { unshared };
 }
+
+const isEmpty = async (folder: FileHandle): Promise<boolean> => (await readdir(fdPath(folder))).length === 0;
 
 async function isThere(root: string, { path, mount }: Folder): Promise<boolean> {
   if (mount === null) return foundAt(root, path)?.isDirectory() === true;

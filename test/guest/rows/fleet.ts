@@ -16,7 +16,72 @@ const memory = async (guest: Guest, groups: readonly string[]) => {
 const isResized = ({ status }: { status?: { conditions?: readonly { type: string }[] } }): boolean =>
   status?.conditions?.some(({ type }) => type.startsWith('PodResize')) !== true;
 
+/** A node as `kubeadm join` leaves it: the unit and drop-in of Kubernetes' packages, and kubeadm's files. */
+const KUBEADM = `
+set -e
+systemctl disable --now statelet
+cp /mnt/kubelet /usr/bin/kubelet
+cat >/etc/systemd/system/kubelet.service <<'UNIT'
+[Unit]
+Description=kubelet: The Kubernetes Node Agent
+Wants=network-online.target
+After=network-online.target
+[Service]
+ExecStart=/usr/bin/kubelet
+Restart=always
+StartLimitInterval=0
+RestartSec=10
+[Install]
+WantedBy=multi-user.target
+UNIT
+mkdir -p /etc/systemd/system/kubelet.service.d /etc/kubernetes/manifests
+cat >/etc/systemd/system/kubelet.service.d/10-kubeadm.conf <<'UNIT'
+[Service]
+Environment="KUBELET_KUBECONFIG_ARGS=--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf --kubeconfig=/etc/kubernetes/kubelet.conf"
+Environment="KUBELET_CONFIG_ARGS=--config=/var/lib/kubelet/config.yaml"
+EnvironmentFile=-/var/lib/kubelet/kubeadm-flags.env
+EnvironmentFile=-/etc/default/kubelet
+ExecStart=
+ExecStart=/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS
+UNIT
+cp /etc/kubernetes/kubelet.yaml /var/lib/kubelet/config.yaml
+echo 'KUBELET_KUBEADM_ARGS="--hostname-override=guest"' >/var/lib/kubelet/kubeadm-flags.env
+systemctl daemon-reload
+systemctl enable --now kubelet`;
+
+const DROP_IN = '/etc/systemd/system/kubelet.service.d/20-statelet.conf';
+const THREE = ['one', 'two', 'three'];
+
 export const FLEET: readonly Row[] = [
+  {
+    what: 'a node of kubeadm with the Go kubelet: `20-statelet.conf`, and back',
+    seen: 'the kubelet runs pods, Statelet takes its place, and the kubelet takes it back; none of their processes is another one',
+    needs: 'kubelet',
+    async see(guest, cluster) {
+      const served = (isStatelet: boolean) =>
+        cluster.untilNode(isStatelet ? 'is of Statelet' : 'is of the kubelet', ({ status }) => {
+          const isReady = status.conditions?.some(({ type, status: is }) => type === 'Ready' && is === 'True') === true;
+          return isReady && status.nodeInfo.kubeletVersion.includes('+statelet') === isStatelet;
+        });
+      const restart = 'systemctl daemon-reload && systemctl restart kubelet';
+      await guest.run(KUBEADM);
+      await served(false);
+      for (const name of THREE) await cluster.create(name, SLEEP);
+      await cluster.allRun();
+      const before = await processes(guest);
+      await guest.run(`cp /usr/share/statelet/20-statelet.conf ${DROP_IN} && ${restart}`);
+      await served(true);
+      await cluster.allRun();
+      expect(await processes(guest)).toEqual(before);
+      await guest.run(`rm ${DROP_IN} && ${restart}`);
+      await served(false);
+      await cluster.allRun();
+      expect(await processes(guest)).toEqual(before);
+      await guest.run('systemctl disable --now kubelet; systemctl enable --now statelet');
+      await served(true);
+      for (const name of THREE) await cluster.delete(name);
+    },
+  },
   {
     what: 'thirty pods of the API server',
     seen: 'run and are ready',

@@ -125,6 +125,40 @@ export const ISOLATION: readonly Row[] = [
     },
   },
   {
+    what: '`POST /checkpoint/<namespace>/<pod>/<container>`',
+    seen: 'the container in an archive below `checkpoints`, made by criu; the container goes on',
+    see: (guest, cluster) =>
+      withPod(['frozen', {}], cluster, async (pod) => {
+        const made = await guest.run('curl -sSk -X POST https://127.0.0.1:10250/checkpoint/default/frozen/app');
+        const [archive] = (JSON.parse(made) as { items: readonly string[] }).items;
+        expect(await guest.run(`tar -tf ${archive}`)).toContain('checkpoint/inventory.img');
+        expect(scopeOf(await cluster.runs('frozen'))).toBe(scopeOf(pod));
+      }),
+  },
+  {
+    what: 'project quotas (`LocalStorageCapacityIsolationFSQuotaMonitoring`)',
+    seen: 'a volume of a pod with `hostUsers: false` has a project of its own; what was deleted and is still open counts, and evicts; the number goes with the pod',
+    async see(guest, cluster) {
+      const keeps =
+        'exec 3>/data/file; rm /data/file; sleep 20; dd if=/dev/zero bs=1M count=20 >&3; while :; do sleep 1; done';
+      const container = { command: ['sh', '-c', keeps], volumeMounts: [{ name: 'data', mountPath: '/data' }] };
+      const volumes = [{ name: 'data', emptyDir: { sizeLimit: '10Mi' } }];
+      await cluster.create('counted', container, { hostUsers: false, volumes });
+      const { metadata } = await cluster.runs('counted');
+      const volume = `/var/lib/kubelet/pods/${metadata.uid}/volumes/kubernetes.io~empty-dir/data`;
+      expect(await textOf(guest, '/etc/projects')).toBe(`1048577:${volume}`);
+      expect(await textOf(guest, '/etc/projid')).toBe('volume1048577:1048577');
+      expect(await guest.run(`lsattr -pd ${volume}`)).toMatch(/^1048577 \S*P/);
+      const { status } = await cluster.untilPod('counted', 'is evicted', (pod) => pod.status?.phase === 'Failed');
+      expect(status).toMatchObject({
+        reason: 'Evicted',
+        message: 'Usage of EmptyDir volume "data" exceeds the limit "10Mi". ',
+      });
+      await cluster.delete('counted');
+      await guest.until('no project is left', 'cat /etc/projects /etc/projid', (said) => said === '');
+    },
+  },
+  {
     what: 'a volume of an image',
     seen: 'has its files, read-only',
     see: (guest, cluster) =>

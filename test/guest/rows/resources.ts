@@ -48,7 +48,9 @@ export const RESOURCES: readonly Row[] = [
       expect(await limits()).toEqual(wanted);
       await guest.run('systemctl daemon-reload');
       expect(await limits()).toEqual(wanted);
-      expect(Number.parseInt(status.allocatable['memory']!, 10) * 1024).toBe(capacity - (200 + 1_000 + 100) * MIB);
+      expect(Number.parseInt(status.allocatable['memory']!, 10) * 1024).toBe(
+        capacity - (200 + 1_000 + 100 + 128) * MIB,
+      );
     },
   },
   {

@@ -2,13 +2,15 @@
 
 import { expect } from 'vitest';
 import type { Pod } from '../../../src/machines/model/api/pod.ts';
-import { type GuestCluster, NODE } from '../support/cluster.ts';
-import type { Guest } from '../support/guest.ts';
+import type { GuestCluster } from '../support/cluster.ts';
+import { type Guest, NODE } from '../support/guest.ts';
 
 export interface Row {
   readonly what: string;
   /** As the page says it. */
   readonly seen: string;
+  /** The Go kubelet, as `STATELET_GO_KUBELET` names it: without, the row is skipped. */
+  readonly needs?: 'kubelet';
   /**
    * Rejects when it is not so. Rows follow one another in one guest: each leaves every pod running. There is a cluster
    * where the suite's node is of one.
@@ -63,6 +65,11 @@ export function scopeOf(pod: Pod): string {
   const id = pod.status!.containerStatuses![0]!.containerID!.replace('containerd://', '');
   return `${sliceOf(pod)}/cri-containerd-${id}.scope`;
 }
+
+/** For a machine that is emulated on one that is busy, where a second may take a minute: as a shell's commands. */
+export const LONGER_WATCHDOG = `mkdir -p /etc/systemd/system/statelet.service.d
+printf '[Service]\\nWatchdogSec=600\\n' >/etc/systemd/system/statelet.service.d/emulated.conf
+systemctl daemon-reload`;
 
 export const MAIN_PID = 'systemctl show statelet -P MainPID';
 

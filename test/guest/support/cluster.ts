@@ -7,11 +7,11 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Pod } from '../../../src/machines/model/api/pod.ts';
 import { type Cluster, startCluster } from '../../support/cluster.ts';
 import { startRelay, type TcpRelay } from '../../support/tcp-relay.ts';
+import { NODE } from './guest.ts';
 
-export const NODE = 'guest';
 /** How the emulator's network names the host. */
 const HOST = '10.0.2.2';
-const STATE_LIMIT_MS = 15 * 60_000;
+const STATE_LIMIT_MS = 30 * 60_000;
 const POLL_MS = 500;
 const MERGE = 'application/merge-patch+json';
 const PODS = '/api/v1/namespaces/default/pods';
@@ -136,8 +136,10 @@ export class GuestCluster {
   }
 
   untilNode(what: string, isSo: (node: NodeObject) => boolean): Promise<NodeObject> {
-    const get = async () => (await this.cluster.admin.rest.get(`/api/v1/nodes/${NODE}`)) as unknown as NodeObject;
-    return until(`the node ${what}`, get, isSo);
+    const { rest } = this.cluster.admin;
+    const get = async () => (await rest.list('/api/v1/nodes', {})).items as unknown as readonly NodeObject[];
+    // Until it has registered there is none.
+    return until(`the node ${what}`, get, (nodes) => nodes.some(isSo)).then(([node]) => node!);
   }
 
   /** Waits for a condition of the node. */
@@ -158,6 +160,7 @@ export class GuestCluster {
 
 export interface NodeObject {
   readonly status: {
+    readonly nodeInfo: { readonly kubeletVersion: string };
     readonly capacity: Readonly<Record<string, string>>;
     readonly allocatable: Readonly<Record<string, string>>;
     readonly conditions?: readonly { readonly type: string; readonly status: string }[];

@@ -14,10 +14,12 @@ import { freePort } from '../../support/ports.ts';
 import { diskFile, type Hardware, makeDisk, processorsAndMemory } from './hardware.ts';
 import type { System } from './system.ts';
 
+/** How the node is named. */
+export const NODE = 'guest';
 const AGENT_PORT = 5000;
 /** What takes seconds on the machine may take minutes here. */
 const SCRIPT_LIMIT_MS = 15 * 60_000;
-const STATE_LIMIT_MS = 15 * 60_000;
+const STATE_LIMIT_MS = 30 * 60_000;
 /** Each question costs the guest a shell. */
 const POLL_MS = 2_000;
 const STATUS = /\n?status (\d+)\n$/;

@@ -3,7 +3,7 @@
  * have a guest at all: one without Debian's packages cannot, which is a reason to skip, not a failure.
  */
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import type { TestProject } from 'vitest/node';
 import { BUSYBOX, buildTestImages } from '../../support/image.ts';
@@ -33,7 +33,14 @@ export default async function setup(project: TestProject): Promise<void> {
   for (const name of readdirSync(made).filter((each) => each.endsWith('_amd64.deb')))
     renameSync(join(made, name), join(INPUT, name));
   await buildTestImages(join(INPUT, 'images.tar'));
+  if (kubeletMissing() === null) cpSync(goKubelet(), join(INPUT, 'kubelet'));
 }
+
+const goKubelet = (): string => process.env['STATELET_GO_KUBELET'] ?? '';
+
+/** Why there is no Go kubelet for the guests, or null. */
+export const kubeletMissing = (): string | null =>
+  existsSync(goKubelet()) ? null : 'STATELET_GO_KUBELET does not name a kubelet of Kubernetes 1.36';
 
 function missingProgram(): string | null {
   if (process.platform !== 'linux' || process.arch !== 'x64') return 'the guest is of Debian for amd64';

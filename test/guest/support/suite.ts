@@ -10,11 +10,11 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { parse } from 'yaml';
 import { requirement } from '../../support/require.ts';
-import { podsRun, ROOT_DIR, type Row } from '../rows/row.ts';
-import { GuestCluster, NODE } from './cluster.ts';
-import { Guest, makeDisks } from './guest.ts';
+import { LONGER_WATCHDOG, podsRun, ROOT_DIR, type Row } from '../rows/row.ts';
+import { GuestCluster } from './cluster.ts';
+import { Guest, makeDisks, NODE } from './guest.ts';
 import { type Hardware, PLAIN } from './hardware.ts';
-import { INPUT, OUT, ROOT } from './once.ts';
+import { INPUT, kubeletMissing, OUT, ROOT } from './once.ts';
 import { FILES, guestSystem, type Suite } from './system.ts';
 
 const STATELET = join(ROOT, 'src/bin/statelet.js');
@@ -37,7 +37,7 @@ export interface Plan {
   readonly rows: readonly Row[];
 }
 
-const install = (flags: readonly string[], pods: string): string => `
+const installation = (flags: readonly string[], pods: string): string => `
 ctr -n k8s.io images import /mnt/images.tar
 dpkg -i /mnt/statelet_*.deb
 mkdir -p /etc/kubernetes/manifests
@@ -50,51 +50,65 @@ systemctl enable --now statelet
 export function guestSuite(plan: Plan): void {
   describe.skipIf(requirement('guest', inject('guestMissing')).skip)(plan.name, () => {
     const folder = join(OUT, plan.name);
-    let guest: Guest;
-    let cluster: GuestCluster | undefined;
+    let scene: Scene | undefined;
+    const look = async (see: Row['see']): Promise<void> => see(scene!.guest, scene!.cluster!);
 
     beforeAll(async () => {
-      rmSync(folder, { recursive: true, force: true });
-      mkdirSync(folder, { recursive: true });
-      cluster = plan.joined === true ? await GuestCluster.start() : undefined;
-      guest = await started(plan, folder, cluster);
+      scene = await makeScene(plan, folder);
+      await install(plan, scene);
     });
     afterAll(async () => {
-      if (guest?.isOn()) await saveLogs(guest, folder);
-      await cluster?.close();
+      if (scene?.guest.isOn()) await saveLogs(scene.guest, folder);
+      await scene?.cluster?.close();
     });
 
-    test.each(plan.rows)('$what: $seen', ({ see }) => see(guest, cluster!));
+    for (const { what, seen, needs, see } of plan.rows)
+      test.skipIf(needs === 'kubelet' && requirement('kubelet', kubeletMissing()).skip)(`${what}: ${seen}`, () =>
+        look(see),
+      );
     test('journals of every start replay, with the code of this tree', () =>
-      replays(guest, plan.journal ?? `${ROOT_DIR}/journal`, folder));
+      look((guest) => replays(guest, plan.journal ?? `${ROOT_DIR}/journal`, folder)));
   });
 }
 
-async function started(plan: Plan, folder: string, cluster: GuestCluster | undefined): Promise<Guest> {
-  const { hardware = {}, debian = 'trixie', flags = [], prepare = '' } = plan;
+interface Scene {
+  readonly guest: Guest;
+  readonly cluster: GuestCluster | undefined;
+}
+
+/** A machine that is off, and its cluster. */
+async function makeScene(
+  { debian = 'trixie', hardware = {}, joined, configuration }: Plan,
+  folder: string,
+): Promise<Scene> {
   const system = guestSystem(debian);
   const input = join(folder, 'input');
+  rmSync(folder, { recursive: true, force: true });
+  mkdirSync(folder, { recursive: true });
   cpSync(INPUT, input, { recursive: true });
   cpSync(FILES, input, { recursive: true });
   const base = parse(readFileSync(join(FILES, 'kubelet.yaml'), 'utf8')) as object;
-  writeFileSync(join(input, 'kubelet.json'), JSON.stringify({ ...base, ...plan.configuration }, null, 2));
+  writeFileSync(join(input, 'kubelet.json'), JSON.stringify({ ...base, ...configuration }, null, 2));
+  const cluster = joined === true ? await GuestCluster.start() : undefined;
   await cluster?.writeKubeconfig(join(input, 'kubelet.conf'));
   const machine = { ...PLAIN, ...hardware };
   makeDisks(system, machine, folder, input);
-  const guest = new Guest(system, machine, folder);
+  return { guest: new Guest(system, machine, folder), cluster };
+}
+
+/** Boots the machine, and makes it a node that is ready. */
+async function install({ prepare = '', flags = [] }: Plan, { guest, cluster }: Scene): Promise<void> {
   await guest.boot();
   if (prepare !== '') await guest.run(`set -e\n${prepare}`);
   const all = ['--config=/etc/kubernetes/kubelet.yaml', `--hostname-override=${NODE}`, ...flags];
   if (cluster === undefined) {
-    await guest.run(install(all, 'cp /mnt/pods/* /etc/kubernetes/manifests/'));
+    await guest.run(installation(all, 'cp /mnt/pods/* /etc/kubernetes/manifests/'));
     await podsRun(guest);
   } else {
-    await guest.run(
-      install([...all, '--kubeconfig=/etc/kubernetes/kubelet.conf'], 'cp /mnt/kubelet.conf /etc/kubernetes/'),
-    );
+    const joining = [...all, '--kubeconfig=/etc/kubernetes/kubelet.conf'];
+    await guest.run(installation(joining, `cp /mnt/kubelet.conf /etc/kubernetes/\n${LONGER_WATCHDOG}`));
     await cluster.untilCondition('Ready', 'True');
   }
-  return guest;
 }
 
 async function saveLogs(guest: Guest, folder: string): Promise<void> {

@@ -35,6 +35,8 @@ const INSTALLED = {
 } as const;
 /** By the containerd of each suite, the form of its configuration. */
 const CONTAINERD: Readonly<Record<Suite, string>> = { trixie: 'containerd.toml', forky: 'containerd-2.toml' };
+/** Packages of one suite alone: containerd 1.7 makes no checkpoints. */
+const MORE: Readonly<Record<Suite, readonly string[]>> = { trixie: [], forky: ['criu'] };
 
 /** What else is set up, as commands of a shell; `$1` is the root. */
 const SETTINGS = [
@@ -60,8 +62,9 @@ export function guestSystem(suite: Suite): System {
   const emulator = cached(cache, 'emulator', [EMULATOR_SUITE, EMULATOR], makeEmulator);
   const installed = { ...INSTALLED, [CONTAINERD[suite]]: '/etc/containerd/config.toml' };
   const contents = Object.keys(installed).map((name) => readFileSync(join(FILES, name), 'utf8'));
-  const parts = [suite, SYSTEM, installed, SETTINGS, contents, DISK];
-  const system = cached(cache, suite, parts, (folder) => makeSystem(suite, installed, folder));
+  const packages = [...SYSTEM, ...MORE[suite]];
+  const parts = [suite, packages, installed, SETTINGS, contents, DISK];
+  const system = cached(cache, suite, parts, (folder) => makeSystem({ suite, packages, installed }, folder));
   return {
     emulator,
     kernel: join(system, 'vmlinuz'),
@@ -89,11 +92,17 @@ function makeEmulator(folder: string): void {
   mmdebstrap(EMULATOR_SUITE, ['--variant=extract', `--include=${EMULATOR.join(',')}`], folder);
 }
 
-function makeSystem(suite: Suite, installed: Readonly<Record<string, string>>, folder: string): void {
+interface Contents {
+  readonly suite: Suite;
+  readonly packages: readonly string[];
+  readonly installed: Readonly<Record<string, string>>;
+}
+
+function makeSystem({ suite, packages, installed }: Contents, folder: string): void {
   const root = join(folder, 'root');
   const copies = Object.entries(installed).map(([name, path]) => `install -D -m 644 ${join(FILES, name)} "$1${path}"`);
   const hooks = [...copies, ...SETTINGS].map((command) => `--customize-hook=${command}`);
-  mmdebstrap(suite, ['--variant=minbase', `--include=${SYSTEM.join(',')}`, ...hooks], root);
+  mmdebstrap(suite, ['--variant=minbase', `--include=${packages.join(',')}`, ...hooks], root);
   for (const name of ['vmlinuz', 'initrd.img']) execFileSync('cp', ['-L', join(root, name), join(folder, name)]);
   execFileSync('mke2fs', ['-q', '-t', 'ext4', '-L', 'system', '-d', root, join(folder, 'disk.img'), DISK]);
   rmSync(root, { recursive: true });
@@ -105,6 +114,8 @@ function mmdebstrap(suite: Suite, options: readonly string[], target: string): v
     '--mode=root',
     `--keyring=${KEYRING}`,
     '--aptopt=APT::Install-Recommends "false"',
+    // A mirror may be older than a suite that is still in the making says it may be; its signature is what counts here.
+    '--aptopt=Acquire::Check-Valid-Until "false"',
     ...options,
   ];
   execFileSync('mmdebstrap', [...argv, suite, target, mirror()], { stdio: ['ignore', 'inherit', 'inherit'] });
