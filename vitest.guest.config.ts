@@ -1,6 +1,6 @@
 import { defineConfig } from 'vitest/config';
 
-/** The guest's suite: an hour of emulation, so it has a configuration of its own, and CI does not run it. */
+/** The guests' suites, one after the other: hours of emulation, so they have a configuration of their own. CI runs `core`. */
 const HOUR_MS = 60 * 60_000;
 
 export default defineConfig({
@@ -10,7 +10,9 @@ export default defineConfig({
     // A state that does not come is said by the wait for it; these are for what hangs.
     testTimeout: HOUR_MS,
     hookTimeout: HOUR_MS,
+    globalSetup: ['test/guest/support/once.ts'],
     pool: 'forks',
+    fileParallelism: false,
     reporters: ['verbose', ['junit', { outputFile: 'var/guest/junit.xml' }]],
   },
 });

@@ -1,8 +1,9 @@
 /**
  * Makes what a node is installed from: an archive that runs wherever it is unpacked, a package for Debian, and their
- * checksums. Needs `npm ci` to have run; takes nothing from the network.
+ * checksums. Needs `npm ci` to have run; takes nothing from the network, unless it is made for a machine of another kind
+ * than this one: npm fetches the native parts of that.
  *
- *   npm run package -- [--out FOLDER] [--level 0..9]
+ *   npm run package -- [--out FOLDER] [--level 0..9] [--arch x64|arm64]
  *
  * `SOURCE_DATE_EPOCH` is the time of the files (default: that of the commit).
  */
@@ -14,12 +15,17 @@ import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import packageJson from '../package.json' with { type: 'json' };
 import { writeDeb, writeTar } from './package/archives.ts';
+import { nativeParts } from './package/native.ts';
+import { type Architecture, nameOf, PLATFORMS } from './package/platforms.ts';
 import { makeTree, ROOT, type Source } from './package/tree.ts';
 
 const { values: flags } = parseArgs({
-  options: { out: { type: 'string', default: 'dist.package' }, level: { type: 'string', default: '6' } },
+  options: {
+    out: { type: 'string', default: 'dist.package' },
+    level: { type: 'string', default: '6' },
+    arch: { type: 'string', default: process.arch },
+  },
 });
-const PLATFORM = 'linux-x64';
 const COMMIT_LENGTH = 12;
 
 const git = (...argv: readonly string[]): string =>
@@ -34,18 +40,23 @@ const out = resolve(flags.out);
 const level = Number(flags.level);
 const staging = mkdtempSync(join(tmpdir(), 'statelet-package-'));
 try {
-  if (process.platform !== 'linux' || process.arch !== 'x64') throw new Error(`a package is made on ${PLATFORM} alone`);
+  const platform = PLATFORMS[flags.arch as Architecture];
+  if (platform === undefined)
+    throw new Error(`there is no package for ${flags.arch}: take one of ${Object.keys(PLATFORMS).join(', ')}`);
+  if (process.platform !== 'linux') throw new Error('a package is made on Linux alone');
   const [tree, debian, bundle] = [join(staging, 'tree'), join(staging, 'debian'), join(staging, 'bundle')];
+  const fetched = join(staging, 'fetched');
   execFileSync(process.execPath, [join(ROOT, 'scripts/bundle.ts'), bundle], { stdio: 'inherit' });
   mkdirSync(tree);
   mkdirSync(debian);
-  makeTree(tree, bundle, source);
+  mkdirSync(fetched);
+  makeTree(tree, { bundle, native: nativeParts(ROOT, platform, fetched) }, platform, source);
   rmSync(out, { recursive: true, force: true });
   mkdirSync(out, { recursive: true });
-  const name = `statelet-${source.version}-${PLATFORM}`;
-  const [archive, deb] = [`${name}.tar.xz`, `statelet_${source.version}_amd64.deb`];
+  const name = `statelet-${source.version}-${nameOf(platform)}`;
+  const [archive, deb] = [`${name}.tar.xz`, `statelet_${source.version}_${platform.debian}.deb`];
   writeTar(tree, join(out, archive), name, level);
-  writeDeb(tree, debian, join(out, deb), source, level);
+  writeDeb(tree, debian, { file: join(out, deb), platform, source, level });
   const sums = [archive, deb].map(
     (file) =>
       `${createHash('sha256')

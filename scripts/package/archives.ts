@@ -7,6 +7,7 @@ import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { cpSync, mkdirSync, readdirSync, readFileSync, statSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import type { Platform } from './platforms.ts';
 import type { Source } from './tree.ts';
 
 const KIB = 1_024;
@@ -19,13 +20,20 @@ export function writeTar(tree: string, file: string, name: string, level: number
   execFileSync('tar', [...argv, '-C', tree, '-cf', file, '.']);
 }
 
+export interface Deb {
+  readonly file: string;
+  readonly platform: Platform;
+  readonly source: Source;
+  readonly level: number;
+}
+
 /** `staging` is an empty folder. */
-export function writeDeb(tree: string, staging: string, file: string, source: Source, level: number): void {
+export function writeDeb(tree: string, staging: string, { file, platform, source, level }: Deb): void {
   const prefix = join(staging, 'usr');
   cpSync(tree, prefix, { recursive: true, preserveTimestamps: true, verbatimSymlinks: true });
   const control = join(staging, 'DEBIAN');
   mkdirSync(control);
-  writeFileSync(join(control, 'control'), controlOf(source, sizeOf(prefix)));
+  writeFileSync(join(control, 'control'), controlOf(source, platform, sizeOf(prefix)));
   writeFileSync(join(control, 'md5sums'), sumsOf(staging));
   for (const [name, text] of Object.entries(SCRIPTS)) writeFileSync(join(control, name), text, { mode: SCRIPT_MODE });
   for (const folder of [staging, control]) utimesSync(folder, source.epoch, source.epoch);
@@ -54,9 +62,9 @@ const sumsOf = (staging: string): string =>
     )
     .join('');
 
-const controlOf = ({ version }: Source, bytes: number): string => `Package: statelet
+const controlOf = ({ version }: Source, { debian }: Platform, bytes: number): string => `Package: statelet
 Version: ${version}
-Architecture: amd64
+Architecture: ${debian}
 Maintainer: The Statelet developers <statelet@localhost>
 Installed-Size: ${Math.ceil(bytes / KIB)}
 Section: admin

@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { PLATFORMS, type Platform } from './platforms.ts';
 import type { Source } from './tree.ts';
 
 export interface Component {
@@ -38,12 +39,12 @@ const FOLDER = 'node_modules/';
 
 type Lock = Readonly<Record<string, Locked>>;
 
-/** By name. Those of other platforms, which npm did not install, are left out. */
-export function componentsOf(root: string): readonly Component[] {
+/** By name. Those of other platforms are left out. */
+export function componentsOf(root: string, platform: Platform): readonly Component[] {
   const { packages } = JSON.parse(readFileSync(join(root, 'package-lock.json'), 'utf8')) as { readonly packages: Lock };
   const fromDisk = closureOf(packages, OUTSIDE);
   return Object.entries(packages)
-    .filter(([path, { dev }]) => path !== '' && dev !== true && existsSync(join(root, path)))
+    .filter(([path, { dev }]) => path !== '' && dev !== true && isOfPlatform(root, path, platform))
     .map(([path, { version = '', license = 'NOASSERTION', integrity = '' }]) => ({
       name: path.slice(path.lastIndexOf(FOLDER) + FOLDER.length),
       version,
@@ -53,6 +54,14 @@ export function componentsOf(root: string): readonly Component[] {
       isRunFromDisk: fromDisk.has(path),
     }))
     .toSorted((one, other) => (one.path < other.path ? -1 : 1));
+}
+
+const NATIVE = Object.values(PLATFORMS).map(({ koffi }) => koffi);
+
+/** Of native parts the platform's own; of all else what npm has installed here. */
+function isOfPlatform(root: string, path: string, { koffi }: Platform): boolean {
+  const native = NATIVE.find((name) => path === `${FOLDER}${name}`);
+  return native === undefined ? existsSync(join(root, path)) : native === koffi;
 }
 
 /** Paths of these packages and of all that they need. Types are not needed to run. */
@@ -90,6 +99,7 @@ export function licencesText(root: string, components: readonly Component[]): st
 }
 
 function licenceOf(folder: string): string {
+  if (!existsSync(folder)) return '';
   const names = readdirSync(folder).filter((name) => /^(licen[cs]e|notice|copying)/i.test(name));
   return names
     .toSorted()

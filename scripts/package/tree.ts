@@ -9,7 +9,8 @@ import { dirname, join, relative } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { type Component, componentsOf, licencesText, spdxDocument } from './components.ts';
 import { bashCompletion, manualPage, zshCompletion } from './manual.ts';
-import { placeNode } from './node-binary.ts';
+import { type NativeParts, placeNode } from './native.ts';
+import type { Platform } from './platforms.ts';
 
 export const ROOT = join(import.meta.dirname, '../..');
 const LIBRARY = 'lib/statelet';
@@ -40,14 +41,21 @@ export interface Source {
   readonly epoch: number;
 }
 
-/** Makes the tree in an empty folder; `bundle` is the folder of the program's modules in one piece. */
-export function makeTree(prefix: string, bundle: string, source: Source): void {
+export interface Parts {
+  /** The folder of the program's modules in one piece. */
+  readonly bundle: string;
+  readonly native: NativeParts;
+}
+
+/** Makes the tree in an empty folder. */
+export function makeTree(prefix: string, { bundle, native }: Parts, platform: Platform, source: Source): void {
   const library = join(prefix, LIBRARY);
   copyProgram(library, bundle);
   put(join(library, 'commit'), `${source.commit}\n`);
-  placeNode(join(ROOT, 'node_modules/node/bin/node'), join(library, 'bin/node'));
-  const components = componentsOf(ROOT);
-  for (const { path, isRunFromDisk } of components) if (isRunFromDisk) copyDependency(path, library);
+  placeNode(native.node, platform, join(library, 'bin/node'));
+  const components = componentsOf(ROOT, platform);
+  for (const { name, path, isRunFromDisk } of components)
+    if (isRunFromDisk) copyDependency(name === platform.koffi ? native.koffi : join(ROOT, path), join(library, path));
   put(join(prefix, 'bin/statelet'), WRAPPER, PROGRAM_MODE);
   putAround(prefix, source, components);
   settle(prefix, library, source.epoch);
@@ -64,13 +72,13 @@ function copy(path: string, library: string): void {
   cpSync(join(ROOT, path), join(library, path), { recursive: true });
 }
 
-function copyDependency(path: string, library: string): void {
+function copyDependency(folder: string, target: string): void {
   const wanted = (file: string): boolean => {
-    const inside = relative(join(ROOT, path), file);
+    const inside = relative(folder, file);
     const isNested = inside === 'node_modules' || inside.includes('musl');
     return !isNested && (LICENCE.test(inside) || !NOT_RUN.test(`/${inside}`));
   };
-  cpSync(join(ROOT, path), join(library, path), { recursive: true, filter: wanted });
+  cpSync(folder, target, { recursive: true, filter: wanted });
 }
 
 function putAround(prefix: string, source: Source, components: readonly Component[]): void {

@@ -15,9 +15,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import packageJson from '../../package.json' with { type: 'json' };
+import { isProgram } from '../../scripts/package/native.ts';
 import { FORMAT_VERSION } from '../../src/kernel/records.ts';
 import { eventually } from '../support/daemon.ts';
 import { freePort } from '../support/ports.ts';
+import { requirement } from '../support/require.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 const NAME = `statelet-${packageJson.version}-linux-x64`;
@@ -30,8 +32,8 @@ const [one, other] = [join(folder, 'one'), join(folder, 'other')];
 const installed = join(folder, NAME);
 
 /** The least compression: what is released is smaller. */
-const make = (out: string): void =>
-  void execFileSync(process.execPath, [join(ROOT, 'scripts/package.ts'), '--level', '0', '--out', out]);
+const make = (out: string, ...more: readonly string[]): void =>
+  void execFileSync(process.execPath, [join(ROOT, 'scripts/package.ts'), '--level', '0', '--out', out, ...more]);
 
 beforeAll(() => {
   make(one);
@@ -105,6 +107,32 @@ test('scripts and completion are correct for their shells', () => {
   const asked = `source ${completion}; COMP_WORDS=(statelet repl); COMP_CWORD=1; _statelet; echo "\${COMPREPLY[@]}"`;
   expect(execFileSync('bash', ['-c', asked], { encoding: 'utf8' })).toBe('replay\n');
 });
+
+const STRIP = 'aarch64-linux-gnu-strip';
+const cannotStrip = isProgram(STRIP) ? null : `${STRIP} is not installed (Debian: binutils-aarch64-linux-gnu)`;
+/** Of an ELF file: which processor it is for. */
+const machineOf = (file: string): number => readFileSync(file).readUInt16LE(18);
+const [X64, AARCH64] = [62, 183];
+
+test.skipIf(requirement('arm64', cannotStrip).skip)(
+  'one for arm64 has the native parts of arm64, and no others',
+  () => {
+    const [out, root] = [join(folder, 'arm64'), join(folder, 'arm64-root')];
+    make(out, '--arch', 'arm64');
+    const deb = join(out, DEB.replace('amd64', 'arm64'));
+    expect(execFileSync('dpkg-deb', ['--field', deb, 'Architecture'], { encoding: 'utf8' })).toBe('arm64\n');
+    expect(statSync(deb).size).toBeLessThan(COMPRESSED_MAX_BYTES);
+    execFileSync('dpkg-deb', ['--extract', deb, root]);
+    const native = (at: string) => filesBelow(at).filter((name) => /\.node$|bin\/node$/.test(name));
+    const machines = (at: string) => native(at).map((name) => machineOf(join(at, name)));
+    expect(native(root)).toHaveLength(2);
+    expect(machines(root)).toEqual([AARCH64, AARCH64]);
+    expect(machines(installed)).toEqual([X64, X64]);
+    const sbom = readFileSync(join(root, 'usr/share/doc/statelet/sbom.spdx.json'), 'utf8');
+    expect(sbom).toContain('koffi-linux-arm64');
+    expect(sbom).not.toContain('koffi-linux-x64');
+  },
+);
 
 const statelet = join(installed, 'bin/statelet');
 const BARE = { env: { PATH: '' }, encoding: 'utf8' } as const;

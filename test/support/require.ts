@@ -6,12 +6,15 @@
  */
 export type Requirement =
   | 'apiserver'
+  | 'arm64'
   | 'browser'
   | 'cgroup-v1'
   | 'cgroup-v2'
   | 'containerd'
   | 'faketime'
+  | 'guest'
   | 'kubectl'
+  | 'kubelet'
   | 'loop'
   | 'promtool'
   | 'registry'

@@ -4,6 +4,7 @@
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { existsSync, mkdirSync, rmSync } from 'node:fs';
+import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { createBroker, createClient, DBusError, defineInterface, type MessageBus } from 'dbus-native';
 import { onTestFinished } from 'vitest';
@@ -28,6 +29,20 @@ export async function startBus(kind: BusKind, folder: string): Promise<string> {
   return new Promise((resolve, reject) => {
     broker.listen({ socket }, (error, address) => (error ? reject(error) : resolve(address)));
   });
+}
+
+/** A bus that takes connections and answers nothing, as one of a machine that is overloaded; its address. */
+export async function startMuteBus(folder: string): Promise<string> {
+  const socket = join(folder, 'mute');
+  const server = createServer((client) =>
+    client.on('data', (chunk) => {
+      if (String(chunk).includes('AUTH')) client.write(`OK ${'0'.repeat(32)}\r\n`);
+      if (String(chunk).includes('NEGOTIATE_UNIX_FD')) client.write('ERROR\r\n');
+    }),
+  );
+  onTestFinished(() => void server.close());
+  await new Promise<void>((resolve) => server.listen(socket, resolve));
+  return `unix:path=${socket}`;
 }
 
 const firstLine = (daemon: ChildProcess): Promise<string> =>

@@ -8,7 +8,8 @@ export interface TcpRelay {
   close(): Promise<void>;
 }
 
-export async function startRelay(targetPort: number): Promise<TcpRelay> {
+/** `port`: 0 for any. */
+export async function startRelay(targetPort: number, port = 0): Promise<TcpRelay> {
   const pairs = new Set<readonly [Socket, Socket]>();
   const server = createServer((near) => {
     const far = connect(targetPort, '127.0.0.1');
@@ -23,7 +24,7 @@ export async function startRelay(targetPort: number): Promise<TcpRelay> {
       });
     }
   });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  await new Promise<void>((resolve) => server.listen(port, '127.0.0.1', resolve));
   return {
     port: (server.address() as { port: number }).port,
     freeze: () => {

@@ -6,9 +6,10 @@
  * Source: org.freedesktop.systemd1(5), systemd.resource-control(5).
  */
 import { basename } from 'node:path';
-import { createClient, DBusError, type Message, type MessageBus, Variant } from 'dbus-native';
+import { DBusError, type Message, type MessageBus, Variant } from 'dbus-native';
 import { OperationError } from '../../kernel/json.ts';
 import type { CgroupResources } from '../../machines/model/operations/cgroup.ts';
+import { connectBus } from '../bus.ts';
 
 export interface SystemdManager {
   start(path: string, resources: CgroupResources, version: 1 | 2): Promise<void>;
@@ -93,10 +94,11 @@ function quotaPerSecond(quotaUs: bigint, periodUs: bigint): bigint {
 export function systemdManager(
   weight: (shares: bigint) => bigint,
   address = process.env['DBUS_SYSTEM_BUS_ADDRESS'] ?? DEFAULT_ADDRESS,
+  timeoutMs?: number,
 ): SystemdManager {
   let connecting: Promise<Connection> | undefined;
   const connection = (): Promise<Connection> =>
-    (connecting ??= connect(address, () => (connecting = undefined)).catch((error: unknown) => {
+    (connecting ??= connect(address, timeoutMs, () => (connecting = undefined)).catch((error: unknown) => {
       connecting = undefined;
       throw error;
     }));
@@ -144,12 +146,8 @@ interface Connection {
   close(): void;
 }
 
-async function connect(address: string, onClosed: () => void): Promise<Connection> {
-  const bus = createClient({ busAddress: address });
-  const broken = new Promise<never>((_, reject) => {
-    bus.connection.on('error', (error: Error) => reject(unreachable(address, error)));
-    bus.connection.on('end', () => reject(unreachable(address, new Error('the connection ended'))));
-  });
+async function connect(address: string, timeoutMs: number | undefined, onClosed: () => void): Promise<Connection> {
+  const { bus, broken } = connectBus(address, (why) => unreachable(address, why), timeoutMs);
   broken.catch(onClosed);
   const call = async (member: string, signature: string, body: unknown[]) => {
     const message: Message = { destination: SERVICE, path: OBJECT, interface: MANAGER, member, signature, body };
@@ -175,9 +173,9 @@ async function connect(address: string, onClosed: () => void): Promise<Connectio
 
 const withoutBody = ({ signature: _signature, body: _body, ...message }: Message): Message => message;
 
-const unreachable = (address: string, error: Error): OperationError =>
+const unreachable = (address: string, why: string): OperationError =>
   new OperationError(
-    `cannot speak to systemd over ${address}: ${error.message}; is this machine started by systemd? ` +
+    `cannot speak to systemd over ${address}: ${why}; is this machine started by systemd? ` +
       'If not, use cgroupDriver cgroupfs in the configuration of kubelet and runtime',
     { code: 'UNAVAILABLE', retriable: true },
   );

@@ -9,10 +9,11 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdir, writeFile } from 'node:fs/promises';
-import { createClient, DBusError, type Message } from 'dbus-native';
+import { DBusError, type Message } from 'dbus-native';
 import { OperationError } from '../../kernel/json.ts';
 import type { Ports } from '../../kernel/operation.ts';
 import type { logindOperations } from '../../machines/model/operations/logind.ts';
+import { CALL_TIMEOUT_MS, connectBus } from '../bus.ts';
 
 const SERVICE = 'org.freedesktop.login1';
 const OBJECT = '/org/freedesktop/login1';
@@ -22,8 +23,6 @@ const CONFIGURATION = '/etc/systemd/logind.conf.d';
 const OVERRIDE = '99-kubelet.conf';
 const SIGHUP = 1;
 const US_PER_MS = 1_000n;
-/** An answer of the bus takes milliseconds; one that takes longer than this never comes. */
-const CALL_TIMEOUT_MS = 25_000;
 /** What Go's zero time is in JSON. */
 const NEVER = '0001-01-01T00:00:00Z';
 
@@ -73,19 +72,12 @@ interface Bus {
 }
 
 function openBus(address: string): Bus {
-  const client = createClient({ busAddress: address });
-  const broken = new Promise<never>((_, reject) => {
-    const fail = (why: string): void =>
-      reject(
-        new OperationError(`cannot speak to the system's bus over ${address}: ${why}`, {
-          code: 'UNAVAILABLE',
-          retriable: true,
-        }),
-      );
-    client.connection.on('error', (error: Error) => fail(error.message));
-    client.connection.on('end', () => fail('the connection ended'));
-  });
-  broken.catch(() => {});
+  const explain = (why: string): OperationError =>
+    new OperationError(`cannot speak to the system's bus over ${address}: ${why}`, {
+      code: 'UNAVAILABLE',
+      retriable: true,
+    });
+  const { bus: client, broken } = connectBus(address, explain);
   return {
     call: (message) => Promise.race([client.invoke(message, { timeout: CALL_TIMEOUT_MS }), broken]),
     async listen(match, heard, signal) {

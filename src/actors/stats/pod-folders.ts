@@ -9,9 +9,11 @@ import { basename } from 'node:path';
 import { boundedCall } from '../host/bounded-calls.ts';
 import { mountsBelow } from '../volume/mounter.ts';
 import { type FileSystemUsage, type FolderUsage, fileSystemUsage, folderUsage } from './disk-usage.ts';
+import { projectUsage } from './project-usage.ts';
 
 /** Plug-ins whose volumes count as the pod's ephemeral storage. */
-const EPHEMERAL_PLUGINS = new Set(['kubernetes.io~empty-dir', 'kubernetes.io~configmap', 'kubernetes.io~git-repo']);
+const EMPTY_DIR = 'kubernetes.io~empty-dir';
+const EPHEMERAL_PLUGINS = new Set([EMPTY_DIR, 'kubernetes.io~configmap', 'kubernetes.io~git-repo']);
 
 /** Their drivers report how full they are: see `driver-stats.ts`. */
 const OF_DRIVERS = 'kubernetes.io~csi';
@@ -78,7 +80,7 @@ async function volumeUsage(
   const ownFileSystem = isMounted && device !== (await deviceOf(folder));
   const { used, inodes, complete } = ownFileSystem
     ? { used: fileSystem.used, inodes: fileSystem.inodes - fileSystem.inodesFree, complete: true }
-    : await folderUsage(path, options);
+    : ((plugin === EMPTY_DIR ? projectUsage(path) : null) ?? (await folderUsage(path, options)));
   const isEphemeral = !ownFileSystem && EPHEMERAL_PLUGINS.has(plugin);
   return { used, inodesUsed: inodes, fileSystem, isEphemeral, complete };
 }

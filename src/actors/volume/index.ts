@@ -9,6 +9,7 @@ import { Vault } from '../../kernel/journal/index.ts';
 import type { Ports } from '../../kernel/operation.ts';
 import type { volumeOperations } from '../../machines/model/operations/volume.ts';
 import { type Mounter, mounter } from './mounter.ts';
+import { Projects } from './projects.ts';
 import { setUpVolumes } from './set-up.ts';
 import { bindSubPaths } from './sub-path.ts';
 import { podFolders, tearDownVolumes } from './tear-down.ts';
@@ -19,13 +20,15 @@ export interface VolumeOptions {
   /** Opens what other ports sealed; without one, nothing is sealed. */
   readonly vault?: Vault;
   readonly mounter?: Mounter;
+  readonly projects?: Projects;
 }
 
 const KEY_BYTES = 32;
 
 export function volumePorts(options: VolumeOptions = {}): Ports<typeof volumeOperations> {
   const vault = options.vault ?? new Vault(randomBytes(KEY_BYTES));
-  const tools = { mounter: options.mounter ?? mounter(), vault, given: new Map<string, Set<string>>() };
+  const { mounter: mounts = mounter(), projects = new Projects() } = options;
+  const tools = { mounter: mounts, projects, vault, given: new Map<string, Set<string>>() };
   const inTurn = turns();
   return {
     'volume.setUp': ({ input, signal }) => inTurn(input.podDirectory, () => setUpVolumes(input, tools, signal)),
@@ -37,7 +40,7 @@ export function volumePorts(options: VolumeOptions = {}): Ports<typeof volumeOpe
     'volume.tearDown': ({ input }) =>
       inTurn(input.podDirectory, () => {
         tools.given.delete(input.podDirectory);
-        return tearDownVolumes(input, tools.mounter);
+        return tearDownVolumes(input, tools);
       }),
   };
 }

@@ -5,8 +5,8 @@
  * it. Invariants: one volume's failure is reported and holds up no other; secrets are opened here and nowhere else;
  * what containers may write is theirs once it was handed over, its owner and permissions too.
  */
-import { closeSync, constants, lstatSync, openSync, type Stats } from 'node:fs';
-import { type FileHandle, open } from 'node:fs/promises';
+import { constants } from 'node:fs';
+import { type FileHandle, open, readdir } from 'node:fs/promises';
 import { isSecretHandle, type SecretHandle, type Vault } from '../../kernel/journal/index.ts';
 import { OperationError } from '../../kernel/json.ts';
 import type { InputOf } from '../../kernel/operation.ts';
@@ -26,6 +26,8 @@ import { checkHostPath } from './host-path.ts';
 import { DeviceFailure } from './local-device.ts';
 import { bindLocal, LOCAL_STEP, NoSource, type NotGiven } from './local-volume.ts';
 import { type Mounter, mountsBelow, realPath } from './mounter.ts';
+import type { Projects } from './projects.ts';
+import { foundAt, leaveMark, readyMark } from './ready.ts';
 import { fdPath, shareTree } from './tree.ts';
 
 type Input = InputOf<(typeof volumeOperations)['volume.setUp']>;
@@ -46,6 +48,7 @@ const DEVICE_STEP = 'MountVolume.MountDevice';
 export interface SetUpTools {
   readonly mounter: Mounter;
   readonly vault: Vault;
+  readonly projects: Projects;
   /** What of the host pods have been given, by their folders: it is theirs, whatever becomes of it. */
   readonly given: Map<string, Set<string>>;
 }
@@ -87,7 +90,7 @@ async function setUp({ root, podDirectory }: Place, volume: VolumeSetUp, tools: 
     case 'local':
       return await bindLocal(root, volume, tools.mounter);
     case 'folder':
-      return await handOver({ root, podDirectory }, volume, tools.mounter);
+      return await handOver({ root, podDirectory }, volume, tools);
     case 'host':
       await giveOnce(podDirectory, volume, tools.given);
       break;
@@ -130,16 +133,19 @@ async function giveOnce(podDirectory: string, { path, type }: Host, given: SetUp
 // ---- folders of containers ------------------------------------------------------------------------------------------
 
 /** Once: afterwards containers may have other plans for it (a database refuses a folder that others may read). */
-async function handOver({ root, podDirectory }: Place, volume: Folder, mounter: Mounter): Promise<NotGiven> {
+async function handOver({ root, podDirectory }: Place, volume: Folder, tools: SetUpTools): Promise<NotGiven> {
   const mark = readyMark(podDirectory, volume.path);
   if (foundAt(root, mark)?.isFile() && (await isThere(root, volume))) return {};
   const { groupId, path } = volume;
-  const unshared = await withVolume(root, volume, mounter, async (folder) =>
-    groupId === null ? null : await shareTree(folder, { groupId, readOnly: false, always: true }, path),
-  );
+  const unshared = await withVolume(root, volume, tools.mounter, async (folder) => {
+    if (volume.isCounted && (await isEmpty(folder))) tools.projects.give(folder.fd, await realPath(root, path));
+    return groupId === null ? null : await shareTree(folder, { groupId, readOnly: false, always: true }, path);
+  });
   leaveMark(root, mark);
   return unshared === null ? {} : { unshared };
 }
+
+const isEmpty = async (folder: FileHandle): Promise<boolean> => (await readdir(fdPath(folder))).length === 0;
 
 async function isThere(root: string, { path, mount }: Folder): Promise<boolean> {
   if (mount === null) return foundAt(root, path)?.isDirectory() === true;
@@ -229,41 +235,4 @@ function explained(error: unknown, { type }: VolumeMount): Error {
   const why = error instanceof Error ? error.message : String(error);
   const hint = isForbidden(error) ? '; the agent needs CAP_SYS_ADMIN to mount: run it as root' : '';
   return new OperationError(`cannot mount ${type}: ${why}${hint}`, { code: codeOf(error) ?? 'EIO' });
-}
-
-const MARK_MODE = 0o644;
-const CREATE = constants.O_WRONLY | constants.O_CREAT | constants.O_NOFOLLOW;
-
-/** `<pod>/volumes/<plugin>/<name>` has `<pod>/plugins/<plugin>/<name>/ready`. */
-const readyMark = (podDirectory: string, volumePath: string): string =>
-  `${podDirectory}/plugins${volumePath.slice(`${podDirectory}/volumes`.length)}/ready`;
-
-/** What lies there, reached through no link; `null`: nothing. */
-function foundAt(root: string, path: string): Stats | null {
-  const place = openParent(root, path);
-  if (!place) return null;
-  try {
-    return lstatSync(place.path);
-  } catch (error) {
-    if (errnoOf(error) === 'ENOENT') return null;
-    throw error;
-  } finally {
-    place.folder.close();
-  }
-}
-
-/**
- * The mark that a volume was handed over to the containers of its pod: an empty file `ready` in the plug-in's folder of
- * the pod, where upstream has it.
- *
- * Invariant: there is a mark only where everything that the agent does to such a volume is done.
- */
-function leaveMark(root: string, mark: string): void {
-  const place = openParent(root, mark, WAY_MODE);
-  if (!place) return;
-  try {
-    closeSync(openSync(place.path, CREATE, MARK_MODE));
-  } finally {
-    place.folder.close();
-  }
 }

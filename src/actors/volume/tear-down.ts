@@ -15,6 +15,7 @@ import { errnoOf, namesBelow, openParent } from '../host/below-root.ts';
 import { unbindDevice } from './block-device.ts';
 import { leaveLocal } from './local-volume.ts';
 import { type Mounter, mountsBelow, realPath } from './mounter.ts';
+import type { Projects } from './projects.ts';
 import { fdPath, removeTree } from './tree.ts';
 
 type Input = InputOf<(typeof volumeOperations)['volume.tearDown']>;
@@ -27,8 +28,15 @@ const LOCAL_MAPS = 'plugins/kubernetes.io/local-volume/volumeDevices';
 /** Rounds over what is mounted: one mount may have covered another. */
 const ROUNDS_MAX = 16;
 
-export async function tearDownVolumes({ root, podDirectory }: Input, mounter: Mounter): Promise<null> {
+interface TearDownTools {
+  readonly mounter: Mounter;
+  readonly projects: Projects;
+}
+
+export async function tearDownVolumes({ root, podDirectory }: Input, tools: TearDownTools): Promise<null> {
+  const { mounter, projects } = tools;
   if (!(await exists(root, podDirectory))) return null;
+  const volumes = await realPath(root, `${podDirectory}/volumes`);
   await unmountAll(root, podDirectory, mounter);
   await leaveLocal(root, await readdir(`${podDirectory}/${LOCAL_FOLDERS}`).catch(noneThere), mounter);
   await unbindDevices(root, podDirectory, mounter);
@@ -41,6 +49,7 @@ export async function tearDownVolumes({ root, podDirectory }: Input, mounter: Mo
       place.folder.close();
     }
   }
+  projects.forgetBelow(volumes);
   return null;
 }
 

@@ -6,7 +6,7 @@ import { cgroupPorts } from '../../../src/actors/cgroup/index.ts';
 import { systemdManager } from '../../../src/actors/cgroup/systemd.ts';
 import { cpuWeight } from '../../../src/actors/cgroup/values.ts';
 import { perform, temporaryFolder } from '../../support/host-ports.ts';
-import { BUS_KINDS, FakeSystemd, startBus } from '../../support/systemd.ts';
+import { BUS_KINDS, FakeSystemd, startBus, startMuteBus } from '../../support/systemd.ts';
 
 const driver = 'systemd' as const;
 const POD = '/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1_2.slice';
@@ -28,6 +28,18 @@ async function machine(kind: (typeof BUS_KINDS)[number]) {
   onTestFinished(() => ports.close());
   return { systemd, ports, tree, address };
 }
+
+/** The library throws from a timer where it greets the bus itself: an exception that nothing catches fails this, too. */
+it('a bus that does not answer is a failure of the call, which can be tried again', async () => {
+  const address = await startMuteBus(await temporaryFolder());
+  const manager = systemdManager(cpuWeight, address, 100);
+  onTestFinished(() => manager.close());
+  for (let attempt = 0; attempt < 2; attempt += 1)
+    await expect(manager.set(POD, RESOURCES, 2)).rejects.toMatchObject({
+      message: expect.stringMatching(/^cannot speak to systemd over unix:path=.*: No reply within 100ms to .*Hello/),
+      retriable: true,
+    });
+});
 
 describe.each(BUS_KINDS)('a slice, over %s', (kind) => {
   it('has memory protection as properties, which systemd would otherwise set back', async () => {

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { status } from '@grpc/grpc-js';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { mounter } from '../../../src/actors/volume/mounter.ts';
+import { Projects } from '../../../src/actors/volume/projects.ts';
 import { setUpVolumes } from '../../../src/actors/volume/set-up.ts';
 import { tearDownVolumes } from '../../../src/actors/volume/tear-down.ts';
 import { expandRequest } from '../../../src/machines/charts/csi/expansion-policy.ts';
@@ -17,6 +18,7 @@ import { CsiRoom } from './support.ts';
 
 const needsDevices = needsMounts || requirement('root', loopProblem()).skip;
 
+const tools = { mounter: mounter(), projects: new Projects() };
 const volume = volumeOf({ isBlock: true, attributes: { size: 'big' }, fsType: 'ext4' });
 const capabilities = ['STAGE_UNSTAGE_VOLUME'];
 const SIZE = 1024 * 1024;
@@ -149,7 +151,7 @@ describe.skipIf(needsDevices)('a block device of this machine', () => {
     const volumes = [{ kind: 'device' as const, name: 'v', spec: 'pv1', device: disk, link, map }];
     const { signal } = new AbortController();
     const place = { root: room.root, podDirectory: room.podDirectory };
-    return setUpVolumes({ ...place, volumes }, { mounter: mounter(), vault: room.vault, given: new Map() }, signal);
+    return setUpVolumes({ ...place, volumes }, { ...tools, vault: room.vault, given: new Map() }, signal);
   };
   beforeEach(() => {
     disk = execFileSync('losetup', ['-f', '--show', join(room.root, 'disk.img')], { encoding: 'utf8' }).trim();
@@ -162,7 +164,7 @@ describe.skipIf(needsDevices)('a block device of this machine', () => {
     const link = join(room.podDirectory, 'volumeDevices/kubernetes.io~local-volume/pv1');
     expect([readlinkSync(link), isDevice(link), (await room.mounts()).length]).toEqual([disk, true, 1]);
     const maps = join(room.root, 'plugins/kubernetes.io/local-volume/volumeDevices');
-    await tearDownVolumes({ root: room.root, podDirectory: room.podDirectory }, mounter());
+    await tearDownVolumes({ root: room.root, podDirectory: room.podDirectory }, tools);
     expect([existsSync(link), await room.mounts(), isDevice(disk)]).toEqual([false, [], true]);
     expect(readdirSync(join(maps, 'pv1'))).toEqual([]);
   });

@@ -1,23 +1,7 @@
 /** Ends of the agent, of its package and of the machine: what they leave running, and what comes back. */
 import { expect } from 'vitest';
 import type { Guest } from '../support/guest.ts';
-import { PODS, podsRun, processes, ROOT_DIR, type Row } from './row.ts';
-
-const MAIN_PID = 'systemctl show statelet -P MainPID';
-
-/** Does something to the agent: afterwards another one serves, and every process of a container is the one it was. */
-async function touchesNothing(guest: Guest, script: string): Promise<void> {
-  const [before, pid] = [await processes(guest), await guest.run(MAIN_PID)];
-  await guest.run(script);
-  const state = `systemctl show statelet -P ActiveState; ${MAIN_PID}`;
-  await guest.until(
-    'another agent is ready',
-    state,
-    (said) => said.startsWith('active\n') && !said.endsWith(`\n${pid}`),
-  );
-  await podsRun(guest);
-  expect(await processes(guest)).toEqual(before);
-}
+import { MAIN_PID, PODS, podsRun, processes, ROOT_DIR, type Row, rebooted, touchesNothing } from './row.ts';
 
 interface Pod {
   readonly status: {
@@ -29,8 +13,6 @@ interface Pod {
 async function pods(guest: Guest): Promise<readonly Pod[]> {
   return (JSON.parse(await guest.run('statelet get pods -n default -o json')) as { items: readonly Pod[] }).items;
 }
-
-const bootId = (guest: Guest): Promise<string> => guest.run('cat /proc/sys/kernel/random/boot_id');
 
 /** When each pod was told to end, in seconds since the machine came up. */
 async function endsOfPods(guest: Guest): Promise<Record<string, number>> {
@@ -57,7 +39,7 @@ EnvironmentFile=-/etc/default/kubelet
 ExecStart=
 ExecStart=/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS
 UNIT
-cp /mnt/kubelet.yaml /var/lib/kubelet/config.yaml
+cp /mnt/kubelet.json /var/lib/kubelet/config.yaml
 echo 'KUBELET_KUBEADM_ARGS="--hostname-override=guest"' >/var/lib/kubelet/kubeadm-flags.env
 cp /usr/share/statelet/20-statelet.conf /etc/systemd/system/kubelet.service.d/
 `;
@@ -107,14 +89,7 @@ export const ENDS: readonly Row[] = [
     what: '`systemctl reboot`',
     seen: 'static pods run again, each container restarted once',
     async see(guest) {
-      const before = await bootId(guest);
-      await guest.run('systemctl reboot', true).catch(() => undefined);
-      await guest.until(
-        'the machine starts anew',
-        'cat /proc/sys/kernel/random/boot_id',
-        (id) => /^[0-9a-f-]{36}/.test(id) && id !== before,
-      );
-      await guest.comesUp();
+      await rebooted(guest);
       await podsRun(guest);
       const restarts = (await pods(guest)).map(({ status }) => status.containerStatuses[0]!.restartCount);
       expect(restarts).toEqual(PODS.map(() => 1));

@@ -1,12 +1,21 @@
 /** A row of the table in `docs/systemd.md`: what was looked at in the guest, and what must be seen there. */
-import type { Guest } from '../support/guest.ts';
+
+import { expect } from 'vitest';
+import type { Pod } from '../../../src/machines/model/api/pod.ts';
+import type { GuestCluster } from '../support/cluster.ts';
+import { type Guest, NODE } from '../support/guest.ts';
 
 export interface Row {
   readonly what: string;
   /** As the page says it. */
   readonly seen: string;
-  /** Rejects when it is not so. Rows follow one another in one guest: each leaves every pod running. */
-  readonly see: (guest: Guest) => Promise<void>;
+  /** The Go kubelet, as `STATELET_GO_KUBELET` names it: without, the row is skipped. */
+  readonly needs?: 'kubelet';
+  /**
+   * Rejects when it is not so. Rows follow one another in one guest: each leaves every pod running. There is a cluster
+   * where the suite's node is of one.
+   */
+  readonly see: (guest: Guest, cluster: GuestCluster) => Promise<void>;
 }
 
 export const PODS = ['besteffort', 'burstable', 'guaranteed'] as const;
@@ -14,7 +23,7 @@ export const ROOT_DIR = '/var/lib/kubelet';
 export const SLICES = '/sys/fs/cgroup/kubepods.slice';
 
 /** As the names of mirror pods: a static pod's name, and its node's. */
-export const onNode = (pod: string): string => `${pod}-guest`;
+export const onNode = (pod: string): string => `${pod}-${NODE}`;
 
 /** Every pod is there and ready. */
 export async function podsRun(guest: Guest): Promise<void> {
@@ -37,4 +46,56 @@ export async function properties(guest: Guest, unit: string, names: readonly str
       .split('\n')
       .map((line) => line.split(/=(.*)/, 2)),
   );
+}
+
+/** The text of a file. */
+export async function textOf(guest: Guest, file: string): Promise<string> {
+  return (await guest.run(`cat ${file}`)).trim();
+}
+
+/** The folder of a pod's slice. */
+export function sliceOf({ metadata, status }: Pod): string {
+  const level = { Guaranteed: '', Burstable: '-burstable', BestEffort: '-besteffort' }[status!.qosClass!]!;
+  const parent = level === '' ? SLICES : `${SLICES}/kubepods${level}.slice`;
+  return `${parent}/kubepods${level}-pod${metadata.uid.replaceAll('-', '_')}.slice`;
+}
+
+/** The folder of the group of the pod's one container. */
+export function scopeOf(pod: Pod): string {
+  const id = pod.status!.containerStatuses![0]!.containerID!.replace('containerd://', '');
+  return `${sliceOf(pod)}/cri-containerd-${id}.scope`;
+}
+
+/** For a machine that is emulated on one that is busy, where a second may take a minute: as a shell's commands. */
+export const LONGER_WATCHDOG = `mkdir -p /etc/systemd/system/statelet.service.d
+printf '[Service]\\nWatchdogSec=600\\n' >/etc/systemd/system/statelet.service.d/emulated.conf
+systemctl daemon-reload`;
+
+export const MAIN_PID = 'systemctl show statelet -P MainPID';
+
+/** Does something to the agent: afterwards another one serves, and every process of a container is the one it was. */
+export async function touchesNothing(
+  guest: Guest,
+  script: string,
+  run: () => Promise<void> = () => podsRun(guest),
+): Promise<void> {
+  const [before, pid] = [await processes(guest), await guest.run(MAIN_PID)];
+  await guest.run(script);
+  const state = `systemctl show statelet -P ActiveState; ${MAIN_PID}`;
+  await guest.until(
+    'another agent is ready',
+    state,
+    (said) => said.startsWith('active\n') && !said.endsWith(`\n${pid}`),
+  );
+  await run();
+  expect(await processes(guest)).toEqual(before);
+}
+
+/** Starts the machine anew, in good order. */
+export async function rebooted(guest: Guest): Promise<void> {
+  const bootId = 'cat /proc/sys/kernel/random/boot_id';
+  const before = await guest.run(bootId);
+  await guest.run('systemctl reboot', true).catch(() => undefined);
+  await guest.until('the machine starts anew', bootId, (id) => /^[0-9a-f-]{36}/.test(id) && id !== before);
+  await guest.comesUp();
 }

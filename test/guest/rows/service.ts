@@ -1,6 +1,6 @@
 /** What systemd has of the service, and what an operator asks it for. */
 import { expect } from 'vitest';
-import { onNode, PODS, podsRun, processes, properties, type Row } from './row.ts';
+import { LONGER_WATCHDOG, onNode, PODS, podsRun, processes, properties, type Row } from './row.ts';
 
 const UNIT = 'statelet.service';
 
@@ -66,6 +66,7 @@ export const SERVICE: readonly Row[] = [
       await guest.until('the watchdog ends it', restarts, (said) => Number(said) > before);
       await guest.until('it is ready again', `systemctl is-active ${UNIT}`, (said) => said.trim() === 'active');
       expect(await guest.run(`journalctl -u ${UNIT} -o cat`)).toContain('Watchdog timeout');
+      await guest.run(LONGER_WATCHDOG);
       await podsRun(guest);
       expect(await processes(guest)).toEqual(containers);
     },

@@ -11,12 +11,15 @@ import { connect } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { freePort } from '../../support/ports.ts';
+import { diskFile, type Hardware, makeDisk, processorsAndMemory } from './hardware.ts';
 import type { System } from './system.ts';
 
+/** How the node is named. */
+export const NODE = 'guest';
 const AGENT_PORT = 5000;
 /** What takes seconds on the machine may take minutes here. */
 const SCRIPT_LIMIT_MS = 15 * 60_000;
-const STATE_LIMIT_MS = 15 * 60_000;
+const STATE_LIMIT_MS = 30 * 60_000;
 /** Each question costs the guest a shell. */
 const POLL_MS = 2_000;
 const STATUS = /\n?status (\d+)\n$/;
@@ -25,18 +28,21 @@ export class Guest {
   private machine: ChildProcess | undefined;
   private port = 0;
   private readonly system: System;
-  /** Has `disk.img`, which is changed, `input.img`, and gets `console.log`. */
+  private readonly hardware: Hardware;
+  /** Has `disk.img`, which is changed, `input.img`, the other disks, and gets `console.log`. */
   private readonly folder: string;
 
-  constructor(system: System, folder: string) {
+  constructor(system: System, hardware: Hardware, folder: string) {
     this.system = system;
+    this.hardware = hardware;
     this.folder = folder;
   }
 
   /** Starts the machine; resolves when systemd says that it has come up. */
   async boot(): Promise<void> {
     this.port = await freePort();
-    this.machine = spawn('nice', ['-n', '10', ...emulator(this.system, this.folder, this.port)], { stdio: 'inherit' });
+    const [program, ...argv] = emulator(this.system, this.hardware, this.folder, this.port);
+    this.machine = spawn(program!, argv, { stdio: 'inherit' });
     await this.comesUp();
   }
 
@@ -96,23 +102,28 @@ export class Guest {
   }
 }
 
-function emulator({ emulator: root, kernel, initrd }: System, folder: string, port: number): readonly string[] {
+function emulator(system: System, hardware: Hardware, folder: string, port: number): readonly string[] {
+  const { emulator: root, kernel, initrd } = system;
   const [usr, libraries] = [join(root, 'usr'), join(root, 'usr/lib/x86_64-linux-gnu')];
-  const disk = (name: string) => `file=${join(folder, name)},format=raw,if=virtio,cache=unsafe`;
-  const options = {
+  const disk = (file: string) => `file=${file},format=raw,if=virtio,cache=unsafe`;
+  const options: Record<string, readonly string[]> = {
     '-M': ['q35'],
     '-accel': ['tcg,thread=multi,tb-size=1024'],
-    '-cpu': ['max,-la57'],
-    '-smp': ['2'],
-    '-m': ['3G'],
+    // Without virtualization in the guest, whose driver would take its time to load.
+    '-cpu': ['max,-la57,-svm'],
+    ...processorsAndMemory(hardware),
     '-L': [join(usr, 'share/qemu'), join(usr, 'share/seabios')],
     '-display': ['none'],
     '-monitor': ['none'],
     '-serial': [`file:${join(folder, 'console.log')}`],
     '-kernel': [kernel],
     '-initrd': [initrd],
-    '-append': ['root=LABEL=system rw console=ttyS0 mitigations=off'],
-    '-drive': [disk('disk.img'), `${disk('input.img')},readonly=on`],
+    '-append': [['root=LABEL=system rw console=ttyS0 mitigations=off', ...hardware.kernelOptions].join(' ')],
+    '-drive': [
+      disk(join(folder, 'disk.img')),
+      `${disk(join(folder, 'input.img'))},readonly=on`,
+      ...hardware.disks.map((each) => disk(diskFile(folder, each))),
+    ],
     '-netdev': [`user,id=net,hostfwd=tcp:127.0.0.1:${port}-:${AGENT_PORT}`],
     '-device': ['virtio-net-pci,netdev=net,romfile=', 'virtio-rng-pci'],
   };
@@ -121,9 +132,10 @@ function emulator({ emulator: root, kernel, initrd }: System, folder: string, po
   return [loader, '--library-path', libraries, join(usr, 'bin/qemu-system-x86_64'), ...given];
 }
 
-/** A disk of its own for each guest, and one with what it is given. */
-export function makeDisks(system: System, folder: string, input: string): void {
+/** A disk of its own for each guest, one with what it is given, and those of its hardware. */
+export function makeDisks(system: System, hardware: Hardware, folder: string, input: string): void {
   if (!existsSync(system.disk)) throw new Error(`no disk at ${system.disk}`);
   execFileSync('cp', ['--sparse=always', '--reflink=auto', system.disk, join(folder, 'disk.img')]);
   execFileSync('mke2fs', ['-q', '-t', 'ext4', '-L', 'input', '-d', input, join(folder, 'input.img'), '256M']);
+  for (const disk of hardware.disks) makeDisk(folder, disk);
 }

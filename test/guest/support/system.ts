@@ -10,16 +10,19 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync } 
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 
-const SUITE = 'trixie';
+/** Of Debian: `trixie` has containerd 1.7, `forky` containerd 2. */
+export type Suite = 'trixie' | 'forky';
+
+/** The emulator's. bookworm's qemu 7.2 panics trixie's kernel. */
+const EMULATOR_SUITE: Suite = 'trixie';
 const KEYRING = '/usr/share/keyrings/debian-archive-keyring.gpg';
 const DISK = '6G';
 
-/** bookworm's qemu 7.2 panics trixie's kernel. */
 const EMULATOR = ['qemu-system-x86', 'seabios', 'libc-bin'];
 const SYSTEM = [
   'systemd systemd-sysv dbus libpam-systemd polkitd udev kmod apparmor',
   'linux-image-cloud-amd64 initramfs-tools iproute2 iptables procps util-linux curl jq',
-  'containerd runc containernetworking-plugins busybox-static',
+  'containerd runc containernetworking-plugins busybox-static quota',
 ].flatMap((line) => line.split(' '));
 
 export const FILES = join(import.meta.dirname, '../files');
@@ -28,9 +31,12 @@ const INSTALLED = {
   'agent.socket': '/etc/systemd/system/agent.socket',
   'agent@.service': '/etc/systemd/system/agent@.service',
   'guest.network': '/etc/systemd/network/guest.network',
-  'containerd.toml': '/etc/containerd/config.toml',
   '10-bridge.conflist': '/etc/cni/net.d/10-bridge.conflist',
 } as const;
+/** By the containerd of each suite, the form of its configuration. */
+const CONTAINERD: Readonly<Record<Suite, string>> = { trixie: 'containerd.toml', forky: 'containerd-2.toml' };
+/** Packages of one suite alone: containerd 1.7 makes no checkpoints. */
+const MORE: Readonly<Record<Suite, readonly string[]>> = { trixie: [], forky: ['criu'] };
 
 /** What else is set up, as commands of a shell; `$1` is the root. */
 const SETTINGS = [
@@ -50,12 +56,15 @@ export interface System {
   readonly disk: string;
 }
 
-export function guestSystem(): System {
+export function guestSystem(suite: Suite): System {
   const cache = join(process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache'), 'statelet-guest');
   mkdirSync(cache, { recursive: true });
-  const emulator = cached(cache, 'emulator', [EMULATOR], makeEmulator);
-  const contents = Object.keys(INSTALLED).map((name) => readFileSync(join(FILES, name), 'utf8'));
-  const system = cached(cache, 'system', [SYSTEM, INSTALLED, SETTINGS, contents, DISK], makeSystem);
+  const emulator = cached(cache, 'emulator', [EMULATOR_SUITE, EMULATOR], makeEmulator);
+  const installed = { ...INSTALLED, [CONTAINERD[suite]]: '/etc/containerd/config.toml' };
+  const contents = Object.keys(installed).map((name) => readFileSync(join(FILES, name), 'utf8'));
+  const packages = [...SYSTEM, ...MORE[suite]];
+  const parts = [suite, packages, installed, SETTINGS, contents, DISK];
+  const system = cached(cache, suite, parts, (folder) => makeSystem({ suite, packages, installed }, folder));
   return {
     emulator,
     kernel: join(system, 'vmlinuz'),
@@ -66,15 +75,13 @@ export function guestSystem(): System {
 
 /** What was made once of the same parts is taken as it is; what was made of others goes. */
 function cached(cache: string, name: string, parts: readonly unknown[], make: (folder: string) => void): string {
-  const key = createHash('sha256')
-    .update(JSON.stringify([SUITE, parts]))
-    .digest('hex')
-    .slice(0, 16);
+  const key = createHash('sha256').update(JSON.stringify(parts)).digest('hex').slice(0, 16);
   const folder = join(cache, `${name}-${key}`);
   if (existsSync(folder)) return folder;
   for (const old of readdirSync(cache).filter((each) => each.startsWith(`${name}-`)))
     rmSync(join(cache, old), { recursive: true, force: true });
   const draft = `${folder}.draft`;
+  rmSync(draft, { recursive: true, force: true });
   mkdirSync(draft);
   make(draft);
   renameSync(draft, folder);
@@ -82,28 +89,36 @@ function cached(cache: string, name: string, parts: readonly unknown[], make: (f
 }
 
 function makeEmulator(folder: string): void {
-  mmdebstrap(['--variant=extract', `--include=${EMULATOR.join(',')}`], folder);
+  mmdebstrap(EMULATOR_SUITE, ['--variant=extract', `--include=${EMULATOR.join(',')}`], folder);
 }
 
-function makeSystem(folder: string): void {
+interface Contents {
+  readonly suite: Suite;
+  readonly packages: readonly string[];
+  readonly installed: Readonly<Record<string, string>>;
+}
+
+function makeSystem({ suite, packages, installed }: Contents, folder: string): void {
   const root = join(folder, 'root');
-  const copies = Object.entries(INSTALLED).map(([name, path]) => `install -D -m 644 ${join(FILES, name)} "$1${path}"`);
+  const copies = Object.entries(installed).map(([name, path]) => `install -D -m 644 ${join(FILES, name)} "$1${path}"`);
   const hooks = [...copies, ...SETTINGS].map((command) => `--customize-hook=${command}`);
-  mmdebstrap(['--variant=minbase', `--include=${SYSTEM.join(',')}`, ...hooks], root);
+  mmdebstrap(suite, ['--variant=minbase', `--include=${packages.join(',')}`, ...hooks], root);
   for (const name of ['vmlinuz', 'initrd.img']) execFileSync('cp', ['-L', join(root, name), join(folder, name)]);
   execFileSync('mke2fs', ['-q', '-t', 'ext4', '-L', 'system', '-d', root, join(folder, 'disk.img'), DISK]);
   rmSync(root, { recursive: true });
 }
 
-function mmdebstrap(options: readonly string[], target: string): void {
+function mmdebstrap(suite: Suite, options: readonly string[], target: string): void {
   const argv = [
     '--quiet',
     '--mode=root',
     `--keyring=${KEYRING}`,
     '--aptopt=APT::Install-Recommends "false"',
+    // A mirror may be older than a suite that is still in the making says it may be; its signature is what counts here.
+    '--aptopt=Acquire::Check-Valid-Until "false"',
     ...options,
   ];
-  execFileSync('mmdebstrap', [...argv, SUITE, target, mirror()], { stdio: ['ignore', 'inherit', 'inherit'] });
+  execFileSync('mmdebstrap', [...argv, suite, target, mirror()], { stdio: ['ignore', 'inherit', 'inherit'] });
 }
 
 /** Where this machine's apt has Debian from. */

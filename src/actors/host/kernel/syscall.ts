@@ -1,5 +1,6 @@
 /**
- * The system calls that Node does not have: flock, prlimit, inotify, mount, terminals, and datagrams to a unix socket.
+ * The system calls that Node does not have: flock, prlimit, inotify, mount, terminals, projects of files and their quotas, and
+ * datagrams to a unix socket.
  *
  * Owns every use of FFI in the project. A wrong prototype would kill the process without a trace, so there are few,
  * they are synchronous (errno belongs to the thread) and they are tried on harmless arguments when the library is
@@ -34,6 +35,19 @@ const O_CLOEXEC = 0o2000000;
 const TIOCSPTLCK = 0x40045431;
 const TIOCGPTN = 0x80045430;
 const TIOCSWINSZ = 0x5414;
+const FS_IOC_FSGETXATTR = 0x801c581f;
+const FS_IOC_FSSETXATTR = 0x401c5820;
+/** `struct fsxattr`: five numbers and eight bytes for later. */
+const FSXATTR_BYTES = 28;
+const [XFLAGS_AT, PROJECT_AT] = [0, 12];
+const FS_XFLAG_PROJINHERIT = 0x200;
+/** The same number on every architecture; since Linux 5.14. */
+const SYS_QUOTACTL_FD = 443;
+/** `QCMD(Q_GETQUOTA, PRJQUOTA)` */
+const GET_PROJECT_QUOTA = (0x800007 << 8) | 2;
+/** `struct if_dqblk` */
+const QUOTA_BYTES = 72;
+const [USED_BYTES_AT, USED_INODES_AT] = [16, 40];
 
 export interface SystemCalls {
   /** Takes an exclusive lock on an open file; `false` while another process holds it. */
@@ -60,8 +74,19 @@ export interface SystemCalls {
    * the descriptor is by then.
    */
   openTerminal(): { readonly fd: number; readonly path: string };
+  /** The project of a folder that hands it on to everything in it; 0: of none. */
+  projectOf(fd: number): number;
+  /** Makes an empty folder, and everything that will be in it, one of this project. */
+  setProject(fd: number, project: number): void;
+  /** What the file system of an open folder counts for a project; `null`: it counts for none. */
+  projectUsage(fd: number, project: number): ProjectUsage | null;
   /** Sets the size of the terminal for its processes. */
   setWindowSize(fd: number, rows: number, columns: number): void;
+}
+
+export interface ProjectUsage {
+  readonly bytes: bigint;
+  readonly inodes: bigint;
 }
 
 type Call = (...args: readonly unknown[]) => number;
@@ -79,7 +104,8 @@ interface Library {
       | 'mount'
       | 'unmount'
       | 'openTerminal'
-      | 'ioctl',
+      | 'ioctl'
+      | 'quota',
       Call
     >
   >;
@@ -126,6 +152,7 @@ function openLibrary(): Library {
       unmount: define('int umount2(const char *target, int flags)'),
       openTerminal: define('int posix_openpt(int flags)'),
       ioctl: define('int ioctl(int fd, uint64_t request, void *argument)'),
+      quota: define('int64_t syscall(int64_t number, int64_t fd, int64_t command, int64_t id, void *block)'),
     },
     errno: () => koffi.errno(),
   };
@@ -138,7 +165,10 @@ function rehearse({ call, errno }: Library, calls: SystemCalls): void {
   const isRead = call.prlimit(0, RLIMIT_NOFILE, null, limits) === 0 && limits.readBigUInt64LE(8) > 0n;
   const isNoTerminal = call.ioctl(-1, TIOCGPTN, Buffer.alloc(4)) === -1 && errno() === constants.errno.EBADF;
   const isUnknown = call.unmount('', MNT_DETACH | UMOUNT_NOFOLLOW) === -1 && call.mount('', '', '', 0, '') === -1;
-  if (!isRefused || !isRead || !isUnknown || !isNoTerminal) throw new Error('system calls do not answer as expected');
+  // -1: EBADF, ENOSYS of an older kernel, or EPERM below a filter.
+  const isNoFile = call.quota(SYS_QUOTACTL_FD, -1, GET_PROJECT_QUOTA, 0, Buffer.alloc(QUOTA_BYTES)) === -1;
+  if (!isRefused || !isRead || !isUnknown || !isNoTerminal || !isNoFile)
+    throw new Error('system calls do not answer as expected');
   try {
     calls.sendDatagram('', Buffer.alloc(0));
   } catch (error) {
@@ -185,6 +215,7 @@ function callsOf(library: Library): SystemCalls {
     },
     ...mountCalls(call, must),
     ...terminalCalls(call, must),
+    ...projectCalls(call, must),
   };
 }
 
@@ -220,6 +251,32 @@ const terminalCalls = (call: Library['call'], must: (result: number, what: strin
     must(call.ioctl(fd, TIOCSWINSZ, size), 'ioctl TIOCSWINSZ');
   },
 });
+
+const projectCalls = (call: Library['call'], must: (result: number, what: string) => number) => {
+  const attributes = (fd: number): Buffer => {
+    const found = Buffer.alloc(FSXATTR_BYTES);
+    must(call.ioctl(fd, FS_IOC_FSGETXATTR, found), 'ioctl FS_IOC_FSGETXATTR');
+    return found;
+  };
+  return {
+    projectOf: (fd: number): number => {
+      const found = attributes(fd);
+      const isHandedOn = (found.readUInt32LE(XFLAGS_AT) & FS_XFLAG_PROJINHERIT) !== 0;
+      return isHandedOn ? found.readUInt32LE(PROJECT_AT) : 0;
+    },
+    setProject: (fd: number, project: number): void => {
+      const wanted = attributes(fd);
+      wanted.writeUInt32LE(wanted.readUInt32LE(XFLAGS_AT) | FS_XFLAG_PROJINHERIT, XFLAGS_AT);
+      wanted.writeUInt32LE(project, PROJECT_AT);
+      must(call.ioctl(fd, FS_IOC_FSSETXATTR, wanted), 'ioctl FS_IOC_FSSETXATTR');
+    },
+    projectUsage: (fd: number, project: number): ProjectUsage | null => {
+      const block = Buffer.alloc(QUOTA_BYTES);
+      if (call.quota(SYS_QUOTACTL_FD, fd, GET_PROJECT_QUOTA, project, block) !== 0) return null;
+      return { bytes: block.readBigUInt64LE(USED_BYTES_AT), inodes: block.readBigUInt64LE(USED_INODES_AT) };
+    },
+  };
+};
 
 /** `struct sockaddr_un`; an abstract name starts with NUL and is not ended by one. */
 function socketName(address: string): Buffer {

@@ -109,7 +109,6 @@ const WITHOUT_EFFECT: Readonly<Record<string, string>> = {
   InPlacePodVerticalScalingExclusiveCPUs: NO_RESIZE,
   InPlacePodVerticalScalingExclusiveMemory: NO_RESIZE,
   KubeletSeparateDiskGC: 'a file system of writable layers is always kept apart from that of images',
-  LocalStorageCapacityIsolationFSQuotaMonitoring: 'local storage is measured by reading folders, without quotas',
   NativeHistograms: 'histograms have classic buckets only',
   PLEGOnDemandRelist: 'a pod is inspected as soon as its runtime or its own work has news',
   PodAndContainerStatsFromCRI: 'statistics of pods and containers come from their control groups',

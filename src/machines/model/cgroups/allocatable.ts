@@ -61,7 +61,7 @@ export function nodeResources(settings: Settings, facts: NodeFacts): Parsed<Node
   return {
     value: {
       capacity: texts(capacity),
-      allocatable: texts(without(capacity, [kube, system, eviction])),
+      allocatable: texts(withoutPages(without(capacity, [kube, system, eviction]))),
       kubeReserved: texts(kube),
       systemReserved: texts(system),
       podsLimit: texts(without({ ...capacity, ...pids }, [kube, system])),
@@ -115,10 +115,11 @@ function evictionReservation({ evictionHard, ignoreEviction }: Settings, capacit
 
 const NANO = 1_000_000_000n;
 
-function without(capacity: Amounts, kept: readonly Amounts[]): Amounts {
-  const left = Object.fromEntries(
-    Object.entries(capacity).map(([name, amount]) => [name, atLeastZero(amount - total(kept, name))]),
-  );
+const without = (capacity: Amounts, kept: readonly Amounts[]): Amounts =>
+  Object.fromEntries(Object.entries(capacity).map(([name, amount]) => [name, atLeastZero(amount - total(kept, name))]));
+
+/** Huge pages are memory that nothing else can have: the scheduler must not count it twice. The kernel does not. */
+function withoutPages(left: Amounts): Amounts {
   const huge = Object.entries(left).reduce(
     (sum, [name, amount]) => (name.startsWith(HUGE_PAGES) ? sum + amount : sum),
     0n,

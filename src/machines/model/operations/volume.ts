@@ -94,6 +94,8 @@ export type VolumeSetUp =
       readonly path: string;
       readonly mount: VolumeMount | null;
       readonly groupId: number | null;
+      /** The file system counts what it holds, if it counts by project. */
+      readonly isCounted?: true;
     }
   /** Files that change all at once. */
   | {

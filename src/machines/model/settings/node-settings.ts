@@ -155,6 +155,8 @@ export interface NodeSettings {
   readonly limitedSwapBytes?: string;
   /** Huge page sizes of the machine as the runtime names them (`2MB`, `1GB`). */
   readonly hugePageSizes?: readonly string[];
+  /** With the gate LocalStorageCapacityIsolationFSQuotaMonitoring, volumes of pods in user namespaces have projects. */
+  readonly countsByProject?: boolean;
   /** `status.capacity` of the node. */
   readonly capacity?: Readonly<Record<string, string>>;
   /**

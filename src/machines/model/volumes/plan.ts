@@ -228,12 +228,17 @@ function setUpOf(volume: Volume, input: PayloadInput): VolumeSetUp | null {
   const { name } = volume;
   if (emptyDir) {
     const mount = mediumMount(emptyDir, input.pod, input.node);
-    return { kind: 'folder', name, path, mount, groupId };
+    const isCounted = mount === null && isCountedByProject(input);
+    return { kind: 'folder', name, path, mount, groupId, ...(isCounted ? { isCounted } : {}) };
   }
   const mount = volume.configMap ? null : { ...memoryMount(input.pod, input.node), optional: true };
   const files = payload(volume, input) ?? [];
   return { kind: 'files', name, path, mount, groupId, files };
 }
+
+/** Only of a pod in a user namespace: outside of one, root of a container could change the project of its files. */
+const isCountedByProject = ({ pod, node }: PayloadInput): boolean =>
+  node.countsByProject === true && pod.spec.hostUsers === false;
 
 function pathOf(volume: Volume, { pod, node }: PayloadInput): string | null {
   const kind = (Object.keys(PLUGINS) as (keyof typeof PLUGINS)[]).find((each) => volume[each] !== undefined);

@@ -26,6 +26,7 @@ type FeatureSettings = Pick<
   | 'hidesReadyToStart'
   | 'reportsDeviceHealth'
   | 'hasStopSignals'
+  | 'countsByProject'
 >;
 
 export function featureSettings(isOn: Gates): FeatureSettings {
@@ -36,6 +37,7 @@ export function featureSettings(isOn: Gates): FeatureSettings {
   return {
     reportsDeviceHealth: isOn('ResourceHealthStatus'),
     hasStopSignals: isOn('ContainerStopSignals'),
+    ...(isOn('LocalStorageCapacityIsolationFSQuotaMonitoring') ? { countsByProject: true } : {}),
     ...(unseen.length === 0 ? {} : { unseenFields: unseen }),
     ...(isOn('ReduceDefaultCrashLoopBackOffDecay') ? { crashLoopBackOffInitialMs: REDUCED_INITIAL_MS } : {}),
     ...(isOn('PreventStaticPodAPIReferences') ? {} : { staticPodReferences: 'any' }),

@@ -64,9 +64,11 @@ describe('what is left for pods', () => {
     expect(podsLimit).toMatchObject({ cpu: '1500m', memory: '23635520Ki', pid: '32668' });
   });
 
-  it('is less by huge pages, which are memory, too', () => {
-    const { allocatable } = resources({ evictionHard: {} }, { hugePageTotals: { 'hugepages-2Mi': '1073741824' } });
+  it('is less by huge pages, which are memory, too; the group of all pods is not, for the kernel counts them apart', () => {
+    const pages = { hugePageTotals: { 'hugepages-2Mi': '1073741824' } };
+    const { allocatable, podsLimit } = resources({ evictionHard: {} }, pages);
     expect(allocatable).toMatchObject({ memory: '23635520Ki', 'hugepages-2Mi': '1Gi' });
+    expect(podsLimit).toMatchObject({ memory: '24684096Ki', 'hugepages-2Mi': '1Gi' });
   });
 
   it('is not less by eviction where the owner says so, and never less than nothing', () => {

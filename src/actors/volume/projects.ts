@@ -1,0 +1,117 @@
+/**
+ * Projects of volumes: the file system counts what a volume holds, so that none of it has to be walked, and what was
+ * deleted and is still open counts, too.
+ *
+ * Decides: a number of its own for each volume, from the first one that upstream gives, that neither the files of the
+ * machine's projects name nor the file system counts for. `/etc/projects` and `/etc/projid` have each of them in the
+ * form of projects(5) and projid(5), as xfs_quota(8), repquota(8) and another kubelet read them.
+ * Invariants: only an empty folder is given a project; nothing is limited, only counted; a line of others is never
+ * changed; without project quotas on the file system nothing is written.
+ */
+import { lstatSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { OperationError } from '../../kernel/json.ts';
+import { errnoOf } from '../host/below-root.ts';
+import { type SystemCalls, systemCalls } from '../host/kernel/syscall.ts';
+
+/** Numbers below it are for people; as upstream has it. */
+export const FIRST_PROJECT = 1_048_577;
+/** Numbers that others use without naming them; as upstream has it. */
+const SEARCHED_MAX = 128;
+/** Thousands of volumes; longer files are not ours to rewrite. */
+const FILE_MAX_BYTES = 1024 * 1024;
+
+export interface ProjectFiles {
+  /** `number:path` */
+  readonly projects: string;
+  /** `name:number` */
+  readonly names: string;
+}
+
+const OF_MACHINE: ProjectFiles = { projects: '/etc/projects', names: '/etc/projid' };
+
+/** The numbers that lines of the two files name. */
+const numberOf = (line: string): number => Number(/^(\d+):/.exec(line)?.[1] ?? 0);
+const namedNumberOf = (line: string): number => Number(/^[^#:][^:]*:(\d+)$/.exec(line)?.[1] ?? 0);
+const pathOf = (line: string): string => /^\d+:(.*)$/.exec(line)?.[1] ?? '';
+
+/** One volume after the other, within this process: everything here is done at once. */
+export class Projects {
+  private readonly files: ProjectFiles;
+  private readonly system: SystemCalls | null;
+
+  constructor(files = OF_MACHINE, system = systemCalls()) {
+    this.files = files;
+    this.system = system;
+  }
+
+  /** Gives an empty, open folder a project, where its file system counts by project. */
+  give(fd: number, path: string): void {
+    const { system } = this;
+    if (system === null || system.projectUsage(fd, 0) === null) return;
+    const [projects, names] = [linesOf(this.files.projects), linesOf(this.files.names)];
+    const taken = new Set([...projects.map(numberOf), ...names.map(namedNumberOf)]);
+    const project = unused(taken, (each) => holdsNothing(system, fd, each));
+    const others = projects.filter((line) => pathOf(line) !== path);
+    // Named before it is given: a number that is in no file would be given again.
+    replace(this.files.names, [...names, `volume${project}:${project}`]);
+    replace(this.files.projects, [...others, `${project}:${path}`]);
+    system.setProject(fd, project);
+  }
+
+  /** Forgets the projects of volumes below a folder that is gone. A line that cannot be taken away only keeps a number. */
+  forgetBelow(folder: string): void {
+    try {
+      this.forget(folder);
+    } catch {
+      // The folder is gone all the same.
+    }
+  }
+
+  private forget(folder: string): void {
+    const projects = linesOf(this.files.projects);
+    const gone = projects.filter((line) => pathOf(line).startsWith(`${folder}/`) && numberOf(line) >= FIRST_PROJECT);
+    if (gone.length === 0) return;
+    const left = projects.filter((line) => !gone.includes(line));
+    const used = new Set(left.map(numberOf));
+    const unnamed = new Set(gone.map(numberOf).filter((project) => !used.has(project)));
+    replace(this.files.projects, left);
+    replace(
+      this.files.names,
+      linesOf(this.files.names).filter((line) => !unnamed.has(namedNumberOf(line))),
+    );
+  }
+}
+
+function unused(taken: ReadonlySet<number>, isFree: (project: number) => boolean): number {
+  let searched = 0;
+  for (let project = FIRST_PROJECT; searched <= SEARCHED_MAX; project += 1) {
+    if (taken.has(project)) continue;
+    if (isFree(project)) return project;
+    searched += 1;
+  }
+  throw new OperationError('cannot find available quota ID');
+}
+
+function holdsNothing(system: SystemCalls, fd: number, project: number): boolean {
+  const usage = system.projectUsage(fd, project);
+  return usage === null || (usage.bytes === 0n && usage.inodes === 0n);
+}
+
+function linesOf(file: string): readonly string[] {
+  try {
+    const found = lstatSync(file);
+    if (!found.isFile()) throw new OperationError(`${file} exists but is not a plain file, cannot continue`);
+    if (found.size > FILE_MAX_BYTES) throw new OperationError(`${file} has more than ${FILE_MAX_BYTES} bytes`);
+    return readFileSync(file, 'utf8').split('\n').filter(Boolean);
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT') return [];
+    throw error;
+  }
+}
+
+/** At once for all who read it. */
+function replace(file: string, lines: readonly string[]): void {
+  const draft = `${file}.statelet`;
+  writeFileSync(draft, lines.map((line) => `${line}\n`).join(''), { mode: 0o644 });
+  renameSync(draft, file);
+}

@@ -1,0 +1,195 @@
+/** A node of a cluster with thirty pods: what ends of the agent leave running, resizes, and a start without the API server. */
+import { expect } from 'vitest';
+import type { Guest } from '../support/guest.ts';
+import { podsRun, processes, type Row, rebooted, scopeOf, sliceOf, textOf, touchesNothing } from './row.ts';
+
+const PODS = 30;
+const MIB = 1024 * 1024;
+const SLEEP = { command: ['sh', '-c', 'while :; do sleep 5; done'] };
+const NAMES = Array.from({ length: PODS }, (_, index) => `pod-${String(index).padStart(2, '0')}`);
+
+const memory = async (guest: Guest, groups: readonly string[]) => {
+  const limits: string[] = [];
+  for (const group of groups) limits.push(await textOf(guest, `${group}/memory.max`));
+  return limits;
+};
+const isResized = ({ status }: { status?: { conditions?: readonly { type: string }[] } }): boolean =>
+  status?.conditions?.some(({ type }) => type.startsWith('PodResize')) !== true;
+
+/** A node as `kubeadm join` leaves it: the unit and drop-in of Kubernetes' packages, and kubeadm's files. */
+const KUBEADM = `
+set -e
+systemctl disable --now statelet
+cp /mnt/kubelet /usr/bin/kubelet
+cat >/etc/systemd/system/kubelet.service <<'UNIT'
+[Unit]
+Description=kubelet: The Kubernetes Node Agent
+Wants=network-online.target
+After=network-online.target
+[Service]
+ExecStart=/usr/bin/kubelet
+Restart=always
+StartLimitInterval=0
+RestartSec=10
+[Install]
+WantedBy=multi-user.target
+UNIT
+mkdir -p /etc/systemd/system/kubelet.service.d /etc/kubernetes/manifests
+cat >/etc/systemd/system/kubelet.service.d/10-kubeadm.conf <<'UNIT'
+[Service]
+Environment="KUBELET_KUBECONFIG_ARGS=--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf --kubeconfig=/etc/kubernetes/kubelet.conf"
+Environment="KUBELET_CONFIG_ARGS=--config=/var/lib/kubelet/config.yaml"
+EnvironmentFile=-/var/lib/kubelet/kubeadm-flags.env
+EnvironmentFile=-/etc/default/kubelet
+ExecStart=
+ExecStart=/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS
+UNIT
+cp /etc/kubernetes/kubelet.yaml /var/lib/kubelet/config.yaml
+echo 'KUBELET_KUBEADM_ARGS="--hostname-override=guest"' >/var/lib/kubelet/kubeadm-flags.env
+systemctl daemon-reload
+systemctl enable --now kubelet`;
+
+const DROP_IN = '/etc/systemd/system/kubelet.service.d/20-statelet.conf';
+const THREE = ['one', 'two', 'three'];
+
+export const FLEET: readonly Row[] = [
+  {
+    what: 'a node of kubeadm with the Go kubelet: `20-statelet.conf`, and back',
+    seen: 'the kubelet runs pods, Statelet takes its place, and the kubelet takes it back; none of their processes is another one',
+    needs: 'kubelet',
+    async see(guest, cluster) {
+      const served = (isStatelet: boolean) =>
+        cluster.untilNode(isStatelet ? 'is of Statelet' : 'is of the kubelet', ({ status }) => {
+          const isReady = status.conditions?.some(({ type, status: is }) => type === 'Ready' && is === 'True') === true;
+          return isReady && status.nodeInfo.kubeletVersion.includes('+statelet') === isStatelet;
+        });
+      const restart = 'systemctl daemon-reload && systemctl restart kubelet';
+      await guest.run(KUBEADM);
+      await served(false);
+      for (const name of THREE) await cluster.create(name, SLEEP);
+      await cluster.allRun();
+      const before = await processes(guest);
+      await guest.run(`cp /usr/share/statelet/20-statelet.conf ${DROP_IN} && ${restart}`);
+      await served(true);
+      await cluster.allRun();
+      expect(await processes(guest)).toEqual(before);
+      await guest.run(`rm ${DROP_IN} && ${restart}`);
+      await served(false);
+      await cluster.allRun();
+      expect(await processes(guest)).toEqual(before);
+      await guest.run('systemctl disable --now kubelet; systemctl enable --now statelet');
+      await served(true);
+      for (const name of THREE) await cluster.delete(name);
+    },
+  },
+  {
+    what: 'thirty pods of the API server',
+    seen: 'run and are ready',
+    async see(_guest, cluster) {
+      for (const name of NAMES) await cluster.create(name, SLEEP);
+      await cluster.allRun();
+    },
+  },
+  {
+    what: '`kill -9`, `systemctl restart` and `dpkg -i` with thirty pods',
+    seen: 'another agent serves, none of sixty processes is another one',
+    async see(guest, cluster) {
+      for (const script of [
+        'kill -KILL $(systemctl show statelet -P MainPID)',
+        'systemctl restart statelet',
+        'dpkg -i /mnt/statelet_*.deb',
+      ])
+        await touchesNothing(guest, script, () => cluster.allRun());
+      expect(await processes(guest)).toHaveLength(2 * PODS);
+    },
+  },
+  {
+    what: 'pressure (PSI) in `/metrics/cadvisor`',
+    seen: '`container_pressure_*` of CPU, memory and I/O, waiting and stalled',
+    async see(guest) {
+      const metrics = await guest.run('curl -sS http://127.0.0.1:10255/metrics/cadvisor | grep ^container_pressure_');
+      for (const resource of ['cpu', 'memory', 'io'])
+        for (const how of ['waiting', 'stalled'])
+          expect(metrics).toContain(`container_pressure_${resource}_${how}_seconds_total{container="app"`);
+    },
+  },
+  {
+    what: 'resize in place: CPU and memory, up and down',
+    seen: 'pod and container have the new `cpu.max` and `memory.max`, in systemd, too; the container is the one it was',
+    async see(guest, cluster) {
+      const resources = (cpu: string, bytes: string) => ({ limits: { cpu, memory: bytes } });
+      await cluster.create('resized', { ...SLEEP, resources: resources('100m', '64Mi') });
+      const before = await cluster.runs('resized');
+      const [slice, scope] = [sliceOf(before), scopeOf(before)];
+      for (const [cpu, mib] of [
+        [200, 96],
+        [50, 48],
+      ] as const) {
+        await cluster.resize('resized', resources(`${cpu}m`, `${mib}Mi`));
+        const after = await cluster.untilPod('resized', `has ${cpu}m and ${mib}Mi`, (pod) => {
+          const has = pod.status?.containerStatuses?.[0]?.resources?.limits;
+          return has?.['cpu'] === `${cpu}m` && has['memory'] === `${mib}Mi` && isResized(pod);
+        });
+        expect(await memory(guest, [slice, scope])).toEqual([String(mib * MIB), String(mib * MIB)]);
+        expect(await textOf(guest, `${scope}/cpu.max`)).toBe(`${cpu * 100} 100000`);
+        await guest.run('systemctl daemon-reload');
+        expect(await textOf(guest, `${slice}/cpu.max`)).toBe(`${cpu * 100} 100000`);
+        expect(scopeOf(after)).toBe(scope);
+      }
+    },
+  },
+  {
+    what: 'resize in place: `RestartContainer`, `Infeasible`, `Deferred`',
+    seen: 'that container alone begins anew; what never fits and what does not fit now are said in the status, and nothing changes',
+    async see(guest, cluster) {
+      const policy = [{ resourceName: 'memory', restartPolicy: 'RestartContainer' }];
+      await cluster.create('anew', { ...SLEEP, resources: { limits: { memory: '32Mi' } }, resizePolicy: policy });
+      await cluster.runs('anew');
+      await cluster.resize('anew', { limits: { memory: '48Mi' }, requests: { memory: '48Mi' } });
+      const anew = await cluster.untilPod(
+        'anew',
+        'began anew',
+        ({ status }) => status?.containerStatuses?.[0]?.restartCount === 1,
+      );
+      expect(await memory(guest, [sliceOf(anew)])).toEqual([String(48 * MIB)]);
+      const says =
+        (reason: string) => (pod: { status?: { conditions?: readonly { type: string; reason?: string }[] } }) =>
+          pod.status?.conditions?.some((each) => each.type === 'PodResizePending' && each.reason === reason) === true;
+      await cluster.create('big', { ...SLEEP, resources: { requests: { memory: '1500Mi' } } });
+      await cluster.runs('big');
+      await cluster.resize('resized', {
+        limits: { cpu: '50m', memory: '1500Mi' },
+        requests: { cpu: '50m', memory: '1500Mi' },
+      });
+      await cluster.untilPod('resized', 'waits', says('Deferred'));
+      await cluster.resize('resized', {
+        limits: { cpu: '50m', memory: '9Gi' },
+        requests: { cpu: '50m', memory: '9Gi' },
+      });
+      const refused = await cluster.untilPod('resized', 'is refused', says('Infeasible'));
+      expect(await memory(guest, [scopeOf(refused)])).toEqual([String(48 * MIB)]);
+      for (const name of ['big', 'anew', 'resized']) await cluster.delete(name);
+    },
+  },
+  {
+    what: '`systemctl reboot` with the API server away',
+    seen: 'static pods and every remembered pod of the API server run again; when it is back, it hears of their restarts',
+    async see(guest, cluster) {
+      await guest.run('cp /mnt/pods/* /etc/kubernetes/manifests/');
+      await podsRun(guest);
+      await cluster.leave();
+      await rebooted(guest);
+      await podsRun(guest);
+      const running = (table: string) => NAMES.every((name) => new RegExp(`^${name} +1/1 +Running`, 'm').test(table));
+      await guest.until('every remembered pod runs', 'statelet get pods -n default', running);
+      await cluster.comeBack();
+      for (const name of NAMES)
+        await cluster.untilPod(
+          name,
+          'has been restarted',
+          ({ status }) => status?.containerStatuses?.[0]?.restartCount === 1,
+        );
+      await cluster.allRun();
+    },
+  },
+];

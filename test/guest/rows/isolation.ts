@@ -1,0 +1,178 @@
+/** What keeps a container to itself, on a runtime that has all of it: containerd 2. */
+import { expect } from 'vitest';
+import type { GuestCluster } from '../support/cluster.ts';
+import type { Guest } from '../support/guest.ts';
+import { properties, type Row, scopeOf, sliceOf, textOf } from './row.ts';
+
+const SLEEP = { command: ['sh', '-c', 'while :; do sleep 1; done'] };
+const inPod = (pod: string, command: string): string => `statelet exec ${pod} -- sh -c '${command}'`;
+
+/** Runs a pod with this container for as long as it is looked at. */
+async function withPod(
+  [name, container, spec]: readonly [string, object, object?],
+  cluster: GuestCluster,
+  look: (pod: Awaited<ReturnType<GuestCluster['runs']>>) => Promise<void>,
+): Promise<void> {
+  await cluster.create(name, { ...SLEEP, ...container }, { ...spec });
+  await look(await cluster.runs(name));
+  await cluster.delete(name);
+}
+
+const appArmor = (profile: object) => ({ securityContext: { appArmorProfile: profile } });
+const seccomp = (profile: object) => ({ securityContext: { seccompProfile: profile } });
+/** Its mode (0: none, 2: a filter), of the container's first process. */
+const seccompOf = (guest: Guest, pod: string) => guest.run(inPod(pod, 'grep ^Seccomp: /proc/1/status'));
+
+export const ISOLATION: readonly Row[] = [
+  {
+    what: "containerd's own word on the cgroup driver",
+    seen: 'counts more than `cgroupDriver: cgroupfs`: pods are in slices of systemd',
+    see: (guest, cluster) =>
+      withPod(['plain', {}], cluster, async (pod) => {
+        const unit = sliceOf(pod).split('/').at(-1)!;
+        expect(await properties(guest, unit, ['ActiveState', 'Transient'])).toEqual({
+          ActiveState: 'active',
+          Transient: 'yes',
+        });
+        expect(await textOf(guest, `${scopeOf(pod)}/cgroup.procs`)).not.toBe('');
+      }),
+  },
+  {
+    what: 'AppArmor',
+    seen: "the runtime's profile by default, the node's by `Localhost`, none by `Unconfined`; one that is not loaded is refused",
+    async see(guest, cluster) {
+      const profile = (pod: string) => guest.run(inPod(pod, 'cat /proc/1/attr/current'));
+      await withPod(['by-default', {}], cluster, async () =>
+        expect(await profile('by-default')).toMatch(/^cri-containerd\.apparmor\.d \(enforce\)/),
+      );
+      const localhost = appArmor({ type: 'Localhost', localhostProfile: 'deny-write' });
+      await withPod(['localhost', localhost], cluster, async () => {
+        expect(await profile('localhost')).toMatch(/^deny-write \(enforce\)/);
+        expect(await guest.run(inPod('localhost', 'touch /tmp/file 2>&1'), true)).toContain('Permission denied');
+      });
+      await withPod(['unconfined', appArmor({ type: 'Unconfined' })], cluster, async () =>
+        expect(await profile('unconfined')).toMatch(/^unconfined/),
+      );
+      await cluster.create('absent', { ...SLEEP, ...appArmor({ type: 'Localhost', localhostProfile: 'absent' }) });
+      await cluster.untilPod('absent', 'is refused', ({ status }) =>
+        /absent/.test(status?.containerStatuses?.[0]?.state?.waiting?.message ?? ''),
+      );
+      await cluster.delete('absent');
+    },
+  },
+  {
+    what: 'seccomp',
+    seen: "a filter by `RuntimeDefault`, the node's by `Localhost` from `seccomp/`, none by `Unconfined`, as `seccompDefault` says without a word",
+    async see(guest, cluster) {
+      for (const [name, container, mode] of [
+        ['says-nothing', {}, 2],
+        ['runtime-default', seccomp({ type: 'RuntimeDefault' }), 2],
+        ['unconfined', seccomp({ type: 'Unconfined' }), 0],
+      ] as const)
+        await withPod([name, container], cluster, async () =>
+          expect(await seccompOf(guest, name)).toMatch(new RegExp(`^Seccomp:\\s+${mode}$`, 'm')),
+        );
+      const localhost = seccomp({ type: 'Localhost', localhostProfile: 'no-mkdir.json' });
+      await withPod(['localhost', localhost], cluster, async () =>
+        expect(await guest.run(inPod('localhost', 'mkdir /tmp/folder 2>&1'), true)).toContain('not permitted'),
+      );
+    },
+  },
+  {
+    what: '`hostUsers: false`',
+    seen: 'root of the container is a user of its own on the machine; its volumes are mounted by id, so that files are of root in both',
+    see: (guest, cluster) =>
+      withPod(
+        [
+          'users',
+          { volumeMounts: [{ name: 'data', mountPath: '/data' }] },
+          { hostUsers: false, volumes: [{ name: 'data', emptyDir: {} }] },
+        ],
+        cluster,
+        async (pod) => {
+          const [inside, outside, length] = (await guest.run(inPod('users', 'cat /proc/1/uid_map')))
+            .trim()
+            .split(/\s+/);
+          expect([inside, length]).toEqual(['0', '65536']);
+          expect(Number(outside)).toBeGreaterThanOrEqual(65_536);
+          const first = `head -1 ${scopeOf(pod)}/cgroup.procs`;
+          expect(await guest.run(`stat -c %u /proc/$(${first})`)).toBe(`${outside}\n`);
+          await guest.run(inPod('users', 'touch /data/file'));
+          expect(await guest.run(inPod('users', 'stat -c %u /data/file'))).toBe('0\n');
+          const volume = `/var/lib/kubelet/pods/${pod.metadata.uid}/volumes/kubernetes.io~empty-dir/data`;
+          expect(await guest.run(`stat -c %u ${volume}/file`)).toBe('0\n');
+        },
+      ),
+  },
+  {
+    what: '`recursiveReadOnly`',
+    seen: '`Enabled`: what is mounted below cannot be written either, and the status says so; `Disabled`: it can',
+    async see(guest, cluster) {
+      const volumes = [{ name: 'outer', hostPath: { path: '/srv/outer' } }];
+      const mounted = (recursiveReadOnly: string) => ({
+        volumeMounts: [{ name: 'outer', mountPath: '/outer', readOnly: true, recursiveReadOnly }],
+      });
+      const write = (pod: string) => guest.run(inPod(pod, 'touch /outer/inner/file 2>&1'), true);
+      await withPod(['recursive', mounted('Enabled'), { volumes }], cluster, async (pod) => {
+        expect(await write('recursive')).toContain('Read-only file system');
+        expect(pod.status?.containerStatuses?.[0]).toMatchObject({
+          volumeMounts: [{ name: 'outer', mountPath: '/outer', readOnly: true, recursiveReadOnly: 'Enabled' }],
+        });
+      });
+      await withPod(['flat', mounted('Disabled'), { volumes }], cluster, async () =>
+        expect(await write('flat')).not.toContain('Read-only'),
+      );
+    },
+  },
+  {
+    what: '`POST /checkpoint/<namespace>/<pod>/<container>`',
+    seen: 'the container in an archive below `checkpoints`, made by criu; the container goes on',
+    see: (guest, cluster) =>
+      withPod(['frozen', {}], cluster, async (pod) => {
+        const made = await guest.run('curl -sSk -X POST https://127.0.0.1:10250/checkpoint/default/frozen/app');
+        const [archive] = (JSON.parse(made) as { items: readonly string[] }).items;
+        expect(await guest.run(`tar -tf ${archive}`)).toContain('checkpoint/inventory.img');
+        expect(scopeOf(await cluster.runs('frozen'))).toBe(scopeOf(pod));
+      }),
+  },
+  {
+    what: 'project quotas (`LocalStorageCapacityIsolationFSQuotaMonitoring`)',
+    seen: 'a volume of a pod with `hostUsers: false` has a project of its own; what was deleted and is still open counts, and evicts; the number goes with the pod',
+    async see(guest, cluster) {
+      const keeps =
+        'exec 3>/data/file; rm /data/file; sleep 20; dd if=/dev/zero bs=1M count=20 >&3; while :; do sleep 1; done';
+      const container = { command: ['sh', '-c', keeps], volumeMounts: [{ name: 'data', mountPath: '/data' }] };
+      const volumes = [{ name: 'data', emptyDir: { sizeLimit: '10Mi' } }];
+      await cluster.create('counted', container, { hostUsers: false, volumes });
+      const { metadata } = await cluster.runs('counted');
+      const volume = `/var/lib/kubelet/pods/${metadata.uid}/volumes/kubernetes.io~empty-dir/data`;
+      expect(await textOf(guest, '/etc/projects')).toBe(`1048577:${volume}`);
+      expect(await textOf(guest, '/etc/projid')).toBe('volume1048577:1048577');
+      expect(await guest.run(`lsattr -pd ${volume}`)).toMatch(/^1048577 \S*P/);
+      const { status } = await cluster.untilPod('counted', 'is evicted', (pod) => pod.status?.phase === 'Failed');
+      expect(status).toMatchObject({
+        reason: 'Evicted',
+        message: 'Usage of EmptyDir volume "data" exceeds the limit "10Mi". ',
+      });
+      await cluster.delete('counted');
+      await guest.until('no project is left', 'cat /etc/projects /etc/projid', (said) => said === '');
+    },
+  },
+  {
+    what: 'a volume of an image',
+    seen: 'has its files, read-only',
+    see: (guest, cluster) =>
+      withPod(
+        [
+          'image',
+          { volumeMounts: [{ name: 'image', mountPath: '/image' }] },
+          { volumes: [{ name: 'image', image: { reference: 'localhost/bb:1', pullPolicy: 'Never' } }] },
+        ],
+        cluster,
+        async () => {
+          expect(await guest.run(inPod('image', 'ls /image/bin/busybox'))).toBe('/image/bin/busybox\n');
+          expect(await guest.run(inPod('image', 'touch /image/file 2>&1'), true)).toContain('Read-only file system');
+        },
+      ),
+  },
+];

@@ -1,0 +1,132 @@
+/**
+ * A suite of rows in one guest: the machine is made and started, Statelet installed from its package as an operator does
+ * it, each row looked at in order; at the end the journal of every start must replay.
+ *
+ * Logs, journals and the console are in the suite's folder of `var/guest`.
+ */
+import { execFileSync } from 'node:child_process';
+import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
+import { parse } from 'yaml';
+import { requirement } from '../../support/require.ts';
+import { LONGER_WATCHDOG, podsRun, ROOT_DIR, type Row } from '../rows/row.ts';
+import { GuestCluster } from './cluster.ts';
+import { Guest, makeDisks, NODE } from './guest.ts';
+import { type Hardware, PLAIN } from './hardware.ts';
+import { INPUT, kubeletMissing, OUT, ROOT } from './once.ts';
+import { FILES, guestSystem, type Suite } from './system.ts';
+
+const STATELET = join(ROOT, 'src/bin/statelet.js');
+
+export interface Plan {
+  /** Of its folder, and of the table in `docs/systemd.md`. */
+  readonly name: string;
+  readonly debian?: Suite;
+  readonly hardware?: Partial<Hardware>;
+  /** Fields beside, and in place of, those of `files/kubelet.yaml`. */
+  readonly configuration?: object;
+  /** Flags of the agent. */
+  readonly flags?: readonly string[];
+  /** Where `flags` put the journal. */
+  readonly journal?: string;
+  /** Run as root before Statelet is installed. */
+  readonly prepare?: string;
+  /** A node of a cluster; without, it runs the static pods of `files/pods`. */
+  readonly joined?: boolean;
+  readonly rows: readonly Row[];
+}
+
+const installation = (flags: readonly string[], pods: string): string => `
+ctr -n k8s.io images import /mnt/images.tar
+dpkg -i /mnt/statelet_*.deb
+mkdir -p /etc/kubernetes/manifests
+cp /mnt/kubelet.json /etc/kubernetes/kubelet.yaml
+${pods}
+echo 'STATELET_ARGS=${flags.join(' ')}' >/etc/default/statelet
+systemctl enable --now statelet
+`;
+
+export function guestSuite(plan: Plan): void {
+  describe.skipIf(requirement('guest', inject('guestMissing')).skip)(plan.name, () => {
+    const folder = join(OUT, plan.name);
+    let scene: Scene | undefined;
+    const look = async (see: Row['see']): Promise<void> => see(scene!.guest, scene!.cluster!);
+
+    beforeAll(async () => {
+      scene = await makeScene(plan, folder);
+      await install(plan, scene);
+    });
+    afterAll(async () => {
+      if (scene?.guest.isOn()) await saveLogs(scene.guest, folder);
+      await scene?.cluster?.close();
+    });
+
+    for (const { what, seen, needs, see } of plan.rows)
+      test.skipIf(needs === 'kubelet' && requirement('kubelet', kubeletMissing()).skip)(`${what}: ${seen}`, () =>
+        look(see),
+      );
+    test('journals of every start replay, with the code of this tree', () =>
+      look((guest) => replays(guest, plan.journal ?? `${ROOT_DIR}/journal`, folder)));
+  });
+}
+
+interface Scene {
+  readonly guest: Guest;
+  readonly cluster: GuestCluster | undefined;
+}
+
+/** A machine that is off, and its cluster. */
+async function makeScene(
+  { debian = 'trixie', hardware = {}, joined, configuration }: Plan,
+  folder: string,
+): Promise<Scene> {
+  const system = guestSystem(debian);
+  const input = join(folder, 'input');
+  rmSync(folder, { recursive: true, force: true });
+  mkdirSync(folder, { recursive: true });
+  cpSync(INPUT, input, { recursive: true });
+  cpSync(FILES, input, { recursive: true });
+  const base = parse(readFileSync(join(FILES, 'kubelet.yaml'), 'utf8')) as object;
+  writeFileSync(join(input, 'kubelet.json'), JSON.stringify({ ...base, ...configuration }, null, 2));
+  const cluster = joined === true ? await GuestCluster.start() : undefined;
+  await cluster?.writeKubeconfig(join(input, 'kubelet.conf'));
+  const machine = { ...PLAIN, ...hardware };
+  makeDisks(system, machine, folder, input);
+  return { guest: new Guest(system, machine, folder), cluster };
+}
+
+/** Boots the machine, and makes it a node that is ready. */
+async function install({ prepare = '', flags = [] }: Plan, { guest, cluster }: Scene): Promise<void> {
+  await guest.boot();
+  if (prepare !== '') await guest.run(`set -e\n${prepare}`);
+  const all = ['--config=/etc/kubernetes/kubelet.yaml', `--hostname-override=${NODE}`, ...flags];
+  if (cluster === undefined) {
+    await guest.run(installation(all, 'cp /mnt/pods/* /etc/kubernetes/manifests/'));
+    await podsRun(guest);
+  } else {
+    const joining = [...all, '--kubeconfig=/etc/kubernetes/kubelet.conf'];
+    await guest.run(installation(joining, `cp /mnt/kubelet.conf /etc/kubernetes/\n${LONGER_WATCHDOG}`));
+    await cluster.untilCondition('Ready', 'True');
+  }
+}
+
+async function saveLogs(guest: Guest, folder: string): Promise<void> {
+  writeFileSync(join(folder, 'journald.log'), await guest.run('journalctl -o short-monotonic --no-pager', true));
+  await guest.cut();
+}
+
+async function replays(guest: Guest, kept: string, folder: string): Promise<void> {
+  const archive = await guest.run(`tar -C ${kept} -cz . | base64 -w0`);
+  const journal = join(folder, 'journal');
+  mkdirSync(journal);
+  const journals = join(folder, 'journals.tar.gz');
+  writeFileSync(journals, Buffer.from(archive, 'base64'));
+  execFileSync('tar', ['xzf', journals, '-C', journal]);
+  const starts = new Set(readdirSync(journal).flatMap((name) => /^j-(\d+)-/.exec(name)?.[1] ?? []));
+  expect(starts.size).toBeGreaterThan(0);
+  for (const start of starts) {
+    const argv = [STATELET, 'replay', `${journal}@${Number(start)}`];
+    expect(execFileSync(process.execPath, argv, { encoding: 'utf8' })).toContain('same');
+  }
+}
