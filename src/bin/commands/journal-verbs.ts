@@ -104,8 +104,12 @@ function addLog(program: Command, ended: Ended): void {
     .option('--since <time>', 'from so long after the start on: 1.5s, 200ms, 3m')
     .option('--until <time>', 'up to so long after the start')
     .option('--grep <text>', 'whose JSON has this text')
+    .option('-f, --follow', 'go on with what the daemon writes, until Ctrl-C')
     .option('--output <format>', 'text, or json with whole records, one a line', 'text')
-    .action(async (path: string, chosen: LogOptions) => ended((await import('./log.ts')).logCommand(path, chosen)));
+    .action(async (path: string, { follow, ...chosen }: LogOptions & { readonly follow?: boolean }) => {
+      const { followLog, logCommand } = await import('./log.ts');
+      ended(follow ? await followLog(path, chosen) : logCommand(path, chosen));
+    });
 }
 
 /** The verbs for other tools. */
@@ -156,7 +160,8 @@ function addRedact(program: Command, ended: Ended): void {
     .addArgument(journal())
     .requiredOption('-o, --output <folder>', 'a new folder')
     .option('--value <text...>', 'a text that is private wherever it stands')
-    .option('--no-verify', 'do not check that the result replays, decides the same, and has none of the private texts')
+    .option('--verify', 'check that the result replays, decides the same, and has none of the private texts', true)
+    .option('--no-verify', 'do not check it')
     .action(async (path: string, chosen: RedactOptions) =>
       ended(await (await import('./redact.ts')).redactCommand(path, chosen)),
     );

@@ -1,11 +1,13 @@
 /** `statelet time JOURNAL`: how long starting took, phase by phase. */
 import { type InsightOptions, insight, startIsGone } from '../insight/command.ts';
 import { describeStartupTime, startupTime } from '../insight/startup-time.ts';
+import { describeFailed, failedOf, isOfStart } from '../insight/why-failed.ts';
 
 export const timeCommand = (log: string, options: InsightOptions): number =>
   insight('time', [log], options, (story) => {
     const gone = startIsGone(story);
     if (gone !== undefined) return gone;
     const time = startupTime(story);
-    return { json: time, text: describeStartupTime(time) };
+    const failed = failedOf(story, isOfStart);
+    return { json: { ...time, failed }, text: `${describeStartupTime(time)}${describeFailed(failed)}` };
   });

@@ -1,4 +1,5 @@
 /** `statelet why JOURNAL [startup|pod/NAME[/CONTAINER]|image/REFERENCE|actor/NAME]`: what it is doing, what it waits for, and what led there. */
+import { wasAbandoned } from '../../kernel/journal/owner.ts';
 import { replay } from '../../kernel/replay.ts';
 import { exitCodes } from '../exit-codes.ts';
 import { type InsightOptions, insight, journalAt, placeOf, refuse } from '../insight/command.ts';
@@ -15,7 +16,12 @@ export function whyCommand(log: string, subject: string, options: InsightOptions
     const report = why(story, subject, timersAtTheEnd(log, options.incarnation));
     if (typeof report === 'string') return report;
     const previous = subject === 'startup' ? previousEnd(placeOf(log).path, report.incarnation) : undefined;
-    const whole = { ...report, ...(previous ? { previous } : {}) };
+    const silent = report.endedMs === undefined && wasAbandoned(placeOf(log).path);
+    const whole = {
+      ...report,
+      ...(previous ? { previous } : {}),
+      ...(silent ? { silentMs: story.ended - story.started } : {}),
+    };
     return { json: whole, text: describeWhy(whole) };
   });
 }
