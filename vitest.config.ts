@@ -11,6 +11,7 @@ const GUEST = ['test/guest/**/*.test.ts'];
 const THOROUGH = [
   'test/actors/**/*.test.ts',
   'test/simulation/**/*.test.ts',
+  'test/bin/{simulation,minimize}/**/*.test.ts',
   'test/**/{faults,damage,disk-full,resolve}.test.ts',
 ];
 

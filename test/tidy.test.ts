@@ -114,20 +114,33 @@ describe('import layers', () => {
   });
 
   it('nothing imports the programs of bin', () => {
+    const wrong = ['kernel', 'machines', 'actors', 'simulation']
+      .flatMap((room) => inRoom(`src/${room}`))
+      .flatMap((path) =>
+        imports(path)
+          .filter(({ target }) => target.startsWith('src/bin/'))
+          .map(({ target }) => `${path} imports ${target}`),
+      );
+    expect(wrong).toEqual([]);
+  });
+
+  it('only programs import the simulation', () => {
     const wrong = [...inRoom('src/kernel'), ...inRoom('src/machines'), ...inRoom('src/actors')].flatMap((path) =>
       imports(path)
-        .filter(({ target }) => target.startsWith('src/bin/'))
+        .filter(({ target }) => target.startsWith('src/simulation/'))
         .map(({ target }) => `${path} imports ${target}`),
     );
     expect(wrong).toEqual([]);
   });
 
   it('only the facade and the kernel know xstate', () => {
-    const wrong = [...inRoom('src/machines'), ...inRoom('src/actors'), ...inRoom('src/bin')].flatMap((path) =>
-      imports(path)
-        .filter(({ target }) => /^xstate(\/|$)/.test(target))
-        .map(() => path),
-    );
+    const wrong = ['machines', 'actors', 'bin', 'simulation']
+      .flatMap((room) => inRoom(`src/${room}`))
+      .flatMap((path) =>
+        imports(path)
+          .filter(({ target }) => /^xstate(\/|$)/.test(target))
+          .map(() => path),
+      );
     expect(wrong).toEqual([]);
   });
 });
@@ -296,6 +309,8 @@ describe('mirrors', () => {
     'actors/runtime': 'finds and connects a runtime: test/node and test/conformance start the daemon with one',
     'actors/server/metrics/node': 'its families are among those of test/actors/server/metrics',
     'actors/server/metrics/usage': 'its families are read in test/actors/stats and test/actors/server/metrics',
+    'simulation/api-server': 'the objects of the API server that test/contract/api-server*.test.ts asks',
+    'simulation/world': 'the world of all tests of charts, and of test/simulation',
     'machines/configuration/fields':
       'a table of fields: test/machines/configuration has the corpus that all go through',
     'machines/model/operations': 'signatures of operations: the tests of the ports that implement them',

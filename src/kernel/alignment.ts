@@ -40,7 +40,7 @@ export function align(expected: readonly JournalRecord[], actual: readonly Journ
 }
 
 /** What each record says, without the numbers that an earlier record moves. */
-function contents(records: readonly JournalRecord[]): string[] {
+export function contents(records: readonly JournalRecord[]): string[] {
   const asked = new Map<number, string>();
   return records.map((record) => {
     if (record.k === 'end') return 'end';

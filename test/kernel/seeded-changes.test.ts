@@ -3,13 +3,12 @@
  */
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { machinesOf } from '../../src/kernel/atomic.ts';
 import { readJournal } from '../../src/kernel/journal/index.ts';
 import { type ReplayReport, replay } from '../../src/kernel/replay.ts';
 import type { AnyStateMachine } from '../../src/kernel/xstate.ts';
 import { kubeletMachine } from '../../src/machines/startup/kubelet.ts';
 import { type Edit, shopWith } from './journal/mutated-shop.ts';
-import { NODE_CHANGES, type NodeChange, REFACTORINGS, SHOP_CHANGES } from './seeded-changes.ts';
+import { NODE_CHANGES, REFACTORINGS, SHOP_CHANGES, withNodeChange } from './seeded-changes.ts';
 
 const JOURNALS = join(import.meta.dirname, '../golden/journals/v3');
 
@@ -39,29 +38,10 @@ describe('a change of the shop is found', () => {
   });
 });
 
-/** Machines are shared by all tests of this file: what is changed is put back. */
-function withChange({ machine, guard, delay }: NodeChange, run: () => ReplayReport): ReplayReport {
-  const { guards, delays } = machinesOf(kubeletMachine as AnyStateMachine).get(machine)!.implementations;
-  const table = (guard === undefined ? delays : guards) as Record<string, unknown>;
-  const name = (guard ?? delay)!;
-  const before = table[name];
-  const answer = (...args: unknown[]): unknown =>
-    typeof before === 'function' ? (before as (...given: unknown[]) => unknown)(...args) : before;
-  table[name] =
-    guard === undefined
-      ? (...args: unknown[]) => Number(answer(...args)) + 5_000
-      : (...args: unknown[]) => !answer(...args);
-  try {
-    return run();
-  } finally {
-    table[name] = before;
-  }
-}
-
 describe('a change of the node is found', () => {
   it.each(NODE_CHANGES)('$machine $guard$delay', (change) => {
     const machine = kubeletMachine as AnyStateMachine;
-    const { divergence } = withChange(change, () => replay({ machine, records: node, strict: true }));
+    const { divergence } = withNodeChange(change, () => replay({ machine, records: node, strict: true }));
     expect(divergence?.actors).toContain(change.by);
   });
 

@@ -2,6 +2,9 @@
  * Changes of code that a replay must find, and refactorings that it must not: the shop's by its source, the node's by
  * one guard or delay of one machine. Each change is of another kind or place; `by` is whose decision it is.
  */
+import { machinesOf } from '../../src/kernel/atomic.ts';
+import type { AnyStateMachine } from '../../src/kernel/xstate.ts';
+import { kubeletMachine } from '../../src/machines/startup/kubelet.ts';
 import type { Edit } from './journal/mutated-shop.ts';
 
 export interface ShopChange {
@@ -268,3 +271,26 @@ export const REFACTORINGS: readonly Refactoring[] = [
     edit("onError: 'waiting'", "onError: 'between'"),
   ),
 ];
+
+/** Machines are shared by all tests of a file: what is changed is put back. */
+export function withNodeChange<T>({ machine, guard, delay }: Omit<NodeChange, 'by'>, run: () => T): T {
+  const { guards, delays } = machinesOf(kubeletMachine as AnyStateMachine).get(machine)!.implementations;
+  const table = (guard === undefined ? delays : guards) as Record<string, unknown>;
+  const name = (guard ?? delay)!;
+  const before = table[name];
+  const answer = (...args: unknown[]): unknown =>
+    typeof before === 'function' ? (before as (...given: unknown[]) => unknown)(...args) : before;
+  table[name] =
+    guard === undefined
+      ? (...args: unknown[]) => Number(answer(...args)) + 5_000
+      : (...args: unknown[]) => !answer(...args);
+  let isPending = false;
+  const restore = (): void => void (table[name] = before);
+  try {
+    const result = run();
+    isPending = result instanceof Promise;
+    return result instanceof Promise ? (result.finally(restore) as T) : result;
+  } finally {
+    if (!isPending) restore();
+  }
+}

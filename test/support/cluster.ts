@@ -6,11 +6,11 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { KubeObject } from '../../src/machines/model/operations/kube.ts';
+import { apiVersionOf, KINDS } from '../../src/simulation/api-server/kinds.ts';
+import type { ApiObject } from '../../src/simulation/api-server/types.ts';
 import { signerRefusal } from '../fakes/api-server/csr-rules.ts';
 import { startApiServer } from '../fakes/api-server/index.ts';
-import { apiVersionOf, KINDS } from '../fakes/api-server/kinds.ts';
 import type { Authority } from '../fakes/api-server/pki.ts';
-import type { ApiObject } from '../fakes/api-server/types.ts';
 import type { ClusterUser } from '../fakes/api-server/write-kubeconfig.ts';
 import { startRealApiServer } from './real-api-server.ts';
 import { Rest } from './rest.ts';

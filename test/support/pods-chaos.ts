@@ -4,8 +4,8 @@
  */
 import { SeededRandom } from '../../src/kernel/random.ts';
 import type { Manifest } from '../../src/machines/model/operations/host.ts';
+import type { Fault } from '../../src/simulation/world/pods-world.ts';
 import { image, manifest, PodsNode } from './pods-node.ts';
-import type { Fault } from './pods-world.ts';
 
 export interface ChaosReport {
   readonly node: PodsNode;

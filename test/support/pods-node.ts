@@ -25,12 +25,13 @@ import { rememberedPodsMachine } from '../../src/machines/charts/pods/remembered
 import { statusMachine } from '../../src/machines/charts/pods/status/status.ts';
 import { syncLoopMachine } from '../../src/machines/charts/pods/sync-loop.ts';
 import type { PodStatus } from '../../src/machines/model/api/pod.ts';
-import type { Manifest } from '../../src/machines/model/operations/host.ts';
 import type { NodeSettings } from '../../src/machines/model/settings/node-settings.ts';
+import { image, manifest, type PodOptions } from '../../src/simulation/world/objects.ts';
+import { PodsWorld } from '../../src/simulation/world/pods-world.ts';
+import { VirtualTime } from '../../src/simulation/world/virtual-time.ts';
 import { header, MemorySink } from '../kernel/support.ts';
-import { VirtualTime } from './pods-time.ts';
-import { PodsWorld } from './pods-world.ts';
-import { seeing } from './seeing.ts';
+
+export { image, manifest, type PodOptions } from '../../src/simulation/world/objects.ts';
 
 export const settings: NodeSettings = {
   nodeName: 'node',
@@ -313,37 +314,6 @@ export class PodsNode {
     this.marks.push(structuredClone(this.kernel.checkpoint()));
   }
 }
-
-export interface PodOptions {
-  readonly uid: string;
-  readonly name?: string;
-  readonly spec?: Record<string, unknown>;
-  readonly containers?: readonly Record<string, unknown>[];
-}
-
-/** A manifest of a pod with one container `app` unless told otherwise. */
-export function manifest({ uid, name = 'web', spec = {}, containers }: PodOptions): Manifest {
-  const { volumes } = spec as { readonly volumes?: readonly { readonly name: string }[] };
-  return {
-    file: `/etc/kubernetes/manifests/${name}.yaml`,
-    uid,
-    value: {
-      apiVersion: 'v1',
-      kind: 'Pod',
-      metadata: { name, namespace: 'default' },
-      spec: { containers: seeing(containers ?? [{ name: 'app', image: 'app:1' }], volumes), ...spec },
-    } as never,
-  };
-}
-
-export const image = (name: string) => ({
-  id: `sha256:${name}`,
-  repo_tags: [name],
-  repo_digests: [],
-  size: '1000',
-  username: '',
-  pinned: false,
-});
 
 /** A node that has the image `app:1` and these manifests, not booted. */
 export function nodeWith(...pods: readonly PodOptions[]): PodsNode {

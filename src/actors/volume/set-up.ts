@@ -18,7 +18,7 @@ import type {
   VolumesSetUp,
   volumeOperations,
 } from '../../machines/model/operations/volume.ts';
-import { errnoOf, makeFolder, openParent } from '../host/below-root.ts';
+import { makeFolder, openParent } from '../host/below-root.ts';
 import { boundedCall } from '../host/bounded-calls.ts';
 import { writeAtomically } from './atomic-writer.ts';
 import { bindDevice, linkDevice } from './block-device.ts';

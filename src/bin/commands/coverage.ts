@@ -16,7 +16,7 @@ import {
   totalPercent,
 } from '../insight/coverage.ts';
 import { replayOptions } from '../insight/replayed.ts';
-import { printable } from '../printable.ts';
+import { printable, printableJson } from '../printable.ts';
 import { logsOf } from '../replay/logs.ts';
 import { worstOf } from '../replay/worst.ts';
 import { exitCodeOf } from './journal-errors.ts';
@@ -48,7 +48,7 @@ export function coverageCommand(named: readonly string[], options: CoverageOptio
   if (folder !== undefined) writeListings(folder, charts);
   const fileOf = (machine: string): string => join(folder ?? CHARTS, `${machine}.txt`);
   if (output === 'text') process.stdout.write(printable(describeCoverage(charts, missing)));
-  else process.stdout.write(output === 'lcov' ? lcovOf(charts, fileOf) : `${JSON.stringify(jsonOf(charts))}\n`);
+  else process.stdout.write(output === 'lcov' ? lcovOf(charts, fileOf) : `${printableJson(jsonOf(charts))}\n`);
   const percent = totalPercent(charts);
   if (percent >= atLeast) return worstOf(codes);
   const why = `${percent.toFixed(1)}% of states and transitions were reached, not ${atLeast}%`;

@@ -2,6 +2,8 @@
 import { exitCodes } from '../exit-codes.ts';
 import { type InsightOptions, insight, startIsGone, storyAt } from '../insight/command.ts';
 import { compare, describeComparison } from '../insight/diff.ts';
+import type { Story } from '../insight/story.ts';
+import { describeFailed, type Failed, failedOf, isOfStart } from '../insight/why-failed.ts';
 
 /** Records of each start that are compared without `--whole`: a day of a busy node, read within a second. */
 const RECORDS_MAX = 100_000;
@@ -14,9 +16,29 @@ export const diffCommand = (a: string, b: string, options: InsightOptions): numb
     (one, other) => {
       const gone = startIsGone(one) ?? startIsGone(other);
       if (gone !== undefined) return gone;
-      const report = compare(one, other);
-      const code = report.same ? exitCodes.same : exitCodes.divergence;
-      return { json: report, text: describeComparison(report), code };
+      const compared = compare(one, other);
+      const failed = failedAlone(one, other);
+      const same = compared.same && failed.a.length + failed.b.length === 0;
+      return {
+        json: { ...compared, same, failed },
+        text: [
+          describeComparison({ ...compared, same }),
+          describeFailed(failed.a, 'Failed in a alone, and not made good since'),
+          describeFailed(failed.b, 'Failed in b alone, and not made good since'),
+        ].join(''),
+        code: same ? exitCodes.same : exitCodes.divergence,
+      };
     },
     (path, incarnation) => storyAt(path, incarnation, ({ moments }) => !options.whole && moments.size >= RECORDS_MAX),
   );
+
+/** What the supervisor and its subsystems could not do in one of them; a start that failed did not come to try all. */
+function failedAlone(one: Story, other: Story): Readonly<Record<'a' | 'b', readonly Failed[]>> {
+  const [a, b] = [failedOf(one, isOfStart), failedOf(other, isOfStart)];
+  const name = ({ actor, operation }: Failed): string => `${actor} ${operation}`;
+  const without = (some: readonly Failed[], others: readonly Failed[]): readonly Failed[] => {
+    const known = new Set(others.map(name));
+    return some.filter((failed) => !known.has(name(failed)));
+  };
+  return { a: other.failure ? [] : without(a, b), b: one.failure ? [] : without(b, a) };
+}

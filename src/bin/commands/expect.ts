@@ -14,7 +14,7 @@ import {
 } from '../insight/expectations.ts';
 import { expectationsJunit } from '../insight/expectations-junit.ts';
 import { Story } from '../insight/story.ts';
-import { printable } from '../printable.ts';
+import { printable, printableJson } from '../printable.ts';
 import { logsOf } from '../replay/logs.ts';
 import { worstOf } from '../replay/worst.ts';
 import { exitCodeOf } from './journal-errors.ts';
@@ -26,7 +26,7 @@ export interface ExpectOptions {
 
 const FORMATS: Readonly<Record<string, (logs: readonly ExpectedLog[]) => string>> = {
   text: (logs) => printable(logs.map(describe).join('')),
-  json: (logs) => logs.map((log) => `${JSON.stringify(log)}\n`).join(''),
+  json: (logs) => logs.map((log) => `${printableJson(log)}\n`).join(''),
   junit: expectationsJunit,
 };
 

@@ -3,8 +3,10 @@ import { Argument, type Command, Option } from 'commander';
 import type { CoverageOptions } from './coverage.ts';
 import type { DotOptions } from './dot.ts';
 import type { LogOptions } from './log.ts';
+import type { MinimizeCommandOptions } from './minimize.ts';
 import type { RedactOptions } from './redact.ts';
 import type { ReplayCommandOptions } from './replay.ts';
+import type { SimulateOptions } from './simulate.ts';
 
 type Ended = (code: number) => void;
 type Expecting = { readonly incarnation?: string; readonly output: string };
@@ -13,7 +15,7 @@ type Chosen = { readonly incarnation?: string; readonly format: string; readonly
 const A_JOURNAL = "a journal's directory (its newest start), DIRECTORY@3 (its third start), or one segment file";
 const EXIT_CODES = `
 Exit status: 0 nothing differs, 1 a difference, 2 usage, 3 damaged, 4 of a newer format, 5 too late,
-6 two replays differ, 7 no journal, 8 not in the journal, 9 what must never be,
+6 two replays differ, 7 no journal, 8 not in the journal, 9 what must never be, 10 what did not come to be,
 125 not tested: Statelet itself failed, or its output could not be written.`;
 
 export function addJournalVerbs(program: Command, ended: Ended): void {
@@ -25,6 +27,7 @@ export function addJournalVerbs(program: Command, ended: Ended): void {
   addRedact(program, ended);
   addChecks(program, ended);
   addDemands(program, ended);
+  addSearches(program, ended);
 }
 
 function verb(program: Command, name: string, description: string, ...examples: readonly string[]): Command {
@@ -103,8 +106,12 @@ function addLog(program: Command, ended: Ended): void {
     .option('--since <time>', 'from so long after the start on: 1.5s, 200ms, 3m')
     .option('--until <time>', 'up to so long after the start')
     .option('--grep <text>', 'whose JSON has this text')
+    .option('-f, --follow', 'go on with what the daemon writes, until Ctrl-C')
     .option('--output <format>', 'text, or json with whole records, one a line', 'text')
-    .action(async (path: string, chosen: LogOptions) => ended((await import('./log.ts')).logCommand(path, chosen)));
+    .action(async (path: string, { follow, ...chosen }: LogOptions & { readonly follow?: boolean }) => {
+      const { followLog, logCommand } = await import('./log.ts');
+      ended(follow ? await followLog(path, chosen) : logCommand(path, chosen));
+    });
 }
 
 /** The verbs for other tools. */
@@ -155,7 +162,8 @@ function addRedact(program: Command, ended: Ended): void {
     .addArgument(journal())
     .requiredOption('-o, --output <folder>', 'a new folder')
     .option('--value <text...>', 'a text that is private wherever it stands')
-    .option('--no-verify', 'do not check that the result replays, decides the same, and has none of the private texts')
+    .option('--verify', 'check that the result replays, decides the same, and has none of the private texts', true)
+    .option('--no-verify', 'do not check it')
     .action(async (path: string, chosen: RedactOptions) =>
       ended(await (await import('./redact.ts')).redactCommand(path, chosen)),
     );
@@ -209,6 +217,46 @@ function addChecks(program: Command, ended: Ended): void {
     .argument('<journal...>', 'as for replay; a directory is checked with all its starts')
     .action(async (paths: string[], chosen: Chosen) =>
       ended((await import('./verify.ts')).verifyCommand(paths, chosen)),
+    );
+}
+
+/** The verbs that make journals of what goes wrong. */
+function addSearches(program: Command, ended: Ended): void {
+  verb(
+    program,
+    'simulate',
+    'run the whole node in virtual time, in a world where everything goes wrong by chance',
+    '--seed 7',
+    '--seeds 1-1000 --output junit',
+  )
+    .option('--seed <number>', 'the same seed is the same run')
+    .option('--seeds <from-to>', 'several, in several processes')
+    .option('--steps <numbers>', 'only these of the things that happen; or none')
+    .option('--no-faults', 'no call fails, hangs or loses its answer')
+    .option('--jobs <number>', 'processes at a time (default: one for each processor)')
+    .option('--journals <folder>', 'where the journal of a seed goes that breaks a rule', 'simulated')
+    .option('--keep', 'leave journals of seeds that pass, too')
+    .option('--output <format>', 'text, json, or junit (a test case a seed)', 'text')
+    .action(async (chosen: SimulateOptions) => ended(await (await import('./simulate.ts')).simulateCommand(chosen)));
+  withStart(
+    withFormat(
+      verb(
+        program,
+        'minimize',
+        'find the smallest journal that fails in the same way, of a journal or of a seed',
+        'recorded/changed --output small',
+        '--seed 7 --output small',
+      ),
+    ),
+  )
+    .argument('[journal]', A_JOURNAL)
+    .option('--seed <number>', 'of statelet simulate')
+    .option('--shows <text>', 'what a record that is decided must have (default: the first difference, or crash)')
+    .option('--strict', 'as for replay')
+    .option('--seconds <number>', 'time for it', '60')
+    .option('-o, --output <folder>', 'where the journal goes', 'minimized')
+    .action(async (path: string | undefined, chosen: MinimizeCommandOptions) =>
+      ended(await (await import('./minimize.ts')).minimizeCommand(path, chosen)),
     );
 }
 

@@ -1,7 +1,12 @@
-/** `statelet log JOURNAL`: the records, filtered. JSON is one object a line. */
+/** `statelet log JOURNAL`: the records, filtered. JSON is one object a line. `--follow` goes on as the daemon does. */
+
+import { statSync } from 'node:fs';
+import { setTimeout as pause } from 'node:timers/promises';
+import { segmentsIn } from '../../kernel/journal/layout.ts';
 import { exitCodes } from '../exit-codes.ts';
-import { insight, journalAt, refuse } from '../insight/command.ts';
-import { describeLog, type LogFilters, logOf, wrongFilter } from '../insight/log.ts';
+import { insight, journalAt, placeOf, refuse } from '../insight/command.ts';
+import { describeLog, type LogEntry, type LogFilters, logOf, wrongFilter } from '../insight/log.ts';
+import type { Story } from '../insight/story.ts';
 import { printableJson } from '../printable.ts';
 
 export interface LogOptions extends LogFilters {
@@ -9,17 +14,64 @@ export interface LogOptions extends LogFilters {
   readonly output: string;
 }
 
+/** Between two looks; what a person takes for at once. */
+const LOOK_MS = 500;
+/** The journal is read anew where it grew: a long one is looked at less often, so that this takes a fifth of the time. */
+const LOOK_COST = 5;
+
 export function logCommand(log: string, options: LogOptions): number {
-  const { output, incarnation } = options;
-  if (output !== 'text' && output !== 'json') {
-    return refuse('log', `--output is text or json, not ${JSON.stringify(output)}`, exitCodes.usage);
-  }
-  const wrong = wrongFilter(options);
+  const wrong = wrongIn(options);
+  return wrong === undefined ? print(log, options, () => true) : refuse('log', wrong, exitCodes.usage);
+}
+
+function wrongIn(options: LogOptions): string | undefined {
+  const { output } = options;
+  if (output !== 'text' && output !== 'json') return `--output is text or json, not ${JSON.stringify(output)}`;
+  return wrongFilter(options);
+}
+
+/** Until `signal`, or the end of the process. */
+export async function followLog(log: string, options: LogOptions, signal?: AbortSignal): Promise<number> {
+  const wrong = wrongIn(options);
   if (wrong !== undefined) return refuse('log', wrong, exitCodes.usage);
+  const { incarnation } = options;
+  if (incarnation !== undefined || placeOf(log).incarnation !== undefined) {
+    return refuse('log', '--follow is of the newest start: leave its number out', exitCodes.usage);
+  }
+  const seen = { incarnation: '', n: -1, size: '' };
+  const isNew = ({ record }: LogEntry, { header }: Story): boolean => {
+    if (header.incarnation !== seen.incarnation) Object.assign(seen, { incarnation: header.incarnation, n: -1 });
+    if (record.n <= seen.n) return false;
+    seen.n = record.n;
+    return true;
+  };
+  while (!signal?.aborted) {
+    const beganMs = performance.now();
+    const size = sizeOf(log);
+    if (size !== seen.size) {
+      const code = print(log, options, isNew);
+      if (code !== exitCodes.same) return code;
+    }
+    seen.size = size;
+    const tookMs = performance.now() - beganMs;
+    await pause(Math.max(LOOK_MS, tookMs * LOOK_COST), undefined, { ...(signal && { signal }) }).catch(() => undefined);
+  }
+  return exitCodes.same;
+}
+
+/** Changes when something is written. */
+const sizeOf = (log: string): string =>
+  (statSync(log, { throwIfNoEntry: false })?.isDirectory() ? segmentsIn(log).map(({ path }) => path) : [log])
+    .map((path) => `${path} ${statSync(path, { throwIfNoEntry: false })?.size}`)
+    .join();
+
+function print(log: string, options: LogOptions, isWanted: (entry: LogEntry, story: Story) => boolean): number {
+  const { output, incarnation } = options;
   const chosen = { format: 'text', ...(incarnation === undefined ? {} : { incarnation }) };
   return insight('log', [log], chosen, (story) => {
-    const entries = logOf(story, journalAt(log, incarnation).records, options);
-    if (typeof entries === 'string') return entries;
+    const found = logOf(story, journalAt(log, incarnation).records, options);
+    if (typeof found === 'string') return found;
+    const entries = found.filter((entry) => isWanted(entry, story));
     const lines = entries.map((entry) => `${printableJson(entry)}\n`);
     return { json: null, text: output === 'json' ? lines.join('') : describeLog(entries) };
   });

@@ -1,5 +1,7 @@
 /** The first argument decides which code is loaded: the daemon carries no parser but a kubelet's. */
-import { WORKER_VERB } from '../replay/worker-verb.ts';
+
+import { WORKER_VERBS } from '../worker-verbs.ts';
+import { worker } from './worker.ts';
 
 /** The verbs with the command line of a kubelet. */
 const DAEMON_VERBS: readonly string[] = ['run', 'run-once', 'config'];
@@ -10,6 +12,7 @@ export async function main(argv: readonly string[]): Promise<number> {
   if (verb === 'run') return (await import('./run.ts')).run(rest);
   if (verb === 'run-once') return (await import('./run-once.ts')).runOnce(rest);
   if (verb === 'config') return (await import('./config.ts')).configCommand(rest);
-  if (verb === WORKER_VERB) return (await import('./replay-worker.ts')).replayWorker();
+  if (verb === WORKER_VERBS.replay) return worker((await import('../replay/outcome.ts')).replayLog);
+  if (verb === WORKER_VERBS.simulate) return worker((await import('../simulation/run-seed.ts')).runSeed);
   return (await import('./verbs.ts')).callVerb(argv);
 }

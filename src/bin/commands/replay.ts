@@ -4,17 +4,14 @@
  * Invariants: the worst outcome decides the exit code; outcomes are printed in the order of the sorted list, whatever
  * the number of processes.
  */
-import { availableParallelism } from 'node:os';
 import { exitCodes } from '../exit-codes.ts';
 import { refuse } from '../insight/command.ts';
+import { answersTo, JOBS_WANTED, jobsOf } from '../process-pool.ts';
 import { inShard, logsOf, shardOf } from '../replay/logs.ts';
-import { type Outcome, replayLog, type Task } from '../replay/outcome.ts';
-import { replayAll } from '../replay/pool.ts';
+import { notTested, type Outcome, replayLog, type Task } from '../replay/outcome.ts';
 import { FORMATS, reporterFor } from '../replay/reports.ts';
 import { codeForBisect, worstOf } from '../replay/worst.ts';
-
-/** More processes than this only wait for each other's disk. */
-const JOBS_MAX = 256;
+import { WORKER_VERBS } from '../worker-verbs.ts';
 
 export interface ReplayCommandOptions {
   readonly incarnation?: string;
@@ -34,10 +31,8 @@ export async function replayCommand(named: readonly string[], options: ReplayCom
   if (!reporter) return refuse('replay', `--output is ${FORMATS}, not ${JSON.stringify(format)}`, exitCodes.usage);
   const shard = shardOf(options.shard ?? '1/1');
   if (!shard) return refuse('replay', `--shard is I/N with 1 ≤ I ≤ N, not ${options.shard}`, exitCodes.usage);
-  const jobs = Number(options.jobs ?? availableParallelism());
-  if (!Number.isInteger(jobs) || jobs < 1 || jobs > JOBS_MAX) {
-    return refuse('replay', `--jobs is a number from 1 to ${JOBS_MAX}, not ${options.jobs}`, exitCodes.usage);
-  }
+  const jobs = jobsOf(options.jobs);
+  if (jobs === undefined) return refuse('replay', `${JOBS_WANTED}, not ${options.jobs}`, exitCodes.usage);
   const all = logsOf(named);
   const logs = inShard(all, shard);
   if (logs.length === 0)
@@ -56,8 +51,10 @@ export async function replayCommand(named: readonly string[], options: ReplayCom
   return code;
 }
 
+const lost = ({ log }: Task, how: string): Outcome => notTested(log, `the process that replayed it ${how}`);
+
 /** A single log is replayed here: a process more would only cost its start. */
 async function* outcomesOf(tasks: readonly Task[], jobs: number): AsyncGenerator<Outcome> {
   if (tasks.length === 1) yield replayLog(tasks[0]!);
-  else yield* replayAll(tasks, jobs);
+  else yield* answersTo({ verb: WORKER_VERBS.replay, tasks, jobs, lost });
 }

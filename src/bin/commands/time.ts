@@ -1,6 +1,7 @@
 /** `statelet time JOURNAL`: how long starting took, phase by phase. */
 import { type InsightOptions, insight, startIsGone, storyAt } from '../insight/command.ts';
 import { describeStartupTime, isStartTold, startupTime } from '../insight/startup-time.ts';
+import { describeFailed, failedOf, isOfStart } from '../insight/why-failed.ts';
 
 export const timeCommand = (log: string, options: InsightOptions): number =>
   insight(
@@ -11,7 +12,8 @@ export const timeCommand = (log: string, options: InsightOptions): number =>
       const gone = startIsGone(story);
       if (gone !== undefined) return gone;
       const time = startupTime(story);
-      return { json: time, text: describeStartupTime(time) };
+      const failed = failedOf(story, isOfStart);
+      return { json: { ...time, failed }, text: `${describeStartupTime(time)}${describeFailed(failed)}` };
     },
     (path, incarnation) => storyAt(path, incarnation, isStartTold),
   );

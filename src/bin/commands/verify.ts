@@ -6,7 +6,7 @@ import { JournalError } from '../../kernel/journal/index.ts';
 import { type IncarnationReport, type JournalReport, verifyJournal } from '../../kernel/journal/verify.ts';
 import { exitCodes } from '../exit-codes.ts';
 import { placeOf } from '../insight/command.ts';
-import { printable } from '../printable.ts';
+import { printable, printableJson } from '../printable.ts';
 import { logsOf } from '../replay/logs.ts';
 import { worstOf } from '../replay/worst.ts';
 import { exitCodeOf } from './journal-errors.ts';
@@ -20,11 +20,22 @@ export function verifyCommand(logs: readonly string[], { format }: { readonly fo
   for (const log of logsOf(logs)) {
     const verified = verifyLog(log);
     process.stdout.write(
-      format === 'json' ? `${JSON.stringify({ log, ...verified })}\n` : printable(describe(log, verified)),
+      format === 'json' ? `${printableJson(asJson(log, verified))}\n` : printable(describe(log, verified)),
     );
     codes.push(verified.code);
   }
   return worstOf(codes);
+}
+
+/** Of an error JSON would leave out its message. */
+function asJson(log: string, verified: Verified): unknown {
+  if ('error' in verified) return { log, ...verified };
+  const { code, report } = verified;
+  const incarnations = report.incarnations.map(({ problems, ...facts }) => ({
+    ...facts,
+    problems: problems.map(({ kind, message, place }) => ({ kind, message, place })),
+  }));
+  return { log, code, report: { ...report, incarnations } };
 }
 
 type Verified =

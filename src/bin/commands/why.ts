@@ -1,4 +1,5 @@
 /** `statelet why JOURNAL [startup|pod/NAME[/CONTAINER]|image/REFERENCE|actor/NAME]`: what it is doing, what it waits for, and what led there. */
+import { wasAbandoned } from '../../kernel/journal/owner.ts';
 import type { JournalRecord } from '../../kernel/records.ts';
 import { replay } from '../../kernel/replay.ts';
 import { exitCodes } from '../exit-codes.ts';
@@ -33,7 +34,13 @@ export function whyCommand(log: string, subject: string, options: InsightOptions
     const report = why(story, subject, timersAtTheEnd(log, options.incarnation, whole));
     if (typeof report === 'string') return report;
     const previous = subject === 'startup' ? previousEnd(placeOf(log).path, report.incarnation) : undefined;
-    const all = { ...report, ...(previous ? { previous } : {}), ...(skipped > 0 ? { isPart: true } : {}) };
+    const silent = report.endedMs === undefined && wasAbandoned(placeOf(log).path);
+    const all = {
+      ...report,
+      ...(previous ? { previous } : {}),
+      ...(silent ? { silentMs: story.ended - story.started } : {}),
+      ...(skipped > 0 ? { isPart: true } : {}),
+    };
     return { json: all, text: describeWhy(all) };
   };
   return insight('why', [log], options, answer, read);

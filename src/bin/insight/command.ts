@@ -7,7 +7,7 @@ import { isBeingWritten } from '../../kernel/journal/owner.ts';
 import { type Journal, type ReadOptions, readJournal } from '../../kernel/journal/reader.ts';
 import { exitCodeOf } from '../commands/journal-errors.ts';
 import { exitCodes } from '../exit-codes.ts';
-import { printable } from '../printable.ts';
+import { printable, printableJson } from '../printable.ts';
 import { type IsEnough, Story } from './story.ts';
 
 export interface InsightOptions {
@@ -45,7 +45,7 @@ export function insight(
     const [story, other] = logs.map((log) => read(log, incarnation));
     const given = answer(story!, other ?? story!);
     if (typeof given === 'string') return refuse(verb, given, exitCodes.expectationMissing);
-    process.stdout.write(format === 'json' ? `${JSON.stringify(given.json)}\n` : printable(given.text));
+    process.stdout.write(format === 'json' ? `${printableJson(given.json)}\n` : printable(given.text));
     return given.code ?? exitCodes.same;
   } catch (thrown) {
     if (!(thrown instanceof JournalError)) throw thrown;

@@ -24,6 +24,9 @@ export interface Failed {
   readonly atMs: number;
 }
 
+/** The supervisor and its subsystems; pods and containers are not. */
+export const isOfStart = (actor: string): boolean => actor.split('/').length <= 2;
+
 /** The last to fail comes first. */
 export function failedOf(story: Story, isOwn: (actor: string) => boolean): readonly Failed[] {
   return [...operationsOf(story, isOwn), ...deathsOf(story, isOwn)].toSorted((one, other) => other.atMs - one.atMs);
@@ -58,7 +61,7 @@ const deathsOf = (story: Story, isOwn: (actor: string) => boolean): Failed[] =>
     return isDeath ? [{ actor: actorName(actor, story), error: text, times: 1, atMs: t - story.started }] : [];
   });
 
-export function describeFailed(failed: readonly Failed[]): string {
+export function describeFailed(failed: readonly Failed[], title = 'Failed, and not made good since'): string {
   if (failed.length === 0) return '';
   const rows = failed
     .slice(0, FAILED_SHOWN)
@@ -70,5 +73,5 @@ export function describeFailed(failed: readonly Failed[]): string {
     ]);
   const more = failed.length > FAILED_SHOWN ? `  … ${failed.length - FAILED_SHOWN} more\n` : '';
   const columns = Array.from({ length: 4 }, () => ({ title: '' }));
-  return `\nFailed, and not made good since\n${table(columns, rows)}${more}`;
+  return `\n${title}\n${table(columns, rows)}${more}`;
 }

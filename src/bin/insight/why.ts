@@ -22,7 +22,7 @@ import {
   type Story,
 } from './story.ts';
 import { table } from './table.ts';
-import { describeFailed, type Failed, failedOf } from './why-failed.ts';
+import { describeFailed, type Failed, failedOf, isOfStart } from './why-failed.ts';
 
 /** Decisions that are shown; older ones are in the journal. */
 const DECISIONS_MAX = 8;
@@ -73,6 +73,8 @@ export interface Why {
   readonly summary: string;
   /** When the agent ended, after its start; all is shown as it was then. Absent: it did not, or was killed. */
   readonly endedMs?: number;
+  /** It was killed: its journal ends without its end, after its start. */
+  readonly silentMs?: number;
   readonly states: readonly ActiveSince[];
   readonly waits: readonly Wait[];
   readonly failed: readonly Failed[];
@@ -108,9 +110,8 @@ function whyStartup(story: Story, timers: KnownTimers): Why {
     forMs: (visit.left ?? story.ended) - visit.entered,
     ...(visit.waitsFor === undefined ? {} : { waitsFor: visit.waitsFor }),
   }));
-  const isStarting = (actor: string): boolean => actor.split('/').length <= 2;
   return {
-    ...common(story, timers, isStarting, (actor) => actor === ROOT),
+    ...common(story, timers, isOfStart, (actor) => actor === ROOT),
     subject: 'startup',
     summary: startupSummary(story, states),
     states,
@@ -226,6 +227,20 @@ function endOf({ actors }: Story): number | undefined {
     : Math.max(...[...root.since.values()].map(({ t }) => t));
 }
 
+/** When the supervisor began to stop what it had started; undefined while it lives. */
+function stopOf(story: Story): number | undefined {
+  const ended = endOf(story);
+  if (ended === undefined) return undefined;
+  const stops = [...story.moments.values()].filter(
+    ({ k, actor, text }) => k === 'state' && actor === ROOT && /^stopping/.test(text),
+  );
+  return stops.at(-1)?.t ?? ended;
+}
+
+/** What was asked for in order to end. */
+const isOfTheEnd = ({ began }: Operation, stopped: number | undefined): boolean =>
+  stopped !== undefined && began >= stopped;
+
 type Parts = 'incarnation' | 'begins' | 'gaps' | 'endedMs' | 'waits' | 'failed' | 'timersKnown' | 'decisions';
 
 function common(
@@ -238,14 +253,18 @@ function common(
   const isAwaited = (operation: Operation): boolean =>
     waits(asker(operation)) || causesOf(story, operation.n).some(({ actor }) => actor !== ROOT && waits(actor));
   const asker = ({ at }: Operation): string => at.slice(0, at.lastIndexOf('/'));
+  const ended = endOf(story);
+  const stopped = stopOf(story);
+  const isOpen = ({ end, ended: left = 0 }: Operation): boolean =>
+    end === undefined || (stopped !== undefined && left >= stopped);
   const open = [...story.operations.values()].filter(
-    (operation) => operation.end === undefined && operation.class !== 'stream' && isAwaited(operation),
+    (operation) =>
+      isOpen(operation) && operation.class !== 'stream' && isAwaited(operation) && !isOfTheEnd(operation, stopped),
   );
   const due = (timers ?? []).filter(({ target }) => waits(target));
   const decided = [...story.moments.values()].filter(
     ({ k, actor, status }) => (k === 'state' || k === 'effect') && status !== 'stopped' && decides(actor),
   );
-  const ended = endOf(story);
   return {
     incarnation: story.header.incarnation,
     begins: story.begins,
@@ -258,7 +277,7 @@ function common(
         what: operation.name,
         ...(operation.target === undefined ? {} : { target: operation.target }),
         sinceMs: operation.began - story.started,
-        forMs: story.ended - operation.began,
+        forMs: (stopped ?? story.ended) - operation.began,
       })),
       ...due.map(({ target, event, due: at }) => ({
         actor: actorName(target, story),
@@ -329,13 +348,19 @@ export function describeWhy(report: Why): string {
   const part = `Read from record ${report.begins} on, times count from there; --whole reads all.\n`;
   const left = `The journal begins with record ${report.begins}; times count from there.\n`;
   const gone = report.begins === 0 ? '' : report.isPart ? part : left;
-  const { endedMs } = report;
+  const { endedMs, silentMs } = report;
+  const isOver = endedMs !== undefined || silentMs !== undefined;
   const ended = endedMs === undefined ? '' : `The agent ended at +${duration(endedMs)}; this is how it was then.\n`;
+  const silent =
+    silentMs === undefined
+      ? ''
+      : `The agent did not end in order: it was killed, ran out of memory, or its machine lost power after +${duration(silentMs)}; this is how it was then.\n`;
   const before = report.previous ? describePreviousEnd(report.previous) : '';
+  const none = endedMs === undefined ? '  no operation and no timer\n' : '  no operation\n';
   return [
-    `${report.summary}\n${gone}${describeGaps(report.gaps)}${ended}${before}`,
-    `\n${endedMs === undefined ? 'Now' : 'Then'}\n${plain(states, 5)}`,
-    `\nOpen\n${waits.length === 0 ? '  no operation and no timer\n' : plain(waits, 4)}${unknown}`,
+    `${report.summary}\n${gone}${describeGaps(report.gaps)}${ended}${silent}${before}`,
+    `\n${isOver ? 'Then' : 'Now'}\n${plain(states, 5)}`,
+    `\nOpen\n${waits.length === 0 ? none : plain(waits, 4)}${unknown}`,
     describeFailed(report.failed),
     `\nLast decisions\n${decisions.join('')}`,
   ].join('');

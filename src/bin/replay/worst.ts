@@ -4,13 +4,15 @@ import { exitCodes } from '../exit-codes.ts';
 /**
  * From the worst on. Of code that is not deterministic no other result can be trusted. A difference that was found
  * stays found, whatever became of the other logs. Of what a start was expected to be, a state that it must never have
- * been in is worse than a phase that it did not reach, and that is worse than being late. A crash of this program may
+ * been in is worse than a phase that it did not reach, and that is worse than being late; so is what a simulated node
+ * did wrong than what it did not come to. A crash of this program may
  * hide a difference; what is wrong with a log itself hides none that this build made.
  */
 const FROM_THE_WORST: readonly number[] = [
   exitCodes.nonDeterministic,
   exitCodes.divergence,
   exitCodes.safetyViolated,
+  exitCodes.livenessViolated,
   exitCodes.expectationMissing,
   exitCodes.budgetExceeded,
   exitCodes.couldNotTest,

@@ -5,7 +5,7 @@
  * that holds it however that process ends, and which holds across containers that share the directory. A file with a
  * process id would do neither. `owner.json` only shows users which process holds it.
  */
-import { readFileSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { JournalError, messageOf } from './errors.ts';
@@ -56,6 +56,10 @@ export function isBeingWritten(directory: string): boolean {
     database?.close();
   }
 }
+
+/** Whether an agent began to write here and none does now: what has no end was not ended by it. A copy may not say. */
+export const wasAbandoned = (directory: string): boolean =>
+  existsSync(join(directory, 'owner.json')) && !isBeingWritten(directory);
 
 function introduce(directory: string): void {
   try {

@@ -1,15 +1,17 @@
 /** `log`, `export` and `plot` of the golden journal of a node, by the commands themselves. */
-import { readFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { SaxesParser } from 'saxes';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { exportCommand, plotCommand } from '../../../src/bin/commands/export.ts';
-import { type LogOptions, logCommand } from '../../../src/bin/commands/log.ts';
+import { followLog, type LogOptions, logCommand } from '../../../src/bin/commands/log.ts';
 import type { LogEntry } from '../../../src/bin/insight/log.ts';
 import { plotOf } from '../../../src/bin/insight/plot.ts';
 import { Story } from '../../../src/bin/insight/story.ts';
-import { readJournal } from '../../../src/kernel/journal/index.ts';
+import { openJournal, readJournal } from '../../../src/kernel/journal/index.ts';
 import type { KernelRecord } from '../../../src/kernel/records.ts';
+import { BootNode } from '../../machines/startup/boot-node.ts';
 
 const JOURNAL = join(import.meta.dirname, '../../golden/journals/v3/node');
 
@@ -183,4 +185,44 @@ describe('plot', () => {
 it('the page of commands names them', () => {
   const page = readFileSync(join(import.meta.dirname, '../../../docs/commands.md'), 'utf8');
   for (const verb of ['log', 'export', 'plot']) expect(page).toContain(`| \`statelet ${verb} JOURNAL`);
+});
+
+describe('log --follow', () => {
+  it('goes on with what is written, each record once, and with the start after it', async () => {
+    const directory = mkdtempSync(join(tmpdir(), 'statelet-follow-'));
+    onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
+    const { records } = new BootNode().boot().run(1_000);
+    const write = async (incarnation: string, upTo: number): Promise<void> => {
+      const journal = openJournal({ directory, incarnation, durability: 'none' });
+      for (const record of records.slice(0, upTo)) {
+        journal.append(record.k === 'header' ? { ...record, incarnation } : record);
+        if (record.k === 'end') journal.commit();
+      }
+      await journal.close();
+    };
+    const turns = records.flatMap((record, at) => (record.k === 'end' ? [at + 1] : []));
+    await write('000001', turns[3]!);
+    let out = '';
+    const spy = vi.spyOn(process.stdout, 'write').mockImplementation((text) => {
+      out += String(text);
+      return true;
+    });
+    onTestFinished(() => spy.mockRestore());
+    const stop = new AbortController();
+    const following = followLog(directory, { output: 'json', type: 'state' }, stop.signal);
+    const seen = () =>
+      out.split('\n').flatMap((line) => (line === '' ? [] : [(JSON.parse(line) as LogEntry).record.n]));
+    const statesOf = (upTo: number) => records.slice(0, upTo).flatMap(({ k, n }) => (k === 'state' ? [n] : []));
+    await vi.waitFor(() => expect(seen()).toEqual(statesOf(turns[3]!)), 15_000);
+    await write('000002', turns[8]!);
+    await vi.waitFor(() => expect(seen()).toEqual([...statesOf(turns[3]!), ...statesOf(turns[8]!)]), 15_000);
+    stop.abort();
+    expect(await following).toBe(0);
+  });
+
+  it('is of the newest start', async () => {
+    const spy = vi.spyOn(process.stderr, 'write').mockReturnValue(true);
+    onTestFinished(() => spy.mockRestore());
+    expect(await followLog(`${JOURNAL}@1`, { output: 'text' })).toBe(2);
+  });
 });

@@ -10,9 +10,9 @@ import {
   Pkcs10CertificateRequest,
   SubjectAlternativeNameExtension,
 } from '@peculiar/x509';
-import { forbidden, invalid } from './errors.ts';
-import { knownKind } from './kinds.ts';
-import { type ApiObject, textOf, type User } from './types.ts';
+import { forbidden, invalid } from '../../../src/simulation/api-server/errors.ts';
+import { knownKind } from '../../../src/simulation/api-server/kinds.ts';
+import { type ApiObject, textOf, type User } from '../../../src/simulation/api-server/types.ts';
 
 const CLIENT = 'kubernetes.io/kube-apiserver-client-kubelet';
 const SERVING = 'kubernetes.io/kubelet-serving';

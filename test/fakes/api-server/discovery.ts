@@ -1,5 +1,5 @@
 /** What kubectl asks before it asks: groups, resources, version, and which parameters a verb understands. */
-import { apiVersionOf, KINDS, type Kind } from './kinds.ts';
+import { apiVersionOf, KINDS, type Kind } from '../../../src/simulation/api-server/kinds.ts';
 
 const VERBS = ['create', 'delete', 'deletecollection', 'get', 'list', 'patch', 'update', 'watch'];
 const SERVER_VERSION = { major: '1', minor: '36', gitVersion: 'v1.36.2', platform: 'linux/amd64' };

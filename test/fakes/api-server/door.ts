@@ -1,16 +1,16 @@
 /** The door: who is it, which fault do they meet, and where does the request go. */
 import type { Duplex } from 'node:stream';
+import { notAllowed, Refusal, unknownPath } from '../../../src/simulation/api-server/errors.ts';
+import type { Place } from '../../../src/simulation/api-server/registry.ts';
+import type { Store } from '../../../src/simulation/api-server/store.ts';
+import type { ApiObject, User } from '../../../src/simulation/api-server/types.ts';
 import { send } from './answers.ts';
 import { discovery } from './discovery.ts';
-import { notAllowed, Refusal, unknownPath } from './errors.ts';
 import type { Fault, Faults } from './faults.ts';
 import { authorize, verbOf } from './node-authorizer.ts';
 import type { NodeProxy } from './node-proxy.ts';
-import type { Place } from './registry.ts';
 import { isTable, type Router, type Target, targetOf } from './router.ts';
-import type { Store } from './store.ts';
 import { tableOf } from './table.ts';
-import type { ApiObject, User } from './types.ts';
 import type { Request, Users } from './users.ts';
 import { destroy, type Response, type Watches } from './watches.ts';
 

@@ -9,21 +9,22 @@
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { apiVersionOf, KINDS } from '../../../src/simulation/api-server/kinds.ts';
+import { Registry } from '../../../src/simulation/api-server/registry.ts';
+import { Store } from '../../../src/simulation/api-server/store.ts';
+import type { ApiObject, User } from '../../../src/simulation/api-server/types.ts';
 import { Door, type SeenRequest } from './door.ts';
 import { Faults } from './faults.ts';
-import { apiVersionOf, KINDS } from './kinds.ts';
 import { Listener } from './listener.ts';
 import { keepNamespaces } from './namespaces.ts';
+import { restrict } from './node-authorizer.ts';
 import { type KubeletAddress, NodeProxy } from './node-proxy.ts';
 import { Authority, type Credential } from './pki.ts';
 import { PodSigner } from './pod-signer.ts';
-import { Registry } from './registry.ts';
 import type { AccessRule } from './reviews.ts';
 import { Router, targetOf } from './router.ts';
 import { ServiceAccountTokens } from './service-account-tokens.ts';
-import { Signer, type SignerOptions } from './signer.ts';
-import { Store } from './store.ts';
-import type { ApiObject, User } from './types.ts';
+import { createdCsr, Signer, type SignerOptions } from './signer.ts';
 import { Users } from './users.ts';
 import { Watches } from './watches.ts';
 import { type ClusterUser, writeKubeconfig } from './write-kubeconfig.ts';
@@ -93,7 +94,7 @@ class TestApiServer {
     const { store } = this;
     const tokens = new ServiceAccountTokens(store, ISSUER, options.tokenMinSeconds);
     this.users = new Users(tokens);
-    this.registry = new Registry(store);
+    this.registry = new Registry(store, { restrict, createdCsr });
     this.signer = new Signer(store, authority, options.certificates ?? {});
     this.podSigner = new PodSigner(store, authority);
     this.watches = new Watches(store, {

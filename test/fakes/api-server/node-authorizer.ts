@@ -4,12 +4,12 @@
  * everything here.
  */
 import { isDeepStrictEqual } from 'node:util';
-import { forbidden } from './errors.ts';
-import { apiVersionOf } from './kinds.ts';
+import { forbidden } from '../../../src/simulation/api-server/errors.ts';
+import { apiVersionOf } from '../../../src/simulation/api-server/kinds.ts';
+import type { Store } from '../../../src/simulation/api-server/store.ts';
+import { type ApiObject, type Fields, isFields, type User } from '../../../src/simulation/api-server/types.ts';
 import { nodeReferences } from './node-references.ts';
 import type { Target } from './router.ts';
-import type { Store } from './store.ts';
-import { type ApiObject, type Fields, isFields, type User } from './types.ts';
 
 interface Asked {
   readonly user: User;

@@ -4,12 +4,12 @@ import { request as httpsRequest } from 'node:https';
 import type { Duplex } from 'node:stream';
 import { connect, type TLSSocket } from 'node:tls';
 import { join } from '../../../src/actors/server/streaming/tunnel.ts';
-import { badRequest, notFound, Refusal, unknownPath } from './errors.ts';
-import { knownKind } from './kinds.ts';
+import { badRequest, notFound, Refusal, unknownPath } from '../../../src/simulation/api-server/errors.ts';
+import { knownKind } from '../../../src/simulation/api-server/kinds.ts';
+import type { Place } from '../../../src/simulation/api-server/registry.ts';
+import type { Store } from '../../../src/simulation/api-server/store.ts';
+import { type Fields, textOf } from '../../../src/simulation/api-server/types.ts';
 import type { Credential } from './pki.ts';
-import type { Place } from './registry.ts';
-import type { Store } from './store.ts';
-import { type Fields, textOf } from './types.ts';
 import type { Request } from './users.ts';
 import type { Response } from './watches.ts';
 

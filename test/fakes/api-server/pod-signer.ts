@@ -1,9 +1,14 @@
 /** PodCertificateRequests: what the server checks of them, and signers that answer as a test says. */
-import { invalid } from './errors.ts';
-import { type Kind, knownKind } from './kinds.ts';
+import { knownKind } from '../../../src/simulation/api-server/kinds.ts';
+import type { Store, StoreEvent } from '../../../src/simulation/api-server/store.ts';
+import {
+  type ApiObject,
+  type Fields,
+  textOf,
+  timestamp,
+  type Value,
+} from '../../../src/simulation/api-server/types.ts';
 import type { Authority } from './pki.ts';
-import type { Store, StoreEvent } from './store.ts';
-import { type ApiObject, type Fields, textOf, timestamp, type Value } from './types.ts';
 
 const requestKind = knownKind('certificates.k8s.io/v1beta1', 'podcertificaterequests');
 const SECOND_MS = 1_000;
@@ -12,27 +17,6 @@ const SECOND_MS = 1_000;
 export type PodSignerRule =
   | { readonly lifetimeSeconds: number; readonly refreshSeconds: number }
   | { readonly denies: string; readonly message: string };
-
-/** A request names the pod, the service account and the node as they are, as NodeRestriction demands. */
-export function createdPodRequest(kind: Kind, request: ApiObject, store: Store): ApiObject {
-  const spec = request.spec ?? {};
-  const text = (field: string) => textOf(spec[field]);
-  const { name, namespace } = request.metadata;
-  const pod = store.get('v1', 'pods', text('podName'), namespace);
-  const account = store.get('v1', 'serviceaccounts', text('serviceAccountName'), namespace);
-  const node = store.get('v1', 'nodes', text('nodeName'));
-  const wrong = [
-    ['podUID', pod?.metadata.uid],
-    ['serviceAccountUID', account?.metadata.uid],
-    ['serviceAccountName', pod?.spec?.['serviceAccountName']],
-    ['nodeName', pod?.spec?.['nodeName']],
-    ['nodeUID', node?.metadata.uid],
-  ].find(([field, wanted]) => wanted === undefined || spec[field as string] !== wanted);
-  if (wrong) throw invalid(kind, name, `spec.${wrong[0] as string}`, `Invalid value: "${text(wrong[0] as string)}"`);
-  if (text('stubPKCS10Request') === '') throw invalid(kind, name, 'spec.stubPKCS10Request', 'Required value');
-  const { status: _, ...stored } = request;
-  return stored;
-}
 
 /** By name of a signer, what it does with requests; nobody answers those of others. */
 export class PodSigner {

@@ -1,10 +1,17 @@
 /** CertificateSigningRequests: who asked, and what kube-controller-manager does when one is approved. */
 
+import { knownKind } from '../../../src/simulation/api-server/kinds.ts';
+import type { Store, StoreEvent } from '../../../src/simulation/api-server/store.ts';
+import {
+  type ApiObject,
+  type Fields,
+  textOf,
+  timestamp,
+  type User,
+  type Value,
+} from '../../../src/simulation/api-server/types.ts';
 import { admitCsr, signerRefusal } from './csr-rules.ts';
-import { knownKind } from './kinds.ts';
 import type { Authority } from './pki.ts';
-import type { Store, StoreEvent } from './store.ts';
-import { type ApiObject, type Fields, textOf, timestamp, type User, type Value } from './types.ts';
 
 const YEAR_SECONDS = 365 * 86_400;
 const csrKind = knownKind('certificates.k8s.io/v1', 'certificatesigningrequests');

@@ -1,6 +1,6 @@
 /** Server-side printing: the columns that `kubectl get` shows. */
-import type { Kind } from './kinds.ts';
-import { type ApiObject, type Fields, textOf } from './types.ts';
+import type { Kind } from '../../../src/simulation/api-server/kinds.ts';
+import { type ApiObject, type Fields, textOf } from '../../../src/simulation/api-server/types.ts';
 
 interface Column {
   readonly name: string;

@@ -2,9 +2,9 @@
 import { X509Certificate } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import type { TLSSocket } from 'node:tls';
-import { unauthorized } from './errors.ts';
+import { unauthorized } from '../../../src/simulation/api-server/errors.ts';
+import type { User } from '../../../src/simulation/api-server/types.ts';
 import type { ServiceAccountTokens } from './service-account-tokens.ts';
-import type { User } from './types.ts';
 
 export type Request = IncomingMessage;
 

@@ -2,197 +2,39 @@
  * The real supervisor under the real kernel, in a scripted machine: every operation of starting has an answer that a test
  * may replace, everything about pods is answered by {@link PodsWorld}. Time is virtual.
  */
-import type { EffectRequest, EffectResult, Performer } from '../../../src/kernel/effects.ts';
-import type { Json, JsonEvent, PlainError } from '../../../src/kernel/json.ts';
+import type { EffectResult } from '../../../src/kernel/effects.ts';
+import type { JsonEvent, PlainError } from '../../../src/kernel/json.ts';
 import { Kernel, type KernelOptions } from '../../../src/kernel/kernel.ts';
 import type { EffectRecord, KernelRecord, LogRecord, StateRecord } from '../../../src/kernel/records.ts';
 import { type ReplayReport, replay } from '../../../src/kernel/replay.ts';
-import type { ConfigurationSource } from '../../../src/machines/configuration/index.ts';
 import type { Operations } from '../../../src/machines/model/operations/index.ts';
 import type { KubeletInput, KubeletMachineOutput } from '../../../src/machines/startup/context/types.ts';
 import { kubeletMachine } from '../../../src/machines/startup/kubelet.ts';
+import { type Answers, HEALTHY, runtimeCondition } from '../../../src/simulation/world/machine-answers.ts';
+import { MachineWorld } from '../../../src/simulation/world/machine-world.ts';
 import { header, MemorySink } from '../../kernel/support.ts';
-import { VirtualTime } from '../../support/pods-time.ts';
-import { PodsWorld } from '../../support/pods-world.ts';
 
-type Answer = EffectResult | 'stream' | 'hangs';
-/** By operation: its answer, or the answer to a call; `nth` counts the calls of that name from 0. */
-export type Answers = { readonly [Name in keyof Operations]?: Answer | ((input: never, nth: number) => Answer) };
+export {
+  type Answers,
+  document,
+  FIRST_WORDS,
+  GROUPS,
+  HEALTHY,
+  MACHINE_INFO,
+  ok,
+  RUNTIME_READY,
+} from '../../../src/simulation/world/machine-answers.ts';
 
-export const ok = (output: unknown): EffectResult => ({ output });
 export const fail = (message: string, code?: string): EffectResult => ({
   error: { name: 'Error', message, retriable: false, ...(code ? { code } : {}) },
 });
 
-const condition = (type: string, status: boolean, reason = '', message = '') => ({ type, status, reason, message });
-export const RUNTIME_READY: JsonEvent = {
-  type: 'runtime.statusChanged',
-  conditions: [condition('RuntimeReady', true), condition('NetworkReady', true)],
-  handlers: [],
-  features: null,
-};
 export const RUNTIME_NOT_READY: JsonEvent = {
   type: 'runtime.statusChanged',
-  conditions: [condition('RuntimeReady', false, 'Stopped', 'gone'), condition('NetworkReady', true)],
+  conditions: [runtimeCondition('RuntimeReady', false, 'Stopped', 'gone'), runtimeCondition('NetworkReady', true)],
   handlers: [],
   features: null,
 };
-
-export const MACHINE_INFO = {
-  cores: 4,
-  memoryBytes: '8000000000',
-  kernelVersion: '6.8.0',
-  osImage: 'Linux',
-  machineId: 'machine',
-  systemUuid: 'system',
-  bootId: 'boot',
-  swapBytes: '0',
-  hugePageKib: [],
-  hugePageTotals: {},
-  pidMax: '32768',
-  architecture: 'amd64',
-  appArmor: false,
-  topology: { cpus: [], numaNodes: [], disks: [], fileSystems: [] },
-};
-
-/** A configuration file as the host decodes it: what a node without an API server needs, and `fields`. */
-export function document(fields: Record<string, Json> = {}): ConfigurationSource {
-  const value = {
-    apiVersion: 'kubelet.config.k8s.io/v1beta1',
-    kind: 'KubeletConfiguration',
-    authentication: { webhook: { enabled: false } },
-    authorization: { mode: 'AlwaysAllow' },
-    ...fields,
-  };
-  return { kind: 'document', path: '/etc/kubelet.yaml', value, text: null, duplicates: [] };
-}
-
-/** What the container manager asks of a machine on which everything works, but for the version of its groups. */
-export const GROUPS = {
-  'host.tuneKernel': ok({ errors: [] }),
-  'host.readCheckpoints': ok({ contents: [null, null] }),
-  'host.writeCheckpoint': ok(null),
-  'cgroup.missing': ok({ missing: [] }),
-  'cgroup.ensure': ok(null),
-  'cgroup.update': ok(null),
-  'cgroup.hold': 'stream',
-  'cgroup.gather': 'stream',
-} as const satisfies Answers;
-
-/** A machine on which everything works. */
-export const HEALTHY: Answers = {
-  'host.readConfiguration': ok(document()),
-  'host.permissions': ok({ uid: 0 }),
-  'host.readable': ok({ readable: [false, false] }),
-  'host.cgroups': ok({ version: 2, controllers: ['cpu', 'cpuset', 'memory', 'pids'], swapCounted: true }),
-  'host.fileSystem': ok({ capacityBytes: '270000000000', availableBytes: '200000000000' }),
-  ...GROUPS,
-  'cgroup.destroy': ok(null),
-  'cgroup.listPods': ok({ pods: [] }),
-  'cgroup.own': ok({ path: '/system.slice/kubelet.service' }),
-  'host.acquireLock': ok(null),
-  'host.watchLock': 'stream',
-  'host.setLogVerbosity': ok(null),
-  'host.watchdogSettings': ok({ usec: '', pid: '', ownPid: 7 }),
-  'host.feedWatchdog': 'stream',
-  'host.keepIptables': 'stream',
-  'host.watchManifestUrl': 'stream',
-  'host.watchConfiguration': 'stream',
-  'host.hostname': ok({ hostname: 'Node-1' }),
-  'host.addresses': ok({ addresses: [{ interface: 'eth0', address: '192.0.2.10', family: 'IPv4' }] }),
-  'host.readFile': ok({ content: 'nameserver 192.0.2.1\n' }),
-  'host.machineInfo': ok(MACHINE_INFO),
-  'host.setOomScoreAdj': ok(null),
-  'host.setOpenFilesLimit': ok(null),
-  'host.makeDirectories': ok(null),
-  'host.notify': ok(null),
-  'volume.podFolders': ok({ uids: [] }),
-  'logs.podFolders': ok({ pods: [] }),
-  'logs.unlink': ok(null),
-  'runtime.exists': ok({ exists: true }),
-  'runtime.startEmbedded': ok({ endpoint: 'unix:///var/lib/kubelet/embedded.sock' }),
-  'runtime.connect': ok({ runtimeName: 'containerd', runtimeVersion: '2.1.0', runtimeApiVersion: 'v1' }),
-  'cri.runtimeConfig': ok({ cgroupDriver: 'systemd' }),
-  'cri.status': ok({
-    conditions: [],
-    handlers: [{ name: '', features: { user_namespaces: true, recursive_read_only_mounts: false } }],
-    features: null,
-  }),
-  'runtime.watchStatus': 'stream',
-  'server.healthz': 'stream',
-  'stats.diskLayout': ok({ dedicatedImageFs: false, splitContainerFs: false }),
-  'stats.watchSignals': 'stream',
-  'logind.inhibitDelay': ok({ delayMs: 3_600_000 }),
-  'logind.inhibitShutdown': 'stream',
-  'logind.watchShutdown': 'stream',
-  'host.watchOom': 'stream',
-  'plugins.watch': 'stream',
-  'devices.serveRegistration': 'stream',
-  'devices.writeCheckpoint': ok(null),
-  'stats.watchStorage': 'stream',
-  'server.selfSign': ok({ certFile: '/pki/kubelet.crt', keyFile: '/pki/kubelet.key' }),
-  'server.serve': 'stream',
-  'server.serveLocal': 'stream',
-  'certificate.load': ok({ certificate: null }),
-};
-
-/** What a stream says as soon as it is open. */
-export const FIRST_WORDS: Readonly<Record<string, (input: never) => JsonEvent>> = {
-  'runtime.watchStatus': () => RUNTIME_READY,
-  'cgroup.hold': ({ group }: { group: string }) => ({ type: 'cgroups.held', group, message: '' }),
-  'cgroup.gather': ({ who }: { who: string }) => ({ type: 'cgroups.held', group: who, message: '' }),
-  'server.healthz': (input: { address: string; port: number }) => ({ type: 'healthz.listening', ...input }),
-  'server.serve': ({ address, port }: { address: string; port: number }) => ({
-    type: 'server.listening',
-    address,
-    port,
-  }),
-};
-
-const LATENCY_MS = 2;
-
-class BootWorld implements Performer {
-  readonly time = new VirtualTime();
-  readonly pods = new PodsWorld(this.time);
-  /** By operation, everybody who listens. */
-  private readonly streams = new Map<string, Set<(event: JsonEvent) => void>>();
-  private readonly answers: Answers;
-  private readonly isQuiet: boolean;
-  private readonly calls = new Map<string, number>();
-
-  constructor(answers: Answers, isQuiet: boolean) {
-    this.answers = { ...HEALTHY, ...answers };
-    this.isQuiet = isQuiet;
-  }
-
-  perform(request: EffectRequest, settle: (result: EffectResult) => void, emit: (event: JsonEvent) => void) {
-    const entry = this.answers[request.name as keyof Operations];
-    if (entry === undefined) return this.pods.perform(request, settle, emit);
-    const nth = this.calls.get(request.name) ?? 0;
-    this.calls.set(request.name, nth + 1);
-    const answer = typeof entry === 'function' ? entry(request.input as never, nth) : entry;
-    if (answer === 'hangs') return () => {};
-    if (answer === 'stream') return this.stream(request, emit);
-    return this.time.arm(this.time.now() + LATENCY_MS, () => settle(answer));
-  }
-
-  say(stream: keyof Operations, event: JsonEvent): void {
-    const listeners = this.streams.get(stream) ?? new Set();
-    if (listeners.size === 0) throw new Error(`nobody listens to ${stream}`);
-    for (const emit of Array.from(listeners)) emit(event);
-  }
-
-  private stream({ name, input }: EffectRequest, emit: (event: JsonEvent) => void): () => void {
-    const listeners = this.streams.get(name) ?? new Set();
-    this.streams.set(name, listeners.add(emit));
-    const words = this.isQuiet ? undefined : FIRST_WORDS[name]?.(input as never);
-    const disarm = words ? this.time.arm(this.time.now() + LATENCY_MS, () => emit(words)) : () => {};
-    return () => {
-      disarm();
-      listeners.delete(emit);
-    };
-  }
-}
 
 export interface BootOptions {
   readonly argv?: readonly string[];
@@ -208,7 +50,7 @@ export const ARGV = ['--pod-manifest-path=/etc/kubernetes/manifests', '--fail-sw
 
 export class BootNode {
   readonly sink = new MemorySink();
-  readonly world: BootWorld;
+  readonly world: MachineWorld;
   readonly kernel: Kernel;
   ended: KubeletMachineOutput | { error: PlainError } | null = null;
 
@@ -220,7 +62,7 @@ export class BootNode {
     onTurn,
     runOnce,
   }: BootOptions = {}) {
-    this.world = new BootWorld(answers, isQuiet);
+    this.world = new MachineWorld({ ...HEALTHY, ...answers }, { isQuiet });
     const input: KubeletInput = {
       argv,
       dataDir: null,

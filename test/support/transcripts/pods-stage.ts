@@ -1,10 +1,10 @@
 /** The stage of stories about pods, containers and images: a node whose runtime, disk and registry are models. */
 import { parse } from 'yaml';
 import type { Manifest } from '../../../src/machines/model/operations/host.ts';
+import { type Fault, PodsWorld } from '../../../src/simulation/world/pods-world.ts';
+import type { Program } from '../../../src/simulation/world/runtime-model.ts';
+import { VirtualTime } from '../../../src/simulation/world/virtual-time.ts';
 import { image, manifest, PodsNode } from '../pods-node.ts';
-import type { Program } from '../pods-runtime.ts';
-import { VirtualTime } from '../pods-time.ts';
-import { type Fault, PodsWorld } from '../pods-world.ts';
 import { Decisions } from './decisions.ts';
 import { type Command, milliseconds, type Stage } from './script.ts';
 

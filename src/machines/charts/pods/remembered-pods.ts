@@ -8,9 +8,9 @@
  * Invariants:
  *   B1 one write at a time, which is never left before it ends; of several about one pod the last one counts.
  *   B2 a pod whose end was ordered is forgotten before anything of it ends.
- *   B3 a file that cannot be written loses only the remembered state.
+ *   B3 a file that cannot be written loses only the remembered state; one that cannot be removed is tried again.
  */
-import { line, type PlainError, pick, setup } from '../../../kernel/xstate.ts';
+import { errorOf, line, pick, setup } from '../../../kernel/xstate.ts';
 import { versionOf } from '../../model/objects/config-objects.ts';
 import { hostOperations, type RememberedPod } from '../../model/operations/host.ts';
 import type { Ended, RememberedPodsMessage } from '../../model/pods/messages.ts';
@@ -21,6 +21,8 @@ export type RememberedPodsInput = Pick<NodeSettings, 'nodeName' | 'rememberedPod
 /** `null`: its file goes. */
 type ToWrite = RememberedPod | null;
 
+/** Before a file is removed that could not be. */
+const RETRY_MS = 10_000;
 const NOTHING = { uid: '', remembered: null };
 
 interface Context {
@@ -35,7 +37,10 @@ interface Context {
 const s = setup({
   types: { input: {} as RememberedPodsInput, context: {} as Context, events: {} as RememberedPodsMessage | Ended },
   actors: pick(hostOperations, 'host.savePod'),
-  guards: { isPending: ({ context }) => Object.keys(context.pending).length > 0 },
+  guards: {
+    isPending: ({ context }) => Object.keys(context.pending).length > 0,
+    isRemoval: ({ context }) => context.saving.remembered === null,
+  },
 });
 
 /** Of what the file has when all is written. */
@@ -65,6 +70,20 @@ const takeNext = s.assign(({ context }) => {
 
 const noteDone = s.assign({ saving: NOTHING });
 
+/** What came meanwhile of the same pod is newer. */
+const keepToRemove = s.assign(({ context: { pending, saving } }) => ({
+  pending: { [saving.uid]: null, ...pending },
+  saving: NOTHING,
+}));
+
+type Heard = RememberedPodsMessage | Ended;
+const sayFailed = line<Context, Heard, undefined, Heard>('error', ({ context, event }) => [
+  context.saving.remembered === null
+    ? 'Cannot forget a pod that was remembered for a start without the API server'
+    : 'Cannot remember a pod for a start without the API server',
+  { uid: context.saving.uid, error: errorOf(event).message },
+]);
+
 export const rememberedPodsMachine = s.createMachine({
   id: 'rememberedPods',
   context: ({ input }) => ({
@@ -83,17 +102,13 @@ export const rememberedPodsMachine = s.createMachine({
         src: 'host.savePod',
         input: ({ context: { directory, saving } }) => ({ directory, ...saving }),
         onDone: { target: 'saved', actions: noteDone },
-        onError: {
-          target: 'saved',
-          actions: [
-            line('error', ({ context, event }) => [
-              'Cannot remember a pod for a start without the API server',
-              { uid: context.saving.uid, error: (event.error as PlainError).message },
-            ]),
-            noteDone,
-          ],
-        },
+        onError: [
+          { guard: 'isRemoval', target: 'kept', actions: [sayFailed, keepToRemove] },
+          { target: 'saved', actions: [sayFailed, noteDone] },
+        ],
       },
     },
+    /** A file could not be removed. */
+    kept: { after: { [RETRY_MS]: 'saved' } },
   },
 });

@@ -5,10 +5,10 @@ import type { KernelRecord } from '../../../../src/kernel/records.ts';
 import { csiVolumesMachine } from '../../../../src/machines/charts/csi/csi-volumes.ts';
 import type { CSIPod, CSIVolume } from '../../../../src/machines/model/csi/messages.ts';
 import type { Sharing } from '../../../../src/machines/model/operations/volume.ts';
-import { strategicMerge } from '../../../fakes/api-server/strategic-merge.ts';
-import type { Fields } from '../../../fakes/api-server/types.ts';
+import { strategicMerge } from '../../../../src/simulation/api-server/strategic-merge.ts';
+import type { Fields } from '../../../../src/simulation/api-server/types.ts';
+import { CsiWorld } from '../../../../src/simulation/world/csi-world.ts';
 import { type Answers, fail, ok, runUnder } from '../../../support/answering-world.ts';
-import { CsiWorld } from '../../../support/csi-world.ts';
 
 export const DRIVER = 'csi.example.test';
 export const ROOT = '/var/lib/kubelet';

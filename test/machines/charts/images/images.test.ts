@@ -2,7 +2,7 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { imageOriginsMachine } from '../../../../src/machines/charts/images/image-origins.ts';
 import type { NodeSettings } from '../../../../src/machines/model/settings/node-settings.ts';
-import { pullSecret } from '../../../support/pods-images.ts';
+import { pullSecret } from '../../../../src/simulation/world/image-rights.ts';
 import { image, manifest, type PodOptions, PodsNode } from '../../../support/pods-node.ts';
 
 const IMAGE = 'a.io/x:1';

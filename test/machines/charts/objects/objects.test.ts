@@ -1,6 +1,6 @@
 /** Objects that are not watched: what pods that come later get of them, and what that costs. */
 import { afterEach, describe, expect, it } from 'vitest';
-import { Refusal } from '../../../fakes/api-server/errors.ts';
+import { Refusal } from '../../../../src/simulation/api-server/errors.ts';
 import { type ClusterNode, clusterNode } from '../pods/cluster/support.ts';
 
 let cluster: ClusterNode;

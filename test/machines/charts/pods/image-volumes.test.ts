@@ -1,7 +1,7 @@
 /** Volumes that show the content of an image: pulled like the image of a container, mounted by the runtime. */
 import { afterEach, describe, expect, it } from 'vitest';
 import type { ContainerConfig } from '../../../../src/machines/model/api/cri.ts';
-import { pullSecret } from '../../../support/pods-images.ts';
+import { pullSecret } from '../../../../src/simulation/world/image-rights.ts';
 import { image, manifest, PodsNode } from '../../../support/pods-node.ts';
 
 const DATA = 'a.io/data:1';

@@ -67,3 +67,21 @@ test('one that cannot be written is said, and is not written again', () => {
   expect(world.said()).toEqual(['Cannot remember a pod for a start without the API server']);
   expect(world.asked()).toHaveLength(1);
 });
+
+test('one that cannot be removed is tried again, until it is gone or wanted again', () => {
+  const world = runUnder(
+    rememberedPodsMachine,
+    { nodeName: 'n', rememberedPodsDir: '/pods' },
+    { 'host.savePod': ({ remembered }: { remembered: unknown }) => (remembered ? ok(null) : fail('no', 'EROFS')) },
+  );
+  world.tell({ type: 'pod.forgotten', uid: 'u1' });
+  world.time.advanceTo(world.time.now() + 25_000);
+  expect(world.asked()).toHaveLength(3);
+  world.tell({ type: 'pod.remembered', uid: 'u1', remembered: REMEMBERED });
+  world.time.advanceTo(world.time.now() + 60_000);
+  expect(world.asked()).toHaveLength(4);
+  expect(new Set(world.said())).toEqual(
+    new Set(['Cannot forget a pod that was remembered for a start without the API server']),
+  );
+  expect(world.divergence()).toBeNull();
+});

@@ -12,8 +12,8 @@ import {
 import type { ConfigObject } from '../../../../src/machines/model/operations/volume.ts';
 import type { NodeSettings } from '../../../../src/machines/model/settings/node-settings.ts';
 import { volumePlan } from '../../../../src/machines/model/volumes/plan.ts';
+import { seeing } from '../../../../src/simulation/world/seeing.ts';
 import { settings } from '../../../support/pods-node.ts';
-import { seeing } from '../../../support/seeing.ts';
 
 const podOf = (spec: Partial<PodSpec>, labels = {}): Pod => ({
   metadata: { name: 'p', namespace: 'default', uid: 'u1', labels },

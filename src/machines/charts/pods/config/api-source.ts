@@ -4,7 +4,7 @@
  * Decides: what was added, changed, is being deleted, was removed; what of it concerns only the status.
  * Owns: by pod what was last published; which pods are mirrors of static ones. Never a pod.
  * Hears: the reflector of `pods` with `spec.nodeName` of this node; `config.wanted`, `status.wanted`.
- * Asks: `host.loadPods`, at the start and when pods are wanted again. Its reflector asks the rest.
+ * Asks: `host.loadPods`, at the start and when pods are wanted again, until it answers. Its reflector asks the rest.
  * Sends: `pods` `config.pods`, and `object.found` of what is remembered; `syncLoop` `config.sourceReady`; `status` and
  *   `mirrorPods` what the API server has; `rememberedPods` which of them are gone since.
  * Invariants:
@@ -29,6 +29,8 @@ import { differences, forgotten, goneFrom, type PublishedPods, publishedOf, with
 const SOURCE = 'api';
 /** Before the reflector is started again after it crashed. */
 const REOPEN_MS = 1_000;
+/** Before the files are read again that could not be read. */
+const RELOAD_MS = 60_000;
 /** An API server without a list by then is away: remembered pods start without it. */
 const AWAY_MS = 10_000;
 
@@ -283,7 +285,7 @@ const remembering = s.createStateConfig({
         input: ({ context }) => ({ directory: context.directory }),
         onDone: { target: 'waiting', actions: noteRemembered },
         onError: {
-          target: 'done',
+          target: 'unread',
           actions: line('error', ({ event }) => [
             'Cannot read the pods that are remembered',
             { error: (event.error as Error).message },
@@ -291,6 +293,8 @@ const remembering = s.createStateConfig({
         },
       },
     },
+    /** A file that is never read is of a pod that may be gone, and would start it once the API server is away. */
+    unread: { after: { [RELOAD_MS]: 'loading' } },
     /** Waits for the first list. */
     waiting: {
       always: { guard: 'isListed', target: 'done', actions: forgetDeleted },

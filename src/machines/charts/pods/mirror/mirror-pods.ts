@@ -39,7 +39,7 @@ const route = s.enqueueActions(({ context, event, enqueue }) => {
   const ref = event.type === 'mirror.wanted' ? event.pod.metadata : event.pod;
   const id = idOf(ref);
   if (!context.names.includes(id)) {
-    if (event.type === 'mirror.released' || (event.type === 'mirror.seen' && event.seen === null)) return;
+    if (event.type === 'mirror.seen' && event.seen === null) return;
     const { namespace, name } = ref;
     const { nodeName, silent, isListed } = context;
     const input = { namespace, name, nodeName, judges: silent.length === 0, isListed };
@@ -47,6 +47,14 @@ const route = s.enqueueActions(({ context, event, enqueue }) => {
     enqueue.assign({ names: [...context.names, id] });
   }
   enqueue.sendTo<AnyActorRef>(id, event);
+});
+
+/** A pod of which an earlier agent left only files has no name: each mirror knows the uids that it waits for. */
+const release = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'mirror.released') return;
+  const id = idOf(event.pod);
+  const ids = event.pod.name === '' ? context.names : context.names.filter((each) => each === id);
+  for (const each of ids) enqueue.sendTo<AnyActorRef>(each, event);
 });
 
 const takeList = s.enqueueActions(({ context, event, enqueue }) => {
@@ -95,7 +103,7 @@ export const mirrorPodsMachine = s.createMachine({
     'mirror.unwanted': { actions: route },
     'mirror.seen': { actions: route },
     'mirror.listed': { actions: takeList },
-    'mirror.released': { actions: route },
+    'mirror.released': { actions: release },
     'mirror.ready': { actions: noteReady },
     'xstate.done.actor.*': { actions: reap },
     'xstate.error.actor.*': { actions: [reapCrashed, reap] },

@@ -1,8 +1,8 @@
 /** Pods that the API server gives: from the binding to the last DELETE. */
 import { afterEach, describe, expect, it } from 'vitest';
-import { Refusal } from '../../../../fakes/api-server/errors.ts';
-import { knownKind } from '../../../../fakes/api-server/kinds.ts';
-import type { Program } from '../../../../support/pods-runtime.ts';
+import { Refusal } from '../../../../../src/simulation/api-server/errors.ts';
+import { knownKind } from '../../../../../src/simulation/api-server/kinds.ts';
+import type { Program } from '../../../../../src/simulation/world/runtime-model.ts';
 import { type ClusterNode, clusterNode } from './support.ts';
 
 const kindOfPods = knownKind('v1', 'pods');

@@ -1,6 +1,6 @@
 /** Events in the API server: what is posted, what is counted up, and what an unwilling server costs. */
 import { afterEach, describe, expect, it } from 'vitest';
-import { Refusal } from '../../../../fakes/api-server/errors.ts';
+import { Refusal } from '../../../../../src/simulation/api-server/errors.ts';
 import { type ClusterNode, clusterNode } from './support.ts';
 
 let cluster: ClusterNode;

@@ -1,7 +1,7 @@
 /** What pods use of other objects: ConfigMaps, Secrets, services, RuntimeClasses, tokens of service accounts. */
 import { afterEach, describe, expect, it } from 'vitest';
 import type { NodeSettings } from '../../../../../src/machines/model/settings/node-settings.ts';
-import { Refusal } from '../../../../fakes/api-server/errors.ts';
+import { Refusal } from '../../../../../src/simulation/api-server/errors.ts';
 import { type ClusterNode, clusterNode } from './support.ts';
 
 let cluster: ClusterNode;

@@ -1,7 +1,7 @@
 /** Lives of pods that no recording has: what follows an end, a change, a deadline, and what is said of it. */
 import { afterEach, describe, expect, it } from 'vitest';
+import type { Program } from '../../../../../src/simulation/world/runtime-model.ts';
 import { image } from '../../../../support/pods-node.ts';
-import type { Program } from '../../../../support/pods-runtime.ts';
 import { type ClusterNode, clusterNode } from './support.ts';
 
 interface Life {

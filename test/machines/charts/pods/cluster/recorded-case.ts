@@ -4,12 +4,12 @@
  */
 
 import type { AdmissionSettings } from '../../../../../src/machines/model/settings/node-settings.ts';
-import { knownKind } from '../../../../fakes/api-server/kinds.ts';
-import { KubeWorld, type Write } from '../../../../support/kube-world.ts';
+import { knownKind } from '../../../../../src/simulation/api-server/kinds.ts';
+import { KubeWorld, type Write } from '../../../../../src/simulation/world/kube-world.ts';
+import { PodsWorld } from '../../../../../src/simulation/world/pods-world.ts';
+import type { Container, Program } from '../../../../../src/simulation/world/runtime-model.ts';
+import { VirtualTime } from '../../../../../src/simulation/world/virtual-time.ts';
 import { image, PodsNode } from '../../../../support/pods-node.ts';
-import type { Container, Program } from '../../../../support/pods-runtime.ts';
-import { VirtualTime } from '../../../../support/pods-time.ts';
-import { PodsWorld } from '../../../../support/pods-world.ts';
 import { type Recorded, type Recording, node as recordedNode } from '../../../model/spec/recordings.ts';
 
 const NODE = 'node1';

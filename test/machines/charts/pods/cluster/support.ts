@@ -1,10 +1,10 @@
 /** A node that has an API server, for tests of the pods' room. */
 
 import type { NodeSettings } from '../../../../../src/machines/model/settings/node-settings.ts';
-import { KubeWorld } from '../../../../support/kube-world.ts';
+import { KubeWorld } from '../../../../../src/simulation/world/kube-world.ts';
+import { PodsWorld } from '../../../../../src/simulation/world/pods-world.ts';
+import { VirtualTime } from '../../../../../src/simulation/world/virtual-time.ts';
 import { image, PodsNode } from '../../../../support/pods-node.ts';
-import { VirtualTime } from '../../../../support/pods-time.ts';
-import { PodsWorld } from '../../../../support/pods-world.ts';
 
 export interface ClusterNode {
   node: PodsNode;

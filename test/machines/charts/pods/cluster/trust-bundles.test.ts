@@ -1,8 +1,8 @@
 /** Trust anchors of the cluster in projected volumes. */
 import { afterEach, describe, expect, it } from 'vitest';
 import { certificatesPem } from '../../../../../src/machines/model/objects/pem.ts';
-import { Refusal } from '../../../../fakes/api-server/errors.ts';
-import { knownKind } from '../../../../fakes/api-server/kinds.ts';
+import { Refusal } from '../../../../../src/simulation/api-server/errors.ts';
+import { knownKind } from '../../../../../src/simulation/api-server/kinds.ts';
 import { type ClusterNode, clusterNode } from './support.ts';
 
 let cluster: ClusterNode;

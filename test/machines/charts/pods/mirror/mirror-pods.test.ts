@@ -1,5 +1,7 @@
 /** Static pods as the API server shows them. */
 import { afterEach, describe, expect, it } from 'vitest';
+import { mirrorPodsMachine } from '../../../../../src/machines/charts/pods/mirror/mirror-pods.ts';
+import { ok, runUnder } from '../../../../support/answering-world.ts';
 import { manifest } from '../../../../support/pods-node.ts';
 import { type ClusterNode, clusterNode } from '../cluster/support.ts';
 
@@ -162,4 +164,19 @@ describe('a mirror pod that nobody wants', () => {
     expect(mirror().metadata.uid).toBe(uid);
     expect(kube.requests.filter(({ verb }) => verb !== 'list')).toEqual([]);
   });
+});
+
+it('the mirror of a pod of which an earlier agent left only files goes with the last of them', () => {
+  const world = runUnder(mirrorPodsMachine, { nodeName: 'node' }, { 'kube.get': 'stream', 'kube.delete': ok(null) }, [
+    'podConfig',
+  ]);
+  const name = { namespace: 'default', name: 'web-node' };
+  const seen = { hash: 'u1', isDeleting: false };
+  world.tell({ type: 'mirror.seen', pod: { uid: 'mirror', ...name }, seen });
+  world.tell({ type: 'mirror.wanted', pod: { metadata: { uid: 'u1', ...name } } });
+  world.tell({ type: 'mirror.ready', source: 'file' });
+  world.tell({ type: 'mirror.unwanted', pod: { uid: 'u1', ...name } });
+  expect(world.asked()).not.toContain('kube.delete');
+  world.tell({ type: 'mirror.released', pod: { uid: 'u1', namespace: '', name: '' } });
+  expect(world.asked()).toContain('kube.delete');
 });

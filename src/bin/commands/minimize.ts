@@ -1,0 +1,103 @@
+/** `statelet minimize JOURNAL` and `--seed N`: the smallest journal that fails in the same way. */
+import { JournalError } from '../../kernel/journal/index.ts';
+import { NotReplayable } from '../../kernel/replay.ts';
+import { kubeletMachine } from '../../machines/startup/kubelet.ts';
+import { exitCodes } from '../exit-codes.ts';
+import { journalAt, refuse } from '../insight/command.ts';
+import { minimizeJournal } from '../minimize/minimize-journal.ts';
+import { minimizeSeed } from '../minimize/minimize-seed.ts';
+import { printable, printableJson } from '../printable.ts';
+import { thisBuild } from '../replay/outcome.ts';
+import { shellLine } from '../replay/shell-line.ts';
+import { lineFor, writeJournal, writeStarts } from '../simulation/run-seed.ts';
+import { exitCodeOf } from './journal-errors.ts';
+
+export interface MinimizeCommandOptions {
+  readonly incarnation?: string;
+  readonly seed?: string;
+  readonly shows?: string;
+  readonly strict?: boolean;
+  readonly seconds: string;
+  readonly output: string;
+  readonly format: string;
+}
+
+/** What both kinds come to. */
+interface Minimized {
+  readonly what: string;
+  readonly noun: 'inputs' | 'steps';
+  readonly before: number;
+  readonly after: number;
+  readonly trials: number;
+  readonly seconds: number;
+  /** False: time was over first. */
+  readonly isMinimal: boolean;
+  readonly journal: string;
+  readonly reproduce: string;
+}
+
+export async function minimizeCommand(log: string | undefined, options: MinimizeCommandOptions): Promise<number> {
+  const wrong = wrongIn(log, options);
+  if (wrong !== undefined) return refuse('minimize', wrong, exitCodes.usage);
+  const beganMs = performance.now();
+  const deadlineMs = beganMs + Number(options.seconds) * 1_000;
+  try {
+    const minimized = await (log === undefined ? ofSeed(options, deadlineMs) : ofJournal(log, options, deadlineMs));
+    if (typeof minimized === 'string') return refuse('minimize', minimized, exitCodes.expectationMissing);
+    const whole: Minimized = { ...minimized, seconds: Math.round(performance.now() - beganMs) / 1_000 };
+    process.stdout.write(options.format === 'json' ? `${printableJson({ version: 1, ...whole })}\n` : describe(whole));
+    return exitCodes.same;
+  } catch (thrown) {
+    if (thrown instanceof JournalError) return refuse('minimize', thrown.message, exitCodeOf(thrown));
+    if (thrown instanceof NotReplayable) return refuse('minimize', thrown.message, exitCodes.invalidLog);
+    throw thrown;
+  }
+}
+
+function wrongIn(
+  log: string | undefined,
+  { seed, seconds, format, shows }: MinimizeCommandOptions,
+): string | undefined {
+  if ((log === undefined) === (seed === undefined)) return 'name a journal, or --seed N';
+  if (seed !== undefined && !/^\d{1,9}$/.test(seed)) return `--seed is a number, not ${seed}`;
+  if (shows !== undefined && seed !== undefined) return '--shows is for journals: a seed shows what rule it breaks';
+  if (!/^\d{1,5}$/.test(seconds)) return `--seconds is a number, not ${seconds}`;
+  if (format !== 'text' && format !== 'json') return `--format is text or json, not ${JSON.stringify(format)}`;
+  return undefined;
+}
+
+type Timeless = Omit<Minimized, 'seconds'>;
+
+async function ofJournal(
+  log: string,
+  { incarnation, shows, strict = false, output }: MinimizeCommandOptions,
+  deadlineMs: number,
+): Promise<Timeless | string> {
+  const journal = journalAt(log, incarnation);
+  if (journal.checkpoint)
+    return `${log} begins with a checkpoint: only a journal that begins with its start has every input`;
+  const records = [...journal.records];
+  const options = { machine: kubeletMachine, records, strict, deadlineMs, ...(shows === undefined ? {} : { shows }) };
+  const minimized = minimizeJournal(options);
+  if (typeof minimized === 'string') return `${log}: ${minimized}`;
+  const { what, inputs, trials, isMinimal } = minimized;
+  await writeJournal(output, journal.header.incarnation, minimized.records);
+  const reproduce = shellLine(['statelet', 'replay', output, ...(strict ? ['--strict'] : [])]);
+  return { what, noun: 'inputs', ...inputs, trials, isMinimal, journal: output, reproduce };
+}
+
+async function ofSeed({ seed, output }: MinimizeCommandOptions, deadlineMs: number): Promise<Timeless | string> {
+  const minimized = minimizeSeed(Number(seed), thisBuild(), deadlineMs);
+  if (typeof minimized === 'string') return minimized;
+  const { what, steps, trials, isMinimal, report } = minimized;
+  await writeStarts(report, output);
+  return { what, noun: 'steps', ...steps, trials, isMinimal, journal: output, reproduce: lineFor(report.script) };
+}
+
+function describe({ what, noun, before, after, trials, seconds, isMinimal, journal, reproduce }: Minimized): string {
+  const end = isMinimal ? `without any of them it does not come` : 'time was over; --seconds gives it more';
+  return printable(
+    `${what}\n  ${after} of ${before} ${noun} are enough (${trials} trials in ${seconds.toFixed(1)} s; ${end})\n` +
+      `  journal: ${journal}\n  again: ${reproduce}\n`,
+  );
+}

@@ -1,0 +1,10 @@
+/** The other end of `src/bin/process-pool.ts`: does one task after the other until the parent has gone. */
+
+export function worker(perform: (task: never) => unknown): Promise<number> {
+  // A parent that has gone meanwhile hears nothing any more, which is no failure of this process.
+  const ignore = (): void => undefined;
+  process.on('message', (task: unknown) => {
+    void Promise.resolve(perform(task as never)).then((answer) => process.send?.(answer, undefined, undefined, ignore));
+  });
+  return new Promise((resolve) => process.once('disconnect', () => resolve(0)));
+}

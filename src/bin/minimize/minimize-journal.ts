@@ -1,0 +1,166 @@
+/**
+ * The smallest journal that fails as a longer one does.
+ *
+ * Invariants: of a difference all that comes before it replays the same; of any other failure today's machines decide
+ * every record of the result.
+ */
+import { align } from '../../kernel/alignment.ts';
+import type { HeaderRecord, InputRecord, JournalRecord, KernelRecord } from '../../kernel/records.ts';
+import { type ReplayOptions, replay } from '../../kernel/replay.ts';
+import { crashIn, differenceAsFailure, type Failure, type Turn, textIn } from './failure.ts';
+import { Player } from './player.ts';
+import { reduce } from './reduce.ts';
+
+export interface MinimizedJournal {
+  readonly what: string;
+  readonly inputs: { readonly before: number; readonly after: number };
+  readonly trials: number;
+  readonly isMinimal: boolean;
+  readonly records: readonly JournalRecord[];
+}
+
+export interface MinimizeOptions extends Pick<ReplayOptions, 'machine' | 'strict'> {
+  readonly records: readonly JournalRecord[];
+  /** What has to be shown; default: the first difference, else the first crash. */
+  readonly shows?: string;
+  readonly deadlineMs: number;
+}
+
+/** A string: why there is nothing to make smaller. */
+export function minimizeJournal(options: MinimizeOptions): MinimizedJournal | string {
+  const failure = failureIn(options);
+  if (typeof failure === 'string') return failure;
+  const turns = turnsUpTo(options.records, failure.n);
+  const [first, ...rest] = turns;
+  const trials = new Trials(options, failure, first!);
+  if (!trials.needed(rest)) return `${failure.what} does not come when today's machines take these inputs`;
+  const reduced = reduce(trials.needed(rest)!, (subset) => trials.needed(subset), {
+    groups: [podOf, actorOf, nameOf],
+    deadlineMs: options.deadlineMs,
+  });
+  return {
+    what: failure.what,
+    inputs: { before: options.records.filter(isInput).length, after: reduced.items.length },
+    trials: reduced.trials,
+    isMinimal: reduced.isMinimal,
+    records: trials.written(reduced.items),
+  };
+}
+
+function failureIn({ machine, records, strict = false, shows }: MinimizeOptions): Failure | string {
+  if (shows !== undefined) return textIn(records, shows) ?? `no record that was decided has ${JSON.stringify(shows)}`;
+  const { divergence } = replay({ machine, records, strict });
+  if (divergence) return differenceAsFailure(divergence);
+  return crashIn(records) ?? 'it replays the same and no actor crashed; name what it shows by --shows';
+}
+
+interface Played {
+  readonly player: Player;
+  readonly taken: readonly Turn[];
+}
+
+/** What a trial does, and the journal that comes of the last one. */
+class Trials {
+  private readonly options: MinimizeOptions;
+  private readonly failure: Failure;
+  private readonly first: Turn;
+
+  constructor(options: MinimizeOptions, failure: Failure, first: Turn) {
+    this.options = options;
+    this.failure = failure;
+    this.first = first;
+  }
+
+  /** Of these turns those that actors waited for, up to the one that fails; undefined when none does. */
+  needed(turns: readonly Turn[]): readonly Turn[] | undefined {
+    const played = this.played(turns);
+    if (!played || !this.failure.isFirst) return played?.taken;
+    const { machine, strict = false } = this.options;
+    const { divergence } = replay({ machine, strict, records: this.recordsOf(played) });
+    return this.failure.isFirst(divergence) ? played.taken : undefined;
+  }
+
+  /** The records of a journal of these turns. */
+  written(turns: readonly Turn[]): readonly JournalRecord[] {
+    return this.recordsOf(this.played(turns)!);
+  }
+
+  private recordsOf({ player, taken }: Played): readonly JournalRecord[] {
+    if (!this.failure.isFirst) return player.records;
+    const logged = taken.at(-1) ?? this.first;
+    const made = player.records.slice(player.records.findLastIndex(isBeginning));
+    const before = player.records.slice(0, player.records.length - made.length);
+    return [...before, ...asLogged(logged, made)];
+  }
+
+  private played(turns: readonly Turn[]): Played | undefined {
+    const player = new Player(this.options.machine, this.first[0] as HeaderRecord);
+    if (this.failure.isShownBy(player.firstTurn, this.first)) return { player, taken: [] };
+    if (!this.failure.mayPrecede(player.firstTurn, this.first)) return undefined;
+    const taken: Turn[] = [];
+    for (const turn of turns) {
+      const made = player.take(turn[0] as InputRecord);
+      if (!made) continue;
+      taken.push(turn);
+      if (this.failure.isShownBy(made, turn)) return { player, taken };
+      if (!this.failure.mayPrecede(made, turn)) return undefined;
+    }
+    return undefined;
+  }
+}
+
+const isInput = ({ k }: JournalRecord): boolean => k === 'in' || k === 'timer' || k === 'result';
+const isBeginning = (record: JournalRecord): boolean => record.k === 'header' || isInput(record);
+
+/** Whole turns, up to that of record `n`. */
+function turnsUpTo(records: readonly JournalRecord[], n: number): Turn[] {
+  const turns: JournalRecord[][] = [[]];
+  for (const record of records) {
+    turns.at(-1)!.push(record);
+    if (record.k !== 'end') continue;
+    if (record.n >= n) return turns;
+    turns.push([]);
+  }
+  return turns.filter((turn) => turn.at(-1)?.k === 'end');
+}
+
+/** What the log has of a turn, in the numbers of today's. */
+function asLogged(logged: Turn, made: Turn): JournalRecord[] {
+  const numbers = new Map<number, number>();
+  const requests = new Map<number, number>();
+  const from = made[0]!.n;
+  let nextRequest = Math.max(0, ...made.flatMap((record) => (record.k === 'effect' ? [record.id] : [])));
+  const pairs = align(logged.slice(1), made.slice(1)).filter(({ expected }) => expected !== null);
+  const records: JournalRecord[] = [made[0]!];
+  numbers.set(logged[0]!.n, from);
+  for (const [at, { expected, actual }] of pairs.entries()) {
+    const n = from + 1 + at;
+    const record = expected!;
+    numbers.set(record.n, n);
+    const cause = 'cause' in record && record.cause !== undefined ? { cause: numbers.get(record.cause) ?? from } : {};
+    if (record.k === 'effect') {
+      const id = actual?.k === 'effect' ? actual.id : ++nextRequest;
+      requests.set(record.id, id);
+      records.push({ ...record, n, id, ...cause });
+    } else if (record.k === 'cancel') {
+      const id = actual?.k === 'cancel' ? actual.id : (requests.get(record.id) ?? record.id);
+      records.push({ ...record, n, id });
+    } else if (record.k === 'end') {
+      records.push({ ...record, n, turn: (made.at(-1) as KernelRecord & { turn: number }).turn });
+    } else records.push({ ...record, n, ...cause });
+  }
+  return records;
+}
+
+const addressOf = (turn: Turn): string => {
+  const [record] = turn;
+  return record?.k === 'in' ? record.to : record?.k === 'timer' || record?.k === 'result' ? record.at : '';
+};
+
+/** The uid of a pod. */
+const podOf = (turn: Turn): string => /\/pod-([^/]+)/.exec(addressOf(turn))?.[1] ?? '';
+const actorOf = (turn: Turn): string => addressOf(turn);
+const nameOf = (turn: Turn): string => {
+  const [record] = turn;
+  return record?.k === 'result' ? record.name : record?.k === 'in' ? record.event.type : '';
+};

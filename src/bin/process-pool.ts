@@ -1,0 +1,77 @@
+/**
+ * Many tasks in several processes at a time.
+ *
+ * Owns: the child processes. Invariants: answers come in the order of the tasks, each as soon as those before it are
+ * there; a process that ends without an answer costs the task that it had, which is `lost`, and nothing else.
+ * A process, not a thread: one that runs out of memory or is killed takes no other with it.
+ */
+import { type ChildProcess, fork } from 'node:child_process';
+import { availableParallelism } from 'node:os';
+import { PACKAGE_DIRECTORY } from '../actors/package-directory.ts';
+
+const DOOR = `${PACKAGE_DIRECTORY}/src/bin/statelet.js`;
+
+/** More processes than this only wait for each other's disk. */
+const JOBS_MAX = 256;
+export const JOBS_WANTED = `--jobs is a number from 1 to ${JOBS_MAX}`;
+
+/** By default one for each processor; undefined when that is no such number. */
+export function jobsOf(text: string | undefined): number | undefined {
+  const jobs = Number(text ?? availableParallelism());
+  return Number.isInteger(jobs) && jobs >= 1 && jobs <= JOBS_MAX ? jobs : undefined;
+}
+
+/** From the loss of the connection until the end of the process is known. */
+const END_PATIENCE_MS = 1_000;
+
+export interface Work<Task, Answer> {
+  /** What the processes are called with. */
+  readonly verb: string;
+  readonly tasks: readonly Task[];
+  /** Processes at a time. */
+  readonly jobs: number;
+  /** The answer to a task whose process ended, and how. */
+  readonly lost: (task: Task, how: string) => Answer;
+}
+
+export async function* answersTo<Task extends object, Answer>(work: Work<Task, Answer>): AsyncGenerator<Answer> {
+  const { verb, tasks, jobs } = work;
+  const answers = tasks.map(() => Promise.withResolvers<Answer>());
+  const waiting = tasks.entries();
+  const process = async (): Promise<void> => {
+    let worker: ChildProcess | undefined;
+    for (const [at, task] of waiting) {
+      worker =
+        worker && isAlive(worker) ? worker : fork(DOOR, [verb], { stdio: ['ignore', 'ignore', 'inherit', 'ipc'] });
+      answers[at]!.resolve(await answered(worker, task, work.lost));
+    }
+    if (worker && isAlive(worker)) worker.disconnect();
+  };
+  const workers = Array.from({ length: Math.min(jobs, tasks.length) }, process);
+  for (const { promise } of answers) yield await promise;
+  await Promise.all(workers);
+}
+
+/** An end may be known before the loss of the connection is. */
+const isAlive = ({ connected, exitCode, signalCode }: ChildProcess): boolean =>
+  connected && exitCode === null && signalCode === null;
+
+function answered<Task extends object, Answer>(
+  worker: ChildProcess,
+  task: Task,
+  lost: (task: Task, how: string) => Answer,
+): Promise<Answer> {
+  return new Promise((resolve) => {
+    const settle = (answer: Answer): void => {
+      worker.removeAllListeners();
+      resolve(answer);
+    };
+    const died = (how: string) => settle(lost(task, how));
+    worker.once('message', (answer) => settle(answer as Answer));
+    worker.once('exit', (code, signal) => died(signal ? `was ended by ${signal}` : `ended with exit code ${code}`));
+    worker.once('error', (error) => died(`failed: ${error.message}`));
+    // How a process ended says more than that it could not be reached, and comes after it.
+    const unreached = (error: Error) => setTimeout(() => died(`cannot be reached: ${error.message}`), END_PATIENCE_MS);
+    worker.send(task, (error) => error && unreached(error));
+  });
+}

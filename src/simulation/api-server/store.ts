@@ -1,0 +1,159 @@
+/**
+ * The objects, their versions, and what happened to them: the etcd of a simulated API server.
+ *
+ * One counter of versions for everything. Each write is an event; watches read the events after the version they ask
+ * for, as long as the store still has them.
+ */
+import { randomBytes, randomUUID } from 'node:crypto';
+import { EventEmitter } from 'node:events';
+import { expired } from './errors.ts';
+import { apiVersionOf, KINDS, type Kind, knownKind } from './kinds.ts';
+import type { ApiObject } from './types.ts';
+
+/** More than is written between two watches of one client. */
+const HISTORY_MAX_EVENTS = 50_000;
+/** Pages are fetched one after the other; older listings belong to clients that gave up. */
+const LISTINGS_MAX = 50;
+
+export interface StoreEvent {
+  readonly type: 'ADDED' | 'MODIFIED' | 'DELETED';
+  readonly version: number;
+  readonly kind: Kind;
+  readonly object: ApiObject;
+  /** What was stored before, for selectors that no longer match. */
+  readonly previous: ApiObject | undefined;
+}
+
+interface Listing {
+  readonly version: number;
+  readonly objects: readonly ApiObject[];
+}
+
+/** Where the times and the names that a server gives come from. */
+export interface Origin {
+  nowMs(): number;
+  uid(name: string): string;
+  /** Of a name that is generated. */
+  suffix(): string;
+}
+
+const SUFFIX_LENGTH = 5;
+/** Without vowels, as upstream's names have them. */
+const SUFFIX_LETTERS = 'bcdfghjklmnpqrstvwxz2456789';
+
+const HOST: Origin = {
+  nowMs: () => Date.now(),
+  uid: () => randomUUID(),
+  suffix: () => [...randomBytes(SUFFIX_LENGTH)].map((byte) => SUFFIX_LETTERS[byte % SUFFIX_LETTERS.length]).join(''),
+};
+
+const keyOf = (kind: Kind, namespace: string | undefined, name: string): string =>
+  `${apiVersionOf(kind)}/${kind.resource}/${kind.namespaced ? namespace : ''}/${name}`;
+
+export class Store {
+  /** `event` for each write, `compacted` when history was forgotten. */
+  readonly changes = new EventEmitter<{ event: [StoreEvent]; compacted: [] }>();
+  private version = 1;
+  private compactedBelow = 1;
+  private readonly objects = new Map<string, ApiObject>();
+  private history: StoreEvent[] = [];
+  private readonly listings = new Map<number, Listing>();
+
+  readonly origin: Origin;
+
+  constructor(origin = HOST) {
+    this.origin = origin;
+    this.changes.setMaxListeners(0);
+  }
+
+  get resourceVersion(): string {
+    return String(this.version);
+  }
+
+  /** The object as it is now. `namespace` is not looked at for kinds of the whole cluster. */
+  get(apiVersion: string, resource: string, name: string, namespace?: string): ApiObject | undefined {
+    return this.find(knownKind(apiVersion, resource), namespace, name);
+  }
+
+  find(kind: Kind, namespace: string | undefined, name: string): ApiObject | undefined {
+    return this.objects.get(keyOf(kind, namespace, name));
+  }
+
+  /** In order of namespace and name. */
+  list(apiVersion: string, resource: string, namespace?: string): ApiObject[] {
+    return this.all(knownKind(apiVersion, resource), namespace);
+  }
+
+  all(kind: Kind, namespace?: string): ApiObject[] {
+    const prefix = `${apiVersionOf(kind)}/${kind.resource}/${namespace === undefined ? '' : `${namespace}/`}`;
+    return [...this.objects]
+      .filter(([key]) => key.startsWith(prefix))
+      .toSorted(([a], [b]) => (a < b ? -1 : 1))
+      .map(([, object]) => object);
+  }
+
+  /** Everything that lives in a namespace. */
+  inNamespace(namespace: string): { kind: Kind; object: ApiObject }[] {
+    return KINDS.filter((kind) => kind.namespaced).flatMap((kind) =>
+      this.all(kind, namespace).map((object) => ({ kind, object })),
+    );
+  }
+
+  /** Writes the object under the next version; every watch hears of it. */
+  put(kind: Kind, object: ApiObject): ApiObject {
+    const key = keyOf(kind, object.metadata.namespace, object.metadata.name);
+    const previous = this.objects.get(key);
+    const version = ++this.version;
+    const stored = { ...object, metadata: { ...object.metadata, resourceVersion: String(version) } };
+    this.objects.set(key, stored);
+    this.record({ type: previous ? 'MODIFIED' : 'ADDED', version, kind, object: stored, previous });
+    return stored;
+  }
+
+  remove(kind: Kind, object: ApiObject): ApiObject {
+    const version = ++this.version;
+    const last = { ...object, metadata: { ...object.metadata, resourceVersion: String(version) } };
+    const key = keyOf(kind, object.metadata.namespace, object.metadata.name);
+    const previous = this.objects.get(key);
+    this.objects.delete(key);
+    this.record({ type: 'DELETED', version, kind, object: last, previous });
+    return last;
+  }
+
+  /** The events after `version`; refuses when some of them are forgotten. */
+  since(version: number): readonly StoreEvent[] {
+    if (version + 1 < this.compactedBelow) {
+      throw expired(`too old resource version: ${version} (${this.compactedBelow - 1})`);
+    }
+    return this.history.filter((event) => event.version > version);
+  }
+
+  /** Forgets what happened so far: watches and pages that ask for older versions have to begin anew (410). */
+  compact(): void {
+    this.compactedBelow = this.version + 1;
+    this.history = [];
+    this.listings.clear();
+    this.changes.emit('compacted');
+  }
+
+  /** Keeps a listing for its next pages. */
+  keep(listing: Listing): void {
+    this.listings.set(listing.version, listing);
+    const oldest = this.listings.keys().next().value;
+    if (this.listings.size > LISTINGS_MAX && oldest !== undefined) this.listings.delete(oldest);
+  }
+
+  kept(version: number): Listing {
+    const listing = this.listings.get(version);
+    if (listing) return listing;
+    throw expired(
+      'The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter.',
+    );
+  }
+
+  private record(event: StoreEvent): void {
+    this.history.push(event);
+    if (this.history.length > HISTORY_MAX_EVENTS) this.compactedBelow = this.history.shift()!.version + 1;
+    this.changes.emit('event', event);
+  }
+}

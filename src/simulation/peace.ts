@@ -1,0 +1,171 @@
+/** What holds when nothing has gone wrong for a while: all is as wanted, and nothing of anything else is left. */
+import type { Manifest } from '../machines/model/operations/host.ts';
+import { NODE_NAME, type SimulatedNode } from './simulated-node.ts';
+
+// oxlint-disable-next-line typescript/no-explicit-any -- pods as the API server has them
+type Any = any;
+
+const isTerminal = (phase: string | undefined): boolean => phase === 'Succeeded' || phase === 'Failed';
+const QUIET_MS = 120_000;
+const QUIET_CALLS_MAX = 20;
+/** What is written for ever: the lease, the Node's status, and events that are counted. */
+const BEATS = /leases|nodes\/|events/;
+/** Timers that look again, and no more. */
+const QUIET_TURNS_MAX = 200;
+
+/** What people want of the node. */
+export interface Wanted {
+  readonly node: SimulatedNode;
+  /** Of the API server. */
+  readonly pods: readonly Any[];
+  readonly manifests: readonly Manifest[];
+}
+
+type Say = (problem: string) => void;
+
+/** What is not as it should be; empty: there is peace. */
+export function unrest({ node, pods, manifests }: Wanted): string[] {
+  const problems: string[] = [];
+  const say: Say = (problem) => void problems.push(problem);
+  if (!isStarted(node)) return ['the agent does not synchronize pods'];
+  const wanted = new Set<string>();
+  for (const pod of pods) {
+    wanted.add(pod.metadata.uid);
+    checkPod(node, pod.metadata.uid, pod, say);
+  }
+  for (const { uid, value } of manifests) {
+    wanted.add(uid);
+    const name = (value as Any).metadata.name;
+    const mirror = node.kube.pod(`${name}-${NODE_NAME}`);
+    if (!mirror) say(`${uid} has no mirror`);
+    else checkPod(node, uid, mirror, say);
+  }
+  checkNode(node, say);
+  checkLeftovers(node, wanted, say);
+  checkBooks(node, wanted, say);
+  return problems;
+}
+
+/** Whether pods are synchronized. */
+export function isStarted(node: SimulatedNode): boolean {
+  const value = JSON.stringify(node.snapshot('kubelet')?.value ?? null);
+  return value.includes('"synchronizing":"up"');
+}
+
+function checkNode({ kube }: SimulatedNode, say: Say): void {
+  const node = kube.store.get('v1', 'nodes', NODE_NAME) as Any;
+  const ready = node?.status?.conditions?.find(({ type }: Any) => type === 'Ready');
+  if (ready?.status !== 'True') say(`the Node is not Ready: ${ready?.message ?? 'it has no such condition'}`);
+}
+
+/** Its sandbox died before it was initialised, and it never restarts: it stays as it is, as upstream's does. */
+const isLost = (node: SimulatedNode, uid: string, { spec, status }: Any): boolean =>
+  spec.restartPolicy === 'Never' &&
+  status.phase === 'Pending' &&
+  JSON.stringify(node.podState(uid)) === JSON.stringify({ terminated: 'kept' });
+
+function checkPod(node: SimulatedNode, uid: string, pod: Any, report: Say): void {
+  const say = (text: string) => report(`${uid} ${text}; ${JSON.stringify(node.podState(uid))}`);
+  const { phase, containerStatuses = [], initContainerStatuses = [] } = pod.status ?? {};
+  const own = node.status(uid);
+  if (pod.metadata.deletionTimestamp) return say(`is still being deleted, ${phase}`);
+  if (phase !== own?.phase) say(`is ${phase} there and ${own?.phase} here`);
+  const shown = (list: Any) =>
+    JSON.stringify(
+      (list ?? [])
+        .map((each: Any) => [
+          each.name,
+          each.containerID ?? '',
+          each.ready,
+          each.restartCount,
+          Object.keys(each.state ?? {}),
+        ])
+        .toSorted(),
+    );
+  if (shown(own?.containerStatuses) !== shown(containerStatuses)) say('has other containers there than here');
+  if (shown(own?.initContainerStatuses) !== shown(initContainerStatuses)) say('has other init containers there');
+  const running = [...node.world.runtime.containers.values()].filter(
+    ({ sandbox, state }) => sandbox.config.metadata?.uid === uid && state === 'CONTAINER_RUNNING',
+  );
+  if (isTerminal(phase)) {
+    if (running.length > 0) say(`is ${phase} and runs`);
+    if (pod.spec.restartPolicy === 'Always' && !pod.status.reason) say(`is ${phase} though it restarts always`);
+    return;
+  }
+  if (isLost(node, uid, pod)) return;
+  if (phase !== 'Running')
+    return say(
+      `is ${phase}: ${JSON.stringify([...initContainerStatuses, ...containerStatuses].map((each: Any) => [each.name, each.state]))} ${pod.status.reason}`,
+    );
+  const ids = new Set(running.map(({ id }) => id));
+  for (const each of [...initContainerStatuses, ...containerStatuses]) {
+    const id = each.state?.running && each.containerID?.replace(/^.*:\/\//, '');
+    if (each.state?.running && !ids.delete(id)) say(`${each.name} is said to run as ${each.containerID}`);
+    const isEnded = each.state?.terminated !== undefined;
+    if (!each.ready && !isEnded) say(`${each.name} is not ready: ${JSON.stringify(each)}`);
+    if (isEnded && pod.spec.restartPolicy === 'Always' && containerStatuses.includes(each))
+      say(`${each.name} stays ended`);
+  }
+  for (const id of ids) say(`runs ${id}, which is not said`);
+}
+
+function checkLeftovers(node: SimulatedNode, wanted: ReadonlySet<string>, say: Say): void {
+  const { world } = node;
+  for (const uid of world.runtime.uids) if (!wanted.has(uid)) say(`${uid} is still in the runtime`);
+  for (const path of [...world.folders, ...world.files.keys()]) {
+    const uid = /\/kubelet\/pods\/([^/]+)/.exec(path)?.[1];
+    if (uid !== undefined && !wanted.has(uid)) say(`${path} is left`);
+  }
+  for (const path of world.groups.keys()) {
+    const uid = /\/pod([^/]+)$/.exec(path)?.[1];
+    if (uid !== undefined && !wanted.has(uid)) say(`cgroup ${path} is left`);
+  }
+  const open = node.kernel?.outbox.list().filter((effect) => effect.class !== 'stream') ?? [];
+  for (const { name, at } of open) if (!isBeat(name, at)) say(`${at} still waits for ${name}`);
+  for (const address of node.kernel?.addresses ?? []) {
+    const uid = /^kubelet\/(?:pods|status)\/pod-([^/]+)$/.exec(address)?.[1];
+    if (uid !== undefined && !wanted.has(uid)) say(`${address} is left`);
+  }
+  for (const uid of world.remembered.keys()) if (!wanted.has(uid)) say(`${uid} is remembered`);
+  const mirrors = node.kube.store.list('v1', 'pods').filter(({ metadata }) => /^[stu]-node$/.test(metadata.name));
+  const statics = [...wanted].filter((uid) => uid.startsWith('static')).length;
+  if (mirrors.length !== statics) say(`${mirrors.length} mirrors for ${statics} static pods`);
+  for (const [table, entries] of Object.entries(world.softState)) {
+    for (const key of Object.keys(entries)) if (!wanted.has(key.split('/')[0]!)) say(`memory of ${table} ${key}`);
+  }
+}
+
+/** What a node asks for ever again: the lease, and its own status. */
+const isBeat = (name: string, at: string): boolean =>
+  name.startsWith('kube.') && /^kubelet\/(lease|nodeStatus|eventRecorder)\b/.test(at);
+
+function checkBooks(node: SimulatedNode, wanted: ReadonlySet<string>, say: Say): void {
+  const { context } = node.snapshot('kubelet/allocation')!;
+  for (const table of ['grants', 'over', 'rejections', 'waiting', 'unjudged', 'resizes', 'arranging']) {
+    for (const uid of Object.keys(context[table])) if (!wanted.has(uid)) say(`${table} of ${uid} is left`);
+  }
+  for (const uid of wanted) {
+    const isOver = JSON.stringify(node.podState(uid)) === JSON.stringify({ terminated: 'kept' });
+    if (isOver === uid in context.grants) say(`${uid} is ${node.status(uid)?.phase}, grant ${uid in context.grants}`);
+  }
+}
+
+/** Lets time pass, and says what a node in peace does not do. */
+export function restlessness(node: SimulatedNode): string[] {
+  const turn = node.kernel?.turn ?? 0;
+  const calls = node.world.calls.length;
+  const writes = node.kube.requests.length;
+  node.run(QUIET_MS);
+  const made = node.world.calls.slice(calls).filter(({ name }) => !name.startsWith('kube.'));
+  const written = node.kube.requests
+    .slice(writes)
+    .filter(({ verb, path }) => !/^(get|list)$/.test(verb) && !BEATS.test(path));
+  const turns = (node.kernel?.turn ?? 0) - turn;
+  return [
+    ...(made.length > QUIET_CALLS_MAX
+      ? [`${made.length} calls in quiet: ${[...new Set(made.map(({ name }) => name))].join()}`]
+      : []),
+    ...(written.length > 0 ? [`in quiet: ${written.map(({ verb, path }) => `${verb} ${path}`).join()}`] : []),
+    ...(turns > QUIET_TURNS_MAX ? [`${turns} turns in quiet`] : []),
+  ];
+}

@@ -1,0 +1,266 @@
+/**
+ * The API server as the pods' room sees it: the operations of `kube.*` answered from the objects of a
+ * simulated API server, without a socket, under virtual time. Secrets leave it as handles, as they leave the real port.
+ */
+
+import type { EffectResult } from '../../kernel/effects.ts';
+import { Vault } from '../../kernel/journal/index.ts';
+import type { JsonEvent } from '../../kernel/json.ts';
+import type { KubeObject } from '../../machines/model/operations/kube.ts';
+import { Refusal, unknownPath } from '../api-server/errors.ts';
+import { knownKind, kindOf as servedKind } from '../api-server/kinds.ts';
+import { Registry } from '../api-server/registry.ts';
+import { selectorOf } from '../api-server/selectors.ts';
+import { type Origin, Store, type StoreEvent } from '../api-server/store.ts';
+import type { ApiObject } from '../api-server/types.ts';
+import { seeing } from './seeing.ts';
+import type { VirtualTime } from './virtual-time.ts';
+
+const ADMIN = { name: 'admin', groups: ['system:masters'] };
+
+export interface Write {
+  readonly atMs: number;
+  readonly verb: 'create' | 'update' | 'patch' | 'delete' | 'get' | 'list';
+  readonly path: string;
+  // oxlint-disable-next-line typescript/no-explicit-any -- bodies of any kind
+  readonly body: any;
+  readonly error?: string;
+}
+
+// oxlint-disable-next-line typescript/no-explicit-any -- the inputs of seven operations
+type Input = any;
+
+export class KubeWorld {
+  readonly store: Store;
+  readonly registry: Registry;
+  readonly vault = new Vault(Buffer.alloc(32, 7));
+  /** Every request, in order of its answer. */
+  readonly requests: Write[] = [];
+  /** The server does not answer. */
+  isAway = false;
+  /** A refusal for a request, or none. */
+  refuse: (verb: Write['verb'], path: string) => Refusal | undefined = () => undefined;
+  private readonly time: VirtualTime;
+  private readonly watches = new Set<() => void>();
+
+  /** `nodeName`: a Node that is there already; `origin`: default: of this machine. */
+  constructor(time: VirtualTime, nodeName: string | null = 'node', origin?: Origin) {
+    this.time = time;
+    this.store = new Store(origin);
+    this.registry = new Registry(this.store);
+    for (const name of ['default', 'kube-system', 'other']) this.createNamespace(name);
+    if (nodeName !== null) this.create({ apiVersion: 'v1', kind: 'Node', metadata: { name: nodeName } });
+  }
+
+  /** As `kubectl create`. */
+  create(object: Input): ApiObject {
+    const kind = kindOf(object);
+    const namespace = kind.namespaced ? (object.metadata.namespace ?? 'default') : undefined;
+    return this.registry.create(kind, namespace, object, ADMIN);
+  }
+
+  /** A namespace with the service account that every namespace has. */
+  createNamespace(name: string): void {
+    this.create({ apiVersion: 'v1', kind: 'Namespace', metadata: { name } });
+    this.create({ apiVersion: 'v1', kind: 'ServiceAccount', metadata: { name: 'default', namespace: name } });
+  }
+
+  /** A pod bound to the node; ServiceAccount admission stays out. */
+  createPod(
+    name: string,
+    { containers = [{ name: 'app', image: 'app:1' }], ...spec }: Input = {},
+    metadata: Input = {},
+  ) {
+    return this.create({
+      apiVersion: 'v1',
+      kind: 'Pod',
+      metadata: { name, namespace: 'default', ...metadata },
+      spec: {
+        nodeName: 'node',
+        automountServiceAccountToken: false,
+        ...spec,
+        containers: seeing(containers, spec['volumes']),
+      },
+    });
+  }
+
+  pod(name: string, namespace = 'default'): Input {
+    return this.store.get('v1', 'pods', name, namespace);
+  }
+
+  patch(resource: string, name: string, patch: Input, subresource?: string): void {
+    const kind = knownKind('v1', resource);
+    const namespace = kind.namespaced ? 'default' : undefined;
+    this.registry.patch({ kind, namespace, name, subresource }, 'application/merge-patch+json', patch);
+  }
+
+  delete(resource: string, name: string, gracePeriodSeconds?: number, namespace = 'default'): void {
+    const options = gracePeriodSeconds === undefined ? {} : { gracePeriodSeconds };
+    this.registry.delete({ kind: knownKind('v1', resource), namespace, name }, options);
+  }
+
+  /** Requests of one verb whose path matches. */
+  of(verb: Write['verb'], path: RegExp = /./): Write[] {
+    return this.requests.filter((request) => request.verb === verb && path.test(request.path));
+  }
+
+  /** The connection of every watch breaks. */
+  breakWatches(): void {
+    for (const end of this.watches) end();
+  }
+
+  handle(
+    name: string,
+    input: Input,
+    answer: (result: EffectResult) => void,
+    emit: (event: JsonEvent) => void,
+  ): void | (() => void) {
+    const verb = name.slice('kube.'.length) as Write['verb'];
+    const path = pathOf(input);
+    try {
+      if (this.isAway) throw Object.assign(new Error('connect ECONNREFUSED 127.0.0.1:6443'), { code: 'ECONNREFUSED' });
+      if (name === 'kube.watch') return this.watch(input, answer, emit);
+      const refusal = this.refuse(verb, path);
+      if (refusal) throw refusal;
+      const output = this.perform(verb, input);
+      this.note(verb, path, input);
+      return answer({ output });
+    } catch (error) {
+      this.note(verb, path, input, (error as Error).message);
+      return answer({ error: plain(error) });
+    }
+  }
+
+  private note(verb: Write['verb'], path: string, input: Input, error?: string): void {
+    const { gracePeriodSeconds, preconditions, body } = input;
+    const noted = verb === 'delete' ? { gracePeriodSeconds, preconditions } : body;
+    const failed = error === undefined ? {} : { error };
+    this.requests.push({ atMs: this.time.ms, verb, path, body: structuredClone(noted), ...failed });
+  }
+
+  private perform(verb: Write['verb'], input: Input): unknown {
+    const kind = servedKind(input.apiVersion, input.resource);
+    if (!kind) throw unknownPath();
+    const place = { kind, namespace: input.namespace, name: input.name, subresource: input.subresource };
+    switch (verb) {
+      case 'get':
+        return this.shown(this.registry.get(place));
+      case 'list': {
+        const selects = selectorOf(queryOf(input));
+        const items = this.store
+          .all(kind, input.namespace)
+          .filter(selects)
+          .map((each) => this.shown(each));
+        return { items, resourceVersion: this.store.resourceVersion, continue: '' };
+      }
+      case 'create':
+        if (input.subresource === 'token') return this.token(input);
+        return this.shown(this.registry.create(kind, input.namespace, input.body, ADMIN));
+      case 'update':
+        return this.shown(this.registry.update(place, input.body));
+      case 'patch':
+        return this.shown(this.registry.patch(place, input.patchType, input.body));
+      case 'delete':
+        this.registry.delete(place, input);
+        return null;
+      default:
+        throw new Error(`this API server cannot ${String(verb)}`);
+    }
+  }
+
+  private tokens = 0;
+  /** So many answers to requests for tokens have none. */
+  brokenTokens = 0;
+
+  /** Tokens live no longer, whatever is asked for. */
+  tokenSecondsMax = Number.POSITIVE_INFINITY;
+
+  private token({ body }: Input): unknown {
+    this.tokens += 1;
+    if (this.brokenTokens-- > 0) return { ...body, status: null };
+    const expirationSeconds = Math.min(body.spec.expirationSeconds, this.tokenSecondsMax);
+    const expires = new Date(this.time.now() + expirationSeconds * 1_000).toISOString();
+    const token = this.vault.seal(`token-${this.tokens}`);
+    return {
+      ...body,
+      spec: { ...body.spec, expirationSeconds },
+      status: { token, expirationTimestamp: expires.replace(/\.\d+Z$/, 'Z') },
+    };
+  }
+
+  private keys = 0;
+
+  /** A key, and a request that stands for it. */
+  podKey({ keyType }: { readonly keyType: string }) {
+    if (!keyType.startsWith('E')) throw new Error(`unknown key type "${keyType}"`);
+    this.keys += 1;
+    return { request: btoa(`request-${this.keys}`), key: this.vault.seal(`canary-key-${this.keys}`) };
+  }
+
+  private watch(input: Input, answer: (result: EffectResult) => void, emit: (event: JsonEvent) => void) {
+    const kind = knownKind(input.apiVersion, input.resource);
+    const selects = selectorOf(queryOf(input));
+    let version = Number(input.resourceVersion);
+    const report = (event: StoreEvent): void => {
+      version = event.version;
+      const isOthers = input.namespace !== undefined && event.object.metadata.namespace !== input.namespace;
+      if (event.kind !== kind || isOthers) return;
+      const now = event.type !== 'DELETED' && selects(event.object);
+      const before = event.previous !== undefined && selects(event.previous);
+      const change = now ? (before ? 'MODIFIED' : 'ADDED') : before ? 'DELETED' : undefined;
+      if (change) emit({ type: 'watch.changed', change, object: this.shown(event.object) });
+    };
+    /** What happens is reported soon, and never from within the call that made it happen. */
+    const later = (event: StoreEvent): void => void this.time.arm(this.time.ms + 1, () => open && report(event));
+    let open = true;
+    const close = (): void => {
+      open = false;
+      this.store.changes.off('event', later);
+      this.watches.delete(end);
+    };
+    const end = (): void => {
+      close();
+      answer({ error: { name: 'Error', message: 'the watch broke', code: 'ECONNRESET', retriable: true } });
+    };
+    for (const event of this.store.since(version)) report(event);
+    this.store.changes.on('event', later);
+    this.watches.add(end);
+    return close;
+  }
+
+  /** As the real port shows it: without who wrote what, and with handles for what is secret. */
+  private shown(object: ApiObject): KubeObject {
+    if (object.kind !== 'Secret') return structuredClone(object) as never;
+    const data = Object.entries((object['data'] ?? {}) as Record<string, string>);
+    const sealed = data.map(([key, value]) => [
+      key,
+      { text: this.vault.seal(Buffer.from(value, 'base64').toString()) },
+    ]);
+    return { ...structuredClone(object), data: Object.fromEntries(sealed) } as never;
+  }
+}
+
+function queryOf({ fieldSelector, labelSelector }: Input): URLSearchParams {
+  const given = { fieldSelector, labelSelector };
+  return new URLSearchParams(Object.entries(given).flatMap(([key, value]) => (value ? [[key, value as string]] : [])));
+}
+
+const RESOURCES: Readonly<Record<string, string>> = { RuntimeClass: 'runtimeclasses' };
+
+function kindOf({ apiVersion, kind }: Input) {
+  return knownKind(apiVersion, RESOURCES[kind] ?? `${String(kind).toLowerCase()}s`);
+}
+
+const pathOf = ({ resource, namespace, name, subresource }: Input): string =>
+  [namespace, resource, name, subresource].filter((part) => part !== undefined).join('/');
+
+function plain(error: unknown) {
+  const { message } = error as Error;
+  if (error instanceof Refusal) {
+    const retryAfterMs = error.retryAfterSeconds === undefined ? {} : { retryAfterMs: error.retryAfterSeconds * 1_000 };
+    const retriable = error.code === 429 || error.code >= 500;
+    return { name: 'ApiError', message, code: error.reason, retriable, ...retryAfterMs };
+  }
+  const code = (error as { code?: string }).code;
+  return { name: 'Error', message, ...(code === undefined ? {} : { code }), retriable: true };
+}

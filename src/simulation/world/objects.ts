@@ -1,0 +1,35 @@
+/** Manifests and images of a simulated node. */
+import type { Image } from '../../machines/model/api/cri.ts';
+import type { Manifest } from '../../machines/model/operations/host.ts';
+import { seeing } from './seeing.ts';
+
+export interface PodOptions {
+  readonly uid: string;
+  readonly name?: string;
+  readonly spec?: Record<string, unknown>;
+  readonly containers?: readonly Record<string, unknown>[];
+}
+
+/** A manifest of a pod, with one container `app` unless others are given. */
+export function manifest({ uid, name = 'web', spec = {}, containers }: PodOptions): Manifest {
+  const { volumes } = spec as { readonly volumes?: readonly { readonly name: string }[] };
+  return {
+    file: `/etc/kubernetes/manifests/${name}.yaml`,
+    uid,
+    value: {
+      apiVersion: 'v1',
+      kind: 'Pod',
+      metadata: { name, namespace: 'default' },
+      spec: { containers: seeing(containers ?? [{ name: 'app', image: 'app:1' }], volumes), ...spec },
+    } as never,
+  };
+}
+
+export const image = (name: string): Image => ({
+  id: `sha256:${name}`,
+  repo_tags: [name],
+  repo_digests: [],
+  size: '1000',
+  username: '',
+  pinned: false,
+});

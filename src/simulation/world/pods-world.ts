@@ -1,0 +1,345 @@
+/**
+ * The world of the pods' room as a performer: answers every operation from a {@link RuntimeModel} and a disk, after a
+ * latency, under virtual time, with the faults that are asked for.
+ */
+import type { Attempt } from '../../actors/probe/attempt.ts';
+import { newTally, tally } from '../../actors/probe/counter.ts';
+import type { EffectRequest, EffectResult, Performer } from '../../kernel/effects.ts';
+import type { SecretHandle } from '../../kernel/journal/index.ts';
+import { type JsonEvent, toPlainError } from '../../kernel/json.ts';
+import type { InputOf } from '../../kernel/xstate.ts';
+import type { ContainerStatus, Image, PodSandboxStatus } from '../../machines/model/api/cri.ts';
+import type { CgroupResources, CgroupWish } from '../../machines/model/operations/cgroup.ts';
+import type { PodRuntimeStatus } from '../../machines/model/operations/cri.ts';
+import type { Manifest, ManifestError, RememberedPod, SoftState } from '../../machines/model/operations/host.ts';
+import type { Operations } from '../../machines/model/operations/index.ts';
+import type { KeptLog, PodLogs } from '../../machines/model/operations/logs.ts';
+import type { ProbeHandler, ProbeWatch } from '../../machines/model/operations/probe.ts';
+import type { ConfigObject, Sharing, VolumesSetUp } from '../../machines/model/operations/volume.ts';
+import { CsiWorld } from './csi-world.ts';
+import { ImageRights } from './image-rights.ts';
+import type { KubeWorld } from './kube-world.ts';
+import { podsAnswers } from './pods-answers.ts';
+import { RuntimeModel } from './runtime-model.ts';
+import type { VirtualTime } from './virtual-time.ts';
+
+/** What shall go wrong with one call. */
+export interface Fault {
+  readonly error?: string;
+  readonly code?: string;
+  /** Done, but the answer is lost: the caller gets the error. */
+  readonly lost?: boolean;
+  /** Never answered. */
+  readonly hangs?: boolean;
+  readonly extraMs?: number;
+}
+
+export interface Call {
+  readonly name: string;
+  readonly atMs: number;
+  readonly pod: string;
+}
+
+const LATENCY_MS: Readonly<Record<string, number>> = {
+  'cri.runPodSandbox': 60,
+  'cri.createContainer': 20,
+  'cri.startContainer': 30,
+  'cri.stopPodSandbox': 40,
+  'cri.removePodSandbox': 30,
+  'cri.pullImage': 500,
+};
+const LATENCY_DEFAULT_MS = 1;
+/** From a change in the runtime until the watch has looked at the pod. */
+const WATCH_MS = 3;
+
+export class PodsWorld implements Performer {
+  readonly runtime: RuntimeModel;
+  readonly calls: Call[] = [];
+  /** Each change of a running container's resources. */
+  readonly resizes: InputOf<Operations['cri.updateContainerResources']>[] = [];
+  /** Bytes that every cgroup uses. */
+  memoryUsage = '0';
+  readonly folders = new Set<string>();
+  readonly csi = new CsiWorld(this.folders);
+  /** Cgroups by path, with what they are held to. */
+  readonly groups = new Map<string, CgroupResources>();
+  readonly files = new Map<string, string>();
+  /** By host path. */
+  readonly messages = new Map<string, string>();
+  /** What a registry would give. */
+  readonly registry = new Map<string, Image>();
+  readonly rights = new ImageRights();
+  /** Pods of whom an agent that crashed has left logs. */
+  logFolders: readonly PodLogs[] = [];
+  manifests: readonly Manifest[] = [];
+  manifestErrors: readonly ManifestError[] = [];
+  /** What the URL of static pods gives. */
+  fetched: { readonly manifests: readonly Manifest[] | null; readonly error: string } = { manifests: [], error: '' };
+  objects: readonly ConfigObject[] = [];
+  /** By name of a volume, why it cannot be set up. */
+  readonly volumeFailures = new Map<string, string>();
+  /** Said of every volume that is set up. */
+  notGiven: Omit<VolumesSetUp, 'failed'> = {};
+  /** What is being given to groups right now. */
+  sharings: readonly Sharing[] = [];
+  /** By key, what files of volumes have for variables; `null` for an optional key that is not there. */
+  readonly fileValues = new Map<string, SecretHandle | null>();
+  /** By command: how long it takes in a container, and how it ends. */
+  readonly commands = new Map<string, { readonly takesMs: number; readonly exitCode: number }>();
+  /** By what a probe asks (a command, a URL, `host:port`): how it is answered; well unless this says otherwise. */
+  readonly answers = new Map<string, Attempt>();
+  /** Every attempt of every probe. */
+  readonly attempts: { readonly asked: string; readonly atMs: number }[] = [];
+  softState: SoftState = { containers: {}, probes: {} };
+  /** The API server, for nodes that have one. */
+  kube: KubeWorld | null = null;
+  /** By uid, the pods that are remembered on disk. */
+  readonly remembered = new Map<string, RememberedPod>();
+  disk = { capacityBytes: '1000000', availableBytes: '900000' };
+  /** Asked for each call; `nth` counts the calls of that name from 0. */
+  fault: (name: string, input: unknown, nth: number) => Fault | undefined = () => undefined;
+  /** The runtime does not answer at all. */
+  isDown = false;
+  readonly time: VirtualTime;
+  private readonly keptLogs = new Map<(event: JsonEvent) => void, string>();
+  private readonly counts = new Map<string, number>();
+  private readonly watchers = new Map<number, (uid: string) => void>();
+  /** By pod and id, what its actor knows of a sandbox or container. */
+  private readonly known = new Map<string, Map<string, string>>();
+  private readonly manifestWatchers = new Set<() => void>();
+  private readonly urlWatchers = new Set<() => void>();
+  private readonly open = new Set<() => void>();
+  private readonly handlers: ReturnType<typeof podsAnswers>;
+
+  constructor(time: VirtualTime) {
+    this.time = time;
+    this.runtime = new RuntimeModel(time);
+    this.runtime.onChange = (uid) => {
+      for (const watcher of this.watchers.values()) watcher(uid);
+    };
+    this.handlers = podsAnswers(this);
+  }
+
+  setManifests(manifests: readonly Manifest[], errors: readonly ManifestError[] = []): void {
+    this.manifests = manifests;
+    this.manifestErrors = errors;
+    for (const publish of this.manifestWatchers) publish();
+  }
+
+  setFetched(manifests: readonly Manifest[] | null, error = ''): void {
+    this.fetched = { manifests, error };
+    for (const publish of this.urlWatchers) publish();
+  }
+
+  setObjects(objects: readonly ConfigObject[]): void {
+    this.objects = objects;
+    for (const publish of this.manifestWatchers) publish();
+  }
+
+  perform(request: EffectRequest, settle: (result: EffectResult) => void, emit: (event: JsonEvent) => void) {
+    const { name, input } = request;
+    const nth = this.counts.get(name) ?? 0;
+    this.counts.set(name, nth + 1);
+    this.calls.push({ name, atMs: this.time.ms, pod: /pod-([^/]+)/.exec(request.at)?.[1] ?? '' });
+    const fault = this.fault(name, input, nth) ?? {};
+    let cancelled = false;
+    let stop: void | (() => void);
+    const answer = (result: EffectResult): void => {
+      if (!cancelled) settle(result);
+    };
+    if (fault.hangs) return () => void (cancelled = true);
+    const latency = (LATENCY_MS[name] ?? LATENCY_DEFAULT_MS) + (fault.extraMs ?? 0);
+    const disarm = this.time.arm(this.time.ms + latency, () => {
+      if (fault.error !== undefined && !fault.lost) answer({ error: faultError(fault) });
+      else if (this.isDown && name.startsWith('cri.'))
+        answer({ error: faultError({ error: 'connection refused', code: 'UNAVAILABLE' }) });
+      else stop = this.handle(name, input, fault, answer, emit, request.id, () => !cancelled);
+      if (cancelled) stop?.();
+    });
+    const cancel = (): void => {
+      cancelled = true;
+      disarm();
+      stop?.();
+    };
+    this.open.add(cancel);
+    return cancel;
+  }
+
+  private handle(
+    name: string,
+    input: unknown,
+    fault: Fault,
+    answer: (result: EffectResult) => void,
+    emit: (event: JsonEvent) => void,
+    id: number,
+    isOpen: () => boolean,
+  ): void | (() => void) {
+    if (name === 'cri.watchPods') return this.watch(id, emit);
+    if (name === 'host.watchManifests') return this.watchManifests(emit);
+    if (name === 'host.watchManifestUrl') return this.watchUrl(emit);
+    if (name.startsWith('kube.') && this.kube) return this.kube.handle(name, input, answer, emit);
+    if (name === 'certificate.podKey') return this.makeKey(input as { keyType: string }, answer);
+    if (name === 'cgroup.hold' || name === 'cgroup.gather') return this.keepGroups(name, input, emit);
+    if (name === 'logs.keep') return this.keepLog((input as KeptLog).path, emit);
+    if (name === 'probe.watch') return this.probe(input as ProbeWatch, emit);
+    const driver = this.csi.handlers[name as keyof CsiWorld['handlers']];
+    if (driver) return answer({ output: driver(input as never) });
+    const right = this.rights.handlers[name as keyof ImageRights['handlers']];
+    if (right) return answer({ output: right(input as never) });
+    const handler = this.handlers[name as keyof typeof this.handlers];
+    if (!handler) throw new Error(`this world cannot do ${name}`);
+    const done = (output: unknown): void => {
+      if (fault.lost) this.known.clear();
+      answer(fault.lost ? { error: faultError(fault) } : { output });
+    };
+    try {
+      return handler(input as never, done, emit, isOpen);
+    } catch (error) {
+      answer({ error: toPlainError(error) });
+    }
+  }
+
+  private makeKey(input: { readonly keyType: string }, answer: (result: EffectResult) => void): void {
+    try {
+      answer({ output: this.kube!.podKey(input) });
+    } catch (error) {
+      answer({ error: toPlainError(error) });
+    }
+  }
+
+  /** Speaks of what a pod does not know already, also by answers to its own calls, as the real port does. */
+  private watch(id: number, emit: (event: JsonEvent) => void): () => void {
+    const due = new Set<string>();
+    const look = (uid: string): void => {
+      due.delete(uid);
+      if (!this.isDown && this.watchers.has(id)) for (const event of this.newsOf(uid)) emit(event);
+    };
+    this.known.clear();
+    this.watchers.set(id, (uid) => {
+      if (due.has(uid)) return;
+      due.add(uid);
+      this.time.arm(this.time.ms + WATCH_MS, () => look(uid));
+    });
+    const { uids } = this.runtime;
+    for (const uid of uids) look(uid);
+    emit({ type: 'runtime.relisted', uids });
+    return () => void this.watchers.delete(id);
+  }
+
+  /** Of a pod with the same sandboxes and containers as before those that changed, else the pod. */
+  private newsOf(uid: string): JsonEvent[] {
+    const status = this.runtime.look(uid);
+    const before = this.known.get(uid);
+    const now = textsOf(status);
+    if (now.size === 0) return this.known.delete(uid) ? [{ type: 'runtime.podRemoved', uid }] : [];
+    this.known.set(uid, now);
+    if (before?.size !== now.size || [...now.keys()].some((each) => !before.has(each))) {
+      return [{ type: 'runtime.podChanged', status }];
+    }
+    const isNews = (each: { readonly id: string }): boolean => before.get(each.id) !== now.get(each.id);
+    return [
+      ...status.sandboxes.filter(isNews).map((each) => ({ type: 'runtime.sandboxChanged', uid, status: each })),
+      ...status.containers.filter(isNews).map((each) => ({ type: 'runtime.containerChanged', uid, status: each })),
+    ];
+  }
+
+  /** A pod learns this as an answer to a call of its own. */
+  knows<Status extends InstanceStatus>(uid: string, status: Status): Status {
+    this.known.set(uid, new Map(this.known.get(uid)).set(status.id, JSON.stringify(status)));
+    return status;
+  }
+
+  knowsAll(status: PodRuntimeStatus): PodRuntimeStatus {
+    const texts = textsOf(status);
+    if (texts.size > 0) this.known.set(status.uid, texts);
+    return status;
+  }
+
+  /** Held once, as it stays in a world where only the agent touches groups. */
+  private keepGroups(name: string, input: unknown, emit: (event: JsonEvent) => void): void {
+    const { group, who, wishes = [] } = input as { group?: string; who?: string; wishes?: readonly CgroupWish[] };
+    const missing = wishes.find(({ path }) => !this.groups.has(path));
+    for (const { path, resources } of wishes) if (this.groups.has(path)) this.groups.set(path, resources);
+    const message = missing ? `cgroup "${missing.path}" has some missing paths` : '';
+    emit({ type: 'cgroups.held', group: group ?? who ?? name, message });
+  }
+
+  /** Counts as the real port does, under virtual time. */
+  private probe(watch: ProbeWatch, emit: (event: JsonEvent) => void): () => void {
+    const asked = askedBy(watch.handler);
+    let state = newTally(watch.verdict, this.time.ms);
+    let disarm = (): void => {};
+    const attempt = (): void => {
+      disarm = this.time.arm(this.time.ms + watch.periodSeconds * 1_000, attempt);
+      this.attempts.push({ asked, atMs: this.time.ms });
+      const answer = this.answers.get(asked) ?? { result: 'success', output: '' };
+      const step = tally(state, watch, answer, this.time.ms);
+      state = step.tally;
+      for (const item of step.items) emit(item);
+    };
+    attempt();
+    return () => disarm();
+  }
+
+  private watchUrl(emit: (event: JsonEvent) => void): () => void {
+    const publish = () => emit({ type: 'manifests.fetched', ...this.fetched });
+    this.urlWatchers.add(publish);
+    publish();
+    return () => void this.urlWatchers.delete(publish);
+  }
+
+  private watchManifests(emit: (event: JsonEvent) => void): () => void {
+    const publish = () =>
+      emit({
+        type: 'manifests.changed',
+        manifests: this.manifests,
+        objects: this.objects,
+        errors: this.manifestErrors,
+      });
+    this.manifestWatchers.add(publish);
+    publish();
+    return () => void this.manifestWatchers.delete(publish);
+  }
+
+  private keepLog(path: string, emit: (event: JsonEvent) => void): () => void {
+    this.keptLogs.set(emit, path);
+    return () => void this.keptLogs.delete(emit);
+  }
+
+  openLogs(): readonly string[] {
+    return [...this.keptLogs.values()];
+  }
+
+  /** The watch of every log that is kept says this. */
+  sayOfLogs(item: JsonEvent): void {
+    for (const emit of this.keptLogs.keys()) emit(item);
+  }
+
+  /** The agent that asked is gone: no answer reaches it any more. */
+  detach(): void {
+    for (const cancel of this.open) cancel();
+    this.open.clear();
+  }
+
+  callsOf(name: string): Call[] {
+    return this.calls.filter((call) => call.name === name);
+  }
+}
+
+type InstanceStatus = PodSandboxStatus | ContainerStatus;
+
+const textsOf = ({ sandboxes, containers }: PodRuntimeStatus): Map<string, string> =>
+  new Map([...sandboxes, ...containers].map((each) => [each.id, JSON.stringify(each)]));
+
+function askedBy(handler: ProbeHandler): string {
+  if (handler.kind === 'exec') return handler.command.join(' ');
+  return handler.kind === 'httpGet' ? handler.url : `${handler.host}:${handler.port}`;
+}
+
+/** As a call fails. */
+export const faultError = ({ error = 'deadline exceeded', code = 'DEADLINE_EXCEEDED' }: Fault) => ({
+  name: 'ServiceError',
+  message: error,
+  code,
+  retriable: true,
+});
