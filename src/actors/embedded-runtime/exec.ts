@@ -122,7 +122,7 @@ function started(spec: ProcessSpec, terminal: Terminal | null, stdin: boolean): 
   }
 }
 
-/** What comes when the process reads no more is thrown away: it must not keep the client from being heard. */
+/** Input that comes when the process reads no more is dropped: it must not keep the client from being read. */
 function follow(client: Readable, stdin: Writable, doesEnd: boolean): void {
   client.pipe(stdin, { end: doesEnd });
   stdin.once('close', () => client.resume());

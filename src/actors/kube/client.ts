@@ -29,7 +29,7 @@ interface ClientOptions {
   readonly onRequest?: OnRequest;
 }
 
-/** What those who count hear of each exchange. */
+/** One exchange, as the metrics count it. */
 type Exchanged =
   /** For its turn under the client's limit. */
   | { readonly kind: 'waited'; readonly durationMs: number }

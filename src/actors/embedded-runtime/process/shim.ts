@@ -2,7 +2,7 @@
  * The shim: one small process for each container, so that containers do not depend on the life of the daemon.
  *
  * Owns the container's pipes or its terminal, its log, the socket of those who attach, and the knowledge of how it
- * ended. Started by the runtime as `node shim.ts <container directory>`; speaks with it only through what `records.ts`
+ * ended. Started by the runtime as `node shim.ts <container directory>`; exchanges with it only what `records.ts`
  * names.
  * Invariants: it starts the process only after it won the claim, so no container starts twice; `exit.json` is the last
  * thing it writes, after the log is complete and no process of the container is left.

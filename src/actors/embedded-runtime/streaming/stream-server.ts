@@ -38,7 +38,7 @@ export type Stream =
   | {
       readonly kind: 'exec' | 'attach';
       readonly asked: StreamsAsked;
-      /** Runs to its end. Resolves with the status that the client hears. */
+      /** Runs to its end. Resolves with the status that the client gets. */
       readonly conduct: (streams: CommandStreams) => Promise<object>;
     }
   | { readonly kind: 'portforward'; readonly sandboxId: string };

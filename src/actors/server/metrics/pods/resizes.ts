@@ -109,7 +109,7 @@ export class Resizes implements Projection {
     if (asked) asked.refusal = null;
   }
 
-  /** `memory` hears when it begins, and when nothing is left to be done. */
+  /** `memory` is sent a message when it begins, and when nothing is left to be done. */
   #actuated({ to, event }: NodeMessageRecord, nowMs: number): void {
     if (to !== 'kubelet/memory' || event.type !== 'memory.resized') return;
     const { uid, actuated } = event;
