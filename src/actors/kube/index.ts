@@ -18,7 +18,7 @@ import { openedPod } from '../pod-values.ts';
 import { type ClientRequest, KubeClient, type OnRequest, pathOf } from './client.ts';
 import { decodedList, decodedObject, parseExactly } from './decode.ts';
 import { loadKubeconfig } from './kubeconfig.ts';
-import { TokenBucket } from './limits.ts';
+import { TokenBucket } from '../token-bucket.ts';
 import { isPod, sealed } from './sealing.ts';
 import type { OnTransport, Transport } from './transport.ts';
 import { readWatch } from './watch.ts';

@@ -17,7 +17,7 @@ import type { NodeSettings } from '../../machines/model/settings/node-settings.t
 import { parseCpuSet } from '../../machines/model/values/cpu-set.ts';
 import { Contract } from '../contract.ts';
 import { bindSocket } from '../grpc-socket.ts';
-import { TokenBucket } from '../kube/limits.ts';
+import { TokenBucket } from '../token-bucket.ts';
 import { aborted } from './aborted.ts';
 import type { PodResourcesMethod, PodResourcesMetrics } from './metrics/calls/request-metrics.ts';
 import { isWanted, type NodePod, podNamed } from './node-pods.ts';
