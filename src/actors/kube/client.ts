@@ -7,8 +7,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { OperationError } from '../../kernel/json.ts';
 import type { KubeTarget } from '../../machines/model/operations/kube.ts';
-import { refusal, requestError } from './errors.ts';
 import type { TokenBucket } from '../token-bucket.ts';
+import { refusal, requestError } from './errors.ts';
 import type { Transport, TransportAnswer, TransportRequest } from './transport.ts';
 
 /** As client-go: then the server's `Retry-After` becomes an error. */
