@@ -5,6 +5,7 @@
  * at its own socket. Sockets that lie beside the one of registration at the start are of plugins of an earlier start:
  * their removal is how these plugins notice that they must register again. Upstream: plugin/v1beta1/server.go.
  */
+
 import { chmod, mkdir, readdir, rm } from 'node:fs/promises';
 import { dirname, isAbsolute, join, normalize } from 'node:path';
 import * as grpc from '@grpc/grpc-js';
@@ -19,6 +20,7 @@ import type {
 import { Contract } from '../contract.ts';
 import { bindSocket } from '../grpc-socket.ts';
 import { connected, methodOf, unary } from '../plugins/connection.ts';
+import { messageOf } from '../thrown.ts';
 
 /** How long a plugin may take to say how it wants to be asked. */
 const OPTIONS_TIMEOUT_MS = 10_000;
@@ -114,7 +116,7 @@ async function answer(call: Call, folder: string, request: RegisterRequest, done
   try {
     await registered(call, folder, request);
   } catch (error) {
-    return done({ code: grpc.status.UNKNOWN, details: (error as Error).message });
+    return done({ code: grpc.status.UNKNOWN, details: messageOf(error) });
   }
   done(null, {});
 }

@@ -5,6 +5,7 @@
  * it. Invariants: one volume's failure is reported and holds up no other; secrets are opened here and nowhere else;
  * what containers may write is theirs once it was handed over, its owner and permissions too.
  */
+
 import { closeSync, constants, lstatSync, openSync, type Stats } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import { isSecretHandle, type SecretHandle, type Vault } from '../../kernel/journal/index.ts';
@@ -20,6 +21,7 @@ import type {
 } from '../../machines/model/operations/volume.ts';
 import { errnoOf, makeFolder, openParent } from '../host/below-root.ts';
 import { boundedCall } from '../host/bounded-calls.ts';
+import { codeOf } from '../thrown.ts';
 import { writeAtomically } from './atomic-writer.ts';
 import { bindDevice, linkDevice } from './block-device.ts';
 import { checkHostPath } from './host-path.ts';
@@ -222,7 +224,6 @@ async function mountOn(target: string, { type, options }: VolumeMount, mounter: 
   }
 }
 
-const codeOf = (error: unknown): string | undefined => (error instanceof OperationError ? error.code : undefined);
 const isForbidden = (error: unknown): boolean => codeOf(error) === 'EPERM' || codeOf(error) === 'EACCES';
 
 function explained(error: unknown, { type }: VolumeMount): Error {
