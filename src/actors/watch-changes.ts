@@ -1,4 +1,4 @@
-/** Asks the world again and again, and speaks when the answer is another: what repeats without change is no input. */
+/** Asks each period, and emits the answer when it changed: what repeats without change is no input. */
 import { setTimeout as sleep } from 'node:timers/promises';
 
 export interface Watch<Item> {

@@ -5,6 +5,7 @@
  * Invariants: the link never names a file that is not whole; keys are readable by their owner only; a certificate that
  * does not belong to its key is never written.
  */
+
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { mkdir, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -14,6 +15,7 @@ import {
   type CertificatePlace,
   currentPair,
 } from '../../machines/model/operations/certificate.ts';
+import { codeOf } from '../thrown.ts';
 
 const DIRECTORY_MODE = 0o755;
 const PAIR_MODE = 0o600;
@@ -65,7 +67,7 @@ async function contentOf(path: string): Promise<string | null> {
   try {
     return await readFile(path, 'utf8');
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null;
+    if (codeOf(error) === 'ENOENT') return null;
     throw error;
   }
 }

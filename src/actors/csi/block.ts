@@ -1,8 +1,8 @@
 /**
  * `csi.*` for volumes that are block devices: what upstream lays out for them below `volumeDevices`.
  *
- * Invariants: the record is on disk before the driver hears of the device, and the link in the pod's folder before it
- * hears of the pod; both go after it has said that nothing is left.
+ * Invariants: the record is on disk before the driver is given the device, and the link in the pod's folder before it
+ * is given the pod; both are removed after it has answered that nothing is left.
  */
 import { rmdir, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';

@@ -42,7 +42,7 @@ interface StatsReply {
 }
 
 /**
- * `csi.followHealth`: asks a driver how a volume is, again and again, and speaks when that changed.
+ * `csi.followHealth`: asks a driver for the condition of a volume each period, and emits it when it changed.
  *
  * Invariants: a driver without the capability is not called; a failure says nothing about the volume.
  */

@@ -2,7 +2,7 @@
  * `csi.*`: asks the drivers, and keeps the record of what they did.
  *
  * Decides: what is mounted already is not asked for again; what a driver surely did not do leaves no record.
- * Invariants: the record is on disk before the driver hears anything, so that whatever becomes of this process, the
+ * Invariants: the record is on disk before the driver is called, so that whatever becomes of this process, the
  * next one takes the volume away; secrets and tokens are opened here, and are in no error.
  */
 import { constants } from 'node:fs';

@@ -1,10 +1,11 @@
 /**
  * `devices.serveRegistration`: the socket where device plugins register, as the kubelet serves it.
  *
- * Decides: nothing but what {@link registrationProblem} says. A plugin hears that it is registered when it has answered
- * itself; sockets that lie beside the one of registration when it begins are of plugins of an earlier start, and their
- * going away is how those learn that they have to register again. Upstream: plugin/v1beta1/server.go.
+ * Decides: only what {@link registrationProblem} says. A registration is confirmed once the plugin has answered a call
+ * at its own socket. Sockets that lie beside the one of registration at the start are of plugins of an earlier start:
+ * their removal is how these plugins notice that they must register again. Upstream: plugin/v1beta1/server.go.
  */
+
 import { chmod, mkdir, readdir, rm } from 'node:fs/promises';
 import { dirname, isAbsolute, join, normalize } from 'node:path';
 import * as grpc from '@grpc/grpc-js';
@@ -19,6 +20,7 @@ import type {
 import { Contract } from '../contract.ts';
 import { bindSocket } from '../grpc-socket.ts';
 import { connected, methodOf, unary } from '../plugins/connection.ts';
+import { messageOf } from '../thrown.ts';
 
 /** How long a plugin may take to say how it wants to be asked. */
 const OPTIONS_TIMEOUT_MS = 10_000;
@@ -114,7 +116,7 @@ async function answer(call: Call, folder: string, request: RegisterRequest, done
   try {
     await registered(call, folder, request);
   } catch (error) {
-    return done({ code: grpc.status.UNKNOWN, details: (error as Error).message });
+    return done({ code: grpc.status.UNKNOWN, details: messageOf(error) });
   }
   done(null, {});
 }

@@ -4,6 +4,7 @@
  * Invariant: a plugin is known by its resource for as long as its stream is open; without it no call is possible.
  * Upstream: pkg/kubelet/cm/devicemanager/endpoint.go and plugin/v1beta1/client.go.
  */
+
 import * as grpc from '@grpc/grpc-js';
 import { OperationError } from '../../kernel/json.ts';
 import type { Port, PortCall, Ports } from '../../kernel/operation.ts';
@@ -19,6 +20,7 @@ import type {
 import { toOperationError } from '../cri/client.ts';
 import { replaceFile } from '../host/state/checkpoints.ts';
 import { connected, methodOf, unary } from '../plugins/connection.ts';
+import { messageOf } from '../thrown.ts';
 import { type AllocateReply, DEVICE_PLUGIN, optionsAt, serveRegistration } from './device-registration.ts';
 
 type Operations = typeof deviceOperations;
@@ -166,7 +168,7 @@ const preStartContainers =
     });
     const results = await Promise.allSettled(started);
     const failed = results.flatMap((result, at) =>
-      result.status === 'rejected' ? [[containers[at]!.name, (result.reason as Error).message]] : [],
+      result.status === 'rejected' ? [[containers[at]!.name, messageOf(result.reason)]] : [],
     );
     return { failed: Object.fromEntries(failed) };
   };
@@ -178,7 +180,7 @@ async function preStart(connections: Connections, resource: string, ids: readonl
     const method = methodOf<object, object>(DEVICE_PLUGIN, 'PreStartContainer');
     await unary(client, method, { devices_ids: ids }, PRE_START_TIMEOUT_MS);
   } catch (error) {
-    throw new OperationError(`device plugin PreStartContainer rpc failed with err: ${(error as Error).message}`);
+    throw new OperationError(`device plugin PreStartContainer rpc failed with err: ${messageOf(error)}`);
   }
 }
 

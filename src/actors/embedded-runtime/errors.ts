@@ -20,6 +20,3 @@ export const containerNotFound = (id: string): CriError =>
   notFound(`an error occurred when try to find container "${id}": not found`);
 export const sandboxNotFound = (id: string): CriError =>
   notFound(`an error occurred when try to find sandbox "${id}": not found`);
-
-/** The message of anything that was thrown. */
-export const messageOf = (thrown: unknown): string => (thrown instanceof Error ? thrown.message : String(thrown));

@@ -25,7 +25,7 @@ export class Events {
     this.#streams.add(stream);
     stream.once('cancelled', () => this.#streams.delete(stream));
     stream.once('error', () => this.#streams.delete(stream));
-    // Headers now, so that the listener knows it is heard before the first event.
+    // Headers now, so that the listener knows that it is connected before the first event.
     stream.sendMetadata(stream.metadata.clone());
   }
 

@@ -4,6 +4,7 @@
  * Invariants: an answer always fits into one message; the process ends with its deadline, with its caller and with the
  * container (it carries the container's marker); nothing waits forever for a pipe that an unrelated process holds.
  */
+
 import { type ChildProcess, type ChildProcessByStdio, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { constants } from 'node:os';
@@ -11,12 +12,13 @@ import type { Readable, Writable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { status } from '@grpc/grpc-js';
 import type { ExecSyncResponse } from '../../machines/model/api/cri.ts';
+import { codeOf } from '../thrown.ts';
 import { CriError, invalid, wrongState } from './errors.ts';
 import { sendSignal } from './process/proc.ts';
 import { type Spawned, spawnProcess } from './process/spawn-process.ts';
 import type { Terminal } from './process/terminal.ts';
 import { stateOf } from './status.ts';
-import { errnoOf } from './store/files.ts';
+
 import type { ProcessSpec } from './store/records.ts';
 import type { Container } from './store/store.ts';
 import type { CommandStreams } from './streaming/command-streams.ts';
@@ -122,7 +124,7 @@ function started(spec: ProcessSpec, terminal: Terminal | null, stdin: boolean): 
   }
 }
 
-/** What comes when the process reads no more is thrown away: it must not keep the client from being heard. */
+/** Input that comes when the process reads no more is dropped: it must not keep the client from being read. */
 function follow(client: Readable, stdin: Writable, doesEnd: boolean): void {
   client.pipe(stdin, { end: doesEnd });
   stdin.once('close', () => client.resume());
@@ -188,7 +190,7 @@ async function exitOf(child: ChildProcess, file: string, seconds: number, signal
 }
 
 function explain(file: string, thrown: Error): string {
-  const why = errnoOf(thrown) === 'ENOENT' ? 'executable file not found in $PATH' : thrown.message;
+  const why = codeOf(thrown) === 'ENOENT' ? 'executable file not found in $PATH' : thrown.message;
   return `failed to exec in container: failed to start exec: exec: "${file}": ${why}`;
 }
 

@@ -8,9 +8,10 @@
  * come after the work. Invariants: the file is read again when it changed, and counting starts anew; a file that cannot
  * be understood changes nothing, and is reported.
  */
+
 import { readFileSync, statSync } from 'node:fs';
 import { status } from '@grpc/grpc-js';
-import { messageOf } from './errors.ts';
+import { messageOf } from '../thrown.ts';
 
 /** Milliseconds: longer than any deadline that a node agent sets. */
 const MAX_DELAY_MS = 3_600_000;

@@ -4,13 +4,15 @@
  * Owns the socket. Invariants: only the folder's owner can reach it (0700, socket 0600); a socket that another process
  * serves is never taken over; an error of one call never ends the process.
  */
+
 import { chmodSync, lstatSync, mkdirSync, rmSync } from 'node:fs';
 import { createConnection } from 'node:net';
 import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import * as grpc from '@grpc/grpc-js';
 import { Contract } from '../contract.ts';
-import { CriError, messageOf } from './errors.ts';
+import { messageOf } from '../thrown.ts';
+import { CriError } from './errors.ts';
 import type { EventStream, Events } from './events.ts';
 import type { Faults } from './faults.ts';
 import type { Methods } from './service.ts';

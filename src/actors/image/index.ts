@@ -3,6 +3,7 @@
  *
  * Invariant: a password, a token and a hash of them leave this folder as handles only.
  */
+
 import { createHash } from 'node:crypto';
 import { accessSync, constants, statSync } from 'node:fs';
 import { join } from 'node:path';
@@ -19,6 +20,7 @@ import type {
 } from '../../machines/model/operations/image.ts';
 import type { ConfigObject } from '../../machines/model/operations/volume.ts';
 import { goJson } from '../../machines/model/spec/hash.ts';
+import { messageOf } from '../thrown.ts';
 import { dockerConfigJson, dockercfg, type Held, Keyring, type Login, type Logins, nodeLogins } from './keyring.ts';
 import { type OnPluginRun, Plugin } from './plugin.ts';
 import { type Provider, readProviders } from './provider-config.ts';
@@ -104,7 +106,7 @@ function secretRing(secrets: readonly ConfigObject[], vault: Vault): Keyring<Sou
     try {
       ring.add(decode(opened(content, vault)), { kind: 'Secret', namespace, name, uid });
     } catch (error) {
-      const message = `pull secret ${namespace}/${name}: ${(error as Error).message}`;
+      const message = `pull secret ${namespace}/${name}: ${messageOf(error)}`;
       throw new OperationError(message, { code: 'INVALID_ARGUMENT' });
     }
   }
@@ -142,7 +144,7 @@ async function pluginRing(
       const { logins, account } = await plugin.logins(repository, pod, signal);
       ring.add(logins, account && { kind: 'ServiceAccount', ...account });
     } catch (error) {
-      warn((error as Error).message);
+      warn(messageOf(error));
     }
   }
   return ring;

@@ -7,8 +7,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { OperationError } from '../../kernel/json.ts';
 import type { KubeTarget } from '../../machines/model/operations/kube.ts';
+import type { TokenBucket } from '../token-bucket.ts';
 import { refusal, requestError } from './errors.ts';
-import type { TokenBucket } from './limits.ts';
 import type { Transport, TransportAnswer, TransportRequest } from './transport.ts';
 
 /** As client-go: then the server's `Retry-After` becomes an error. */
@@ -29,7 +29,7 @@ interface ClientOptions {
   readonly onRequest?: OnRequest;
 }
 
-/** What those who count hear of each exchange. */
+/** One exchange, as the metrics count it. */
 type Exchanged =
   /** For its turn under the client's limit. */
   | { readonly kind: 'waited'; readonly durationMs: number }

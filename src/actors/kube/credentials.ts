@@ -21,7 +21,7 @@ export interface Credentials {
     readonly rejectUnauthorized?: boolean;
   };
   readonly headers: Readonly<Record<string, string>>;
-  /** Differs when a connection of before speaks with other certificates than one of now. */
+  /** Differs when an earlier connection has other certificates than one of now. */
   readonly identity: string;
   /** PEM of the certificate that an exec plugin gave; `null`: it gave none, or there is none. */
   readonly pluginCertificate: string | null;

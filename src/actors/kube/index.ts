@@ -15,10 +15,10 @@ import type {
   kubeOperations,
 } from '../../machines/model/operations/kube.ts';
 import { openedPod } from '../pod-values.ts';
+import { TokenBucket } from '../token-bucket.ts';
 import { type ClientRequest, KubeClient, type OnRequest, pathOf } from './client.ts';
 import { decodedList, decodedObject, parseExactly } from './decode.ts';
 import { loadKubeconfig } from './kubeconfig.ts';
-import { TokenBucket } from './limits.ts';
 import { isPod, sealed } from './sealing.ts';
 import type { OnTransport, Transport } from './transport.ts';
 import { readWatch } from './watch.ts';

@@ -1,5 +1,5 @@
 /**
- * `plugins.watch`: follows the sockets below `plugins_registry` and speaks when the set of them changed.
+ * `plugins.watch`: follows the sockets below `plugins_registry` and emits the set of them when it changed.
  *
  * inotify is only a hint, folder by folder; the tree is scanned again after each, once more when it has
  * been quiet for a second, and at least every {@link PERIOD_MS}. Names that begin with a dot are ignored, and no

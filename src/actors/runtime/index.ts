@@ -5,6 +5,7 @@
  * Invariants: before `runtime.connect` succeeded every `cri.*` fails with a clear text; connecting again replaces the
  * connection.
  */
+
 import { accessSync, constants, statSync } from 'node:fs';
 import type { Vault } from '../../kernel/journal/index.ts';
 import { OperationError } from '../../kernel/json.ts';
@@ -17,6 +18,7 @@ import type { RuntimeClient } from '../cri/client.ts';
 import { type CriPorts, criPorts } from '../cri/ports.ts';
 import type { OnRuntime } from '../cri/seen.ts';
 import type { EmbeddedRuntime, RuntimeLog } from '../embedded-runtime/embedded-runtime.ts';
+import { messageOf } from '../thrown.ts';
 import { watchChanges } from '../watch-changes.ts';
 
 type RuntimePorts = Ports<typeof runtimeOperations> & Ports<typeof criOperations>;
@@ -149,7 +151,7 @@ async function status(connection: CriPorts, signal: AbortSignal) {
     const { conditions, ...abilities } = await connection.ports['cri.status'](callOf({}, signal));
     return { type: 'runtime.statusChanged', conditions: conditions.map(plainCondition), ...abilities } as const;
   } catch (thrown) {
-    return { type: 'runtime.statusFailed', message: (thrown as Error).message } as const;
+    return { type: 'runtime.statusFailed', message: messageOf(thrown) } as const;
   }
 }
 

@@ -4,9 +4,11 @@
  * Owns: the listeners while they are wanted. A request never becomes an input of the kernel: it reads what the machines
  * have come to (`NodeView`), asks the runtime or the machine directly, and is counted.
  */
+
 import { OperationError } from '../../kernel/json.ts';
 import type { PortCall } from '../../kernel/operation.ts';
 import type { ServedPort, ServerItem } from '../../machines/model/operations/server.ts';
+import { codeOf, messageOf } from '../thrown.ts';
 import { aborted } from './aborted.ts';
 import { authenticate } from './auth/authentication.ts';
 import { alwaysAllow, authorize, unauthorized } from './auth/authorization.ts';
@@ -42,7 +44,7 @@ export async function servePort(call: Call, options: ServerOptions): Promise<nul
     gate,
     onRequest: (method, path) => options.requests.began(serverType, method, path),
     onAnswered: (method, path, ms) => options.requests.answered(serverType, method, path, ms),
-    onFailure: (path, error) => options.warn(`the answer to ${path} failed: ${(error as Error).message}`),
+    onFailure: (path, error) => options.warn(`the answer to ${path} failed: ${messageOf(error)}`),
   }).open();
   const listener = new Listener({
     address: input.address,
@@ -99,8 +101,8 @@ async function firstMaterial(files: MaterialFiles, mayBeMissing: boolean): Promi
   try {
     return await loadMaterial(files);
   } catch (error) {
-    if (mayBeMissing && (error as NodeJS.ErrnoException).code === 'ENOENT') return null;
-    throw new OperationError((error as Error).message, { code: 'FAILED_PRECONDITION' });
+    if (mayBeMissing && codeOf(error) === 'ENOENT') return null;
+    throw new OperationError(messageOf(error), { code: 'FAILED_PRECONDITION' });
   }
 }
 

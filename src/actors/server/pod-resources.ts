@@ -5,6 +5,7 @@
  * Owns a gRPC server on `<root>/pod-resources/kubelet.sock`. CPUs and memory are of single containers under the static
  * policies of their managers, devices under those of their plugins. Upstream: pkg/kubelet/apis/podresources.
  */
+
 import { chmod, mkdir, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import * as grpc from '@grpc/grpc-js';
@@ -17,7 +18,8 @@ import type { NodeSettings } from '../../machines/model/settings/node-settings.t
 import { parseCpuSet } from '../../machines/model/values/cpu-set.ts';
 import { Contract } from '../contract.ts';
 import { bindSocket } from '../grpc-socket.ts';
-import { TokenBucket } from '../kube/limits.ts';
+import { messageOf } from '../thrown.ts';
+import { TokenBucket } from '../token-bucket.ts';
 import { aborted } from './aborted.ts';
 import type { PodResourcesMethod, PodResourcesMetrics } from './metrics/calls/request-metrics.ts';
 import { isWanted, type NodePod, podNamed } from './node-pods.ts';
@@ -86,7 +88,7 @@ function methods(
         done(null, answer(asked.request));
       } catch (error) {
         seen.failed(method);
-        done({ code: grpc.status.UNKNOWN, details: (error as Error).message });
+        done({ code: grpc.status.UNKNOWN, details: messageOf(error) });
       }
     };
   const isListed = (each: NodePod): boolean => isWanted(each) && (listsEndedPods || isActive(each));

@@ -21,7 +21,7 @@ const UNREAD_REPLIES_MAX_BYTES = 128 * 1024;
 const PING_BYTES = 4;
 /** What a stream keeps for a reader that is slow before the client is stopped. */
 const READ_AHEAD_BYTES = 256 * 1024;
-/** How long the client may take to hear the last bytes. */
+/** How long the client may take to read the last bytes. */
 const LINGER_MS = 10_000;
 
 /** One stream of a session. Its headers have lower-case names. */
@@ -100,7 +100,7 @@ export class SpdyServer {
     if (head.length > 0) this.heard(head);
   }
 
-  /** Ends the connection once the client has heard what was said. */
+  /** Ends the connection once the client has read what was sent. */
   close(): void {
     this.writeFrame(this.writer.goAway());
     this.socket.end();

@@ -7,14 +7,14 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Port } from '../../kernel/operation.ts';
 import type { StorageExceeded, StorageLimits, statsOperations } from '../../machines/model/operations/stats.ts';
-import { parseQuantity, wholeUnits } from '../../machines/model/spec/quantity.ts';
+import { nanoOf, wholeUnits } from '../../machines/model/values/quantity.ts';
 import type { PodStorage } from './pod-folders.ts';
 import type { StatsReader } from './reader.ts';
 
 /** After a measuring of one second the next one begins ten seconds later. */
 const REST_FACTOR = 10;
 
-const bytes = (quantity: string): bigint => wholeUnits(parseQuantity(quantity));
+const bytes = (quantity: string): bigint => wholeUnits(nanoOf(quantity));
 
 /** The first limit that is exceeded, in the order in which upstream looks: volumes, the pod, its containers. */
 export function exceededLimit(

@@ -20,6 +20,7 @@ import type {
 } from '../../machines/model/operations/volume.ts';
 import { makeFolder, openParent } from '../host/below-root.ts';
 import { boundedCall } from '../host/bounded-calls.ts';
+import { codeOf } from '../thrown.ts';
 import { writeAtomically } from './atomic-writer.ts';
 import { bindDevice, linkDevice } from './block-device.ts';
 import { checkHostPath } from './host-path.ts';
@@ -228,7 +229,6 @@ async function mountOn(target: string, { type, options }: VolumeMount, mounter: 
   }
 }
 
-const codeOf = (error: unknown): string | undefined => (error instanceof OperationError ? error.code : undefined);
 const isForbidden = (error: unknown): boolean => codeOf(error) === 'EPERM' || codeOf(error) === 'EACCES';
 
 function explained(error: unknown, { type }: VolumeMount): Error {

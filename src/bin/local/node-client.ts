@@ -1,4 +1,4 @@
-/** Speaks to the daemon of this machine by its local socket. */
+/** Requests to the daemon of this machine by its local socket. */
 import { once } from 'node:events';
 import { type IncomingMessage, request } from 'node:http';
 import { connect } from 'node:net';

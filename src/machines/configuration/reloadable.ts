@@ -1,5 +1,5 @@
 /**
- * Decides which fields of the configuration can change while the node runs, and who must hear of each.
+ * Decides which fields of the configuration can change while the node runs, and which subsystem must be sent each.
  *
  * A field is here when its readers are `pods`, which get it, or take it from their input, and beginning anew costs
  * nothing but a second observation of the runtime (the same that follows a crash): no container is touched. Everything

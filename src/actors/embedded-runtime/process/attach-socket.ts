@@ -98,7 +98,7 @@ export class AttachServer {
     }
   }
 
-  /** Resolves when the clients have heard the last output, or had their time. */
+  /** Resolves when the clients have read the last output, or had their time. */
   async close(): Promise<void> {
     const clients = [...this.clients];
     const heard = clients.map((client) => new Promise((resolve) => client.once('close', resolve)));

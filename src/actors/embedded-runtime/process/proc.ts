@@ -5,10 +5,11 @@
  * processes of a container are those of its session and those that inherited its marker in their environment; the
  * second catches what has made itself a session of its own.
  */
+
 import { readdirSync, readFileSync } from 'node:fs';
 import { constants } from 'node:os';
 import type { Signal } from '../../../machines/model/api/cri.ts';
-import { errnoOf } from '../store/files.ts';
+import { codeOf } from '../../thrown.ts';
 
 /** Environment variable that every process of a container inherits; its value is the container's id. */
 export const MARKER = 'STATELET_CONTAINER_ID';
@@ -86,7 +87,7 @@ function killIfAllowed(pid: number): void {
   try {
     sendSignal(pid, 'SIGKILL');
   } catch (thrown) {
-    if (errnoOf(thrown) !== 'EPERM') throw thrown;
+    if (codeOf(thrown) !== 'EPERM') throw thrown;
   }
 }
 
@@ -99,7 +100,7 @@ export function sendSignal(pid: number, signal: NodeJS.Signals | number): void {
   try {
     process.kill(pid, signal);
   } catch (thrown) {
-    if (errnoOf(thrown) !== 'ESRCH') throw thrown;
+    if (codeOf(thrown) !== 'ESRCH') throw thrown;
   }
 }
 

@@ -2,19 +2,21 @@
  * The shim: one small process for each container, so that containers do not depend on the life of the daemon.
  *
  * Owns the container's pipes or its terminal, its log, the socket of those who attach, and the knowledge of how it
- * ended. Started by the runtime as `node shim.ts <container directory>`; speaks with it only through what `records.ts`
+ * ended. Started by the runtime as `node shim.ts <container directory>`; exchanges with it only what `records.ts`
  * names.
  * Invariants: it starts the process only after it won the claim, so no container starts twice; `exit.json` is the last
  * thing it writes, after the log is complete and no process of the container is left.
  * Signals: SIGUSR2 reopens the log; the polite ones are ignored, because the shim ends when its container does.
  */
+
 import { statSync } from 'node:fs';
 import { flushCompileCache } from 'node:module';
 import { constants } from 'node:os';
 import { dirname } from 'node:path';
 import type { Readable } from 'node:stream';
+import { codeOf } from '../../thrown.ts';
 import { nowNanos } from '../clock.ts';
-import { claim, errnoOf, readJson, writeJson } from '../store/files.ts';
+import { claim, readJson, writeJson } from '../store/files.ts';
 import {
   type ContainerRecord,
   containerFiles,
@@ -133,7 +135,7 @@ function exitCodeOf(code: number | null, signal: NodeJS.Signals | null): number 
 function explain(thrown: unknown, spec: ProcessSpec): string {
   const file = spec.command[0] ?? '';
   const spawning = thrown instanceof Error && 'syscall' in thrown && String(thrown.syscall).startsWith('spawn');
-  switch (spawning ? errnoOf(thrown) : undefined) {
+  switch (spawning ? codeOf(thrown) : undefined) {
     case 'ENOENT':
       return file.includes('/')
         ? `exec: "${file}": stat ${file}: no such file or directory`

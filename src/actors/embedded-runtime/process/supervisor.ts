@@ -5,12 +5,14 @@
  * without `exit.json` means exit code 255 and reason `Unknown`, after everything of that container was killed (no
  * reader of its output is left). Files wake it at once, the poll finds what a lost notification hid.
  */
+
 import { spawn } from 'node:child_process';
 import { closeSync, existsSync, type FSWatcher, openSync, watch } from 'node:fs';
 import { extname, join } from 'node:path';
 import { status } from '@grpc/grpc-js';
+import { messageOf } from '../../thrown.ts';
 import { nowNanos } from '../clock.ts';
-import { CriError, messageOf } from '../errors.ts';
+import { CriError } from '../errors.ts';
 import { claim, readJson, writeJson } from '../store/files.ts';
 import {
   type ExitRecord,

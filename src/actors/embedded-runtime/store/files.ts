@@ -4,7 +4,9 @@
  * Invariants: a reader sees a whole file or none; a claim has exactly one winner. Nothing is synced to disk, because no
  * container survives what would lose a written file (the end of the machine).
  */
+
 import { linkSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { codeOf } from '../../thrown.ts';
 
 /** State names commands and environments: for the owner's eyes only. */
 const FILE_MODE = 0o600;
@@ -21,7 +23,7 @@ export function readJson<T>(path: string, isExpected: (value: unknown) => value 
     const value: unknown = JSON.parse(readFileSync(path, 'utf8'));
     return isExpected(value) ? value : undefined;
   } catch (thrown) {
-    if (thrown instanceof SyntaxError || errnoOf(thrown) === 'ENOENT') return undefined;
+    if (thrown instanceof SyntaxError || codeOf(thrown) === 'ENOENT') return undefined;
     throw thrown;
   }
 }
@@ -34,13 +36,9 @@ export function claim(path: string, value: unknown): boolean {
     linkSync(temporary, path);
     return true;
   } catch (thrown) {
-    if (errnoOf(thrown) === 'EEXIST') return false;
+    if (codeOf(thrown) === 'EEXIST') return false;
     throw thrown;
   } finally {
     rmSync(temporary, { force: true });
   }
-}
-
-export function errnoOf(thrown: unknown): string | undefined {
-  return thrown instanceof Error ? (thrown as NodeJS.ErrnoException).code : undefined;
 }

@@ -2,7 +2,7 @@
  * The streams of one command between a client and a process, whichever protocol the client speaks.
  *
  * Decides: how the streams of `v4.channel.k8s.io` are distinguished, over SPDY by the header `streamtype`, over
- * WebSocket by the first byte of a message. Invariant: the status is the last thing that a client hears, once.
+ * WebSocket by the first byte of a message. Invariant: the status is sent last, and once.
  */
 import { type Duplex, PassThrough, type Readable, Writable } from 'node:stream';
 import type { WebSocket } from 'ws';
@@ -135,7 +135,7 @@ async function outputEnded({ stdout, stderr }: CommandStreams): Promise<void> {
   await Promise.all(streams.map((stream) => new Promise<void>((ended) => stream.end(() => ended()))));
 }
 
-/** `{"Width": 80, "Height": 24}`; what is no size is not heard, as upstream. */
+/** `{"Width": 80, "Height": 24}`; what is no size is ignored, as upstream. */
 function resized(chunk: Buffer, streams: CommandStreams): void {
   if (chunk.length > SIZE_MAX_BYTES) return;
   for (const line of chunk.toString('latin1').split('\n')) {

@@ -4,9 +4,11 @@
  * Decides: a request of the client is two streams with the same `requestid`, one for data and one for what went wrong.
  * Invariants: a connection ends with its two streams, and the other way round; what has only one of them is dropped.
  */
+
 import { connect, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { SpdyServer, type SpdyServerStream } from '../../spdy/server.ts';
+import { codeOf, messageOf } from '../../thrown.ts';
 
 export const PORT_PROTOCOL = 'portforward.k8s.io';
 
@@ -54,7 +56,7 @@ async function forward(port: number, data: SpdyServerStream, error: SpdyServerSt
     join(await connected(port), data);
     data.once('close', () => error.end());
   } catch (thrown) {
-    const why = `error forwarding port ${port} to pod ${sandboxId}, uid : ${(thrown as Error).message}`;
+    const why = `error forwarding port ${port} to pod ${sandboxId}, uid : ${messageOf(thrown)}`;
     error.end(why);
     data.end();
     data.resume();
@@ -68,7 +70,7 @@ async function connected(port: number): Promise<Socket> {
     try {
       return await opened(port, host);
     } catch (thrown) {
-      refusals.push((thrown as NodeJS.ErrnoException).code === 'ECONNREFUSED' ? 'connection refused' : String(thrown));
+      refusals.push(codeOf(thrown) === 'ECONNREFUSED' ? 'connection refused' : String(thrown));
     }
   }
   const [first = '', second = ''] = refusals;

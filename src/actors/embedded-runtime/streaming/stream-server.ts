@@ -8,13 +8,15 @@
  *   M2 a stream that fails costs itself: its client gets the reason where the protocol has a place for it.
  * Protocols: `v4.channel.k8s.io` over SPDY and over WebSocket, `portforward.k8s.io` over SPDY.
  */
+
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server, STATUS_CODES } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { status } from '@grpc/grpc-js';
-import { CriError, messageOf } from '../errors.ts';
+import { messageOf } from '../../thrown.ts';
+import { CriError } from '../errors.ts';
 import {
   COMMAND_PROTOCOL,
   type CommandStreams,
@@ -38,7 +40,7 @@ export type Stream =
   | {
       readonly kind: 'exec' | 'attach';
       readonly asked: StreamsAsked;
-      /** Runs to its end. Resolves with the status that the client hears. */
+      /** Runs to its end. Resolves with the status that the client gets. */
       readonly conduct: (streams: CommandStreams) => Promise<object>;
     }
   | { readonly kind: 'portforward'; readonly sandboxId: string };

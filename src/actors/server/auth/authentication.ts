@@ -4,9 +4,11 @@
  * Order and outcomes are upstream's: a certificate that verifies wins over any token; a token counts when there is no
  * such certificate; a client whose credential was refused is refused, and only one without any is anonymous.
  */
+
 import { createHash, type X509Certificate } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import type { TLSSocket } from 'node:tls';
+import { messageOf } from '../../thrown.ts';
 import type { User } from '../http/endpoint.ts';
 
 /** The user of a token by TokenReview; `null`: it is no user's. A rejection means that the review failed. */
@@ -40,7 +42,7 @@ export async function authenticate(request: IncomingMessage, options: Authentica
   if (token !== null) {
     const found = await options.reviewToken!(token).then(
       (user) => (user === null ? 'invalid bearer token' : { user: authenticated(user) }),
-      (error: unknown) => (error as Error).message,
+      (error: unknown) => messageOf(error),
     );
     if (typeof found !== 'string') return found;
     refusals.push(found);

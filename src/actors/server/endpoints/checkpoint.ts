@@ -1,6 +1,8 @@
 /** `/checkpoint/<namespace>/<pod>/<container>`: a snapshot of a running container, made by the runtime as a file. */
+
 import { join } from 'node:path';
 import { parseDecimal, quote } from '../../../machines/model/values/go-text.ts';
+import { messageOf } from '../../thrown.ts';
 import { type Answer, json, pageNotFound, text } from '../http/answer.ts';
 import type { ApiRequest, Endpoint } from '../http/endpoint.ts';
 import { type ApiView, containerSpec, podNamed } from '../node-pods.ts';
@@ -58,7 +60,7 @@ async function checkpointed(request: ApiRequest, { view, rootDir, checkpoint }: 
   try {
     await checkpoint({ containerId: running.id, location, timeoutSeconds: timeout.value }, request.signal);
   } catch (error) {
-    return failed((error as Error).message);
+    return failed(messageOf(error));
   }
   return json(`{"items":[${quote(location)}]}`);
 }

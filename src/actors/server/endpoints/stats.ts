@@ -1,6 +1,8 @@
 /** `/stats/summary`: what the node, its pods and their containers use, measured at each request. */
+
 import { statsText } from '../../stats/json.ts';
 import type { Summary } from '../../stats/summary-types.ts';
+import { messageOf } from '../../thrown.ts';
 import { json, pageNotFound, text } from '../http/answer.ts';
 import { type ApiRequest, type Endpoint, first } from '../http/endpoint.ts';
 
@@ -30,6 +32,6 @@ async function summary(request: ApiRequest, stats: NodeStats) {
     const measured = await stats.summary({ onlyCpuAndMemory, signal: request.signal });
     return json(statsText(measured, 1));
   } catch (error) {
-    return text(500, `Internal Error: ${(error as Error).message}`);
+    return text(500, `Internal Error: ${messageOf(error)}`);
   }
 }

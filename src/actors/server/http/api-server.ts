@@ -35,7 +35,7 @@ const LIMITS: RequestLimits = { headMs: 30_000, requestMs: 60_000, lookEveryMs: 
 const IDLE_TIMEOUT_MS = 90_000;
 /** Upstream matches any length that the header's limit lets through. */
 const SEGMENT_MAX_CHARS = HEADER_MAX_BYTES;
-/** Paths below which a client may leave HTTP; an upgrade to anything else is not heard. */
+/** Paths below which a client may leave HTTP; an upgrade to anything else is ignored. */
 const STREAMED = /^\/+(exec|attach|portForward)\b/;
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'];
 

@@ -1,4 +1,4 @@
-/** What the parts of the recorder share: how they hear of the kernel's records, and where pods and containers are. */
+/** What the parts of the recorder share: how they get the kernel's records, and where pods and containers are. */
 import type { Kernel } from '../../../kernel/kernel.ts';
 import type { PodContext } from '../../../machines/charts/pods/pod/pod-policy.ts';
 import { contextOf, type NodeEffect, type NodeRecord } from '../../node-records.ts';

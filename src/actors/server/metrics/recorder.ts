@@ -35,7 +35,7 @@ import {
 } from './projection.ts';
 import { StorageMetrics, VolumeLeftovers } from './volumes/storage.ts';
 
-/** From a message that one actor hears to a start with hundreds of pods. */
+/** From a message to one actor to a start with hundreds of pods. */
 const TURN_BUCKETS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1];
 const CONTAINER_BUCKETS = [1, 2, 4, 8, 16];
 

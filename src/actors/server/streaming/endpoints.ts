@@ -5,10 +5,12 @@
  * tunnel) and which are the runtime's (everything else).
  * Upstream: pkg/kubelet/server/server.go, proxyStream and the handlers of WebSockets.
  */
+
 import type { IncomingMessage } from 'node:http';
 import { type Duplex, Readable } from 'node:stream';
 import { WebSocketServer } from 'ws';
 import type { OperationError } from '../../../kernel/json.ts';
+import { messageOf } from '../../thrown.ts';
 import { type Answer, pageNotFound, refusal, TAKEN, text } from '../http/answer.ts';
 import type { ApiRequest, Endpoint } from '../http/endpoint.ts';
 import { type ApiView, containerSpec, isAnswer, type NodePod, podOf, runningContainer } from '../node-pods.ts';
@@ -102,7 +104,7 @@ async function serveStream(
     onWebSocket(kind);
     return await (kind === 'portForward' ? servePorts(url, request) : serveCommand(kind, url, request));
   } catch (error) {
-    return refusal(500, (error as Error).message);
+    return refusal(500, messageOf(error));
   }
 }
 

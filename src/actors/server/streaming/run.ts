@@ -1,4 +1,5 @@
 /** `/run/<namespace>/<pod>[/<uid>]/<container>?cmd=`: one command to its end, with everything it said. */
+import { messageOf } from '../../thrown.ts';
 import { type Answer, json, pageNotFound, text } from '../http/answer.ts';
 import { type ApiRequest, type Endpoint, first } from '../http/endpoint.ts';
 import { type ApiView, isAnswer, podOf, runningContainer } from '../node-pods.ts';
@@ -36,7 +37,7 @@ async function run(view: ApiView, execSync: ExecSync, request: ApiRequest): Prom
     const output = Buffer.concat([stdout, stderr]);
     return output.length === 0 ? { status: 200, headers: {}, body: '' } : json(output);
   } catch (error) {
-    return text(500, (error as Error).message);
+    return text(500, messageOf(error));
   }
 }
 

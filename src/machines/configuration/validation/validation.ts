@@ -1,7 +1,7 @@
 /**
  * Decides whether an effective configuration is allowed, with every reason, in upstream's words and order.
  *
- * Owns the rules between the fields and the feature gates; of the host it hears only the cgroup version. Invariant: a
+ * Owns the rules between the fields and the feature gates; of the host it gets only the cgroup version. Invariant: a
  * rule reads the configuration and answers with its refusals; no rule stops another one.
  */
 import type { KubeletConfiguration } from '../../model/configuration/fields.ts';

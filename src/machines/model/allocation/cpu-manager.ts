@@ -6,8 +6,8 @@
  */
 import type { ExclusiveCpus, NumaSet } from '../operations/grants.ts';
 import type { Cpu, CpuManagerSettings } from '../settings/resource-managers.ts';
-import { MILLI } from '../spec/quantity.ts';
 import { formatCpuSet, parseCpuSet } from '../values/cpu-set.ts';
+import { MILLI } from '../values/quantity.ts';
 import type { Rejection } from './predicates.ts';
 import { type NumaHint, subsetsOf } from './topology-manager.ts';
 

@@ -16,10 +16,10 @@ import {
 import type { Allocation, HostPort, PodDemand } from '../operations/grants.ts';
 import type { AdmissionSettings, NodeSettings } from '../settings/node-settings.ts';
 import { hasPodLevelResources, podContainers, podQOS } from '../spec/qos.ts';
-import { milliUnits, type Nano, parseQuantity, wholeUnits } from '../spec/quantity.ts';
 import { exclusiveCount, isSidecar, podOverhead, podRequests } from '../spec/resources.ts';
 import { mayRestartAll } from '../spec/restart.ts';
 import { wantsAppArmor } from '../spec/security.ts';
+import { milliUnits, type Nano, nanoOf, wholeUnits } from '../values/quantity.ts';
 import { pinnedMemory } from './memory-manager.ts';
 
 /** What a pod asks of the node beyond resources. */
@@ -233,5 +233,5 @@ const extendedResources = ({ resources }: Container): Readonly<Record<string, nu
     Object.entries(resources?.limits ?? {})
       .filter(([name]) => isExtendedResource(name))
       .toSorted(([a], [b]) => (a < b ? -1 : 1))
-      .map(([name, amount]) => [name, Number(wholeUnits(parseQuantity(amount)))]),
+      .map(([name, amount]) => [name, Number(wholeUnits(nanoOf(amount)))]),
   );

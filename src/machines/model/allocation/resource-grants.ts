@@ -5,7 +5,7 @@ import type { DeviceResponse } from '../operations/devices.ts';
 import type { Allocation, ExclusiveCpus, Grant, Holding, MemoryBlock, MemoryBlocks } from '../operations/grants.ts';
 import type { NodeSettings } from '../settings/node-settings.ts';
 import type { ResourceManagers } from '../settings/resource-managers.ts';
-import { parseQuantity } from '../spec/quantity.ts';
+import { nanoOf } from '../values/quantity.ts';
 import { infeasible, type ResizeRefusal } from './admit.ts';
 import { CPU_STATE_FILE, MEMORY_STATE_FILE, notRestored } from './checkpoint.ts';
 import { type PodCpus, sharedCpus } from './cpu-manager.ts';
@@ -146,13 +146,13 @@ const requestOf = (allocation: Allocation, name: string, resource: string): stri
 /** Some container's share of the swap would be another, before or after. */
 function swapsOtherwise({ swapping = [] }: AdmissionRequest, given: Allocation, wanted: Allocation): boolean {
   return swapping.some((name) => {
-    const [before, after] = [given[name], wanted[name]].map((each) => parseQuantity(each?.requests?.['memory'] ?? '0'));
+    const [before, after] = [given[name], wanted[name]].map((each) => nanoOf(each?.requests?.['memory'] ?? '0'));
     return before !== after && (maySwap(given[name]) || maySwap(wanted[name]));
   });
 }
 
 const maySwap = ({ requests, limits }: ResourceRequirements = {}): boolean =>
-  parseQuantity(requests?.['memory'] ?? '0') !== parseQuantity(limits?.['memory'] ?? '0');
+  nanoOf(requests?.['memory'] ?? '0') !== nanoOf(limits?.['memory'] ?? '0');
 
 /** By uid of a pod. */
 export interface ResourcesHeld {

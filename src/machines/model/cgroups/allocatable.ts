@@ -10,17 +10,9 @@ import type { StringMap } from '../configuration/field-types.ts';
 import type { KubeletConfiguration } from '../configuration/fields.ts';
 import { thresholdAmount } from '../eviction/thresholds.ts';
 import type { MachineInfo } from '../operations/host.ts';
-import {
-  divideUp,
-  formatBinary,
-  formatDecimal,
-  fromWhole,
-  type Nano,
-  parseQuantity,
-  wholeUnits,
-} from '../spec/quantity.ts';
 import { formatCpuSet, parseCpuSet } from '../values/cpu-set.ts';
 import { type Parsed, quote } from '../values/go-text.ts';
+import { divideUp, formatBinary, formatDecimal, fromWhole, type Nano, nanoOf, wholeUnits } from '../values/quantity.ts';
 
 export interface NodeResources {
   readonly capacity: StringMap;
@@ -142,7 +134,7 @@ function overcommitment(capacity: Amounts, kept: readonly Amounts[]): string | n
 }
 
 const amounts = (map: StringMap): Amounts =>
-  Object.fromEntries(Object.entries(map).map(([name, quantity]) => [name, parseQuantity(quantity)]));
+  Object.fromEntries(Object.entries(map).map(([name, quantity]) => [name, nanoOf(quantity)]));
 
 const texts = (map: Amounts): StringMap =>
   Object.fromEntries(Object.entries(map).map(([name, amount]) => [name, format(name, amount)]));

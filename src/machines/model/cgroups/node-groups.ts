@@ -6,8 +6,8 @@
 
 import type { StringMap } from '../configuration/field-types.ts';
 import type { CgroupDriver, CgroupResources, CgroupWish } from '../operations/cgroup.ts';
-import { milliUnits, parseQuantity, wholeUnits } from '../spec/quantity.ts';
 import { cpuShares } from '../spec/resources.ts';
+import { milliUnits, nanoOf, wholeUnits } from '../values/quantity.ts';
 import type { NodeResources } from './allocatable.ts';
 import { configuredPath, nodeAllocatablePath, qosPath } from './names.ts';
 
@@ -52,9 +52,9 @@ export function nodeAllocatableGroup(settings: NodeGroupSettings, resources: Nod
 function limitsOf(limits: StringMap): CgroupResources {
   const { cpu, memory, pid } = limits;
   return {
-    ...(memory === undefined ? {} : { memoryBytes: String(wholeUnits(parseQuantity(memory))) }),
-    ...(cpu === undefined ? {} : { cpuShares: String(cpuShares(milliUnits(parseQuantity(cpu)))) }),
-    ...(pid === undefined ? {} : { pids: String(wholeUnits(parseQuantity(pid))) }),
+    ...(memory === undefined ? {} : { memoryBytes: String(wholeUnits(nanoOf(memory))) }),
+    ...(cpu === undefined ? {} : { cpuShares: String(cpuShares(milliUnits(nanoOf(cpu)))) }),
+    ...(pid === undefined ? {} : { pids: String(wholeUnits(nanoOf(pid))) }),
   };
 }
 
@@ -106,7 +106,7 @@ function memoryLimits(
 ): readonly [CgroupResources, CgroupResources] {
   if (memoryReservedPercent === null) return [{}, {}];
   const percent = BigInt(memoryReservedPercent);
-  const all = wholeUnits(parseQuantity(podsLimit['memory'] ?? '0'));
+  const all = wholeUnits(nanoOf(podsLimit['memory'] ?? '0'));
   const burstable = all - (BigInt(guaranteedMemoryBytes) * percent) / WHOLE;
   const bestEffort = burstable - (BigInt(burstableMemoryBytes) * percent) / WHOLE;
   return [

@@ -7,7 +7,6 @@ import type { Pod, QOSClass } from '../api/pod.ts';
 import type { CgroupDriver, CgroupResources, CgroupWish } from '../operations/cgroup.ts';
 import type { NodeSettings } from '../settings/node-settings.ts';
 import { podContainers, podQOS } from '../spec/qos.ts';
-import { milliUnits, type Nano, parseQuantity, wholeUnits } from '../spec/quantity.ts';
 import {
   cpuQuota,
   cpuShares,
@@ -18,6 +17,7 @@ import {
   podRequests,
   reservedMemory,
 } from '../spec/resources.ts';
+import { milliUnits, type Nano, nanoOf, wholeUnits } from '../values/quantity.ts';
 import { nodeAllocatablePath, podPath, type QOSLevel } from './names.ts';
 
 const LEAST_SHARES = '2';
@@ -101,7 +101,7 @@ const bounds = (pod: Pod, name: 'cpu' | 'memory'): boolean =>
   isPositive(pod.spec.resources?.limits?.[name]) ||
   podContainers(pod).every(({ resources }) => isPositive(resources?.limits?.[name]));
 
-const isPositive = (quantity: string | undefined): boolean => quantity !== undefined && parseQuantity(quantity) > 0n;
+const isPositive = (quantity: string | undefined): boolean => quantity !== undefined && nanoOf(quantity) > 0n;
 
 const UNLIMITED = '-1';
 

@@ -137,7 +137,7 @@ export const publishRequest = (
   volume_context: { ...volume.attributes, ...podInfo(volume, more.pod, more.spec) },
 });
 
-/** Of block devices drivers do not hear for whom they are. */
+/** Of a block device a driver does not get the pod. */
 function podInfo(
   { isEphemeral, isBlock }: CSIVolume,
   pod: CSIPod,

@@ -7,8 +7,8 @@
 import { isMirrorPod, isStaticPod, type Pod } from '../api/pod.ts';
 import type { StorageLimits } from '../operations/stats.ts';
 import { hasPodLevelResources, podContainers } from '../spec/qos.ts';
-import { formatBinary, formatDecimal, type Nano, wholeUnits } from '../spec/quantity.ts';
 import { amountsOf, podLimits, podRequests } from '../spec/resources.ts';
+import { formatBinary, formatDecimal, type Nano, wholeUnits } from '../values/quantity.ts';
 
 /** From this priority on a pod is of the system, and never evicted. */
 export const SYSTEM_CRITICAL_PRIORITY = 2_000_000_000;

@@ -13,7 +13,7 @@ import type {
   StorageExceeded,
   StorageLimits,
 } from '../operations/stats.ts';
-import { formatBinary, fromWhole, parseQuantity } from '../spec/quantity.ts';
+import { formatBinary, fromWhole, nanoOf } from '../values/quantity.ts';
 import type { NodePod } from './facts.ts';
 import { amountText, isHard, resourceOf, type StarvedResource, thresholdText } from './thresholds.ts';
 
@@ -210,7 +210,7 @@ function exceedingContainers(pod: NodePod, use: PodUse, resource: StarvedResourc
     if (requests === undefined) return [];
     const asked = requests[resource] ?? '0';
     const used = containerUse(resource, workingSetBytes, rootfs, logs);
-    if (used === null || fromWhole(used) <= parseQuantity(asked)) return [];
+    if (used === null || fromWhole(used) <= nanoOf(asked)) return [];
     return [{ name, used: bytesText(used), asked }];
   });
 }

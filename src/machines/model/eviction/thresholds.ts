@@ -14,7 +14,7 @@ import type {
   SignalObservation,
   ThresholdValue,
 } from '../operations/stats.ts';
-import { formatBinary, formatDecimal, fromWhole, parseQuantity, wholeUnits } from '../spec/quantity.ts';
+import { formatBinary, formatDecimal, fromWhole, nanoOf, wholeUnits } from '../values/quantity.ts';
 import { millisecondsOf } from '../values/time.ts';
 
 export type PressureCondition = 'MemoryPressure' | 'DiskPressure' | 'PIDPressure';
@@ -86,7 +86,7 @@ const isBytes = (signal: EvictionSignal): boolean =>
 
 /** What a threshold means on this machine, in whole units. A share is a float of 32 bits, as upstream. */
 export function thresholdAmount(value: ThresholdValue, capacity: bigint): bigint {
-  if ('quantity' in value) return wholeUnits(parseQuantity(value.quantity));
+  if ('quantity' in value) return wholeUnits(nanoOf(value.quantity));
   return BigInt(Math.trunc(Number(capacity) * Math.fround(value.share)));
 }
 

@@ -158,7 +158,7 @@ export const csiOperations = {
   >(),
   /** Makes the file system, or the device, of a published volume as large as its volume has become. */
   'csi.expand': idempotent<{ readonly endpoint: string; readonly request: NodeExpandRequest }, null>(),
-  /** Asks at once, and then so often. Speaks at the first answer, and when it changed. */
+  /** Asks at once, and then so often. Emits at the first answer, and when it changed. */
   'csi.followHealth': stream<
     { readonly endpoint: string; readonly handle: string; readonly path: string; readonly periodMs: number },
     VolumeHealth

@@ -64,10 +64,10 @@ export interface DeviceEntry {
 }
 
 export const deviceOperations = {
-  /** Serves registration on a socket; sockets that were left beside it are removed. Speaks for each plugin. */
+  /** Serves registration on a socket; sockets that were left beside it are removed. Emits for each plugin. */
   'devices.serveRegistration': stream<{ socket: string }, RegistrationItem>(),
   'devices.getOptions': query<{ endpoint: string }, DevicePluginOptions>(),
-  /** Follows the devices of a plugin; ends when the plugin does. Speaks when something changed. */
+  /** Follows the devices of a plugin; ends when the plugin does. Emits when something changed. */
   'devices.listAndWatch': stream<DevicePlugin, DevicesListed>(),
   'devices.getPreferredAllocation': query<DeviceQuestion, { ids: readonly string[] }>(),
   'devices.allocate': once<{ resource: string; ids: readonly string[] }, DeviceResponse>(),

@@ -198,7 +198,7 @@ export const hostOperations = {
   'host.readConfiguration': query<{ path: string }, ConfigurationSource>(),
   /** The `*.conf` files below a directory, decoded, in the order in which they apply. */
   'host.readDropIns': query<{ path: string }, DropInListing>(),
-  /** Says `configuration.changed` when files, or `*.conf` below folders, changed since they were last read. */
+  /** Emits `configuration.changed` when files, or `*.conf` below folders, changed since they were last read. */
   'host.watchConfiguration': stream<
     { paths: readonly string[]; periodMs: number },
     { readonly type: 'configuration.changed' }
@@ -234,14 +234,14 @@ export const hostOperations = {
   'host.notify': once<{ state: string }, null>(),
   /** `WATCHDOG_USEC` and `WATCHDOG_PID` as the service manager set them; empty where it did not. */
   'host.watchdogSettings': query<Nothing, { usec: string; pid: string; ownPid: number }>(),
-  /** Says `WATCHDOG=1` to the service manager now and each interval; speaks when it is no longer heard, or again. */
+  /** Says `WATCHDOG=1` to the service manager now and each interval; emits when it is no longer heard, or again. */
   'host.feedWatchdog': stream<
     { intervalMs: number; tries: number },
     { readonly type: 'watchdog.unheard'; readonly message: string } | { readonly type: 'watchdog.heard' }
   >(),
   /** Makes the node's iptables chains, and makes them again when the tables were flushed. */
   'host.keepIptables': stream<{ periodMs: number }, IptablesItem>(),
-  /** Static pod files under a path (file or directory). Speaks when the set of decoded manifests or errors changed. */
+  /** Static pod files under a path (file or directory). Emits when the set of decoded manifests or errors changed. */
   'host.watchManifests': stream<
     { path: string; nodeName: string; periodMs: number },
     {
@@ -253,7 +253,7 @@ export const hostOperations = {
     }
   >(),
   /**
-   * Static pods behind a URL: a Pod, or a list of Pods. Speaks when the decoded answer or its error changed.
+   * Static pods behind a URL: a Pod, or a list of Pods. Emits when the decoded answer or its error changed.
    * `manifests` is `null` while nothing was fetched; an empty answer leaves what was fetched before.
    */
   'host.watchManifestUrl': stream<

@@ -12,7 +12,7 @@ import { idempotent, once, query, stream } from '../../../kernel/xstate.ts';
 
 /**
  * Whose limits a request is under (S056 to S063): `kube` the configured QPS and burst, `event` its own,
- * `heartbeat` none, and a timeout of the lease. `bootstrap` speaks with the bootstrap kubeconfig's identity.
+ * `heartbeat` none, and a timeout of the lease. `bootstrap` connects with the bootstrap kubeconfig's identity.
  */
 export type KubeClient = 'kube' | 'event' | 'heartbeat' | 'bootstrap';
 
@@ -88,7 +88,7 @@ export const kubeOperations = {
     { readonly items: readonly KubeObject[]; readonly resourceVersion: string; readonly continue: string }
   >(),
   /**
-   * Speaks for each change. Bookmarks are kept in the port, because they repeat without news: the output names the
+   * Emits each change. Bookmarks are kept in the port, because they repeat without news: the output names the
    * newest version that was seen, so that the next watch resumes there. `expired`: the server no longer has it.
    */
   'kube.watch': stream<

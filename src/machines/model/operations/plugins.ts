@@ -50,6 +50,6 @@ export const pluginOperations = {
   /** Notifies a plugin of its registration; `error` is empty when it succeeded. */
   'plugins.notifyRegistrationStatus': idempotent<{ socket: string; registered: boolean; error: string }, null>(),
   'plugins.csiNodeGetInfo': query<{ endpoint: string }, CSINodeInfo>(),
-  /** Asks a driver so often, first after one period. Speaks at the first answer, and when it changed. */
+  /** Asks a driver so often, first after one period. Emits at the first answer, and when it changed. */
   'plugins.followNodeInfo': stream<{ endpoint: string; periodMs: number }, NodeInfoChanged>(),
 };

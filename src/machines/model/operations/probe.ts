@@ -44,7 +44,7 @@ export type ProbeJudged = { readonly type: 'probe.judged'; readonly verdict: Ver
 
 export const probeOperations = {
   /**
-   * Probes at once and then each period, and speaks only when the verdict changes, and of attempts that people should
+   * Probes at once and then each period, and emits only when the verdict changes, and of attempts that people should
    * read about: the first that fails, another failure than before, the one that decides.
    */
   'probe.watch': stream<ProbeWatch, ProbeReport | ProbeJudged>(),

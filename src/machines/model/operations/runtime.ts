@@ -22,7 +22,7 @@ export const runtimeOperations = {
   'runtime.exists': query<{ endpoint: string }, { exists: boolean }>(),
   /** Starts the embedded runtime in this process and returns its endpoint. */
   'runtime.startEmbedded': idempotent<{ rootDir: string }, { endpoint: string }>(),
-  /** Asks for the runtime's conditions every `periodMs`; speaks when they changed, or when asking began to fail. */
+  /** Asks for the runtime's conditions every `periodMs`; emits when they changed, or when asking began to fail. */
   'runtime.watchStatus': stream<
     { periodMs: number },
     | ({ readonly type: 'runtime.statusChanged'; readonly conditions: readonly RuntimeCondition[] } & RuntimeAbilities)

@@ -90,7 +90,7 @@ export interface StorageExceeded {
 
 export const statsOperations = {
   'stats.diskLayout': query<{ place: StatsPlace }, DiskLayout>(),
-  /** Observes every `periodMs`; speaks when a threshold is crossed and when its minimum is reclaimed. */
+  /** Observes every `periodMs`; emits when a threshold is crossed and when its minimum is reclaimed. */
   'stats.watchSignals': stream<
     { place: StatsPlace; thresholds: readonly EvictionThreshold[]; periodMs: number },
     | { readonly type: 'signals.changed'; readonly observations: Observations }
@@ -101,7 +101,7 @@ export const statsOperations = {
     { place: StatsPlace; withPods: boolean },
     { readonly observations: Observations; readonly pods: readonly PodUse[] }
   >(),
-  /** Measures a pod's folders every `periodMs`; speaks when a limit is exceeded, and when it no longer is. */
+  /** Measures a pod's folders every `periodMs`; emits when a limit is exceeded, and when it no longer is. */
   'stats.watchStorage': stream<
     {
       place: StatsPlace;

@@ -367,7 +367,7 @@ export interface GarbagePurged {
   readonly type: 'garbage.purged';
 }
 
-/** What XState says of operations and of child actors; every machine that asks for something hears them. */
+/** What XState says of operations and of child actors; every machine that invokes something gets them. */
 export type Ended =
   | { readonly type: `xstate.done.actor.${string}`; readonly output: unknown; readonly actorId: string }
   | { readonly type: `xstate.error.actor.${string}`; readonly error: unknown; readonly actorId: string };

@@ -1,5 +1,5 @@
 /**
- * Every reason and message that is published about a pod or the node: events, waiting and terminated states, conditions.
+ * Every reason and message that is published about a pod or the node: in events, conditions, and states of containers.
  *
  * Decides nothing; owns the exact texts. Invariant: byte for byte what kubelet 1.36 says (the recordings of
  * `test/golden` hold them), because people and programs match on them.
@@ -181,7 +181,7 @@ const SHARE_LESS =
   'consider using OnRootMismatch - https://kubernetes.io/docs/tasks/configure-pod-container/security-context/' +
   '#configure-volume-permission-and-ownership-change-policy-for-pods';
 
-/** Events about a volume of a pod; of those about its size its claim hears, too. */
+/** Events about a volume of a pod; those about its size are also of its claim. */
 export const volumeEvents = {
   abnormal: (volume: string, message: string): EventText =>
     warning('VolumeConditionAbnormal', `Volume ${volume}: ${message}`),
@@ -224,7 +224,7 @@ const NO_CLUSTER_DNS =
   'kubelet does not have ClusterDNS IP configured and cannot create Pod using "ClusterFirst" policy.' +
   ' Falling back to "Default" policy.';
 
-/** What the node hears for each pod that could not have what it asked for. */
+/** The event of the node for each pod that could not have what it requested. */
 export const nodeWithoutClusterDNS: EventText = warning('MissingClusterDNS', NO_CLUSTER_DNS);
 
 /** Events about a whole pod. */

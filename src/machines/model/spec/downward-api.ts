@@ -5,8 +5,8 @@
  */
 import type { Container, Pod, ResourceList } from '../api/pod.ts';
 import type { NodeSettings } from '../settings/node-settings.ts';
+import { divideUp, milliUnits, type Nano, nanoOf } from '../values/quantity.ts';
 import { podContainers } from './qos.ts';
-import { divideUp, milliUnits, type Nano, parseQuantity } from './quantity.ts';
 import { amountsOf, requestsOf } from './resources.ts';
 
 type DownwardSettings = Pick<
@@ -126,13 +126,13 @@ const isDownwardResource = (name: string): boolean =>
 
 /** CPU counts in thousandths before it is divided, so that a divisor of `1m` is exact. */
 function inUnitsOf(amount: Nano, divisor: string | undefined, resource: string): bigint {
-  const unit = divisor === undefined || parseQuantity(divisor) === 0n ? parseQuantity('1') : parseQuantity(divisor);
+  const unit = divisor === undefined || nanoOf(divisor) === 0n ? nanoOf('1') : nanoOf(divisor);
   return resource === 'cpu' ? divideUp(milliUnits(amount), milliUnits(unit)) : divideUp(amount, unit);
 }
 
 function nodeAmount(resource: string, node: DownwardSettings): Nano {
   const allocatable = node.allocatable?.[resource];
-  if (allocatable !== undefined) return parseQuantity(allocatable);
-  if (resource === 'cpu') return parseQuantity(`${node.cpuCapacityMilli}m`);
-  return resource === 'memory' ? parseQuantity(node.memoryCapacityBytes) : 0n;
+  if (allocatable !== undefined) return nanoOf(allocatable);
+  if (resource === 'cpu') return nanoOf(`${node.cpuCapacityMilli}m`);
+  return resource === 'memory' ? nanoOf(node.memoryCapacityBytes) : 0n;
 }

@@ -8,7 +8,7 @@
 import type { Container, Pod, QOSClass, ResourceRequirements } from '../api/pod.ts';
 import type { NodeSettings } from '../settings/node-settings.ts';
 import { memoize } from '../values/memoize.ts';
-import { parseQuantity } from './quantity.ts';
+import { nanoOf } from '../values/quantity.ts';
 
 /** Only these two decide the class. */
 const QOS_RESOURCES = ['cpu', 'memory'] as const;
@@ -37,12 +37,12 @@ function isGuaranteed(resources: ResourceRequirements | undefined): boolean {
   return QOS_RESOURCES.every((name) => {
     const limit = resources?.limits?.[name];
     const request = resources?.requests?.[name] ?? limit;
-    return limit !== undefined && request !== undefined && parseQuantity(limit) > 0n && sameAmount(limit, request);
+    return limit !== undefined && request !== undefined && nanoOf(limit) > 0n && sameAmount(limit, request);
   });
 }
 
-const isPositive = (quantity: string | undefined): boolean => quantity !== undefined && parseQuantity(quantity) > 0n;
-const sameAmount = (a: string, b: string): boolean => parseQuantity(a) === parseQuantity(b);
+const isPositive = (quantity: string | undefined): boolean => quantity !== undefined && nanoOf(quantity) > 0n;
+const sameAmount = (a: string, b: string): boolean => nanoOf(a) === nanoOf(b);
 
 /** `cgroup_parent` of a sandbox. systemd's path names each level by all levels above it: `/a.slice/a-b.slice`. */
 export function cgroupParent(

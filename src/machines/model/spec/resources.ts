@@ -14,8 +14,8 @@ import {
 } from '../api/pod.ts';
 import type { NodeSettings } from '../settings/node-settings.ts';
 import { memoize } from '../values/memoize.ts';
+import { MILLI, milliUnits, type Nano, nanoOf, wholeUnits } from '../values/quantity.ts';
 import { hasPodLevelResources, podContainers, podQOS } from './qos.ts';
-import { MILLI, milliUnits, type Nano, parseQuantity, wholeUnits } from './quantity.ts';
 
 /** Bounds of `cpu.shares`; one CPU is 1024. */
 const MIN_SHARES = 2n;
@@ -39,7 +39,7 @@ export type Amounts = Readonly<Record<string, Nano>>;
 export const isSidecar = (container: Pick<Container, 'restartPolicy'>): boolean => container.restartPolicy === 'Always';
 
 export const amountsOf = (list: Readonly<Record<string, string>> | undefined): Amounts =>
-  Object.fromEntries(Object.entries(list ?? {}).map(([name, quantity]) => [name, parseQuantity(quantity)]));
+  Object.fromEntries(Object.entries(list ?? {}).map(([name, quantity]) => [name, nanoOf(quantity)]));
 
 /** Requests as the API server would have completed them: a limit alone is also a request. */
 export const requestsOf = (resources: ResourceRequirements | undefined): Amounts => ({
@@ -225,7 +225,7 @@ function hugepageLimits(limits: Amounts, sizes: readonly string[]): readonly Hug
 
 /** `2Mi` as the kernel's directories have it: `2MB`. */
 export function pageSizeName(quantity: string): string {
-  let size = wholeUnits(parseQuantity(quantity));
+  let size = wholeUnits(nanoOf(quantity));
   let unit = 0;
   while (size % KIBIBYTE === 0n && size > 0n && unit < PAGE_UNITS.length - 1) {
     size /= KIBIBYTE;
@@ -265,14 +265,14 @@ function burstableScore(request: bigint, capacity: bigint): number {
 function sharedRequest(pod: Pod): bigint {
   const podLevel = pod.spec.resources?.requests?.memory;
   if (podLevel === undefined) return 0n;
-  const rest = wholeUnits(parseQuantity(podLevel)) - wholeUnits(aggregate(pod, requestsOf).memory ?? 0n);
+  const rest = wholeUnits(nanoOf(podLevel)) - wholeUnits(aggregate(pod, requestsOf).memory ?? 0n);
   return rest > 0n ? rest / BigInt(podContainers(pod).length) : 0n;
 }
 
 /** How many CPUs of its own a container is to have; 0: it shares. */
 export function exclusiveCount(pod: Pod, { resources }: Container): number {
   if (podQOS(pod) !== 'Guaranteed' || hasPodLevelResources(pod.spec.resources)) return 0;
-  const amount = parseQuantity(resources?.requests?.['cpu'] ?? resources?.limits?.['cpu'] ?? '0');
+  const amount = nanoOf(resources?.requests?.['cpu'] ?? resources?.limits?.['cpu'] ?? '0');
   return wholeUnits(amount) * MILLI === milliUnits(amount) ? Number(wholeUnits(amount)) : 0;
 }
 
@@ -301,7 +301,7 @@ function throttledMemory(
   { memoryQoS, cgroupVersion, allocatable }: MemorySettings,
 ): Unified {
   if (cgroupVersion !== 2 || !memoryQoS || request === limit) return {};
-  const most = limit === 0n ? wholeUnits(parseQuantity(allocatable?.['memory'] ?? '0')) : limit;
+  const most = limit === 0n ? wholeUnits(nanoOf(allocatable?.['memory'] ?? '0')) : limit;
   if (most === 0n) return {};
   const high = Number(request) + (Number(most) - Number(request)) * memoryQoS.throttlingFactor;
   const bytes = Math.floor(high / PAGE) * PAGE;

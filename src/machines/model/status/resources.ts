@@ -6,9 +6,9 @@
 
 import type { ContainerStatus as CriContainerStatus, LinuxContainerResources } from '../api/cri.ts';
 import type { Container, ContainerStatus, Pod, PodStatus } from '../api/pod.ts';
-import { formatBinary, formatDecimal, fromMilli, fromWhole, milliUnits, parseQuantity } from '../spec/quantity.ts';
 import { type Amounts, podLimits, podOverhead, podRequests } from '../spec/resources.ts';
 import { memoize } from '../values/memoize.ts';
+import { formatBinary, formatDecimal, fromMilli, fromWhole, milliUnits, nanoOf } from '../values/quantity.ts';
 
 /** Thousandths of a CPU below which quota and shares no longer follow the amount. */
 const MIN_LIMIT_MILLI = 10n;
@@ -54,7 +54,7 @@ function actualRequests(requests: List, { cpu_shares }: LinuxContainerResources)
 }
 
 const isCpuChange = (milli: bigint, asked: string | undefined, smallest: bigint): boolean =>
-  milli > smallest || (milli > 0n && asked !== undefined && milliUnits(parseQuantity(asked)) > smallest);
+  milli > smallest || (milli > 0n && asked !== undefined && milliUnits(nanoOf(asked)) > smallest);
 
 /** The pod's sums, its overhead among them. */
 export const podResourceStatus = memoize((pod: Pod): Pick<PodStatus, 'allocatedResources' | 'resources'> => {

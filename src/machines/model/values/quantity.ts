@@ -87,13 +87,36 @@ function binaryText(units: bigint): string {
   return `${value}${BINARY_SUFFIXES[index] ?? ''}`;
 }
 
-/** Whole units, rounded up, as `Quantity.Value()` gives them. */
-export function unitsOf({ nano }: Quantity): bigint {
-  return nano >= 0n ? (nano + NANO - 1n) / NANO : nano / NANO;
+/** An amount in 1e-9 units, so that amounts are added and compared without rounding. */
+export type Nano = bigint;
+
+const NANO_PER_MILLI = 1_000_000n;
+
+/** The amount of a text that was validated before. Throws on any other. */
+export function nanoOf(text: string): Nano {
+  const parsed = parseQuantity(text);
+  if (parsed.error !== undefined) throw new Error(`quantity ${JSON.stringify(text)}: ${parsed.error}`);
+  return parsed.value.nano;
 }
 
-/** Thousandths, rounded up, as `Quantity.MilliValue()` gives them. */
-export function milliUnitsOf({ nano }: Quantity): bigint {
-  const milli = NANO / 1000n;
-  return nano >= 0n ? (nano + milli - 1n) / milli : nano / milli;
-}
+/** Division of amounts that are not negative, rounded up. */
+export const divideUp = (amount: bigint, divisor: bigint): bigint => (amount + divisor - 1n) / divisor;
+
+const roundUp = (nano: Nano, unit: bigint): bigint => (nano >= 0n ? divideUp(nano, unit) : nano / unit);
+
+/** Whole units (bytes, counts), rounded up, as `Quantity.Value()` gives them. */
+export const wholeUnits = (nano: Nano): bigint => roundUp(nano, NANO);
+
+/** Thousandths (the unit of CPU), rounded up, as `Quantity.MilliValue()` gives them. */
+export const milliUnits = (nano: Nano): bigint => roundUp(nano, NANO_PER_MILLI);
+
+export const fromMilli = (milli: bigint): Nano => milli * NANO_PER_MILLI;
+export const fromWhole = (units: bigint): Nano => units * NANO;
+
+/** `1500m`, `2`: how CPU and counts are written. */
+export const formatDecimal = (nano: Nano): string => formatQuantity({ nano, format: 'decimalSI' });
+
+/** `64Mi`: how bytes are written. */
+export const formatBinary = (nano: Nano): string => formatQuantity({ nano, format: 'binarySI' });
+
+export const MILLI = 1_000n;

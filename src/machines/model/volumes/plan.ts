@@ -15,8 +15,8 @@ import type { BoundVolume, HostPathType, VolumeFailure, VolumeMount, VolumeSetUp
 import type { NodeSettings } from '../settings/node-settings.ts';
 import { podDirectory, volumeDirectory } from '../spec/paths.ts';
 import { podContainers } from '../spec/qos.ts';
-import { parseQuantity, wholeUnits } from '../spec/quantity.ts';
 import { type MountedVolume, type MountedVolumes, volumeKind } from '../spec/volumes.ts';
+import { nanoOf, wholeUnits } from '../values/quantity.ts';
 import { payload } from './payload.ts';
 import type { PayloadInput } from './projected.ts';
 
@@ -268,11 +268,11 @@ function memoryMount(pod: Pod, node: NodeSettings, sizeLimit?: string): VolumeMo
 
 /** The least of the volume's limit, the pod's memory limit and what the node can give. */
 function memoryBytes(pod: Pod, node: NodeSettings, sizeLimit: string | undefined): bigint {
-  const allocatable = wholeUnits(parseQuantity(node.allocatable?.['memory'] ?? node.memoryCapacityBytes));
+  const allocatable = wholeUnits(nanoOf(node.allocatable?.['memory'] ?? node.memoryCapacityBytes));
   const bounds = [
     allocatable,
     memoryBound(pod, node),
-    ...(sizeLimit === undefined ? [] : [wholeUnits(parseQuantity(sizeLimit))]),
+    ...(sizeLimit === undefined ? [] : [wholeUnits(nanoOf(sizeLimit))]),
   ].filter((bytes) => bytes > 0n);
   return bounds.reduce((least, bytes) => (bytes < least ? bytes : least), allocatable);
 }
@@ -280,7 +280,7 @@ function memoryBytes(pod: Pod, node: NodeSettings, sizeLimit: string | undefined
 /** Of any size, as upstream has it: what bounds a pod's pages is its cgroup. */
 function hugePagesMount(medium: string, pod: Pod, node: NodeSettings): VolumeMount {
   const pages = pageBytes(medium, pod);
-  const known = (node.hugePageSizes ?? []).map((each) => wholeUnits(parseQuantity(binarySize(each))));
+  const known = (node.hugePageSizes ?? []).map((each) => wholeUnits(nanoOf(binarySize(each))));
   if (!known.includes(pages)) {
     throw new Error(
       `emptyDir medium ${medium}: this node has no huge pages of ${pages} bytes; ` +
@@ -297,7 +297,7 @@ function pageBytes(medium: string, pod: Pod): bigint {
   if (isPlain && asked.size > 1) {
     throw new Error(`medium: ${medium} can't be used if container requests multiple huge page sizes`);
   }
-  const [pages] = isPlain ? asked : [wholeUnits(parseQuantity(medium.slice(HUGE_PAGES.length + 1)))];
+  const [pages] = isPlain ? asked : [wholeUnits(nanoOf(medium.slice(HUGE_PAGES.length + 1)))];
   if (pages !== undefined && asked.has(pages)) return pages;
   throw new Error(`medium ${medium}: hugePages storage requested, but there is no resource request for huge pages`);
 }
@@ -312,5 +312,5 @@ function pageSizesOf(pod: Pod): ReadonlySet<bigint> {
   const resources = [pod.spec.resources, ...podContainers(pod).map((container) => container.resources)];
   const names = resources.flatMap((each) => Object.keys({ ...each?.requests, ...each?.limits }));
   const sizes = names.flatMap((name) => (name.startsWith(PAGES) ? [name.slice(PAGES.length)] : []));
-  return new Set(sizes.map((size) => wholeUnits(parseQuantity(size))));
+  return new Set(sizes.map((size) => wholeUnits(nanoOf(size))));
 }

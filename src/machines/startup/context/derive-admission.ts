@@ -12,7 +12,7 @@ import type { StringMap } from '../../model/configuration/field-types.ts';
 import type { MachineInfo } from '../../model/operations/host.ts';
 import type { AdmissionSettings } from '../../model/settings/node-settings.ts';
 import type { ResourceManagers, TopologyPolicy } from '../../model/settings/resource-managers.ts';
-import { milliUnits, parseQuantity, wholeUnits } from '../../model/spec/quantity.ts';
+import { milliUnits, nanoOf, wholeUnits } from '../../model/values/quantity.ts';
 import { featureAdmission, gatesOf } from './derive-features.ts';
 import type { NodeIdentity } from './types.ts';
 
@@ -63,7 +63,7 @@ function memoryManager(config: KubeletConfiguration, machine: MachineInfo): Pick
   if (config.memoryManagerPolicy !== 'Static') return {};
   const reserved = config.reservedMemory.map(({ numaNode, limits }): [number, Map<string, bigint>] => [
     numaNode,
-    new Map(Object.entries(limits).map(([type, amount]) => [type, wholeUnits(parseQuantity(amount))])),
+    new Map(Object.entries(limits).map(([type, amount]) => [type, wholeUnits(nanoOf(amount))])),
   ]);
   return { memoryManager: memorySettings(machine, new Map(reserved)) };
 }
@@ -73,7 +73,7 @@ function cpuManager(config: KubeletConfiguration, machine: MachineInfo): Pick<Re
   const { cpus } = machine.topology;
   const { kubeReserved, systemReserved, reservedSystemCPUs, cpuManagerPolicyOptions: options } = config;
   const reserved = [kubeReserved, systemReserved].reduce(
-    (sum, amounts) => sum + milliUnits(parseQuantity(amounts['cpu'] ?? '0')),
+    (sum, amounts) => sum + milliUnits(nanoOf(amounts['cpu'] ?? '0')),
     0n,
   );
   return {
@@ -87,7 +87,7 @@ function cpuManager(config: KubeletConfiguration, machine: MachineInfo): Pick<Re
 }
 
 const inUnits = (quantities: StringMap): StringMap =>
-  Object.fromEntries(Object.entries(quantities).map(([name, text]) => [name, units(name, parseQuantity(text))]));
+  Object.fromEntries(Object.entries(quantities).map(([name, text]) => [name, units(name, nanoOf(text))]));
 
 /** Labels of a node that no API server has labelled yet. */
 const defaultLabels = ({ hostname }: NodeIdentity, { architecture }: MachineInfo): StringMap => ({

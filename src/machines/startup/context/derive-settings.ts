@@ -10,7 +10,7 @@ import { configuredThresholds } from '../../model/eviction/thresholds.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
 import { CRASH_LOOP_BACKOFF_MAX_MS } from '../../model/spec/restart.ts';
 import { isIpAddress } from '../../model/values/ip.ts';
-import { parseQuantity, unitsOf } from '../../model/values/quantity.ts';
+import { parseQuantity, wholeUnits } from '../../model/values/quantity.ts';
 import { millisecondsOf } from '../../model/values/time.ts';
 import { admissionSettings } from './derive-admission.ts';
 import { featureSettings, gatesOf, longestBackoffMs } from './derive-features.ts';
@@ -34,7 +34,7 @@ export function parseResolvConf(text: string): NodeSettings['resolver'] {
 /** The configuration was validated: what does not parse is never met here. */
 function bytesOf(quantity: string): number {
   const parsed = parseQuantity(quantity);
-  return parsed.error === undefined ? Number(unitsOf(parsed.value)) : -1;
+  return parsed.error === undefined ? Number(wholeUnits(parsed.value.nano)) : -1;
 }
 
 /** Where log shippers look for container logs by name. */

@@ -6,18 +6,18 @@ import { podGroup } from '../../../../src/machines/model/cgroups/pod-cgroup.ts';
 import type { NodeSettings } from '../../../../src/machines/model/settings/node-settings.ts';
 import { cgroupParent, oomScoreAdj, podQOS } from '../../../../src/machines/model/spec/index.ts';
 import {
-  formatBinary,
-  formatDecimal,
-  milliUnits,
-  parseQuantity,
-  wholeUnits,
-} from '../../../../src/machines/model/spec/quantity.ts';
-import {
   containerResources,
   cpuQuota,
   cpuShares,
   sandboxResources,
 } from '../../../../src/machines/model/spec/resources.ts';
+import {
+  formatBinary,
+  formatDecimal,
+  milliUnits,
+  nanoOf,
+  wholeUnits,
+} from '../../../../src/machines/model/values/quantity.ts';
 import { container, pod } from '../../charts/pods/support.ts';
 import { node } from './recordings.ts';
 
@@ -29,18 +29,18 @@ describe('quantities', () => {
     ['1n', 1n, 1n],
     ['0', 0n, 0n],
   ])('%s is %s units, %s thousandths', (text, units, milli) => {
-    expect(wholeUnits(parseQuantity(text))).toBe(units);
-    expect(milliUnits(parseQuantity(text))).toBe(milli);
+    expect(wholeUnits(nanoOf(text))).toBe(units);
+    expect(milliUnits(nanoOf(text))).toBe(milli);
   });
 
-  it('refuses what is none', () => expect(() => parseQuantity('x')).toThrow('quantity "x": quantities must match'));
+  it('refuses what is none', () => expect(() => nanoOf('x')).toThrow('quantity "x": quantities must match'));
 });
 
 describe('canonical text', () => {
   it('says the same amount', () => {
     const amounts = bigInt({ min: 0n, max: 2n ** 63n - 1n });
-    assert(property(amounts, (amount) => parseQuantity(formatDecimal(amount)) === amount));
-    assert(property(amounts, (bytes) => wholeUnits(parseQuantity(formatBinary(bytes * 10n ** 9n))) === bytes));
+    assert(property(amounts, (amount) => nanoOf(formatDecimal(amount)) === amount));
+    assert(property(amounts, (bytes) => wholeUnits(nanoOf(formatBinary(bytes * 10n ** 9n))) === bytes));
   });
 });
 

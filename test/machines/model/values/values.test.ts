@@ -9,9 +9,9 @@ import { isIpAddress, parseIp } from '../../../../src/machines/model/values/ip.t
 import { cleanPath, directoryOf, joinPath } from '../../../../src/machines/model/values/paths.ts';
 import {
   formatQuantity,
-  milliUnitsOf,
+  milliUnits,
   parseQuantity,
-  unitsOf,
+  wholeUnits,
 } from '../../../../src/machines/model/values/quantity.ts';
 import { formatDuration, millisecondsOf, parseDuration } from '../../../../src/machines/model/values/time.ts';
 
@@ -126,7 +126,10 @@ describe('quantities', () => {
 
   it('rounds up, as the scheduler counts', () => {
     const parsed = parseQuantity('1500u');
-    expect(parsed.error === undefined && [unitsOf(parsed.value), milliUnitsOf(parsed.value)]).toEqual([1n, 2n]);
+    expect(parsed.error === undefined && [wholeUnits(parsed.value.nano), milliUnits(parsed.value.nano)]).toEqual([
+      1n,
+      2n,
+    ]);
   });
 
   it('writes every quantity so that it reads the same', () => {

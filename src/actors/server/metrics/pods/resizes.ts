@@ -7,7 +7,7 @@ import type { Registry } from 'prom-client';
 import type { ResizeRefusal } from '../../../../machines/model/allocation/admit.ts';
 import type { ResourceRequirements } from '../../../../machines/model/api/pod.ts';
 import type { Allocation } from '../../../../machines/model/operations/grants.ts';
-import { parseQuantity } from '../../../../machines/model/spec/quantity.ts';
+import { nanoOf } from '../../../../machines/model/values/quantity.ts';
 import type { NodeMessageRecord, NodeRecord } from '../../../node-records.ts';
 import { counter, histogram } from '../instruments.ts';
 import { isPodActor, type Projection, podUidAt, type Seen } from '../projection.ts';
@@ -109,7 +109,7 @@ export class Resizes implements Projection {
     if (asked) asked.refusal = null;
   }
 
-  /** `memory` hears when it begins, and when nothing is left to be done. */
+  /** `memory` is sent a message when it begins, and when nothing is left to be done. */
   #actuated({ to, event }: NodeMessageRecord, nowMs: number): void {
     if (to !== 'kubelet/memory' || event.type !== 'memory.resized') return;
     const { uid, actuated } = event;
@@ -130,7 +130,7 @@ function operationOf(before: string | undefined, after: string | undefined): str
     if (before === after) return null;
     return before === undefined ? 'add' : 'remove';
   }
-  const more = parseQuantity(after) - parseQuantity(before);
+  const more = nanoOf(after) - nanoOf(before);
   return more === 0n ? null : more > 0n ? 'increase' : 'decrease';
 }
 

@@ -19,7 +19,7 @@ import type {
 } from '../../../model/api/pod.ts';
 import { pullPolicy } from '../../../model/spec/image.ts';
 import { VOLUME_KINDS } from '../../../model/validation/pod-schema.ts';
-import { formatQuantity, milliUnitsOf, parseQuantity } from '../../../model/values/quantity.ts';
+import { formatQuantity, fromMilli, milliUnits, parseQuantity } from '../../../model/values/quantity.ts';
 
 const TERMINATION_GRACE_PERIOD_SECONDS = 30;
 /** rw-r--r-- */
@@ -93,13 +93,11 @@ function requestsFromLimits(resources: ResourceRequirements): ResourceRequiremen
   };
 }
 
-const NANO_PER_MILLI = 1_000_000n;
-
 function roundedUp(amounts: ResourceList): ResourceList {
   const entries = Object.entries(amounts).map(([name, amount]) => {
     const parsed = parseQuantity(amount);
     if (parsed.error !== undefined) return [name, amount];
-    return [name, formatQuantity({ ...parsed.value, nano: milliUnitsOf(parsed.value) * NANO_PER_MILLI })];
+    return [name, formatQuantity({ ...parsed.value, nano: fromMilli(milliUnits(parsed.value.nano)) })];
   });
   return Object.fromEntries(entries);
 }

@@ -12,9 +12,9 @@ import { podGroup } from '../../../model/cgroups/pod-cgroup.ts';
 import type { CgroupResources } from '../../../model/operations/cgroup.ts';
 import type { Allocation } from '../../../model/operations/grants.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
-import { milliUnits, parseQuantity, wholeUnits } from '../../../model/spec/quantity.ts';
 import { containerResources, cpuQuota, cpuShares, milliOfShares, podOverhead } from '../../../model/spec/resources.ts';
 import { byBytes } from '../../../model/values/go-text.ts';
+import { milliUnits, nanoOf, wholeUnits } from '../../../model/values/quantity.ts';
 
 /** A container whose resources are others than those of its running instance. */
 export interface ContainerChange {
@@ -49,7 +49,7 @@ function effective(own: ResourceRequirements = {}, whole: ResourceRequirements =
 }
 
 function differs(name: string, before: ResourceRequirements, after: ResourceRequirements): boolean {
-  const amount = (list: Readonly<Record<string, string>> | undefined) => parseQuantity(list?.[name] ?? '0');
+  const amount = (list: Readonly<Record<string, string>> | undefined) => nanoOf(list?.[name] ?? '0');
   return amount(before.limits) !== amount(after.limits) || amount(before.requests) !== amount(after.requests);
 }
 
@@ -160,7 +160,7 @@ function containerStep(
   const whole = { ...pod, spec: { ...pod.spec, resources: now(actuated[WHOLE_POD], pod.spec.resources) } };
   const resources = now(actuated[name], container.resources);
   const amount = ({ limits, requests }: ResourceRequirements) =>
-    parseQuantity(limits?.[resource] ?? requests?.[resource] ?? '0');
+    nanoOf(limits?.[resource] ?? requests?.[resource] ?? '0');
   const takesMore =
     amount(effective(container.resources, pod.spec.resources)) > amount(effective(actuated[name], actuated[WHOLE_POD]));
   return {
@@ -197,7 +197,7 @@ export function memoryDecreases(
   const { before, after } = heldBy(pod, actuated, node);
   const live = changes.filter(({ restarts, resources }) => !restarts && resources.includes('memory'));
   const limit = ({ limits }: ResourceRequirements): string =>
-    limits?.['memory'] === undefined ? UNLIMITED : String(wholeUnits(parseQuantity(limits['memory'])));
+    limits?.['memory'] === undefined ? UNLIMITED : String(wholeUnits(nanoOf(limits['memory'])));
   return {
     podBytes: grows(after.memoryBytes, before.memoryBytes) ? after.memoryBytes : null,
     containers: live.flatMap(({ name }) => {

@@ -1,0 +1,11 @@
+/** Reads what was thrown, which may be anything: an error of Node, of gRPC, of an operation, or a plain object. */
+
+type Fields = Readonly<Record<string, unknown>>;
+const isObject = (thrown: unknown): thrown is Fields => typeof thrown === 'object' && thrown !== null;
+
+export const messageOf = (thrown: unknown): string =>
+  isObject(thrown) && typeof thrown['message'] === 'string' ? thrown['message'] : String(thrown);
+
+/** The code of a system call (`ENOENT`) or of an operation (`UNIMPLEMENTED`); `undefined`: it has none. */
+export const codeOf = (thrown: unknown): string | undefined =>
+  isObject(thrown) && typeof thrown['code'] === 'string' ? thrown['code'] : undefined;
