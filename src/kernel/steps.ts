@@ -4,6 +4,7 @@
  */
 import type { AnyStateMachine, AnyStateNode, AnyTransitionDefinition, InspectionEvent } from 'xstate';
 import { machinesOf } from './atomic.ts';
+import { statesBelow } from './state-nodes.ts';
 
 export type { AnyStateNode, AnyTransitionDefinition } from 'xstate';
 
@@ -27,10 +28,6 @@ export function stepIn(event: InspectionEvent): Step | undefined {
   return { machine, states, transitions: event.type === '@xstate.microstep' ? event._transitions : [] };
 }
 
-/** The active states of an actor; `undefined` of one that has no chart. */
-export const stateNodesOf = (snapshot: unknown): readonly AnyStateNode[] | undefined =>
-  (snapshot as Snapshot | undefined)?._nodes;
-
 /** A chart as it is defined: every state, parents before children, and every transition in the order of its states. */
 export interface Chart {
   readonly id: string;
@@ -46,12 +43,6 @@ export function chartsOf(root: AnyStateMachine): Chart[] {
     return { id, states, transitions: states.flatMap(transitionsOf) };
   });
 }
-
-/** The state itself, and all in it. */
-export const statesBelow = (node: AnyStateNode): AnyStateNode[] => [
-  node,
-  ...Object.values(node.states).flatMap(statesBelow),
-];
 
 export const transitionsOf = ({ transitions, always = [] }: AnyStateNode): AnyTransitionDefinition[] => [
   ...[...transitions.values()].flat(),

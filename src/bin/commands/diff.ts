@@ -3,8 +3,8 @@ import { exitCodes } from '../exit-codes.ts';
 import { type InsightOptions, insight, startIsGone, storyAt } from '../insight/command.ts';
 import { compare, describeComparison } from '../insight/diff.ts';
 
-/** Records of each start that are compared without `--whole`: the start of a full node five times over. */
-const RECORDS_MAX = 50_000;
+/** Records of each start that are compared without `--whole`: the start of a full node twice over. */
+const RECORDS_MAX = 25_000;
 
 export const diffCommand = (a: string, b: string, options: InsightOptions): number =>
   insight(
