@@ -5,6 +5,7 @@
 import type { AnyActorRef, AnyStateMachine, AnyStateNode, AnyTransitionDefinition, InspectionEvent } from 'xstate';
 import { type Address, addressOf } from './address.ts';
 import { machinesOf } from './atomic.ts';
+import { statesBelow } from './state-nodes.ts';
 
 export type { AnyStateNode, AnyTransitionDefinition } from 'xstate';
 
@@ -44,10 +45,6 @@ export function stepIn(event: InspectionEvent): Step | undefined {
   };
 }
 
-/** The active states of an actor; `undefined` of one that has no chart. */
-export const stateNodesOf = (snapshot: unknown): readonly AnyStateNode[] | undefined =>
-  (snapshot as Snapshot | undefined)?._nodes;
-
 /** A chart as it is defined: every state, parents before children, and every transition in the order of its states. */
 export interface Chart {
   readonly id: string;
@@ -63,12 +60,6 @@ export function chartsOf(root: AnyStateMachine): Chart[] {
     return { id, states, transitions: states.flatMap(transitionsOf) };
   });
 }
-
-/** The state itself, and all in it. */
-export const statesBelow = (node: AnyStateNode): AnyStateNode[] => [
-  node,
-  ...Object.values(node.states).flatMap(statesBelow),
-];
 
 export const transitionsOf = ({ transitions, always = [] }: AnyStateNode): AnyTransitionDefinition[] => [
   ...[...transitions.values()].flat(),

@@ -6,7 +6,7 @@
  * itself knows, nor any while a state with `always` is active, whose guard may read the event.
  */
 import type { AnyMachineSnapshot, AnyStateMachine, AnyStateNode } from 'xstate';
-import { stateNodesOf, statesBelow } from './steps.ts';
+import { stateNodesOf, statesBelow } from './state-nodes.ts';
 
 /** Types in an index; those that carry the ids of actors are without end. */
 const TYPES_MAX = 4_096;

@@ -12,7 +12,7 @@ import { type Digested, digestOf } from './digest.ts';
 import { type JsonEvent, type PlainError, toPlainError } from './json.ts';
 import { isEffectLogic } from './operation.ts';
 import type { EndRecord, JournalRecord, KernelRecord, LogLevel, StateRecord } from './records.ts';
-import { stateNodesOf } from './steps.ts';
+import { stateNodesOf } from './state-nodes.ts';
 
 export type Unnumbered<R> = R extends JournalRecord ? Omit<R, 'n'> : never;
 export type Draft = Unnumbered<KernelRecord>;
@@ -116,7 +116,7 @@ export class Witness {
     const actor = event.actorRef as AnyActorRef;
     if (event.type === '@xstate.event') {
       this.messageSeen(event.sourceRef as AnyActorRef | undefined, actor, event.event);
-    } else if (event.type === '@xstate.snapshot') this.changed.set(actor, event.snapshot as Snapshot);
+    } else if (event.type === '@xstate.snapshot') this.changed.set(actor, event.snapshot);
     else if (event.type === '@xstate.action' && event.action.type === 'xstate.log') this.speaker = actor;
   }
 

@@ -61,17 +61,23 @@ let redacted = 0;
 const EXPECTATIONS = join(folder, 'expectations.yaml');
 writeFileSync(EXPECTATIONS, 'finished: true\nwithin: { healthz: 1s }\nnever: [{ actor: kubelet, state: failed }]\n');
 
+let last = -1;
+/** With the numbers that a compressed segment leaves out, and references as they are. */
 const lines: readonly Line[] = zstdDecompressSync(readFileSync(GOLDEN))
   .toString()
   .trimEnd()
   .split('\n')
-  .map((line) => JSON.parse(line.slice(line.indexOf(' ') + 1)) as Line)
-  .filter(({ k }) => k !== 'chain');
+  .map((line) => JSON.parse(line) as Line)
+  .filter(({ k }) => k !== 'chain')
+  .map((line) => {
+    last = typeof line['n'] === 'number' ? line['n'] : last + 1;
+    return { n: last, ...line };
+  });
 
 /** A segment of one batch, whose checksums and link are right. */
 function written(records: readonly Line[]): string {
   const text = records.map((record) => encodeLine(JSON.stringify(record))).join('');
-  const sha256 = createHash('sha256').update('0'.repeat(64)).update(text).digest('hex');
+  const sha256 = createHash('sha256').update(text).digest('hex');
   const upto = (records.findLast(({ n }) => typeof n === 'number')?.['n'] ?? 0) as number;
   return text + encodeLine(JSON.stringify({ k: 'chain', upto, sha256 }));
 }
@@ -114,6 +120,21 @@ async function answers(path = file): Promise<Readonly<Record<string, number>>> {
 const HOSTILE = '\u001b]0;owned\u0007\r\n::error::forged\n##[error]forged\u202egnitser';
 const deep = (levels: number): unknown => JSON.parse(`${'['.repeat(levels)}${']'.repeat(levels)}`);
 
+/** Each line of a turn has the one before twice: of thirty a gigabyte. */
+function grow(records: Line[]): void {
+  const at = records.findIndex(({ k }) => k === 'end');
+  const n = records[at]!['n'] as number;
+  const twice = (_: unknown, more: number): Line => ({
+    n: n + more,
+    k: 'log',
+    at: 1,
+    level: 'info',
+    text: 'x',
+    fields: more === 0 ? { a: 'x' } : { a: '$1/fields', b: '$1/fields' },
+  });
+  records.splice(at, records.length, ...Array.from({ length: 40 }, twice), { ...records[at]!, n: n + 40 });
+}
+
 describe('with right checksums', () => {
   it.each<[string, (records: Line[]) => unknown]>([
     ['an address that is a list', (records) => (records[3]!['at'] = [])],
@@ -124,6 +145,13 @@ describe('with right checksums', () => {
     ['200,000 levels', (records) => (records.find(({ k }) => k === 'result')!['output'] = deep(200_000))],
     ['a turn that is missing', (records) => records.splice(9, 4)],
     ['two lines that changed places', (records) => records.splice(8, 2, records[9]!, records[8]!)],
+    [
+      'a reference to what is not there',
+      (records) => (records.find(({ k }) => k === 'result')!['output'] = '$1/event'),
+    ],
+    ['a value of itself', (records) => (records.find(({ k }) => k === 'result')!['output'] = { a: '$0/output' })],
+    ['an address that has no number', (records) => (records.find(({ k }) => k === 'state')!['at'] = 9_999)],
+    ['a value that grows', grow],
     ['a line of 64 MB', (records) => (records.find(({ k }) => k === 'log')!['text'] = 'x'.repeat(64e6))],
   ])('%s is damage', async (_name, change) => {
     const records = structuredClone(lines) as Line[];
@@ -167,7 +195,9 @@ describe('that is none', () => {
     ['half a header', written([lines[0]!]).slice(0, 200)],
   ])('%s is no journal', async (_name, content) => {
     writeFileSync(file, content);
-    for (const [name, code] of Object.entries(await answers())) expect([name, code]).toEqual([name, 7]);
+    const codes = Object.entries(await answers());
+    expect(codes.length).toBeGreaterThan(0);
+    for (const [name, code] of codes) expect([name, code]).toEqual([name, 7]);
   });
 });
 
@@ -184,6 +214,11 @@ const VALUES: readonly unknown[] = [
   true,
   deep(300),
   { $blob: '0'.repeat(64), bytes: 5 },
+  '$1/event',
+  '$0/event',
+  { $: '2/event', type: 'x' },
+  '9=1/other',
+  7,
   { $secret: 'x' },
   ['__proto__'],
 ];

@@ -5,8 +5,8 @@ import { compare, describeComparison } from '../insight/diff.ts';
 import type { Story } from '../insight/story.ts';
 import { describeFailed, type Failed, failedOf, isOfStart } from '../insight/why-failed.ts';
 
-/** Records of each start that are compared without `--whole`: a day of a busy node, read within a second. */
-const RECORDS_MAX = 100_000;
+/** Records of each start that are compared without `--whole`: the start of a full node twice over. */
+const RECORDS_MAX = 25_000;
 
 export const diffCommand = (a: string, b: string, options: InsightOptions): number =>
   insight(

@@ -1,7 +1,8 @@
 /** `statelet dot CHART`: the chart of a machine, or of an actor with its active states, for Graphviz or Mermaid. */
 import { JournalError } from '../../kernel/journal/index.ts';
 import { NotReplayable, replay } from '../../kernel/replay.ts';
-import { type AnyStateNode, chartsOf, stateNodesOf } from '../../kernel/steps.ts';
+import { stateNodesOf } from '../../kernel/state-nodes.ts';
+import { type AnyStateNode, chartsOf } from '../../kernel/steps.ts';
 import { kubeletMachine } from '../../machines/startup/kubelet.ts';
 import { exitCodes } from '../exit-codes.ts';
 import { dotOf, mermaidOf } from '../insight/chart-text.ts';

@@ -82,7 +82,7 @@ function addInsight(program: Command, ended: Ended): void {
   )
     .argument('<a>', A_JOURNAL)
     .argument('<b>', 'another one, or another start of it')
-    .option('--whole', 'compare more than the first 100,000 records')
+    .option('--whole', 'compare more than the first 25,000 records')
     .action(async (a: string, b: string, chosen: Chosen) =>
       ended((await import('./diff.ts')).diffCommand(a, b, chosen)),
     );

@@ -10,7 +10,7 @@ import type { Story } from '../insight/story.ts';
 import { describeWhy, type KnownTimers, SUBJECT, why } from '../insight/why.ts';
 
 /** Segments at the end that are read first, and next where those know nothing of the subject: a second each. */
-const SEGMENTS = [2, 6] as const;
+const SEGMENTS = [1, 4] as const;
 /** How long timers are searched for without `--whole`. */
 const TIMERS_MAX_MS = 2_000;
 

@@ -86,6 +86,8 @@ export type StorySource = Pick<Journal, 'header' | 'checkpoint' | 'records' | 'c
 /** Whether a story knows all that it is asked; it is not read further then. */
 export type IsEnough = (story: Story) => boolean;
 
+/** Texts that are held once; of a node some thousand come again and again. */
+const WORDS_MAX = 20_000;
 /** A journal has millions of records; so many are read before it is asked again whether they are enough. */
 const ASKED_EVERY = 1_024;
 
@@ -108,6 +110,7 @@ export class Story implements CauseSource {
   readonly endsBefore: number | undefined;
   private readonly checkpointAfter: StorySource['checkpointAfter'];
   private readonly phaseVisits = new Phases();
+  private readonly words = new Map<string, string>();
   /** Causes within the turn that is being read. */
   private history = new History(this);
 
@@ -186,12 +189,21 @@ export class Story implements CauseSource {
       t: this.ended,
       k: record.k,
       actor,
-      what: whatOf(record),
+      what: this.once(whatOf(record)),
       cause,
       ...request,
       ...status,
     };
-    return { ...moment, text: recordText(record, { before, operation }) };
+    return { ...moment, text: this.once(recordText(record, { before, operation })) };
+  }
+
+  /** The same text, which other moments have, too. */
+  private once(text: string): string {
+    const known = this.words.get(text);
+    if (known !== undefined) return known;
+    if (this.words.size === WORDS_MAX) this.words.clear();
+    this.words.set(text, text);
+    return text;
   }
 
   private learn(record: KernelRecord): void {

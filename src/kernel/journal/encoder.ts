@@ -33,9 +33,9 @@ const CONTAINER_MIN_CHARS = 24;
 /** Characters of a value in a line; a longer one gets a file of its own. */
 const BLOB_MIN_CHARS = 64 * 1024;
 /** Values that are kept, twice this at most: some per record of the window. */
-const KEPT_MAX = 8_192;
+const KEPT_MAX = 4_096;
 /** Of their contents, in characters, twice this at most. */
-const KEPT_MAX_CHARS = 2 * 1024 * 1024;
+const KEPT_MAX_CHARS = 1024 * 1024;
 /** Ways of names that are kept; charts and runtimes have some thousand. */
 const SHAPES_MAX = 16_384;
 /** Words of a record's own fields whose JSON is kept. */

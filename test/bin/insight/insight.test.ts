@@ -4,7 +4,7 @@ import { blame, describeBlame } from '../../../src/bin/insight/blame.ts';
 import { startIsGone } from '../../../src/bin/insight/command.ts';
 import { causesOf, criticalChain, describeChain, type Goal, goalOf } from '../../../src/bin/insight/critical-chain.ts';
 import { compare, describeComparison } from '../../../src/bin/insight/diff.ts';
-import { describeStartupTime, startupTime } from '../../../src/bin/insight/startup-time.ts';
+import { describeStartupTime, isStartTold, startupTime } from '../../../src/bin/insight/startup-time.ts';
 import { type Moment, type Operation, Story, type StorySource } from '../../../src/bin/insight/story.ts';
 import { table } from '../../../src/bin/insight/table.ts';
 import { describeWhy, SUBJECT, type Why, why } from '../../../src/bin/insight/why.ts';
@@ -32,6 +32,17 @@ function boot(options: BootOptions = {}, prepare: (node: BootNode) => void = () 
   node.boot().run(ms);
   return { node, story: storyOf(node.records) };
 }
+
+/** The records, and after them as many lines as make them so many. */
+function* prolonged(records: readonly KernelRecord[], count: number, everyMs: number): Generator<KernelRecord> {
+  yield* records;
+  const last = records.findLast((record) => 't' in record) as { readonly t: number };
+  for (let n = records.length; n < count; n++)
+    yield { n, k: 'timer', t: last.t + (n - records.length) * everyMs, id: 0, at: 'kubelet/pleg', event: 'again' };
+}
+
+const readUntil = (records: Iterable<JournalRecord>, header: JournalRecord, isEnough: (story: Story) => boolean) =>
+  new Story({ header: header as HeaderRecord, checkpoint: undefined, records, checkpointAfter: none }, 0, isEnough);
 
 const whyOf = ({ node, story }: Booted, subject: string): Why => {
   const report = why(story, subject, node.kernel.timers.list());
@@ -373,6 +384,37 @@ describe('diff', () => {
       b: 'alive.startup.run.lockFile',
     });
     expect(describeComparison(report)).toMatch(/- +2 ms +\+2 ms +run.lockFile +only in b/);
+  });
+});
+
+describe('a journal that goes on and on', () => {
+  it('is read until the start is told, and says the same of it', () => {
+    const { node, story } = boot();
+    const start = readUntil(prolonged(node.records, 50_000, 10), node.records[0]!, isStartTold);
+    expect(start.endsBefore).toBeLessThan(3_000);
+    expect(describeStartupTime(startupTime(start))).toBe(describeStartupTime(startupTime(story)));
+  });
+
+  it('is read for ten minutes more where no pod ran', () => {
+    const { node } = boot({}, ({ world }) => world.pods.setManifests([]));
+    const quiet = readUntil(prolonged(node.records, 50_000, 100), node.records[0]!, isStartTold);
+    expect(quiet.ended - quiet.started).toBeGreaterThan(600_000);
+    expect(quiet.endsBefore).toBeLessThan(10_000);
+  });
+
+  it('is compared as far as it is read, and the report says how far', () => {
+    const { node } = boot();
+    const part = (): Story =>
+      readUntil(prolonged(node.records, 50_000, 10), node.records[0]!, ({ moments }) => moments.size > 2_000);
+    const report = compare(part(), part());
+    expect(report).toMatchObject({ same: true, firstDifference: null });
+    expect(report.endsBefore).toBeLessThan(4_000);
+    expect(describeComparison(report)).toContain(`Up to record ${report.endsBefore} every actor decided the same;`);
+  });
+
+  it('says where it was read from, when it begins earlier', () => {
+    const report = { ...whyOf(boot(), 'startup'), begins: 7, isPart: true };
+    expect(describeWhy(report)).toContain('Read from record 7 on, times count from there; --whole reads all.');
   });
 });
 

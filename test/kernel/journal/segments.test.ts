@@ -4,6 +4,7 @@ import {
   mkdirSync,
   readdirSync,
   readFileSync,
+  renameSync,
   rmSync,
   statSync,
   symlinkSync,
@@ -77,6 +78,12 @@ describe('segments', () => {
       expect(journal.torn).toBeUndefined();
     }
     expect(readJournal(directory, { from: 'newest-checkpoint' }).segments).toEqual(segments.slice(3));
+    expect(readJournal(directory, { from: 2 })).toMatchObject({ segments: segments.slice(2), skipped: 2 });
+    expect(readJournal(directory, { from: 9 })).toMatchObject({ segments, skipped: 0 });
+    renameSync(segments[1]!, join(directory, 'aside'));
+    renameSync(segments[2]!, segments[1]!);
+    renameSync(join(directory, 'aside'), segments[2]!);
+    expect(verifyJournal(directory).ok, 'two segments that changed places').toBe(false);
   });
 
   test('a new segment that was not finished is not the newest checkpoint', async () => {
