@@ -128,7 +128,7 @@ export function watchCases(bench: Bench): void {
     expect(items).toEqual([{ type: 'runtime.relisted', uids: [] }]);
   });
 
-  test('what the container did on its own and what was removed is told, without a relist; what we did is not', async () => {
+  test('what the container did on its own and what was removed is told, what we did is not', async () => {
     const { uid, podSandboxId, shown, release } = await bench.held('exit 9');
     expect(shown).toMatchObject({ state: 'CONTAINER_RUNNING' });
     await release();

@@ -91,7 +91,7 @@ export const KUBELET_ROWS: readonly Row[] = [
   built(
     'S143',
     'file source',
-    ['podConfig: watching', 'host.watchManifests'],
+    ['fileSource: watching', 'host.watchManifests'],
     [TESTS.manifests, TESTS.staticPod, TESTS.daemon],
   ),
   built(

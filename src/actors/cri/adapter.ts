@@ -13,13 +13,14 @@ import { inspectInstance } from './inspect.ts';
 import { Inspections } from './inspections.ts';
 import { OwnCalls } from './own-calls.ts';
 import { type Ids, PodIds } from './pod-ids.ts';
+import { DEFAULT_RELIST_PERIODS, type RelistPeriods } from './relist-timer.ts';
 import { SandboxImage } from './sandbox-image.ts';
 import { discreet, HeldSecrets, withoutSecrets } from './secrets.ts';
 import { counted, type OnRuntime } from './seen.ts';
 import { StartingCalls } from './starting-calls.ts';
-import { DEFAULT_RELIST_PERIODS, type PodWatcher, type RelistPeriods } from './watch-pods.ts';
+import type { PodWatcher } from './watch-pods.ts';
 
-/** How long a runtime that has just answered may take to show what it has done, in milliseconds; then it is inspected. */
+/** How long a runtime that has answered may take to show what it did, in milliseconds; then its pod is inspected. */
 const SHOW_MS = 2_000;
 /** The default of runtimeRequestTimeout. */
 const REQUEST_TIMEOUT_MS = 120_000;

@@ -13,7 +13,6 @@
  */
 import pLimit, { type LimitFunction } from 'p-limit';
 import type { PodRuntimeStatus, WatchPodsItem } from '../../machines/model/operations/cri.ts';
-import { type Cadence, initialCadence, nextCadence } from './cadence.ts';
 import type { RuntimeClient } from './client.ts';
 import { type Expectations, expecting, type Outcome, stillOpen } from './expectations.ts';
 import { type Hint, listenForHints } from './hints.ts';
@@ -22,15 +21,8 @@ import type { Inspections } from './inspections.ts';
 import type { OwnCalls } from './own-calls.ts';
 import type { PodIds } from './pod-ids.ts';
 import { groupByPod, type Instance, type ListedPod, PodLedger, statusesOf } from './relist.ts';
+import { type RelistPeriods, RelistTimer } from './relist-timer.ts';
 import type { OnRuntime } from './seen.ts';
-
-export interface RelistPeriods {
-  /** While the event stream has proved itself. Default 10 s. */
-  readonly settledMs: number;
-  /** While it has, and nothing happens. Default 60 s. */
-  readonly quietMs: number;
-}
-export const DEFAULT_RELIST_PERIODS: RelistPeriods = { settledMs: 10_000, quietMs: 60_000 };
 
 /**
  * A hint waits this long for an inspection by the pod's actor to share; containerd's CRI part is behind its events as
@@ -85,7 +77,7 @@ export class PodWatcher {
   readonly #ledger = new PodLedger();
   readonly #inspections = new Map<string, Inspection>();
   readonly #limit: LimitFunction;
-  #cadence: Cadence = initialCadence;
+  readonly #timer: RelistTimer;
   #failing = false;
   #complete = false;
   #hinted = false;
@@ -96,12 +88,11 @@ export class PodWatcher {
   /** An id stayed unknown: only a relist shows which pod it belongs to. */
   #hasUnknown = false;
   #listeningSinceMs: number | null = null;
-  /** Ends the pause before the next relist: at once, or when the fast period is over. */
-  #endPause: (when: 'now' | 'soon') => void = () => {};
 
   constructor(options: WatchOptions) {
     this.#options = options;
     this.#limit = pLimit(options.inspectParallel);
+    this.#timer = new RelistTimer(options);
   }
 
   /** Runs until the signal ends it. */
@@ -116,10 +107,10 @@ export class PodWatcher {
         this.#listeningSinceMs = null;
         this.#options.own.carriesStatuses = false;
         if (reason !== undefined && !signal.aborted) warn(`Lost the events of the container runtime: ${reason}`);
-        this.#endPause('soon');
+        this.#timer.end('soon');
       },
     };
-    const end = () => this.#endPause('now');
+    const end = () => this.#timer.end('now');
     signal.addEventListener('abort', end);
     const listening = listenForHints(client, onSeen ? { ...listener, onSeen } : listener, signal);
     try {
@@ -127,7 +118,7 @@ export class PodWatcher {
         const startedAtMs = this.#options.now();
         await this.#relist(startedAtMs);
         onSeen?.({ kind: 'relisted', startedAtMs, durationMs: this.#options.now() - startedAtMs });
-        await this.#pause(startedAtMs);
+        await this.#timer.pause(startedAtMs, this.#hasUnknown);
       }
       await listening;
     } finally {
@@ -136,10 +127,7 @@ export class PodWatcher {
     }
   }
 
-  /**
-   * Something happened to this sandbox or container: publish what the hint says of it, or inspect it. `gatherMs`: but
-   * not sooner.
-   */
+  /** Something happened to a sandbox or container: publish what the hint says of it, or inspect it after `gatherMs`. */
   hint(hint: Hint, gatherMs = GATHER_MS): void {
     const { id, uid, outcome, instance } = hint;
     if (this.#options.signal.aborted) return;
@@ -219,7 +207,7 @@ export class PodWatcher {
     const judge = () => {
       if (!this.#unknownIds.has(id)) return;
       this.#hasUnknown = true;
-      this.#endPause('soon');
+      this.#timer.end('soon');
     };
     setTimeout(judge, UNKNOWN_ID_MS).unref();
   }
@@ -274,31 +262,13 @@ export class PodWatcher {
   /** Lets the relist judge the event stream, and so decide when the next relist is due. */
   #judge(startedAtMs: number, surprised: boolean): void {
     const since = this.#listeningSinceMs;
-    this.#cadence = nextCadence(this.#cadence, {
+    this.#timer.judge({
       listening: since !== null && startedAtMs - since >= this.#options.relistPeriodMs,
       missed: this.#complete && surprised,
       troubled: this.#failing || this.#ledger.staleCount > 0,
       active: this.#hinted,
     });
     this.#hinted = false;
-  }
-
-  /** Waits for the next relist: its period, or less when one is requested, but never under the fast period. */
-  async #pause(startedAtMs: number): Promise<void> {
-    const { signal, now, relistPeriodMs, periods } = this.#options;
-    const periodMs = { fast: relistPeriodMs, settled: periods.settledMs, quiet: periods.quietMs }[this.#cadence.phase];
-    const dueIn = (ms: number) => Math.max(0, startedAtMs + ms - now());
-    if (signal.aborted) return;
-    await new Promise<void>((resolve) => {
-      const waitMs = this.#hasUnknown ? relistPeriodMs : Math.max(periodMs, relistPeriodMs);
-      let timer = setTimeout(resolve, dueIn(waitMs));
-      this.#endPause = (when) => {
-        clearTimeout(timer);
-        if (when === 'now') resolve();
-        else timer = setTimeout(resolve, dueIn(relistPeriodMs));
-      };
-    });
-    this.#endPause = () => {};
   }
 
   #inspectionOf(uid: string): Inspection {

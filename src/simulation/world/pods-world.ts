@@ -29,6 +29,8 @@ export interface Fault {
   readonly code?: string;
   /** Done, but the answer is lost: the caller gets the error. */
   readonly lost?: boolean;
+  /** The answer does not show what became of the sandbox or container. */
+  readonly showsNothing?: boolean;
   /** Never answered. */
   readonly hangs?: boolean;
   readonly extraMs?: number;
@@ -189,8 +191,9 @@ export class PodsWorld implements Performer {
     const handler = this.handlers[name as keyof typeof this.handlers];
     if (!handler) throw new Error(`this world cannot do ${name}`);
     const done = (output: unknown): void => {
-      if (fault.lost) this.known.clear();
-      answer(fault.lost ? { error: faultError(fault) } : { output });
+      if (fault.lost || fault.showsNothing) this.known.clear();
+      const shown = fault.showsNothing ? { ...(output as object), status: null } : output;
+      answer(fault.lost ? { error: faultError(fault) } : { output: shown });
     };
     try {
       return handler(input as never, done, emit, isOpen);

@@ -5,7 +5,8 @@ import { inspectPod } from '../../../src/actors/cri/inspect.ts';
 import { Inspections } from '../../../src/actors/cri/inspections.ts';
 import { OwnCalls } from '../../../src/actors/cri/own-calls.ts';
 import { PodIds } from '../../../src/actors/cri/pod-ids.ts';
-import { DEFAULT_RELIST_PERIODS, PodWatcher } from '../../../src/actors/cri/watch-pods.ts';
+import { DEFAULT_RELIST_PERIODS } from '../../../src/actors/cri/relist-timer.ts';
+import { PodWatcher } from '../../../src/actors/cri/watch-pods.ts';
 import type { PodRuntimeStatus, WatchPodsItem } from '../../../src/machines/model/operations/cri.ts';
 import { FakeRuntime, fakePod } from './fake-runtime.ts';
 

@@ -232,7 +232,7 @@ test('a relist leaves what a call of our own made to the pod, once', async () =>
   await eventually(() => told(items, 'a').length === 2);
 });
 
-test('the answer to a start of our own shows the container, which is asked for once, and not for its event, too', async () => {
+test('the answer to a start shows the container, which is asked for once, and not for its event, too', async () => {
   const { fake, items, ports } = await watching({ pods: ['a'] });
   await relisted(items);
   fake.handlers.StartContainer = after(() => fake, 'container-a', {});
@@ -307,7 +307,7 @@ test('a sandbox that was there already shows nothing of its containers: its pod 
   await relisted(items);
   const metadata = { name: 'a', uid: 'a', namespace: 'default', attempt: 0 };
   const { sandbox, containers } = fakePod('a');
-  fake.pods.set('a', { sandbox: { ...sandbox, ...{ metadata } }, containers });
+  fake.pods.set('a', { sandbox: Object.assign(sandbox, { metadata }), containers });
   const input = { config: { metadata }, runtimeHandler: '' };
   const made = await ports['cri.runPodSandbox']({ ...callOf, resume: true, input });
   expect(made).toEqual({ podSandboxId: 'sandbox-a', status: null });

@@ -151,7 +151,8 @@ describe('critical-chain', () => {
 
   it('to a pod ends with its own calls: what the runtime says of it is what they did', () => {
     const { story } = boot({}, ({ world }) => {
-      world.pods.fault = (name) => (name === 'cri.podStatus' ? { extraMs: 5_000 } : undefined);
+      const faults = { 'cri.podStatus': { extraMs: 5_000 }, 'cri.startContainer': { showsNothing: true } };
+      world.pods.fault = (name) => faults[name as keyof typeof faults];
     });
     const chain = chainTo(story, `pod/${podName}`);
     expect(chain.links.at(-1)).toMatchObject({ actor: 'pleg', what: 'runtime.podChanged from cri.watchPods' });

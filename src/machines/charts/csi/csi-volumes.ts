@@ -27,6 +27,7 @@ import type { CSIInventory } from '../../model/operations/csi.ts';
 import type { KubeObject } from '../../model/operations/kube.ts';
 import { eventRecorded, type PodKillWanted } from '../../model/pods/messages.ts';
 import { podEvents, podMessages } from '../../model/reasons/reasons.ts';
+import { childIn, reapChild } from '../children.ts';
 import {
   type Context,
   type Enqueue,
@@ -159,12 +160,9 @@ const takeExpanded = news(({ mounts, devices }, event) => {
   return { devices: devices.map((device) => (device.key === key ? { ...device, size } : device)) };
 });
 
-const actorIn = (event: { readonly type: string }): string => event.type.replace(/^xstate\.(done|error)\.actor\./, '');
-
 /** A volume that was unpublished, or a device that was unstaged. */
 const reap = s.enqueueActions(({ context, event, enqueue }) => {
-  const id = actorIn(event);
-  enqueue.stopChild(id);
+  const id = childIn(event);
   if (context.healthPeriodMs !== undefined) enqueue.stopChild(healthOf(id));
   const mounts = context.mounts.filter((mount) => mount.id !== id);
   const devices = context.devices.filter((device) => device.id !== id);
@@ -173,14 +171,13 @@ const reap = s.enqueueActions(({ context, event, enqueue }) => {
 
 /** What it did is on disk: another actor goes on from there. */
 const reapCrashed = s.enqueueActions(({ context, event, enqueue }) => {
-  const id = actorIn(event);
+  const id = childIn(event);
   const { message } = errorOf(event);
   enqueue(line('error', ['The actor of a CSI volume crashed and starts again', { id, err: message }]));
-  enqueue.stopChild(id);
   if (context.healthPeriodMs !== undefined) enqueue.stopChild(healthOf(id));
   const crashed = <Of extends { readonly id: string }>(each: Of): Of => (each.id === id ? { ...each, id: '' } : each);
   enqueue.assign({ mounts: context.mounts.map(crashed), devices: context.devices.map(crashed) });
-  enqueue.raise({ type: 'csi.respawn' }, { delay: RETRY_MS, id: `respawn-${id}` });
+  reapChild(enqueue, id, { type: 'csi.respawn' }, RETRY_MS);
 });
 
 const respawn = news(() => ({}));

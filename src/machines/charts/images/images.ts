@@ -16,6 +16,7 @@ import { type Ended, eventRecorded, type ImageReport, type ImageWanted, podActor
 import { containerEvents, waitingMessages, waitingReasons } from '../../model/reasons/reasons.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
 import { imageWithTag, parseImage, repositoryOf } from '../../model/spec/index.ts';
+import { childIn } from '../children.ts';
 import { imageMachine } from './image.ts';
 import { imageOriginsMachine } from './image-origins.ts';
 import type { VerificationSettings } from './verification.ts';
@@ -128,8 +129,8 @@ const endPull = s.enqueueActions((args) => {
 
 const reapCrashed = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
-  if (!event.type.startsWith('xstate.error.actor.image-')) return;
-  const id = event.type.slice('xstate.error.actor.'.length);
+  const id = childIn(event);
+  if (!id.startsWith('image-')) return;
   const error = errorOf(event).message;
   enqueue.stopChild(id);
   enqueue(line('error', ['The actor of an image crashed', { image: decodeURIComponent(id.slice(6)), error }]));
@@ -141,7 +142,7 @@ const reapCrashed = s.enqueueActions((args) => {
 
 /** No pod wants the image any more. */
 const reap = s.enqueueActions(({ context, event, enqueue }) => {
-  const id = event.type.slice('xstate.done.actor.'.length);
+  const id = childIn(event);
   enqueue.stopChild(id);
   enqueue.assign({ known: context.known.filter((other) => other !== id) });
 });

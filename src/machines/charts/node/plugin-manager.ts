@@ -18,6 +18,7 @@ import type { CSIDriverNews, CSILimits } from '../../model/csi/messages.ts';
 import type { DevicePlugin } from '../../model/operations/devices.ts';
 import { type PluginSocket, type PluginsChanged, pluginOperations } from '../../model/operations/plugins.ts';
 import type { Ended } from '../../model/pods/messages.ts';
+import { childIn } from '../children.ts';
 import type { CSINodeReport } from './csi-node.ts';
 import { type PluginReport, type PluginVerdict, pluginMachine } from './plugin.ts';
 import { endpointOf, judge, type Verdict } from './plugin-policy.ts';
@@ -220,7 +221,7 @@ const forget = s.enqueueActions(({ context, event, enqueue }) => {
 });
 
 const reapCrashed = s.enqueueActions(({ context, event, enqueue }) => {
-  const id = event.type.slice('xstate.error.actor.'.length);
+  const id = childIn(event);
   const found = Object.entries(context.plugins).find(([, plugin]) => plugin.id === id);
   if (!found) return;
   const [path, plugin] = found;

@@ -29,6 +29,7 @@ import type {
 import type { Ended } from '../../model/pods/messages.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
 import { parseDecimal } from '../../model/values/go-text.ts';
+import { childIn, reapChild } from '../children.ts';
 import { claimMachine } from './claim.ts';
 import { objectMachine } from './object.ts';
 import { servicesMachine } from './services.ts';
@@ -192,12 +193,11 @@ const label = s.enqueueActions(({ context, event, enqueue }) => {
 });
 
 const reapCrashed = s.enqueueActions(({ context, event, enqueue }) => {
-  const id = event.type.slice('xstate.error.actor.'.length);
+  const id = childIn(event);
   const { message } = errorOf(event);
   enqueue(line('error', ['The actor of an object of the API server crashed and starts again', { id, error: message }]));
-  enqueue.stopChild(id);
   enqueue.assign({ actors: context.actors.filter((each) => each !== id) });
-  enqueue.raise({ type: 'object.respawn', id }, { delay: RESPAWN_MS, id: `respawn-${id}` });
+  reapChild(enqueue, id, { type: 'object.respawn', id }, RESPAWN_MS);
 });
 
 const respawn = s.enqueueActions(({ context, event, enqueue }) => {

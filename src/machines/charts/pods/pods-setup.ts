@@ -124,3 +124,15 @@ const ofPod = <Value>(table: Readonly<Record<string, Value>>, uid: string): Reco
       key.startsWith(`${uid}/`) ? [[key.slice(uid.length + 1), value]] : [],
     ),
   );
+
+/** What an actor of a pod ends with: the number of each container's next instance. */
+export type Restarts = Readonly<Record<string, number>>;
+
+/** A pod that comes again goes on counting, though nothing of it is left in the runtime. */
+export function withRestarts(memory: SoftState, uid: string, restarts: Restarts): SoftState {
+  const others = Object.entries(memory.containers).filter(([key]) => !key.startsWith(`${uid}/`));
+  const counted = Object.entries(restarts).map(
+    ([name, restartCount]) => [`${uid}/${name}`, { restartCount, backoffMs: 0, backoffUntilMs: 0 }] as const,
+  );
+  return { ...memory, containers: Object.fromEntries([...others, ...counted]) };
+}

@@ -25,7 +25,6 @@ import type { CSIReport } from '../../model/csi/messages.ts';
 import { withKeys } from '../../model/objects/config-objects.ts';
 import { neededKeys } from '../../model/objects/keys.ts';
 import type { ObjectsReleased } from '../../model/objects/messages.ts';
-import type { SoftState } from '../../model/operations/host.ts';
 import type { MirrorMessage } from '../../model/pods/api-messages.ts';
 import {
   type Ended,
@@ -37,6 +36,7 @@ import {
 } from '../../model/pods/messages.ts';
 import { emptyRuntime } from '../../model/status/runtime-facts.ts';
 import { pauseMs, RESPAWN_BACK_OFF } from '../../model/values/back-off.ts';
+import { childIn, reapChild } from '../children.ts';
 import type { PodInput } from './pod/pod-policy.ts';
 import { forwardObject, sendObjects, takeObjects, wantObjects, wantObjectsAgain } from './pods-objects.ts';
 import {
@@ -47,10 +47,12 @@ import {
   type Leftovers,
   type PodRecord,
   type Records,
+  type Restarts,
   refOf,
   rememberedOf,
   podsSetup as s,
   sendToPod,
+  withRestarts,
 } from './pods-setup.ts';
 
 /** The grace period of orphaned containers; as upstream's for pods that only the runtime knows. */
@@ -246,10 +248,7 @@ const forward = s.enqueueActions(({ context, event, enqueue }) => {
 
 // ---- ends and crashes -----------------------------------------------------------------------------------------------
 
-/** What an actor of a pod ends with: the number of each container's next instance. */
-type Restarts = Readonly<Record<string, number>>;
-
-const uidIn = (event: Ended): string => event.type.replace(/^xstate\.(done|error)\.actor\.pod-/, '');
+const uidIn = (event: Ended): string => childIn(event).replace(/^pod-/, '');
 
 const reap = s.enqueueActions(({ context, event, enqueue }) => {
   if (!event.type.startsWith('xstate.done.actor.pod-')) return;
@@ -270,15 +269,6 @@ const reap = s.enqueueActions(({ context, event, enqueue }) => {
   });
 });
 
-/** A pod that comes again goes on counting, though nothing of it is left in the runtime. */
-function withRestarts(memory: SoftState, uid: string, restarts: Restarts): SoftState {
-  const others = Object.entries(memory.containers).filter(([key]) => !key.startsWith(`${uid}/`));
-  const counted = Object.entries(restarts).map(
-    ([name, restartCount]) => [`${uid}/${name}`, { restartCount, backoffMs: 0, backoffUntilMs: 0 }] as const,
-  );
-  return { ...memory, containers: Object.fromEntries([...others, ...counted]) };
-}
-
 /** What stands for a static pod in the API server may go now. */
 function sendReleased(enqueue: Enqueue, { settings }: Args['context'], { uid, namespace, name }: PodRef): void {
   if (settings.apiServer === undefined) return;
@@ -289,9 +279,8 @@ function sendReleased(enqueue: Enqueue, { settings }: Args['context'], { uid, na
 const reapCrashed = s.enqueueActions(({ context, event, enqueue }) => {
   if (!event.type.startsWith('xstate.error.actor.pod-')) return;
   const uid = uidIn(event as Ended);
-  enqueue.stopChild(idOf(uid));
   const record = context.records[uid];
-  if (!record) return;
+  if (!record) return enqueue.stopChild(idOf(uid));
   const delay = pauseMs(RESPAWN_BACK_OFF, record.crashes);
   const error = errorOf(event).message;
   enqueue(line('error', ['The actor of a pod crashed and will be started again', { uid, error, restartInMs: delay }]));
@@ -300,7 +289,7 @@ const reapCrashed = s.enqueueActions(({ context, event, enqueue }) => {
   });
   /** What it noted since the agent started is with `memory`. */
   enqueue.sendTo(to('memory'), { type: 'memory.wanted' });
-  enqueue.raise({ type: 'pod.respawn', uid }, { delay, id: `respawn-${uid}` });
+  reapChild(enqueue, idOf(uid), { type: 'pod.respawn', uid }, delay);
 });
 
 /** A wanted pod is asked for again; of one that is to end, the name is enough. */

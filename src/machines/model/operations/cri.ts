@@ -36,7 +36,7 @@ export interface RuntimeStatus {
   readonly features: RuntimeFeatures | null;
 }
 
-/** One sandbox or container of a pod that was published before, as it became: states of one instance go one way only. */
+/** A sandbox or container of a pod that was published before, as it became: the states of one go one way only. */
 export type InstanceChanged =
   | { readonly type: 'runtime.sandboxChanged'; readonly uid: string; readonly status: PodSandboxStatus }
   | { readonly type: 'runtime.containerChanged'; readonly uid: string; readonly status: ContainerStatus };

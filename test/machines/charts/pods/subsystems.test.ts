@@ -14,7 +14,7 @@ afterEach(() => {
   node.assertReplays();
 });
 
-describe('podConfig', () => {
+describe('fileSource', () => {
   it('says an error of a file once, and once that it is gone', () => {
     prepare();
     const broken = [{ file: '/etc/kubernetes/manifests/a.yaml', message: 'line 3: no' }];

@@ -21,6 +21,7 @@ import { deviceOperations, type RegistrationItem } from '../../../model/operatio
 import type { DeviceHoldings } from '../../../model/operations/grants.ts';
 import { hostOperations } from '../../../model/operations/host.ts';
 import type { Ended } from '../../../model/pods/messages.ts';
+import { childIn } from '../../children.ts';
 import { type DevicePluginReport, devicePluginMachine } from './device-plugin.ts';
 import {
   CHECKPOINT_FILE,
@@ -158,7 +159,7 @@ const withdraw = s.enqueueActions((args) => {
 /** The actor of a plugin crashed: for this node its plugin is gone, and may register again. */
 const reapCrashed = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
-  const id = event.type.slice('xstate.error.actor.'.length);
+  const id = childIn(event);
   const found = Object.entries(context.resources).find(([, entry]) => entry.id === id);
   if (found === undefined) return;
   const { message } = errorOf(event);

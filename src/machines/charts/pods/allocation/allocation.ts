@@ -44,6 +44,7 @@ import { NO_DEMAND } from '../../../model/cgroups/node-groups.ts';
 import type { Grant, Holding } from '../../../model/operations/grants.ts';
 import type { PodKillWanted } from '../../../model/pods/messages.ts';
 import { podEvents, podMessages, podReasons } from '../../../model/reasons/reasons.ts';
+import { childIn } from '../../children.ts';
 import {
   type Arranging,
   allocationSetup,
@@ -191,7 +192,7 @@ const hearPlugins = keeping((w) => {
 });
 
 const reapCrashed = keeping((w) => {
-  const id = w.args.event.type.slice('xstate.error.actor.'.length);
+  const id = childIn(w.args.event);
   const found = Object.values(w.books.arranging).find((each) => each.talk === id);
   if (found === undefined) return;
   w.books.arranging = without(w.books.arranging, found.request.uid);

@@ -3,6 +3,7 @@
  */
 
 import type { OutputOf } from '../../../../kernel/xstate.ts';
+import type { ContainerStatus } from '../../../model/api/cri.ts';
 import type { ObjectReference } from '../../../model/api/pod.ts';
 import type { Operations } from '../../../model/operations/index.ts';
 import type {
@@ -331,3 +332,22 @@ export const stopSeconds = ({ stop }: Pick<ContainerContext, 'stop'>): number =>
 /** The grace that a hook leaves. */
 export const remainingGrace = (graceSeconds: number, hookMs: number): number =>
   Math.max(0, graceSeconds - Math.floor(hookMs / 1_000));
+
+// ---- answers to calls -----------------------------------------------------------------------------------------------
+
+/** What a container reports to its pod, but its view. */
+export interface Report {
+  readonly phase: ContainerView['phase'];
+  readonly look?: boolean;
+  readonly seen?: ContainerStatus;
+}
+
+/** What the answer to a call shows of the instance; `null` where it shows nothing. */
+export const shownIn = (event: unknown): ContainerStatus | null =>
+  (event as { readonly output?: { readonly status?: ContainerStatus | null } }).output?.status ?? null;
+
+/** How its pod learns what the runtime shows after a call: by the answer, or by an observation. */
+export function afterCall({ event }: { readonly event: unknown }): Pick<Report, 'look' | 'seen'> {
+  const seen = shownIn(event);
+  return seen === null ? { look: true } : { seen };
+}

@@ -13,11 +13,10 @@ import {
   setup,
   to,
 } from '../../../../kernel/xstate.ts';
-import type { ContainerConfig, ContainerStatus, PodSandboxConfig } from '../../../model/api/cri.ts';
+import type { ContainerConfig, PodSandboxConfig } from '../../../model/api/cri.ts';
 import { operations } from '../../../model/operations/index.ts';
 import {
   type ContainerReport,
-  type ContainerView,
   type ContainerWanted,
   type Ended,
   eventRecorded,
@@ -29,6 +28,7 @@ import { containerEvents, type EventText, killMessages, startErrorText } from '.
 import { type ContainerFacts, factsOfInstance } from '../../../model/status/runtime-facts.ts';
 import { urlOf } from '../prober/prober-policy.ts';
 import {
+  afterCall,
   anew,
   anotherStart as anotherStartOf,
   asksForAll,
@@ -47,10 +47,12 @@ import {
   isStillCreated,
   mayRestart,
   nextInstance as nextInstanceOf,
+  type Report,
   refOf,
   remainingGrace,
   retryDelay,
   runsInOrder,
+  shownIn,
   startsAtOnce,
   viewOf,
   wishOf,
@@ -86,22 +88,6 @@ export function hookRequest(hook: Hook | null, podIP: string) {
 }
 
 const sleepMs = (hook: Hook | null): number => (hook?.kind === 'sleep' ? hook.seconds * 1_000 : 0);
-
-interface Report {
-  readonly phase: ContainerView['phase'];
-  readonly look?: boolean;
-  readonly seen?: ContainerStatus;
-}
-
-/** What the answer to a call shows of the instance; `null` where it shows nothing. */
-const shownIn = (event: unknown): ContainerStatus | null =>
-  (event as { readonly output?: { readonly status?: ContainerStatus | null } }).output?.status ?? null;
-
-/** How its pod learns what the runtime shows after a call: by the answer, or by an observation. */
-export function afterCall({ event }: { readonly event: unknown }): Pick<Report, 'look' | 'seen'> {
-  const seen = shownIn(event);
-  return seen === null ? { look: true } : { seen };
-}
 
 export const containerSetup = setup({
   types: {

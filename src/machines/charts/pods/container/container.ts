@@ -19,9 +19,8 @@
  */
 import { errorOf, line, outputOf, type PlainError } from '../../../../kernel/xstate.ts';
 import { containerEvents, startErrorText, waitingReasons } from '../../../model/reasons/reasons.ts';
-import { initialContext, podOf } from './container-policy.ts';
+import { afterCall, initialContext, podOf } from './container-policy.ts';
 import {
-  afterCall,
   anotherStart,
   beginAnew,
   beginWait,

@@ -7,8 +7,8 @@
  * instance.
  */
 import { containerEvents } from '../../../model/reasons/reasons.ts';
+import { afterCall } from './container-policy.ts';
 import {
-  afterCall,
   endHook,
   endWait,
   failPostStart,

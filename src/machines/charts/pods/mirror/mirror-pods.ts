@@ -15,6 +15,7 @@ import type { PodRef } from '../../../model/api/pod.ts';
 import type { MirrorMessage } from '../../../model/pods/api-messages.ts';
 import type { Ended } from '../../../model/pods/messages.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
+import { childIn } from '../../children.ts';
 import { mirrorPodMachine } from './mirror-pod.ts';
 
 export type MirrorPodsInput = Pick<NodeSettings, 'nodeName' | 'staticPodURL'>;
@@ -70,10 +71,8 @@ const noteReady = s.enqueueActions(({ context, event, enqueue }) => {
   for (const id of context.names) enqueue.sendTo<AnyActorRef>(id, { type: 'mirror.judged' });
 });
 
-const nameIn = (event: Ended): string => event.type.replace(/^xstate\.(done|error)\.actor\./, '');
-
 const reap = s.enqueueActions(({ context, event, enqueue }) => {
-  const id = nameIn(event as Ended);
+  const id = childIn(event);
   enqueue.stopChild(id);
   enqueue.assign({ names: context.names.filter((each) => each !== id) });
 });
@@ -81,10 +80,7 @@ const reap = s.enqueueActions(({ context, event, enqueue }) => {
 const reapCrashed = s.enqueueActions(({ event, enqueue }) => {
   const { message } = errorOf(event);
   enqueue(
-    line('error', [
-      'The actor of a mirror pod crashed and starts again',
-      { id: nameIn(event as Ended), error: message },
-    ]),
+    line('error', ['The actor of a mirror pod crashed and starts again', { id: childIn(event), error: message }]),
   );
   enqueue.sendTo(to('podConfig'), { type: 'config.wanted', uids: null });
 });

@@ -15,6 +15,7 @@ import { claimRefusal, podDns } from '../../../model/spec/index.ts';
 import { factsOf, hasBegunInSandbox, withContainer } from '../../../model/status/runtime-facts.ts';
 import { pauseMs, RESPAWN_BACK_OFF } from '../../../model/values/back-off.ts';
 import { isSame } from '../../../model/values/same.ts';
+import { childIn, reapChild } from '../../children.ts';
 import { isCreated, retryDelay, runsInOrder } from '../container/container-policy.ts';
 import type { ContainerOrder } from '../container/container-setup.ts';
 import { containerInput } from './container-input.ts';
@@ -156,17 +157,16 @@ export const permit = s.enqueueActions((args) => {
 
 /** An actor of a container crashed: it starts again from what the runtime shows. */
 export const reapContainer = s.enqueueActions(({ event, context, enqueue }) => {
-  if (!event.type.startsWith('xstate.error.actor.container-')) return;
-  const id = event.type.slice('xstate.error.actor.'.length);
-  const name = id.slice('container-'.length);
-  enqueue.stopChild(id);
+  const id = childIn(event);
+  const name = id.replace(/^container-/, '');
   const { [name]: record, ...containers } = context.containers;
-  if (!record) return;
+  if (name === id) return;
+  if (!record) return enqueue.stopChild(id);
   const crashes = context.crashes[name] ?? 0;
   enqueue.assign({ containers, crashes: { ...context.crashes, [name]: crashes + 1 } });
   const delay = pauseMs(RESPAWN_BACK_OFF, crashes);
   enqueue.raise({ type: 'look' });
-  enqueue.raise({ type: 'container.respawn', name }, { delay, id: `respawn-${name}` });
+  reapChild(enqueue, id, { type: 'container.respawn', name }, delay);
 });
 
 // ---- configuration, sandbox -----------------------------------------------------------------------------------------

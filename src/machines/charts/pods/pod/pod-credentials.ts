@@ -5,6 +5,7 @@
 
 import { certificatesOf } from '../../../model/volumes/certificates.ts';
 import { serviceAccountOf, tokensOf } from '../../../model/volumes/tokens.ts';
+import { childIn, reapChild } from '../../children.ts';
 import type { PodContext } from './pod-policy.ts';
 import { podOrName, refOf } from './pod-policy.ts';
 import { type Enqueue, podSetup as s } from './pod-setup.ts';
@@ -43,12 +44,11 @@ function unused(kind: 'token' | 'certificate', credentials: PodContext['credenti
 
 /** The actor of one crashed: another one takes its place when the volumes are planned again. */
 export const reapCredential = s.enqueueActions(({ context, event, enqueue }) => {
-  const id = event.type.slice('xstate.error.actor.'.length);
+  const id = childIn(event);
   if (!Object.values(context.credentials).includes(id)) return;
-  enqueue.stopChild(id);
   const others = Object.entries(context.credentials).filter(([, each]) => each !== id);
   enqueue.assign({ credentials: Object.fromEntries(others) });
-  enqueue.raise({ type: 'volumes.lost' }, { delay: RESPAWN_MS, id: `respawn-${id}` });
+  reapChild(enqueue, id, { type: 'volumes.lost' }, RESPAWN_MS);
 });
 
 export function releaseCredentials(enqueue: Enqueue, { credentials }: PodContext): void {

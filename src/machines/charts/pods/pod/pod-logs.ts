@@ -6,11 +6,11 @@
 import type { KeptLog } from '../../../model/operations/logs.ts';
 import { legacyLogName } from '../../../model/spec/index.ts';
 import { instancesOf } from '../../../model/status/runtime-facts.ts';
+import { childIn, reapChild } from '../../children.ts';
 import type { ContainerLogInput } from '../container/container-log.ts';
 import { type PodContext, podOrName } from './pod-policy.ts';
 import { podSetup as s } from './pod-setup.ts';
 
-const CRASHED = 'xstate.error.actor.log-';
 /** Before the actor of a log that crashed comes again. */
 const RESPAWN_MS = 60_000;
 
@@ -72,10 +72,8 @@ export const logging = s.createStateConfig({
 });
 
 export const reapLog = s.enqueueActions(({ event, enqueue }) => {
-  if (!event.type.startsWith(CRASHED)) return;
-  const id = event.type.slice('xstate.error.actor.'.length);
-  enqueue.stopChild(id);
-  enqueue.raise({ type: 'log.respawn', id }, { delay: RESPAWN_MS, id: `respawn-${id}` });
+  const id = childIn(event);
+  if (id.startsWith('log-')) reapChild(enqueue, id, { type: 'log.respawn', id }, RESPAWN_MS);
 });
 
 /** What is not in the books is spawned. */

@@ -8,6 +8,7 @@ import { now, random, to } from '../../../../kernel/xstate.ts';
 import type { Container } from '../../../model/api/pod.ts';
 import { type MemoryMessage, type ProberReport } from '../../../model/pods/messages.ts';
 import { containerFieldPath, killMessages } from '../../../model/reasons/reasons.ts';
+import { childIn, reapChild } from '../../children.ts';
 import type { ProberInput } from '../prober/prober.ts';
 import { firstDelay, firstVerdict, handlerOf, type ProbedState, probeOf, watchOf } from '../prober/prober-policy.ts';
 import { addressesOf, type PodContext, refOf } from './pod-policy.ts';
@@ -111,16 +112,13 @@ function remember(enqueue: Enqueue, uid: string, container: string, { id, starte
 
 // ---- crashes --------------------------------------------------------------------------------------------------------
 
-const CRASHED = 'xstate.error.actor.prober-';
 /** Before a prober that crashed comes again. */
 const RESPAWN_MS = 10_000;
 
 /** An actor of a probe crashed: the pod lives on, and the probe comes again. */
 export const reapProber = s.enqueueActions(({ event, enqueue }) => {
-  if (!event.type.startsWith(CRASHED)) return;
-  const id = event.type.slice('xstate.error.actor.'.length);
-  enqueue.stopChild(id);
-  enqueue.raise({ type: 'prober.respawn', id }, { delay: RESPAWN_MS, id: `respawn-${id}` });
+  const id = childIn(event);
+  if (id.startsWith('prober-')) reapChild(enqueue, id, { type: 'prober.respawn', id }, RESPAWN_MS);
 });
 
 /** What is not in the books is spawned. */

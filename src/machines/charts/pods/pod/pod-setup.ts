@@ -265,7 +265,7 @@ type Observing = Parameters<Parameters<typeof s.enqueueActions>[0]>[0];
 
 // ---- what is observed -----------------------------------------------------------------------------------------------
 
-/** Takes in what the runtime has of the pod, and publishes what follows. `by`: the container that knows its own part. */
+/** Takes in what the runtime has of the pod, and publishes what follows. `by`: the container that knows its part. */
 export function learn(args: Observing, runtime: PodRuntimeStatus, change: Partial<PodContext> = {}, by = ''): void {
   const { context, enqueue } = args;
   const begun = context.runtime === null ? { begunMs: begunAt(runtime) } : {};

@@ -4,6 +4,7 @@ import type { CSIReleased } from '../../../model/csi/messages.ts';
 import { podDirectory } from '../../../model/spec/index.ts';
 import { volumePlan } from '../../../model/volumes/plan.ts';
 import { serviceAccountOf } from '../../../model/volumes/tokens.ts';
+import { reapChild } from '../../children.ts';
 import type { VolumesOrder } from '../volumes/volumes.ts';
 import { askForCredentials, releaseCredentials } from './pod-credentials.ts';
 import { isAwaiting, unavailable } from './pod-objects.ts';
@@ -102,9 +103,8 @@ export const replaceVolumes = s.enqueueActions(({ context, event, enqueue }) => 
   enqueue(
     line('error', ['The actor of a pod’s volumes crashed and starts again', { uid: context.uid, error: message }]),
   );
-  enqueue.stopChild(ACTOR);
   enqueue.assign({ hasVolumes: false });
-  enqueue.raise({ type: 'volumes.lost' }, { delay: RESPAWN_MS, id: 'respawn-volumes' });
+  reapChild(enqueue, ACTOR, { type: 'volumes.lost' }, RESPAWN_MS);
 });
 
 /** Before the actor of the volumes starts again. */

@@ -42,6 +42,21 @@ describe('a pod with one container', () => {
     ]);
   });
 
+  it.each(['cri.runPodSandbox', 'cri.startContainer', 'cri.stopContainer', 'cri.stopPodSandbox'])(
+    'inspects the pod where the answer to %s does not show what it did',
+    (call) => {
+      prepare({ uid: 'u1' }).world.fault = (name) => (name === call ? { showsNothing: true } : undefined);
+      node.boot();
+      until('Running', running('u1'));
+      node.run(1_000);
+      const isOfStart = /run|start/.test(call);
+      expect(calls(/podStatus/)).toHaveLength(isOfStart ? 1 : 0);
+      node.world.setManifests([]);
+      until('gone', gone('u1'));
+      nothingLeft();
+    },
+  );
+
   it('pulls while the sandbox starts', () => {
     prepare({ uid: 'u1' }).world.runtime.images.clear();
     node.world.registry.set('app:1', image('app:1'));
