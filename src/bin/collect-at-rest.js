@@ -5,10 +5,10 @@
 import { getHeapStatistics } from 'node:v8';
 
 /** At rest the process allocates less than this between two looks: leases and probes, but no batch of pods. */
-const REST_LOOK_MS = 5_000;
-const REST_BYTES = 16 * 2 ** 20;
+const REST_LOOK_MS = 2_000;
+const REST_BYTES = 6 * 2 ** 20;
 /** What must have been allocated since the last time for a collection (some 100 ms) to be worth it. */
-const WORTH_BYTES = 48 * 2 ** 20;
+const WORTH_BYTES = 32 * 2 ** 20;
 
 /**
  * From now on gives memory back whenever the process comes to rest; `before` is called the first time, while V8 still

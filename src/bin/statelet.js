@@ -11,10 +11,7 @@
  */
 import module from 'node:module';
 import { join } from 'node:path';
-import { collectAtRest } from './collect-at-rest.js';
-import { keepCompiled } from './compiled-bundle.js';
 import { becomeLean } from './lean-process.js';
-import { newestCode } from './newest-code.js';
 
 const NODE_MIN = 26;
 /** As `couldNotTest` in `exit-codes.ts`. Node's own code for a crash is 1, which says "a difference". */
@@ -32,8 +29,9 @@ if (Number.parseInt(process.versions.node, 10) < NODE_MIN) {
   if (isDaemon) becomeLean();
   else process.on('uncaughtException', crashed);
   module.enableCompileCache(COMPILED);
+  const { newestCode } = await import('./newest-code.js');
   const { main } = await newestCode(COMPILED);
-  if (isDaemon) collectAtRest(keepCompiled);
+  if (isDaemon) await giveBackMemory();
   process.exitCode = await main(process.argv.slice(2));
 }
 
@@ -41,4 +39,10 @@ if (Number.parseInt(process.versions.node, 10) < NODE_MIN) {
 function crashed(error) {
   process.stderr.write(`statelet ${process.argv[2]}: ${error?.stack ?? error}\n`);
   process.exit(CRASHED);
+}
+
+async function giveBackMemory() {
+  const { keepCompiled } = await import('./compiled-bundle.js');
+  const { collectAtRest } = await import('./collect-at-rest.js');
+  collectAtRest(keepCompiled);
 }
