@@ -7,7 +7,7 @@ export interface Platform {
   readonly arch: Architecture;
   /** As Debian names it. */
   readonly debian: string;
-  /** Of the program `bin/node` in the npm package `node-linux-<arch>`, which has no checksum of its own in the lock file. */
+  /** Of `bin/node` in the npm package `node-linux-<arch>`, of which the lock file has no checksum. */
   readonly nodeSha256: string;
   /** The program that takes symbols away, and Debian's package of it. */
   readonly strip: string;

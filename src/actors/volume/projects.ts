@@ -58,7 +58,7 @@ export class Projects {
     system.setProject(fd, project);
   }
 
-  /** Forgets the projects of volumes below a folder that is gone. A line that cannot be taken away only keeps a number. */
+  /** Forgets the projects of volumes below a folder that is gone. A line that stays only keeps a number. */
   forgetBelow(folder: string): void {
     try {
       this.forget(folder);

@@ -1,4 +1,4 @@
-/** A node of a cluster with thirty pods: what ends of the agent leave running, resizes, and a start without the API server. */
+/** A node of a cluster with thirty pods: ends of the agent, resizes, and a start without the API server. */
 import { expect } from 'vitest';
 import type { Guest } from '../support/guest.ts';
 import { podsRun, processes, type Row, rebooted, scopeOf, sliceOf, textOf, touchesNothing } from './row.ts';

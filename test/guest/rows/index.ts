@@ -1,4 +1,4 @@
-/** The tables of what is seen on machines with systemd and cgroup v2: each a guest, its rows in the order of looking. */
+/** The tables of what is seen on machines with systemd and cgroup v2: a guest each, its rows in their order. */
 import type { Plan } from '../support/suite.ts';
 import { ENDS } from './ends.ts';
 import { FLEET } from './fleet.ts';

@@ -22,6 +22,8 @@ const SCRIPT_LIMIT_MS = 15 * 60_000;
 const STATE_LIMIT_MS = 30 * 60_000;
 /** Each question costs the guest a shell. */
 const POLL_MS = 2_000;
+/** systemd gives a disk and a service 90 seconds, and then up: on a busy machine that is too little for an emulator. */
+const PATIENCE = 'systemd.default_device_timeout_sec=1800 systemd.default_timeout_start_sec=1800';
 const STATUS = /\n?status (\d+)\n$/;
 
 export class Guest {
@@ -118,7 +120,7 @@ function emulator(system: System, hardware: Hardware, folder: string, port: numb
     '-serial': [`file:${join(folder, 'console.log')}`],
     '-kernel': [kernel],
     '-initrd': [initrd],
-    '-append': [['root=LABEL=system rw console=ttyS0 mitigations=off', ...hardware.kernelOptions].join(' ')],
+    '-append': [`root=LABEL=system rw console=ttyS0 mitigations=off ${PATIENCE} ${hardware.kernelOptions.join(' ')}`],
     '-drive': [
       disk(join(folder, 'disk.img')),
       `${disk(join(folder, 'input.img'))},readonly=on`,
@@ -136,6 +138,6 @@ function emulator(system: System, hardware: Hardware, folder: string, port: numb
 export function makeDisks(system: System, hardware: Hardware, folder: string, input: string): void {
   if (!existsSync(system.disk)) throw new Error(`no disk at ${system.disk}`);
   execFileSync('cp', ['--sparse=always', '--reflink=auto', system.disk, join(folder, 'disk.img')]);
-  execFileSync('mke2fs', ['-q', '-t', 'ext4', '-L', 'input', '-d', input, join(folder, 'input.img'), '256M']);
+  execFileSync('mke2fs', ['-q', '-t', 'ext4', '-L', 'input', '-d', input, join(folder, 'input.img'), '320M']);
   for (const disk of hardware.disks) makeDisk(folder, disk);
 }

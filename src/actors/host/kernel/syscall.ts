@@ -1,5 +1,5 @@
 /**
- * The system calls that Node does not have: flock, prlimit, inotify, mount, terminals, projects of files and their quotas, and
+ * The system calls that Node does not have: flock, prlimit, inotify, mount, terminals, projects and their quotas, and
  * datagrams to a unix socket.
  *
  * Owns every use of FFI in the project. A wrong prototype would kill the process without a trace, so there are few,
