@@ -15,6 +15,7 @@ import type {
   kubeOperations,
 } from '../../machines/model/operations/kube.ts';
 import { openedPod } from '../pod-values.ts';
+import { withLogin } from '../url-login.ts';
 import { type ClientRequest, KubeClient, type OnRequest, pathOf } from './client.ts';
 import { decodedList, decodedObject } from './decode.ts';
 import { parseExactly } from './json.ts';
@@ -125,7 +126,7 @@ class Connection {
     const transport = new Transport(config, settings.certificateFile, this.onTransport);
     this.transports.set(settings.role, transport);
     this.clients = { ...this.clients, ...clientsOf(settings, transport, this.onRequest) };
-    return { server: config.server };
+    return { server: withLogin(config.server, () => '<masked>') };
   }
 
   private async closeAll(): Promise<void> {
