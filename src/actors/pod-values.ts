@@ -1,7 +1,7 @@
 /**
  * What people write into a pod and may be secret: values of environment variables, commands and arguments of
- * containers, commands of probes, headers of probes and hooks. Where a pod enters, names of handles take their places; where it leaves to an API server, a runtime, a program
- * or a client of the node, the values are there again.
+ * containers, commands of probes, headers of probes and hooks. Where a pod enters, names of handles take their places;
+ * where it leaves to an API server, a runtime, a program or a client of the node, the values are there again.
  *
  * Invariants: a reference `$(NAME)` stays, so that machines expand it as ever; in these places every other text is the
  * name of a handle, so that no author can write the name of another pod's handle and have it opened. What a sub-path is

@@ -6,7 +6,7 @@
  */
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type SecretHandle, Vault } from '../../kernel/journal/index.ts';
+import { Vault } from '../../kernel/journal/index.ts';
 import { OperationError } from '../../kernel/json.ts';
 import type { Port, Ports } from '../../kernel/operation.ts';
 import type { criOperations } from '../../machines/model/operations/cri.ts';

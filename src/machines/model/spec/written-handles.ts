@@ -15,7 +15,7 @@ export function writtenHandles({ env = [], lifecycle = {} }: Container): readonl
   return handlesIn([...env, ...headers].flatMap(({ value }) => (value === undefined ? [] : [value])));
 }
 
-/** Of command and arguments, each once. An error of the runtime may quote them: it names the program that is not there. */
+/** Of command and arguments, each once. An error may quote them: it names the program that is not there. */
 export const wordHandles = ({
   command = [],
   args = [],
