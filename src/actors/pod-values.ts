@@ -1,7 +1,7 @@
 /**
- * Values that people write into a pod and that may be secrets: of environment variables, and of headers of probes and
- * hooks. Where a pod enters, names of handles take their places; where it leaves to an API server, a runtime, a program
- * or a client of the node, the values are there again.
+ * What people write into a pod and may be secret: values of environment variables, commands and arguments of
+ * containers, commands of probes, headers of probes and hooks. Where a pod enters, names of handles take their places;
+ * where it leaves to an API server, a runtime, a program or a client of the node, the values are there again.
  *
  * Invariants: a reference `$(NAME)` stays, so that machines expand it as ever; in these places every other text is the
  * name of a handle, so that no author can write the name of another pod's handle and have it opened. What a sub-path is
@@ -17,11 +17,12 @@ type Fields = Readonly<Record<string, Json | undefined>>;
 type Change = (text: string) => string;
 
 const CONTAINERS = ['containers', 'initContainers', 'ephemeralContainers'] as const;
+const WORDS = ['command', 'args'] as const;
 const PROBES = ['livenessProbe', 'readinessProbe', 'startupProbe'] as const;
 const HOOKS = ['postStart', 'preStop'] as const;
 /** kubectl keeps the whole object there, with its values. */
 const LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration';
-const NAMES_VALUES = /"(?:env|httpHeaders)"/;
+const NAMES_VALUES = /"(?:env|httpHeaders|command|args)"/;
 const HANDLE_NAME = /§[A-Za-z0-9_-]{22}/;
 const HANDLE_NAMES = new RegExp(HANDLE_NAME, 'g');
 
@@ -31,6 +32,7 @@ export function sealedPod(pod: Json, vault: Vault): Json {
     const inPaths = namesInPaths(container);
     return {
       variable: (name, text) => (inPaths.has(name) ? text : sealedText(text, vault)),
+      word: (text) => sealedText(text, vault),
       header: (text) => sealedWhole(text, vault),
     };
   });
@@ -39,7 +41,7 @@ export function sealedPod(pod: Json, vault: Vault): Json {
 /** The pod as it was written. Throws where the vault does not hold a value any more. */
 export function openedPod(pod: Json, vault: Vault): Json {
   const opened = (text: string): string => openedText(text, vault);
-  return changed(pod, () => ({ variable: (_name, text) => opened(text), header: opened }));
+  return changed(pod, () => ({ variable: (_name, text) => opened(text), word: opened, header: opened }));
 }
 
 /** The pod for those who may read it; as the machines have it where a value is not held any more. */
@@ -58,7 +60,7 @@ export function valueNames(pod: Json): readonly string[] {
     for (const name of text.match(HANDLE_NAMES) ?? []) names.add(name);
     return text;
   };
-  changed(pod, () => ({ variable: (_name, text) => collect(text), header: collect }));
+  changed(pod, () => ({ variable: (_name, text) => collect(text), word: collect, header: collect }));
   return [...names];
 }
 
@@ -80,6 +82,8 @@ function sealedWhole(text: string, vault: Vault): string {
 
 interface Changes {
   readonly variable: (name: string, text: string) => string;
+  /** Of a command or its arguments, of the container or of a probe. */
+  readonly word: Change;
   readonly header: Change;
 }
 
@@ -94,16 +98,33 @@ function changed(pod: Json, changesOf: (container: Fields) => Changes): Json {
   return { ...pod, spec: { ...spec, ...Object.fromEntries(lists) } };
 }
 
-function ofContainer(container: Fields, { variable, header }: Changes): Json {
+function ofContainer(container: Fields, { variable, word, header }: Changes): Json {
   const { env, lifecycle } = container;
-  const probes = PROBES.flatMap((name) => handlerAt(container, name, header));
+  const probes = PROBES.flatMap((name) => [...handlerAt(container, name, header), ...commandAt(container, name, word)]);
   const hooks = isObject(lifecycle) ? HOOKS.flatMap((name) => handlerAt(lifecycle, name, header)) : [];
   return {
     ...container,
+    ...Object.fromEntries(WORDS.flatMap((name) => wordsAt(container, name, word))),
     ...(Array.isArray(env) ? { env: env.map((each) => withValue(each, variable)) } : {}),
     ...Object.fromEntries(probes),
     ...(isObject(lifecycle) ? { lifecycle: { ...lifecycle, ...Object.fromEntries(hooks) } } : {}),
   };
+}
+
+function wordsAt(container: Fields, name: string, change: Change): readonly (readonly [string, Json])[] {
+  const words = container[name];
+  return Array.isArray(words) ? [[name, words.map((each) => (typeof each === 'string' ? change(each) : each))]] : [];
+}
+
+function commandAt(owner: Fields, name: string, change: Change): readonly (readonly [string, Json])[] {
+  const handler = owner[name];
+  if (!isObject(handler) || !isObject(handler['exec'])) return [];
+  return [
+    [
+      name,
+      { ...handler, exec: { ...handler['exec'], ...Object.fromEntries(wordsAt(handler['exec'], 'command', change)) } },
+    ],
+  ];
 }
 
 function handlerAt(owner: Fields, name: string, header: Change): readonly (readonly [string, Json])[] {

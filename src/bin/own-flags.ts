@@ -27,7 +27,7 @@ Statelet flags:
 
       --data-dir string          Folder for all that a kubelet writes below /var
       --journal-dir string       Folder of the journal (default "<root-dir>/journal")
-      --journal-plain            Write values of variables and headers of pods into the journal as they are
+      --journal-plain            Write variables, commands and headers of pods into the journal as they are
       --remember-pods string     "false": start no pod of the API server while that is away (default "true")
       --visualizer-port string   Loopback port of the visualizer, or "off" (default ${DEFAULT_VISUALIZER_PORT})
       --validate                 Check command line and configuration, change nothing, and end

@@ -34,6 +34,7 @@ const PLANTED = {
   header: 'canary-header-d3e8',
   hook: 'canary-hook-1c55',
   url: 'canary-url-6f02',
+  argument: 'canary-argument-8a3e',
 };
 
 const isPlanted = (text: string): readonly string[] => Object.values(PLANTED).filter((canary) => text.includes(canary));
@@ -50,7 +51,8 @@ const containers = [
   {
     name: 'c',
     image: 'busybox',
-    command: ['sh', '-c', `echo "got $PASSWORD $WRITTEN $0"; ${SLEEP}`, '$(PASSWORD)'],
+    command: ['sh', '-c', `echo "got $PASSWORD $WRITTEN $0 $1"; ${SLEEP}`],
+    args: ['$(PASSWORD)', PLANTED.argument],
     env: [
       { name: 'PASSWORD', valueFrom: fromSecret('password') },
       { name: 'WRITTEN', value: PLANTED.variable },
@@ -81,7 +83,7 @@ it('has no secret that pods are given in its journal, its log and what commands 
     spec: { containers, terminationGracePeriodSeconds: 1 },
   });
   await node.start();
-  const got = `got ${PLANTED.secret} ${PLANTED.variable} ${PLANTED.secret}`;
+  const got = `got ${PLANTED.secret} ${PLANTED.variable} ${PLANTED.secret} ${PLANTED.argument}`;
   await eventually('the values in the container', () => node.containerLog('web', 'c').includes(got));
   await eventually('the end of the other', () => /no-such-program.*(CrashLoopBackOff|Error)/.test(node.log));
   expect(await node.stop()).toBe(0);

@@ -107,14 +107,14 @@ function encoded(config: ContainerConfig): ContainerConfig {
 type CreateInput = InputOf<(typeof criOperations)['cri.createContainer']>;
 
 async function createContainer(adapter: Adapter, call: PortCall<CreateInput>) {
-  const { podSandboxId, config, sandboxConfig, secrets = [], written = [] } = call.input;
+  const { podSandboxId, config, sandboxConfig, secrets = [], written = [], words = [] } = call.input;
   const { name, attempt = 0 } = config.metadata ?? {};
   const find = async () => {
     const filter = { pod_sandbox_id: podSandboxId };
     const { containers } = await adapter.client.call('ListContainers', { filter }, adapter.limits(call));
     return containers.find(({ metadata }) => metadata?.name === name && metadata?.attempt === attempt)?.id;
   };
-  const opened = withSecrets(config, [...secrets, ...written], adapter.vault);
+  const opened = withSecrets(config, [...secrets, ...written, ...words], adapter.vault);
   const withheld = [...secrets, ...recognizable(written, adapter.vault)];
   if (secrets.length > 0) await markHolder(sandboxConfig, config);
   const request = { pod_sandbox_id: podSandboxId, config: encoded(opened), sandbox_config: sandboxConfig };

@@ -94,7 +94,7 @@ export function withoutSecrets(error: unknown, handles: readonly SecretHandle[],
   return new OperationError(message, { name, retriable, ...(code === undefined ? {} : { code }) });
 }
 
-const redacted = (message: string, handles: readonly SecretHandle[], vault: Vault): string =>
+export const redacted = (message: string, handles: readonly SecretHandle[], vault: Vault): string =>
   handles.reduce((text, handle) => {
     const value = vault.open(handle);
     return value.length < REDACTED_MIN_LENGTH ? text : text.replaceAll(value, handle.$secret);

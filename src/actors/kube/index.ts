@@ -16,6 +16,7 @@ import type {
 } from '../../machines/model/operations/kube.ts';
 import { openedPod } from '../pod-values.ts';
 import { TokenBucket } from '../token-bucket.ts';
+import { withLogin } from '../url-login.ts';
 import { type ClientRequest, KubeClient, type OnRequest, pathOf } from './client.ts';
 import { decodedList, decodedObject, parseExactly } from './decode.ts';
 import { loadKubeconfig } from './kubeconfig.ts';
@@ -124,7 +125,7 @@ class Connection {
     const transport = new Transport(config, settings.certificateFile, this.onTransport);
     this.transports.set(settings.role, transport);
     this.clients = { ...this.clients, ...clientsOf(settings, transport, this.onRequest) };
-    return { server: config.server };
+    return { server: withLogin(config.server, () => '<masked>') };
   }
 
   private async closeAll(): Promise<void> {

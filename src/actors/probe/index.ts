@@ -6,12 +6,12 @@
  */
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type SecretHandle, Vault } from '../../kernel/journal/index.ts';
+import { Vault } from '../../kernel/journal/index.ts';
 import { OperationError } from '../../kernel/json.ts';
 import type { Port, Ports } from '../../kernel/operation.ts';
 import type { criOperations } from '../../machines/model/operations/cri.ts';
 import type { Header, ProbeHandler, ProbeWatch, probeOperations } from '../../machines/model/operations/probe.ts';
-import { recognizable, withoutSecrets, withValues } from '../cri/secrets.ts';
+import { recognizable, redacted, withoutSecrets, withValues } from '../cri/secrets.ts';
 import { openedText } from '../pod-values.ts';
 import {
   type Attempt,
@@ -89,7 +89,7 @@ async function attemptPatiently(asks: Asks, watch: ProbeWatch, signal: AbortSign
 function attemptOnce({ execSync, vault }: Asks, handler: ProbeHandler, options: AttemptOptions): Promise<Attempt> {
   switch (handler.kind) {
     case 'exec':
-      return probeExec(opening(execSync, handler.secrets, vault), handler.containerId, handler.command, options);
+      return probeExec(opening(execSync, handler, vault), handler.containerId, handler.command, options);
     case 'httpGet':
       return probeHttp({ ...handler, headers: openedHeaders(handler.headers, vault) }, options);
     case 'tcpSocket':
@@ -99,13 +99,17 @@ function attemptOnce({ execSync, vault }: Asks, handler: ProbeHandler, options: 
   }
 }
 
-/** The command is sent with the secret values; its result is reported without them. */
+type ExecHandler = Extract<ProbeHandler, { kind: 'exec' }>;
+
+/** The command is sent with the values; what it prints, or why it fails, is reported without those of variables. */
 const opening =
-  (execSync: ExecSync, secrets: readonly SecretHandle[] = [], vault: Vault): ExecSync =>
+  (execSync: ExecSync, { secrets = [], words = [] }: ExecHandler, vault: Vault): ExecSync =>
   async (input, signal) => {
-    const values = new Map(secrets.map((handle) => [handle.$secret, vault.open(handle)]));
+    const values = new Map([...secrets, ...words].map((handle) => [handle.$secret, vault.open(handle)]));
     try {
-      return await execSync({ ...input, command: input.command.map((word) => withValues(word, values)) }, signal);
+      const end = await execSync({ ...input, command: input.command.map((word) => withValues(word, values)) }, signal);
+      const discreet = (text: string): string => redacted(text, recognizable(secrets, vault), vault);
+      return { ...end, stdout: discreet(end.stdout), stderr: discreet(end.stderr) };
     } catch (error) {
       throw withoutSecrets(error, recognizable(secrets, vault), vault);
     }

@@ -22,6 +22,8 @@ export interface MinimizeCommandOptions {
   readonly format: string;
 }
 
+const INCARNATION = '000001';
+
 /** What both kinds come to. */
 interface Minimized {
   readonly what: string;
@@ -81,7 +83,11 @@ async function ofJournal(
   const minimized = minimizeJournal(options);
   if (typeof minimized === 'string') return `${log}: ${minimized}`;
   const { what, inputs, trials, isMinimal } = minimized;
-  await writeJournal(output, journal.header.incarnation, minimized.records);
+  // The number of the start may be anything in a journal from elsewhere.
+  const renamed = minimized.records.map((record) =>
+    record.k === 'header' ? { ...record, incarnation: INCARNATION } : record,
+  );
+  await writeJournal(output, INCARNATION, renamed);
   const reproduce = shellLine(['statelet', 'replay', output, ...(strict ? ['--strict'] : [])]);
   return { what, noun: 'inputs', ...inputs, trials, isMinimal, journal: output, reproduce };
 }

@@ -232,7 +232,7 @@ function stopOf(story: Story): number | undefined {
   const ended = endOf(story);
   if (ended === undefined) return undefined;
   const stops = [...story.moments.values()].filter(
-    ({ k, actor, text }) => k === 'state' && actor === ROOT && /^stopping/.test(text),
+    ({ k, actor, text }) => k === 'state' && actor === ROOT && text.startsWith('stopping'),
   );
   return stops.at(-1)?.t ?? ended;
 }

@@ -16,8 +16,8 @@ const NAME_DIGITS = 10;
 const REFERENCE = /(\${1,64}\([A-Za-z_][A-Za-z0-9_.-]{0,253}\))/;
 /** The name and password of a URL. */
 const LOGIN = /:\/\/[^/@\s"]{1,1000}@/g;
-/** What is a handle of the journal already. */
-const HANDLE = /^§[A-Za-z0-9_-]{22}$/;
+/** What is handles of the journal already. */
+const HANDLES = /^(?:§[A-Za-z0-9_-]{22})+$/;
 
 export class Redactor {
   readonly #key = randomBytes(32);
@@ -44,7 +44,7 @@ export class Redactor {
   }
 
   #search(text: string): void {
-    if (text.length < SEARCHED_MIN || REFERENCE.test(text) || HANDLE.test(text)) return;
+    if (text.length < SEARCHED_MIN || REFERENCE.test(text) || HANDLES.test(text)) return;
     const start = text.slice(0, SEARCHED_MIN);
     const known = this.#searched.get(start) ?? [];
     if (known.includes(text)) return;
@@ -86,10 +86,9 @@ export class Redactor {
   }
 
   #privately(text: string): string {
-    if (text === '' || HANDLE.test(text)) return text;
     return text
       .split(REFERENCE)
-      .map((part) => (part === '' || REFERENCE.test(part) ? part : this.#nameOf(part)))
+      .map((part) => (part === '' || REFERENCE.test(part) || HANDLES.test(part) ? part : this.#nameOf(part)))
       .join('');
   }
 

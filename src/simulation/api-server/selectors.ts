@@ -12,8 +12,22 @@ export function selectorOf(query: URLSearchParams): Selector {
   return (object) => tests.every((test) => test(object));
 }
 
-/** By commas that are not inside parentheses. */
-const split = (text: string): string[] => text.match(/(?:[^,(]|\([^)]*\))+/g) ?? [];
+/** By commas that are not inside parentheses; what is empty is none. */
+function split(text: string): string[] {
+  const terms: string[] = [];
+  let depth = 0;
+  let from = 0;
+  for (let at = 0; at <= text.length; at++) {
+    const character = text[at];
+    if (character === '(') depth++;
+    else if (character === ')') depth--;
+    else if (at === text.length || (character === ',' && depth === 0)) {
+      if (at > from) terms.push(text.slice(from, at));
+      from = at + 1;
+    }
+  }
+  return terms;
+}
 
 function fieldTest(term: string): Selector {
   const match = /^([\w.-]+)(==|!=|=)(.*)$/.exec(term.trim());

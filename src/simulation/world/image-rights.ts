@@ -34,7 +34,7 @@ export class ImageRights {
     const wanted = this.locked.get(image);
     return wanted === undefined || wanted === auth?.$secret
       ? null
-      : `${auth?.$secret ?? 'a client without a login'} may not pull ${image}`;
+      : `${auth?.$secret ?? 'nobody'} may not pull ${image}`;
   }
 
   readonly handlers = {

@@ -37,6 +37,14 @@ describe('credentials', () => {
     await expect(node.ask('kube.get', pods('a'))).resolves.toMatchObject({ metadata: { name: 'a' } });
   });
 
+  it('names no login that stands in the URL of the server', async () => {
+    const file = await server.kubeconfig('n1');
+    const text = readFileSync(file, 'utf8').replace('https://', 'https://me:canary-password@');
+    writeFileSync(file, text);
+    const { server: named } = await node.ask('kube.connect', settings(file));
+    expect(named).toMatch(/^https:\/\/<masked>@127\.0\.0\.1:\d+$/);
+  });
+
   it('says what the server says when nothing helps', async () => {
     await node.ask('kube.connect', settings(await server.kubeconfig('nobody', { token: 'wrong' })));
     await expect(node.ask('kube.get', pods('a'))).rejects.toMatchObject({

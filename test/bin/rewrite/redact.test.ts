@@ -167,7 +167,8 @@ describe('a redactor', () => {
   it('takes the login of a URL, and leaves handles', () => {
     const redactor = redactorOf({});
     const handle = `§${'a'.repeat(22)}`;
-    expect(redactor.redact({ url: 'http://me:word@host/x', args: [handle] })).toMatchObject({ args: [handle] });
+    const args = [handle, `${handle}$(NAME)${handle}`, `${handle}${handle}`];
+    expect(redactor.redact({ url: 'http://me:word@host/x', args })).toMatchObject({ args });
     expect(redactor.redact({ url: 'http://me:word@host/x' }).url).toMatch(/^http:\/\/redacted-[0-9a-f]{10}@host\/x$/);
   });
 

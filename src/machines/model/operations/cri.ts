@@ -84,6 +84,8 @@ export const criOperations = {
       secrets?: readonly SecretHandle[];
       /** Values that people wrote into the pod; an error may quote the short ones. */
       written?: readonly SecretHandle[];
+      /** Of command and arguments, which an error may quote. */
+      words?: readonly SecretHandle[];
     },
     { containerId: string }
   >(),

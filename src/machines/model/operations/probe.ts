@@ -15,6 +15,8 @@ export type ProbeHandler =
       readonly command: readonly string[];
       /** What stands in the command by the names of handles. */
       readonly secrets?: readonly SecretHandle[];
+      /** What people wrote as words of the command, which an error may quote. */
+      readonly words?: readonly SecretHandle[];
     }
   | { readonly kind: 'httpGet'; readonly url: string; readonly headers: readonly Header[] }
   | { readonly kind: 'tcpSocket'; readonly host: string; readonly port: number }

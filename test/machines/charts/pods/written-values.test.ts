@@ -13,14 +13,15 @@ const headers = (value: string) => ({ httpGet: { port: 80, httpHeaders: [{ name:
 const app = {
   name: 'app',
   image: 'app:1',
-  command: ['serve', '--password=$(PASSWORD)'],
+  command: ['serve', '--password=$(PASSWORD)', '$$', '$(UNKNOWN)-canary-$(PASSWORD)'],
+  args: ['--token', 'canary-argument'],
   env: [
     { name: 'PASSWORD', value: 'canary-password' },
     { name: 'URL', value: 'db://me:canary-url-$(PASSWORD)@db' },
     { name: 'PLACE', value: 'here' },
   ],
   volumeMounts: [{ name: 'v', mountPath: '/v', subPathExpr: '$(PLACE)' }],
-  readinessProbe: { exec: { command: ['check', '$(PASSWORD)'] }, periodSeconds: 1 },
+  readinessProbe: { exec: { command: ['check', '$(PASSWORD)', '--as=canary-word'] }, periodSeconds: 1 },
   livenessProbe: { ...headers('canary-probe'), periodSeconds: 1 },
   lifecycle: { preStop: headers('canary-"hook"') },
 };
@@ -42,9 +43,11 @@ it('reach runtime and probes as they were written, and no record', () => {
   node.run(2_000);
   expect(JSON.stringify(node.sink.records)).not.toContain('canary');
 
-  const [created] = effects<{ config: ContainerConfig; written: SecretHandle[] }>('cri.createContainer');
-  const sent = withSecrets(created!.config, created!.written, vault);
-  expect(sent.command).toEqual(['serve', '--password=canary-password']);
+  type Created = { config: ContainerConfig; written: SecretHandle[]; words: SecretHandle[] };
+  const [created] = effects<Created>('cri.createContainer');
+  const sent = withSecrets(created!.config, [...created!.written, ...created!.words], vault);
+  expect(sent.command).toEqual(['serve', '--password=canary-password', '$', '$(UNKNOWN)-canary-canary-password']);
+  expect(sent.args).toEqual(['--token', 'canary-argument']);
   expect(sent.envs).toEqual(
     expect.arrayContaining([
       { key: 'PASSWORD', value: 'canary-password' },
@@ -57,7 +60,8 @@ it('reach runtime and probes as they were written, and no record', () => {
   const handlers = effects<ProbeWatch>('probe.watch').map(({ handler }) => handler);
   const exec = handlers.find((handler) => handler.kind === 'exec')!;
   expect(exec.secrets).toHaveLength(1);
-  expect(openedText(exec.command[1]!, vault)).toBe('canary-password');
+  expect(exec.command.map((word) => openedText(word, vault))).toEqual(['check', 'canary-password', '--as=canary-word']);
+  expect(exec.words).toHaveLength(2);
   const get = handlers.find((handler) => handler.kind === 'httpGet')!;
   expect(openedText(get.headers[0]!.value, vault)).toBe('canary-probe');
 });

@@ -73,6 +73,7 @@ export type ContainerOrder =
       readonly sandboxConfig: PodSandboxConfig;
       readonly secrets: readonly SecretHandle[];
       readonly written: readonly SecretHandle[];
+      readonly words?: readonly SecretHandle[];
     }
   | { readonly type: 'container.refused'; readonly reason: string; readonly message: string }
   | ({ readonly type: 'container.stop' } & ContainerStop)

@@ -130,8 +130,12 @@ const waiting = s.createStateConfig({
         src: 'cri.createContainer',
         input: ({ event }) => {
           if (event.type !== 'container.permitted') throw new Error(`no permission in ${event.type}`);
-          const { podSandboxId, config, sandboxConfig, secrets, written } = event;
-          const values = { ...(secrets.length === 0 ? {} : { secrets }), ...(written.length === 0 ? {} : { written }) };
+          const { podSandboxId, config, sandboxConfig, secrets, written, words } = event;
+          const values = {
+            ...(secrets.length === 0 ? {} : { secrets }),
+            ...(written.length === 0 ? {} : { written }),
+            ...(words === undefined ? {} : { words }),
+          };
           return { podSandboxId, config, sandboxConfig, ...values };
         },
         onDone: {

@@ -9,7 +9,6 @@ import { environmentReferences, handlesIn } from '../../../model/objects/config-
 import { servicesKey } from '../../../model/objects/keys.ts';
 import type { FileVariable, SubPath } from '../../../model/operations/volume.ts';
 import { waitingReasons } from '../../../model/reasons/reasons.ts';
-import { writtenHandles } from '../../../model/spec/environment.ts';
 import {
   type ContainerConfigInput,
   containerConfig,
@@ -25,6 +24,7 @@ import {
   subPaths,
   terminationLogFile,
 } from '../../../model/spec/index.ts';
+import { wordHandles, writtenHandles } from '../../../model/spec/written-handles.ts';
 import { factsOf } from '../../../model/status/runtime-facts.ts';
 import { runtimeHandler, unavailable } from './pod-objects.ts';
 import { addressesOf, type Member, membersOf, type PodContext, podOrName } from './pod-policy.ts';
@@ -175,6 +175,8 @@ export interface Permission {
   readonly secrets: readonly SecretHandle[];
   /** What people wrote into the container; see `writtenHandles`. */
   readonly written: readonly SecretHandle[];
+  /** Of its command and arguments; see `wordHandles`. */
+  readonly words?: readonly SecretHandle[];
 }
 
 type Refusal = { readonly error: { readonly reason: string; readonly message: string } };
@@ -198,11 +200,13 @@ export function permission(context: PodContext, member: Member): Permission | Re
   const secretive = subPaths(configInput(context, member)).find((each) => namesSecret(context, each));
   if (secretive) return refusal(`subPathExpr of volume "${secretive.volume}" must not hold a value of a Secret`);
   const sandbox = context.runtime?.sandboxes[0];
+  const words = wordHandles(member.container);
   return {
     podSandboxId: sandbox?.id ?? '',
     config: result.config,
     sandboxConfig: sandboxOf(context, sandbox?.metadata?.attempt ?? 0),
     secrets: secretsIn(JSON.stringify(result.config), context, name),
     written: writtenHandles(member.container),
+    ...(words.length === 0 ? {} : { words }),
   };
 }

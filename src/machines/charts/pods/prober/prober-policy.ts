@@ -13,8 +13,8 @@
 import type { Container, HTTPGetAction, Pod, Probe } from '../../../model/api/pod.ts';
 import type { ProbeHandler, ProbeWatch, Verdict } from '../../../model/operations/probe.ts';
 import type { ContainerView, HttpRequest, ProbedInstance } from '../../../model/pods/messages.ts';
-import { writtenHandles } from '../../../model/spec/environment.ts';
 import { ExpansionRoom, expand } from '../../../model/spec/expansion.ts';
+import { wordHandles, writtenHandles } from '../../../model/spec/written-handles.ts';
 import type { ContainerFacts } from '../../../model/status/runtime-facts.ts';
 
 export type ProbeKind = 'startup' | 'readiness' | 'liveness';
@@ -104,7 +104,9 @@ export function handlerOf(probe: Probe, container: Container, containerId: strin
     try {
       const command = expandLiterals(exec.command ?? [], container);
       const secrets = writtenHandles(container).filter(({ $secret }) => command.some((word) => word.includes($secret)));
-      return { handler: { kind: 'exec', containerId, command, ...(secrets.length === 0 ? {} : { secrets }) } };
+      const words = wordHandles({ command: exec.command ?? [] });
+      const handles = { ...(secrets.length === 0 ? {} : { secrets }), ...(words.length === 0 ? {} : { words }) };
+      return { handler: { kind: 'exec', containerId, command, ...handles } };
     } catch (error) {
       return { error: (error as Error).message };
     }
