@@ -83,19 +83,30 @@ function updateBar(): void {
   setText(byId('note', HTMLElement), facts.note ?? '');
 }
 
-function update(parts: ReadonlySet<Part>): void {
-  const any = (...wanted: readonly Part[]): boolean => wanted.some((part) => parts.has(part));
-  if (any('choice')) showView();
-  if (any('facts', 'actors', 'moment')) updateBar();
-  if (any('facts', 'moment', 'choice')) travel.update();
+type Any = (...wanted: readonly Part[]) => boolean;
+
+/** Of what is not in sight nothing is drawn. */
+function updateActors(any: Any): void {
   if (any('actors', 'phases', 'choice')) tree.update();
   if (any('actors', 'choice')) chart.update();
   if (any('detail')) chart.lightWay();
   if (any('actors', 'choice', 'detail')) details.update();
   else if (any('clock')) details.tick();
+}
+
+function updateRecords(any: Any): void {
   if (any('records', 'choice', 'phases', 'inspection')) events.update();
   if (any('choice', 'inspection')) void events.reveal();
   if (any('inspection', 'choice', 'moment')) record.update();
+}
+
+function update(parts: ReadonlySet<Part>): void {
+  const any: Any = (...wanted) => wanted.some((part) => parts.has(part));
+  if (any('choice')) showView();
+  if (any('facts', 'actors', 'moment')) updateBar();
+  if (any('facts', 'moment', 'choice')) travel.update();
+  if (store.view === 'actors') updateActors(any);
+  if (store.view === 'actors' || store.view === 'records') updateRecords(any);
   if (any('phases', 'moment', 'choice')) phases.update();
   else if (any('clock')) phases.tick();
   if (any('facts', 'choice', 'clock')) start.update();

@@ -39,6 +39,7 @@ export class Events {
   private typing: ReturnType<typeof setTimeout> | undefined;
   private chosenAt = -1;
   private grouped = '';
+  private isDrawing = false;
 
   constructor(store: Store) {
     this.store = store;
@@ -146,7 +147,17 @@ export class Events {
     this.draw();
   }
 
+  /** Once a frame, however often it is wanted. */
   private draw(): void {
+    if (this.isDrawing) return;
+    this.isDrawing = true;
+    requestAnimationFrame(() => {
+      this.isDrawing = false;
+      this.drawRows();
+    });
+  }
+
+  private drawRows(): void {
     if (this.grid.clientHeight === 0) return;
     const first = Math.max(0, this.firstInSight - SPARE_ROWS);
     const last = Math.min(this.count, first + Math.ceil(this.grid.clientHeight / ROW_PX) + 2 * SPARE_ROWS);

@@ -164,6 +164,7 @@ export class Store {
     if (view === this.view) return;
     this.view = view;
     this.mark('choice', 'pods');
+    this.askDetail();
   }
 
   /** An actor that is not there cannot be chosen; before the tree is loaded it may be one. */
@@ -234,18 +235,19 @@ export class Store {
   // ---- the worker ---------------------------------------------------------------------------------------------------
 
   /** Takes what the worker reports. */
-  heard({ facts, isNew, actors, phases, pods, found }: Notice): void {
+  heard({ facts, isNew, actors, gone, phases, pods, found }: Notice): void {
     const isMore = facts.n !== this.facts.n;
     this.facts = facts;
     this.heardAt = performance.now();
     if (isNew) this.begin();
+    for (const address of gone ?? []) this.present.delete(address);
     for (const actor of actors ?? []) this.meet(actor);
     if (this.actor === undefined && facts.root !== '' && this.present.has(facts.root)) this.chooseActor(facts.root);
     if (phases) this.phases = phases;
     if (pods) this.pods = pods;
     if (found) this.found = found;
     this.mark('facts', 'records');
-    if (actors || isNew) this.mark('actors');
+    if (actors || gone || isNew) this.mark('actors');
     if (phases || isNew) this.mark('phases');
     if (pods || isNew || isMore) this.mark('pods');
     if (isMore && this.record !== undefined && !this.moment) void this.look();
@@ -271,7 +273,7 @@ export class Store {
 
   /** Loads the chosen actor; many wishes in a short time are one. */
   private askDetail(): void {
-    if (this.detailAsked || this.facts.n === -1) return;
+    if (this.detailAsked || this.facts.n === -1 || this.view !== 'actors') return;
     this.detailAsked = true;
     const asked = this.askedFor;
     void this.loadDetail().finally(() => {

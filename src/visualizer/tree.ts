@@ -25,6 +25,8 @@ export class Tree {
   private readonly parents = new Set<string>();
   private shown: string[] = [];
   private nextId = 0;
+  /** The row that was chosen last, which the reader may have scrolled away since. */
+  private inSight: HTMLElement | undefined;
 
   constructor(store: Store) {
     this.store = store;
@@ -115,7 +117,8 @@ export class Tree {
       setAttributes(element, { 'aria-selected': String(address === actor) });
     const chosen = actor === undefined ? undefined : this.rows.get(actor);
     setAttributes(this.element, { 'aria-activedescendant': chosen?.element.id });
-    chosen?.element.scrollIntoView({ block: 'nearest' });
+    if (chosen && chosen.element !== this.inSight) chosen.element.scrollIntoView({ block: 'nearest' });
+    this.inSight = chosen?.element;
   }
 
   private clicked(event: MouseEvent): void {

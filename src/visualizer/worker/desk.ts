@@ -17,6 +17,10 @@ import type { Group, GroupBy, Inspection, Moment, Notice, Opening, Requests } fr
 
 /** Between two notices: three frames. */
 const NOTICE_MS = 50;
+/** The same while a long journal is read: the page has other things to do. */
+const READING_NOTICE_MS = 500;
+/** Records after which a journal is a long one. */
+const LONG_RECORDS = 5_000;
 /** Causes that are listed; a timer that runs for days has as many as there are records. */
 const CHAIN_MAX = 20;
 const FOLLOWED_MAX = 5_000;
@@ -86,7 +90,8 @@ export class Desk implements Requests {
   #changed(): void {
     if (this.#isDue) return;
     this.#isDue = true;
-    setTimeout(() => void this.#notify(), NOTICE_MS);
+    const isLong = this.#source?.facts().isReading && this.#model.book.size > LONG_RECORDS;
+    setTimeout(() => void this.#notify(), isLong ? READING_NOTICE_MS : NOTICE_MS);
   }
 
   async #notify(): Promise<void> {
@@ -104,11 +109,12 @@ export class Desk implements Requests {
     ]);
     if (model !== this.#model) return;
     void model.search.go(() => this.#changed());
-    const actors = model.past.takeTouched();
+    const { actors, gone } = model.past.takeChanged();
     this.#post({
       facts: this.#facts(source),
       ...(isNew ? { isNew } : {}),
       ...(actors.length > 0 ? { actors } : {}),
+      ...(gone.length > 0 ? { gone } : {}),
       ...(newPhases ? { phases: newPhases } : {}),
       ...(newPods ? { pods: newPods } : {}),
       found: this.#found(),
@@ -258,11 +264,11 @@ export class Desk implements Requests {
 
   async history({ address, at = Number.POSITIVE_INFINITY }: Asked<'history'>) {
     const { book, past } = this.#model;
-    const own = past.history(address).filter(({ n, view }) => n >= 0 && n <= at && view);
+    const own = past.history(address).filter(({ n }) => n >= 0 && n <= at);
     const moves = own.filter(
-      ({ view }, i) => view!.value !== own[i - 1]?.view?.value || view!.status !== own[i - 1]?.view?.status,
+      ({ view }, i) => view.value !== own[i - 1]?.view?.value || view.status !== own[i - 1]?.view?.status,
     );
-    return moves.slice(-HISTORY_MAX).map(({ n, view }) => ({ n, t: book.row(book.indexOf(n))?.t ?? 0, view: view! }));
+    return moves.slice(-HISTORY_MAX).map(({ n, view }) => ({ n, t: book.row(book.indexOf(n))?.t ?? 0, view }));
   }
 
   async step({ address, at = Number.POSITIVE_INFINITY }: Asked<'step'>) {
@@ -276,8 +282,8 @@ export class Desk implements Requests {
     }
     const moves = past.history(address).filter(({ n }) => n <= at);
     const last = moves.at(-1);
-    if (!last?.view || last.n < 0) return null;
-    const before = moves.findLast(({ view }) => view !== last.view && view?.value !== last.view!.value)?.view;
+    if (!last || last.n < 0) return null;
+    const before = moves.findLast(({ view }) => view !== last.view && view?.value !== last.view.value)?.view;
     const [heard] = (await book.turn(book.row(book.indexOf(last.n))!.turn)).filter((shown) => whoOf(shown) === address);
     const ids = (states: readonly { readonly id: string }[] = []): string[] => states.map(({ id }) => id);
     return { n: heard?.n ?? last.n, event: '', edges: [], before: ids(before?.active), after: ids(last.view.active) };

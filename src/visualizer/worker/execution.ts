@@ -4,7 +4,7 @@
  * Owns: what each actor was after each of its steps, held by reference. Machines never change a context, they replace
  * what changed of it, so that all that a journal's actors ever were takes little more than what they became.
  * Invariants: nothing is performed; what the machines decide is compared with the journal, and the first difference
- * ends it; of steps in the middle of a long journal, past {@link HELD_MAX}, the contexts are not held.
+ * ends it; of the middle of a long journal, past {@link HELD_MAX}, the contexts are not held.
  */
 import { contextText, KernelFeed, shown } from '../../actors/server/visualizer/feed.ts';
 import { hidden } from '../../actors/server/visualizer/hidden.ts';
@@ -28,10 +28,10 @@ import { differences } from './differences.ts';
 import { edgesOf } from './guards.ts';
 import type { ContextChange, StepView } from './requests.ts';
 
-/** Steps whose contexts are held: 100,000 records have some 60,000 of them, a million records 600,000. */
-const HELD_MAX = 800_000;
+/** Snapshots that are held, about 2 KB each: those of 250,000 records. */
+const HELD_MAX = 150_000;
 /** Of those, the first: a start. */
-const HELD_FIRST = 200_000;
+const HELD_FIRST = 50_000;
 
 /** What an actor was from the end of a turn on. */
 interface Held {
@@ -39,7 +39,7 @@ interface Held {
   readonly snapshot: object;
   readonly timers: readonly PendingTimer[];
   /** What it heard in the turn, and the transitions that it took. */
-  readonly steps: readonly Step[];
+  readonly steps: readonly Pick<Step, 'event' | 'transitions'>[];
 }
 
 export class Execution {
@@ -53,6 +53,8 @@ export class Execution {
   #steps: Step[] = [];
   #seen: readonly ShownRecord[] = [];
   #count = 0;
+  /** Turns in which changes of contexts are not held. */
+  #gap: { readonly from: number; readonly to: number } | undefined;
 
   constructor(journal: Journal) {
     this.#journal = journal;
@@ -115,23 +117,25 @@ export class Execution {
       const settled = steps.findLast(({ isSettled }) => isSettled) ?? steps.at(-1)!;
       const held = this.#held.get(address) ?? [];
       this.#held.set(address, held);
-      held.push({ turn: kernel.turn - 1, snapshot: settled.snapshot, timers: timers.get(address) ?? [], steps });
-      this.#count += steps.length;
+      const heard = steps.map(({ event, transitions }) => ({ event, transitions }));
+      held.push({ turn: kernel.turn - 1, snapshot: settled.snapshot, timers: timers.get(address) ?? [], steps: heard });
+      this.#count++;
     }
     if (this.#count > HELD_MAX) this.#thin();
   }
 
-  /** Lets go of half of what is neither of the start nor of the end. */
+  /** Lets go of what is neither of the start nor of the end, and of actors that ended long ago. */
   #thin(): void {
     const turns = [...this.#held.values()].flatMap((held) => held.map(({ turn }) => turn)).toSorted((a, b) => a - b);
-    const from = turns[Math.floor((turns.length * HELD_FIRST) / HELD_MAX)]!;
-    const to = turns[Math.floor(turns.length * 0.6)]!;
+    const from = this.#gap?.from ?? turns[HELD_FIRST]!;
+    const to = turns[Math.floor((HELD_FIRST + HELD_MAX) / 2)]!;
+    this.#gap = { from, to };
     this.#count = 0;
     for (const [address, held] of this.#held) {
       const last = held.findLastIndex(({ turn }) => turn <= to);
       const kept = held.filter(({ turn }, at) => turn <= from || at >= last);
       this.#held.set(address, kept);
-      for (const { steps } of kept) this.#count += steps.length;
+      this.#count += kept.length;
     }
   }
 
@@ -142,7 +146,8 @@ export class Execution {
   /** As the actor was after a turn; `view` is what is known of it without its context. */
   detail(view: ActorView, turn: number, at: number): ActorDetail {
     const held = this.#at(view.address, turn);
-    const context = view.status === 'active' ? contextText(held?.snapshot) : undefined;
+    const isKnown = held !== undefined && view.status === 'active';
+    const context = isKnown ? contextText(held.snapshot) : undefined;
     const timers = (held?.timers ?? []).map(({ due, event }) => ({ due, event: event.type }));
     return { actor: view, at, ...(context === undefined ? {} : { context }), timers };
   }
@@ -173,6 +178,7 @@ export class Execution {
   }
 
   #at(address: string, turn: number): Held | undefined {
+    if (this.#gap && turn > this.#gap.from && turn < this.#gap.to) return undefined;
     const held = this.#held.get(address) ?? [];
     return held[lastUpTo(held, turn)];
   }

@@ -2,23 +2,29 @@
  * The actors as they were after any record that is held, read from the records alone.
  *
  * Hears: all records in their order. Each change of an actor is kept as what it was from there on, so that the past is
- * found and not made: a look back costs a search for each actor.
+ * found and not made: a look back costs a search for each actor that lives. Of those that ended the last
+ * {@link ENDED_MAX} are shown.
  */
 import type { ActorView, RequestView, ShownRecord } from '../../actors/server/visualizer/protocol.ts';
 import { parentOf } from '../words.ts';
 
-/** What an actor was from a record on; absent: it was not there. */
+/** What an actor was from a record on. */
 interface Change {
   readonly n: number;
-  readonly view: ActorView | undefined;
+  readonly view: ActorView;
 }
 
 const BEFORE_ALL = -1;
+/** Actors that ended and are still shown, so that a pod that died can be looked at. */
+const ENDED_MAX = 200;
 
 export class Past {
   private readonly changes = new Map<string, Change[]>();
   private readonly askers = new Map<number, string>();
   private touched = new Set<string>();
+  /** In the order in which they ended. */
+  private readonly ended = new Set<string>();
+  private gone: string[] = [];
 
   /** Actors as they are after the last record; of those that no record speaks of it is what they were all the time. */
   adopt(views: readonly ActorView[]): void {
@@ -90,11 +96,19 @@ export class Past {
     else this.waiting.set(address, change(this.waiting.get(address) ?? []));
   }
 
-  private set(address: string, n: number, view: ActorView | undefined): void {
+  private set(address: string, n: number, view: ActorView): void {
     const known = this.changes.get(address);
     if (known) known.push({ n, view });
     else this.changes.set(address, [{ n, view }]);
     this.touched.add(address);
+    this.ended.delete(address);
+    if (view.status === 'active') return;
+    this.ended.add(address);
+    if (this.ended.size <= ENDED_MAX) return;
+    const oldest = this.ended.values().next().value!;
+    this.ended.delete(oldest);
+    this.touched.delete(oldest);
+    this.gone.push(oldest);
   }
 
   /** As the actor is after the last record. */
@@ -108,9 +122,18 @@ export class Past {
     return changes[lastUpTo(changes, n)]?.view;
   }
 
-  /** All that were there after record `n`; default: after the last. */
+  /** All that were there after record `n`, and the last that had ended; default: after the last record. */
   all(n = Number.POSITIVE_INFINITY): ActorView[] {
-    return [...this.changes.keys()].flatMap((address) => this.at(address, n) ?? []);
+    const views: ActorView[] = [];
+    const ended: Change[] = [];
+    for (const changes of this.changes.values()) {
+      if (changes[0]!.n > n) continue;
+      const change = changes[lastUpTo(changes, n)]!;
+      if (change.view.status === 'active') views.push(change.view);
+      else ended.push(change);
+    }
+    const last = ended.toSorted((one, other) => other.n - one.n).slice(0, ENDED_MAX);
+    return [...views, ...last.map(({ view }) => view)];
   }
 
   /** The states that an actor has been in, the oldest first: when, and what it was. */
@@ -118,11 +141,13 @@ export class Past {
     return this.changes.get(address) ?? [];
   }
 
-  /** The actors that changed since this was asked last. */
-  takeTouched(): ActorView[] {
-    const views = [...this.touched].flatMap((address) => this.now(address) ?? []);
+  /** The actors that changed since this was asked last, and those that are not shown any more. */
+  takeChanged(): { readonly actors: readonly ActorView[]; readonly gone: readonly string[] } {
+    const actors = [...this.touched].flatMap((address) => this.now(address) ?? []);
+    const { gone } = this;
     this.touched = new Set();
-    return views;
+    this.gone = [];
+    return { actors, gone: gone.filter((address) => this.now(address)?.status !== 'active') };
   }
 
   /** Forgets what lies between two records that are not held any more; the last change among them stays. */

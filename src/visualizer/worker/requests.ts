@@ -58,7 +58,10 @@ export interface Notice {
   readonly facts: Facts;
   /** Another journal, or another start: all that was known is void. */
   readonly isNew?: boolean;
+  /** Those that changed. */
   readonly actors?: readonly ActorView[];
+  /** Addresses of those that ended long ago and are not shown any more. */
+  readonly gone?: readonly string[];
   readonly phases?: PhasesView;
   readonly pods?: readonly PodView[];
   readonly found?: Found;

@@ -199,6 +199,7 @@ function writerTo(page: ServerResponse): (text: string) => Promise<void> | undef
     room ??= new Promise((resolve) => {
       const done = () => {
         room = undefined;
+        page.off('drain', done).off('close', done);
         resolve();
       };
       page.once('drain', done).once('close', done);

@@ -1,6 +1,6 @@
 /** What the journal's reader uses of `node:zlib`. */
 import { Decompress } from 'fzstd';
-import { Buffer, bufferOf } from './buffer.ts';
+import { Buffer, bufferOf, encoded } from './buffer.ts';
 
 /** Of compressed bytes at once: what they become is counted after each. */
 const PIECE_BYTES = 16 * 1024;
@@ -33,7 +33,7 @@ const TABLE = Uint32Array.from({ length: 256 }, (_, byte) => {
 });
 
 export function crc32(data: string | Uint8Array): number {
-  const bytes = typeof data === 'string' ? Buffer.from(data) : data;
+  const bytes = encoded(data);
   let crc = 0xffffffff;
   for (let at = 0; at < bytes.length; at++) crc = TABLE[(crc ^ bytes[at]!) & 0xff]! ^ (crc >>> 8);
   return (crc ^ 0xffffffff) >>> 0;
