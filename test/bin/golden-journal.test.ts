@@ -16,7 +16,7 @@ const JOURNAL = join(import.meta.dirname, '../golden/journals/v3/node');
 it('time, why and critical-chain tell what they told then', () => {
   const story = new Story(readJournal(JOURNAL));
   const times = { totalMs: 52, healthzMs: 39, synchronizingMs: 52 };
-  const firstPod = { name: 'default/web-node-1', runningMs: 610 };
+  const firstPod = { name: 'default/web-node-1', runningMs: 609 };
   expect(startupTime(story)).toMatchObject({ complete: true, incarnation: '000001', ...times, firstPod });
   const container = why(story, 'pod/web/app', undefined) as Why;
   expect(container.summary).toBe('default/web-node-1/app is Running');

@@ -33,7 +33,7 @@ it('finds by kind, actor, number, time and any field', async () => {
   expect((await found('actor:containerManager kind:state')).every((record) => 'at' in record)).toBe(true);
   expect((await found('turn:<3')).length).toBeLessThan(40);
   expect((await found('t:>0.55 turn:>0')).every(({ n }) => n > 400)).toBe(true);
-  expect((await found('n:469')).map(({ n }) => n)).toEqual([469]);
+  expect((await found('n:201')).map(({ n }) => n)).toEqual([201]);
   expect((await found('level:warn')).every((record) => record.k === 'log' && record.level === 'warn')).toBe(true);
   const asked = await found('kind:request image:app:1');
   expect(asked.length).toBeGreaterThan(0);
@@ -46,7 +46,7 @@ it('takes terms away, and finds by expressions', async () => {
   expect(some.length).toBeGreaterThan(0);
   expect(some.length).toBeLessThan(all.length);
   expect((await found('/cri\\.(create|start)Container/ kind:result')).length).toBe(2);
-  expect((await found('name:/^cri\\.podStatus$/')).length).toBeGreaterThan(1);
+  expect((await found('name:/^cri\\.[a-z]+Container$/')).length).toBeGreaterThan(1);
 });
 
 it('says what is wrong with a search', () => {

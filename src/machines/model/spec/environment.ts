@@ -6,7 +6,6 @@
  * upstream's text.
  */
 
-import type { SecretHandle } from '../../../kernel/xstate.ts';
 import type { KeyValue } from '../api/cri.ts';
 import type { Container, EnvFromSource, EnvVar, Pod } from '../api/pod.ts';
 import type { FileValues, FileVariable } from '../operations/volume.ts';
