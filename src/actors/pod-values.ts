@@ -5,7 +5,7 @@
  *
  * Invariants: a reference `$(NAME)` stays, so that machines expand it as ever; in these places every other text is the
  * name of a handle, so that no author can write the name of another pod's handle and have it opened. What a sub-path is
- * made of stays as it is: it becomes the name of a folder. With `--journal-plain` only texts that have the form of the name of
+ * made of stays as it is: it becomes the name of a folder. With `--journal-plain` only texts in the form of the name of
  * a handle are sealed.
  */
 import type { Vault } from '../kernel/journal/index.ts';

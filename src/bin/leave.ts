@@ -26,8 +26,8 @@ const PERIOD_MS = 500;
 
 /**
  * Calls `ended` once when the npm that started this process is gone: npm does not pass a signal on, and leaves behind
- * what it started. `npm_command` is set in all that npm starts, by `npx` or a script; a daemon that a shell started with
- * `nohup` outlives that shell.
+ * what it started. `npm_command` is set in all that npm starts, by `npx` or a script; a daemon that a shell started
+ * with `nohup` outlives that shell.
  */
 export function onNpmEnded(ended: () => void): void {
   if (process.env['npm_command'] === undefined) return;

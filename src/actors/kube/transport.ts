@@ -1,9 +1,9 @@
 /**
  * The connections to one API server, shared by all clients of one identity.
  *
- * HTTP/2 where the server has it: a connection carries a hundred watches. Decides: when connections are given up
- * (rotated certificates, `closeConnections`, no sign of life from the server: {@link endLostConnections}). Invariant: an answer
- * that was refused as unauthorized is asked for once more with credentials that were read anew.
+ * HTTP/2 where the server has it: a connection carries a hundred watches. Decides: when connections are closed (rotated
+ * certificates, `closeConnections`, no sign of life from the server: {@link endLostConnections}). Invariant: a request
+ * that was refused as unauthorized is sent once more with credentials that were read again.
  */
 import { subscribe } from 'node:diagnostics_channel';
 import { type ClientHttp2Session, type ClientHttp2Stream, constants } from 'node:http2';

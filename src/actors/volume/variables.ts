@@ -88,7 +88,7 @@ const BLANKS = /^[ \t]+/;
  *
  * `NAME='value'`, one after the other; the value stands as it is, over several lines if it must. Blank lines and
  * comments, also behind the closing quote, are ignored. Upstream: pkg/kubelet/util/env. Invariant: nothing behind the
- * requested key is read. Empty: there is no such key, or it has no value. Throws where a line before it has another form.
+ * requested key is read. Empty: there is no such key, or it has no value. Throws where a line before it is malformed.
  */
 export function valueInEnvFile(text: string, key: string): string {
   const lines = linesOf(text);

@@ -139,7 +139,7 @@ function readProc(path: string): string | undefined {
 const FIRST_REALTIME = 34;
 const LAST_REALTIME = 64;
 
-/** The kernel's number of a signal that CRI names (`SIGRTMINPLUS3`); `undefined` where this machine has no such signal. */
+/** The kernel's number of a signal by CRI's name (`SIGRTMINPLUS3`); `undefined`: this machine has no such signal. */
 export function signalNumber(signal: Signal): number | undefined {
   if (signal === 'RUNTIME_DEFAULT') return constants.signals.SIGTERM;
   if (signal === 'SIGCLD') return constants.signals.SIGCHLD;

@@ -145,7 +145,7 @@ const REASONS: readonly Reason[] = [
 /** No person writes a longer one; the engine that compiles it here takes time for each character. */
 const PATTERN_MAX_CHARS = 4_096;
 
-/** Whether a pattern is a regular expression, in the words of Go's library; `null`: it is. Journald does the matching. */
+/** Why a pattern is no regular expression, as Go's library says it; `null`: it is one. Journald does the matching. */
 export function patternProblem(pattern: string): string | null {
   if (pattern.length > PATTERN_MAX_CHARS) return 'expression too large';
   try {

@@ -174,7 +174,7 @@ function localDevice(volume: Volume, bound: BoundVolume | null, { pod, node }: P
 /** Of a blank disk, where its volume does not say. */
 const FS_TYPE_DEFAULT = 'ext4';
 
-/** A folder or a disk of this machine: bound to a folder of the pod, where readers of volumes expect it. `null`: none. */
+/** A folder or a disk of this machine: bound to a folder of the pod, as every volume. `null`: none. */
 function localFolder(volume: Volume, bound: BoundVolume | null, { pod, node }: PayloadInput) {
   if (bound === null || !bound.spec.local) return null;
   const { name: spec } = bound;
