@@ -4,7 +4,7 @@ import { ARGV, BootNode } from '../machines/startup/boot-node.ts';
 import { image, manifest } from './pods-node.ts';
 
 /** What the image's pull takes longer in the second start. */
-export const SLOWER_MS = 4_000;
+const SLOWER_MS = 4_000;
 
 /** `isWaiting`: a third start that waits for its runtime. */
 export async function startsJournal(directory: string, { isWaiting = false } = {}): Promise<void> {

@@ -14,7 +14,7 @@ import pLimit from 'p-limit';
 import { OperationError } from '../../kernel/json.ts';
 import type { CgroupResources } from '../../machines/model/operations/cgroup.ts';
 import { errnoOf } from '../host/below-root.ts';
-import { shareOfThreads } from '../host/threads.ts';
+import { shareOfThreads } from '../host/bounded-calls.ts';
 import { countingFolders, foldersOf, type Hierarchies } from './hierarchies.ts';
 import { type CgroupFile, filesOfVersion1, filesOfVersion2 } from './values.ts';
 

@@ -1,6 +1,6 @@
 /** Plain files and folders of the node itself: reading one, making folders, and links to logs. */
 import { constants } from 'node:fs';
-import { access, chmod, lstat, mkdir, open, readlink, rename, stat, symlink } from 'node:fs/promises';
+import { access, chmod, lstat, mkdir, open, readlink, rename, stat, statfs, symlink } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { OperationError } from '../../kernel/json.ts';
 import type { Port } from '../../kernel/operation.ts';
@@ -86,4 +86,10 @@ export const makeSymlink: Port<Operations['host.symlink']> = async ({ id, input:
   await symlink(target, draft);
   await rename(draft, path);
   return null;
+};
+
+/** How large a file system is and how much of it ordinary processes may still fill. */
+export const fileSystem: Port<(typeof hostOperations)['host.fileSystem']> = async ({ input: { path } }) => {
+  const { blocks, bavail, bsize } = await statfs(path, { bigint: true });
+  return { capacityBytes: String(blocks * bsize), availableBytes: String(bavail * bsize) };
 };

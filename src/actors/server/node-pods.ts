@@ -4,7 +4,7 @@ import type { ContainerStatus } from '../../machines/model/api/cri.ts';
 import type { Container, EphemeralContainer, Pod, PodStatus } from '../../machines/model/api/pod.ts';
 import type { PodRuntimeStatus } from '../../machines/model/operations/cri.ts';
 import type { ExclusiveCpus } from '../../machines/model/operations/grants.ts';
-import type { ClaimPlaces } from '../stats/claim-stats.ts';
+import type { ClaimPlaces } from '../stats/summary-parts.ts';
 import { type Answer, text } from './http/answer.ts';
 import type { ApiRequest } from './http/endpoint.ts';
 

@@ -18,8 +18,8 @@ import type { MachineInfo } from '../../machines/model/operations/host.ts';
 import type { StatsPlace } from '../../machines/model/operations/stats.ts';
 import type { KubeletContext, RuntimeFacts } from '../../machines/startup/context/types.ts';
 import { kubeletMachine } from '../../machines/startup/kubelet.ts';
-import type { ClaimPlaces } from '../stats/claim-stats.ts';
 import type { StatsVolume } from '../stats/driver-stats.ts';
+import type { ClaimPlaces } from '../stats/summary-parts.ts';
 import type { NodePod, PodEnding } from './node-pods.ts';
 import type { PodSource } from './thread/known-pods.ts';
 

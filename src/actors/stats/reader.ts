@@ -11,7 +11,6 @@ import pLimit from 'p-limit';
 import type { StatsPlace } from '../../machines/model/operations/stats.ts';
 import { type CgroupSample, cgroupSamples } from './cgroup-samples.ts';
 import { readUsage } from './cgroup-usage.ts';
-import { type ClaimPlaces, claimStats } from './claim-stats.ts';
 import { type FileSystemUsage, fileSystemUsage } from './disk-usage.ts';
 import { type Hierarchy, hierarchyOf } from './hierarchy.ts';
 import {
@@ -31,6 +30,8 @@ import { type PodCgroup, podCgroups } from './pod-cgroups.ts';
 import { etcHosts, type OnVolume, type PodPlace, type PodStorage, podLogs, podVolumes } from './pod-folders.ts';
 import { Rates } from './rates.ts';
 import {
+  type ClaimPlaces,
+  claimStats,
   fileSystemStats,
   layerStats,
   NO_STALL,

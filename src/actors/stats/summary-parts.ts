@@ -1,7 +1,8 @@
 /** From what was read to the parts of the summary, one pure function a part. */
 import type { FilesystemUsage, ContainerStats as RuntimeStats } from '../../machines/model/api/cri.ts';
+import { boundedCall } from '../host/bounded-calls.ts';
 import type { CgroupUsage } from './cgroup-usage.ts';
-import type { FileSystemUsage, FolderUsage } from './disk-usage.ts';
+import { type FileSystemUsage, type FolderUsage, fileSystemUsage } from './disk-usage.ts';
 import { millis } from './inventory.ts';
 import { NO_PRESSURE, type PressureStall } from './kernel-text.ts';
 import type { InterfaceUsage } from './network.ts';
@@ -13,6 +14,7 @@ import type {
   MemoryStats,
   NetworkStats,
   SwapStats,
+  VolumeStats,
 } from './summary-types.ts';
 
 /** What the kubelet takes for the interface that pods use. */
@@ -183,4 +185,20 @@ export function networkStats(interfaces: readonly InterfaceUsage[], atMs: number
   );
   const main = all.find(({ name }) => name === DEFAULT_INTERFACE) ?? { name: '' };
   return { time: timeOf(atMs), ...main, interfaces: all };
+}
+
+/** By volume of the pod, the claim that it is for and where it lies. */
+export type ClaimPlaces = Readonly<Record<string, { readonly claim: string; readonly path: string }>>;
+
+/** `null`: it is gone, or does not answer. */
+const claimUsage = (path: string): Promise<FileSystemUsage | null> =>
+  boundedCall(path, () => fileSystemUsage(path)).catch(() => null);
+
+/** How full the volumes behind a pod's claims are. They may lie anywhere, and on a file system that does not answer. */
+export async function claimStats(namespace: string, places: ClaimPlaces, atMs: number): Promise<VolumeStats[]> {
+  const measured = Object.entries(places).map(async ([name, { claim, path }]): Promise<VolumeStats[]> => {
+    const usage = await claimUsage(path);
+    return usage === null ? [] : [{ name, pvcRef: { name: claim, namespace }, ...fileSystemStats(usage, atMs) }];
+  });
+  return (await Promise.all(measured)).flat();
 }

@@ -18,7 +18,7 @@ import {
 import { replayOptions } from '../insight/replayed.ts';
 import { printable, printableJson } from '../printable.ts';
 import { logsOf } from '../replay/logs.ts';
-import { worstOf } from '../replay/worst.ts';
+import { worstOf } from '../replay/outcome.ts';
 import { exitCodeOf } from './journal-errors.ts';
 
 export interface CoverageOptions {

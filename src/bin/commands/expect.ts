@@ -16,7 +16,7 @@ import { expectationsJunit } from '../insight/expectations-junit.ts';
 import { Story } from '../insight/story.ts';
 import { printable, printableJson } from '../printable.ts';
 import { logsOf } from '../replay/logs.ts';
-import { worstOf } from '../replay/worst.ts';
+import { worstOf } from '../replay/outcome.ts';
 import { exitCodeOf } from './journal-errors.ts';
 
 export interface ExpectOptions {

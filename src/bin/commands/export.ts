@@ -1,9 +1,8 @@
 /** `statelet export JOURNAL --to FORM` and `statelet plot JOURNAL`: a start for other tools. */
 import type { Journal } from '../../kernel/journal/index.ts';
 import { exitCodes } from '../exit-codes.ts';
-import { cloudEventsOf } from '../insight/cloud-events.ts';
 import { insight, journalAt, refuse, startIsGone } from '../insight/command.ts';
-import { chromeOf, otlpOf } from '../insight/export.ts';
+import { chromeOf, cloudEventsOf, otlpOf } from '../insight/export.ts';
 import { plotOf } from '../insight/plot.ts';
 import type { Story } from '../insight/story.ts';
 import { printableJson } from '../printable.ts';

@@ -7,8 +7,7 @@ import { journalAt, refuse } from '../insight/command.ts';
 import { minimizeJournal } from '../minimize/minimize-journal.ts';
 import { minimizeSeed } from '../minimize/minimize-seed.ts';
 import { printable, printableJson } from '../printable.ts';
-import { thisBuild } from '../replay/outcome.ts';
-import { shellLine } from '../replay/shell-line.ts';
+import { shellLine, thisBuild } from '../replay/outcome.ts';
 import { lineFor, writeJournal, writeStarts } from '../simulation/run-seed.ts';
 import { exitCodeOf } from './journal-errors.ts';
 

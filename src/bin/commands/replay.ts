@@ -8,9 +8,8 @@ import { exitCodes } from '../exit-codes.ts';
 import { refuse } from '../insight/command.ts';
 import { answersTo, JOBS_WANTED, jobsOf } from '../process-pool.ts';
 import { inShard, logsOf, shardOf } from '../replay/logs.ts';
-import { notTested, type Outcome, replayLog, type Task } from '../replay/outcome.ts';
+import { codeForBisect, notTested, type Outcome, replayLog, type Task, worstOf } from '../replay/outcome.ts';
 import { FORMATS, reporterFor } from '../replay/reports.ts';
-import { codeForBisect, worstOf } from '../replay/worst.ts';
 import { WORKER_VERBS } from '../worker-verbs.ts';
 
 export interface ReplayCommandOptions {

@@ -8,7 +8,7 @@ import { STEPS } from '../../simulation/simulation.ts';
 import { exitCodes } from '../exit-codes.ts';
 import { refuse } from '../insight/command.ts';
 import { answersTo, JOBS_WANTED, jobsOf } from '../process-pool.ts';
-import { worstOf } from '../replay/worst.ts';
+import { worstOf } from '../replay/outcome.ts';
 import { describeSeed, describeTotals, seedsJson, seedsJunit } from '../simulation/report.ts';
 import { runSeed, type SeedOutcome, type SeedTask, seedNotTested } from '../simulation/run-seed.ts';
 import { WORKER_VERBS } from '../worker-verbs.ts';

@@ -8,7 +8,7 @@ import { exitCodes } from '../exit-codes.ts';
 import { placeOf } from '../insight/command.ts';
 import { printable, printableJson } from '../printable.ts';
 import { logsOf } from '../replay/logs.ts';
-import { worstOf } from '../replay/worst.ts';
+import { worstOf } from '../replay/outcome.ts';
 import { exitCodeOf } from './journal-errors.ts';
 
 export function verifyCommand(logs: readonly string[], { format }: { readonly format: string }): number {

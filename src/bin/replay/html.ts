@@ -6,9 +6,8 @@
  */
 import { shortText } from '../../actors/server/visualizer/trim.ts';
 import { inText as text } from './junit.ts';
-import type { Outcome } from './outcome.ts';
+import { type Outcome, totalsOf } from './outcome.ts';
 import { describeOutcome } from './text.ts';
-import { totalsOf } from './totals.ts';
 
 const DETAILS_MAX = 200;
 const DETAIL_MAX_CHARS = 20_000;

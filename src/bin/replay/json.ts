@@ -1,8 +1,7 @@
 /** The report for programs: `schema/replay-report.schema.json` describes it, one line. */
 import type { BuildInfo } from '../../kernel/records.ts';
 import { printableJson } from '../printable.ts';
-import { type Outcome, thisBuild } from './outcome.ts';
-import { totalsOf } from './totals.ts';
+import { type Outcome, thisBuild, totalsOf } from './outcome.ts';
 
 /** Raised when a field changes its meaning or goes away; new fields may come at any time. */
 const REPORT_VERSION = 1;

@@ -6,9 +6,8 @@
  * U+FFFE and U+FFFF.
  */
 import { printable } from '../printable.ts';
-import type { Outcome } from './outcome.ts';
+import { type Outcome, totalsOf } from './outcome.ts';
 import { describeOutcome } from './text.ts';
-import { totalsOf } from './totals.ts';
 
 const ESCAPES: Readonly<Record<string, string>> = {
   '&': '&amp;',

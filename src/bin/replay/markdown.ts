@@ -6,9 +6,8 @@
  */
 import { shortText } from '../../actors/server/visualizer/trim.ts';
 import { printable } from '../printable.ts';
-import type { Outcome } from './outcome.ts';
+import { type Outcome, totalsOf } from './outcome.ts';
 import { describeOutcome } from './text.ts';
-import { totalsOf } from './totals.ts';
 
 const ROWS_MAX = 500;
 const DETAILS_MAX = 30;

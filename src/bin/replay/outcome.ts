@@ -15,7 +15,6 @@ import { exitCodes } from '../exit-codes.ts';
 import { journalAt, placeOf } from '../insight/command.ts';
 import { replayOptions } from '../insight/replayed.ts';
 import { STATELET_VERSION } from '../version.ts';
-import { shellLine } from './shell-line.ts';
 
 export interface Task {
   readonly log: string;
@@ -105,3 +104,48 @@ function compared({ log, incarnation, strict }: Task): Outcome {
 }
 
 const stackOf = (thrown: unknown): string => (thrown instanceof Error && thrown.stack) || String(thrown);
+
+/** How many logs came to each outcome. */
+export type Totals = Readonly<Record<Verdict, number>>;
+
+export function totalsOf(outcomes: readonly Outcome[]): Totals {
+  const totals = { same: 0, divergence: 0, 'non-deterministic': 0, invalid: 0, 'not-tested': 0 };
+  for (const { verdict } of outcomes) totals[verdict]++;
+  return totals;
+}
+
+const PLAIN = /^[A-Za-z0-9_./:@%+=,-]+$/;
+
+/** A command line that a person can paste into a shell: each word stays one word and is nothing else. */
+export const shellLine = (words: readonly string[]): string =>
+  words.map((word) => (PLAIN.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`)).join(' ');
+
+/**
+ * From the worst on. Of code that is not deterministic no other result can be trusted. A difference that was found
+ * stays found, whatever became of the other logs. Of what a start was expected to be, a state that it must never have
+ * been in is worse than a phase that it did not reach, and that is worse than being late; so is what a simulated node
+ * did wrong than what it did not come to. A crash of this program may
+ * hide a difference; what is wrong with a log itself hides none that this build made.
+ */
+const FROM_THE_WORST: readonly number[] = [
+  exitCodes.nonDeterministic,
+  exitCodes.divergence,
+  exitCodes.safetyViolated,
+  exitCodes.livenessViolated,
+  exitCodes.expectationMissing,
+  exitCodes.budgetExceeded,
+  exitCodes.couldNotTest,
+  exitCodes.invalidLog,
+  exitCodes.unsupportedVersion,
+  exitCodes.noLog,
+];
+
+/** The exit code of several logs: that of the worst outcome. */
+export const worstOf = (codes: readonly number[]): number =>
+  FROM_THE_WORST.find((code) => codes.includes(code)) ?? exitCodes.same;
+
+/** As `git bisect run` reads exit codes: 125 skips a commit that cannot be tested. */
+export const codeForBisect = (code: number): number =>
+  [exitCodes.same, exitCodes.divergence, exitCodes.nonDeterministic].some((tested) => tested === code)
+    ? code
+    : exitCodes.couldNotTest;

@@ -9,8 +9,7 @@ import { openJournal } from '../../kernel/journal/index.ts';
 import type { JournalRecord } from '../../kernel/records.ts';
 import { type Problem, type Script, type SimulationReport, STEPS, simulate } from '../../simulation/simulation.ts';
 import { exitCodes } from '../exit-codes.ts';
-import { thisBuild } from '../replay/outcome.ts';
-import { shellLine } from '../replay/shell-line.ts';
+import { shellLine, thisBuild } from '../replay/outcome.ts';
 
 export interface SeedTask {
   readonly script: Script;

@@ -7,10 +7,9 @@
 import { assign, enqueueActions, line, raise, to } from '../../kernel/xstate.ts';
 import { cgroupV1, memoryOnDisk, nodeRef, starting } from '../model/reasons/reasons.ts';
 import { logLines } from '../model/values/go-text.ts';
-import type { Failure } from './context/answers.ts';
 import { gatesOf } from './context/derive-features.ts';
 import { deriveSettings, invalidClusterDNS } from './context/derive-settings.ts';
-import type { KubeletContext } from './context/types.ts';
+import type { Failure, KubeletContext } from './context/types.ts';
 import { resolveNodeIPs } from './host/node-ip.ts';
 import { failing, kubeletSetup, warning } from './setup.ts';
 

@@ -3,7 +3,7 @@
  * the wait for the pods. Steps: S131, S112.
  */
 import { assign, enqueueActions, line, raise } from '../../kernel/xstate.ts';
-import type { Failure } from './context/answers.ts';
+import type { Failure } from './context/types.ts';
 import { CONTAINER_MANAGER_PHASE, containerLogs, dataDirectories, startContainerManagerAgain } from './last-phases.ts';
 import { kubeletSetup, messageOf } from './setup.ts';
 

@@ -7,9 +7,8 @@ import { assign, enqueueActions, line, raise } from '../../kernel/xstate.ts';
 import { reservedCPULines } from '../configuration/validation/resource-managers.ts';
 import { CLIENT_CA_MAX_BYTES, clientCARefusal } from './clients/client-ca.ts';
 import { clientBuilderInput } from './clients/client-input.ts';
-import type { Failure } from './context/answers.ts';
 import { gatesOf } from './context/derive-features.ts';
-import type { KubeletContext, NodeIdentity } from './context/types.ts';
+import type { Failure, KubeletContext, NodeIdentity } from './context/types.ts';
 import { failing, kubeletSetup, warning } from './setup.ts';
 
 const clientCAFile = ({ config }: KubeletContext): string => config!.authentication.x509.clientCAFile ?? '';

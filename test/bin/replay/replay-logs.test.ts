@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { inShard, logsOf, shardOf } from '../../../src/bin/replay/logs.ts';
-import { codeForBisect, worstOf } from '../../../src/bin/replay/worst.ts';
+import { codeForBisect, worstOf } from '../../../src/bin/replay/outcome.ts';
 import { DOOR, inOtherWords, record, statelet } from '../recorded.ts';
 
 const work = mkdtempSync(join(tmpdir(), 'statelet-replay-logs-'));

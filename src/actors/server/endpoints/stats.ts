@@ -1,7 +1,6 @@
 /** `/stats/summary`: what the node, its pods and their containers use, measured at each request. */
 
-import { statsText } from '../../stats/json.ts';
-import type { Summary } from '../../stats/summary-types.ts';
+import { type Summary, statsText } from '../../stats/summary-types.ts';
 import { messageOf } from '../../thrown.ts';
 import { json, pageNotFound, text } from '../http/answer.ts';
 import { type ApiRequest, type Endpoint, first } from '../http/endpoint.ts';

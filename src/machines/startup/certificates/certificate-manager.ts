@@ -22,8 +22,7 @@
 
 import { assign, errorOf, line, now, sendParent } from '../../../kernel/xstate.ts';
 import type { CertificateFacts, CertificatePurpose } from '../../model/operations/certificate.ts';
-import type { Answer } from '../context/answers.ts';
-import type { CertificateReport } from '../context/types.ts';
+import type { Answer, CertificateReport } from '../context/types.ts';
 import { csrObject, verdictOf } from './policy.ts';
 import {
   csrOf,

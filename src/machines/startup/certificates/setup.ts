@@ -14,7 +14,7 @@ import {
 import { type KubeObject, type KubeTarget, kubeOperations } from '../../model/operations/kube.ts';
 import type { Ended } from '../../model/pods/messages.ts';
 import { type BackOff, pauseMs } from '../../model/values/back-off.ts';
-import type { Answer } from '../context/answers.ts';
+import type { Answer } from '../context/types.ts';
 import { csrTarget, missingIn, nodeTemplate, rotationDeadline, verdictOf } from './policy.ts';
 
 export interface CertificateManagerInput {

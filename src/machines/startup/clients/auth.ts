@@ -12,7 +12,7 @@
  * Seeds: S064, S065. Upstream: cmd/kubelet/app/auth.go.
  */
 import { setup } from '../../../kernel/xstate.ts';
-import type { Answer } from '../context/answers.ts';
+import type { Answer } from '../context/types.ts';
 
 export interface AuthInput {
   readonly anonymous: boolean;

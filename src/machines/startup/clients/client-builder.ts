@@ -21,8 +21,7 @@ import { type KubeSettings, kubeOperations } from '../../model/operations/kube.t
 import { certificateManagerMachine } from '../certificates/certificate-manager.ts';
 import { CLIENT_SIGNER, clientPlace, nodeTemplate } from '../certificates/policy.ts';
 import type { CertificateManagerInput } from '../certificates/setup.ts';
-import type { Answer } from '../context/answers.ts';
-import type { KubeClients } from '../context/types.ts';
+import type { Answer, KubeClients } from '../context/types.ts';
 
 export interface ClientBuilderInput {
   readonly kubeconfig: string;

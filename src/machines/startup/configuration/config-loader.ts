@@ -28,8 +28,8 @@ import {
   resolveConfiguration,
 } from '../../configuration/index.ts';
 import { operations } from '../../model/operations/index.ts';
-import type { Failure } from '../context/answers.ts';
 import { logEntries } from '../context/log-entries.ts';
+import type { Failure } from '../context/types.ts';
 
 export interface ConfigLoaderInput {
   readonly argv: readonly string[];

@@ -1,5 +1,4 @@
 /** The supervisor's input, context and events. */
-
 import type { AgentFault } from '../../../kernel/xstate.ts';
 import type { KubeletConfiguration, KubeletFlags } from '../../configuration/index.ts';
 import type { ConfigurationChange } from '../../configuration/reloadable.ts';
@@ -8,7 +7,6 @@ import type { NodeResources } from '../../model/cgroups/allocatable.ts';
 import type { CertificatePurpose } from '../../model/operations/certificate.ts';
 import type { CgroupInfo, MachineInfo, SoftState } from '../../model/operations/host.ts';
 import type { NodeSettings, RuntimeHandlerAbilities } from '../../model/settings/node-settings.ts';
-import type { Failure } from './answers.ts';
 
 /** Input of the root machine: what the process was given. It is in the journal's header. */
 export interface KubeletInput {
@@ -154,4 +152,23 @@ export interface RunOnceFinished {
 
 export interface ConfigReloadApplied extends Omit<ConfigurationChange, 'refused'> {
   readonly type: 'configReload.applied';
+}
+
+/**
+ * What the parts of starting answer, and why starting ended.
+ *
+ * What a one-shot subsystem answers.
+ */
+export type Answer<Value> =
+  | { readonly ok: true; readonly value: Value }
+  | { readonly ok: false; readonly message: string };
+
+/** Why starting ended, in the words of the phase that failed. */
+export interface Failure {
+  /** State of the chart that was active, such as `run.lockFile`. */
+  readonly phase: string;
+  readonly message: string;
+  readonly exitCode: number;
+  /** What upstream's command ends with on stderr, without klog's headers; default: one line that has the message. */
+  readonly lines?: readonly string[];
 }

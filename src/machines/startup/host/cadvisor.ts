@@ -13,7 +13,7 @@
 import { assign, pick, setup } from '../../../kernel/xstate.ts';
 import type { MachineInfo } from '../../model/operations/host.ts';
 import { operations } from '../../model/operations/index.ts';
-import type { Answer } from '../context/answers.ts';
+import type { Answer } from '../context/types.ts';
 
 export const cadvisorMachine = setup({
   types: {

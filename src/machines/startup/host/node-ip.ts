@@ -6,7 +6,7 @@
 
 import type { KubeletFlags } from '../../configuration/index.ts';
 import { isIpAddress, parseIp } from '../../model/values/ip.ts';
-import type { Answer } from '../context/answers.ts';
+import type { Answer } from '../context/types.ts';
 
 interface HostAddress {
   readonly address: string;

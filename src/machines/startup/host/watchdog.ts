@@ -17,7 +17,7 @@
 import { assign, line, pick, sendParent, setup } from '../../../kernel/xstate.ts';
 import { operations } from '../../model/operations/index.ts';
 import { formatDuration } from '../../model/values/time.ts';
-import type { Answer } from '../context/answers.ts';
+import type { Answer } from '../context/types.ts';
 
 export interface WatchdogInput {
   readonly syncFrequencyMs: number;

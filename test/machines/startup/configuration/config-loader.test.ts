@@ -4,7 +4,7 @@ import {
   configLoaderMachine,
   type LoadedConfiguration,
 } from '../../../../src/machines/startup/configuration/config-loader.ts';
-import type { Answer } from '../../../../src/machines/startup/context/answers.ts';
+import type { Answer } from '../../../../src/machines/startup/context/types.ts';
 import { type Answers, fail, ok, runUnder } from '../../../support/answering-world.ts';
 
 const document = (path: string, value: object) => ({

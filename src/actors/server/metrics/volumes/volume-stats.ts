@@ -3,7 +3,7 @@
  * or does not answer says nothing.
  */
 import type { Histogram, Registry } from 'prom-client';
-import { claimStats } from '../../../stats/claim-stats.ts';
+import { claimStats } from '../../../stats/summary-parts.ts';
 import type { VolumeStats } from '../../../stats/summary-types.ts';
 import type { NodePod } from '../../node-pods.ts';
 import { type Family, gaugeOf, type Sample } from '../family.ts';

@@ -2,6 +2,8 @@
  * What is known of this node, as far as its Node object shows it. {@link NodeFacts} is fixed for one start of the
  * agent; {@link NodeReports} is what its subsystems say as it changes.
  */
+
+import type { Image } from '../../../model/api/cri.ts';
 import type { NodeAddress, NodeFeatures, NodeRuntimeHandler, NodeSystemInfo, Taint } from '../../../model/api/node.ts';
 
 export interface NodeFacts {
@@ -48,7 +50,7 @@ export interface NodeReports {
   /** The same of the devices that plugins offer. */
   readonly deviceCapacity: Readonly<Record<string, string>>;
   readonly deviceAllocatable: Readonly<Record<string, string>>;
-  /** Largest first, as {@link import('./images.ts').nodeImages} lists them. */
+  /** Largest first, as {@link import('./facts.ts').nodeImages} lists them. */
   readonly images: readonly NodeImage[];
   readonly runtimeHandlers: readonly NodeRuntimeHandler[];
   readonly features: NodeFeatures | null;
@@ -82,3 +84,21 @@ export const NOTHING_REPORTED: NodeReports = {
   features: null,
   volumesInUse: null,
 };
+
+/** Upstream's bound of names for one image in the status; the rest is left out. */
+const NAMES_MAX = 5;
+
+/**
+ * The node's images as its status lists them. Upstream: nodestatus.Images.
+ *
+ * The largest `max` images (`nodeStatusMaxImages`; -1: all of them), without those that have no name.
+ */
+export function nodeImages(images: readonly Image[], max: number): NodeImage[] {
+  const named = images
+    .map(({ repo_tags, repo_digests, size }) => ({
+      names: [...repo_digests, ...repo_tags].slice(0, NAMES_MAX),
+      sizeBytes: Number(size),
+    }))
+    .sort((a, b) => b.sizeBytes - a.sizeBytes || (a.names[0] ?? '').localeCompare(b.names[0] ?? ''));
+  return (max < 0 ? named : named.slice(0, max)).filter(({ names }) => names.length > 0);
+}

@@ -1,10 +1,9 @@
 /** The vocabulary of the allocation manager: its books, its events, how it speaks. The chart is in `allocation.ts`. */
-
 import { setup, to } from '../../../../kernel/xstate.ts';
 import type { DeviceAnswers } from '../../../model/allocation/device-manager.ts';
 import { type Devices, deviceHealth } from '../../../model/allocation/device-state.ts';
 import type { AllocationMessage, AllocationReport } from '../../../model/allocation/messages.ts';
-import type { NodeView, Rejection, Taint } from '../../../model/allocation/predicates.ts';
+import { judge, type NodeView, type Rejection, type Taint } from '../../../model/allocation/predicates.ts';
 import type { Candidate } from '../../../model/allocation/preemption.ts';
 import type { AdmissionRequest } from '../../../model/allocation/request.ts';
 import { demandOf, devicesHeldBy, heldBy } from '../../../model/allocation/resource-grants.ts';
@@ -12,8 +11,8 @@ import type { Node } from '../../../model/api/node.ts';
 import type { QOSDemand } from '../../../model/cgroups/node-groups.ts';
 import type { Allocation, Grant, Holding } from '../../../model/operations/grants.ts';
 import type { SoftState } from '../../../model/operations/host.ts';
-import { type Ended, eventRecorded, podActor } from '../../../model/pods/messages.ts';
-import type { EventText } from '../../../model/reasons/reasons.ts';
+import { type Ended, eventRecorded, type PodKillWanted, podActor } from '../../../model/pods/messages.ts';
+import { type EventText, podEvents, podMessages } from '../../../model/reasons/reasons.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
 import { type DeviceCallsReport, deviceCallsMachine } from './device-calls.ts';
 
@@ -205,4 +204,26 @@ export const observed = ({ metadata, spec }: Node): Pick<Context, 'labels' | 'ta
 export function reportHealth(work: Pick<Work, 'args'>, uid: string, { devices }: Holding, offered: Devices): void {
   if (devices === undefined) return;
   reply(work, { type: 'allocation.deviceHealth', uid, health: deviceHealth(devices, offered) });
+}
+
+/**
+ * Pods that an agent before this one took: each is checked once more when an agent begins. It stays whatever room
+ * there is, and ends only where the Node has not the labels any more that it asks for, as upstream has it. Part of
+ * `allocation.ts`.
+ */
+export function judgeRecalled(w: Work, wish: Wish): void {
+  const { context, enqueue } = w.args;
+  const { request } = wish;
+  const { uid } = request;
+  if (!w.books.recalled.includes(uid)) return;
+  const isEarly = !context.isNodeKnown && !request.rules.isStatic;
+  w.books.unjudged = isEarly ? { ...w.books.unjudged, [uid]: wish } : without(w.books.unjudged, uid);
+  if (isEarly) return;
+  w.books.recalled = w.books.recalled.filter((each) => each !== uid);
+  const { mismatch } = judge(request, viewOf(context), []);
+  if (mismatch?.reason !== 'NodeAffinity') return;
+  const { reason, message } = mismatch;
+  recordEvent(w, request, podEvents.rejected(reason, message));
+  const verdict = { reason, message: podMessages.rejected(message), said: 'always' } as const;
+  enqueue.sendTo(to('pods'), { type: 'pods.kill', uid, graceSeconds: null, verdict } satisfies PodKillWanted);
 }

@@ -51,6 +51,7 @@ import {
   type Context,
   candidates,
   isSame,
+  judgeRecalled,
   keeping,
   noteEnd,
   observed,
@@ -65,7 +66,6 @@ import {
   without,
 } from './allocation-setup.ts';
 import type { DeviceCallsInput } from './device-calls.ts';
-import { judgeRecalled } from './recalled.ts';
 
 const s = allocationSetup;
 

@@ -10,8 +10,8 @@ import {
   NOTHING_REPORTED,
   type NodeFacts,
   type NodeReports,
+  nodeImages,
 } from '../../../../../src/machines/charts/node/object/facts.ts';
-import { nodeImages } from '../../../../../src/machines/charts/node/object/images.ts';
 import { newNode, reconciliation } from '../../../../../src/machines/charts/node/object/node.ts';
 import {
   hasConditionNews,
