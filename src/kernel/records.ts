@@ -115,9 +115,9 @@ export interface StateRecord extends Envelope {
 }
 
 /**
- * Derived: the turn is complete. `digest` covers what changed in status, value, context and output, a few characters for
- * each actor, in their order; `armed` has the timers that the turn set and left, by number, with their milliseconds from
- * the turn's time on.
+ * Derived: the turn is complete. `digest` covers what changed in status, value, context and output, a few characters
+ * for each actor, in their order; `armed` has the timers that the turn set and left, by number, with their
+ * milliseconds from the turn's time on.
  */
 export interface EndRecord extends Envelope {
   readonly k: 'end';
