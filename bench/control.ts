@@ -5,12 +5,11 @@
  * same labels, mounts, cgroup and security context. Its files are written before the clock starts.
  */
 import { randomUUID } from 'node:crypto';
-import { readdirSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import type { RuntimeClient } from '../src/actors/cri/client.ts';
 import { preparePod } from '../src/actors/host/pods/pod-files.ts';
+import { readJournal } from '../src/kernel/journal/index.ts';
 import type { InputOf } from '../src/kernel/operation.ts';
-import type { EffectRecord, JournalLine } from '../src/kernel/records.ts';
+import type { EffectRecord } from '../src/kernel/records.ts';
 import type { criOperations } from '../src/machines/model/operations/cri.ts';
 import type { hostOperations } from '../src/machines/model/operations/host.ts';
 
@@ -27,14 +26,8 @@ export interface PodRequests {
   readonly container: CreateContainer['config'];
 }
 
-function effectsIn(journal: string): EffectRecord[] {
-  const segments = readdirSync(journal).filter((name) => name.endsWith('.ndjson'));
-  return segments
-    .sort()
-    .flatMap((name) => readFileSync(join(journal, name), 'utf8').split('\n').filter(Boolean))
-    .map((line) => JSON.parse(line.slice(line.indexOf(' ') + 1)) as JournalLine)
-    .filter((record): record is EffectRecord => record.k === 'effect');
-}
+const effectsIn = (journal: string): EffectRecord[] =>
+  [...readJournal(journal).records].filter((record) => record.k === 'effect');
 
 /** What was asked for the pod `name` (as the node knows it), by the effects of its journal. */
 export function requestsOf(journal: string, name: string): PodRequests {

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { connectRuntime, type RuntimeClient } from '../../src/actors/cri/client.ts';
 import { BUILT_IN_IMAGE } from '../../src/actors/embedded-runtime/store/images.ts';
 import { exitCodes } from '../../src/bin/exit-codes.ts';
+import { readJournal } from '../../src/kernel/journal/index.ts';
 import { OperationError } from '../../src/kernel/json.ts';
 import type { ContainerStatus, PodSandbox } from '../../src/machines/model/api/cri.ts';
 import type { PodStatus } from '../../src/machines/model/api/pod.ts';
@@ -159,10 +160,11 @@ export class ObservedNode extends TestNode {
     return [...new Set(names)].sort();
   }
 
-  /** Every record that lies in the journal uncompressed. */
+  /** Every record that lies in the journal uncompressed, whole, one a line. */
   journalText(): string {
     const segments = readdirSync(this.journal).filter((file) => file.endsWith('.ndjson'));
-    return segments.map((file) => readText(join(this.journal, file))).join('');
+    const begun = segments.map((file) => join(this.journal, file)).filter((file) => readText(file).includes('\n'));
+    return begun.flatMap((file) => [...readJournal(file).records].map((record) => JSON.stringify(record))).join('\n');
   }
 
   /** What is wrong with the journal; empty when it verifies, and these incarnations replay to the same decisions. */

@@ -16,16 +16,21 @@ export const hash = (algorithm: Algorithm, data: string | Uint8Array, encoding: 
 export interface Hash {
   update(data: string | Uint8Array): Hash;
   digest(encoding: Encoding): string;
+  copy(): Hash;
 }
 
-export function createHash(algorithm: Algorithm): Hash {
-  const state = ALGORITHMS[algorithm].create();
+type State = ReturnType<(typeof ALGORITHMS)[Algorithm]['create']>;
+
+export const createHash = (algorithm: Algorithm): Hash => hashOf(ALGORITHMS[algorithm].create());
+
+function hashOf(state: State): Hash {
   const made: Hash = {
     update(data) {
       state.update(encoded(data));
       return made;
     },
     digest: (encoding) => written(state.digest(), encoding),
+    copy: () => hashOf(state.clone()),
   };
   return made;
 }
