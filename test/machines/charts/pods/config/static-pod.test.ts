@@ -76,6 +76,14 @@ it('a minimal manifest gets the identity of a static pod and the defaults of the
   });
 });
 
+test('a manifest is decoded once, whatever the node has besides', () => {
+  const one = manifest(podOf());
+  const { pod } = staticPod(one, 'node1');
+  expect(pod).toBeDefined();
+  expect(staticPod(one, 'node1', true).pod).toBe(pod);
+  expect(staticPod(one, 'node2').pod).not.toBe(pod);
+});
+
 const CASES = new URL('../../../../golden/pods/cases/', import.meta.url);
 
 it('the spec of a recorded static pod is the one the real kubelet sent for its mirror', () => {
