@@ -8,8 +8,8 @@
  *   `resources.wanted` of `containerManager`, `devices.changed` of `deviceManager`, `devices.*` of its actors that talk
  *   with plugins.
  * Asks: `pods` to end the pods that a critical one displaces.
- * Sends: pods its answers (through `pods`), `memory` what must outlive the agent, `containerManager` the sums by QoS
- *   class, it and `deviceManager` what single containers hold.
+ * Sends: pods its answers, and through `pods` what is for all of them; `memory` what must outlive the agent,
+ *   `containerManager` the sums by QoS class, it and `deviceManager` what single containers hold.
  * Invariants:
  *   A1 what was taken once stays taken over a restart of the agent, but where the Node's labels are no longer for it;
  *      what was refused stays refused. Not so what is in files: it begins anew after a shutdown, and when it was over.

@@ -4,8 +4,8 @@
  * Decides: when its sandbox is made and made again, whose turn it is among its containers, when it is over, how it
  *   ends.
  * Owns: what is known of it in the runtime (its only writer), its sandbox, its containers' actors, its status.
- * Hears: `pod.configured`, `pod.kill`, `pod.released`, `runtime.*`, `image.*`, `allocation.*`, `object.found` and
- *   `csi.mounted` through `pods`; its containers, their probes, its volumes.
+ * Hears: `pod.configured`, `pod.kill`, `pod.released`, `runtime.*`, `object.found` and `csi.mounted` through `pods`;
+ *   `image.*` and `allocation.*`; its containers, their probes, its volumes.
  * Asks: `cri.runPodSandbox`, `cri.podStatus` to observe itself, `host.preparePod`, `users.map`, and what its end
  *   takes.
  * Sends: `status` each new status.

@@ -76,6 +76,15 @@ it('a minimal manifest gets the identity of a static pod and the defaults of the
   });
 });
 
+it('a manifest is decoded once, whatever the node has besides', () => {
+  const one = manifest(podOf());
+  const podIn = (result: ReturnType<typeof staticPod>) => ('pod' in result ? result.pod : undefined);
+  const pod = podIn(staticPod(one, 'node1'));
+  expect(pod).toBeDefined();
+  expect(podIn(staticPod(one, 'node1', true))).toBe(pod);
+  expect(podIn(staticPod(one, 'node2'))).not.toBe(pod);
+});
+
 const CASES = new URL('../../../../golden/pods/cases/', import.meta.url);
 
 it('the spec of a recorded static pod is the one the real kubelet sent for its mirror', () => {
