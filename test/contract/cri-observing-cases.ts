@@ -149,6 +149,14 @@ export function watchCases(bench: Bench): void {
     expect(new Set(bodies).size).toBe(bodies.length);
   });
 
+  test('an inspection right after the start of a sandbox says what a later one says', async () => {
+    const { config } = await bench.sandbox();
+    const input = { uid: config.metadata?.uid ?? '' };
+    const [first, later] = [await bench.ask('cri.podStatus', input), await bench.ask('cri.podStatus', input)];
+    expect(first.sandboxes).toHaveLength(1);
+    expect({ ...first, observedAtMs: 0 }).toEqual({ ...later, observedAtMs: 0 });
+  });
+
   test('a sandbox without the labels of a pod is nobody of ours', async () => {
     const { labels: _labels, ...foreign } = bench.pod();
     const { uid, release } = await bench.held('exit 0');
