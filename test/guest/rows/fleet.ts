@@ -117,7 +117,10 @@ export const FLEET: readonly Row[] = [
     what: 'resize in place: CPU and memory, up and down',
     seen: 'pod and container have the new `cpu.max` and `memory.max`, in systemd, too; the container is the one it was',
     async see(guest, cluster) {
-      const resources = (cpu: string, bytes: string) => ({ limits: { cpu, memory: bytes } });
+      const resources = (cpu: string, bytes: string) => ({
+        limits: { cpu, memory: bytes },
+        requests: { cpu, memory: bytes },
+      });
       await cluster.create('resized', { ...SLEEP, resources: resources('100m', '64Mi') });
       const before = await cluster.runs('resized');
       const [slice, scope] = [sliceOf(before), scopeOf(before)];

@@ -148,7 +148,7 @@ export const ISOLATION: readonly Row[] = [
       const volume = `/var/lib/kubelet/pods/${metadata.uid}/volumes/kubernetes.io~empty-dir/data`;
       expect(await textOf(guest, '/etc/projects')).toBe(`1048577:${volume}`);
       expect(await textOf(guest, '/etc/projid')).toBe('volume1048577:1048577');
-      expect(await guest.run(`lsattr -pd ${volume}`)).toMatch(/^1048577 \S*P/);
+      expect(await guest.run('repquota -P /var/lib/kubelet')).toMatch(/^volume1048577 /m);
       const { status } = await cluster.untilPod('counted', 'is evicted', (pod) => pod.status?.phase === 'Failed');
       expect(status).toMatchObject({
         reason: 'Evicted',

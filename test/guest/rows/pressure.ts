@@ -57,13 +57,13 @@ export const PRESSURE: readonly Row[] = [
   },
   evicting('memory', 'the pod that has more than it asked for; `MemoryPressure` comes and goes', {
     condition: 'MemoryPressure',
-    takes: 'dd if=/dev/zero of=/data/file bs=1M count=1150',
+    takes: 'dd if=/dev/zero of=/data/file bs=1M count=1300',
     medium: 'Memory',
     resource: 'memory',
   }),
   evicting('disk', 'the pod that fills its volume; `DiskPressure` comes and goes', {
     condition: 'DiskPressure',
-    takes: 'dd if=/dev/zero of=/data/file bs=1M count=380',
+    takes: 'dd if=/dev/zero of=/data/file bs=1M count=430',
     resource: 'ephemeral-storage',
   }),
   evicting('inodes', 'the pod that makes thousands of files', {
@@ -80,12 +80,16 @@ export const PRESSURE: readonly Row[] = [
     what: 'the disk of the images is full',
     seen: '`DiskPressure` while it is, though `/var/lib/kubelet` has room',
     async see(guest, cluster) {
+      // Images that nothing uses are removed: those of the rows below are used.
+      await cluster.create('modest', shell(SLEEP));
+      await cluster.runs('modest');
       await guest.run(
         'fallocate -l $(($(df -B1 --output=avail /var/lib/containerd | tail -1) - 50000000)) /var/lib/containerd/fill',
       );
       await cluster.untilCondition('DiskPressure', 'True');
       await guest.run('rm /var/lib/containerd/fill');
       await cluster.untilCondition('DiskPressure', 'False');
+      await cluster.delete('modest');
     },
   },
   {

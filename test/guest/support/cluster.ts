@@ -13,7 +13,6 @@ import { NODE } from './guest.ts';
 const HOST = '10.0.2.2';
 const STATE_LIMIT_MS = 30 * 60_000;
 const POLL_MS = 500;
-const MERGE = 'application/merge-patch+json';
 const PODS = '/api/v1/namespaces/default/pods';
 
 type Spec = Readonly<Record<string, unknown>>;
@@ -129,10 +128,6 @@ export class GuestCluster {
   async resize(name: string, resources: Spec): Promise<void> {
     const patch = { spec: { containers: [{ name: 'app', resources }] } };
     await this.cluster.admin.rest.patch(`${PODS}/${name}/resize`, 'application/strategic-merge-patch+json', patch);
-  }
-
-  async patchPod(name: string, patch: Spec): Promise<void> {
-    await this.cluster.admin.rest.patch(`${PODS}/${name}`, MERGE, patch);
   }
 
   untilNode(what: string, isSo: (node: NodeObject) => boolean): Promise<NodeObject> {
