@@ -1,49 +1,101 @@
 /**
- * Takes the picture of the README: the report of a golden journal in Chromium, light and dark, into `docs/pictures`.
+ * Takes the pictures of the README in Chromium, light and dark, into `docs/pictures`: the page of a node that runs, a
+ * journal in which one has gone back in time, and a report that compares two starts.
  *
  *     node scripts/take-pictures.ts
  *
- * Needs Chromium (`STATELET_CHROMIUM` names another) and `npm run bundle`. It is not compared in CI: fonts differ
- * between machines.
+ * The node starts twice on a containerd of its own, or on the embedded runtime where there is none. Needs Chromium
+ * (`STATELET_CHROMIUM` names another) and `npm run bundle`. It is not compared in CI: fonts differ between machines.
  */
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { chromium, type Page } from 'playwright-core';
+import { BUILT_IN_IMAGE } from '../src/actors/embedded-runtime/index.ts';
+import { containerdAvailable, startContainerd } from '../test/support/containerd.ts';
+import { SLEEP, shellPod, TestNode } from '../test/support/daemon.ts';
+import { BUSYBOX_IMAGE } from '../test/support/image.ts';
 
 const ROOT = join(import.meta.dirname, '..');
 const PICTURES = join(ROOT, 'docs/pictures');
-const JOURNAL = join(ROOT, 'test/golden/journals/v3/node');
-const VIEWPORT = { width: 1280, height: 860 };
-/** Of WebP: letters stay sharp, and the picture takes some 90 KB. */
-const QUALITY = 60;
+const VIEWPORT = { width: 1200, height: 760 };
+/** Of WebP: letters stay sharp, and a picture takes some 60 KB. */
+const QUALITY = 50;
+const PATIENCE_MS = 120_000;
 
-async function take(page: Page): Promise<void> {
+async function take(page: Page, name: string): Promise<void> {
   const browser = await page.context().newCDPSession(page);
   for (const colorScheme of ['light', 'dark'] as const) {
     await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
     const { data } = await browser.send('Page.captureScreenshot', { format: 'webp', quality: QUALITY });
-    writeFileSync(join(PICTURES, `start-${colorScheme}.webp`), Buffer.from(data, 'base64'));
+    writeFileSync(join(PICTURES, `${name}-${colorScheme}.webp`), Buffer.from(data, 'base64'));
   }
 }
 
+/** The page of the node that runs, once its pod does. */
+async function live(page: Page): Promise<void> {
+  const token = readFileSync(join(node.rootDir, 'visualizer.token'), 'utf8').trim();
+  await page.goto(`http://127.0.0.1:${node.visualizerPort}/?token=${token}`);
+  await page.getByText('live', { exact: true }).waitFor();
+  await page.locator('#chain-goal option', { hasText: 'web' }).waitFor({ state: 'attached' });
+}
+
+async function report(page: Page, file: string, hash: string): Promise<void> {
+  await page.goto('about:blank');
+  await page.goto(`${pathToFileURL(file).href}#${hash}`);
+  await page.getByText('journal', { exact: true }).waitFor();
+}
+
+/** The moment in which a container was asked to start: its chart, its context, its record. */
+async function past(page: Page, file: string): Promise<void> {
+  await report(page, file, `view=records&search=${encodeURIComponent('kind:result name:createContainer')}`);
+  await page.locator('#rows [role=row]', { hasText: 'cri.createContainer answered' }).first().click();
+  await page.locator('#record-body .chain').waitFor();
+  await page.locator('#grid').press('Enter');
+  await page.locator('#decision li').first().waitFor();
+  await page.locator('#actor .json').waitFor();
+  await take(page, 'past');
+}
+
+async function comparison(page: Page, file: string): Promise<void> {
+  await report(page, file, 'view=compare');
+  await page.locator('.verdict').waitFor();
+  await take(page, 'compare');
+}
+
+/** The second start finds the containers of the first one running, so only the first creates some. */
+function reportOf(journal: string): string {
+  const file = join(folder, 'report.html');
+  execFileSync(process.execPath, [join(ROOT, 'src/bin/statelet.js'), 'view', journal, '--output', file]);
+  return file;
+}
+
 const folder = mkdtempSync(join(tmpdir(), 'statelet-pictures-'));
-const report = join(folder, 'report.html');
-mkdirSync(PICTURES, { recursive: true });
-execFileSync(process.execPath, [join(ROOT, 'src/bin/statelet.js'), 'view', JOURNAL, '--output', report]);
+const containerd = containerdAvailable() === null ? await startContainerd() : undefined;
+const node = new TestNode(containerd ? { endpoint: containerd.endpoint } : {});
 const browser = await chromium.launch({
   executablePath: process.env['STATELET_CHROMIUM'] ?? '/usr/bin/chromium',
   args: ['--no-sandbox'],
 });
 try {
+  mkdirSync(PICTURES, { recursive: true });
+  node.write('web.json', shellPod('web', containerd ? BUSYBOX_IMAGE : BUILT_IN_IMAGE, SLEEP));
   const page = await browser.newPage({ viewport: VIEWPORT });
-  await page.goto(pathToFileURL(report).href);
-  await page.getByText('journal', { exact: true }).waitFor();
-  await page.locator('#phase-list').evaluate('(list) => list.scrollTo(0, 0)');
-  await take(page);
+  page.setDefaultTimeout(PATIENCE_MS);
+  await node.start();
+  await live(page);
+  await take(page, 'live');
+  await node.stop('SIGTERM');
+  await node.start();
+  await live(page);
+  await node.stop('SIGTERM');
+  await past(page, reportOf(`${node.journal}@1`));
+  await comparison(page, reportOf(node.journal));
 } finally {
   await browser.close();
+  await node.close();
+  await containerd?.close();
   rmSync(folder, { recursive: true });
 }
