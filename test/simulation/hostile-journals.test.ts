@@ -52,12 +52,13 @@ const COMMANDS: Readonly<Record<string, (log: string) => number | Promise<number
   dot: (log) => dotCommand('kubelet', { format: 'dot', journal: log }),
   coverage: (log) => coverageCommand([log], { output: 'text' }),
   expect: (log) => expectCommand(EXPECTATIONS, [log], { output: 'text' }),
-  redact: (log) => redactCommand(log, { output: join(folder, `redacted-${++redacted}`), verify: true }),
-  minimize: (log) => minimizeCommand(log, { output: join(folder, 'small'), seconds: '1', format: 'text' }),
+  redact: (log) => redactCommand(log, { output: join(folder, `redacted-${++made}`), verify: true }),
+  minimize: (log) => minimizeCommand(log, { output: join(folder, `small-${++made}`), seconds: '1', format: 'text' }),
 };
 
 type Line = Record<string, unknown>;
-let redacted = 0;
+/** Folders that were written. */
+let made = 0;
 const EXPECTATIONS = join(folder, 'expectations.yaml');
 writeFileSync(EXPECTATIONS, 'finished: true\nwithin: { healthz: 1s }\nnever: [{ actor: kubelet, state: failed }]\n');
 
@@ -109,7 +110,7 @@ async function answers(path = file): Promise<Readonly<Record<string, number>>> {
     const code = await command(path);
     const { user, system } = process.threadCpuUsage(begin);
     expect((user + system) / 1_000, `milliseconds of ${name}`).toBeLessThan(SOON_MS);
-    expect(CODES.has(code), `${name} ends with ${code}`).toBe(true);
+    expect(CODES.has(code), `${name} ends with ${code}: ${said.slice(-300)}`).toBe(true);
     expect(said, name).not.toMatch(/(?![\n\t])[\p{Cc}\p{Cf}]|^\s*::|^##\[/mu);
     expect(said.replace(QUOTED_RECORD, ''), name).not.toMatch(CRASH);
     codes[name] = code;

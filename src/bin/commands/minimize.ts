@@ -1,4 +1,5 @@
 /** `statelet minimize JOURNAL` and `--seed N`: the smallest journal that fails in the same way. */
+import { existsSync, readdirSync } from 'node:fs';
 import { JournalError } from '../../kernel/journal/index.ts';
 import { NotReplayable } from '../../kernel/replay.ts';
 import { kubeletMachine } from '../../machines/startup/kubelet.ts';
@@ -57,13 +58,15 @@ export async function minimizeCommand(log: string | undefined, options: Minimize
 
 function wrongIn(
   log: string | undefined,
-  { seed, seconds, format, shows }: MinimizeCommandOptions,
+  { seed, seconds, format, shows, output }: MinimizeCommandOptions,
 ): string | undefined {
   if ((log === undefined) === (seed === undefined)) return 'name a journal, or --seed N';
   if (seed !== undefined && !/^\d{1,9}$/.test(seed)) return `--seed is a number, not ${seed}`;
   if (shows !== undefined && seed !== undefined) return '--shows is for journals: a seed shows what rule it breaks';
   if (!/^\d{1,5}$/.test(seconds)) return `--seconds is a number, not ${seconds}`;
   if (format !== 'text' && format !== 'json') return `--format is text or json, not ${JSON.stringify(format)}`;
+  if (existsSync(output) && readdirSync(output).length > 0)
+    return `${output} has something in it; name a new folder by --output`;
   return undefined;
 }
 

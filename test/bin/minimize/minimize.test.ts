@@ -148,6 +148,7 @@ it.each([
   [undefined, { seed: 'x' }],
   [GOLDEN, { seconds: 'soon' }],
   [GOLDEN, { format: 'xml' }],
+  [GOLDEN, { output: GOLDEN }],
 ] as const)('%s with %j is refused', async (log, options) => {
   expect(await minimizeCommand(log, { ...DEFAULTS, ...options })).toBe(2);
 });
