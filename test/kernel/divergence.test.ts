@@ -112,10 +112,24 @@ it('several differences of one turn are told in their order, each for itself', (
   expect(behind.map((mismatch) => [mismatch.kind, mismatch.actual?.k])).toEqual([['extra', 'message']]);
 });
 
-it('where only a digest differs, it names who heard or said something', () => {
+it.each([
+  [0, 'boss', '.context.made'],
+  [1, 'boss/worker-a', '.context.done.0'],
+])('where only digest %i of a turn differs, it names its actor and what changes in it', (at, actor, change) => {
+  const { records } = recorded();
+  const other = (digest: string): string => `${digest.slice(0, 6 * at)}zzzzzz${digest.slice(6 * at + 6)}`;
+  const changed = records.map((record) =>
+    record.k === 'end' && record.turn === 3 ? { ...record, digest: other(record.digest) } : record,
+  );
+  const divergence = divergenceOf(changed)!;
+  expect(divergence).toMatchObject({ kind: 'digest', actors: [actor] });
+  expect(divergence.changes).toContain(change);
+});
+
+it('where a turn has more digests than today, it names who heard or said something', () => {
   const { records } = recorded();
   const changed = records.map((record) =>
-    record.k === 'end' && record.turn === 3 ? { ...record, digest: 'z' } : record,
+    record.k === 'end' && record.turn === 3 ? { ...record, digest: `${record.digest}zzzzzz` } : record,
   );
   expect(divergenceOf(changed)).toMatchObject({ kind: 'digest', actors: ['boss/worker-a', 'boss'] });
 });
