@@ -1,7 +1,7 @@
 /** By address, events that an actor cannot understand in this form; some in one state alone. */
 export const CRASHES: readonly (readonly [address: RegExp, event: object, state?: string])[] = [
   [/^kubelet\/podConfig\/apiSource$/, { type: 'reflector.listed', items: null }],
-  [/^kubelet\/podConfig$/, { type: 'xstate.error.actor.fileSource' }],
+  [/^kubelet\/podConfig$/, { type: 'xstate.error.actor.fileSource' }, 'open'],
   [/^kubelet\/podConfig\/fileSource$/, { type: 'manifests.changed', manifests: null }],
   [/^kubelet\/mirrorPods$/, { type: 'mirror.wanted', pod: null }],
   [/^kubelet\/mirrorPods\/mirror-[^/]+$/, { type: 'mirror.seen', pod: null, seen: null }],

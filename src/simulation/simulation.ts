@@ -5,7 +5,7 @@
  * Invariants: what a step does depends on the seed and the number of the step alone, so that a run without some of its
  * steps is a run of the others.
  */
-import type { BuildInfo } from '../kernel/records.ts';
+import type { BuildInfo, KernelRecord } from '../kernel/records.ts';
 import { replay } from '../kernel/replay.ts';
 import type { Manifest } from '../machines/model/operations/host.ts';
 import { kubeletMachine } from '../machines/startup/kubelet.ts';
@@ -249,13 +249,13 @@ export class Simulation {
     for (const text of wrong) this.report('liveness', text);
   }
 
-  /** From the beginning of each start. */
+  /** One of the starts, as a reader of its journal gets it; all would take as long as the run itself. */
   private checkReplay(): void {
-    for (const { incarnation, records } of this.node.starts) {
-      const { divergence } = replay({ machine: kubeletMachine, records });
-      if (!divergence) continue;
-      const { n, kind, actors } = divergence;
-      this.report('safety', `start ${incarnation} does not replay: ${kind} at record ${n} by ${actors.join()}`);
-    }
+    const { incarnation, records } = this.chance('replay').pick(this.node.starts);
+    const read = JSON.parse(JSON.stringify(records)) as KernelRecord[];
+    const { divergence } = replay({ machine: kubeletMachine, records: read });
+    if (!divergence) return;
+    const { n, kind, actors } = divergence;
+    this.report('safety', `start ${incarnation} does not replay: ${kind} at record ${n} by ${actors.join()}`);
   }
 }

@@ -8,7 +8,7 @@ import type { Unnumbered } from '../../kernel/witness.ts';
 import type { AnyStateMachine } from '../../kernel/xstate.ts';
 
 export class Player {
-  /** Every record so far. */
+  /** Every record so far, as a reader of a journal gets it. */
   readonly records: KernelRecord[] = [];
   readonly kernel: Kernel;
   private made: readonly KernelRecord[] = [];
@@ -16,7 +16,7 @@ export class Player {
   constructor(machine: AnyStateMachine, { n: _n, k: _k, t, ...header }: HeaderRecord) {
     const sink = {
       wantsCheckpoint: false,
-      append: (record: KernelRecord) => void this.records.push(record),
+      append: (record: KernelRecord) => void this.records.push(JSON.parse(JSON.stringify(record)) as KernelRecord),
       commit: () => {},
       whenDurable: () => {},
       writeCheckpoint: () => {},

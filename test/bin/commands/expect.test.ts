@@ -42,7 +42,7 @@ within: {healthz: 39ms, synchronizing: 52ms, firstPod: 610ms, pod/web: 0.61s}
 longest: {run.runtimeService: 8ms}
 never: [{actor: kubelet, state: failed}, {operation: 'cri.*'}]
 `);
-    expect(all).toHaveLength(9);
+    expect(all).toHaveLength(11);
     expect(all.filter((verdict) => !verdict.startsWith('holds: '))).toEqual([]);
     expect(code).toBe(0);
   });

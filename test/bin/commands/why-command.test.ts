@@ -45,6 +45,6 @@ function why(directory: string): unknown {
     return true;
   });
   onTestFinished(() => output.mockRestore());
-  expect(whyCommand(directory, 'startup', { format: 'json' })).toBe(0);
+  expect(whyCommand(directory, 'startup', { format: 'json', whole: true })).toBe(0);
   return JSON.parse(said);
 }
