@@ -13,24 +13,17 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { chromium, type Page } from 'playwright-core';
-import { BUILT_IN_IMAGE } from '../src/actors/embedded-runtime/index.ts';
+import { BUILT_IN_IMAGE } from '../src/actors/embedded-runtime/store/images.ts';
 import { containerdAvailable, startContainerd } from '../test/support/containerd.ts';
 import { SLEEP, shellPod, TestNode } from '../test/support/daemon.ts';
 import { BUSYBOX_IMAGE } from '../test/support/image.ts';
 
 const ROOT = join(import.meta.dirname, '..');
 const PICTURES = join(ROOT, 'docs/pictures');
-<<<<<<< HEAD
-const JOURNAL = join(ROOT, 'test/golden/journals/v3/node');
-const VIEWPORT = { width: 1280, height: 860 };
-/** Of WebP: letters stay sharp, and the picture takes some 90 KB. */
-const QUALITY = 60;
-=======
 const VIEWPORT = { width: 1200, height: 760 };
 /** Of WebP: letters stay sharp, and a picture takes some 60 KB. */
 const QUALITY = 50;
 const PATIENCE_MS = 120_000;
->>>>>>> e56deba2 (The visualizer's page in the documentation: uses, views, keys, search, limits; its pictures are of real starts)
 
 async function take(page: Page, name: string): Promise<void> {
   const browser = await page.context().newCDPSession(page);
@@ -59,7 +52,7 @@ async function report(page: Page, file: string, hash: string): Promise<void> {
 async function past(page: Page, file: string): Promise<void> {
   await report(page, file, `view=records&search=${encodeURIComponent('kind:result name:createContainer')}`);
   await page.locator('#rows [role=row]', { hasText: 'cri.createContainer answered' }).first().click();
-  await page.locator('#record-body .chain').waitFor();
+  await page.locator('#record-body > .chain').waitFor();
   await page.locator('#grid').press('Enter');
   await page.locator('#decision li').first().waitFor();
   await page.locator('#actor .json').waitFor();

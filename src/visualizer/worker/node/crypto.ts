@@ -16,16 +16,22 @@ export const hash = (algorithm: Algorithm, data: string | Uint8Array, encoding: 
 export interface Hash {
   update(data: string | Uint8Array): Hash;
   digest(encoding: Encoding): string;
+  /** Goes on from here by itself. */
+  copy(): Hash;
 }
 
-export function createHash(algorithm: Algorithm): Hash {
-  const state = ALGORITHMS[algorithm].create();
+export const createHash = (algorithm: Algorithm): Hash => hashOf(ALGORITHMS[algorithm].create());
+
+type State = ReturnType<(typeof ALGORITHMS)[Algorithm]['create']>;
+
+function hashOf(state: State): Hash {
   const made: Hash = {
     update(data) {
       state.update(encoded(data));
       return made;
     },
     digest: (encoding) => written(state.digest(), encoding),
+    copy: () => hashOf(state.clone()),
   };
   return made;
 }
