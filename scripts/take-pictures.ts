@@ -13,7 +13,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { chromium, type Page } from 'playwright-core';
-import { BUILT_IN_IMAGE } from '../src/actors/embedded-runtime/index.ts';
+import { BUILT_IN_IMAGE } from '../src/actors/embedded-runtime/store/images.ts';
 import { containerdAvailable, startContainerd } from '../test/support/containerd.ts';
 import { SLEEP, shellPod, TestNode } from '../test/support/daemon.ts';
 import { BUSYBOX_IMAGE } from '../test/support/image.ts';
@@ -52,7 +52,7 @@ async function report(page: Page, file: string, hash: string): Promise<void> {
 async function past(page: Page, file: string): Promise<void> {
   await report(page, file, `view=records&search=${encodeURIComponent('kind:result name:createContainer')}`);
   await page.locator('#rows [role=row]', { hasText: 'cri.createContainer answered' }).first().click();
-  await page.locator('#record-body .chain').waitFor();
+  await page.locator('#record-body > .chain').waitFor();
   await page.locator('#grid').press('Enter');
   await page.locator('#decision li').first().waitFor();
   await page.locator('#actor .json').waitFor();

@@ -3,7 +3,7 @@
  * and the first decision that differs.
  */
 import { byId, el } from './dom.ts';
-import { walk } from './start.ts';
+import { refocus, walk } from './start.ts';
 import type { Store } from './store.ts';
 import { duration } from './words.ts';
 import type { Content } from './worker/node/fs.ts';
@@ -77,6 +77,7 @@ export class ComparePane {
       el('h3', {}, 'Phases of both'),
       this.phases(comparison),
     );
+    refocus(this.body, -1);
   }
 
   private failures({ aFailure, bFailure, a, b }: Comparison): Node[] {

@@ -5,6 +5,7 @@
 import type { ShownRecord } from '../actors/server/visualizer/protocol.ts';
 import { byId, el, setText } from './dom.ts';
 import { sequenceElement } from './sequence-view.ts';
+import { refocus } from './start.ts';
 import type { Store } from './store.ts';
 import { duration, kindText, whoOf } from './words.ts';
 import type { ContextChange, Inspection } from './worker/requests.ts';
@@ -39,7 +40,7 @@ export class RecordPane {
       el('h3', {}, 'Says'),
       el('pre', { class: 'json' }, JSON.stringify(inspection.shown.record, null, 2)),
     );
-    if (focused >= 0) this.body.querySelectorAll('button')[focused]?.focus();
+    refocus(this.body, focused);
   }
 
   private causes({ chain, more, forgotten }: Inspection): Node[] {

@@ -141,6 +141,8 @@ export function walk(body: HTMLElement, event: KeyboardEvent): void {
 const focusedIn = (body: HTMLElement): number =>
   [...body.querySelectorAll('button')].findIndex((button) => button === document.activeElement);
 
-function refocus(body: HTMLElement, at: number): void {
-  if (at >= 0) body.querySelectorAll('button')[at]?.focus();
+/** A reader who came before the list did is taken to its first line. */
+export function refocus(body: HTMLElement, at: number): void {
+  const first = document.activeElement === body ? 0 : -1;
+  body.querySelectorAll('button')[Math.max(at, first)]?.focus();
 }

@@ -88,8 +88,8 @@ export class Execution {
         }
       }
     } catch (thrown) {
-      if (!(thrown instanceof JournalError) && !(thrown instanceof NotReplayable)) throw thrown;
-      this.error = thrown.message;
+      const isExpected = thrown instanceof JournalError || thrown instanceof NotReplayable;
+      this.error = isExpected ? thrown.message : `the page failed: ${String(thrown)}`;
     }
   }
 

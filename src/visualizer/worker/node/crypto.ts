@@ -16,12 +16,13 @@ export const hash = (algorithm: Algorithm, data: string | Uint8Array, encoding: 
 export interface Hash {
   update(data: string | Uint8Array): Hash;
   digest(encoding: Encoding): string;
+  /** Goes on from here by itself. */
   copy(): Hash;
 }
 
-type State = ReturnType<(typeof ALGORITHMS)[Algorithm]['create']>;
-
 export const createHash = (algorithm: Algorithm): Hash => hashOf(ALGORITHMS[algorithm].create());
+
+type State = ReturnType<(typeof ALGORITHMS)[Algorithm]['create']>;
 
 function hashOf(state: State): Hash {
   const made: Hash = {

@@ -14,9 +14,9 @@ it('hashes as Node does', () => {
   expect(crypto.hash('sha256', Buffer.from(TEXT))).toBe(nodeCrypto.hash('sha256', TEXT));
   const digest = nodeCrypto.createHash('sha256').update('a').update(TEXT).digest('hex');
   expect(crypto.createHash('sha256').update('a').update(TEXT).digest('hex')).toBe(digest);
-  const half = crypto.createHash('sha256').update('a');
-  half.copy().update('b').digest('hex');
-  expect(half.update(TEXT).digest('hex'), 'a copy goes its own way').toBe(digest);
+  const begun = crypto.createHash('sha256').update('a');
+  expect(begun.copy().update(TEXT).digest('hex')).toBe(digest);
+  expect(begun.digest('hex')).toBe(nodeCrypto.hash('sha256', 'a'));
   expect(zlib.crc32(TEXT)).toBe(nodeZlib.crc32(TEXT));
 });
 
