@@ -132,7 +132,7 @@ export const PRESSURE: readonly Row[] = [
       await guest.run(`rm ${JOURNAL}/fill`);
       await guest.until(
         'the journal goes on',
-        `cat ${JOURNAL}/j-*.ndjson | grep -c '"gap"'`,
+        `cat ${JOURNAL}/j-*.ndjson | grep -c '"gap","upto"'`,
         (said) => Number(said) > 0,
       );
       await cluster.delete('unwritten');

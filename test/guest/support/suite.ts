@@ -4,7 +4,7 @@
  *
  * Logs, journals and the console are in the suite's folder of `var/guest`.
  */
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
@@ -28,7 +28,7 @@ export interface Plan {
   readonly configuration?: object;
   /** Flags of the agent. */
   readonly flags?: readonly string[];
-  /** Where `flags` put the journal. */
+  /** Where `flags` put the journal: on a disk that is full for a time, which replay does not cross. */
   readonly journal?: string;
   /** Run as root before Statelet is installed. */
   readonly prepare?: string;
@@ -66,8 +66,7 @@ export function guestSuite(plan: Plan): void {
       test.skipIf(needs === 'kubelet' && requirement('kubelet', kubeletMissing()).skip)(`${what}: ${seen}`, () =>
         look(see),
       );
-    test('journals of every start replay, with the code of this tree', () =>
-      look((guest) => replays(guest, plan.journal ?? `${ROOT_DIR}/journal`, folder)));
+    test('journals of every start replay, with the code of this tree', () => look((guest) => replays(guest, plan)));
   });
 }
 
@@ -116,8 +115,9 @@ async function saveLogs(guest: Guest, folder: string): Promise<void> {
   await guest.cut();
 }
 
-async function replays(guest: Guest, kept: string, folder: string): Promise<void> {
-  const archive = await guest.run(`tar -C ${kept} -cz . | base64 -w0`);
+async function replays(guest: Guest, { name, journal: kept }: Plan): Promise<void> {
+  const folder = join(OUT, name);
+  const archive = await guest.run(`tar -C ${kept ?? `${ROOT_DIR}/journal`} -cz . | base64 -w0`);
   const journal = join(folder, 'journal');
   mkdirSync(journal);
   const journals = join(folder, 'journals.tar.gz');
@@ -126,7 +126,9 @@ async function replays(guest: Guest, kept: string, folder: string): Promise<void
   const starts = new Set(readdirSync(journal).flatMap((name) => /^j-(\d+)-/.exec(name)?.[1] ?? []));
   expect(starts.size).toBeGreaterThan(0);
   for (const start of starts) {
-    const argv = [STATELET, 'replay', `${journal}@${Number(start)}`];
-    expect(execFileSync(process.execPath, argv, { encoding: 'utf8' })).toContain('same');
+    const { stdout, stderr } = spawnSync(process.execPath, [STATELET, 'replay', `${journal}@${Number(start)}`], {
+      encoding: 'utf8',
+    });
+    expect(`${stdout}${stderr}`).toMatch(kept === undefined ? /: same / : /: same |the journal was suspended \(ENOSPC/);
   }
 }
