@@ -1,5 +1,5 @@
 /** What only containerd can show: its crash, and its event service. */
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { WatchPodsItem } from '../../src/machines/model/operations/cri.ts';
 import { type Containerd, containerdAvailable, startContainerd } from '../support/containerd.ts';
 import { requirement } from '../support/require.ts';
@@ -44,7 +44,7 @@ describe.skipIf(requirement('containerd', containerdAvailable()).skip)('containe
     await eventually(() => bench.ask('cri.version', {}).catch(() => undefined));
   }
 
-  test('containers outlive its crash, and what happened meanwhile is told after it', async () => {
+  it('containers outlive its crash, and what happened meanwhile is told after it', async () => {
     const { items, exited, stop } = watch(200);
     const lasting = await bench.started('sleep 600');
     const ending = await bench.started('sleep 1; exit 6');
@@ -55,7 +55,7 @@ describe.skipIf(requirement('containerd', containerdAvailable()).skip)('containe
     await stop();
   });
 
-  test('its events are heard again after its crash, without a relist', async () => {
+  it('its events are heard again after its crash, without a relist', async () => {
     const { items, exited, stop } = watch(NEVER_MS);
     await eventually(() => items.find(({ type }) => type === 'runtime.relisted'));
     await restarted();
@@ -64,7 +64,7 @@ describe.skipIf(requirement('containerd', containerdAvailable()).skip)('containe
     await stop();
   });
 
-  test('an exit is told long before the second of a polling kubelet is over', async () => {
+  it('an exit is told long before the second of a polling kubelet is over', async () => {
     const { items, exited, stop } = watch(NEVER_MS);
     await eventually(() => items.find(({ type }) => type === 'runtime.relisted'));
     const lagsMs: number[] = [];

@@ -1,5 +1,5 @@
 /** What Statelet relies on in a CRI runtime, as one suite for any of them. */
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { Bench, eventually, PATIENT, type RuntimeUnderTest, SOON_MS } from './cri-bench.ts';
 import { listCases, logCases, resumeCases, unknownCases, watchCases } from './cri-observing-cases.ts';
 
@@ -25,36 +25,36 @@ export function describeRuntime(runtime: RuntimeUnderTest, skip: boolean): void 
 }
 
 function runtimeCases(bench: Bench): void {
-  test('says its name and speaks v1', async () => {
+  it('says its name and speaks v1', async () => {
     const version = await bench.ask('cri.version', {});
     expect(version.runtimeApiVersion).toBe('v1');
     expect(version.runtimeName).not.toBe('');
     expect(version.runtimeVersion).not.toBe('');
   });
 
-  test('is ready, and so is its network', async () => {
+  it('is ready, and so is its network', async () => {
     const { conditions } = await bench.ask('cri.status', {});
     expect(conditions).toContainEqual(expect.objectContaining({ type: 'RuntimeReady', status: true }));
     expect(conditions).toContainEqual(expect.objectContaining({ type: 'NetworkReady', status: true }));
   });
 
-  test('knows its cgroup driver or says that it does not tell', async () => {
+  it('knows its cgroup driver or says that it does not tell', async () => {
     const { cgroupDriver } = await bench.ask('cri.runtimeConfig', {});
     expect([null, 'cgroupfs', 'systemd']).toContain(cgroupDriver);
   });
 
-  test('has the image, by name and in the list', async () => {
+  it('has the image, by name and in the list', async () => {
     const { image } = await bench.ask('cri.imageStatus', { image: bench.image });
     expect(image?.repo_tags).toContain(bench.image);
     const { images } = await bench.ask('cri.listImages', {});
     expect(images.map(({ id }) => id)).toContain(image?.id);
   });
 
-  test('answers for an absent image with nothing, not with an error', async () => {
+  it('answers for an absent image with nothing, not with an error', async () => {
     expect(await bench.ask('cri.imageStatus', { image: 'localhost/absent:1' })).toEqual({ image: null });
   });
 
-  test('fails to pull what is nowhere', async () => {
+  it('fails to pull what is nowhere', async () => {
     const pull = bench.ask('cri.pullImage', {
       image: 'localhost:1/absent:1',
       annotations: {},
@@ -64,7 +64,7 @@ function runtimeCases(bench: Bench): void {
     await expect(pull).rejects.toMatchObject({ message: expect.stringMatching(/^rpc error: code = \w+ desc = ./) });
   });
 
-  test('tells where images are kept', async () => {
+  it('tells where images are kept', async () => {
     const { mountpoint, usedBytes } = await bench.ask('cri.imageFsInfo', {});
     expect(mountpoint).toMatch(/^\//);
     expect(usedBytes).toMatch(/^\d+$/);
@@ -72,7 +72,7 @@ function runtimeCases(bench: Bench): void {
 }
 
 function sandboxCases(bench: Bench): void {
-  test('run, stop and remove, the last two as often as one likes', async () => {
+  it('run, stop and remove, the last two as often as one likes', async () => {
     const { podSandboxId, uid } = await bench.sandbox();
     expect((await bench.ask('cri.podStatus', { uid })).sandboxes).toMatchObject([
       { id: podSandboxId, state: 'SANDBOX_READY' },
@@ -85,7 +85,7 @@ function sandboxCases(bench: Bench): void {
     expect(await bench.ask('cri.podStatus', { uid })).toMatchObject({ sandboxes: [], containers: [] });
   });
 
-  test('keeps metadata, labels and annotations, and gives the pod an address', async () => {
+  it('keeps metadata, labels and annotations, and gives the pod an address', async () => {
     const config = { ...bench.pod(), annotations: { 'example.com/note': 'kept: {"a":1}' } };
     const { uid, podSandboxId } = await bench.sandbox(config);
     const { status } = await bench.client.call('PodSandboxStatus', { pod_sandbox_id: podSandboxId }, PATIENT);
@@ -98,7 +98,7 @@ function sandboxCases(bench: Bench): void {
     });
   });
 
-  test('the answers to calls show what an inspection of the pod shows after them', async () => {
+  it('the answers to calls show what an inspection of the pod shows after them', async () => {
     const inspected = async () => {
       const { sandboxes, containers } = await bench.ask('cri.podStatus', { uid });
       return { sandbox: sandboxes[0], container: containers[0] };
@@ -114,7 +114,7 @@ function sandboxCases(bench: Bench): void {
     expect(await inspected()).toEqual({ sandbox, container });
   });
 
-  test('reserves the name of a sandbox, and the port adopts the one that has it', async () => {
+  it('reserves the name of a sandbox, and the port adopts the one that has it', async () => {
     const { config, podSandboxId } = await bench.sandbox();
     await expect(bench.client.call('RunPodSandbox', { config }, PATIENT)).rejects.toThrow(/reserved/);
     expect(await bench.ask('cri.runPodSandbox', { config, runtimeHandler: '' })).toEqual({
@@ -123,7 +123,7 @@ function sandboxCases(bench: Bench): void {
     });
   });
 
-  test('another attempt is another sandbox, and the newest comes first', async () => {
+  it('another attempt is another sandbox, and the newest comes first', async () => {
     const first = await bench.sandbox();
     await bench.ask('cri.stopPodSandbox', { podSandboxId: first.podSandboxId });
     const metadata = { ...first.config.metadata, attempt: 1 };
@@ -135,21 +135,21 @@ function sandboxCases(bench: Bench): void {
     ]);
   });
 
-  test('removing a sandbox that runs takes its containers with it', async () => {
+  it('removing a sandbox that runs takes its containers with it', async () => {
     const { podSandboxId, uid, containerId } = await bench.started('sleep 600');
     await bench.ask('cri.removePodSandbox', { podSandboxId });
     expect(await bench.ask('cri.podStatus', { uid })).toMatchObject({ sandboxes: [], containers: [] });
     await expect(bench.status(containerId)).rejects.toMatchObject({ code: 'NOT_FOUND' });
   });
 
-  test('refuses a runtime handler that it does not have', async () => {
+  it('refuses a runtime handler that it does not have', async () => {
     const run = bench.ask('cri.runPodSandbox', { config: bench.pod(), runtimeHandler: 'nohandler' });
     await expect(run).rejects.toThrow(/nohandler/);
   });
 }
 
 function containerCases(bench: Bench): void {
-  test('created, running, exited: each with its time', async () => {
+  it('created, running, exited: each with its time', async () => {
     const sandbox = await bench.sandbox();
     const created = await bench.container(sandbox, 'exit 0');
     expect(await bench.status(created)).toMatchObject({ state: 'CONTAINER_CREATED', started_at: '0' });
@@ -162,7 +162,7 @@ function containerCases(bench: Bench): void {
     expect(BigInt(ended.finished_at)).toBeGreaterThan(BigInt(ended.started_at));
   });
 
-  test.each([
+  it.each([
     ['exit 0', 0, 'Completed'],
     ['exit 3', 3, 'Error'],
     ['exit 255', 255, 'Error'],
@@ -174,7 +174,7 @@ function containerCases(bench: Bench): void {
     expect(await bench.exit(containerId)).toMatchObject({ exit_code: code, reason });
   });
 
-  test('a command that does not exist fails the start, and the container stays to be looked at', async () => {
+  it('a command that does not exist fails the start, and the container stays to be looked at', async () => {
     const { config, podSandboxId, uid } = await bench.sandbox();
     const containerConfig = { ...bench.containerConfig(config, ''), command: ['/no/such/file'] };
     const created = await bench.ask('cri.createContainer', {
@@ -187,7 +187,7 @@ function containerCases(bench: Bench): void {
     expect(containers).toMatchObject([{ id: created.containerId, state: 'CONTAINER_EXITED', exit_code: 128 }]);
   });
 
-  test('an image that is absent fails the creation', async () => {
+  it('an image that is absent fails the creation', async () => {
     const { config, podSandboxId } = await bench.sandbox();
     const create = bench.ask('cri.createContainer', {
       podSandboxId,
@@ -197,7 +197,7 @@ function containerCases(bench: Bench): void {
     await expect(create).rejects.toMatchObject({ code: expect.stringMatching(/^(NOT_FOUND|UNKNOWN)$/) });
   });
 
-  test('reserves the name of a container, and the port adopts the one that has it', async () => {
+  it('reserves the name of a container, and the port adopts the one that has it', async () => {
     const sandbox = await bench.sandbox();
     const containerId = await bench.container(sandbox, 'sleep 600');
     const request = {
@@ -210,18 +210,18 @@ function containerCases(bench: Bench): void {
     expect(await bench.container(sandbox, 'sleep 600')).toBe(containerId);
   });
 
-  test('does not start twice', async () => {
+  it('does not start twice', async () => {
     const { containerId } = await bench.started('sleep 600');
     await expect(bench.ask('cri.startContainer', { containerId })).rejects.toThrow(/CONTAINER_RUNNING/);
   });
 
-  test('removing kills what runs, and may be repeated', async () => {
+  it('removing kills what runs, and may be repeated', async () => {
     const { containerId, uid } = await bench.started('sleep 600');
     for (let time = 1; time <= 2; time += 1) await bench.ask('cri.removeContainer', { containerId });
     expect((await bench.ask('cri.podStatus', { uid })).containers).toEqual([]);
   });
 
-  test('the environment, the arguments and the working directory arrive', async () => {
+  it('the environment, the arguments and the working directory arrive', async () => {
     const sandbox = await bench.sandbox();
     const config = {
       ...bench.containerConfig(sandbox.config, ''),
@@ -239,7 +239,7 @@ function containerCases(bench: Bench): void {
     expect(await bench.log(sandbox)).toEqual([expect.stringMatching(/ stdout F hello first \/tmp$/)]);
   });
 
-  test.skipIf(!bench.runtime.isolates)('has process ids and a host name of its own', async () => {
+  it.skipIf(!bench.runtime.isolates)('has process ids and a host name of its own', async () => {
     const config = { ...bench.pod(), hostname: 'of-its-own' };
     const sandbox = await bench.sandbox(config);
     const containerId = await bench.container(sandbox, 'echo $$ $(hostname)');
@@ -256,7 +256,7 @@ function stopCases(bench: Bench): void {
     return started;
   };
 
-  test('SIGTERM first: the container may end on its own terms', async () => {
+  it('SIGTERM first: the container may end on its own terms', async () => {
     const { containerId } = await readied(TRAPS_TERM);
     const begun = performance.now();
     await bench.ask('cri.stopContainer', { containerId, timeoutSeconds: 30 });
@@ -264,7 +264,7 @@ function stopCases(bench: Bench): void {
     expect(await bench.exit(containerId)).toMatchObject({ exit_code: 7 });
   });
 
-  test('SIGKILL when the grace is over, not before', async () => {
+  it('SIGKILL when the grace is over, not before', async () => {
     const { containerId } = await readied(IGNORES_TERM);
     const begun = performance.now();
     await bench.ask('cri.stopContainer', { containerId, timeoutSeconds: 1 });
@@ -274,7 +274,7 @@ function stopCases(bench: Bench): void {
     expect(await bench.exit(containerId)).toMatchObject({ exit_code: 137 });
   });
 
-  test('without grace SIGKILL comes at once', async () => {
+  it('without grace SIGKILL comes at once', async () => {
     const { containerId } = await readied(IGNORES_TERM);
     const begun = performance.now();
     await bench.ask('cri.stopContainer', { containerId, timeoutSeconds: 0 });
@@ -282,14 +282,14 @@ function stopCases(bench: Bench): void {
     expect(await bench.exit(containerId)).toMatchObject({ exit_code: 137 });
   });
 
-  test('stopping what has stopped changes nothing', async () => {
+  it('stopping what has stopped changes nothing', async () => {
     const { containerId } = await bench.started('exit 5');
     await bench.exit(containerId);
     for (let time = 1; time <= 2; time += 1) await bench.ask('cri.stopContainer', { containerId, timeoutSeconds: 1 });
     expect(await bench.status(containerId)).toMatchObject({ exit_code: 5 });
   });
 
-  test('stopping the sandbox stops its containers', async () => {
+  it('stopping the sandbox stops its containers', async () => {
     const { containerId, podSandboxId } = await readied(IGNORES_TERM);
     await bench.ask('cri.stopPodSandbox', { podSandboxId });
     expect(await bench.exit(containerId)).toMatchObject({ exit_code: 137 });

@@ -1,11 +1,11 @@
 /** Two values are the same when their JSON is, whatever was compared before. */
 import fc from 'fast-check';
-import { expect, test } from 'vitest';
+import { expect, it } from 'vitest';
 import { isSameJson } from '../../src/kernel/same-json.ts';
 
 const json = (value: unknown): unknown => JSON.parse(JSON.stringify({ value })).value as unknown;
 
-test.each<[unknown, unknown, boolean]>([
+it.each<[unknown, unknown, boolean]>([
   [{ a: 1, b: 2 }, { b: 2, a: 1 }, false],
   [{ a: 1 }, { a: 1, b: undefined }, true],
   [{ a: 1 }, { a: 1, b: null }, false],
@@ -23,7 +23,7 @@ test.each<[unknown, unknown, boolean]>([
   expect(isSameJson(logged, made)).toBe(isSame);
 });
 
-test('as their texts are', () => {
+it('as their texts are', () => {
   const value = fc.anything({
     maxDepth: 3,
     withNullPrototype: false,

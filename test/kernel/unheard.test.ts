@@ -1,5 +1,5 @@
 /** What is called unheard, XState answers with the same snapshot, and asks nobody to act. */
-import { describe, expect, test, vi } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { type AnyMachineSnapshot, createActor, createMachine } from 'xstate';
 import { unheardBy } from '../../src/kernel/unheard.ts';
 
@@ -35,7 +35,7 @@ const after = (...events: string[]): AnyMachineSnapshot => {
 
 describe.each([[[]], [['down']], [['look']], [['unlock']], [['down', 'look', 'unlock']]])('after %j', (events) => {
   const snapshot = after(...events);
-  test.each([
+  it.each([
     'down',
     'up',
     'look',
@@ -61,7 +61,7 @@ describe.each([[[]], [['down']], [['look']], [['unlock']], [['down', 'look', 'un
   });
 });
 
-test('a handled event, a wildcard, an error and a state with always are never unheard', () => {
+it('a handled event, a wildcard, an error and a state with always are never unheard', () => {
   expect(
     ['down', 'pod.added', 'refused', 'xstate.error.actor.x', 'xstate.stop'].map((type) => isUnheard(after(), type)),
   ).toEqual([false, false, false, false, false]);

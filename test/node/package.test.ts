@@ -13,7 +13,7 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, it } from 'vitest';
 import packageJson from '../../package.json' with { type: 'json' };
 import { isProgram } from '../../scripts/package/native.ts';
 import { FORMAT_VERSION } from '../../src/kernel/records.ts';
@@ -46,7 +46,7 @@ const filesBelow = (directory: string): readonly string[] =>
     statSync(join(directory, name)).isFile(),
   );
 
-test('two that are made of one commit are equal byte by byte', () => {
+it('two that are made of one commit are equal byte by byte', () => {
   make(other);
   for (const name of [`${NAME}.tar.xz`, DEB, 'SHA256SUMS']) {
     expect(readFileSync(join(one, name)).equals(readFileSync(join(other, name))), name).toBe(true);
@@ -54,14 +54,14 @@ test('two that are made of one commit are equal byte by byte', () => {
   execFileSync('sha256sum', ['--check', '--strict', 'SHA256SUMS'], { cwd: one });
 });
 
-test('is as small as it is said to be', () => {
+it('is as small as it is said to be', () => {
   for (const name of [`${NAME}.tar.xz`, DEB])
     expect(statSync(join(one, name)).size, name).toBeLessThan(COMPRESSED_MAX_BYTES);
   const bytes = filesBelow(installed).reduce((sum, name) => sum + statSync(join(installed, name)).size, 0);
   expect(bytes).toBeLessThan(INSTALLED_MAX_BYTES);
 });
 
-test('has what an operator looks for, and names no place of the machine that made it', () => {
+it('has what an operator looks for, and names no place of the machine that made it', () => {
   const listed = execFileSync('dpkg-deb', ['--contents', join(one, DEB)], { encoding: 'utf8' });
   for (const path of [
     'bin/statelet',
@@ -83,7 +83,7 @@ test('has what an operator looks for, and names no place of the machine that mad
   expect(naming).toEqual([]);
 });
 
-test('its list of components has a checksum and a licence for each', () => {
+it('its list of components has a checksum and a licence for each', () => {
   const document = JSON.parse(readFileSync(join(installed, 'share/doc/statelet/sbom.spdx.json'), 'utf8'));
   const [own, ...others] = document.packages as {
     name: string;
@@ -99,7 +99,7 @@ test('its list of components has a checksum and a licence for each', () => {
   }
 });
 
-test('scripts and completion are correct for their shells', () => {
+it('scripts and completion are correct for their shells', () => {
   const control = join(folder, 'control');
   execFileSync('dpkg-deb', ['--control', join(one, DEB), control]);
   for (const name of ['postinst', 'prerm', 'postrm']) execFileSync('sh', ['-n', join(control, name)]);
@@ -114,37 +114,34 @@ const cannotStrip = isProgram(STRIP) ? null : `${STRIP} is not installed (Debian
 const machineOf = (file: string): number => readFileSync(file).readUInt16LE(18);
 const [X64, AARCH64] = [62, 183];
 
-test.skipIf(requirement('arm64', cannotStrip).skip)(
-  'one for arm64 has the native parts of arm64, and no others',
-  () => {
-    const [out, root] = [join(folder, 'arm64'), join(folder, 'arm64-root')];
-    make(out, '--arch', 'arm64');
-    const deb = join(out, DEB.replace('amd64', 'arm64'));
-    expect(execFileSync('dpkg-deb', ['--field', deb, 'Architecture'], { encoding: 'utf8' })).toBe('arm64\n');
-    expect(statSync(deb).size).toBeLessThan(COMPRESSED_MAX_BYTES);
-    execFileSync('dpkg-deb', ['--extract', deb, root]);
-    const native = (at: string) => filesBelow(at).filter((name) => /\.node$|bin\/node$/.test(name));
-    const machines = (at: string) => native(at).map((name) => machineOf(join(at, name)));
-    expect(native(root)).toHaveLength(2);
-    expect(machines(root)).toEqual([AARCH64, AARCH64]);
-    expect(machines(installed)).toEqual([X64, X64]);
-    const sbom = readFileSync(join(root, 'usr/share/doc/statelet/sbom.spdx.json'), 'utf8');
-    expect(sbom).toContain('koffi-linux-arm64');
-    expect(sbom).not.toContain('koffi-linux-x64');
-  },
-);
+it.skipIf(requirement('arm64', cannotStrip).skip)('one for arm64 has the native parts of arm64, and no others', () => {
+  const [out, root] = [join(folder, 'arm64'), join(folder, 'arm64-root')];
+  make(out, '--arch', 'arm64');
+  const deb = join(out, DEB.replace('amd64', 'arm64'));
+  expect(execFileSync('dpkg-deb', ['--field', deb, 'Architecture'], { encoding: 'utf8' })).toBe('arm64\n');
+  expect(statSync(deb).size).toBeLessThan(COMPRESSED_MAX_BYTES);
+  execFileSync('dpkg-deb', ['--extract', deb, root]);
+  const native = (at: string) => filesBelow(at).filter((name) => /\.node$|bin\/node$/.test(name));
+  const machines = (at: string) => native(at).map((name) => machineOf(join(at, name)));
+  expect(native(root)).toHaveLength(2);
+  expect(machines(root)).toEqual([AARCH64, AARCH64]);
+  expect(machines(installed)).toEqual([X64, X64]);
+  const sbom = readFileSync(join(root, 'usr/share/doc/statelet/sbom.spdx.json'), 'utf8');
+  expect(sbom).toContain('koffi-linux-arm64');
+  expect(sbom).not.toContain('koffi-linux-x64');
+});
 
 const statelet = join(installed, 'bin/statelet');
 const BARE = { env: { PATH: '' }, encoding: 'utf8' } as const;
 
-test('says its commit and the format of its journals', () => {
+it('says its commit and the format of its journals', () => {
   const commit = execFileSync('git', ['-C', ROOT, 'rev-parse', '--short=12', 'HEAD'], { encoding: 'utf8' }).trim();
   expect(execFileSync(statelet, ['--version'], BARE)).toBe(
     `${packageJson.version} (commit ${commit}, journal format ${FORMAT_VERSION}, as kubelet v1.36.2)\n`,
   );
 });
 
-test('runs from where dpkg has put it', () => {
+it('runs from where dpkg has put it', () => {
   const root = join(folder, 'unpacked');
   execFileSync('dpkg-deb', ['--extract', join(one, DEB), root]);
   // dpkg itself leaves folders with the time at which it made them.
@@ -152,7 +149,7 @@ test('runs from where dpkg has put it', () => {
   expect(execFileSync(join(root, 'usr/bin/statelet'), ['get', '--help'], BARE)).toContain('statelet get');
 });
 
-test('starts a node and its pods, and replays its journal', async () => {
+it('starts a node and its pods, and replays its journal', async () => {
   const [root, pods, healthz] = [join(folder, 'root'), join(folder, 'pods'), await freePort()];
   mkdirSync(pods);
   const configuration = join(folder, 'kubelet.yaml');

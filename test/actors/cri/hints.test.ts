@@ -1,6 +1,6 @@
 import { fileURLToPath } from 'node:url';
 import protobuf from 'protobufjs';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { hintOfContainerEvent, hintOfEnvelope } from '../../../src/actors/cri/hints.ts';
 import type { ContainerEventResponse } from '../../../src/machines/model/api/cri.ts';
 import { labelsOf } from './fake-runtime.ts';
@@ -20,7 +20,7 @@ function envelope(topic: string, type: string, payload: object, namespace = 'k8s
 }
 
 describe('events of containerd', () => {
-  test.each([
+  it.each([
     ['/tasks/start', 'TaskStart', { containerId: 'c', pid: 7 }, { id: 'c', outcome: 'running' }],
     ['/tasks/exit', 'TaskExit', { containerId: 'c', id: 'c', exitStatus: 137 }, { id: 'c', outcome: 'exited' }],
     ['/tasks/exit', 'TaskExit', { containerId: 'c', id: 'exec-1' }, null],
@@ -34,11 +34,11 @@ describe('events of containerd', () => {
     expect(hintOfEnvelope(envelope(topic, type, payload))).toEqual(hint);
   });
 
-  test('another namespace is not ours', () => {
+  it('another namespace is not ours', () => {
     expect(hintOfEnvelope(envelope('/tasks/start', 'TaskStart', { containerId: 'c' }, 'moby'))).toBeNull();
   });
 
-  test('an event without payload, or with one of a later release, is none', () => {
+  it('an event without payload, or with one of a later release, is none', () => {
     expect(hintOfEnvelope({ topic: '/tasks/exit', namespace: 'k8s.io', event: null })).toBeNull();
     const event = { type_url: 'containerd.events.FromTheFuture', value: 'CgFj' };
     expect(hintOfEnvelope({ topic: '/tasks/exit', namespace: 'k8s.io', event })).toBeNull();
@@ -54,7 +54,7 @@ describe('container events of CRI', () => {
     ...over,
   });
 
-  test.each([
+  it.each([
     ['CONTAINER_CREATED_EVENT', 'changed'],
     ['CONTAINER_STARTED_EVENT', 'running'],
     ['CONTAINER_STOPPED_EVENT', 'exited'],
@@ -67,7 +67,7 @@ describe('container events of CRI', () => {
 
   const status = (id: string, state: string) => ({ id, state, labels: labelsOf('a'), annotations: {}, mounts: [] });
 
-  test.each([
+  it.each([
     ['CONTAINER_STARTED_EVENT', 'CONTAINER_RUNNING', true],
     ['CONTAINER_STARTED_EVENT', 'CONTAINER_EXITED', true],
     ['CONTAINER_STARTED_EVENT', 'CONTAINER_CREATED', false],
@@ -82,7 +82,7 @@ describe('container events of CRI', () => {
     expect(hint.instance?.status.state).toBe(counts ? state : undefined);
   });
 
-  test.each([
+  it.each([
     ['CONTAINER_STARTED_EVENT', 'SANDBOX_READY', true],
     ['CONTAINER_STARTED_EVENT', 'SANDBOX_NOTREADY', false],
     ['CONTAINER_STOPPED_EVENT', 'SANDBOX_NOTREADY', true],
@@ -93,12 +93,12 @@ describe('container events of CRI', () => {
     expect(hint.instance?.kind).toBe(counts ? 'sandbox' : undefined);
   });
 
-  test('a status without the label of a pod is foreign', () => {
+  it('a status without the label of a pod is foreign', () => {
     const containers_statuses = [{ ...status('c', 'CONTAINER_EXITED'), labels: {} }];
     expect(hintOfContainerEvent(event({ containers_statuses }))).not.toHaveProperty('instance');
   });
 
-  test('the pod is taken from the labels of its sandbox', () => {
+  it('the pod is taken from the labels of its sandbox', () => {
     const pod_sandbox_status = { labels: labelsOf('a') };
     expect(hintOfContainerEvent(event({ pod_sandbox_status }))).toMatchObject({ uid: 'a' });
     expect(hintOfContainerEvent(event({ pod_sandbox_status: null }))).not.toHaveProperty('uid');

@@ -1,5 +1,5 @@
 /** One inspection serves all earlier requests, and no later one. */
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, it, onTestFinished } from 'vitest';
 import { connectRuntime } from '../../../src/actors/cri/client.ts';
 import { inspectPod } from '../../../src/actors/cri/inspect.ts';
 import { Inspections } from '../../../src/actors/cri/inspections.ts';
@@ -19,7 +19,7 @@ const seen = (observedAtMs: number): PodRuntimeStatus => ({
   observedAtMs,
 });
 
-test('serves a request from before it began', async () => {
+it('serves a request from before it began', async () => {
   const inspections = new Inspections();
   const moment = inspections.moment();
   const own = inspections.take('u', () => Promise.resolve(seen(1)));
@@ -27,7 +27,7 @@ test('serves a request from before it began', async () => {
   expect(await own).toEqual(seen(1));
 });
 
-test('serves neither a request made while it ran, nor one for another pod', () => {
+it('serves neither a request made while it ran, nor one for another pod', () => {
   const inspections = new Inspections();
   const moment = inspections.moment();
   void inspections.take('u', () => new Promise(() => {}));
@@ -35,7 +35,7 @@ test('serves neither a request made while it ran, nor one for another pod', () =
   expect(inspections.after('other', moment)).toBeUndefined();
 });
 
-test('is forgotten soon, whether it saw something or failed', async () => {
+it('is forgotten soon, whether it saw something or failed', async () => {
   const inspections = new Inspections();
   const moment = inspections.moment();
   await inspections.take('u', () => Promise.resolve(seen(1)));
@@ -45,7 +45,7 @@ test('is forgotten soon, whether it saw something or failed', async () => {
     .toEqual([undefined, undefined]);
 });
 
-test('an event and the inspection that the pod takes after it are one inspection', async () => {
+it('an event and the inspection that the pod takes after it are one inspection', async () => {
   const fake = await FakeRuntime.start();
   fake.pods.set('a', fakePod('a'));
   const client = connectRuntime({ endpoint: fake.endpoint });

@@ -1,7 +1,7 @@
 /** What the ports add to the calls: limits, deadlines, lookups. What a runtime does is in test/contract/cri.test.ts. */
 import { availableParallelism } from 'node:os';
 import * as grpc from '@grpc/grpc-js';
-import { afterEach, expect, test } from 'vitest';
+import { afterEach, expect, it } from 'vitest';
 import type { CriOptions } from '../../../src/actors/cri/adapter.ts';
 import { criPorts } from '../../../src/actors/cri/ports.ts';
 import { Vault } from '../../../src/kernel/journal/index.ts';
@@ -30,7 +30,7 @@ const notFound = () => {
   throw new Refusal(grpc.status.NOT_FOUND, 'no such thing');
 };
 
-test('sandboxes that are stuck, as many as may start at once, hold no other up', async () => {
+it('sandboxes that are stuck, as many as may start at once, hold no other up', async () => {
   const { ports } = await portsOn({
     RunPodSandbox: ({ config }) => {
       const name = config?.metadata?.name ?? '';
@@ -43,7 +43,7 @@ test('sandboxes that are stuck, as many as may start at once, hold no other up',
   expect(await run('healthy')).toEqual({ podSandboxId: 'healthy', status: null });
 });
 
-test('the grace of a container is added to the deadline of its stop', async () => {
+it('the grace of a container is added to the deadline of its stop', async () => {
   const slow = () => new Promise<object>((resolve) => setTimeout(() => resolve({}), 400));
   const { ports } = await portsOn({ StopContainer: slow }, { requestTimeoutMs: 100 });
   expect(await ports['cri.stopContainer'](call({ containerId: 'c', timeoutSeconds: 60 }))).toEqual({ status: null });
@@ -51,7 +51,7 @@ test('the grace of a container is added to the deadline of its stop', async () =
   await expect(impatient).rejects.toMatchObject({ code: 'DEADLINE_EXCEEDED', retriable: true });
 });
 
-test('handlers that the runtime names in another order are the same status', async () => {
+it('handlers that the runtime names in another order are the same status', async () => {
   const orders = [
     ['runc', '', 'gvisor'],
     ['gvisor', 'runc', ''],
@@ -67,7 +67,7 @@ test('handlers that the runtime names in another order are the same status', asy
   );
 });
 
-test('a pull has no deadline', async () => {
+it('a pull has no deadline', async () => {
   const slow = () => new Promise<object>((resolve) => setTimeout(() => resolve({ image_ref: 'sha256:1' }), 150));
   const { ports } = await portsOn({ PullImage: slow }, { requestTimeoutMs: 50 });
   expect(await ports['cri.pullImage'](call({ image: 'a', annotations: {}, sandboxConfig: null, auth: null }))).toEqual({
@@ -75,7 +75,7 @@ test('a pull has no deadline', async () => {
   });
 });
 
-test('what the runtime does not know has ended and is removed', async () => {
+it('what the runtime does not know has ended and is removed', async () => {
   const { ports } = await portsOn({
     StopPodSandbox: notFound,
     RemovePodSandbox: notFound,
@@ -90,7 +90,7 @@ test('what the runtime does not know has ended and is removed', async () => {
   expect(await ports['cri.removeImage'](call({ image: 'i' }))).toBeNull();
 });
 
-test('a reserved name whose owner is not to be found stays an error', async () => {
+it('a reserved name whose owner is not to be found stays an error', async () => {
   const reserved = () => {
     throw new Refusal(grpc.status.UNKNOWN, 'failed to reserve sandbox name: name "p" is reserved for "s"');
   };
@@ -99,7 +99,7 @@ test('a reserved name whose owner is not to be found stays an error', async () =
   await expect(run).rejects.toMatchObject({ code: 'UNKNOWN', message: expect.stringContaining('is reserved for "s"') });
 });
 
-test.each([
+it.each([
   ['SYSTEMD', 'systemd'],
   ['CGROUPFS', 'cgroupfs'],
 ] as const)('the cgroup driver %s is %s', async (cgroup_driver, cgroupDriver) => {
@@ -107,12 +107,12 @@ test.each([
   expect(await ports['cri.runtimeConfig'](call({}))).toEqual({ cgroupDriver });
 });
 
-test('a cgroup driver that the contract does not have is refused', async () => {
+it('a cgroup driver that the contract does not have is refused', async () => {
   const { ports } = await portsOn({ RuntimeConfig: () => ({ linux: { cgroup_driver: 100 as never } }) });
   await expect(ports['cri.runtimeConfig'](call({}))).rejects.toThrow('runtime returned an unknown cgroup driver 100');
 });
 
-test('a runtime without RuntimeConfig does not tell; one that fails, fails', async () => {
+it('a runtime without RuntimeConfig does not tell; one that fails, fails', async () => {
   const { fake, ports } = await portsOn({});
   expect(await ports['cri.runtimeConfig'](call({}))).toEqual({ cgroupDriver: null });
   fake.handlers.RuntimeConfig = () => {
@@ -121,7 +121,7 @@ test('a runtime without RuntimeConfig does not tell; one that fails, fails', asy
   await expect(ports['cri.runtimeConfig'](call({}))).rejects.toMatchObject({ code: 'INTERNAL' });
 });
 
-test('exec without a limit waits, and its outputs become text', async () => {
+it('exec without a limit waits, and its outputs become text', async () => {
   const base64 = (bytes: readonly number[]) => Buffer.from(bytes).toString('base64');
   const { ports } = await portsOn({
     ExecSync: () => ({ exit_code: -1, stdout: base64([0x68, 0x69]), stderr: base64([0xff]) }),
@@ -130,7 +130,7 @@ test('exec without a limit waits, and its outputs become text', async () => {
   expect(result).toEqual({ exitCode: -1, stdout: 'hi', stderr: '\uFFFD' });
 });
 
-test('an operation whose state was left is cancelled in the runtime too', async () => {
+it('an operation whose state was left is cancelled in the runtime too', async () => {
   const { ports } = await portsOn({ RunPodSandbox: never });
   const aborter = new AbortController();
   const run = ports['cri.runPodSandbox']({ ...call({ config: {}, runtimeHandler: '' }), signal: aborter.signal });
@@ -138,7 +138,7 @@ test('an operation whose state was left is cancelled in the runtime too', async 
   await expect(run).rejects.toMatchObject({ code: 'CANCELLED' });
 });
 
-test('the secrets of a container are forgotten with its sandbox', async () => {
+it('the secrets of a container are forgotten with its sandbox', async () => {
   const vault = new Vault(Buffer.alloc(32, 1));
   const password = vault.seal('password');
   const handlers: Handlers = {

@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { groupByPod, PodLedger, podRuntimeStatus } from '../../../src/actors/cri/relist.ts';
 import type { Container, ContainerStatus, PodSandbox, PodSandboxStatus } from '../../../src/machines/model/api/cri.ts';
 import { labelsOf } from './fake-runtime.ts';
@@ -42,16 +42,16 @@ const listed = (uid: string, over: object = {}) => groupByPod([sandbox('s', uid)
 const empty = groupByPod([], []);
 
 describe('lists by pod', () => {
-  test('what has no label of a pod is foreign', () => {
+  it('what has no label of a pod is foreign', () => {
     expect(groupByPod([sandbox('s', null)], [container('c', null)]).size).toBe(0);
     expect([...groupByPod([sandbox('s', 'a')], [container('c', null)]).keys()]).toEqual(['a']);
   });
 
-  test('a container without a sandbox is still its pod’s', () => {
+  it('a container without a sandbox is still its pod’s', () => {
     expect(groupByPod([], [container('c', 'a')]).get('a')).toMatchObject({ sandboxIds: [], containerIds: ['c'] });
   });
 
-  test('labels that are names of Object.prototype are labels', () => {
+  it('labels that are names of Object.prototype are labels', () => {
     const hostile = Object.fromEntries([
       ['__proto__', 'x'],
       ['constructor', 'y'],
@@ -61,7 +61,7 @@ describe('lists by pod', () => {
   });
 
   const base = [container('c', 'a'), container('d', 'a')];
-  test.each([
+  it.each([
     ['another order', [container('d', 'a'), container('c', 'a')], true],
     ['other labels', [container('c', 'a', { annotations: { x: 'y' } }), container('d', 'a')], true],
     ['another state', [container('c', 'a', { state: 'CONTAINER_EXITED' }), container('d', 'a')], false],
@@ -74,7 +74,7 @@ describe('lists by pod', () => {
 });
 
 describe('one pod in canonical form', () => {
-  test('has what is needed of it, and its name and namespace of the labels', () => {
+  it('has what is needed of it, and its name and namespace of the labels', () => {
     const annotations = { 'io.kubernetes.container.terminationMessagePath': '/dev/termination-log' };
     const mounts = ['/dev/termination-log', '/etc/hosts'].map((container_path) => ({ container_path, readonly: true }));
     const containers = [containerStatus('c', 'a', { annotations, mounts })];
@@ -86,7 +86,7 @@ describe('one pod in canonical form', () => {
     ]);
   });
 
-  test('newest first, as numbers and not as text', () => {
+  it('newest first, as numbers and not as text', () => {
     const times = ['9', '1700000000000000001', '1700000000000000000', '10'];
     const containers = times.map((created_at, index) => containerStatus(`c${index}`, 'a', { created_at }));
     const status = podRuntimeStatus('a', [], containers, 0);
@@ -98,7 +98,7 @@ describe('one pod in canonical form', () => {
     ]);
   });
 
-  test('a state that this contract does not know is unknown, and not ready', () => {
+  it('a state that this contract does not know is unknown, and not ready', () => {
     const status = podRuntimeStatus(
       'a',
       [sandboxStatus('s', 'a', { state: 7 })],
@@ -109,7 +109,7 @@ describe('one pod in canonical form', () => {
     expect(status.containers[0]?.state).toBe('CONTAINER_UNKNOWN');
   });
 
-  test('missing metadata is missing, negative exit codes stay', () => {
+  it('missing metadata is missing, negative exit codes stay', () => {
     const bare = containerStatus('c', 'a', { metadata: null, image: null, exit_code: -1 });
     const [only] = podRuntimeStatus('a', [], [bare], 0).containers;
     expect(only).not.toHaveProperty('metadata');
@@ -117,7 +117,7 @@ describe('one pod in canonical form', () => {
     expect(only?.exit_code).toBe(-1);
   });
 
-  test('name and namespace come from whatever has labels', () => {
+  it('name and namespace come from whatever has labels', () => {
     expect(podRuntimeStatus('a', [], [containerStatus('c', 'a')], 0)).toMatchObject({
       name: 'name-of-a',
       namespace: 'default',
@@ -127,7 +127,7 @@ describe('one pod in canonical form', () => {
 });
 
 describe('the ledger', () => {
-  test('a new pod is inspected, told once, and then silent while it stays the same', () => {
+  it('a new pod is inspected, told once, and then silent while it stays the same', () => {
     const ledger = new PodLedger();
     expect(ledger.relisted(listed('a'), 1)).toEqual({ inspect: ['a'], items: [] });
     expect(ledger.inspected(observed('a', 2))).toMatchObject([{ type: 'runtime.podChanged', status: { uid: 'a' } }]);
@@ -135,20 +135,20 @@ describe('the ledger', () => {
     expect(ledger.inspected(observed('a', 4))).toEqual([]);
   });
 
-  test('a change that only the full status has is told', () => {
+  it('a change that only the full status has is told', () => {
     const ledger = new PodLedger();
     ledger.inspected(observed('a', 1));
     expect(ledger.inspected(observed('a', 2, { reason: 'OOMKilled' }))).toHaveLength(1);
   });
 
-  test('a changed list asks for an inspection, and tells nothing itself', () => {
+  it('a changed list asks for an inspection, and tells nothing itself', () => {
     const ledger = new PodLedger();
     ledger.inspected(observed('a', 1));
     const change = listed('a', { state: 'CONTAINER_EXITED' });
     expect(ledger.relisted(change, 2)).toEqual({ inspect: ['a'], items: [] });
   });
 
-  test.each([
+  it.each([
     ['a later list removes a pod', 1, 2, { inspect: [], items: [{ type: 'runtime.podRemoved', uid: 'a' }] }],
     ['a list that began before the pod was seen does not', 2, 1, { inspect: ['a'], items: [] }],
   ])('%s', (_what, seenAtMs, listedAtMs, findings) => {
@@ -157,7 +157,7 @@ describe('the ledger', () => {
     expect(ledger.relisted(empty, listedAtMs)).toEqual(findings);
   });
 
-  test('an inspection that finds nothing removes the pod, once', () => {
+  it('an inspection that finds nothing removes the pod, once', () => {
     const ledger = new PodLedger();
     ledger.inspected(observed('a', 1));
     const nothing = podRuntimeStatus('a', [], [], 2);
@@ -165,13 +165,13 @@ describe('the ledger', () => {
     expect(ledger.inspected(nothing)).toEqual([]);
   });
 
-  test('an observation that began earlier changes nothing', () => {
+  it('an observation that began earlier changes nothing', () => {
     const ledger = new PodLedger();
     ledger.inspected(observed('a', 5, { exit_code: 1 }));
     expect(ledger.inspected(observed('a', 4, { exit_code: 2 }))).toEqual([]);
   });
 
-  test('a stale pod is named once per reason, inspected at each relist, and told again when it recovers', () => {
+  it('a stale pod is named once per reason, inspected at each relist, and told again when it recovers', () => {
     const ledger = new PodLedger();
     ledger.inspected(observed('a', 1));
     expect(ledger.failed('a', 'hangs')).toEqual([{ type: 'runtime.podStale', uid: 'a', message: 'hangs' }]);
@@ -183,14 +183,14 @@ describe('the ledger', () => {
     expect(ledger.staleCount).toBe(0);
   });
 
-  test('a stale pod that the runtime no longer has is not stale', () => {
+  it('a stale pod that the runtime no longer has is not stale', () => {
     const ledger = new PodLedger();
     ledger.failed('a', 'hangs');
     ledger.relisted(empty, 1);
     expect(ledger.staleCount).toBe(0);
   });
 
-  test('ids lead to their pod until a later list has them no more', () => {
+  it('ids lead to their pod until a later list has them no more', () => {
     const ledger = new PodLedger();
     ledger.learn('early', 'a', 1);
     ledger.learn('late', 'a', 5);

@@ -1,7 +1,7 @@
 /** `cri.watchPods` against a runtime that misbehaves on purpose. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import * as grpc from '@grpc/grpc-js';
-import { afterEach, expect, test } from 'vitest';
+import { afterEach, expect, it } from 'vitest';
 import { criPorts } from '../../../src/actors/cri/ports.ts';
 import type { WatchPodsItem } from '../../../src/machines/model/operations/cri.ts';
 import { FakeRuntime, fakePod, type Handlers, never, Refusal } from './fake-runtime.ts';
@@ -78,14 +78,14 @@ function stateIn(items: readonly WatchPodsItem[], uid: string): string | undefin
   return last?.type === 'runtime.podChanged' ? last.status.containers[0]?.state : last?.status.state;
 }
 
-test('every pod is named before the first relist is said to be complete', async () => {
+it('every pod is named before the first relist is said to be complete', async () => {
   const { items } = await watching({ pods: ['a', 'b', 'c'] });
   await relisted(items);
   expect(items.at(-1)).toEqual({ type: 'runtime.relisted', uids: ['a', 'b', 'c'] });
   expect(types(items.slice(0, -1))).toEqual(['runtime.podChanged', 'runtime.podChanged', 'runtime.podChanged']);
 });
 
-test('a pod that hangs is stale after its deadline, alone', async () => {
+it('a pod that hangs is stale after its deadline, alone', async () => {
   const { fake, items } = await watching({ pods: ['a', 'b'], inspectDeadlineMs: 2_000, inspectParallel: 1 });
   await relisted(items);
   fake.handlers.ContainerStatus = ({ container_id: id }) =>
@@ -99,7 +99,7 @@ test('a pod that hangs is stale after its deadline, alone', async () => {
   ]);
 });
 
-test('a stale pod is looked at again by each relist, and told when it recovers', async () => {
+it('a stale pod is looked at again by each relist, and told when it recovers', async () => {
   const options = { pods: ['a'], relistPeriodMs: 20, inspectDeadlineMs: 300 };
   const { fake, items } = await watching({ ...options, handlers: { PodSandboxStatus: never } });
   await eventually(() => types(items).includes('runtime.podStale'));
@@ -108,7 +108,7 @@ test('a stale pod is looked at again by each relist, and told when it recovers',
   await eventually(() => told(items, 'a').length === 1);
 });
 
-test('an event that comes before the state does is followed until the state comes', async () => {
+it('an event that comes before the state does is followed until the state comes', async () => {
   const { fake, items } = await watching({ pods: ['a'] });
   await relisted(items);
   fake.say({ container_id: 'container-a', container_event_type: 'CONTAINER_STOPPED_EVENT' });
@@ -117,7 +117,7 @@ test('an event that comes before the state does is followed until the state come
   expect(told(items, 'a')).toHaveLength(2);
 });
 
-test('a hundred hints about one pod are few inspections', async () => {
+it('a hundred hints about one pod are few inspections', async () => {
   const { fake, items } = await watching({ pods: ['a'] });
   await relisted(items);
   const before = fake.count('ContainerStatus');
@@ -130,7 +130,7 @@ test('a hundred hints about one pod are few inspections', async () => {
   expect(told(items, 'a')).toHaveLength(1);
 });
 
-test('an id that no list has shown brings the next relist forward, not one for each event', async () => {
+it('an id that no list has shown brings the next relist forward, not one for each event', async () => {
   const relistPeriodMs = 300;
   const began = performance.now();
   const { fake, items } = await watching({ relistPeriodMs });
@@ -159,7 +159,7 @@ async function untilRare(fake: FakeRuntime): Promise<void> {
   for (let before = 0; before < fake.count('ListPodSandbox'); await sleep(500)) before = fake.count('ListPodSandbox');
 }
 
-test('the event about a sandbox whose call has not returned asks for no relist', async () => {
+it('the event about a sandbox whose call has not returned asks for no relist', async () => {
   const { fake, items, ports } = await watching({ relistPeriodMs: 20 });
   await relisted(items);
   fake.handlers.RunPodSandbox = after(() => fake, 'sandbox-a', { pod_sandbox_id: 'sandbox-a' });
@@ -171,7 +171,7 @@ test('the event about a sandbox whose call has not returned asks for no relist',
   expect(fake.count('ListPodSandbox')).toBe(before);
 });
 
-test('what a pod has seen by a look of its own is not told once more, what follows is', async () => {
+it('what a pod has seen by a look of its own is not told once more, what follows is', async () => {
   const { fake, items, ports } = await watching({ pods: ['a'] });
   await relisted(items);
   fake.pods.set('a', fakePod('a', 'CONTAINER_EXITED'));
@@ -185,7 +185,7 @@ test('what a pod has seen by a look of its own is not told once more, what follo
   await eventually(() => told(items, 'a').length === 2);
 });
 
-test('a look that nobody waits for any more leaves the telling to the watch', async () => {
+it('a look that nobody waits for any more leaves the telling to the watch', async () => {
   const { fake, items, ports } = await watching({ pods: ['a'] });
   await relisted(items);
   fake.pods.set('a', fakePod('a', 'CONTAINER_EXITED'));
@@ -204,7 +204,7 @@ test('a look that nobody waits for any more leaves the telling to the watch', as
   await eventually(() => stateIn(items, 'a') === 'CONTAINER_EXITED');
 });
 
-test('a look that is given up lets the answers come that are under way', async () => {
+it('a look that is given up lets the answers come that are under way', async () => {
   const { fake, items, ports } = await watching({ pods: ['a'] });
   await relisted(items);
   const aborter = new AbortController();
@@ -217,7 +217,7 @@ test('a look that is given up lets the answers come that are under way', async (
   await expect(look).resolves.toMatchObject({ uid: 'a' });
 });
 
-test('a relist leaves what a call of our own made to the pod, once', async () => {
+it('a relist leaves what a call of our own made to the pod, once', async () => {
   const { fake, items, ports } = await watching({ pods: ['a'], relistPeriodMs: 200, handlers: { CreateContainer } });
   await relisted(items);
   const { sandbox, containers } = fakePod('a');
@@ -232,7 +232,7 @@ test('a relist leaves what a call of our own made to the pod, once', async () =>
   await eventually(() => told(items, 'a').length === 2);
 });
 
-test('the answer to a start shows the container, which is asked for once, and not for its event, too', async () => {
+it('the answer to a start shows the container, which is asked for once, and not for its event, too', async () => {
   const { fake, items, ports } = await watching({ pods: ['a'] });
   await relisted(items);
   fake.handlers.StartContainer = after(() => fake, 'container-a', {});
@@ -253,7 +253,7 @@ const withStatuses = (type: string, id: string, { sandbox, containers }: ReturnT
     containers_statuses: containers,
   }) as never;
 
-test('an event with the status of its container is believed, and nothing is asked for', async () => {
+it('an event with the status of its container is believed, and nothing is asked for', async () => {
   const { fake, items } = await watching({ pods: ['a'] });
   await relisted(items);
   const calls = fake.calls.length;
@@ -265,7 +265,7 @@ test('an event with the status of its container is believed, and nothing is aske
   expect(fake.calls).toHaveLength(calls);
 });
 
-test('what an event says of another container is not believed', async () => {
+it('what an event says of another container is not believed', async () => {
   const two = (state: 'CONTAINER_RUNNING' | 'CONTAINER_EXITED') => {
     const { sandbox, containers } = fakePod('a', state);
     return { sandbox, containers: [...containers, { ...containers[0]!, id: 'other' }] };
@@ -278,7 +278,7 @@ test('what an event says of another container is not believed', async () => {
   expect(told(items, 'a').slice(1)).toMatchObject([{ status: { id: 'container-a', state: 'CONTAINER_EXITED' } }]);
 });
 
-test('an event with statuses that answers a call of our own saves the calls that read', async () => {
+it('an event with statuses that answers a call of our own saves the calls that read', async () => {
   const { fake, items, ports } = await watching({});
   await relisted(items);
   const pod = fakePod('a');
@@ -302,7 +302,7 @@ test('an event with statuses that answers a call of our own saves the calls that
   expect(told(items, 'a')).toEqual([]);
 });
 
-test('a sandbox that was there already shows nothing of its containers: its pod has to be inspected', async () => {
+it('a sandbox that was there already shows nothing of its containers: its pod has to be inspected', async () => {
   const { fake, items, ports } = await watching({});
   await relisted(items);
   const metadata = { name: 'a', uid: 'a', namespace: 'default', attempt: 0 };
@@ -313,7 +313,7 @@ test('a sandbox that was there already shows nothing of its containers: its pod 
   expect(made).toEqual({ podSandboxId: 'sandbox-a', status: null });
 });
 
-test('the events of a removal of our own cause one inspection, when it is done', async () => {
+it('the events of a removal of our own cause one inspection, when it is done', async () => {
   const { fake, items, ports } = await watching({ pods: ['a'] });
   await relisted(items);
   fake.handlers.RemovePodSandbox = async () => {
@@ -331,7 +331,7 @@ test('the events of a removal of our own cause one inspection, when it is done',
   expect(fake.count('ListPodSandbox')).toBe(before + 1);
 });
 
-test('that a container has ended is asked for once, whatever comes after the first event', async () => {
+it('that a container has ended is asked for once, whatever comes after the first event', async () => {
   const { fake, items } = await watching({ pods: ['a'] });
   await relisted(items);
   fake.pods.set('a', fakePod('a', 'CONTAINER_EXITED'));
@@ -343,7 +343,7 @@ test('that a container has ended is asked for once, whatever comes after the fir
   expect(fake.calls).toHaveLength(calls);
 });
 
-test('a stop of our own shows its end in the answer, and is not published beside it', async () => {
+it('a stop of our own shows its end in the answer, and is not published beside it', async () => {
   const { fake, items, ports } = await watching({ pods: ['a'] });
   await relisted(items);
   fake.handlers.StopContainer = async () => {
@@ -358,7 +358,7 @@ test('a stop of our own shows its end in the answer, and is not published beside
   expect(told(items, 'a')).toHaveLength(1);
 });
 
-test('without events the relist finds it all', async () => {
+it('without events the relist finds it all', async () => {
   const { fake, items } = await watching({ pods: ['a', 'b'], relistPeriodMs: 20, streamsEvents: false });
   await relisted(items);
   fake.pods.set('a', fakePod('a', 'CONTAINER_EXITED'));
@@ -368,7 +368,7 @@ test('without events the relist finds it all', async () => {
   await eventually(() => items.some((item) => item.type === 'runtime.podRemoved' && item.uid === 'b'));
 });
 
-test('failing and working relists are said when they change, and what was missed is found', async () => {
+it('failing and working relists are said when they change, and what was missed is found', async () => {
   const { fake, items } = await watching({ pods: ['a'], relistPeriodMs: 20 });
   await relisted(items);
   fake.handlers.ListPodSandbox = () => {
@@ -386,7 +386,7 @@ test('failing and working relists are said when they change, and what was missed
   ]);
 });
 
-test('a runtime that starts after us is found', async () => {
+it('a runtime that starts after us is found', async () => {
   const { fake, items } = await watching({ pods: ['a'], relistPeriodMs: 50, listening: false });
   await eventually(() => types(items).includes('runtime.relistFailing'));
   expect(types(items)).not.toContain('runtime.relisted');
@@ -395,7 +395,7 @@ test('a runtime that starts after us is found', async () => {
   expect(told(items, 'a')).toHaveLength(1);
 });
 
-test('a broken event stream is warned of once and opened again', async () => {
+it('a broken event stream is warned of once and opened again', async () => {
   const { fake, items, warnings } = await watching({ pods: ['a'] });
   await relisted(items);
   await eventually(() => fake.listeners === 1);
@@ -407,7 +407,7 @@ test('a broken event stream is warned of once and opened again', async () => {
   expect(warnings).toEqual([expect.stringContaining('stream broken')]);
 });
 
-test('a list with unknown enums, missing metadata and foreign entries is read for what it says', async () => {
+it('a list with unknown enums, missing metadata and foreign entries is read for what it says', async () => {
   const odd = { id: 'odd', state: 9, created_at: '1', labels: fakePod('a').sandbox.labels, exit_code: -1 };
   const { items } = await watching({
     handlers: {
@@ -421,7 +421,7 @@ test('a list with unknown enums, missing metadata and foreign entries is read fo
   expect(told(items, 'a')[0]?.status).toMatchObject({ containers: [{ state: 'CONTAINER_UNKNOWN', exit_code: -1 }] });
 });
 
-test('an idle node is silent', async () => {
+it('an idle node is silent', async () => {
   const { fake, items } = await watching({ pods: ['a', 'b'], relistPeriodMs: 10 });
   await relisted(items);
   const said = items.length;

@@ -3,7 +3,7 @@ import { execFileSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync, readlinkSync, statSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { status } from '@grpc/grpc-js';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { mounter } from '../../../src/actors/volume/mounter.ts';
 import { Projects } from '../../../src/actors/volume/projects.ts';
 import { setUpVolumes } from '../../../src/actors/volume/set-up.ts';
@@ -67,7 +67,7 @@ afterEach(async () => {
 });
 
 describe.skipIf(needsDevices)('a block device of a CSI driver', () => {
-  test('is staged, published and bound where every kubelet has it, and leaves nothing', async () => {
+  it('is staged, published and bound where every kubelet has it, and leaves nothing', async () => {
     await stage();
     expect(statSync(device().staging).isDirectory()).toBe(true);
     await publish();
@@ -95,7 +95,7 @@ describe.skipIf(needsDevices)('a block device of a CSI driver', () => {
     expect(existsSync(join(plugin(), 'pv1'))).toBe(false);
   });
 
-  test('is found by the next agent, with its pods', async () => {
+  it('is found by the next agent, with its pods', async () => {
     await stage();
     await publish();
     expect(await room.ask('csi.inventory', {})).toEqual({
@@ -107,7 +107,7 @@ describe.skipIf(needsDevices)('a block device of a CSI driver', () => {
     expect((await room.mounts()).filter((point) => point.includes('/dev/'))).toHaveLength(1);
   });
 
-  test('that surely failed leaves nothing; that may have been done is found', async () => {
+  it('that surely failed leaves nothing; that may have been done is found', async () => {
     room.driver.fault = () => ({ code: status.INTERNAL, details: 'no such disk' });
     await expect(stage()).rejects.toThrow('rpc error: code = Internal desc = no such disk');
     expect(existsSync(join(plugin(), 'pv1'))).toBe(false);
@@ -123,7 +123,7 @@ describe.skipIf(needsDevices)('a block device of a CSI driver', () => {
     expect(room.methods().slice(-1)).toEqual(['NodeUnpublishVolume']);
   });
 
-  test('that is no device is not handed on, and is taken away', async () => {
+  it('that is no device is not handed on, and is taken away', async () => {
     room.driver.disk = null;
     await stage();
     await expect(publish()).rejects.toThrow(
@@ -133,7 +133,7 @@ describe.skipIf(needsDevices)('a block device of a CSI driver', () => {
     expect(await room.mounts()).toEqual([]);
   });
 
-  test('is expanded at the path that pods have', async () => {
+  it('is expanded at the path that pods have', async () => {
     const request = expandRequest(volume, '2Mi', { ...more, target: mount().target, stagingPath: device().staging });
     expect(request).toMatchObject({
       volume_path: mount().target,
@@ -158,7 +158,7 @@ describe.skipIf(needsDevices)('a block device of this machine', () => {
   });
   afterEach(() => execFileSync('losetup', ['-d', disk]));
 
-  test('is bound once, and goes with its pod', async () => {
+  it('is bound once, and goes with its pod', async () => {
     expect(await setUp()).toEqual({ failed: [] });
     expect(await setUp()).toEqual({ failed: [] });
     const link = join(room.podDirectory, 'volumeDevices/kubernetes.io~local-volume/pv1');
@@ -169,7 +169,7 @@ describe.skipIf(needsDevices)('a block device of this machine', () => {
     expect(readdirSync(join(maps, 'pv1'))).toEqual([]);
   });
 
-  test('that is none is named', async () => {
+  it('that is none is named', async () => {
     const there = disk;
     disk = room.root;
     expect(await setUp()).toEqual({

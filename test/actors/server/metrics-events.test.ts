@@ -1,5 +1,5 @@
 /** Counters move with what happens and with nothing else: images, hooks, certificates, resizes, evictions, CPUs. */
-import { describe, expect, test } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { answered, asked, recording, said } from './metrics-recording.ts';
 
 const IMAGE = 'kubelet/images/image-app%3A1';
@@ -17,7 +17,7 @@ describe('images', () => {
     turn(seconds * 1_000, answered(3, { image: { size: String(size) } }));
   };
 
-  test.each([
+  it.each([
     [1, '0-10MB'],
     [10 * MEBIBYTE, '0-10MB'],
     [10 * MEBIBYTE + 1, '10MB-100MB'],
@@ -31,7 +31,7 @@ describe('images', () => {
     expect(await node.value('kubelet_image_pull_duration_seconds', {}, '_count')).toBe(1);
   });
 
-  test('are cleared away for their age or for the room', async () => {
+  it('are cleared away for their age or for the room', async () => {
     const { contexts, turn, value } = recording();
     const policy = { maxAgeMs: 1_000 };
     contexts['kubelet/imageGC'] = { policy, startedAtMs: 0, usedAtMs: { young: 9_500 } };
@@ -43,7 +43,7 @@ describe('images', () => {
     expect(await value('kubelet_image_garbage_collected_total', { reason: 'space' })).toBe(1);
   });
 
-  test('that are there are checked for the right to them, by policy, record and credentials', async () => {
+  it('that are there are checked for the right to them, by policy, record and credentials', async () => {
     const { contexts, turn, value } = recording();
     const wish = (uid: string) =>
       said(IMAGE, { type: 'image.asked', request: { uid, container: 'app', policy: 'IfNotPresent' } });
@@ -68,7 +68,7 @@ describe('images', () => {
 describe('pods and containers', () => {
   const pod = (spec: object) => ({ uid: 'u1', pod: { spec: { containers: [{ name: 'app' }], ...spec } } });
 
-  test('that start, or fail to, count by their kind', async () => {
+  it('that start, or fail to, count by their kind', async () => {
     const { contexts, turn, value } = recording();
     contexts[POD] = pod({ hostUsers: false, initContainers: [{ name: 'init' }] });
     turn(0, asked(1, 'cri.runPodSandbox', `${POD}/sandbox`, { runtimeHandler: 'kata' }));
@@ -85,7 +85,7 @@ describe('pods and containers', () => {
     expect(await value('kubelet_started_containers_errors_total', errors)).toBe(1);
   });
 
-  test('have their volumes of images counted when they are created', async () => {
+  it('have their volumes of images counted when they are created', async () => {
     const { turn, value } = recording();
     const mounts = [{ image: { image: 'sha256:1' } }, { host_path: '/x', image: null }];
     const create = (id: number) => asked(id, 'cri.createContainer', `${CONTAINER}/create`, { config: { mounts } });
@@ -96,7 +96,7 @@ describe('pods and containers', () => {
     expect(await value('kubelet_image_volume_mounted_errors_total')).toBe(1);
   });
 
-  test('have hooks that fall back to HTTP, and hooks whose sleep is cut short', async () => {
+  it('have hooks that fall back to HTTP, and hooks whose sleep is cut short', async () => {
     const { contexts, turn, value } = recording();
     contexts[CONTAINER] = { wanted: { postStart: null, preStop: { kind: 'sleep', seconds: 10 } } };
     const sleeping = state(CONTAINER, { stopping: { hook: 'sleeping' } });
@@ -115,7 +115,7 @@ describe('pods and containers', () => {
     expect(await value('kubelet_lifecycle_handler_http_fallbacks_total')).toBe(1);
   });
 
-  test('go for others by the resource that these lack, and for signals with the age of the look', async () => {
+  it('go for others by the resource that these lack, and for signals with the age of the look', async () => {
     const { contexts, turn, value } = recording();
     const verdict = { reason: 'Preempting', message: '', said: 'once' };
     turn(0, said('kubelet/pods', { type: 'pods.kill', uid: 'a', verdict, shortOf: 'memory' }));
@@ -143,11 +143,11 @@ describe('certificates', () => {
     output,
   });
 
-  test('that nobody takes care of have no families', async () => {
+  it('that nobody takes care of have no families', async () => {
     expect(await recording().value('kubelet_certificate_manager_client_ttl_seconds')).toBeUndefined();
   });
 
-  test('of the client end some time, and each failure to renew one counts once', async () => {
+  it('of the client end some time, and each failure to renew one counts once', async () => {
     const { turn, value } = recording();
     turn(0, rotation('clientCertificate', 'loading'));
     expect(await value('kubelet_certificate_manager_client_ttl_seconds')).toBe(Number.POSITIVE_INFINITY);
@@ -163,7 +163,7 @@ describe('certificates', () => {
     expect(await value('kubelet_server_expiration_renew_errors')).toBeUndefined();
   });
 
-  test('of the server live until the next one', async () => {
+  it('of the server live until the next one', async () => {
     const { turn, value } = recording();
     turn(0, took('servingCertificate', 'store', facts(100_000, Date.now() + 1_000)));
     expect(await value('kubelet_certificate_manager_server_rotation_seconds', {}, '_count')).toBe(0);
@@ -180,7 +180,7 @@ describe('resizes', () => {
   const requested = (node: ReturnType<typeof recording>, resource: string, requirement: string, operation: string) =>
     node.value('kubelet_container_requested_resizes_total', { resource, requirement, operation });
 
-  test('count by what is asked for in the place of what', async () => {
+  it('count by what is asked for in the place of what', async () => {
     const node = recording();
     node.turn(0, want({ requests: { cpu: '1', memory: '1Gi' }, limits: { cpu: '2' } }), answer('allocation.granted'));
     node.turn(1, want({ requests: { cpu: '1500m', memory: '1024Mi' }, limits: { memory: '2Gi' } }));
@@ -192,7 +192,7 @@ describe('resizes', () => {
     expect(await requested(node, 'cpu', 'requests', 'decrease')).toBe(1);
   });
 
-  test('that cannot be had count once for each reason, and those that had to wait by what ended the wait', async () => {
+  it('that cannot be had count once for each reason, and those that had to wait by what ended the wait', async () => {
     const { turn, value } = recording();
     const refusal = (reason: string, message: string) => answer('allocation.pending', { refusal: { reason, message } });
     const never = refusal(
@@ -214,7 +214,7 @@ describe('resizes', () => {
     expect(await accepted('periodic_retry')).toBe(1);
   });
 
-  test('take their time from the first step to the last, and a step that fails is an end too', async () => {
+  it('take their time from the first step to the last, and a step that fails is an end too', async () => {
     const { turn, value } = recording();
     const memory = (actuated: object | null) => said('kubelet/memory', { type: 'memory.resized', uid: 'u1', actuated });
     const took = (success: string) => value('kubelet_pod_resize_duration_milliseconds', { success }, '_sum');
@@ -240,7 +240,7 @@ describe('what is kept for single containers', () => {
     topology: { policy: 'single-numa-node', scope: 'container' },
   };
 
-  test('counts where a manager keeps it, each pod once', async () => {
+  it('counts where a manager keeps it, each pod once', async () => {
     const { contexts, turn, value } = recording();
     contexts['kubelet/allocation'] = { settings: { admission } };
     turn(0, wanted('a', [cpus, { ...cpus, container: 'b', memory: { memory: '1' } }]), granted('a'));
@@ -261,7 +261,7 @@ describe('what is kept for single containers', () => {
     expect(await value('kubelet_container_aligned_compute_resources_failure_count', labels('physical_cpu'))).toBe(1);
   });
 
-  test('is nothing where everything is shared', async () => {
+  it('is nothing where everything is shared', async () => {
     const { turn, value } = recording();
     turn(0, wanted('a', [cpus]), granted('a'));
     expect(await value('kubelet_cpu_manager_pinning_requests_total')).toBe(0);
@@ -269,7 +269,7 @@ describe('what is kept for single containers', () => {
   });
 });
 
-test('what an earlier agent left of volumes is counted once after the start', async () => {
+it('what an earlier agent left of volumes is counted once after the start', async () => {
   const { contexts, turn, value } = recording();
   turn(0, asked(1, 'volume.podFolders', 'kubelet/pods/podFolders'), asked(2, 'csi.inventory', 'kubelet/csi/inventory'));
   turn(1, answered(1, { uids: ['u1', 'u2'] }), answered(2, { volumes: [{}, {}], devices: [], errors: ['x'] }));
@@ -286,7 +286,7 @@ test('what an earlier agent left of volumes is counted once after the start', as
   expect(await value('kubelet_orphan_pod_cleaned_volumes_errors')).toBe(0);
 });
 
-test('a runtime that does not say its driver is one that the next release will not take', async () => {
+it('a runtime that does not say its driver is one that the next release will not take', async () => {
   const { turn, value } = recording();
   turn(0, asked(1, 'cri.runtimeConfig', 'kubelet/runtimeService/runtimeConfig'));
   turn(1, answered(1, { cgroupDriver: null }));

@@ -2,7 +2,7 @@
 import { closeSync, mkdirSync, mkdtempSync, openSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { type ProjectUsage, type SystemCalls, systemCalls } from '../../../src/actors/host/kernel/syscall.ts';
 import { projectUsage } from '../../../src/actors/stats/project-usage.ts';
 import { FIRST_PROJECT, Projects } from '../../../src/actors/volume/projects.ts';
@@ -38,7 +38,7 @@ class Counting {
 }
 
 describe('numbers of projects', () => {
-  test('each volume has its own, named in both files; one that is gone frees its number', () => {
+  it('each volume has its own, named in both files; one that is gone frees its number', () => {
     const disk = new Counting();
     const projects = new Projects(files(), disk.calls);
     projects.give(1, '/pods/a/volumes/data');
@@ -57,7 +57,7 @@ describe('numbers of projects', () => {
     expect(disk.given.at(-1)).toBe(FIRST_PROJECT);
   });
 
-  test('those of others are left alone: their lines, and numbers for which the disk counts something', () => {
+  it('those of others are left alone: their lines, and numbers for which the disk counts something', () => {
     const [mine, theirs] = [FIRST_PROJECT + 2, FIRST_PROJECT];
     writeFileSync(files().projects, `# of the machine\n42:/srv\n${theirs}:/srv/big\n`);
     writeFileSync(files().names, 'web:42\n');
@@ -71,7 +71,7 @@ describe('numbers of projects', () => {
     expect(written()).toEqual([`# of the machine\n42:/srv\n${theirs}:/srv/big\n`, 'web:42\n']);
   });
 
-  test('a disk that counts for no project gives none, and writes nothing', () => {
+  it('a disk that counts for no project gives none, and writes nothing', () => {
     const disk = new Counting(false);
     new Projects(files(), disk.calls).give(1, '/pods/a/volumes/data');
     new Projects(files(), null).give(1, '/pods/a/volumes/data');
@@ -79,7 +79,7 @@ describe('numbers of projects', () => {
     expect(written).toThrow('ENOENT');
   });
 
-  test('a file that is a link is refused when a volume is made, and left alone when one goes', () => {
+  it('a file that is a link is refused when a volume is made, and left alone when one goes', () => {
     const elsewhere = join(folder, 'elsewhere');
     writeFileSync(elsewhere, `${FIRST_PROJECT}:/pods/a/volumes/data\n`);
     symlinkSync(elsewhere, files().projects);
@@ -89,7 +89,7 @@ describe('numbers of projects', () => {
     expect(readFileSync(elsewhere, 'utf8')).toBe(`${FIRST_PROJECT}:/pods/a/volumes/data\n`);
   });
 
-  test('numbers that others use without a name are searched for so long, and no longer', () => {
+  it('numbers that others use without a name are searched for so long, and no longer', () => {
     const disk = new Counting();
     for (let each = 0; each < 200; each += 1) disk.used.set(FIRST_PROJECT + each, { bytes: 1n, inodes: 1n });
     expect(() => new Projects(files(), disk.calls).give(1, '/pods/a/volumes/data')).toThrow(
@@ -99,7 +99,7 @@ describe('numbers of projects', () => {
 });
 
 describe('volumes', () => {
-  test('one of a pod in a user namespace has a project before anything is in it, once; it is forgotten with the pod', async () => {
+  it('one of a pod in a user namespace has a project before anything is in it, once; it is forgotten with the pod', async () => {
     const disk = new Counting();
     const room = new VolumeRoom({ projects: new Projects(files(), disk.calls) });
     try {
@@ -123,7 +123,7 @@ describe('volumes', () => {
     }
   });
 
-  test('one that another agent has filled before is walked', async () => {
+  it('one that another agent has filled before is walked', async () => {
     const disk = new Counting();
     const room = new VolumeRoom({ projects: new Projects(files(), disk.calls) });
     try {
@@ -144,7 +144,7 @@ describe('volumes', () => {
 describe.skipIf(requirement('root', process.getuid?.() === 0 ? null : 'only root asks for quotas').skip)(
   'the kernel',
   () => {
-    test('a folder of no project is of none, and a file system without quotas counts nothing', () => {
+    it('a folder of no project is of none, and a file system without quotas counts nothing', () => {
       const system = systemCalls()!;
       const fd = openSync(folder, 'r');
       try {

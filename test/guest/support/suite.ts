@@ -7,7 +7,7 @@
 import { execFileSync, spawnSync } from 'node:child_process';
 import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import { parse } from 'yaml';
 import { requirement } from '../../support/require.ts';
 import { LONGER_WATCHDOG, podsRun, ROOT_DIR, type Row } from '../rows/row.ts';
@@ -63,10 +63,10 @@ export function guestSuite(plan: Plan): void {
     });
 
     for (const { what, seen, needs, see } of plan.rows)
-      test.skipIf(needs === 'kubelet' && requirement('kubelet', kubeletMissing()).skip)(`${what}: ${seen}`, () =>
+      it.skipIf(needs === 'kubelet' && requirement('kubelet', kubeletMissing()).skip)(`${what}: ${seen}`, () =>
         look(see),
       );
-    test('journals of every start replay, with the code of this tree', () => look((guest) => replays(guest, plan)));
+    it('journals of every start replay, with the code of this tree', () => look((guest) => replays(guest, plan)));
   });
 }
 

@@ -1,13 +1,13 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { expect, test } from 'vitest';
+import { expect, it } from 'vitest';
 import { readJournal } from '../../../src/kernel/journal/index.ts';
 import { temporaryDirectory } from './support.ts';
 
 const read = (path: string): string => readFileSync(new URL(`../../../${path}`, import.meta.url), 'utf8');
 const page = read('docs/journal.md');
 
-test('the example on the page is a journal', () => {
+it('the example on the page is a journal', () => {
   const [, example] = /```ndjson\n(.*?)```/s.exec(page)!;
   const file = join(temporaryDirectory(), 'example.ndjson');
   writeFileSync(file, example!);
@@ -25,7 +25,7 @@ test('the example on the page is a journal', () => {
   expect(journal.torn).toBeUndefined();
 });
 
-test('the page has every record with every field, and no other', () => {
+it('the page has every record with every field, and no other', () => {
   const inSource = [...read('src/kernel/records.ts').matchAll(/interface (\w+Record)[^{]*\{(.*?)\n\}/gs)].map(
     ([, , body]) => {
       const fields = [...body!.matchAll(/readonly (\w+)\??:/g)].map(([, name]) => name!).filter((name) => name !== 'k');

@@ -1,12 +1,12 @@
 /** The kernel on a real journal: what was written replays, whole and from every checkpoint. */
-import { expect, test } from 'vitest';
+import { expect, it } from 'vitest';
 import type { Checkpoint } from '../../../src/kernel/checkpoint.ts';
 import { openJournal, readJournal } from '../../../src/kernel/journal/index.ts';
 import { replay } from '../../../src/kernel/replay.ts';
 import { bootBoss, bossMachine, header } from '../support.ts';
 import { BrokenDisk, eventually, segmentsOf, temporaryDirectory } from './support.ts';
 
-test('a journal of several segments replays whole, and each segment alone from its checkpoint', async () => {
+it('a journal of several segments replays whole, and each segment alone from its checkpoint', async () => {
   const directory = temporaryDirectory();
   const sink = openJournal({ directory, durability: 'none', segmentMaxBytes: 1_500 });
   const { kernel } = bootBoss({ sink, header: { ...header(), incarnation: sink.incarnation } });
@@ -29,7 +29,7 @@ test('a journal of several segments replays whole, and each segment alone from i
   }
 });
 
-test('with what a full disk dropped, it still replays: inputs and digests are there', async () => {
+it('with what a full disk dropped, it still replays: inputs and digests are there', async () => {
   const directory = temporaryDirectory();
   const disk = new BrokenDisk();
   const sink = openJournal({ directory, durability: 'none', disk });
@@ -44,7 +44,7 @@ test('with what a full disk dropped, it still replays: inputs and digests are th
   expect(replay({ machine: bossMachine, records })).toMatchObject({ divergence: null, inputs: 20 });
 });
 
-test('what was written after a full disk replays alone, from the checkpoint behind the gap', async () => {
+it('what was written after a full disk replays alone, from the checkpoint behind the gap', async () => {
   const directory = temporaryDirectory();
   const disk = new BrokenDisk();
   const sink = openJournal({ directory, durability: 'none', disk, retryMs: 5, roomMinBytes: 0 });

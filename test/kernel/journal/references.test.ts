@@ -1,6 +1,6 @@
 /** What lines refer to: written shorter, read back the same, and from an enemy refused soon. */
 import fc from 'fast-check';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { BadReference, Decoder, type RawLine } from '../../../src/kernel/journal/decoder.ts';
 import { Encoder } from '../../../src/kernel/journal/encoder.ts';
 import { ADDRESSES_MAX } from '../../../src/kernel/journal/references.ts';
@@ -35,7 +35,7 @@ class Pair {
 const POD = { uid: '0f4b8f3e-9a66-4c52-8b1a-2f5d1c1c7000', name: 'web', labels: { 'app.kubernetes.io/name': 'web' } };
 
 describe('a line', () => {
-  test('refers to what was written before, by content and by identity', () => {
+  it('refers to what was written before, by content and by identity', () => {
     const pair = new Pair();
     pair.message({ type: 'pod.added', pod: POD });
     expect(pair.message({ type: 'pod.seen', by: 1, pod: POD })).toContain('"pod":"$1/event/pod"');
@@ -43,7 +43,7 @@ describe('a line', () => {
     expect(pair.message({ type: 'pod.uid', of: [POD.uid] })).toContain('["$1/event/pod/uid"]');
   });
 
-  test('says of an object with the same members only those that differ, in the order of the object', () => {
+  it('says of an object with the same members only those that differ, in the order of the object', () => {
     const pair = new Pair();
     pair.message({ type: 'x', status: { phase: 'Pending', conditions: [POD, POD], hostIP: '192.168.0.1' } });
     const line = pair.message({
@@ -58,7 +58,7 @@ describe('a line', () => {
     expect(other).not.toContain('"$":"1/event/status"');
   });
 
-  test('has the number of an address that was written, and no cause where it is the record before', () => {
+  it('has the number of an address that was written, and no cause where it is the record before', () => {
     const pair = new Pair();
     expect(pair.message({ type: 'a' })).toContain('"from":"1=kubelet/pods","to":"2=kubelet/status"');
     expect(pair.message({ type: 'a' }, 'kubelet/pods/pod-1', 'kubelet/pods')).toContain('"from":"3=1/pod-1","to":1');
@@ -68,14 +68,14 @@ describe('a line', () => {
     expect(pair.line({ k: 'message', from: '7=a', to: '7', event: { type: 'a' }, cause: 0 })).toContain('"cause":3}');
   });
 
-  test('numbers addresses anew behind the last number', () => {
+  it('numbers addresses anew behind the last number', () => {
     const pair = new Pair();
     for (let at = 0; at < ADDRESSES_MAX; at++) pair.line({ k: 'state', at: `a/${at}`, value: 'b' });
     expect(pair.line({ k: 'state', at: 'a/c', value: 'b' })).toContain('"at":"1=a/c"');
     expect(pair.line({ k: 'state', at: 'a/5', value: 'b' })).toContain('"at":"2=a/5"');
   });
 
-  test('refers no further than a reader holds', () => {
+  it('refers no further than a reader holds', () => {
     const pair = new Pair();
     pair.message({ type: 'pod.added', pod: POD });
     for (let at = 1; at < REACH; at++) pair.line({ k: 'cancel', id: at });
@@ -84,7 +84,7 @@ describe('a line', () => {
     expect(pair.message({ type: 'far', pod: POD })).toContain('"name":"web"');
   });
 
-  test('does not refer to a value a thousand times as long as all lines', () => {
+  it('does not refer to a value a thousand times as long as all lines', () => {
     const pair = new Pair();
     const list = Array.from({ length: 2_000 }, (_, at) => `a text that has some length ${at}`);
     const lines = Array.from({ length: 2_000 }, () => pair.message({ type: 'list', list }));
@@ -92,7 +92,7 @@ describe('a line', () => {
     expect(lines.filter((line) => line.includes('$blob')).length).toBeGreaterThan(1);
   });
 
-  test('gives back whatever JSON can say, with parts that repeat', () => {
+  it('gives back whatever JSON can say, with parts that repeat', () => {
     const text = fc.oneof(fc.string(), fc.constantFrom(POD.uid, '$1/event/pod', '$$', '$', 'a text of some length'));
     const name = fc.oneof(fc.string(), fc.constantFrom('$', '$blob', '~/~1', '__proto__', 'pod', 'uid', '0', 'length'));
     const { value } = fc.letrec((tie) => ({
@@ -144,7 +144,7 @@ function* events(count: number, event: (n: number) => unknown): Generator<object
 const deep = (levels: number): unknown => JSON.parse(`${'['.repeat(levels)}"x"${']'.repeat(levels)}`);
 
 describe('from an enemy', () => {
-  test.each<[string, readonly object[], RegExp]>([
+  it.each<[string, readonly object[], RegExp]>([
     ['a value of itself', [{ event: { a: '$0/event' } }], /refers to what record 0 does not have/],
     ['of the object that it is in', [{ event: { a: { b: ['$0/event/a'] } } }], /refers to what record 0 does not have/],
     ['of what comes behind it', [{ event: { a: '$0/event/b', b: 'c' } }], /refers to what record 0 does not have/],
@@ -175,7 +175,7 @@ describe('from an enemy', () => {
     expect(refused(lines) ?? '').toMatch(why);
   });
 
-  test('levels upon levels', () => {
+  it('levels upon levels', () => {
     const lines = Array.from({ length: 500 }, (_, n) => ({ event: n === 0 ? ['x'] : ['$1/event'] }));
     expect(refused(lines)).toMatch(/nested deeper than 400 levels/);
     const like = Array.from({ length: 500 }, (_, n) => ({
@@ -184,7 +184,7 @@ describe('from an enemy', () => {
     expect(refused(like)).toMatch(/nested deeper than 400 levels/);
   });
 
-  test.each<[string, (n: number) => unknown]>([
+  it.each<[string, (n: number) => unknown]>([
     ['doubled', (n) => (n === 0 ? ['x'.repeat(1_000)] : ['$1/event', '$1/event'])],
     [
       'doubled as members',
@@ -198,7 +198,7 @@ describe('from an enemy', () => {
     expect(process.memoryUsage().rss - before).toBeLessThan(200 * 2 ** 20);
   });
 
-  test('a file beside the lines, and an object of many members, again and again, cost what they are', () => {
+  it('a file beside the lines, and an object of many members, again and again, cost what they are', () => {
     expect(refused(events(50, () => ({ $blob: 'a' })))).toBeNull();
     const members = Object.fromEntries(Array.from({ length: 128 }, (_, at) => [at, 'x']));
     expect(refused(events(10_000, (n) => (n === 0 ? members : { $: '1/event', 1: 'x' })))).toBeNull();

@@ -1,12 +1,12 @@
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { readJournal, verifyJournal } from '../../../src/kernel/journal/index.ts';
 import { record, recordsIn, segmentsOf, temporaryDirectory } from './support.ts';
 
 describe('a journal gives back what it was given', () => {
-  test('record by record, with the header as the first of them', async () => {
+  it('record by record, with the header as the first of them', async () => {
     const directory = temporaryDirectory();
     const kernel = record(directory).boot();
     for (let i = 0; i < 500; i++) kernel.turn();
@@ -21,7 +21,7 @@ describe('a journal gives back what it was given', () => {
     expect(verifyJournal(directory)).toMatchObject({ ok: true, incarnations: [{ turns: 501, records: 3002 }] });
   });
 
-  test('whatever JSON can say, blobs and impostors of blobs included', async () => {
+  it('whatever JSON can say, blobs and impostors of blobs included', async () => {
     const json = fc.jsonValue({ maxDepth: 4, depthSize: 'large' });
     const big = fc.string({ unit: 'binary', minLength: 4000, maxLength: 9000 });
     const impostor = fc.record({ $blob: fc.oneof(json, fc.constant('0'.repeat(64))), bytes: fc.nat() });
@@ -45,7 +45,7 @@ describe('a journal gives back what it was given', () => {
     );
   });
 
-  test('but not what JSON cannot say: it becomes what JSON makes of it', async () => {
+  it('but not what JSON cannot say: it becomes what JSON makes of it', async () => {
     const directory = temporaryDirectory();
     const kernel = record(directory).boot();
     kernel.turn({ type: 'x', none: Number.NaN, infinite: Number.POSITIVE_INFINITY, absent: undefined });
@@ -56,7 +56,7 @@ describe('a journal gives back what it was given', () => {
 });
 
 describe('durability', () => {
-  test('the callback comes after the record is in the file, and never at once', async () => {
+  it('the callback comes after the record is in the file, and never at once', async () => {
     const directory = temporaryDirectory();
     const kernel = record(directory, { durability: 'second' }).boot();
     let called = false;
@@ -69,7 +69,7 @@ describe('durability', () => {
     await kernel.journal.close();
   });
 
-  test('turns of one tick share a batch, and a long tick is written in pieces', async () => {
+  it('turns of one tick share a batch, and a long tick is written in pieces', async () => {
     const directory = temporaryDirectory();
     const kernel = record(directory).boot();
     for (let i = 0; i < 5; i++) kernel.turn();
@@ -80,7 +80,7 @@ describe('durability', () => {
     expect(links(directory)).toBeGreaterThan(3);
   });
 
-  test('a kernel that dies within a turn leaves what it did, and readers leave it out', async () => {
+  it('a kernel that dies within a turn leaves what it did, and readers leave it out', async () => {
     const directory = temporaryDirectory();
     const kernel = record(directory).boot().turn();
     const whole = kernel.records.length;
@@ -91,7 +91,7 @@ describe('durability', () => {
     expect(journal.torn).toMatchObject({ records: 1, why: 'the last turn has no end' });
   });
 
-  test('a record that does not follow, a second header and a foreign header are mistakes of the kernel', async () => {
+  it('a record that does not follow, a second header and a foreign header are mistakes of the kernel', async () => {
     const kernel = record(temporaryDirectory());
     const wrong = (fields: object) => () => kernel.journal.append(fields as never);
     expect(wrong({ n: 0, k: 'cancel', id: 1 })).toThrow(/a cancel came where record 0 was expected/);
@@ -106,7 +106,7 @@ describe('durability', () => {
 describe('blobs', () => {
   const manifest = { containers: Array.from({ length: 2_000 }, (_, i) => ({ name: `c${i}`, image: `image-${i}` })) };
 
-  test('a big value is kept once, beside small ones that stay in the line', async () => {
+  it('a big value is kept once, beside small ones that stay in the line', async () => {
     const directory = temporaryDirectory();
     const kernel = record(directory).boot();
     for (let i = 0; i < 10; i++)
@@ -117,7 +117,7 @@ describe('blobs', () => {
     expect(recordsIn(directory)).toEqual(kernel.records);
   });
 
-  test('the next incarnation uses what the one before stored', async () => {
+  it('the next incarnation uses what the one before stored', async () => {
     const directory = temporaryDirectory();
     for (let i = 0; i < 2; i++) {
       const kernel = record(directory).boot().turn({ type: 'x', manifest });

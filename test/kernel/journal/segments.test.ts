@@ -13,7 +13,7 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { zstdDecompressSync } from 'node:zlib';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { readJournal, verifyJournal } from '../../../src/kernel/journal/index.ts';
 import { segmentName, segmentsIn } from '../../../src/kernel/journal/layout.ts';
 import { verifySegments } from '../../../src/kernel/journal/verify.ts';
@@ -36,7 +36,7 @@ async function recordSegments(directory: string, rotations: number, options = {}
 }
 
 describe('segments', () => {
-  test('a checkpoint is wanted when a segment is long enough, and not again before the next is', async () => {
+  it('a checkpoint is wanted when a segment is long enough, and not again before the next is', async () => {
     const kernel = record(temporaryDirectory(), { segmentMaxBytes: 20_000 }).boot();
     let turns = 0;
     for (; !kernel.journal.wantsCheckpoint; turns++) {
@@ -51,7 +51,7 @@ describe('segments', () => {
     await kernel.journal.close();
   });
 
-  test('or when it is old enough', async () => {
+  it('or when it is old enough', async () => {
     const kernel = record(temporaryDirectory(), { segmentMaxAgeMs: 20 }).boot();
     expect(kernel.journal.wantsCheckpoint).toBe(false);
     await new Promise((resolve) => setTimeout(resolve, 25));
@@ -60,7 +60,7 @@ describe('segments', () => {
     await kernel.journal.close();
   });
 
-  test('together they are one incarnation; each is readable alone from its checkpoint', async () => {
+  it('together they are one incarnation; each is readable alone from its checkpoint', async () => {
     const directory = temporaryDirectory();
     const kernel = await recordSegments(directory, 3);
     await kernel.journal.close();
@@ -86,7 +86,7 @@ describe('segments', () => {
     expect(verifyJournal(directory).ok, 'two segments that changed places').toBe(false);
   });
 
-  test('a new segment that was not finished is not the newest checkpoint', async () => {
+  it('a new segment that was not finished is not the newest checkpoint', async () => {
     const directory = temporaryDirectory();
     const kernel = await recordSegments(directory, 2);
     await kernel.journal.close();
@@ -99,7 +99,7 @@ describe('segments', () => {
     expect(verifyJournal(directory).ok).toBe(true);
   });
 
-  test('closed ones are compressed and read the same; one with a torn tail is evidence and stays', async () => {
+  it('closed ones are compressed and read the same; one with a torn tail is evidence and stays', async () => {
     const directory = temporaryDirectory();
     const torn = record(directory).boot().turn();
     await torn.journal.close();
@@ -126,7 +126,7 @@ describe('segments', () => {
     expect(recordsIn(directory)).toEqual(kernel.records);
   });
 
-  test('are whole to a reader although they are compressed or removed meanwhile', async () => {
+  it('are whole to a reader although they are compressed or removed meanwhile', async () => {
     const directory = temporaryDirectory();
     const kernel = await recordSegments(directory, 2);
     await kernel.journal.close();
@@ -143,7 +143,7 @@ describe('segments', () => {
     expect(verifySegments('000001', listed).problems).toEqual([]);
   });
 
-  test('are found by their names, also when what was just compressed or removed is still among them', async () => {
+  it('are found by their names, also when what was just compressed or removed is still among them', async () => {
     const directory = temporaryDirectory();
     const kernel = await recordSegments(directory, 2);
     await kernel.journal.close();
@@ -154,7 +154,7 @@ describe('segments', () => {
     expect(segmentsIn(directory).map(({ path }) => path)).toEqual(segmentsOf(directory).filter(existsSync));
   });
 
-  test('one that cannot be compressed keeps neither the others from it nor the limit from being applied', async () => {
+  it('one that cannot be compressed keeps neither the others from it nor the limit from being applied', async () => {
     const directory = temporaryDirectory();
     const told: string[] = [];
     const report = (level: string, sentence: string) => told.push(`${level}: ${sentence}`);
@@ -181,7 +181,7 @@ describe('segments', () => {
     await kernel.journal.close();
   });
 
-  test('many in a short time: what is compressed or removed is never the one being written', async () => {
+  it('many in a short time: what is compressed or removed is never the one being written', async () => {
     const directory = temporaryDirectory();
     const kernel = record(directory, { retainedMaxBytes: 30_000 }).boot();
     for (let i = 0; i < 40; i++) {
@@ -197,7 +197,7 @@ describe('segments', () => {
     expect(verifyJournal(directory).ok).toBe(true);
   });
 
-  test('a compressed segment that is damaged says so', async () => {
+  it('a compressed segment that is damaged says so', async () => {
     const directory = temporaryDirectory();
     const kernel = await recordSegments(directory, 1);
     await kernel.journal.close();
@@ -210,7 +210,7 @@ describe('segments', () => {
     expect(verifyJournal(directory)).toMatchObject({ ok: false, incarnations: [{ problems: [damaged] }] });
   });
 
-  test('one that is there twice, because compression was interrupted, is read once', async () => {
+  it('one that is there twice, because compression was interrupted, is read once', async () => {
     const directory = temporaryDirectory();
     const kernel = record(directory).boot().turn();
     await kernel.journal.close();
@@ -224,7 +224,7 @@ describe('segments', () => {
     expect(recordsIn(directory, '000001')).toEqual(kernel.records);
   });
 
-  test('a checkpoint with nothing since the one before begins no segment', async () => {
+  it('a checkpoint with nothing since the one before begins no segment', async () => {
     const directory = temporaryDirectory();
     const kernel = record(directory).boot().checkpoint().checkpoint();
     await kernel.journal.close();
@@ -232,7 +232,7 @@ describe('segments', () => {
     expect(recordsIn(directory)).toEqual(kernel.records);
   });
 
-  test('where the next segment cannot be begun, the one before goes on', async () => {
+  it('where the next segment cannot be begun, the one before goes on', async () => {
     const directory = temporaryDirectory();
     const told: string[] = [];
     const kernel = record(directory, { report: (level, sentence) => told.push(`${level} ${sentence}`) })
@@ -257,7 +257,7 @@ describe('retention', () => {
       .map((name) => statSync(join(directory, name), { throwIfNoEntry: false }))
       .reduce((sum, stat) => sum + (stat?.isFile() ? stat.size : 0), 0);
 
-  test.each([
+  it.each([
     ['of a byte a character', () => randomBytes(40_000).toString('hex')],
     ['of three', () => '\u6f22'.repeat(70_000) + randomBytes(20).toString('hex')],
   ])('values beside the lines count, %s: the folder is above its limit by a segment at most', async (_, value) => {
@@ -280,7 +280,7 @@ describe('retention', () => {
     expect(verifyJournal(directory).ok).toBe(true);
   });
 
-  test('removes the oldest of the oldest incarnation first, with their checkpoints, and never the current one', async () => {
+  it('removes the oldest of the oldest incarnation first, with their checkpoints, and never the current one', async () => {
     const directory = temporaryDirectory();
     const first = await recordSegments(directory, 3);
     await first.journal.close();
@@ -304,7 +304,7 @@ describe('retention', () => {
 
   const plain = (path: string): string => path.replace(/\.zst$/, '');
 
-  test('with no room at all only the current segment stays', async () => {
+  it('with no room at all only the current segment stays', async () => {
     const directory = temporaryDirectory();
     const first = await recordSegments(directory, 2);
     await first.journal.close();
@@ -315,7 +315,7 @@ describe('retention', () => {
     expect([...journal.records]).toEqual(kernel.records.slice(journal.checkpoint!.after + 1));
   });
 
-  test('already at the start, for a daemon that dies young never rotates', async () => {
+  it('already at the start, for a daemon that dies young never rotates', async () => {
     const directory = temporaryDirectory();
     for (let boot = 0; boot < 5; boot++) {
       const kernel = record(directory, { retainedMaxBytes: 0 }).boot().turn();
@@ -325,7 +325,7 @@ describe('retention', () => {
     expect(segmentsOf(directory)[0]).toContain('j-000005-');
   });
 
-  test('removes a blob with the last segment that refers to it, and no other', async () => {
+  it('removes a blob with the last segment that refers to it, and no other', async () => {
     const directory = temporaryDirectory();
     const big = (text: string) => ({ type: 'x', big: text.repeat(70_000) });
     const old = record(directory).boot().turn(big('a')).turn(big('b')).checkpoint();

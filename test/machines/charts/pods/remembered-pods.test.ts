@@ -1,10 +1,10 @@
-import { expect, test } from 'vitest';
+import { expect, it } from 'vitest';
 import { rememberedPodsMachine } from '../../../../src/machines/charts/pods/remembered-pods.ts';
 import { fail, late, ok, runUnder } from '../../../support/answering-world.ts';
 
 const REMEMBERED = { pod: { metadata: { uid: 'u1', resourceVersion: '5' } }, objects: [] };
 
-test('a pod that is forgotten and remembered again, in one version, keeps its file', () => {
+it('a pod that is forgotten and remembered again, in one version, keeps its file', () => {
   const files: boolean[] = [];
   const world = runUnder(
     rememberedPodsMachine,
@@ -30,7 +30,7 @@ test('a pod that is forgotten and remembered again, in one version, keeps its fi
   expect(world.divergence()).toBeNull();
 });
 
-test('a write is never left: what comes meanwhile waits for its end', () => {
+it('a write is never left: what comes meanwhile waits for its end', () => {
   const calls: string[] = [];
   let under = 0;
   const world = runUnder(
@@ -55,7 +55,7 @@ test('a write is never left: what comes meanwhile waits for its end', () => {
   expect(world.divergence()).toBeNull();
 });
 
-test('one that cannot be written is said, and is not written again', () => {
+it('one that cannot be written is said, and is not written again', () => {
   const world = runUnder(
     rememberedPodsMachine,
     { nodeName: 'n', rememberedPodsDir: '/pods' },
@@ -68,7 +68,7 @@ test('one that cannot be written is said, and is not written again', () => {
   expect(world.asked()).toHaveLength(1);
 });
 
-test('one that cannot be removed is tried again, until it is gone or wanted again', () => {
+it('one that cannot be removed is tried again, until it is gone or wanted again', () => {
   const world = runUnder(
     rememberedPodsMachine,
     { nodeName: 'n', rememberedPodsDir: '/pods' },

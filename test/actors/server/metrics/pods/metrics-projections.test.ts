@@ -1,5 +1,5 @@
 /** Metrics of a pod and of a Node in the API server: what the projections make of the kernel's records. */
-import { expect, test } from 'vitest';
+import { expect, it } from 'vitest';
 import { answered, asked, recording, said } from '../../metrics-recording.ts';
 
 const CREATED_MS = Date.parse('2026-11-21T07:00:00Z');
@@ -30,7 +30,7 @@ function startPod({ turn }: ReturnType<typeof recording>, spec: object = {}) {
   turn(at(40), observed(status));
 }
 
-test('the start of a pod is measured once, from its creation, with and without images and init containers', async () => {
+it('the start of a pod is measured once, from its creation, with and without images and init containers', async () => {
   const node = recording();
   startPod(node);
   expect(await node.value('kubelet_pod_start_total_duration_seconds', {}, '_sum')).toBe(22);
@@ -42,7 +42,7 @@ test('the start of a pod is measured once, from its creation, with and without i
   expect(await node.value('statelet_queue_length')).toBe(7);
 });
 
-test('a pod with volumes of others has no part in the objective, and one on the host is no network pod', async () => {
+it('a pod with volumes of others has no part in the objective, and one on the host is no network pod', async () => {
   const stateful = recording();
   startPod(stateful, { volumes: [{ name: 'data', persistentVolumeClaim: { claimName: 'data' } }] });
   expect(await stateful.value('kubelet_pod_start_total_duration_seconds', {}, '_count')).toBe(1);
@@ -53,14 +53,14 @@ test('a pod with volumes of others has no part in the objective, and one on the 
   expect(await onHost.value('kubelet_first_network_pod_start_sli_duration_seconds')).toBe(0);
 });
 
-test('a pod that ran before this agent began is no start', async () => {
+it('a pod that ran before this agent began is no start', async () => {
   const { turn, value } = recording();
   turn(CREATED_MS, added({ ...pod(), status: { phase: 'Running' } }));
   turn(CREATED_MS + 9_000, observed({ phase: 'Running', containerStatuses: [running] }));
   expect(await value('kubelet_pod_start_total_duration_seconds', {}, '_count')).toBe(0);
 });
 
-test('a status is in time from its first change to the word of the API server; a refusal is none', async () => {
+it('a status is in time from its first change to the word of the API server; a refusal is none', async () => {
   const { contexts, turn, value } = recording();
   contexts['kubelet/status/pod-u1'] = { sinceMs: 1_000 };
   turn(1_500, asked(1, 'kube.patch', 'kubelet/status/pod-u1/patch'));
@@ -71,7 +71,7 @@ test('a status is in time from its first change to the word of the API server; a
   expect(await value('kubelet_pod_status_sync_duration_seconds', {}, '_sum')).toBe(4);
 });
 
-test('the start of a node is measured when this start made its Node', async () => {
+it('the start of a node is measured when this start made its Node', async () => {
   const ready = { body: { status: { conditions: [{ type: 'Ready', status: 'True' }] } } };
   const unready = { body: { status: { conditions: [{ type: 'Ready', status: 'False' }] } } };
   const report = 'kubelet/nodeStatus/patch';
@@ -94,7 +94,7 @@ test('the start of a node is measured when this start made its Node', async () =
   expect(await joined.value('kubelet_node_startup_registration_duration_seconds')).toBeUndefined();
 });
 
-test('a pod that is refused, unwanted, or wanted again counts once', async () => {
+it('a pod that is refused, unwanted, or wanted again counts once', async () => {
   const { contexts, turn, value } = recording();
   const refused = (uid: string, reason: string) =>
     said(`kubelet/pods/pod-${uid}`, { type: 'allocation.refused', uid, rejection: { reason } });
@@ -112,7 +112,7 @@ test('a pod that is refused, unwanted, or wanted again counts once', async () =>
   expect(await value('kubelet_restarted_pods_total', { static: '' })).toBe(1);
 });
 
-test('volumes count by kind, failures apart, and end to end with their failures', async () => {
+it('volumes count by kind, failures apart, and end to end with their failures', async () => {
   const { contexts, turn, value } = recording();
   const volumes = [
     { name: 'a', emptyDir: {} },
