@@ -13,7 +13,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { chromium, type Page } from 'playwright-core';
-import { BUILT_IN_IMAGE } from '../src/actors/embedded-runtime/index.ts';
+import { BUILT_IN_IMAGE } from '../src/actors/embedded-runtime/store/images.ts';
 import { containerdAvailable, startContainerd } from '../test/support/containerd.ts';
 import { SLEEP, shellPod, TestNode } from '../test/support/daemon.ts';
 import { BUSYBOX_IMAGE } from '../test/support/image.ts';
