@@ -10,7 +10,7 @@ const GUEST = ['test/guest/**/*.test.ts'];
 /** Real processes, sockets and disks of this machine, seeds by the hundred, every byte of a log. */
 const THOROUGH = [
   'test/actors/**/*.test.ts',
-  'test/simulation/**/*.test.ts',
+  'test/{hardening,simulation}/**/*.test.ts',
   'test/bin/{simulation,minimize}/**/*.test.ts',
   'test/**/{faults,damage,disk-full,resolve}.test.ts',
 ];

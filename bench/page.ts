@@ -62,10 +62,12 @@ async function writeJournal(directory: string, records: number): Promise<number>
     Array.from({ length: PODS }, (_, at) => manifest({ uid: `u${round}-${at}`, name: `web-${round}-${at}` }));
   node.world.pods.setManifests(pods(0));
   node.boot();
-  for (let round = 1; written < records; round++) {
+  let round = 1;
+  const isDone = (): boolean => written >= records;
+  while (!isDone()) {
     node.run(LIFE_MS);
     (node.records as KernelRecord[]).length = 0;
-    node.world.pods.setManifests(pods(round));
+    node.world.pods.setManifests(pods(round++));
     await new Promise(setImmediate);
   }
   await journal.close();
@@ -187,7 +189,7 @@ async function memoryMb(page: Page): Promise<number> {
   await session.send('HeapProfiler.collectGarbage');
   const { usedSize } = await session.send('Runtime.getHeapUsage');
   const workers = await Promise.all(
-    page.workers().map((worker) => worker.evaluate('performance.memory?.usedJSHeapSize ?? 0') as Promise<number>),
+    page.workers().map((worker) => worker.evaluate<number>('performance.memory?.usedJSHeapSize ?? 0')),
   );
   return (usedSize + workers.reduce((sum, bytes) => sum + bytes, 0)) / 1_048_576;
 }

@@ -121,7 +121,7 @@ it.each([
   const changed = records.map((record) =>
     record.k === 'end' && record.turn === 3 ? { ...record, digest: other(record.digest) } : record,
   );
-  const divergence = divergenceOf(changed)!;
+  const divergence = divergenceOf(changed);
   expect(divergence).toMatchObject({ kind: 'digest', actors: [actor] });
   expect(divergence.changes).toContain(change);
 });

@@ -61,7 +61,8 @@ const failed = (error: string): Query => ({ mayMatch: () => false, error });
 
 /** `a "b c" /d e/ -f:"g h"` in its four parts. */
 function wordsOf(text: string): string[] {
-  return text.match(/-?(?:[\w.[\]-]+:)?(?:"[^"]*"?|\/(?:[^/\\]|\\.)+\/|[^\s"]+)/g) ?? [];
+  const words = text.match(/\s*-?(?:[\w.[\]-]+:)?(?:"[^"]*"?|\/(?:[^/\\]|\\.)+\/|[^\s"]+)/gy) ?? [];
+  return words.map((word) => word.trimStart());
 }
 
 function termOf(word: string, names: Names): Term {

@@ -6,7 +6,7 @@ import { Buffer } from 'buffer/';
 
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
-const library = Buffer.prototype.toString;
+const library = Reflect.get(Buffer.prototype, 'toString') as (this: Buffer, ...of: unknown[]) => string;
 
 Buffer.prototype.toString = function toString(this: Buffer, encoding?: string, start = 0, end = this.length): string {
   const isUtf8 = encoding === undefined || encoding === 'utf8';
