@@ -60,8 +60,8 @@ export function startupTime(story: Story): StartupTime {
   const [pod] = [...story.pods.values()].filter(({ running }) => running).sort((a, b) => a.running!.n - b.running!.n);
   const reached = visits.filter(isGoal);
   const once = visits.find((visit) => phaseName(visit) === RUN_ONCE && visit.left !== undefined);
-  const complete = reached.length === GOALS.length || (once !== undefined && story.failure === undefined);
   const goals = [...reached.map(({ entered }) => entered), once?.left ?? 0, story.healthz?.t ?? story.started];
+  const complete = (reached.length === GOALS.length || once !== undefined) && !failedBy(story, Math.max(...goals));
   const end = complete ? Math.max(...goals) : lastEnd(visits, story);
   const totalMs = since(end);
   return {
@@ -77,13 +77,20 @@ export function startupTime(story: Story): StartupTime {
   };
 }
 
+/** How long after its goals a failure still belongs to the start: a server listens once the phases are through. */
+const FAILS_WITHIN_MS = 10_000;
+
+const failedBy = ({ failure }: Story, goal: number): boolean =>
+  failure !== undefined && failure.t <= goal + FAILS_WITHIN_MS;
+
 /** How long after a start its first pod is waited for. */
 const FIRST_POD_MAX_MS = 600_000;
 
 /** Nothing that comes later changes what is said of the start. */
 export function isStartTold(story: Story): boolean {
   const { complete, totalMs, firstPod } = startupTime(story);
-  return complete && (firstPod !== undefined || story.ended - story.started > totalMs + FIRST_POD_MAX_MS);
+  const tellsMs = firstPod === undefined ? FIRST_POD_MAX_MS : FAILS_WITHIN_MS;
+  return complete && story.ended - story.started > totalMs + tellsMs;
 }
 
 /** A start that failed ends with its last phase; one that still waits, with the journal. */

@@ -103,7 +103,7 @@ export class Story implements CauseSource {
   readonly actors = new Map<string, ActorState>();
   readonly pods = new Map<string, PodStory>();
   healthz: { readonly t: number; readonly n: number } | undefined;
-  failure: FailureView | undefined;
+  failure: (FailureView & { readonly t: number }) | undefined;
   /** Records that were never kept. */
   readonly gaps: GapRecord[] = [];
   /** Number of the record behind which it was enough. */
@@ -218,7 +218,11 @@ export class Story implements CauseSource {
     } else if (record.k === 'cancel') this.settle(record.id, { end: 'cancelled' });
     else if (record.k === 'in') this.streamSpoke(record);
     else if (record.k === 'message') this.heard(record.to, record.event, record.n);
-    else this.failure ??= failureIn(record, ROOT);
+    else if (!this.failure) this.failed(failureIn(record, ROOT));
+  }
+
+  private failed(failure: FailureView | undefined): void {
+    if (failure) this.failure = { ...failure, t: this.ended };
   }
 
   private settle(id: number, end: Pick<Operation, 'end' | 'error'>): void {

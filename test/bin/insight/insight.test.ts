@@ -81,6 +81,16 @@ describe('time', () => {
     );
   });
 
+  it('says that a start failed whose server could not listen, also where all phases were through before', () => {
+    const { records } = boot({}, undefined, 3_000).node;
+    expect(startupTime(storyOf(records))).toMatchObject({ complete: true });
+    const fields = { err: 'bind: address already in use', phase: 'serving' };
+    const failed = { k: 'log', n: records.length, at: 'kubelet', level: 'error', text: 'command failed', fields } as const;
+    const time = startupTime(storyOf([...records, failed]));
+    expect(time).toMatchObject({ complete: false, failedIn: 'serving' });
+    expect(describeStartupTime(time)).toMatch(/^Startup failed after [^]*\nserving: .*bind: address already in use\n/);
+  });
+
   it('says that a phase waits still', () => {
     const time = startupTime(boot({ answers: { 'host.hostname': 'hangs' } }, undefined, 7_000).story);
     expect(time.phases.at(-1)).toMatchObject({ name: 'run.hostname', open: true });
