@@ -7,11 +7,15 @@ const SYSTEM = ['contract', 'conformance', 'node', 'browser'].map((folder) => `t
 const CLUSTER = ['test/cluster/**/*.test.ts', 'test/contract/api-server*.test.ts'];
 /** Has a configuration of its own: `vitest.guest.config.ts`. */
 const GUEST = ['test/guest/**/*.test.ts'];
-/** Real processes, sockets and disks of this machine, seeds by the hundred, every byte of a log. */
+/**
+ * Real processes, sockets and disks of this machine, seeds by the hundred, every byte of a log, recordings of kubelets
+ * by the hundred, pods of a hundred containers.
+ */
 const THOROUGH = [
   'test/actors/**/*.test.ts',
   'test/{hardening,simulation}/**/*.test.ts',
-  'test/bin/{simulation,minimize}/**/*.test.ts',
+  'test/bin/{commands,minimize,replay,rewrite,simulation}/**/*.test.ts',
+  'test/machines/**/{boot-golden,crashes,groups,recorded.golden}.test.ts',
   'test/**/{faults,damage,disk-full,resolve}.test.ts',
 ];
 
