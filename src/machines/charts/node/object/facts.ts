@@ -50,7 +50,7 @@ export interface NodeReports {
   /** The same of the devices that plugins offer. */
   readonly deviceCapacity: Readonly<Record<string, string>>;
   readonly deviceAllocatable: Readonly<Record<string, string>>;
-  /** Largest first, as {@link import('./facts.ts').nodeImages} lists them. */
+  /** Largest first, as {@link nodeImages} lists them. */
   readonly images: readonly NodeImage[];
   readonly runtimeHandlers: readonly NodeRuntimeHandler[];
   readonly features: NodeFeatures | null;
