@@ -42,7 +42,8 @@ export class StreamsNode {
   private endpoint = '';
 
   private async containerd() {
-    const containerd = await startContainerd();
+    // What the runtime says stands in the recordings: theirs was Debian's.
+    const containerd = await startContainerd('system');
     this.endpoint = containerd.endpoint;
     return containerd;
   }

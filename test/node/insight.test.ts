@@ -1,11 +1,10 @@
 /** The verbs that explain a journal, as processes, on the journal of a daemon: while it runs, and after two starts. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { BUILT_IN_IMAGE } from '../../src/actors/embedded-runtime/store/images.ts';
-import type { ActorDetail, PhasesView, TreeView } from '../../src/actors/server/visualizer/protocol.ts';
 import type { Blame } from '../../src/bin/insight/blame.ts';
 import type { CriticalChain } from '../../src/bin/insight/critical-chain.ts';
 import type { StartupTime } from '../../src/bin/insight/startup-time.ts';
@@ -54,8 +53,8 @@ async function view(journal: string) {
   child.stderr.on('data', (text) => (stderr += text));
   const url = await eventually('the page has an address', () => /^(http:\S+)\n/.exec(stdout)?.[1]);
   const token = new URL(url).searchParams.get('token');
-  const ask = async (path: string): Promise<unknown> =>
-    (await fetch(new URL(path, url), { headers: { authorization: `Bearer ${token}` } })).json();
+  const ask = (path: string): Promise<Response> =>
+    fetch(new URL(path, url), { headers: { authorization: `Bearer ${token}` } });
   const end = async () => {
     child.kill('SIGINT');
     const [code] = await once(child, 'exit');
@@ -144,18 +143,17 @@ it.each([
 });
 
 describe('view', () => {
-  it('serves the page over a journal, at every moment, until a signal', async () => {
-    const { url, ask, end } = await view(failedJournal());
-    const tree = (await ask('api/tree')) as TreeView;
-    expect(tree).toMatchObject({ live: false, root: 'kubelet' });
-    const { failure } = (await ask('api/phases')) as PhasesView;
-    expect(failure).toMatchObject({ phase: 'run.auth', message: expect.stringContaining('authorization mode Open') });
-    const { context } = (await ask('api/actor?address=kubelet&at=0')) as ActorDetail;
-    expect(JSON.parse(context!)).toMatchObject({ flags: null, failure: null });
-    const before = (await ask(`api/actor?address=kubelet&at=${failure!.n - 20}`)) as ActorDetail;
-    expect(JSON.parse(before.context!)).toMatchObject({ flags: { rootDir: expect.any(String) } });
+  it('serves the page, the charts and the files of the journal, until a signal', async () => {
+    const journal = failedJournal();
+    const { url, ask, end } = await view(journal);
     expect((await fetch(url)).status).toBe(200);
-    expect((await fetch(new URL(`diagrams/kubelet.svg${new URL(url).search}`, url))).status).toBe(200);
+    expect((await ask('diagrams/kubelet.svg')).status).toBe(200);
+    expect(await (await ask('api/use')).json()).toEqual({ use: 'server' });
+    const { files } = (await (await ask('api/journal')).json()) as { files: string[] };
+    const segments = files.filter((name) => name.endsWith('.ndjson'));
+    expect(segments).toEqual(readdirSync(journal).filter((name) => name.endsWith('.ndjson')));
+    const served = await (await ask(`journal/${segments[0]}`)).text();
+    expect(served).toBe(readFileSync(join(journal, segments[0]!), 'utf8'));
     expect(await end()).toEqual({ code: 0, stderr: '' });
   });
 

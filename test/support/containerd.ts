@@ -2,9 +2,10 @@
  * A containerd of the test's own: own root, state, socket, bridge and cgroup, and nothing left of it after `close()`.
  *
  * The machine's containerd, if it runs, is not touched. The images of test/support/image.ts are imported.
- * `STATELET_CONTAINERD` names a folder with the programs of another version (containerd, its shim, ctr) to take.
+ * `STATELET_CONTAINERD` names a folder with the programs of another version (containerd, its shim, ctr) to take, but for
+ * recordings in which the system's containerd speaks.
  */
-import { type ChildProcess, execFile, spawn } from 'node:child_process';
+import { type ChildProcess, execFile, execFileSync, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { accessSync, constants, openSync } from 'node:fs';
 import { mkdir, mkdtemp, readdir, readFile, rm, rmdir, symlink, writeFile } from 'node:fs/promises';
@@ -51,14 +52,21 @@ export interface Containerd {
   close(): Promise<void>;
 }
 
-/** Where programs are looked for, by us and by containerd, which looks for its shim. */
-const PROGRAMS = [process.env['STATELET_CONTAINERD'], process.env['PATH'], '/usr/sbin', '/sbin']
-  .filter((folder) => folder !== undefined && folder !== '')
-  .join(delimiter);
-const ENVIRONMENT = { ...process.env, PATH: PROGRAMS };
+/** Whose containerd: the one that `STATELET_CONTAINERD` names, or the system's in any case. */
+type Programs = 'chosen' | 'system';
 
-function placeOf(command: string): string | undefined {
-  const directories = PROGRAMS.split(delimiter);
+/** Where programs are looked for, by us and by containerd, which looks for its shim. */
+const PATHS: Readonly<Record<Programs, string>> = {
+  chosen: pathOf(process.env['STATELET_CONTAINERD'], process.env['PATH'], '/usr/sbin', '/sbin'),
+  system: pathOf(process.env['PATH'], '/usr/sbin', '/sbin'),
+};
+
+function pathOf(...folders: readonly (string | undefined)[]): string {
+  return folders.filter(Boolean).join(delimiter);
+}
+
+function placeOf(command: string, programs: Programs = 'chosen'): string | undefined {
+  const directories = PATHS[programs].split(delimiter);
   return directories.map((directory) => join(directory, command)).find(isExecutable);
 }
 
@@ -85,6 +93,12 @@ export function containerdAvailable(): string | null {
   return null;
 }
 
+/** Major version of the containerd that is started here. */
+export function containerdMajor(): number {
+  const said = execFileSync(placeOf('containerd')!, ['--version'], { encoding: 'utf8' });
+  return Number(/ v?(\d+)\.\d+\.\d+/.exec(said)![1]);
+}
+
 interface Layout {
   readonly directory: string;
   readonly id: string;
@@ -92,6 +106,7 @@ interface Layout {
   readonly subnet: string;
   readonly socket: string;
   readonly logFile: string;
+  readonly programs: Programs;
 }
 
 const CRI = 'plugins."io.containerd.grpc.v1.cri"';
@@ -135,7 +150,7 @@ const network = ({ directory, id, bridge, subnet }: Layout) => ({
   ],
 });
 
-async function prepare(): Promise<Layout> {
+async function prepare(programs: Programs): Promise<Layout> {
   const id = randomBytes(4).toString('hex');
   // Not below tmpdir(): the path of a socket may have 107 characters.
   const directory = await mkdtemp(`/tmp/statelet-${id}-`);
@@ -146,6 +161,7 @@ async function prepare(): Promise<Layout> {
     subnet: await freeSubnet(),
     socket: join(directory, 'containerd.sock'),
     logFile: join(directory, 'containerd.log'),
+    programs,
   };
   await mkdir(join(directory, 'cni'));
   // Both its own, so that a test can put programs of its own in their place.
@@ -202,7 +218,8 @@ class OwnContainerd implements Containerd {
   }
 
   async ctr(...args: readonly string[]): Promise<string> {
-    const { stdout } = await run(placeOf('ctr')!, ['-a', this.#layout.socket, '-n', 'k8s.io', ...args]);
+    const { programs, socket } = this.#layout;
+    const { stdout } = await run(placeOf('ctr', programs)!, ['-a', socket, '-n', 'k8s.io', ...args]);
     return stdout;
   }
 
@@ -257,9 +274,11 @@ class OwnContainerd implements Containerd {
   }
 
   #spawn(): ChildProcess {
-    const log = openSync(this.#layout.logFile, 'a');
-    const config = join(this.#layout.directory, 'config.toml');
-    return spawn(placeOf('containerd')!, ['--config', config], { env: ENVIRONMENT, stdio: ['ignore', log, log] });
+    const { directory, logFile, programs } = this.#layout;
+    const log = openSync(logFile, 'a');
+    const env = { ...process.env, PATH: PATHS[programs] };
+    const config = join(directory, 'config.toml');
+    return spawn(placeOf('containerd', programs)!, ['--config', config], { env, stdio: ['ignore', log, log] });
   }
 
   /** Containers and sandboxes that have a process. */
@@ -338,8 +357,8 @@ async function removeNetworkResults(directory: string): Promise<void> {
 }
 
 /** Starts one; `containerdAvailable()` must have said that it can. */
-export async function startContainerd(): Promise<Containerd> {
-  const containerd = new OwnContainerd(await prepare());
+export async function startContainerd(programs: Programs = 'chosen'): Promise<Containerd> {
+  const containerd = new OwnContainerd(await prepare(programs));
   try {
     await containerd.ready();
     await containerd.importImages();

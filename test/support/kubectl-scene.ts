@@ -72,7 +72,7 @@ export class Scene {
   }
 
   private async start({ pods, more, settled }: SceneOptions): Promise<void> {
-    [this.containerd, this.cluster] = await Promise.all([startContainerd(), startCluster()]);
+    [this.containerd, this.cluster] = await Promise.all([startContainerd('system'), startCluster()]);
     const { containerd, cluster } = this;
     this.kubectl = new Kubectl(await cluster.kubeconfig('admin'), this.directory, containerd.image);
     this.node = new TestNode({

@@ -23,36 +23,63 @@ const MARK_MODE = 0o600;
 const PRE_STOP = containerAnnotationKeys.preStopHandler;
 const WITHHELD = 'what the runtime says may quote a Secret that this agent did not give: see the log of the runtime';
 
-/** As in the machine's `expansion.ts`, of the values themselves: no program can be given a longer word or variable. */
-const OPENED_MAX_CHARS = 131_072;
+/** As in the machine's `expansion.ts`, of the values themselves: how much a word, and all of a program, may grow. */
+const GROWTH_MAX_CHARS = 131_072;
+const GROWTH_TOTAL_MAX_CHARS = 6_291_456;
 const HANDLE_NAMES = /§[A-Za-z0-9_-]{22}/g;
 
-type Values = ReadonlyMap<string, string>;
+/**
+ * The values behind the handles of one call.
+ *
+ * Invariant: where a value stands first it is as long as its author wrote it, which the runtime judges; from then on it
+ * makes texts grow, which has a limit and is measured before a text is built.
+ */
+export class Values {
+  readonly #values: ReadonlyMap<string, string>;
+  readonly #opened = new Set<string>();
+  #left = GROWTH_TOTAL_MAX_CHARS;
 
-/** One pass: a value that looks like the name of a handle stays what it is. Measured before it is built. */
-export function withValues(text: string, values: Values): string {
-  if (values.size === 0) return text;
-  const added = [...text.matchAll(HANDLE_NAMES)].reduce((sum, [name]) => sum + (values.get(name)?.length ?? 0), 0);
-  if (added > OPENED_MAX_CHARS) {
-    const sentence = `variables expand to ${added} characters, more than the ${OPENED_MAX_CHARS} that a word may have`;
-    throw new OperationError(sentence, { code: 'INVALID_ARGUMENT' });
+  constructor(handles: readonly SecretHandle[], vault: Vault, encode = (value: string): string => value) {
+    const known = handles.filter(isSecretHandle);
+    this.#values = new Map(known.map((handle) => [handle.$secret, encode(vault.open(handle))]));
   }
-  return text.replaceAll(HANDLE_NAMES, (name) => values.get(name) ?? name);
+
+  /** One pass: a value that looks like the name of a handle stays what it is. */
+  put(text: string): string {
+    if (this.#values.size === 0) return text;
+    this.#grow(text);
+    return text.replaceAll(HANDLE_NAMES, (name) => this.#values.get(name) ?? name);
+  }
+
+  #grow(text: string): void {
+    let growth = 0;
+    for (const [name] of text.matchAll(HANDLE_NAMES)) {
+      if (this.#opened.has(name)) growth += this.#values.get(name)!.length;
+      else if (this.#values.has(name)) this.#opened.add(name);
+    }
+    const limit = Math.min(GROWTH_MAX_CHARS, this.#left);
+    if (growth > limit) {
+      const sentence = `variables make a word longer by ${growth} characters, and ${limit} are left for it`;
+      throw new OperationError(sentence, { code: 'INVALID_ARGUMENT' });
+    }
+    this.#left -= growth;
+  }
 }
 
-/** The text is JSON as Go writes it, and so is what stands in it. */
-const inJson = (text: string, values: Values): string =>
-  withValues(text, new Map([...values].map(([name, value]) => [name, goJson(value).slice(1, -1)])));
+/** What stands in JSON as Go writes it. */
+const inJson = (value: string): string => goJson(value).slice(1, -1);
 
 /** A copy of the configuration with the values in variables, command, arguments, and what the pre-stop hook sends. */
 export function withSecrets(config: ContainerConfig, handles: readonly SecretHandle[], vault: Vault): ContainerConfig {
   if (handles.length === 0) return config;
-  const values = new Map(handles.filter(isSecretHandle).map((handle) => [handle.$secret, vault.open(handle)] as const));
-  const opened = (text: string): string => withValues(text, values);
+  const values = new Values(handles, vault);
+  const opened = (text: string): string => values.put(text);
   const preStop = config.annotations?.[PRE_STOP];
   return {
     ...config,
-    ...(preStop === undefined ? {} : { annotations: { ...config.annotations, [PRE_STOP]: inJson(preStop, values) } }),
+    ...(preStop === undefined
+      ? {}
+      : { annotations: { ...config.annotations, [PRE_STOP]: new Values(handles, vault, inJson).put(preStop) } }),
     envs: (config.envs ?? []).map(({ key = '', value = '' }) => ({ key, value: opened(value) })),
     ...(config.command === undefined ? {} : { command: config.command.map(opened) }),
     ...(config.args === undefined ? {} : { args: config.args.map(opened) }),

@@ -22,6 +22,13 @@ export interface AttemptOptions {
   readonly signal: AbortSignal;
 }
 
+export interface ExecProbe {
+  readonly containerId: string;
+  readonly command: readonly string[];
+  /** The command as reports quote it. */
+  readonly shown: readonly string[];
+}
+
 /** `cri.execSync` of the runtime's adapter. */
 export type ExecSync = (
   input: { readonly containerId: string; readonly command: readonly string[]; readonly timeoutSeconds: number },
@@ -36,8 +43,7 @@ export type ExecSync = (
  */
 export async function probeExec(
   execSync: ExecSync,
-  containerId: string,
-  command: readonly string[],
+  { containerId, command, shown }: ExecProbe,
   { timeoutSeconds, signal }: AttemptOptions,
 ): Promise<Attempt> {
   try {
@@ -47,7 +53,7 @@ export async function probeExec(
   } catch (error) {
     const { code, message } = error instanceof OperationError ? error : { code: undefined, message: String(error) };
     if (code !== 'DEADLINE_EXCEEDED') return errored(message);
-    return failure(`command timed out: ${JSON.stringify(command.join(' '))} timed out after ${timeoutSeconds}s`);
+    return failure(`command timed out: ${JSON.stringify(shown.join(' '))} timed out after ${timeoutSeconds}s`);
   }
 }
 

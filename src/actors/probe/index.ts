@@ -11,7 +11,7 @@ import { OperationError } from '../../kernel/json.ts';
 import type { Port, Ports } from '../../kernel/operation.ts';
 import type { criOperations } from '../../machines/model/operations/cri.ts';
 import type { Header, ProbeHandler, ProbeWatch, probeOperations } from '../../machines/model/operations/probe.ts';
-import { recognizable, redacted, withoutSecrets, withValues } from '../cri/secrets.ts';
+import { recognizable, redacted, Values, withoutSecrets } from '../cri/secrets.ts';
 import { openedText } from '../pod-values.ts';
 import {
   type Attempt,
@@ -89,7 +89,7 @@ async function attemptPatiently(asks: Asks, watch: ProbeWatch, signal: AbortSign
 function attemptOnce({ execSync, vault }: Asks, handler: ProbeHandler, options: AttemptOptions): Promise<Attempt> {
   switch (handler.kind) {
     case 'exec':
-      return probeExec(opening(execSync, handler, vault), handler.containerId, handler.command, options);
+      return probeExec(opening(execSync, handler, vault), { ...handler, shown: shownOf(handler, vault) }, options);
     case 'httpGet':
       return probeHttp({ ...handler, headers: openedHeaders(handler.headers, vault) }, options);
     case 'tcpSocket':
@@ -101,13 +101,19 @@ function attemptOnce({ execSync, vault }: Asks, handler: ProbeHandler, options: 
 
 type ExecHandler = Extract<ProbeHandler, { kind: 'exec' }>;
 
+/** The words that people wrote, as errors of a container quote its command; values of variables stay handles. */
+function shownOf({ command, words = [] }: ExecHandler, vault: Vault): readonly string[] {
+  const values = new Values(words, vault);
+  return command.map((word) => values.put(word));
+}
+
 /** The command is sent with the values; what it prints, or why it fails, is reported without those of variables. */
 const opening =
   (execSync: ExecSync, { secrets = [], words = [] }: ExecHandler, vault: Vault): ExecSync =>
   async (input, signal) => {
-    const values = new Map([...secrets, ...words].map((handle) => [handle.$secret, vault.open(handle)]));
+    const values = new Values([...secrets, ...words], vault);
     try {
-      const end = await execSync({ ...input, command: input.command.map((word) => withValues(word, values)) }, signal);
+      const end = await execSync({ ...input, command: input.command.map((word) => values.put(word)) }, signal);
       const discreet = (text: string): string => redacted(text, recognizable(secrets, vault), vault);
       return { ...end, stdout: discreet(end.stdout), stderr: discreet(end.stderr) };
     } catch (error) {

@@ -85,7 +85,14 @@ describe('time', () => {
     const { records } = boot({}, undefined, 3_000).node;
     expect(startupTime(storyOf(records))).toMatchObject({ complete: true });
     const fields = { err: 'bind: address already in use', phase: 'serving' };
-    const failed = { k: 'log', n: records.length, at: 'kubelet', level: 'error', text: 'command failed', fields } as const;
+    const failed = {
+      k: 'log',
+      n: records.length,
+      at: 'kubelet',
+      level: 'error',
+      text: 'command failed',
+      fields,
+    } as const;
     const time = startupTime(storyOf([...records, failed]));
     expect(time).toMatchObject({ complete: false, failedIn: 'serving' });
     expect(describeStartupTime(time)).toMatch(/^Startup failed after [^]*\nserving: .*bind: address already in use\n/);

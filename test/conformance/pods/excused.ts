@@ -9,6 +9,8 @@ export interface Excuse {
   readonly path: RegExp;
   /** What the live run has there, as JSON; absent: anything. */
   readonly live?: RegExp;
+  /** Major version of containerd that it is about; absent: any. */
+  readonly containerd?: number;
   /** There may be no difference either: two runs do not agree about it, or there was no registry to play the case. */
   readonly racy?: true;
   readonly reason: string;
@@ -19,6 +21,7 @@ export const EXCUSES: readonly Excuse[] = [
     case: '*',
     path: /^\S+ status .*[cC]ontainerStatuses\.\d\.user$/,
     live: /^undefined$/,
+    containerd: 1,
     reason: 'containerd 1.6 does not say as whom a container runs (2.1 of the recordings does)',
   },
   {
@@ -59,12 +62,14 @@ export const EXCUSES: readonly Excuse[] = [
     racy: true,
     path: /state\.waiting\.message$/,
     live: /failed to resolve reference .*: not found"$/,
+    containerd: 1,
     reason: 'containerd 1.6 words what it did not find in another way',
   },
   {
     case: '*',
     path: /containerStatuses\.0\.(state|lastState)\.terminated\.message$/,
     live: /exec: .*\/nope.*: no such file or directory: unknown"$/,
+    containerd: 1,
     reason: 'containerd 1.6 adds its unknown class of error to the words of runc (run-error-command*)',
   },
   {

@@ -1,7 +1,7 @@
 /** The recordings of the kubelet, played on a containerd of the test's own: the same requests, the same last status. */
 import pLimit from 'p-limit';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { containerdAvailable } from '../../support/containerd.ts';
+import { containerdAvailable, containerdMajor } from '../../support/containerd.ts';
 import { registryAvailable } from '../../support/registry.ts';
 import { requirement } from '../../support/require.ts';
 import { isSelection, LEFT_OUT, PULLED, played } from './cases.ts';
@@ -13,7 +13,7 @@ import {
   recordedRequests,
   recordedStatuses,
 } from './compare.ts';
-import { EXCUSES, type Excuse } from './excused.ts';
+import { EXCUSES as ALL_EXCUSES, type Excuse } from './excused.ts';
 import { GoldenNode, type Published } from './golden-node.ts';
 import { Names } from './names.ts';
 import { type Played, play } from './play.ts';
@@ -33,9 +33,12 @@ const figures = { cases: 0, facts: 0, equal: 0 };
 describe.skipIf(skip)('recordings on a live runtime', () => {
   const runs = new Map<string, Played>();
   const used = new Set<Excuse>();
+  let excuses: readonly Excuse[];
   let golden: GoldenNode | undefined;
   let published: readonly Published[];
   beforeAll(async () => {
+    const major = containerdMajor();
+    excuses = ALL_EXCUSES.filter(({ containerd = major }) => containerd === major);
     const started = await GoldenNode.start();
     golden = started;
     const limit = pLimit(AT_A_TIME);
@@ -71,7 +74,7 @@ describe.skipIf(skip)('recordings on a live runtime', () => {
   });
 
   function isExcused(name: string, { path, live }: Difference): boolean {
-    const excuse = EXCUSES.find(
+    const excuse = excuses.find(
       (each) =>
         (each.case === '*' || each.case === name) &&
         each.path.test(path) &&
@@ -83,7 +86,7 @@ describe.skipIf(skip)('recordings on a live runtime', () => {
   }
 
   it.skipIf(isSelection)('has no excuse that nothing needs', () => {
-    expect(EXCUSES.filter((excuse) => !used.has(excuse) && excuse.racy !== true)).toEqual([]);
+    expect(excuses.filter((excuse) => !used.has(excuse) && excuse.racy !== true)).toEqual([]);
   });
 });
 
