@@ -11,7 +11,13 @@ import { access, mkdir, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { isSecretHandle, type SecretHandle, type Vault } from '../../kernel/journal/index.ts';
 import { OperationError } from '../../kernel/json.ts';
-import type { AuthConfig, ContainerConfig, ContainerStatus, PodSandboxConfig } from '../../machines/model/api/cri.ts';
+import type {
+  AuthConfig,
+  ContainerConfig,
+  ContainerEventResponse,
+  ContainerStatus,
+  PodSandboxConfig,
+} from '../../machines/model/api/cri.ts';
 import { containerAnnotationKeys } from '../../machines/model/spec/annotations.ts';
 import { goJson } from '../../machines/model/spec/hash.ts';
 import type { RuntimeClient } from './client.ts';
@@ -166,12 +172,25 @@ export class HeldSecrets {
   }
 }
 
-/** A client whose statuses of containers reveal no value. `secretsOf`: the values that a container was created with. */
-export function discreet(
-  client: RuntimeClient,
-  secretsOf: (containerId: string) => readonly SecretHandle[] | undefined,
-  vault: Vault,
-): RuntimeClient {
+/** The values that a container was created with; absent: none, or another agent created it. */
+type SecretsOf = (containerId: string) => readonly SecretHandle[] | undefined;
+
+/**
+ * The same event without the values. A message of a container whose values are not known is left out with its status:
+ * who wants to know asks for that, and then it is looked up whether it may be quoted.
+ */
+function discreetEvent(event: ContainerEventResponse, secretsOf: SecretsOf, vault: Vault): ContainerEventResponse {
+  if (event.containers_statuses.every(({ message }) => message === '')) return event;
+  const statuses = event.containers_statuses.flatMap((status) => {
+    if (status.message === '') return [status];
+    const handles = secretsOf(status.id);
+    return handles === undefined ? [] : [{ ...status, message: redacted(status.message, handles, vault) }];
+  });
+  return { ...event, containers_statuses: statuses };
+}
+
+/** A client whose statuses of containers reveal no value. */
+export function discreet(client: RuntimeClient, secretsOf: SecretsOf, vault: Vault): RuntimeClient {
   const call = async (...request: Parameters<RuntimeClient['call']>) => {
     const response = await client.call(...request);
     if (request[0] !== 'ContainerStatus') return response;
@@ -182,5 +201,11 @@ export function discreet(
     const message = handles === undefined ? WITHHELD : redacted(status.message, handles, vault);
     return { ...response, status: { ...status, message } };
   };
-  return { ...client, call };
+  const stream: RuntimeClient['stream'] = (name, request, onMessage, signal) => {
+    if (name !== 'GetContainerEvents') return client.stream(name, request, onMessage, signal);
+    const onEvent = onMessage as (event: ContainerEventResponse) => void;
+    const tell = (event: ContainerEventResponse) => onEvent(discreetEvent(event, secretsOf, vault));
+    return client.stream('GetContainerEvents', {}, tell, signal);
+  };
+  return { ...client, call, stream };
 }

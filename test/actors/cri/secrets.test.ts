@@ -75,6 +75,25 @@ it('leaves alone what is no error of an operation', () => {
   expect(withoutSecrets(error, [password], vault)).toBe(error);
 });
 
+it('tells an event of the runtime without the values, and without what may quote those of another agent', async () => {
+  const said = { message: 'exec: "p$&ss"' };
+  const statuses = [
+    { id: 'mine', ...said },
+    { id: 'other', ...said },
+    { id: 'fine', message: '' },
+  ];
+  const event = { container_id: 'mine', containers_statuses: statuses };
+  const client = {
+    stream: (_name: string, _request: object, onMessage: (message: unknown) => void) => onMessage(event),
+  } as unknown as RuntimeClient;
+  const told: unknown[] = [];
+  const secretsOf = (id: string) => (id === 'mine' ? [password] : undefined);
+  const { signal } = new AbortController();
+  await discreet(client, secretsOf, vault).stream('GetContainerEvents', {}, (message) => told.push(message), signal);
+  const mine = { id: 'mine', message: `exec: "${password.$secret}"` };
+  expect(told).toEqual([{ ...event, containers_statuses: [mine, { id: 'fine', message: '' }] }]);
+});
+
 describe('the status of a container', () => {
   const logs = mkdtempSync(join(tmpdir(), 'statelet-secrets-'));
   afterAll(() => rmSync(logs, { recursive: true }));

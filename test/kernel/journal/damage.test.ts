@@ -154,7 +154,6 @@ describe('damage', () => {
     ['a line was written anew with a right checksum', (lines) => lines.with(3, forged(lines[3]!))],
     ['a line was put in', (lines) => lines.toSpliced(4, 0, lines[4]!)],
     ['two lines were exchanged', (lines) => lines.with(4, lines[5]!).with(5, lines[4]!)],
-    ['a link was taken out', (lines) => lines.toSpliced(2, 1)],
   ])('the chain shows that %s', async (_what, change) => {
     const directory = temporaryDirectory();
     await threeTurns(directory);
@@ -166,13 +165,24 @@ describe('damage', () => {
 
   const forged = (line: string): string => encodeLine(line.slice(9).replace('pod-1', 'pod-7')).trimEnd();
 
-  it('a batch and its link taken out together leave a hole in the numbers', async () => {
+  it('a link that was taken out costs nothing: the next one is of every line before it', async () => {
+    const directory = temporaryDirectory();
+    const kernel = await threeTurns(directory);
+    const [path] = segmentsOf(directory);
+    const lines = readFileSync(path!, 'utf8').split('\n');
+    writeFileSync(path!, lines.toSpliced(2, 1).join('\n'));
+    expect([...readJournal(directory).records]).toEqual(kernel.records);
+    writeFileSync(path!, lines.toSpliced(2, 1).toSpliced(3, 1).join('\n'));
+    expect(errorOf(directory).kind).toBe('damaged');
+  });
+
+  it('a batch and its link taken out together are missed by what follows', async () => {
     const directory = temporaryDirectory();
     await threeTurns(directory);
     const [path] = segmentsOf(directory);
     const lines = readFileSync(path!, 'utf8').split('\n');
     writeFileSync(path!, lines.toSpliced(3, 7).join('\n'));
-    expect(errorOf(directory)).toMatchObject({ kind: 'missing', place: { line: 4, n: 8 } });
+    expect(errorOf(directory)).toMatchObject({ kind: 'damaged', place: { line: 4 } });
   });
 });
 
@@ -180,7 +190,7 @@ describe('what is missing', () => {
   /** Four segments of one incarnation. */
   async function fourSegments(directory: string): Promise<void> {
     const kernel = record(directory).boot();
-    for (let i = 0; i < 3; i++) kernel.turn({ type: 'x', big: 'y'.repeat(20_000) }).checkpoint();
+    for (let i = 0; i < 3; i++) kernel.turn({ type: 'x', big: 'y'.repeat(100_000) }).checkpoint();
     kernel.turn();
     await kernel.journal.close();
   }
