@@ -60,11 +60,25 @@ export class OpeningDialog {
 
   async #dropped(event: DragEvent): Promise<void> {
     event.preventDefault();
-    const entries = [...(event.dataTransfer?.items ?? [])].flatMap((item) => item.webkitGetAsEntry() ?? []);
+    const dropped = [...(event.dataTransfer?.items ?? [])].map(
+      (item) => [item.webkitGetAsEntry(), item.getAsFile()] as const,
+    );
     const files = new Map<string, Content>();
-    for (const entry of entries) await collect(entry, '', 0, files);
-    await this.#given(files, this.#open);
+    for (const [entry, file] of dropped) if (file && !entry?.isDirectory) files.set(file.name, file);
+    const folders = dropped.flatMap(([entry]) => (entry?.isDirectory ? [entry] : []));
+    if (files.size + folders.length === 0) return;
+    await this.#tried(async () => {
+      for (const folder of folders) await collect(folder, '', 0, files).catch(unread);
+      if (files.size > 0) await this.#open(files);
+    });
   }
+}
+
+/** A browser keeps the files of a dropped folder from a page of the disk. */
+function unread({ message }: Error): never {
+  throw new Error(
+    `the folder that was dropped cannot be read (${message}): choose it by the button, or drop its files`,
+  );
 }
 
 /** By their names, with the folders above them where the browser says them. */

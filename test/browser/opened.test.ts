@@ -196,6 +196,7 @@ describe.skipIf(noBrowser)('any moment', () => {
     await page.keyboard.press('s');
     await page.keyboard.type('kind:request name:createContainer');
     await page.keyboard.press('Enter');
+    await sees('#events-note', /^\d of /)();
     await page.keyboard.press('End');
     await sees('#record-body', /cri\.createContainer/)();
     await page.keyboard.press('2');
@@ -205,7 +206,7 @@ describe.skipIf(noBrowser)('any moment', () => {
     await sees('#decision', /Heard create is done.*✓ taken/)();
     await sees('#record-body', /Changed in the context of container-app/)();
     await page.keyboard.press('Escape');
-    await expect.poll(() => page.locator('#moment').isHidden()).toBe(true);
+    await expect.poll(() => page.locator('#moment').isHidden(), { timeout: PATIENCE_MS }).toBe(true);
   });
 
   it('is in the address, with the search', async () => {

@@ -92,7 +92,7 @@ it.skipIf(skip)('tells the story of a pod, and goes to its records and its actor
   expect(new URL(page.url()).hash).toContain('pod=u1');
   await page.keyboard.press('Escape');
   await page.getByRole('button', { name: 'Show its actor' }).click();
-  expect(await page.locator('#pods').isHidden()).toBe(true);
+  await expect.poll(() => page.locator('#pods').isHidden(), { timeout: PATIENCE_MS }).toBe(true);
   await expect.poll(() => page.locator('#actor').textContent(), { timeout: PATIENCE_MS }).toContain('"uid": "u1"');
 });
 
@@ -101,7 +101,7 @@ it.skipIf(skip)('goes back to a moment of the past, and to the end again', async
   await page.keyboard.press(',');
   await expect
     .poll(() => page.locator('#moment-text').textContent(), { timeout: PATIENCE_MS })
-    .toMatch(/^turn 66 of 66/);
+    .toMatch(/^turn (\d+) of \1,/);
   await page.keyboard.press('Escape');
   await expect.poll(() => page.locator('#moment').isHidden(), { timeout: PATIENCE_MS }).toBe(true);
 });

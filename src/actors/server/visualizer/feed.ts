@@ -136,14 +136,16 @@ export class KernelFeed implements Feed {
   health(): HealthFacts {
     const { kernel, turnsMs } = this;
     const { rss, heapUsed } = process.memoryUsage();
+    const requests = kernel?.outbox.list().length ?? 0;
     return {
       queue: kernel?.queueLength ?? 0,
       turnsMs,
       rssBytes: rss,
       heapBytes: heapUsed,
-      actors: kernel?.addresses.length ?? 0,
+      // A request has an actor of its own in XState, which the tree does not show.
+      actors: (kernel?.addresses.length ?? 0) - requests,
       timers: kernel?.timers.list().length ?? 0,
-      requests: kernel?.outbox.list().length ?? 0,
+      requests,
     };
   }
 

@@ -263,7 +263,7 @@ describe('the door', () => {
     const { origin } = await watch();
     const status = async (path: string, headers: Record<string, string> = {}): Promise<number> =>
       (await globalThis.fetch(new URL(path, origin), { headers })).status;
-    for (const path of ['/', '/assets/app.ts', '/diagrams/worker.svg', '/api/tree', '/api/records', '/events', '/x']) {
+    for (const path of ['/', '/assets/app.js', '/diagrams/worker.svg', '/api/tree', '/api/records', '/events', '/x']) {
       expect([path, await status(path)]).toEqual([path, 401]);
     }
     for (const wrong of ['', 'x', `${TOKEN}x`, TOKEN.slice(1)]) {
@@ -294,7 +294,7 @@ describe('the door', () => {
 
   it('gives out its own files only', async () => {
     const { origin } = await watch();
-    const code = await fetch(new URL('/assets/app.ts', origin));
+    const code = await fetch(new URL('/assets/page.js', origin));
     expect(code.headers.get('content-type')).toBe('text/javascript; charset=utf-8');
     expect(await code.text()).not.toContain('ReadonlySet<Part>');
     const chart = await fetch(new URL('/diagrams/worker.svg', origin));
