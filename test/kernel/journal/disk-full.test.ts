@@ -39,7 +39,7 @@ describe('a full disk', () => {
     kernel.turn();
     await kernel.durable();
     const full = kernel.records.length;
-    disk.room = 1000;
+    disk.room = 800;
     await fill(kernel);
     expect(told).toEqual(['error: journaling is suspended and its journal will have a gap: ENOSPC: as the test says']);
     for (let i = 0; i < 10; i++) kernel.turn();

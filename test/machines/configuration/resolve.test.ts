@@ -8,7 +8,6 @@ import { isObject } from '../../../src/machines/configuration/fields/decode.ts';
 import { FEATURE_DEPENDENCIES, FEATURE_GATES } from '../../../src/machines/configuration/fields/feature-gate-table.ts';
 import { FLAGS } from '../../../src/machines/configuration/flags/flag-table.ts';
 import {
-  applyDefaults,
   type ConfigurationFiles,
   decideFeatures,
   flagDefaults,
@@ -47,20 +46,6 @@ function resolve(argv: readonly string[], given: ConfigurationFiles) {
 }
 
 describe('tables', () => {
-  const types = readFileSync(new URL('../../../src/machines/model/configuration/types.ts', import.meta.url), 'utf8');
-  const body = /export type KubeletConfiguration = \{\n([\s\S]*?)\n\};/.exec(types)?.[1] ?? '';
-  const declared = [...body.matchAll(/^ {2}readonly (\w+)(\??):/gm)].map(([, name, mark]) => ({
-    name,
-    optional: mark === '?',
-  }));
-
-  it('has the fields of the type in its order, optional where nothing is filled in', () => {
-    const filled = applyDefaults({}, {});
-    expect(declared).toEqual(
-      kubeletConfigurationType.fields.map(({ name }) => ({ name, optional: !Object.hasOwn(filled, name) })),
-    );
-  });
-
   it('binds every flag of the configuration to a field that exists', () => {
     const configuration: Json = flagDefaults({});
     for (const { name, field } of FLAGS) {
