@@ -17,7 +17,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { cgroupV1Available } from '../support/cgroups.ts';
-import { containerdAvailable } from '../support/containerd.ts';
+import { containerdAvailable, containerdMajor } from '../support/containerd.ts';
 import { eventually, SLEEP, shellPod } from '../support/daemon.ts';
 import { BYSTANDER, FaultyNode } from '../support/faulty-node.ts';
 import { requirement } from '../support/require.ts';
@@ -42,6 +42,8 @@ const HANGING_MS = 60_000;
 const AGENT_BYTES = 1024 * 1024;
 
 const { skip } = requirement('containerd', containerdAvailable());
+/** containerd 2 forgets a sandbox whose network can neither be set up nor be taken down, and its address. */
+const keepsBrokenSandboxes = !skip && containerdMajor() < 2;
 
 describe.skipIf(skip)('a node on a machine in trouble', () => {
   let node: FaultyNode;
@@ -75,8 +77,10 @@ describe.skipIf(skip)('a node on a machine in trouble', () => {
       const names = Array.from({ length: UNCONNECTED }, (_, at) => `unconnected-${at}`);
       for (const name of names) write(name);
       await eventually('sandboxes were refused', () => failures('RunPodSandbox') >= CNI_CYCLES, CNI_TIMEOUT_MS);
-      plugin('statelet-broken', 'exit 1');
-      await eventually('they could not be taken down', () => failures('StopPodSandbox') > 0, TIMEOUT_MS);
+      if (keepsBrokenSandboxes) {
+        plugin('statelet-broken', 'exit 1');
+        await eventually('they could not be taken down', () => failures('StopPodSandbox') > 0, TIMEOUT_MS);
+      }
       writeFileSync(network(), good);
       await node.keepsPromises([BYSTANDER, ...names]);
       for (const name of names) node.remove(`${name}.json`);
