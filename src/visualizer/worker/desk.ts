@@ -101,13 +101,14 @@ export class Desk implements Requests {
     const model = this.#model;
     const { phases, pods } = model.changed;
     Object.assign(model.changed, { phases: false, pods: false });
-    const isNew = this.#isNew;
-    this.#isNew = false;
     const [newPhases, newPods] = await Promise.all([
       phases ? source.phases().catch(() => undefined) : undefined,
       pods ? source.pods().catch(() => undefined) : undefined,
     ]);
     if (model !== this.#model) return;
+    // Another notice may have been sent meanwhile: the first one that is sent begins anew.
+    const isNew = this.#isNew;
+    this.#isNew = false;
     void model.search.go(() => this.#changed());
     const { actors, gone } = model.past.takeChanged();
     this.#post({
