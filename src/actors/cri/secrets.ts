@@ -176,8 +176,8 @@ export class HeldSecrets {
 type SecretsOf = (containerId: string) => readonly SecretHandle[] | undefined;
 
 /**
- * The same event without the values. A message of a container whose values are not known is left out with its status:
- * who wants to know asks for that, and then it is looked up whether it may be quoted.
+ * The same event without the values. Where it is not known which values a message may quote, the status is left out: the
+ * container is inspected then, which looks up whether it was given any.
  */
 function discreetEvent(event: ContainerEventResponse, secretsOf: SecretsOf, vault: Vault): ContainerEventResponse {
   if (event.containers_statuses.every(({ message }) => message === '')) return event;
