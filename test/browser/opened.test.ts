@@ -52,8 +52,11 @@ async function served(start: number, hash = ''): Promise<void> {
   await isRead();
 }
 
-/** A page from the disk that opens journals. */
-const fromDisk = (): Promise<void> => opened(pathToFileURL(empty).href, 'file:');
+/** A page from the disk that opens journals, once it listens. */
+async function fromDisk(): Promise<void> {
+  await opened(pathToFileURL(empty).href, 'file:');
+  await page.locator('#opening[open]').waitFor();
+}
 
 async function opened(url: string, origin: string): Promise<void> {
   const watched = await newPage(browser, origin, origin === 'file:' ? { offline: true } : {});
