@@ -176,8 +176,8 @@ export class HeldSecrets {
 type SecretsOf = (containerId: string) => readonly SecretHandle[] | undefined;
 
 /**
- * The same event without the values. Where it is not known which values a message may quote, the status is left out: the
- * container is inspected then, which looks up whether it was given any.
+ * The same event without the values. Where it is not known which values a message may quote, the status is left out:
+ * the container is inspected then, which looks up whether it was given any.
  */
 function discreetEvent(event: ContainerEventResponse, secretsOf: SecretsOf, vault: Vault): ContainerEventResponse {
   if (event.containers_statuses.every(({ message }) => message === '')) return event;

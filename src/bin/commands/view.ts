@@ -84,8 +84,8 @@ async function writeReport(files: JournalFiles, journal: Journal, output: string
   }
 }
 
-/** Lists of names and values. */
-const PAIRS: ReadonlySet<string> = new Set(['env', 'envs', 'httpHeaders']);
+/** Lists of names and values that people write. What a container is created with also has its pod's own name. */
+const PAIRS: ReadonlySet<string> = new Set(['env', 'httpHeaders']);
 
 /** With `--journal-plain` a node writes them as they are; otherwise a value is a handle, or refers to others. */
 function hasPlainValues({ records }: Journal): boolean {
