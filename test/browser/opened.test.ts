@@ -24,6 +24,7 @@ const empty = join(folder, 'page.html');
 let browser: Browser;
 let page: Page;
 let complaints: string[];
+let wasCutOff: () => boolean;
 let closing: (() => Promise<void>)[] = [];
 
 beforeAll(async () => {
@@ -60,12 +61,21 @@ async function fromDisk(): Promise<void> {
 
 async function opened(url: string, origin: string): Promise<void> {
   const watched = await newPage(browser, origin, origin === 'file:' ? { offline: true } : {});
-  ({ page, complaints } = watched);
+  ({ page, complaints, wasCutOff } = watched);
   closing.push(() => watched.page.context().close());
   await page.goto(url);
 }
 
-const isRead = () => page.getByText('journal', { exact: true }).waitFor();
+const isRead = () =>
+  expect
+    .poll(
+      async () => {
+        if (wasCutOff()) await page.reload();
+        return await page.getByText('journal', { exact: true }).isVisible();
+      },
+      { timeout: PATIENCE_MS },
+    )
+    .toBe(true);
 const summary = () => page.locator('#summary').textContent();
 const shown = (text: string | RegExp) => expect.poll(summary, { timeout: PATIENCE_MS }).toMatch(text);
 const segments = () => readdirSync(journal).filter((name) => name.endsWith('.ndjson'));

@@ -10,6 +10,9 @@ export const { skip: noBrowser } = requirement('browser', missing);
 /** A machine that does other things draws late; what is not there then never is. */
 export const PATIENCE_MS = 60_000;
 
+/** Chromium drops what is under way when an interface of the machine comes or goes, as sandboxes of other tests do. */
+const CUT_OFF = 'net::ERR_NETWORK_CHANGED';
+
 export const launch = (): Promise<Browser> =>
   chromium.launch({
     executablePath: CHROMIUM,
@@ -21,6 +24,8 @@ export interface WatchedPage {
   readonly page: Page;
   /** Errors, warnings, and requests to any place but `origin`. */
   readonly complaints: string[];
+  /** Whether requests were dropped since this was asked last: the page is to be loaded again. */
+  readonly wasCutOff: () => boolean;
 }
 
 export async function newPage(
@@ -31,13 +36,23 @@ export async function newPage(
   const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, ...options });
   const page = await context.newPage();
   const complaints: string[] = [];
+  let isCutOff = false;
   page.setDefaultTimeout(PATIENCE_MS);
   page.on('console', (message) => {
-    if (['error', 'warning'].includes(message.type())) complaints.push(message.text());
+    const isComplaint = ['error', 'warning'].includes(message.type());
+    if (isComplaint && !message.text().includes(CUT_OFF)) complaints.push(message.text());
+  });
+  page.on('requestfailed', (request) => {
+    isCutOff ||= request.failure()?.errorText === CUT_OFF;
   });
   page.on('pageerror', (error) => complaints.push(error.message));
   page.on('request', (request) => {
     if (!request.url().startsWith(origin) && !/^(?:data|blob):/.test(request.url())) complaints.push(request.url());
   });
-  return { page, complaints };
+  const wasCutOff = (): boolean => {
+    const was = isCutOff;
+    isCutOff = false;
+    return was;
+  };
+  return { page, complaints, wasCutOff };
 }
