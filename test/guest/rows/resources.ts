@@ -45,6 +45,10 @@ export const RESOURCES: readonly Row[] = [
           found[slice] = await textOf(guest, `/sys/fs/cgroup/${slice}/memory.max`);
         return found;
       };
+      // The node may be registered before its groups are made.
+      await guest.until('its groups are there', 'cat /sys/fs/cgroup/kubepods.slice/memory.max', (said) =>
+        /^\d/.test(said),
+      );
       expect(await limits()).toEqual(wanted);
       await guest.run('systemctl daemon-reload');
       expect(await limits()).toEqual(wanted);
