@@ -99,5 +99,11 @@ mount -t tmpfs tmpfs /srv/outer/inner`,
     },
     rows: ISOLATION,
   },
-  fleet: { name: 'fleet', joined: true, configuration: OPEN, rows: FLEET },
+  fleet: {
+    name: 'fleet',
+    joined: true,
+    // A shutdown that gives pods time to end ends those of the API server for good, as the kubelet's does.
+    configuration: { ...OPEN, shutdownGracePeriodByPodPriority: [] },
+    rows: FLEET,
+  },
 } as const satisfies Readonly<Record<string, Plan>>;
