@@ -46,7 +46,7 @@ export class EvictionStage implements Stage {
     pod: (argument) => this.put(argument),
     gone: (uid) => {
       this.used.delete(uid);
-      this.node.tell({ type: 'node.podChanged', uid, pod: null });
+      this.node.tell({ type: 'node.podChanged', uid, pod: null, isReclaimed: true });
     },
     available: (mebibytes) => {
       this.available = Number(mebibytes);

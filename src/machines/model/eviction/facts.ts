@@ -38,6 +38,8 @@ export interface NodePodChanged {
   readonly type: 'node.podChanged';
   readonly uid: string;
   readonly pod: NodePod | null;
+  /** What it took of the node is free, too: its volumes are unmounted, its cgroup is gone. */
+  readonly isReclaimed?: true;
 }
 
 const DEFAULT_GRACE_SECONDS = 30;

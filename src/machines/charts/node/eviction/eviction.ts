@@ -10,7 +10,7 @@
  *   to remove what is unused.
  * Invariants:
  *   E1 nothing is reclaimed and no pod is evicted without statistics newer than the reclaim before.
- *   E2 one pod a turn; the next turn begins when that pod is gone, or after 30 s.
+ *   E2 one pod a turn; the next turn begins when what that pod took is free, or after 30 s.
  *   E3 a critical pod never goes.
  *   E4 a condition is reported while it lasts and for the transition period after it.
  * Seeds: S150, S195, S239. Upstream: pkg/kubelet/eviction/eviction_manager.go.
@@ -86,7 +86,7 @@ const s = setup({
     clearsImages: ({ context }) => clears(context).images,
     isCleared: ({ context }) => isCleared(context),
     hasVictim: ({ context }) => context.victim !== null,
-    isVictimGone: ({ context }) => context.victim !== null && context.pods[context.victim] === undefined,
+    isVictimGone: ({ context }) => context.victim === null,
     watchesNothing: ({ context }) => context.thresholds.length === 0,
   },
   delays: {
@@ -154,11 +154,12 @@ function watchStorage(enqueue: Enqueue, context: EvictionContext, uid: string): 
 
 const notePod = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'node.podChanged') return;
-  const { uid, pod } = event;
+  const { uid, pod, isReclaimed = false } = event;
+  const victim = isReclaimed && uid === context.victim ? null : context.victim;
   const { [uid]: before, ...others } = context.pods;
   const pods = pod === null ? others : { ...others, [uid]: pod };
   const ordered = pod === null ? context.ordered.filter((each) => each !== uid) : context.ordered;
-  enqueue.assign({ pods, ordered, idleTurns: 0 });
+  enqueue.assign({ pods, ordered, victim, idleTurns: 0 });
   enqueue.raise({ type: 'world.changed' });
   if (JSON.stringify(before?.storage) === JSON.stringify(pod?.storage)) return;
   enqueue.stopChild(watchId(uid));
@@ -350,7 +351,7 @@ const turn = s.createStateConfig({
       entry: evictFirst,
       always: [{ guard: 'hasVictim', target: 'cleaning' }, { target: 'pausing' }],
     },
-    /** Waits until the pod that went is gone. */
+    /** Waits until what the pod took is free: its volumes may be in memory. */
     cleaning: {
       always: { guard: 'isVictimGone', target: 'observing' },
       after: {

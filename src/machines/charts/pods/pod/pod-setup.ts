@@ -3,6 +3,7 @@ import { type AnyActorRef, now, type OutputOf, outputOf, pick, setup, to } from 
 import type { AllocationReport } from '../../../model/allocation/messages.ts';
 import type { PodSandboxStatus } from '../../../model/api/cri.ts';
 import type { CSIReport } from '../../../model/csi/messages.ts';
+import type { NodePodChanged } from '../../../model/eviction/facts.ts';
 import type { ObjectFound } from '../../../model/objects/messages.ts';
 import type { PodRuntimeStatus } from '../../../model/operations/cri.ts';
 import { type Operations, operations } from '../../../model/operations/index.ts';
@@ -248,9 +249,11 @@ export const sendStatusAgain = s.enqueueActions(({ context, enqueue }) => {
 });
 
 /** Nothing that others could need is held any more. */
-export const noteReclaimed = s.enqueueActions(({ context, enqueue }) => {
+export const noteReclaimed = s.enqueueActions(({ context: { uid, node }, enqueue }) => {
   enqueue.assign({ isReclaimed: true });
-  enqueue.sendTo(to('status'), { type: 'status.reclaimed', uid: context.uid });
+  enqueue.sendTo(to('status'), { type: 'status.reclaimed', uid });
+  const message: NodePodChanged = { type: 'node.podChanged', uid, pod: null, isReclaimed: true };
+  if (node.eviction !== undefined) enqueue.sendTo(to('eviction'), message);
 });
 
 export const order = (enqueue: Enqueue, name: string, message: ContainerOrder | ImageReport): void =>

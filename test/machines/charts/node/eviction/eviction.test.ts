@@ -66,6 +66,7 @@ function start(thresholds: readonly EvictionThreshold[], answers: Answers = {}, 
   return {
     ...run,
     add: (uid: string, facts: NodePod | null) => run.tell({ type: 'node.podChanged', uid, pod: facts }),
+    free: (uid: string) => run.tell({ type: 'node.podChanged', uid, pod: null, isReclaimed: true }),
     see: (observations: Observations) => run.say('stats.watchSignals', { type: 'signals.changed', observations }),
     kills: () => toldTo('pods').filter(({ type }) => type === 'pods.kill'),
     killed: () => toldTo('pods').flatMap((message) => ('uid' in message ? [message.uid] : [])),
@@ -125,7 +126,7 @@ describe('memory', () => {
     expect(run.divergence()).toBeNull();
   });
 
-  it('one pod a turn: the next one goes only when the one before is gone, after a new look', () => {
+  it('one pod a turn: the next one goes only when what the one before took is free, after a new look', () => {
     let looks = 0;
     const run = start([hard('memory.available', '100Mi')], {
       'stats.observe': () => {
@@ -139,6 +140,9 @@ describe('memory', () => {
     run.pass(29_000);
     expect([looks, run.killed()]).toEqual([1, ['a']]);
     run.add('a', null);
+    run.pass(500);
+    expect([looks, run.killed()], 'its volume is in memory').toEqual([1, ['a']]);
+    run.free('a');
     run.pass(0);
     expect([looks, run.killed()]).toEqual([2, ['a', 'b']]);
     run.pass(30_000);
@@ -223,9 +227,9 @@ describe('memory', () => {
     for (const uid of ['a', 'b', 'c']) run.add(uid, pod(uid));
     run.see(LOW);
     run.pass(0);
-    run.add('a', null);
+    run.free('a');
     run.pass(0);
-    run.add('b', null);
+    run.free('b');
     run.pass(0);
     expect(run.killed()).toEqual(['a', 'b']);
   });
