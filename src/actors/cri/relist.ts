@@ -146,6 +146,9 @@ interface Known {
   readonly observedAtMs: number;
 }
 
+const hasEnded = ({ state }: { readonly state: string }): boolean =>
+  state === 'SANDBOX_NOTREADY' || state === 'CONTAINER_EXITED';
+
 const knownOf = (kind: Instance['kind'], status: Instance['status'], observedAtMs: number): Known => ({
   kind,
   state: status.state,
@@ -242,8 +245,8 @@ export class PodLedger {
 
   /** Whether the pod knows that it has ended. */
   hasEnded(id: string): boolean {
-    const state = this.#knownOf(id)?.state;
-    return state === 'SANDBOX_NOTREADY' || state === 'CONTAINER_EXITED';
+    const known = this.#knownOf(id);
+    return known !== undefined && hasEnded(known);
   }
 
   #knownOf(id: string): Known | undefined {
@@ -254,6 +257,8 @@ export class PodLedger {
   observed({ kind, uid, status }: Instance, observedAtMs: number): readonly InstanceChanged[] {
     const entry = this.#pods.get(uid) ?? { instances: new Map<string, Known>(), observedAtMs: 0 };
     const before = entry.instances.get(status.id);
+    // An answer may be older than the event that came before it: what has ended stays so.
+    if (before && hasEnded(before) && !hasEnded(status)) return [];
     const known = knownOf(kind, status, observedAtMs);
     this.#pods.set(uid, { ...entry, instances: new Map(entry.instances).set(status.id, known) });
     this.learn(status.id, uid, observedAtMs);

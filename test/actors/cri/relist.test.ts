@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { groupByPod, PodLedger, podRuntimeStatus } from '../../../src/actors/cri/relist.ts';
+import { containerInstance, groupByPod, PodLedger, podRuntimeStatus } from '../../../src/actors/cri/relist.ts';
 import type { Container, ContainerStatus, PodSandbox, PodSandboxStatus } from '../../../src/machines/model/api/cri.ts';
 import { labelsOf } from './fake-runtime.ts';
 
@@ -155,6 +155,15 @@ describe('the ledger', () => {
     const ledger = new PodLedger();
     ledger.inspected(observed('a', seenAtMs));
     expect(ledger.relisted(empty, listedAtMs)).toEqual(findings);
+  });
+
+  it('what has ended stays so, whatever an answer says that was made before', () => {
+    const ledger = new PodLedger();
+    ledger.inspected(observed('a', 1));
+    const ended = containerInstance(containerStatus('c', 'a', { state: 'CONTAINER_EXITED', exit_code: 5 }));
+    expect(ledger.observed(ended, 2)).toHaveLength(1);
+    expect(ledger.observed(containerInstance(containerStatus('c', 'a')), 3)).toEqual([]);
+    expect(ledger.hasEnded('c')).toBe(true);
   });
 
   it('an inspection that finds nothing removes the pod, once', () => {

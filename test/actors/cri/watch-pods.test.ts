@@ -174,10 +174,10 @@ it('the event about a sandbox whose call has not returned asks for no relist', a
 it('what a pod has seen by a look of its own is not told once more, what follows is', async () => {
   const { fake, items, ports } = await watching({ pods: ['a'] });
   await relisted(items);
-  fake.pods.set('a', fakePod('a', 'CONTAINER_EXITED'));
+  fake.pods.set('a', fakePod('a', 'CONTAINER_CREATED'));
   const { containers } = await ports['cri.podStatus']({ ...callOf, input: { uid: 'a' } });
-  expect(containers[0]?.state).toBe('CONTAINER_EXITED');
-  fake.say({ container_id: 'container-a', container_event_type: 'CONTAINER_STOPPED_EVENT' });
+  expect(containers[0]?.state).toBe('CONTAINER_CREATED');
+  fake.say({ container_id: 'container-a', container_event_type: 'CONTAINER_CREATED_EVENT' });
   await sleep(100);
   expect(told(items, 'a')).toHaveLength(1);
   fake.pods.set('a', fakePod('a', 'CONTAINER_RUNNING'));
@@ -300,6 +300,24 @@ it('an event with statuses that answers a call of our own saves the calls that r
   await sleep(200);
   expect(fake.calls.slice(2)).toEqual(['RunPodSandbox', 'CreateContainer', 'StartContainer']);
   expect(told(items, 'a')).toEqual([]);
+});
+
+it('a container that ends before the answer to its start is there has ended in the answer, too', async () => {
+  const { fake, items, ports } = await watching({});
+  const pod = fakePod('a');
+  fake.pods.set('a', pod);
+  fake.say(withStatuses('CONTAINER_CREATED_EVENT', 'container-a', pod));
+  await relisted(items);
+  fake.handlers.StartContainer = async () => {
+    fake.say(withStatuses('CONTAINER_STARTED_EVENT', 'container-a', pod));
+    const [ended] = pod.containers;
+    const over = { ...pod, containers: [{ ...ended!, state: 'CONTAINER_EXITED' as const, exit_code: 5 }] };
+    fake.say(withStatuses('CONTAINER_STOPPED_EVENT', 'container-a', over));
+    await sleep(20);
+    return {};
+  };
+  const begun = await ports['cri.startContainer']({ ...callOf, input: { containerId: 'container-a' } });
+  expect(begun.status).toMatchObject({ id: 'container-a', state: 'CONTAINER_EXITED', exit_code: 5 });
 });
 
 it('a sandbox that was there already shows nothing of its containers: its pod has to be inspected', async () => {

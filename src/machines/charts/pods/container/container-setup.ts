@@ -218,11 +218,12 @@ export const observe = s.assign({
   facts: ({ context, event }) => (event.type === 'container.observed' ? event.facts : context.facts),
 });
 
-/** The answer to a call shows what has become of the instance. */
+/** The answer to a call shows what has become of the instance, or what it was before it ended. */
 export const takeShown = s.assign({
-  facts: ({ context, event }) => {
+  facts: ({ context: { facts }, event }) => {
     const shown = shownIn(event);
-    return shown === null ? context.facts : factsOfInstance(shown);
+    if (shown === null || (facts?.id === shown.id && facts.state === 'exited')) return facts;
+    return factsOfInstance(shown);
   },
 });
 
