@@ -76,6 +76,9 @@ export class Store {
   private readonly changed = new Set<Part>();
   private heardAt = 0;
   private detailAsked = false;
+  /** Moments that a person chose by name: a step that is still asked for then goes nowhere. */
+  private choices = 0;
+  private travelling: Promise<void> = Promise.resolve();
 
   /** Begins to ask this worker. */
   connect(link: Link): void {
@@ -197,8 +200,13 @@ export class Store {
     return `${this.root}/pods/pod-${uid}`;
   }
 
-  /** Goes to the moment after the turn of a record, or back to the present. */
+  /** Goes to the moment after the turn of a record, or back to the present; steps that are under way are dropped. */
   chooseRecord(n: number | undefined): void {
+    this.choices++;
+    this.goTo(n);
+  }
+
+  private goTo(n: number | undefined): void {
     if (n === this.record) return;
     this.record = n;
     this.mark('choice');
@@ -226,10 +234,24 @@ export class Store {
     this.askDetail();
   }
 
-  /** The record so many records or turns away from the one that is looked at. */
-  async step(by: 'record' | 'turn', steps: number): Promise<void> {
-    const from = this.record ?? this.facts.n + (by === 'record' ? 1 : 0);
-    this.chooseRecord(await this.ask('near', { n: from, by, steps }));
+  /** Goes so many records or turns away from the record that is looked at, after the steps before it. */
+  step(by: 'record' | 'turn', steps: number): Promise<void> {
+    return this.travel(() => {
+      const from = this.record ?? this.facts.n + (by === 'record' ? 1 : 0);
+      return this.ask('near', { n: from, by, steps });
+    });
+  }
+
+  /** Goes to the record that is asked for, unless a person chooses a moment before the answer. */
+  travel(ask: () => Promise<number | undefined>): Promise<void> {
+    const { choices } = this;
+    this.travelling = this.travelling
+      .catch(() => undefined)
+      .then(async () => {
+        const n = choices === this.choices ? await ask() : undefined;
+        if (choices === this.choices) this.goTo(n);
+      });
+    return this.travelling;
   }
 
   // ---- the worker ---------------------------------------------------------------------------------------------------

@@ -37,8 +37,10 @@ export class Travel {
   private async follow(): Promise<void> {
     while (this.wanted !== undefined) {
       const wanted = this.wanted;
-      const n = await this.store.ask('near', { n: wanted, by: 'record', steps: 0 });
-      this.store.chooseRecord(wanted >= this.store.facts.n ? undefined : n);
+      await this.store.travel(async () => {
+        const n = await this.store.ask('near', { n: wanted, by: 'record', steps: 0 });
+        return wanted >= this.store.facts.n ? undefined : n;
+      });
       await new Promise((resolve) => requestAnimationFrame(resolve));
       if (this.wanted === wanted) this.wanted = undefined;
     }
