@@ -126,14 +126,15 @@ describe.skipIf(requirement('containerd', containerdAvailable()).skip)('streams 
   });
 
   it('a command ends when its client vanishes', async () => {
-    const client = connect(`${commandOf('sh', '-c', 'cat; touch /tmp/ended')}&input=1&output=1`, V5);
-    await once(client, 'open');
+    const isRunning = async () => {
+      const { channels } = await collect(connect(`${commandOf('ps')}&output=1`, V5));
+      return channels[1]?.includes('cat -') ?? false;
+    };
+    const client = connect(`${commandOf('cat', '-')}&input=1&output=1`, V5);
+    const hasBegun = await eventually(async () => (await isRunning()) || undefined);
     client.terminate();
-    const seen = await eventually(async () => {
-      const { channels } = await collect(connect(`${commandOf('ls', '/tmp')}&output=1`, V5));
-      return channels[1]?.includes('ended') ? true : undefined;
-    });
-    expect(seen).toBe(true);
+    const hasEnded = await eventually(async () => !(await isRunning()) || undefined);
+    expect([hasBegun, hasEnded]).toEqual([true, true]);
   });
 
   it('a hundred MiB come whole through a forwarded port', async () => {
