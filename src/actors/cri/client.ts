@@ -8,6 +8,7 @@ import * as grpc from '@grpc/grpc-js';
 import { OperationError } from '../../kernel/json.ts';
 import type { ImageServiceCalls, RuntimeServiceCalls, RuntimeServiceStreams } from '../../machines/model/api/cri.ts';
 import { Contract } from '../contract.ts';
+import { withoutOthers } from './event-bytes.ts';
 
 /** The largest reply: the limit of the Go kubelet, enough for about 20,000 containers. */
 const MAX_MESSAGE_BYTES = 16 * 1024 * 1024;
@@ -57,7 +58,10 @@ export interface CallOptions {
 
 export interface RuntimeClient {
   call<Name extends CallName>(name: Name, request: Calls[Name][0], options: CallOptions): Promise<Calls[Name][1]>;
-  /** Delivers every message until the stream ends; resolves when the runtime or the signal ended it. */
+  /**
+   * Delivers every message until the stream ends; resolves when the runtime or the signal ended it. An event of the
+   * runtime has of its pod's containers the status of the one that it is about, and of no other.
+   */
   stream<Name extends StreamName>(
     name: Name,
     request: Streams[Name][0],
@@ -190,7 +194,12 @@ export function connectRuntime({ endpoint, imageEndpoint }: Endpoints): RuntimeC
     ) => {
       const method = contract.method<Streams[Name][0], Streams[Name][1]>(name === 'Subscribe' ? EVENTS : RUNTIME, name);
       if (!method) throw new Error(`proto/ has no stream ${name}`);
-      return serverStream(runtime, method, request, onMessage, signal);
+      const { responseDeserialize } = method;
+      const lean =
+        name === 'Subscribe'
+          ? method
+          : { ...method, responseDeserialize: (bytes: Buffer) => responseDeserialize(withoutOthers(bytes)) };
+      return serverStream(runtime, lean, request, onMessage, signal);
     },
     close: () => {
       runtime.close();

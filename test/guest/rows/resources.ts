@@ -39,15 +39,16 @@ export const RESOURCES: readonly Row[] = [
         'kube.slice': String(200 * MIB),
         'system.slice': String(1_000 * MIB),
       };
+      const slices = Object.keys(wanted);
       const limits = async () => {
-        const found: Record<string, string> = {};
-        for (const slice of Object.keys(wanted))
-          found[slice] = await textOf(guest, `/sys/fs/cgroup/${slice}/memory.max`);
-        return found;
+        const texts = await Promise.all(slices.map((slice) => textOf(guest, `/sys/fs/cgroup/${slice}/memory.max`)));
+        return Object.fromEntries(slices.map((slice, at) => [slice, texts[at]]));
       };
-      // The node may be registered before its groups are made.
-      await guest.until('its groups are there', 'cat /sys/fs/cgroup/kubepods.slice/memory.max', (said) =>
-        /^\d/.test(said),
+      // The node may be registered before its groups are made, one after the other.
+      await guest.until(
+        'each of its groups has a limit',
+        `cd /sys/fs/cgroup && cat ${slices.map((slice) => `${slice}/memory.max`).join(' ')}`,
+        (said) => /^\d+\n\d+\n\d+\n$/.test(said),
       );
       expect(await limits()).toEqual(wanted);
       await guest.run('systemctl daemon-reload');
