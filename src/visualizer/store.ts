@@ -244,14 +244,15 @@ export class Store {
 
   /** Goes to the record that is asked for, unless a person chooses a moment before the answer. */
   travel(ask: () => Promise<number | undefined>): Promise<void> {
-    const { choices } = this;
-    this.travelling = this.travelling
-      .catch(() => undefined)
-      .then(async () => {
-        const n = choices === this.choices ? await ask() : undefined;
-        if (choices === this.choices) this.goTo(n);
-      });
+    this.travelling = this.travelAfter(this.travelling, ask);
     return this.travelling;
+  }
+
+  private async travelAfter(before: Promise<void>, ask: () => Promise<number | undefined>): Promise<void> {
+    const { choices } = this;
+    await before.catch(() => undefined);
+    const n = choices === this.choices ? await ask() : undefined;
+    if (choices === this.choices) this.goTo(n);
   }
 
   // ---- the worker ---------------------------------------------------------------------------------------------------
