@@ -23,9 +23,9 @@ import type {
   ConfigMessage,
   ImageReport,
   ImageWanted,
-  MemoryMessage,
   PodKill,
   PodKillWanted,
+  SoftStateMessage,
   StatusMessage,
 } from '../machines/model/pods/messages.ts';
 
@@ -34,7 +34,7 @@ export type NodeMessage =
   | AllocationReport
   | ConfigMessage
   | ImageReport
-  | MemoryMessage
+  | SoftStateMessage
   | PodKill
   | PodKillWanted
   | StatusMessage

@@ -35,7 +35,7 @@ export interface Divergence extends Mismatch {
   readonly state?: unknown;
   /** The records that led there, from the input to the one that differs, at most {@link CHAIN_MAX}. */
   readonly chain: readonly JournalRecord[];
-  /** Of a digest: what the turn changes today in the memory of the first actor; the log has one of these otherwise. */
+  /** Of a digest: what the turn changes today in the context of the first actor; the log has one of these otherwise. */
   readonly changes?: readonly string[];
   /** Of a deadline: today's timers. */
   readonly timers?: readonly PendingTimer[];
@@ -207,7 +207,7 @@ function hearer(record: JournalRecord): Address | undefined {
   return record.k === 'result' ? parentOf(record.at) : undefined;
 }
 
-/** Whose memory or timers a turn may have changed; in the first one who began. */
+/** Whose context or timers a turn may have changed; in the first one who began. */
 function involvedIn(records: readonly JournalRecord[]): Address[] {
   const involved = new Set<Address>();
   for (const record of records) {

@@ -131,7 +131,8 @@ function checkLeftovers(node: SimulatedNode, wanted: ReadonlySet<string>, say: S
   const statics = [...wanted].filter((uid) => uid.startsWith('static')).length;
   if (mirrors.length !== statics) say(`${mirrors.length} mirrors for ${statics} static pods`);
   for (const [table, entries] of Object.entries(world.softState)) {
-    for (const key of Object.keys(entries)) if (!wanted.has(key.split('/')[0]!)) say(`memory of ${table} ${key}`);
+    for (const key of Object.keys(entries))
+      if (!wanted.has(key.split('/')[0]!)) say(`soft state ${table} of ${key} is left`);
   }
 }
 

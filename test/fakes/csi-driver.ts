@@ -1,6 +1,6 @@
 /**
  * A plugin of the node as its sidecar and its driver make one: real gRPC on real sockets, real mounts, faults on
- * demand, and a memory of what it heard.
+ * demand, and a record of what it heard.
  */
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, rmSync, statfsSync, writeFileSync } from 'node:fs';

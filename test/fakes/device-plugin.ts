@@ -1,4 +1,4 @@
-/** A device plugin as vendors write one: real gRPC on real sockets, and a memory of what it was asked. */
+/** A device plugin as vendors write one: real gRPC on real sockets, and a record of what it was asked. */
 import { fileURLToPath } from 'node:url';
 import * as grpc from '@grpc/grpc-js';
 import { loadSync } from '@grpc/proto-loader';

@@ -118,7 +118,7 @@ async function killInBackOff(node: ObservedNode): Promise<void> {
     });
   expect(await backingOff()).toMatchObject({ restartCount: 1, seconds: 10 });
   const exited = (await node.instances('loop')).at(-1)!;
-  // Longer than the memory of the node gathers changes before it writes them.
+  // Longer than the soft state of the node gathers changes before it writes them.
   await sleep(2_000);
   await node.stop('SIGKILL');
   await node.start();

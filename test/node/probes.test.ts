@@ -139,7 +139,7 @@ function probeCases(choice: RuntimeChoice): void {
     const before = node.journalText().length;
     await sleep(4_000);
     const written = node.journalText().slice(before);
-    // What others write meanwhile, the memory of the node after the ends above, may speak of probes, too.
+    // What others write meanwhile, the soft state of the node after the ends above, may speak of probes, too.
     const ofProbes = /"type":"prober?\.|\/prober-/;
     expect(written.split('\n').filter((line) => ofProbes.test(line))).toEqual([]);
   });

@@ -17,11 +17,11 @@ import { allocationMachine } from '../../src/machines/charts/pods/allocation/all
 import { podConfigMachine } from '../../src/machines/charts/pods/config/pod-config.ts';
 import { containerGcMachine } from '../../src/machines/charts/pods/container-gc.ts';
 import { eventRecorderMachine } from '../../src/machines/charts/pods/events/event-recorder.ts';
-import { memoryMachine } from '../../src/machines/charts/pods/memory.ts';
 import { mirrorPodsMachine } from '../../src/machines/charts/pods/mirror/mirror-pods.ts';
 import { plegMachine } from '../../src/machines/charts/pods/pleg.ts';
 import { podsMachine } from '../../src/machines/charts/pods/pods.ts';
 import { rememberedPodsMachine } from '../../src/machines/charts/pods/remembered-pods.ts';
+import { softStateMachine } from '../../src/machines/charts/pods/soft-state.ts';
 import { statusMachine } from '../../src/machines/charts/pods/status/status.ts';
 import { syncLoopMachine } from '../../src/machines/charts/pods/sync-loop.ts';
 import type { PodStatus } from '../../src/machines/model/api/pod.ts';
@@ -77,7 +77,7 @@ const subsystems = {
   rememberedPods: rememberedPodsMachine,
   csiVolumes: csiVolumesMachine,
   eventRecorder: eventRecorderMachine,
-  memory: memoryMachine,
+  softState: softStateMachine,
   containerGC: containerGcMachine,
   imageGC: imageGcMachine,
   images: imagesMachine,

@@ -92,7 +92,7 @@ const subsystems = {
   mirrorPods: subsystem('mirrorPods', settings),
   rememberedPods: subsystem('rememberedPods', settings),
   containerManager: subsystem('containerManager', ({ context }) => containerManagerInput(context)),
-  memory: subsystem('memory', settings),
+  softState: subsystem('softState', settings),
   podConfig: subsystem('podConfig', published),
   images: subsystem('images', settings),
   status: subsystem('status', ({ context }) => ({

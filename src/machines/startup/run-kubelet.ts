@@ -119,7 +119,7 @@ export const runKubelet = kubeletSetup.createStateConfig({
           },
         },
         hostsFileRead: {
-          always: [{ guard: hasCredentialProviders, target: 'credentialProviders' }, { target: 'memory' }],
+          always: [{ guard: hasCredentialProviders, target: 'credentialProviders' }, { target: 'softState' }],
         },
         credentialProviders: {
           meta: { steps: 'S176', waitsFor: 'the plugins that have credentials for images' },
@@ -132,7 +132,7 @@ export const runKubelet = kubeletSetup.createStateConfig({
               tokens: gatesOf(context.config!)(TOKENS_GATE),
             }),
             onDone: {
-              target: 'memory',
+              target: 'softState',
               actions: assign({ pullsByServiceAccount: ({ event }) => event.output.usesAccounts }),
             },
             onError: {
@@ -141,11 +141,11 @@ export const runKubelet = kubeletSetup.createStateConfig({
             },
           },
         },
-        memory: {
+        softState: {
           meta: { waitsFor: 'what the last incarnation remembered' },
-          entry: [assign({ settings: ({ context }) => deriveSettings(context) }), raise({ type: 'create.memory' })],
+          entry: [assign({ settings: ({ context }) => deriveSettings(context) }), raise({ type: 'create.softState' })],
           on: {
-            'memory.loaded': 'parts',
+            'softState.loaded': 'parts',
           },
         },
         parts: {

@@ -24,11 +24,11 @@ import { allocationMachine } from '../charts/pods/allocation/allocation.ts';
 import { podConfigMachine } from '../charts/pods/config/pod-config.ts';
 import { containerGcMachine } from '../charts/pods/container-gc.ts';
 import { eventRecorderMachine } from '../charts/pods/events/event-recorder.ts';
-import { memoryMachine } from '../charts/pods/memory.ts';
 import { mirrorPodsMachine } from '../charts/pods/mirror/mirror-pods.ts';
 import { plegMachine } from '../charts/pods/pleg.ts';
 import { podsMachine } from '../charts/pods/pods.ts';
 import { rememberedPodsMachine } from '../charts/pods/remembered-pods.ts';
+import { softStateMachine } from '../charts/pods/soft-state.ts';
 import { statusMachine } from '../charts/pods/status/status.ts';
 import { syncLoopMachine } from '../charts/pods/sync-loop.ts';
 import { operations } from '../model/operations/index.ts';
@@ -61,7 +61,7 @@ export const SUBSYSTEMS = {
   runtimeState: runtimeStateMachine,
   eventRecorder: eventRecorderMachine,
   containerManager: containerManagerMachine,
-  memory: memoryMachine,
+  softState: softStateMachine,
   objects: objectsMachine,
   mirrorPods: mirrorPodsMachine,
   rememberedPods: rememberedPodsMachine,

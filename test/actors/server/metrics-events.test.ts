@@ -216,13 +216,14 @@ describe('resizes', () => {
 
   it('take their time from the first step to the last, and a step that fails is an end too', async () => {
     const { turn, value } = recording();
-    const memory = (actuated: object | null) => said('kubelet/memory', { type: 'memory.resized', uid: 'u1', actuated });
+    const resized = (actuated: object | null) =>
+      said('kubelet/softState', { type: 'softState.resized', uid: 'u1', actuated });
     const took = (success: string) => value('kubelet_pod_resize_duration_milliseconds', { success }, '_sum');
-    turn(0, memory({}), asked(1, 'cgroup.update', `${POD}/holdGroup`));
+    turn(0, resized({}), asked(1, 'cgroup.update', `${POD}/holdGroup`));
     turn(30, failed(1));
     expect(await took('false')).toBe(30);
-    turn(100, memory({}));
-    turn(150, memory(null));
+    turn(100, resized({}));
+    turn(150, resized(null));
     expect(await took('true')).toBe(50);
   });
 });

@@ -16,7 +16,7 @@ const DEFAULTS = { journals, output: 'text' };
 /** A container of a pod that never restarts starts again, and the others do not. */
 const RESTARTS = { machine: 'container', guard: 'mayRestart' };
 /** What is remembered is written again and again. */
-const ALWAYS_DIRTY = { machine: 'memory', guard: 'isDirty' };
+const ALWAYS_DIRTY = { machine: 'softState', guard: 'isDirty' };
 
 let said = '';
 beforeEach(() => {

@@ -10,8 +10,8 @@ import {
   type ImageReport,
   type ImageWanted,
   imageFacts,
-  type PullMemory,
   podActor,
+  type RememberedPull,
 } from '../../model/pods/messages.ts';
 import {
   containerEvents,
@@ -67,7 +67,7 @@ interface Context extends ImageInput {
   readonly askedAtMs: number;
   readonly beganAtMs: number;
   /** By pod. */
-  readonly backoff: Readonly<Record<string, PullMemory>>;
+  readonly backoff: Readonly<Record<string, RememberedPull>>;
 }
 
 type Event =
@@ -147,7 +147,7 @@ function refuseNeverPull(enqueue: Enqueue, request: ImageWanted): void {
   refuse(enqueue, request, waitingReasons.errImageNeverPull, message, HOPELESS_RETRY_MS);
 }
 
-const backoffOf = ({ backoff }: Context, { uid, remembered }: ImageWanted): PullMemory | null =>
+const backoffOf = ({ backoff }: Context, { uid, remembered }: ImageWanted): RememberedPull | null =>
   backoff[uid] ?? remembered;
 
 /** True when its pod has to wait; the pod has been informed. */
@@ -292,8 +292,8 @@ export const serveTurn = s.enqueueActions((args) => {
   enqueue.assign({ turn: [], backoff });
 });
 
-const remember = (enqueue: Enqueue, { uid, image }: ImageWanted, pull: PullMemory | null): void =>
-  enqueue.sendTo(to('memory'), { type: 'memory.pulled', key: `${uid}/${image}`, pull });
+const remember = (enqueue: Enqueue, { uid, image }: ImageWanted, pull: RememberedPull | null): void =>
+  enqueue.sendTo(to('softState'), { type: 'softState.pulled', key: `${uid}/${image}`, pull });
 
 export const noteFailure = s.assign(({ context, event }) => {
   const { message } = errorOf(event);
@@ -304,9 +304,9 @@ export const failPull = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   const error = aggregate(context.errors);
   const nowMs = now(args);
-  const isOver = ({ untilMs }: PullMemory): boolean => nowMs - untilMs > PULL_QUIET_MS;
+  const isOver = ({ untilMs }: RememberedPull): boolean => nowMs - untilMs > PULL_QUIET_MS;
   const held = Object.entries(context.backoff).filter(([, each]) => !isOver(each));
-  const backoff: Record<string, PullMemory> = Object.fromEntries(held);
+  const backoff: Record<string, RememberedPull> = Object.fromEntries(held);
   for (const request of context.turn) {
     const before = backoffOf(context, request);
     const quietMs = before ? nowMs - before.untilMs : 0;

@@ -6,7 +6,7 @@
  * Owns: what is known of the image, who waits for it, the pull back-off of each pod.
  * Hears: `image.asked`, `image.mayPull` and `image.throttled` of `images`.
  * Asks: `cri.imageStatus`, `cri.pullImage`, `images.credentials`, and `images.*` for the records of pulls.
- * Sends: pods the answer for each container, `eventRecorder` what people see, `memory` the back-offs, `images` when
+ * Sends: pods the answer for each container, `eventRecorder` what people see, `softState` the back-offs, `images` when
  *   it wants to pull and when it has.
  * Invariants:
  *   I1 one inspection and one pull at a time serve all requests with the same pull secrets (and, where plugins ask

@@ -47,7 +47,7 @@ export type Records = Readonly<Record<string, PodRecord>>;
 
 interface Context {
   readonly settings: NodeSettings;
-  readonly memory: SoftState;
+  readonly softState: SoftState;
   readonly records: Records;
   readonly objects: ConfigObjects;
   /** Every pod of the runtime was named: what was not does not exist there. */
@@ -78,7 +78,7 @@ type Event =
   | PodsWanted
   | Ended
   | { readonly type: 'images.started' }
-  | { readonly type: 'memory.loaded'; readonly state: SoftState }
+  | { readonly type: 'softState.loaded'; readonly state: SoftState }
   | { readonly type: 'pod.respawn'; readonly uid: string };
 
 export const podsSetup = setup({
@@ -111,7 +111,7 @@ export const refOf = ({ metadata: { uid, name, namespace } }: Pod): PodRef => ({
 
 /** What is remembered of one pod, by container or by image. */
 export const rememberedOf = ({ containers, begun, pulls, probes, resizes }: SoftState, uid: string) => ({
-  memory: ofPod(containers, uid),
+  rememberedContainers: ofPod(containers, uid),
   begun: ofPod(begun ?? {}, uid),
   pulls: ofPod(pulls ?? {}, uid),
   probed: ofPod(probes, uid),
@@ -129,10 +129,10 @@ const ofPod = <Value>(table: Readonly<Record<string, Value>>, uid: string): Reco
 export type Restarts = Readonly<Record<string, number>>;
 
 /** A pod that comes again goes on counting, though nothing of it is left in the runtime. */
-export function withRestarts(memory: SoftState, uid: string, restarts: Restarts): SoftState {
-  const others = Object.entries(memory.containers).filter(([key]) => !key.startsWith(`${uid}/`));
+export function withRestarts(softState: SoftState, uid: string, restarts: Restarts): SoftState {
+  const others = Object.entries(softState.containers).filter(([key]) => !key.startsWith(`${uid}/`));
   const counted = Object.entries(restarts).map(
     ([name, restartCount]) => [`${uid}/${name}`, { restartCount, backoffMs: 0, backoffUntilMs: 0 }] as const,
   );
-  return { ...memory, containers: Object.fromEntries([...others, ...counted]) };
+  return { ...softState, containers: Object.fromEntries([...others, ...counted]) };
 }

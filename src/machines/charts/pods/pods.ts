@@ -5,11 +5,11 @@
  * Owns: by uid the name, whether it is wanted, which objects it names, and the kill that was ordered; all ConfigMaps
  *   and Secrets. Never a pod: those live in their actors.
  * Hears: `config.objects`, `config.pods`, `runtime.*` and `pods.housekeeping` of `syncLoop`; `pods.kill` of those
- *   that may end pods; `memory.loaded`; `pods.wanted` of `containerManager`; `node.changed` of the root; for its pods
+ *   that may end pods; `softState.loaded`; `pods.wanted` of `containerManager`; `node.changed` of the root; for its pods
  *   `object.found`, `csi.*`, and the news for all of them: that a sender has started anew, and which CPUs they share.
  *   What `images` and `allocation` answer goes to the pod itself, which is registered under its uid.
  * Asks: `volume.podFolders` and `logs.podFolders` once, for what an agent that crashed has left; `podConfig` for a pod
- *   whose actor lost it; `memory` for what is remembered of containers; `objects` for what pods use.
+ *   whose actor lost it; `softState` for what is remembered of containers; `objects` for what pods use.
  * Invariants:
  *   W1 one actor a uid, from the first message until nothing of the pod is left on the node.
  *   W2 of static pods with one full name only one is not held; the next one starts when the one before is gone.
@@ -79,7 +79,7 @@ function start(args: Args, ref: PodRef, before: PodRecord | undefined, what: Sta
     runtime,
     mustLook,
     held,
-    ...rememberedOf(context.memory, ref.uid),
+    ...rememberedOf(context.softState, ref.uid),
     objects: withKeys(context.objects, objectKeys),
   };
   enqueue.spawnChild('pod', { id: idOf(ref.uid), systemId: podActor(ref.uid), input });
@@ -256,7 +256,7 @@ const reap = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue.stopChild(idOf(uid));
   const { [uid]: gone, ...rest } = context.records;
   enqueue.sendTo(to('status'), { type: 'status.removed', uid });
-  enqueue.sendTo(to('memory'), { type: 'memory.forgotten', uid });
+  enqueue.sendTo(to('softState'), { type: 'softState.forgotten', uid });
   if (gone) sendReleased(enqueue, context, gone);
   if (context.settings.apiServer !== undefined && gone?.objectKeys.length) {
     enqueue.sendTo(to('objects'), { type: 'objects.released', uid } satisfies ObjectsReleased);
@@ -264,7 +264,7 @@ const reap = s.enqueueActions(({ context, event, enqueue }) => {
   if (gone?.again) enqueue.sendTo(to('podConfig'), { type: 'config.wanted', uids: [uid] });
   const { restarts } = outputOf<{ readonly restarts: Restarts }>(event);
   enqueue.assign({
-    memory: withRestarts(context.memory, uid, gone?.again ? restarts : {}),
+    softState: withRestarts(context.softState, uid, gone?.again ? restarts : {}),
     records: context.relisted ? released(enqueue, rest) : rest,
   });
 });
@@ -287,8 +287,8 @@ const reapCrashed = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue.assign({
     records: { ...context.records, [uid]: { ...record, alive: false, crashes: record.crashes + 1 } },
   });
-  /** What it noted since the agent started is with `memory`. */
-  enqueue.sendTo(to('memory'), { type: 'memory.wanted' });
+  /** What it noted since the agent started is with `softState`. */
+  enqueue.sendTo(to('softState'), { type: 'softState.wanted' });
   reapChild(enqueue, idOf(uid), { type: 'pod.respawn', uid }, delay);
 });
 
@@ -308,23 +308,23 @@ const respawn = s.enqueueActions((args) => {
   enqueue.assign({ records: { ...context.records, [uid]: { ...added, desired, again } } });
 });
 
-const noteMemory = s.assign(({ event }) => (event.type === 'memory.loaded' ? { memory: event.state } : {}));
+const noteSoftState = s.assign(({ event }) => (event.type === 'softState.loaded' ? { softState: event.state } : {}));
 
 const sendKnown = s.enqueueActions(({ context, enqueue }) => {
   const known: PodsKnown = { type: 'pods.known', uids: Object.keys(context.records) };
-  for (const id of ['allocation', 'containerManager', 'memory']) enqueue.sendTo(to(id), known);
+  for (const id of ['allocation', 'containerManager', 'softState']) enqueue.sendTo(to(id), known);
 });
 
 const keeping = s.createStateConfig({
   entry: sendKnown,
-  on: { 'memory.loaded': { actions: [noteMemory, sendKnown] }, 'pods.wanted': { actions: sendKnown } },
+  on: { 'softState.loaded': { actions: [noteSoftState, sendKnown] }, 'pods.wanted': { actions: sendKnown } },
 });
 
 export const podsMachine = s.createMachine({
   id: 'pods',
   context: ({ input }) => ({
     settings: input.settings,
-    memory: { containers: {}, probes: {} },
+    softState: { containers: {}, probes: {} },
     records: {},
     objects: {},
     relisted: false,
@@ -332,12 +332,12 @@ export const podsMachine = s.createMachine({
     lacksLogs: false,
   }),
   entry: s.enqueueActions(({ enqueue }) => {
-    enqueue.sendTo(to('memory'), { type: 'memory.wanted' });
+    enqueue.sendTo(to('softState'), { type: 'softState.wanted' });
     for (const other of ['syncLoop', 'status']) enqueue.sendTo(to(other), { type: 'pods.started' });
   }),
   initial: 'gathering',
   on: {
-    'memory.loaded': { actions: noteMemory },
+    'softState.loaded': { actions: noteSoftState },
     'config.objects': { actions: takeObjects },
     'object.found': { actions: forwardObject },
     'objects.started': { actions: wantObjectsAgain },

@@ -260,7 +260,7 @@ export interface ImageWanted {
   readonly annotations: Readonly<Record<string, string>>;
   readonly sandboxConfig: PodSandboxConfig | null;
   /** What the agent before this one noted of failed pulls. */
-  readonly remembered: PullMemory | null;
+  readonly remembered: RememberedPull | null;
 }
 
 /** `of`: the image as it was asked for. */
@@ -322,22 +322,22 @@ export interface StatusWanted {
   readonly type: 'status.wanted';
 }
 
-export type ContainerMemory = SoftState['containers'][string];
-export type PullMemory = NonNullable<SoftState['pulls']>[string];
+export type RememberedContainer = SoftState['containers'][string];
+export type RememberedPull = NonNullable<SoftState['pulls']>[string];
 export type ProbedInstance = SoftState['probes'][string];
 
-export type MemoryMessage =
-  | { readonly type: 'memory.noted'; readonly key: string; readonly container: ContainerMemory }
-  | { readonly type: 'memory.begun'; readonly key: string; readonly restartCount: number }
+export type SoftStateMessage =
+  | { readonly type: 'softState.noted'; readonly key: string; readonly container: RememberedContainer }
+  | { readonly type: 'softState.begun'; readonly key: string; readonly restartCount: number }
   /** `null`: the pull has succeeded. */
-  | { readonly type: 'memory.pulled'; readonly key: string; readonly pull: PullMemory | null }
-  | { readonly type: 'memory.probed'; readonly key: string; readonly probed: ProbedInstance }
-  | { readonly type: 'memory.allocated'; readonly uid: string; readonly grant: Grant }
-  | { readonly type: 'memory.resized'; readonly uid: string; readonly actuated: Grant['allocation'] | null }
-  | { readonly type: 'memory.rejected'; readonly uid: string; readonly rejection: Rejection }
-  | { readonly type: 'memory.forgotten'; readonly uid: string }
+  | { readonly type: 'softState.pulled'; readonly key: string; readonly pull: RememberedPull | null }
+  | { readonly type: 'softState.probed'; readonly key: string; readonly probed: ProbedInstance }
+  | { readonly type: 'softState.allocated'; readonly uid: string; readonly grant: Grant }
+  | { readonly type: 'softState.resized'; readonly uid: string; readonly actuated: Grant['allocation'] | null }
+  | { readonly type: 'softState.rejected'; readonly uid: string; readonly rejection: Rejection }
+  | { readonly type: 'softState.forgotten'; readonly uid: string }
   | PodsKnown
-  | { readonly type: 'memory.wanted' };
+  | { readonly type: 'softState.wanted' };
 
 // ---- pod -> containerGC, imageGC, rememberedPods --------------------------------------------------------------------
 

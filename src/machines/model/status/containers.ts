@@ -36,7 +36,7 @@ export interface ContainerFacts {
   /** Results of startup and readiness probes by name; absent: no such probe, or no result yet. */
   readonly started: Readonly<Record<string, boolean>>;
   readonly ready: Readonly<Record<string, boolean>>;
-  /** Restarts before the agent (or its memory) began, by name. */
+  /** Restarts before the agent (or its soft state) began, by name. */
   readonly restartCounts: Readonly<Record<string, number>>;
   readonly previous: readonly ContainerStatus[];
   /** All containers of the pod begin anew: who has no instance any more was taken away for that. */

@@ -90,7 +90,7 @@ export type KubeletEvent =
   | { readonly type: 'containerManager.created'; readonly cgroups: CgroupInfo; readonly resources: NodeResources }
   | { readonly type: 'containerManager.started' }
   | { readonly type: 'containerManager.failed'; readonly message: string }
-  | { readonly type: 'memory.loaded'; readonly state: SoftState }
+  | { readonly type: 'softState.loaded'; readonly state: SoftState }
   | { readonly type: 'healthz.serving'; readonly address: string; readonly port: number }
   | {
       readonly type: 'server.serving';

@@ -1,4 +1,4 @@
-/** The subsystems around the pods: configuration, events, memory, collectors; and changes of a running pod. */
+/** The subsystems around the pods: configuration, events, soft state, collectors; and changes of a running pod. */
 import { afterEach, describe, expect, it } from 'vitest';
 import { bytesToFree, imagesToRemove } from '../../../../src/machines/charts/images/image-gc.ts';
 import { victimsOf } from '../../../../src/machines/charts/pods/container-gc.ts';
@@ -114,7 +114,7 @@ describe('eventRecorder', () => {
   });
 });
 
-describe('memory', () => {
+describe('soft state', () => {
   it('starts without what it cannot read, and says so', () => {
     prepare({ uid: 'u1' });
     node.world.fault = (name) => (name === 'host.loadSoftState' ? { error: 'not JSON' } : undefined);

@@ -111,7 +111,7 @@ export class Resizes implements Projection {
 
   /** `memory` is sent a message when it begins, and when nothing is left to be done. */
   #actuated({ to, event }: NodeMessageRecord, nowMs: number): void {
-    if (to !== 'kubelet/memory' || event.type !== 'memory.resized') return;
+    if (to !== 'kubelet/softState' || event.type !== 'softState.resized') return;
     const { uid, actuated } = event;
     if (actuated === null) this.#over(uid, true, nowMs);
     else if (!this.#working.has(uid)) this.#working.set(uid, nowMs);

@@ -81,7 +81,7 @@ type Event =
   | { readonly type: 'devices.changed'; readonly devices: Devices }
   | { readonly type: 'devices.heldWanted' }
   | Ended
-  | { readonly type: 'memory.loaded'; readonly state: SoftState }
+  | { readonly type: 'softState.loaded'; readonly state: SoftState }
   | { readonly type: 'allocation.waited'; readonly uid: string };
 
 export const allocationSetup = setup({
@@ -142,7 +142,7 @@ export function recalledOf({ grants = {} }: Pick<SoftState, 'grants'>): Pick<Con
 
 /** What was known before, once: others ask for it, too, and here it is known better by then which pods are over. */
 export const remember = keeping(({ args: { context, event }, books }) => {
-  if (event.type !== 'memory.loaded' || context.remembers) return;
+  if (event.type !== 'softState.loaded' || context.remembers) return;
   const { grants, over, recalled } = recalledOf(event.state);
   books.recalled = [...new Set([...books.recalled, ...recalled])];
   books.grants = { ...grants, ...books.grants };
@@ -154,7 +154,7 @@ export const remember = keeping(({ args: { context, event }, books }) => {
 export function noteEnd(w: Work, uid: string, { demand, allocation }: Grant): void {
   const grant: Grant = { demand, allocation, ended: true };
   w.books.over = { ...w.books.over, [uid]: grant };
-  w.args.enqueue.sendTo(to('memory'), { type: 'memory.allocated', uid, grant });
+  w.args.enqueue.sendTo(to('softState'), { type: 'softState.allocated', uid, grant });
 }
 
 export const isSame = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);

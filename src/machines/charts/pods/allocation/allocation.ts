@@ -4,11 +4,11 @@
  * Decides: admission of new pods, preemption for critical ones, and whether a change of resources can be had now, later
  *   or never.
  * Owns: by uid what a pod holds and was given; who was refused and why; who waits for more; who waits for room.
- * Hears: `allocation.*` of pods, `pods.known` of `pods`, `node.*` of the actors that watch the node, `memory.loaded`,
+ * Hears: `allocation.*` of pods, `pods.known` of `pods`, `node.*` of the actors that watch the node, `softState.loaded`,
  *   `resources.wanted` of `containerManager`, `devices.changed` of `deviceManager`, `devices.*` of its actors that talk
  *   with plugins.
  * Asks: `pods` to end the pods that a critical one displaces.
- * Sends: pods its answers, and through `pods` what is for all of them; `memory` what must outlive the agent,
+ * Sends: pods its answers, and through `pods` what is for all of them; `softState` what must outlive the agent,
  *   `containerManager` the sums by QoS class, it and `deviceManager` what single containers hold.
  * Invariants:
  *   A1 what was taken once stays taken over a restart of the agent, but where the Node's labels are no longer for it;
@@ -111,7 +111,7 @@ function refuse(w: Work, request: AdmissionRequest, rejection: Rejection): void 
   const { uid } = request;
   w.books.rejections = { ...w.books.rejections, [uid]: rejection };
   if (!isOfThisStart(request, rejection)) {
-    w.args.enqueue.sendTo(to('memory'), { type: 'memory.rejected', uid, rejection });
+    w.args.enqueue.sendTo(to('softState'), { type: 'softState.rejected', uid, rejection });
   }
   recordEvent(w, request, podEvents.rejected(rejection.reason, rejection.message));
   reply(w, { type: 'allocation.refused', uid, rejection });
@@ -159,7 +159,7 @@ function grant(w: Work, { request: { uid, demand }, allocation }: Wish, holding:
   const before = held === undefined ? {} : { before: held.allocation };
   w.books.grants = { ...w.books.grants, [uid]: given };
   w.books.resizes = without(w.books.resizes, uid);
-  w.args.enqueue.sendTo(to('memory'), { type: 'memory.allocated', uid, grant: given });
+  w.args.enqueue.sendTo(to('softState'), { type: 'softState.allocated', uid, grant: given });
   const shares = podShares(w.args.context.settings, w.books.grants, uid);
   reply(w, { type: 'allocation.granted', uid, allocation, ...before, ...shares });
   reportHealth(w, uid, given, w.args.context.devices);
@@ -349,14 +349,14 @@ export const allocationMachine = s.createMachine({
     demand: NO_DEMAND,
   }),
   entry: s.enqueueActions(({ enqueue }) => {
-    enqueue.sendTo(to('memory'), { type: 'memory.wanted' });
+    enqueue.sendTo(to('softState'), { type: 'softState.wanted' });
     enqueue.sendTo(to('pods'), { type: 'allocation.started' } satisfies AllocationReport);
     enqueue.sendTo(to('runtimeState'), { type: 'runtimeState.wanted' });
     enqueue.sendTo(to('nodeStatus'), { type: 'node.wanted' });
     enqueue.sendTo(to('deviceManager'), { type: 'devices.wanted' });
   }),
   on: {
-    'memory.loaded': { actions: [remember, s.assign({ remembers: true })] },
+    'softState.loaded': { actions: [remember, s.assign({ remembers: true })] },
     'allocation.wanted': { actions: judge },
     'allocation.ended': { actions: free },
     'allocation.released': { actions: free },

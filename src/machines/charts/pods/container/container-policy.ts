@@ -8,11 +8,11 @@ import type { ObjectReference } from '../../../model/api/pod.ts';
 import type { Operations } from '../../../model/operations/index.ts';
 import type {
   ContainerKind,
-  ContainerMemory,
   ContainerView,
   ContainerWanted,
   ContainerWish,
   ImageFacts,
+  RememberedContainer,
 } from '../../../model/pods/messages.ts';
 import {
   containerFieldPath,
@@ -37,7 +37,7 @@ export interface ContainerInput {
   readonly wanted: ContainerWanted;
   /** The newest instance in the runtime; `null` when there is none. */
   readonly facts: ContainerFacts | null;
-  readonly memory: ContainerMemory | null;
+  readonly remembered: RememberedContainer | null;
   /** The number of the newest instance that was started, as it is remembered; `null`: of none. */
   readonly begun: number | null;
   readonly maxBackoffMs: number;
@@ -49,7 +49,7 @@ export interface ContainerInput {
   readonly dormant: boolean;
 }
 
-export interface ContainerContext extends Omit<ContainerInput, 'memory' | 'begun'> {
+export interface ContainerContext extends Omit<ContainerInput, 'remembered' | 'begun'> {
   /** The instance it works on; empty before it has one. */
   readonly id: string;
   /** Number of that instance, or of the next one. */
@@ -90,18 +90,22 @@ export interface ContainerStop {
 }
 
 export function initialContext(input: ContainerInput): ContainerContext {
-  const { memory, begun, ...rest } = input;
+  const { remembered, begun, ...rest } = input;
   const known = input.facts?.restartCount ?? 0;
-  const isBehind = (memory?.restartCount ?? 0) > known;
+  const isBehind = (remembered?.restartCount ?? 0) > known;
   return {
     ...rest,
-    ...backOffWords(isBehind ? (memory?.backoffMs ?? 0) : 0, input),
+    ...backOffWords(isBehind ? (remembered?.backoffMs ?? 0) : 0, input),
     id: isBehind ? '' : (input.facts?.id ?? ''),
-    restartCount: Math.max(known, memory?.restartCount ?? 0, input.facts === null && begun !== null ? begun + 1 : 0),
+    restartCount: Math.max(
+      known,
+      remembered?.restartCount ?? 0,
+      input.facts === null && begun !== null ? begun + 1 : 0,
+    ),
     image: null,
-    untilMs: memory?.backoffUntilMs ?? 0,
+    untilMs: remembered?.backoffUntilMs ?? 0,
     failures: 0,
-    backoffMs: memory?.backoffMs ?? null,
+    backoffMs: remembered?.backoffMs ?? null,
     endedBeforeMs: null,
     ended: null,
     stop: null,

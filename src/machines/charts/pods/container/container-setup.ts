@@ -22,7 +22,7 @@ import {
   eventRecorded,
   type Hook,
   type ImageReport,
-  type MemoryMessage,
+  type SoftStateMessage,
 } from '../../../model/pods/messages.ts';
 import { containerEvents, type EventText, killMessages, startErrorText } from '../../../model/reasons/reasons.ts';
 import { type ContainerFacts, factsOfInstance } from '../../../model/status/runtime-facts.ts';
@@ -190,17 +190,17 @@ export const containerSetup = setup({
     ),
     record: sendTo(to('eventRecorder'), ({ context }, text: EventText) => eventRecorded(refOf(context), text)),
     rememberStart: sendTo(
-      to('memory'),
-      ({ context: { uid, name, restartCount } }): MemoryMessage => ({
-        type: 'memory.begun',
+      to('softState'),
+      ({ context: { uid, name, restartCount } }): SoftStateMessage => ({
+        type: 'softState.begun',
         key: `${uid}/${name}`,
         restartCount,
       }),
     ),
     remember: sendTo(
-      to('memory'),
-      ({ context }): MemoryMessage => ({
-        type: 'memory.noted',
+      to('softState'),
+      ({ context }): SoftStateMessage => ({
+        type: 'softState.noted',
         key: `${context.uid}/${context.name}`,
         container: {
           restartCount: context.restartCount,

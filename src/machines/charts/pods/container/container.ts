@@ -8,7 +8,7 @@
  *   `image.*` of `images` through its pod.
  * Asks: `cri.createContainer`, `cri.startContainer`, `cri.stopContainer`, `cri.execSync` and `probe.httpHook` for
  *   hooks, `host.terminationMessage`.
- * Sends: its pod every change; `eventRecorder` what people see; `memory` what a restart must not forget.
+ * Sends: its pod every change; `eventRecorder` what people see; `softState` what a restart must not forget.
  * Invariants:
  *   T1 a container that runs as wanted is never touched.
  *   T2 nothing is created without the pod's permission; the permission is for one instance in one sandbox.

@@ -1,6 +1,6 @@
 /** What a container's actor starts from: its definition, what the runtime has of it, whether its turn is over. Pure. */
 
-import type { ContainerMemory } from '../../../model/pods/messages.ts';
+import type { RememberedContainer } from '../../../model/pods/messages.ts';
 import { type ContainerFacts, factsOf, hasBegunInSandbox } from '../../../model/status/runtime-facts.ts';
 import type { ContainerInput } from '../container/container-policy.ts';
 import {
@@ -24,7 +24,7 @@ export function containerInput(context: PodContext, member: Member, nowMs: numbe
     kind: member.kind,
     wanted: wantedOf(podOrName(context), member),
     facts: facts && facts.finishedAtMs > nowMs ? { ...facts, finishedAtMs: nowMs } : facts,
-    memory: memoryOf(context, member, facts),
+    remembered: rememberedOf(context, member, facts),
     begun: context.begun[member.container.name] ?? null,
     maxBackoffMs: node.crashLoopBackOffMaxMs,
     ...(node.crashLoopBackOffInitialMs === undefined ? {} : { initialBackoffMs: node.crashLoopBackOffInitialMs }),
@@ -46,12 +46,12 @@ function isInitialisedPast({ initialised, pod, runtime }: PodContext, { kind, co
  * Of a sandbox that was replaced before: what runs in order has to run again in the one that is there now, and what was
  * created never runs.
  */
-function memoryOf(
-  { runtime, memory }: PodContext,
+function rememberedOf(
+  { runtime, rememberedContainers }: PodContext,
   { kind, container: { name } }: Member,
   facts: ContainerFacts | null,
-): ContainerMemory | null {
-  const known = memory[name] ?? null;
+): RememberedContainer | null {
+  const known = rememberedContainers[name] ?? null;
   const isInOrder = kind === 'init' || kind === 'sidecar';
   const isPast = facts?.state === 'created' || (isInOrder && facts?.state === 'exited');
   if (!isPast || !anyReadySandbox({ runtime }) || hasBegunInSandbox(runtime, name)) return known;

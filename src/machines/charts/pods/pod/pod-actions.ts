@@ -142,7 +142,8 @@ export const permit = s.enqueueActions((args) => {
     else order(enqueue, name, { type: 'container.permitted', podIP: addressesOf(context)[0] ?? '', ...answer });
   }
   const initialised = context.initialised || isRegularTurn(members);
-  if (context.resize !== null) enqueue.sendTo(to('memory'), { type: 'memory.resized', uid: context.uid, actuated });
+  if (context.resize !== null)
+    enqueue.sendTo(to('softState'), { type: 'softState.resized', uid: context.uid, actuated });
   enqueue.assign({
     containers,
     initialised,

@@ -32,7 +32,7 @@ export function orphanInput(context: PodContext, name: string): ContainerInput {
       preStop: restoredPreStop(name, instancesOf(runtime, name)[0]?.annotations ?? {}),
     },
     facts: factsOf(runtime, name),
-    memory: null,
+    remembered: null,
     begun: null,
     maxBackoffMs: node.crashLoopBackOffMaxMs,
     podIP: addressesOf(context)[0] ?? '',

@@ -24,7 +24,6 @@ import type { UserMapping } from '../../../model/operations/users.ts';
 import type { FileValues } from '../../../model/operations/volume.ts';
 import type {
   ContainerKind,
-  ContainerMemory,
   ContainerView,
   ContainerWanted,
   ContainerWish,
@@ -32,7 +31,8 @@ import type {
   ImageFacts,
   PodKill,
   ProbedInstance,
-  PullMemory,
+  RememberedContainer,
+  RememberedPull,
 } from '../../../model/pods/messages.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
 import { containerHash, isSidecar, type MountedVolumes, pullPolicy } from '../../../model/spec/index.ts';
@@ -55,11 +55,11 @@ export interface PodInput extends PodRef {
   /** Another pod of the same name has to be gone first. */
   readonly held: boolean;
   /** What is remembered of its containers, by name. */
-  readonly memory: Readonly<Record<string, ContainerMemory>>;
+  readonly rememberedContainers: Readonly<Record<string, RememberedContainer>>;
   /** By the same name: the number of the newest instance that was started. */
   readonly begun: Readonly<Record<string, number>>;
   /** What is remembered of failed pulls, by image. */
-  readonly pulls: Readonly<Record<string, PullMemory>>;
+  readonly pulls: Readonly<Record<string, RememberedPull>>;
   /** What its running instances have, when that is not yet what they were given. */
   readonly actuated: Allocation | null;
   /** What is remembered of their probes, by name. */

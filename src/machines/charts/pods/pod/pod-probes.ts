@@ -6,7 +6,7 @@
  */
 import { now, random, to } from '../../../../kernel/xstate.ts';
 import type { Container } from '../../../model/api/pod.ts';
-import { type MemoryMessage, type ProberReport } from '../../../model/pods/messages.ts';
+import { type ProberReport, type SoftStateMessage } from '../../../model/pods/messages.ts';
 import { containerFieldPath, killMessages } from '../../../model/reasons/reasons.ts';
 import { childIn, reapChild } from '../../children.ts';
 import type { ProberInput } from '../prober/prober.ts';
@@ -106,8 +106,12 @@ function comesAgain({ pod }: PodContext, container: Container): 'again' | 'never
 
 /** The next start of the agent must not forget that this instance was ready. */
 function remember(enqueue: Enqueue, uid: string, container: string, { id, started, ready }: ProbedState): void {
-  const message: MemoryMessage = { type: 'memory.probed', key: `${uid}/${container}`, probed: { id, started, ready } };
-  enqueue.sendTo(to('memory'), message);
+  const message: SoftStateMessage = {
+    type: 'softState.probed',
+    key: `${uid}/${container}`,
+    probed: { id, started, ready },
+  };
+  enqueue.sendTo(to('softState'), message);
 }
 
 // ---- crashes --------------------------------------------------------------------------------------------------------

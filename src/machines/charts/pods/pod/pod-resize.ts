@@ -4,7 +4,7 @@
  *
  * Invariants: R1 the pod's group never has less than its containers. R2 a step that fails is reported and tried again;
  * nothing that runs is stopped for it, and nothing is stopped twice for one change. R3 what is half done survives the
- * agent: `memory` knows what the running instances have. R4 no container gets less memory than it uses.
+ * agent: `softState` has what the running instances have. R4 no container gets less memory than it uses.
  */
 import { errorOf, now, type OutputOf, outputOf, to } from '../../../../kernel/xstate.ts';
 import { podGroup } from '../../../model/cgroups/pod-cgroup.ts';
@@ -55,7 +55,7 @@ const announce = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   const { error } = context.resize ?? { error: '' };
   const resize = { target: context.allocation!, steps: [], anew: alreadyReported(context), error };
-  enqueue.sendTo(to('memory'), { type: 'memory.resized', uid: context.uid, actuated: context.actuated });
+  enqueue.sendTo(to('softState'), { type: 'softState.resized', uid: context.uid, actuated: context.actuated });
   settle(enqueue, context, { resize }, now(args));
 });
 
@@ -134,7 +134,7 @@ const isActuated = ({ actuated, resize }: PodContext, name: string): boolean =>
 const complete = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   const { uid, pod } = context;
-  enqueue.sendTo(to('memory'), { type: 'memory.resized', uid, actuated: null });
+  enqueue.sendTo(to('softState'), { type: 'softState.resized', uid, actuated: null });
   if (pod !== null) {
     const text = podEvents.resizeCompleted(resizeSummary(pod));
     enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), text));

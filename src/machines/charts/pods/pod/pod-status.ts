@@ -19,7 +19,7 @@ export const isOverInApi = ({ pod }: PodContext): boolean =>
   pod !== null && !isStaticPod(pod) && isTerminalPhase(pod.status?.phase);
 
 export function statusOf(context: PodContext, nowMs: number): PodStatus | null {
-  const { pod, node, containers, memory, stage, rejection, kill, runtime } = context;
+  const { pod, node, containers, rememberedContainers, stage, rejection, kill, runtime } = context;
   if (pod === null) return null;
   const neverRan = runtime === null || runtime.containers.length === 0;
   if (rejection !== null && (kill === null || neverRan))
@@ -43,7 +43,9 @@ export function statusOf(context: PodContext, nowMs: number): PodStatus | null {
     comingAgain: entries.flatMap(([name, { view }]) => (comesAgain(view, factsOf(runtime, name)) ? [name] : [])),
     replacing: entries.flatMap(([name, { view }]) => (isReplaced(view, factsOf(runtime, name)) ? [name] : [])),
     ...probeResults(context),
-    restartCounts: Object.fromEntries(Object.entries(memory).map(([name, { restartCount }]) => [name, restartCount])),
+    restartCounts: Object.fromEntries(
+      Object.entries(rememberedContainers).map(([name, { restartCount }]) => [name, restartCount]),
+    ),
     deviceHealth: context.deviceHealth,
     ...verdictOf(context),
     ...resizeOf(context),

@@ -82,7 +82,7 @@ describe('a pod that the node does not take', () => {
   it('is not refused for labels that nobody has told yet, in a cluster', () => {
     boot();
     const input = { settings: { ...settings, admission: ADMISSION, apiServer: { changeDetection: 'Watch' } } };
-    const run = runUnder(allocationMachine, input, {}, ['pods', 'memory', 'eventRecorder']);
+    const run = runUnder(allocationMachine, input, {}, ['pods', 'softState', 'eventRecorder']);
     const want = (pod: Pod) =>
       run.tell({ type: 'allocation.wanted', request: admissionRequest(pod), allocation: allocationOf(pod) });
     const answers = () =>
@@ -155,16 +155,16 @@ describe('a pod that the node takes', () => {
   it('is not counted again when what is remembered of it is told to others', () => {
     boot();
     const input = { settings: { ...settings, admission: ADMISSION } };
-    const run = runUnder(allocationMachine, input, {}, ['pods', 'memory', 'eventRecorder']);
+    const run = runUnder(allocationMachine, input, {}, ['pods', 'softState', 'eventRecorder']);
     const want = (pod: Pod) =>
       run.tell({ type: 'allocation.wanted', request: admissionRequest(pod), allocation: allocationOf(pod) });
     const told = (type: string) => run.told().filter((message) => (message as { type: string }).type === type);
     const state = { containers: {}, probes: {} };
-    run.tell({ type: 'memory.loaded', state });
+    run.tell({ type: 'softState.loaded', state });
     want(asking('u1', { cpu: '1500m' }));
     run.tell({ type: 'allocation.ended', uid: 'u1', byItself: false });
-    const { grant } = told('memory.allocated')[0] as unknown as { grant: object };
-    run.tell({ type: 'memory.loaded', state: { ...state, grants: { u1: grant } } });
+    const { grant } = told('softState.allocated')[0] as unknown as { grant: object };
+    run.tell({ type: 'softState.loaded', state: { ...state, grants: { u1: grant } } });
     want(asking('u2', { cpu: '1' }));
     expect(told('allocation.refused')).toEqual([]);
     expect(told('allocation.granted')).toHaveLength(2);

@@ -29,7 +29,7 @@ it.each([
   node.assertReplays();
 });
 
-it('gives what a pod had that is gone to the next one, also when the memory had to be read again', () => {
+it('gives what a pod had that is gone to the next one, also when the soft state had to be read again', () => {
   const node = bootCountingNode();
   tellPods(node, 'ADD', asking('old', '1500m'));
   node.until('it runs', () => node.phase('old') === 'Running');
@@ -37,7 +37,7 @@ it('gives what a pod had that is gone to the next one, also when the memory had 
   node.world.fault = (name) => (name === 'host.saveSoftState' ? { error: 'disk full' } : undefined);
   removePod(node, 'old');
   node.until('gone', () => node.podState('old') === undefined);
-  node.kernel.dispatch('kubelet/memory', { type: 'memory.allocated', grant: null }, 'test');
+  node.kernel.dispatch('kubelet/softState', { type: 'softState.allocated', grant: null }, 'test');
   node.run(5_000);
   expect(node.crashes()).toHaveLength(1);
   tellPods(node, 'ADD', asking('new', '1'));

@@ -1,13 +1,13 @@
 import { describe, expect, it } from 'vitest';
-import { memoryMachine } from '../../../../src/machines/charts/pods/memory.ts';
+import { softStateMachine } from '../../../../src/machines/charts/pods/soft-state.ts';
 import { late, ok, runUnder } from '../../../support/answering-world.ts';
 
 const GRANT = { demand: {}, allocation: {} };
 
-function memory() {
+function softState() {
   const written: unknown[] = [];
   const world = runUnder(
-    memoryMachine,
+    softStateMachine,
     { softStateFile: '/soft-state.json' },
     {
       'host.loadSoftState': ok({ containers: {}, probes: {} }),
@@ -19,16 +19,16 @@ function memory() {
     ['pods', 'allocation'],
   );
   const allocated = (uid: string, held: object = {}) =>
-    world.tell({ type: 'memory.allocated', uid, grant: { ...GRANT, ...held } });
+    world.tell({ type: 'softState.allocated', uid, grant: { ...GRANT, ...held } });
   const pass = (ms: number) => world.time.advanceTo(world.time.now() + ms);
   return { world, written, allocated, pass };
 }
 
-it('what is noted while the memory is read is kept, beside what is read', () => {
+it('what is noted while the soft state is read is kept, beside what is read', () => {
   const noted = (restartCount: number) => ({ restartCount, backoffMs: 0, backoffUntilMs: 0 });
   const written: unknown[] = [];
   const world = runUnder(
-    memoryMachine,
+    softStateMachine,
     { softStateFile: '/soft-state.json' },
     {
       'host.loadSoftState': late(100, ok({ containers: { 'u/a': noted(3), 'u/b': noted(1) }, probes: {} })),
@@ -39,7 +39,7 @@ it('what is noted while the memory is read is kept, beside what is read', () => 
     },
     ['pods', 'allocation'],
   );
-  world.tell({ type: 'memory.noted', key: 'u/b', container: noted(2) });
+  world.tell({ type: 'softState.noted', key: 'u/b', container: noted(2) });
   world.time.advanceTo(world.time.now() + 5_000);
   expect(written).toEqual([{ 'u/a': noted(3), 'u/b': noted(2) }]);
   expect(world.divergence()).toBeNull();
@@ -48,7 +48,7 @@ it('what is noted while the memory is read is kept, beside what is read', () => 
 it('M1: starts of containers are written together, and go with their pod', () => {
   const written: unknown[] = [];
   const world = runUnder(
-    memoryMachine,
+    softStateMachine,
     { softStateFile: '/soft-state.json' },
     {
       'host.loadSoftState': ok({ containers: {}, probes: {} }),
@@ -60,17 +60,17 @@ it('M1: starts of containers are written together, and go with their pod', () =>
     ['pods', 'allocation'],
   );
   const pass = () => world.time.advanceTo(world.time.now() + 1_100);
-  world.tell({ type: 'memory.begun', key: 'u/a', restartCount: 0 });
-  world.tell({ type: 'memory.begun', key: 'v/b', restartCount: 4 });
+  world.tell({ type: 'softState.begun', key: 'u/a', restartCount: 0 });
+  world.tell({ type: 'softState.begun', key: 'v/b', restartCount: 4 });
   pass();
-  world.tell({ type: 'memory.forgotten', uid: 'u' });
+  world.tell({ type: 'softState.forgotten', uid: 'u' });
   pass();
   expect(written).toEqual([{ 'u/a': 0, 'v/b': 4 }, { 'v/b': 4 }]);
 });
 
 describe('what pods were given', () => {
   it('is written after a moment, together', () => {
-    const { written, allocated, pass } = memory();
+    const { written, allocated, pass } = softState();
     allocated('a');
     allocated('b');
     pass(900);
@@ -80,7 +80,7 @@ describe('what pods were given', () => {
   });
 
   it.each(['cpus', 'memory', 'devices'])('M5: is written at once when nobody else may have it: %s', (kind) => {
-    const { world, written, allocated, pass } = memory();
+    const { world, written, allocated, pass } = softState();
     allocated('a');
     pass(100);
     allocated('b', { [kind]: {} });
@@ -97,9 +97,9 @@ describe('what pods were given', () => {
 });
 
 it('what was noted of a pod after it was forgotten goes when the pods of the node are known', () => {
-  const { world, written, allocated, pass } = memory();
+  const { world, written, allocated, pass } = softState();
   for (const uid of ['here', 'gone']) allocated(uid);
-  world.tell({ type: 'memory.forgotten', uid: 'gone' });
+  world.tell({ type: 'softState.forgotten', uid: 'gone' });
   allocated('gone');
   pass(2_000);
   world.tell({ type: 'pods.known', uids: ['here'] });
@@ -114,7 +114,7 @@ it('what was noted of a pod after it was forgotten goes when the pods of the nod
 it('back-offs that were noted after their pod was forgotten do not pile up', () => {
   const written: unknown[] = [];
   const world = runUnder(
-    memoryMachine,
+    softStateMachine,
     { softStateFile: '/soft-state.json' },
     {
       'host.loadSoftState': ok({ containers: {}, probes: {} }),
@@ -126,9 +126,9 @@ it('back-offs that were noted after their pod was forgotten do not pile up', () 
     ['pods', 'allocation'],
   );
   for (const uid of ['a', 'b', 'c', 'd']) {
-    world.tell({ type: 'memory.forgotten', uid });
+    world.tell({ type: 'softState.forgotten', uid });
     const pull = { backoffMs: 10_000, untilMs: world.time.now() + 10_000, message: 'ErrImagePull: no' };
-    world.tell({ type: 'memory.pulled', key: `${uid}/a.io/x:1`, pull });
+    world.tell({ type: 'softState.pulled', key: `${uid}/a.io/x:1`, pull });
     world.time.advanceTo(world.time.now() + 6 * 60_000);
   }
   expect(written.at(-1)).toEqual(['c', 'd'].map((uid) => `${uid}/a.io/x:1`));

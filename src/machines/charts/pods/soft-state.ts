@@ -4,11 +4,11 @@
  * Decides: when to write.
  * Owns: restart counts, back-offs and results of probes by container, back-offs of pulls; what pods were given, who was
  *   refused and why, and what running instances have.
- * Hears: `memory.noted` and `memory.begun` of containers, `memory.pulled` of images, `memory.probed` and
- *   `memory.resized` of pods, `memory.allocated` and `memory.rejected` of `allocation`, `memory.forgotten` and
- *   `pods.known` of `pods`, `memory.wanted` of both.
+ * Hears: `softState.noted` and `softState.begun` of containers, `softState.pulled` of images, `softState.probed` and
+ *   `softState.resized` of pods, `softState.allocated` and `softState.rejected` of `allocation`, `softState.forgotten` and
+ *   `pods.known` of `pods`, `softState.wanted` of both.
  * Asks: `host.loadSoftState` once, `host.saveSoftState` after changes.
- * Sends: the root and `pods` `memory.loaded`.
+ * Sends: the root and `pods` `softState.loaded`.
  * Invariants:
  *   M1 at most one write under way; what changes meanwhile is written by the next one.
  *   M2 unreadable soft state counts as empty: pods start, and the error is reported.
@@ -19,7 +19,7 @@
  */
 import { line, now, outputOf, type PlainError, pick, sendParent, sendTo, setup, to } from '../../../kernel/xstate.ts';
 import { hostOperations, type SoftState } from '../../model/operations/host.ts';
-import type { Ended, MemoryMessage } from '../../model/pods/messages.ts';
+import type { Ended, SoftStateMessage } from '../../model/pods/messages.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
 import { PULL_QUIET_MS } from '../images/image-setup.ts';
 
@@ -28,7 +28,7 @@ const GATHER_MS = 1_000;
 /** Before a write that failed is tried again. */
 const RETRY_MS = 30_000;
 
-export type MemoryInput = Pick<NodeSettings, 'softStateFile'>;
+export type SoftStateInput = Pick<NodeSettings, 'softStateFile'>;
 
 interface Context {
   readonly path: string;
@@ -40,19 +40,19 @@ interface Context {
 }
 
 const s = setup({
-  types: { input: {} as MemoryInput, context: {} as Context, events: {} as MemoryMessage | Ended },
+  types: { input: {} as SoftStateInput, context: {} as Context, events: {} as SoftStateMessage | Ended },
   actors: pick(hostOperations, 'host.loadSoftState', 'host.saveSoftState'),
   guards: { isDirty: ({ context }) => context.isDirty, isUrgent: ({ context }) => context.isUrgent },
 });
 
 const note = s.assign(({ context, event }) => {
-  if (event.type !== 'memory.noted') return {};
+  if (event.type !== 'softState.noted') return {};
   const containers = { ...context.state.containers, [event.key]: event.container };
   return { state: { ...context.state, containers }, isDirty: true };
 });
 
 const noteBegun = s.assign(({ context, event }) => {
-  if (event.type !== 'memory.begun') return {};
+  if (event.type !== 'softState.begun') return {};
   const begun = { ...context.state.begun, [event.key]: event.restartCount };
   return { state: { ...context.state, begun }, isDirty: true };
 });
@@ -60,7 +60,7 @@ const noteBegun = s.assign(({ context, event }) => {
 /** A pull may end after its pod is gone: back-offs that would begin anew anyway go. */
 const notePull = s.assign((args) => {
   const { context, event } = args;
-  if (event.type !== 'memory.pulled') return {};
+  if (event.type !== 'softState.pulled') return {};
   const pulls = Object.fromEntries(
     Object.entries(context.state.pulls ?? {}).filter(
       ([key, { untilMs }]) => key !== event.key && now(args) - untilMs <= PULL_QUIET_MS,
@@ -71,7 +71,7 @@ const notePull = s.assign((args) => {
 });
 
 const noteGrant = s.assign(({ context, event }) => {
-  if (event.type !== 'memory.allocated') return {};
+  if (event.type !== 'softState.allocated') return {};
   const { cpus, memory, devices } = event.grant;
   const isUrgent = context.isUrgent || [cpus, memory, devices].some((held) => held !== undefined);
   const grants = { ...context.state.grants, [event.uid]: event.grant };
@@ -80,20 +80,20 @@ const noteGrant = s.assign(({ context, event }) => {
 
 /** `null`: the change is done. */
 const noteResize = s.assign(({ context, event }) => {
-  if (event.type !== 'memory.resized') return {};
+  if (event.type !== 'softState.resized') return {};
   const { [event.uid]: _before, ...others } = context.state.resizes ?? {};
   const resizes = event.actuated === null ? others : { ...others, [event.uid]: event.actuated };
   return { state: { ...context.state, resizes }, isDirty: true };
 });
 
 const noteRejection = s.assign(({ context, event }) => {
-  if (event.type !== 'memory.rejected') return {};
+  if (event.type !== 'softState.rejected') return {};
   const rejections = { ...context.state.rejections, [event.uid]: event.rejection };
   return { state: { ...context.state, rejections }, isDirty: true };
 });
 
 const noteProbes = s.assign(({ context, event }) => {
-  if (event.type !== 'memory.probed') return {};
+  if (event.type !== 'softState.probed') return {};
   const probes = { ...context.state.probes, [event.key]: event.probed };
   return { state: { ...context.state, probes }, isDirty: true };
 });
@@ -117,7 +117,7 @@ function ofPods(state: SoftState, isKept: (uid: string) => boolean): SoftState |
 }
 
 const forget = s.assign(({ context, event }) => {
-  if (event.type !== 'memory.forgotten') return {};
+  if (event.type !== 'softState.forgotten') return {};
   const state = ofPods(context.state, (uid) => uid !== event.uid);
   return state === null ? {} : { state, isDirty: true };
 });
@@ -145,17 +145,17 @@ function withPossibleWaits(state: SoftState, nowMs: number): SoftState {
   return { ...state, containers, ...(state.pulls === undefined ? {} : { pulls }) };
 }
 
-/** What was noted while the memory was read, after a crash of this actor, is newer. */
+/** What was noted while the soft state was read, after a crash of this actor, is newer. */
 function merged(read: SoftState, noted: SoftState): SoftState {
   const tables = Object.entries(noted).map(([name, table]) => [name, { ...read[name as keyof SoftState], ...table }]);
   return { ...read, ...Object.fromEntries(tables) };
 }
 
 /** `pods` hears it last: it answers which of them there are. */
-const loaded = ({ context }: { context: Context }) => ({ type: 'memory.loaded', state: context.state });
+const loaded = ({ context }: { context: Context }) => ({ type: 'softState.loaded', state: context.state });
 
-export const memoryMachine = s.createMachine({
-  id: 'memory',
+export const softStateMachine = s.createMachine({
+  id: 'softState',
   context: ({ input }) => ({
     path: input.softStateFile,
     state: { containers: {}, probes: {} },
@@ -164,14 +164,14 @@ export const memoryMachine = s.createMachine({
   }),
   initial: 'loading',
   on: {
-    'memory.noted': { actions: note },
-    'memory.begun': { actions: noteBegun },
-    'memory.probed': { actions: noteProbes },
-    'memory.pulled': { actions: notePull },
-    'memory.allocated': { actions: noteGrant },
-    'memory.resized': { actions: noteResize },
-    'memory.rejected': { actions: noteRejection },
-    'memory.forgotten': { actions: forget },
+    'softState.noted': { actions: note },
+    'softState.begun': { actions: noteBegun },
+    'softState.probed': { actions: noteProbes },
+    'softState.pulled': { actions: notePull },
+    'softState.allocated': { actions: noteGrant },
+    'softState.resized': { actions: noteResize },
+    'softState.rejected': { actions: noteRejection },
+    'softState.forgotten': { actions: forget },
     'pods.known': { actions: forgetOthers },
   },
   states: {
@@ -201,7 +201,7 @@ export const memoryMachine = s.createMachine({
     ready: {
       entry: [sendParent(loaded), sendTo(to('allocation'), loaded), sendTo(to('pods'), loaded)],
       initial: 'saved',
-      on: { 'memory.wanted': { actions: [sendTo(to('allocation'), loaded), sendTo(to('pods'), loaded)] } },
+      on: { 'softState.wanted': { actions: [sendTo(to('allocation'), loaded), sendTo(to('pods'), loaded)] } },
       states: {
         saved: { always: { guard: 'isDirty', target: 'gathering' } },
         gathering: { always: { guard: 'isUrgent', target: 'saving' }, after: { [GATHER_MS]: 'saving' } },
