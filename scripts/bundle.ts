@@ -1,7 +1,7 @@
 /**
  * Puts the program's modules into one piece in `dist/`: `npm run bundle`, and by itself after `npm ci`.
  *
- * Five hundred files are found, read and linked at each start; of one piece only what runs is looked at. It is a cache
+ * Five hundred files are found, read and linked at each start; of one piece only what runs is read. It is a cache
  * of the sources, as the one of compiled code is: `src/bin/newest-code.js` takes it while no source is newer.
  *
  *   node scripts/bundle.ts [FOLDER]    makes it in that folder, which must be new, and leaves `dist/` as it is

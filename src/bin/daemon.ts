@@ -1,5 +1,5 @@
 /**
- * Composition of the daemon: one kernel with its journal, its ports, and those who look on (log, visualizer, banner).
+ * Composition of the daemon: one kernel with its journal, its ports, and its observers (log, visualizer, banner).
  *
  * Owns: the order of ending. The root machine decides that it is over; then the journal is closed, the runtime's
  * connection is given up, and only then does the process exit.

@@ -4,7 +4,7 @@
  * (`collect-at-rest.ts`).
  *
  * V8 and the C library want to know before the process begins, so the process replaces itself once, with the same
- * number, arguments and files, before anything else is looked at. That costs about 25 ms; `npm run bench -- --only rss`
+ * number, arguments and files, before anything else is read. That costs about 25 ms; `npm run bench -- --only rss`
  * shows what it saves.
  */
 

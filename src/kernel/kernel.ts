@@ -337,7 +337,7 @@ export class Kernel implements ActorHost {
     if (id !== undefined) this.witness.record({ k: 'cancel', id });
   }
 
-  // ---- looking in ---------------------------------------------------------------------------------------------------
+  // ---- inspection ---------------------------------------------------------------------------------------------------
 
   /** The whole state at a turn's end; `restore` of it and the same later inputs give the same records. */
   checkpoint(): Checkpoint {

@@ -12,7 +12,7 @@
  * | ------------ | --------------------------------------------------------- | -------------------------- |
  * | `query`      | reads the world, changes nothing                          | ask again                  |
  * | `idempotent` | doing it twice is doing it once                           | do it again                |
- * | `once`       | doing it twice would be a mistake                         | look first, then decide    |
+ * | `once`       | doing it twice would be a mistake                         | observe first, then decide |
  * | `stream`     | stays open and emits events to the actor that invoked it  | subscribe again            |
  */
 import type { ActorLogic, ActorScope, ActorSystem, ActorSystemInfo, AnyActorRef, EventObject, Snapshot } from 'xstate';

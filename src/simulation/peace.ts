@@ -10,7 +10,7 @@ const QUIET_MS = 120_000;
 const QUIET_CALLS_MAX = 20;
 /** What is written for ever: the lease, the Node's status, and events that are counted. */
 const BEATS = /leases|nodes\/|events/;
-/** Timers that look again, and no more. */
+/** Timers that only observe again. */
 const QUIET_TURNS_MAX = 200;
 
 /** What people want of the node. */

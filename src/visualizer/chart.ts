@@ -115,7 +115,7 @@ export class ChartView {
       const { source = '', target = '', event = '' } = edge.dataset;
       const types = event.split(' ');
       const own = step?.edges.filter(
-        (looked) => looked.source === source && looked.targets.includes(target) && types.includes(looked.event),
+        ({ source: from, targets, event: type }) => from === source && targets.includes(target) && types.includes(type),
       );
       // A node that runs does not say which transitions it took: what was left and entered does.
       const isPassed = step?.edges.length === 0 && before.has(source) && after.has(target) && !before.has(target);

@@ -90,8 +90,8 @@ export class ComparePane {
     });
   }
 
-  private toRecord(n: number, look: string, ...content: readonly (Node | string)[]): HTMLElement {
-    const button = el('button', { type: 'button', class: `row ${look}`, title: `Record ${n}` }, ...content);
+  private toRecord(n: number, style: string, ...content: readonly (Node | string)[]): HTMLElement {
+    const button = el('button', { type: 'button', class: `row ${style}`, title: `Record ${n}` }, ...content);
     button.addEventListener('click', () => {
       this.store.chooseRecord(n);
       this.store.show('records');

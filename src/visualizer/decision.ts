@@ -1,4 +1,4 @@
-/** How an actor decided in its last step: what it heard, the transitions that it looked at, and what guards said. */
+/** How an actor decided in its last step: what it heard, the transitions that it considered, and what guards said. */
 import { el } from './dom.ts';
 import type { Store } from './store.ts';
 import { eventText, lastOf } from './words.ts';
@@ -11,10 +11,10 @@ export function decisionElements(store: Store, step: StepView | null | undefined
   const record = el('button', { type: 'button' }, `record ${step.n}`);
   record.addEventListener('click', () => store.chooseRecord(step.n));
   const head = el('p', {}, 'Heard ', el('code', {}, store.named(eventText(step.event))), ' in ', record);
-  return [head, el('ol', {}, ...step.edges.map((edge) => el('li', { class: looks(edge) }, ...edgeElements(edge))))];
+  return [head, el('ol', {}, ...step.edges.map((edge) => el('li', { class: styleOf(edge) }, ...edgeElements(edge))))];
 }
 
-const looks = ({ result }: EdgeView): string => (result === 'not reached' ? 'unasked' : result);
+const styleOf = ({ result }: EdgeView): string => (result === 'not reached' ? 'unasked' : result);
 
 function edgeElements({ source, targets, event, guard, result }: EdgeView): (Node | string)[] {
   const to = targets.length === 0 ? 'stays' : `→ ${targets.map(shortState).join(', ')}`;

@@ -303,7 +303,7 @@ export class Events {
     this.groups.replaceChildren(el('ol', {}, ...groups.map((group) => this.groupRow(group, by))));
   }
 
-  /** What chosen actors and the world sent each other, around the moment that is looked at. */
+  /** What chosen actors and the world sent each other, around the chosen moment. */
   private async showSequence(actors: readonly string[]): Promise<void> {
     const { record } = this.store;
     const records = await this.store.ask('between', { actors, ...(record === undefined ? {} : { at: record }) });

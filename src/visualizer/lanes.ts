@@ -10,7 +10,7 @@ export interface Segment {
   readonly text: string;
   readonly mood: Mood;
   readonly waitsFor?: string;
-  /** Milliseconds since the epoch; `to` is the moment that is looked at where it lasts. */
+  /** Milliseconds since the epoch; `to` is the chosen moment where it lasts. */
   readonly from: number;
   readonly to: number;
   readonly lasts: boolean;

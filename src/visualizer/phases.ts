@@ -39,8 +39,8 @@ export class PhaseBars {
       if (!this.ruler.key(event)) walk(this.list, event);
     });
     byId('phases-key', HTMLElement).append(
-      ...(['working', 'waiting', 'open', 'failed', 'goal', 'chain'] as const).map((look) =>
-        el('span', {}, el('span', { class: `swatch ${look}`, 'aria-hidden': 'true' }), LEGEND[look]),
+      ...(['working', 'waiting', 'open', 'failed', 'goal', 'chain'] as const).map((style) =>
+        el('span', {}, el('span', { class: `swatch ${style}`, 'aria-hidden': 'true' }), LEGEND[style]),
       ),
     );
   }
@@ -73,7 +73,7 @@ export class PhaseBars {
     return [...phases, { id: phase, name: phase, depth: 0, entered: t, enteredBy: n, left: t, leftBy: n }];
   }
 
-  /** A line through all bars at the moment that is looked at. */
+  /** A line through all bars at the chosen moment. */
   private markMoment(): void {
     const { moment, started } = this.store;
     const share = moment ? this.ruler.shareOf(moment.t - started) : -1;
@@ -115,9 +115,9 @@ export class PhaseBars {
     if (links.length === 0) return [];
     const lane = el('span', { class: 'lane' });
     for (const { atMs, tookMs, kind, actor, what } of links) {
-      const look = kind === 'operation' ? 'working' : 'waiting';
+      const style = kind === 'operation' ? 'working' : 'waiting';
       const title = `${actor}: ${this.store.named(what)}, ${duration(tookMs)}`;
-      const bar = this.ruler.bar(atMs - tookMs, tookMs, look);
+      const bar = this.ruler.bar(atMs - tookMs, tookMs, style);
       if (bar) lane.append(bar);
       bar?.setAttribute('title', title);
     }
@@ -146,9 +146,9 @@ export class PhaseBars {
     const isReached = isGoal(phase) || (phase.left === undefined && phase.waitsFor === undefined);
     const took = Math.max(0, (phase.left ?? now) - phase.entered);
     const failed = failure !== undefined && isFailed(phase, failure);
-    const look = failed ? 'failed' : isReached ? 'goal' : lookOf(phase);
+    const style = failed ? 'failed' : isReached ? 'goal' : styleOf(phase);
     const from = phase.entered - started;
-    const bar = this.ruler.bar(from, took, look);
+    const bar = this.ruler.bar(from, took, style);
     const verb = phase.left === undefined ? 'waits' : 'waited';
     const waited = phase.waitsFor === undefined ? '' : `${verb} for ${phase.waitsFor}`;
     const waits = failed ? `failed: ${failure.message}` : waited;
@@ -176,7 +176,7 @@ export class PhaseBars {
   }
 }
 
-function lookOf({ left, waitsFor }: PhaseView): 'open' | 'waiting' | 'working' {
+function styleOf({ left, waitsFor }: PhaseView): 'open' | 'waiting' | 'working' {
   if (left === undefined) return 'open';
   return waitsFor === undefined ? 'working' : 'waiting';
 }

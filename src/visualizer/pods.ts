@@ -178,8 +178,8 @@ export class PodsPane {
   }
 
   private event({ n, t, type, reason, message }: PodEvent): HTMLElement {
-    const look = type === 'Warning' ? 'error' : '';
-    return this.line(n, t, el('span', { class: look }, reason), el('span', { class: 'what' }, message));
+    const style = type === 'Warning' ? 'error' : '';
+    return this.line(n, t, el('span', { class: style }, reason), el('span', { class: 'what' }, message));
   }
 
   private step(address: string, { n, from, to, text, lasts, waitsFor }: Segment): HTMLElement {

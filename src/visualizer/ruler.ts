@@ -44,10 +44,10 @@ export class Ruler {
   shareOf = (ms: number): number => (ms - this.from) / this.length;
 
   /** A bar of this stretch of time; undefined: it is not in sight. One that goes on beyond the picture is cut. */
-  bar(from: number, took: number, look: string): HTMLElement | undefined {
+  bar(from: number, took: number, style: string): HTMLElement | undefined {
     const [left, right] = [this.shareOf(from), this.shareOf(from + took)];
     if (right < 0 || left > 1) return undefined;
-    const bar = el('span', { class: `bar ${look}${right > 1.0001 ? ' cut' : ''}` });
+    const bar = el('span', { class: `bar ${style}${right > 1.0001 ? ' cut' : ''}` });
     bar.style.left = `${Math.max(0, left) * 100}%`;
     bar.style.width = `${(Math.min(1, right) - Math.max(0, left)) * 100}%`;
     return bar;

@@ -1,7 +1,7 @@
 /**
  * What the page knows and what the person has chosen.
  *
- * Hears: the notices of the worker, which has the records. Owns: the present actors, the moment that is looked at, and
+ * Hears: the notices of the worker, which has the records. Owns: the present actors, the chosen moment, and
  * what was asked about the choice. Views read it and are notified once a frame which parts changed.
  */
 import type { ActorDetail, ActorView, PhasesView, PodView, ShownRecord } from '../actors/server/visualizer/protocol.ts';
@@ -10,7 +10,7 @@ import { decoded, namesIn } from './names.ts';
 import { lastOf, recordText } from './words.ts';
 import type { Facts, Found, HistoryEntry, Inspection, Moment, Notice, Opening, StepView } from './worker/requests.ts';
 
-/** Milliseconds between two looks at the chosen actor while it is busy. */
+/** Milliseconds between two requests for the chosen actor while it is busy. */
 const DETAIL_PAUSE_MS = 250;
 
 export type Part =
@@ -125,17 +125,17 @@ export class Store {
     return this.facts.connection === 'live' || this.facts.connection === 'lost';
   }
 
-  /** The kernel's clock at the moment that is looked at, whatever the browser's own clock says. */
+  /** The kernel's clock at the chosen moment, whatever the browser's own clock says. */
   get now(): number {
     return this.moment?.t ?? this.latest;
   }
 
-  /** The same whatever moment is looked at. */
+  /** The same whatever moment is chosen. */
   get latest(): number {
     return this.isLive ? this.facts.now + performance.now() - this.heardAt : this.facts.t;
   }
 
-  /** The actors now, or as they were at the moment that is looked at. */
+  /** The actors now, or as they were at the chosen moment. */
   get actors(): ReadonlyMap<string, ActorView> {
     return this.past ?? this.present;
   }
@@ -211,11 +211,11 @@ export class Store {
     this.record = n;
     this.mark('choice');
     if (this.facts.n === -1) return;
-    void this.look();
+    void this.askMoment();
   }
 
   /** Asks for the moment and all that is shown of it. */
-  private async look(): Promise<void> {
+  private async askMoment(): Promise<void> {
     const n = this.record;
     if (n === undefined) {
       this.moment = undefined;
@@ -234,7 +234,7 @@ export class Store {
     this.askDetail();
   }
 
-  /** Goes so many records or turns away from the record that is looked at, after the steps before it. */
+  /** Goes so many records or turns away from the chosen record, after the steps before it. */
   step(by: 'record' | 'turn', steps: number): Promise<void> {
     return this.travel(() => {
       const from = this.record ?? this.facts.n + (by === 'record' ? 1 : 0);
@@ -273,7 +273,7 @@ export class Store {
     if (actors || gone || isNew) this.mark('actors');
     if (phases || isNew) this.mark('phases');
     if (pods || isNew || isMore) this.mark('pods');
-    if (isMore && this.record !== undefined && !this.moment) void this.look();
+    if (isMore && this.record !== undefined && !this.moment) void this.askMoment();
     if (actors?.some(({ address }) => address === this.actor)) this.askDetail();
   }
 

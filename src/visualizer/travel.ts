@@ -1,4 +1,4 @@
-/** The moment that is looked at: steps by record and by turn, and a slider over all records. */
+/** The chosen moment: steps by record and by turn, and a slider over all records. */
 import { byId, setAttributes, setText } from './dom.ts';
 import type { Store } from './store.ts';
 import { sinceStart } from './words.ts';

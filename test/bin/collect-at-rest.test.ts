@@ -3,17 +3,17 @@ import { execFileSync } from 'node:child_process';
 import { expect, it } from 'vitest';
 
 const COLLECT = new URL('../../src/bin/collect-at-rest.js', import.meta.url).href;
-const LOOK_MS = 50;
+const CHECK_MS = 50;
 
-/** Runs a script that holds 64 MiB for a moment; returns the MiB of its heap after some looks. */
+/** Runs a script that holds 64 MiB for a moment; returns the MiB of its heap after some checks. */
 function heapAfter(flags: readonly string[], afterwards: string): number {
   const script = `
     const { collectAtRest } = await import(${JSON.stringify(COLLECT)});
     let held = Array.from({ length: 64 }, (_, i) => new Array(2 ** 17).fill(i));
-    collectAtRest(() => {}, ${LOOK_MS});
+    collectAtRest(() => {}, ${CHECK_MS});
     held = undefined;
     ${afterwards}
-    setTimeout(() => { console.log(process.memoryUsage().heapTotal / 2 ** 20); process.exit(0); }, ${5 * LOOK_MS});`;
+    setTimeout(() => { console.log(process.memoryUsage().heapTotal / 2 ** 20); process.exit(0); }, ${5 * CHECK_MS});`;
   const argv = [...flags, '--input-type=module', '--eval', script];
   return Number(execFileSync(process.execPath, argv, { encoding: 'utf8' }));
 }
@@ -23,7 +23,7 @@ it('memory that nobody holds is given back at rest', () => {
 });
 
 it('while a process allocates, nothing is collected for it', () => {
-  const work = `setInterval(() => globalThis.busy = new Array(2 ** 21).fill(0), ${LOOK_MS / 5});`;
+  const work = `setInterval(() => globalThis.busy = new Array(2 ** 21).fill(0), ${CHECK_MS / 5});`;
   expect(heapAfter(['--expose-gc', '--initial-old-space-size=512'], work)).toBeGreaterThan(64);
 });
 

@@ -260,10 +260,10 @@ describe.skipIf(noBrowser)('nothing that axe knows is wrong', () => {
   it('with the colours of the system, and without motion', async () => {
     await served(2, '#view=start');
     await page.emulateMedia({ forcedColors: 'active', reducedMotion: 'reduce' });
-    const look = (property: string) =>
+    const style = (property: string) =>
       `getComputedStyle(document.querySelector('#phase-list .bar')).getPropertyValue('${property}')`;
-    expect(await page.evaluate(look('border-top-style'))).toBe('solid');
-    expect(await page.evaluate(look('transition-duration'))).toMatch(/^0s/);
+    expect(await page.evaluate(style('border-top-style'))).toBe('solid');
+    expect(await page.evaluate(style('transition-duration'))).toMatch(/^0s/);
     expect(await violations(page)).toEqual([]);
   });
 });

@@ -174,11 +174,11 @@ export class Bench {
   }
 }
 
-/** What `look` finds, as soon as it finds it. */
-export async function eventually<Value>(look: () => Promise<Value | undefined> | Value | undefined): Promise<Value> {
+/** What `read` finds, as soon as it finds it. */
+export async function eventually<Value>(read: () => Promise<Value | undefined> | Value | undefined): Promise<Value> {
   const deadline = performance.now() + PATIENT.timeoutMs;
   for (;;) {
-    const seen = await look();
+    const seen = await read();
     if (seen !== undefined) return seen;
     if (performance.now() > deadline) throw new Error(`not seen within ${PATIENT.timeoutMs} ms`);
     await sleep(10);

@@ -1,4 +1,4 @@
-/** The part of the suite that looks: logs, exec, lists, watching, outcomes that were lost, ids that nobody has. */
+/** The part of the suite that observes: logs, exec, lists, watching, outcomes that were lost, ids that nobody has. */
 import { rename } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -201,7 +201,7 @@ export function resumeCases(bench: Bench): void {
 export function unknownCases(bench: Bench): void {
   const NOT_FOUND = { code: 'NOT_FOUND', retriable: false };
 
-  test('looking at them, creating in them, starting and running in them: not found', async () => {
+  test('inspecting them, creating in them, starting and running in them: not found', async () => {
     const { client } = bench;
     const config = bench.pod();
     await expect(client.call('PodSandboxStatus', { pod_sandbox_id: 'nobody' }, PATIENT)).rejects.toMatchObject(

@@ -53,7 +53,7 @@ export const KUBELET_ROWS: readonly Row[] = [
   ),
   built(
     'S131',
-    'runonce: the pods of one look at the manifests',
+    'runonce: the pods of one listing of the manifests',
     ['kubelet: alive.startup.runOnce.pods', 'runOnce: running', 'src/bin/commands/run-once.ts#runOnce'],
     [TESTS.runOnce, TESTS.runOnceDaemon, boot],
   ),
@@ -78,7 +78,7 @@ export const KUBELET_ROWS: readonly Row[] = [
   built(
     'S140',
     'node informer',
-    ['nodeStatus: looking', 'registration: registered'],
+    ['nodeStatus: gettingNode', 'registration: registered'],
     ['test/machines/charts/node/node-status.test.ts', 'test/machines/charts/node/registration.test.ts'],
   ),
   built('S141', 'standalone node said', `${CREATE}.parts`, boot),
@@ -359,7 +359,7 @@ export const KUBELET_ROWS: readonly Row[] = [
   built(
     'S207',
     'service and node reflectors',
-    ['services: watching', 'nodeStatus: looking'],
+    ['services: watching', 'nodeStatus: gettingNode'],
     ['test/machines/charts/pods/cluster/objects.test.ts', 'test/machines/charts/node/node-status.test.ts'],
   ),
   built('S208', 'options of the kubelet object', 'src/machines/startup/setup.ts#kubeletSetup', boot),

@@ -56,8 +56,8 @@ const UNUSED_PORT = 10_250;
 /** How every test node is called. */
 const NAMES = ['--hostname-override=node1', '--node-ip=127.0.0.1'];
 
-/** Between two looks: a share of the time that was waited, so that a long wait takes no work from what it awaits. */
-const [LOOK_SHARE, LOOK_MIN_MS, LOOK_MAX_MS] = [0.15, 20, 250];
+/** Between two polls: a share of the time that was waited, so that a long wait takes no work from what it awaits. */
+const [POLL_SHARE, POLL_MIN_MS, POLL_MAX_MS] = [0.15, 20, 250];
 
 /** Polls until `probe` gives something; fails with `what` when it does not. */
 export async function eventually<T>(
@@ -77,7 +77,7 @@ export async function eventually<T>(
     }
     if (Date.now() > end)
       throw new Error(`${what}: not within ${timeoutMs} ms${last instanceof Error ? ` (${last.message})` : ''}`);
-    const pauseMs = Math.min(LOOK_MAX_MS, Math.max(LOOK_MIN_MS, (Date.now() - began) * LOOK_SHARE));
+    const pauseMs = Math.min(POLL_MAX_MS, Math.max(POLL_MIN_MS, (Date.now() - began) * POLL_SHARE));
     await new Promise((resolve) => setTimeout(resolve, pauseMs));
   }
 }

@@ -32,7 +32,7 @@ const RECORDED =
 const SETTLING_MS = 30_000;
 /** Of what may be otherwise for good. */
 const UNSETTLED_MS = 6_000;
-const LOOK_EVERY_MS = 300;
+const POLL_EVERY_MS = 300;
 
 /**
  * kubectl's own race: after a deletion it gets the object, compares the uid, and only then lists and watches. What ended
@@ -42,7 +42,7 @@ const RACES_MAX = 5;
 const hasMissedTheEnd = ({ argv }: Transcript, found: readonly string[]): boolean =>
   argv[0] === 'delete' && found.some((each) => each.includes('timed out waiting for the condition'));
 
-const isLook = ({ argv, exitCode, ended }: Transcript): boolean =>
+const isQuery = ({ argv, exitCode, ended }: Transcript): boolean =>
   exitCode === 0 && ended === undefined && ['get', 'describe', 'logs'].includes(argv[0] ?? '');
 
 export interface SceneOptions {
@@ -134,12 +134,12 @@ export class Scene {
   private async found(recorded: Transcript): Promise<string[]> {
     const { certain, possible } = excusesFor(this.cluster);
     const settlingMs = possible.has(recorded.id) ? UNSETTLED_MS : SETTLING_MS;
-    const end = performance.now() + (isLook(recorded) && !certain.has(recorded.id) ? settlingMs : 0);
+    const end = performance.now() + (isQuery(recorded) && !certain.has(recorded.id) ? settlingMs : 0);
     for (let tries = 1; ; tries += 1) {
       const found = differences(recorded, await this.kubectl.run(recorded), this.kubectl);
       const isOver = performance.now() > end && !(tries < RACES_MAX && hasMissedTheEnd(recorded, found));
       if (found.length === 0 || isOver) return found;
-      await sleep(LOOK_EVERY_MS);
+      await sleep(POLL_EVERY_MS);
     }
   }
 

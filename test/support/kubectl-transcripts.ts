@@ -19,7 +19,7 @@ const IMAGE = 'docker.io/library/busybox:latest';
 const SHOWN_MAX_CHARS = 2_000;
 /** How long after the recorder's time a command may say what it said there, before it is interrupted. */
 const LATE_MS = 60_000;
-const LOOK_EVERY_MS = 100;
+const POLL_EVERY_MS = 100;
 /** What a terminal's user types comes when the command is there to read it: it says something first, if only a prompt. */
 const TYPING_AFTER_MS = 1_500;
 const SILENT_MAX_MS = 10_000;
@@ -162,7 +162,7 @@ export class Kubectl {
     await sleep(Number(seconds) * 1_000);
     const end = performance.now() + LATE_MS;
     const isSilent = () => 'stdout' in asked && outputDifferences(asked, output(), this).length > 0;
-    while (child.exitCode === null && isSilent() && performance.now() < end) await sleep(LOOK_EVERY_MS);
+    while (child.exitCode === null && isSilent() && performance.now() < end) await sleep(POLL_EVERY_MS);
     child.kill('SIGINT');
   }
 

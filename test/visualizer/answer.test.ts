@@ -35,7 +35,7 @@ const KUBECONFIG = ['--kubeconfig=/etc/kubernetes/kubelet.conf', '--config=/etc/
 /** By what does not answer: the phase, and what it waits for. */
 const HUNG: readonly [keyof Operations, string, string, (readonly string[])?][] = [
   ['host.readConfiguration', 'command.loadingConfiguration', 'flags, configuration file and drop-ins', KUBECONFIG],
-  ['host.readable', 'command.initializingTLS', 'a look at the certificate of its own'],
+  ['host.readable', 'command.initializingTLS', 'the check of the certificate of its own'],
   ['host.permissions', 'command.checkingPermissions', 'the user id of this process'],
   ['host.watchdogSettings', 'run.watchdog', 'what the service manager wants of its watchdog'],
   ['host.acquireLock', 'run.lockFile', 'the lock file', ['--lock-file=/run/kubelet.lock']],

@@ -321,7 +321,7 @@ export class PodWatcher {
     const named = inspection.named && new Set([...inspection.named, ...inspection.expectations.keys()]);
     inspection.named = new Set();
     if (shared) return shared;
-    return this.#limit(() => (named ? this.#lookAt(uid, named) : this.#look(uid, ids, listedAtMs)));
+    return this.#limit(() => (named ? this.#inspectInstances(uid, named) : this.#inspectPod(uid, ids, listedAtMs)));
   }
 
   /** Inspects again while an announced change does not show yet. */
@@ -350,22 +350,22 @@ export class PodWatcher {
         this.#publish(this.#ledger.inspected(seen));
         return seen;
       },
-      () => this.#limit(() => this.#look(uid)),
+      () => this.#limit(() => this.#inspectPod(uid)),
     );
   }
 
   /** Those that hints named; the whole pod when one of them is gone. */
-  async #lookAt(uid: string, named: ReadonlySet<string>): Promise<Seen | null> {
+  async #inspectInstances(uid: string, named: ReadonlySet<string>): Promise<Seen | null> {
     const { client, inspectDeadlineMs: timeoutMs, signal, now } = this.#options;
     const kinds = [...named].map((id) => [id, this.#ledger.kindOf(id)] as const);
-    if (kinds.length === 0 || kinds.some(([, kind]) => kind === undefined)) return this.#look(uid);
+    if (kinds.length === 0 || kinds.some(([, kind]) => kind === undefined)) return this.#inspectPod(uid);
     const observedAtMs = now();
     try {
       const found = await Promise.all(
         kinds.map(([id, kind]) => inspectInstance(client, kind ?? 'container', id, { timeoutMs, signal })),
       );
       const instances = found.filter((instance) => instance !== undefined);
-      if (instances.length < found.length) return await this.#look(uid);
+      if (instances.length < found.length) return await this.#inspectPod(uid);
       for (const instance of instances) this.#publish(this.#ledger.observed(instance, observedAtMs));
       return statusesOf(instances);
     } catch (error) {
@@ -374,7 +374,7 @@ export class PodWatcher {
     }
   }
 
-  async #look(uid: string, ids?: ListedPod, listedAtMs?: number): Promise<PodRuntimeStatus | null> {
+  async #inspectPod(uid: string, ids?: ListedPod, listedAtMs?: number): Promise<PodRuntimeStatus | null> {
     const { client, podIds, inspectDeadlineMs, signal, now, onSeen } = this.#options;
     const observedAtMs = listedAtMs ?? now();
     this.#making.delete(uid);

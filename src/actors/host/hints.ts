@@ -16,7 +16,7 @@ export class Hints {
   #lastAtMs = Number.NEGATIVE_INFINITY;
   #wake: () => void = () => {};
 
-  /** `signal`: of the operation that looks; its end ends a wait. */
+  /** `signal`: of the operation that waits for hints; its end ends a wait. */
   constructor(signal: AbortSignal) {
     this.#signal = signal;
     signal.addEventListener('abort', this.#onAbort, { once: true });

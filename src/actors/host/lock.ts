@@ -40,14 +40,14 @@ export function lockPorts(system: SystemCalls | null) {
   };
   const watchLock: Port<Operations['host.watchLock']> = async (call) => {
     const { input, signal } = call;
-    const look = system ? watchOpens(input.path, system) : watchWaiters(input.path);
+    const waiters = system ? watchOpens(input.path, system) : watchWaiters(input.path);
     try {
       while (!signal.aborted) {
-        if (await look.contended()) call.emit({ type: 'lock.contended' });
+        if (await waiters.contended()) call.emit({ type: 'lock.contended' });
         await delay(RETRY_MS, undefined, { signal }).catch(() => {});
       }
     } finally {
-      look.close();
+      waiters.close();
     }
     return null;
   };

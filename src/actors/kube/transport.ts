@@ -129,11 +129,11 @@ const tested = new WeakSet<ClientHttp2Session>();
 function endLostConnections(): void {
   subscribe('http2.client.stream.created', (message) => {
     const { session } = (message as { readonly stream: ClientHttp2Stream }).stream;
-    if (session?.encrypted) lookAfter(session as ClientHttp2Session);
+    if (session?.encrypted) testRegularly(session as ClientHttp2Session);
   });
 }
 
-function lookAfter(session: ClientHttp2Session): void {
+function testRegularly(session: ClientHttp2Session): void {
   const idleMs = millisecondsOf(READ_IDLE);
   if (idleMs === 0 || tested.has(session)) return;
   tested.add(session);

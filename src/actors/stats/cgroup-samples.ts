@@ -3,7 +3,7 @@
  * /metrics/cadvisor is made of.
  *
  * Invariants: what others run on the machine costs nothing, as upstream has it: only the root, the tree of the pods and
- * the cgroups that the configuration names are looked at. Depth and number are bounded.
+ * the cgroups that the configuration names are read. Depth and number are bounded.
  */
 import { existsSync } from 'node:fs';
 import { setImmediate } from 'node:timers/promises';

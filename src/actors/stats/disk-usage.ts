@@ -28,7 +28,7 @@ export interface FolderUsage {
 const MAX_ENTRIES = 1_000_000;
 /** How long one folder may take. */
 const MAX_MS = 20_000;
-/** Files looked at together: the threads that Node reads with. */
+/** Files inspected together: the threads that Node reads with. */
 const TOGETHER = 8;
 /** `st_blocks` counts these, whatever the file system's block is. */
 const BLOCK_BYTES = 512n;

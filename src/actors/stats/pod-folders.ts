@@ -74,7 +74,7 @@ async function volumeUsage(
   const plugin = basename(folder);
   const path = `${folder}/${name}`;
   const isMounted = options.elsewhere.has(path);
-  const seen = isMounted ? await boundedCall(path, () => look(path)).catch(() => null) : await look(path);
+  const seen = isMounted ? await boundedCall(path, () => measure(path)).catch(() => null) : await measure(path);
   if (seen?.fileSystem == null) return null;
   const { fileSystem, device } = seen;
   const ownFileSystem = isMounted && device !== (await deviceOf(folder));
@@ -90,7 +90,7 @@ const deviceOf = (path: string): Promise<number> =>
     .then(({ dev }) => dev)
     .catch(() => 0);
 
-const look = async (path: string) => ({ fileSystem: await fileSystemUsage(path), device: await deviceOf(path) });
+const measure = async (path: string) => ({ fileSystem: await fileSystemUsage(path), device: await deviceOf(path) });
 
 const logFolder = ({ podLogsDir, namespace, name, uid }: PodPlace): string =>
   `${podLogsDir}/${namespace}_${name}_${uid}`;

@@ -8,21 +8,21 @@ import { readText } from './kernel-text.ts';
 
 export interface ProcessFiles {
   readonly open: number;
-  /** `null`: there is too much open to look at each. */
+  /** `null`: too much is open to inspect each. */
   readonly sockets: number | null;
   /** Of its first process; `null` when that is gone, -1 without a limit. */
   readonly openLimit: number | null;
 }
 
-/** Looking at one costs a few microseconds: a database with a hundred thousand connections is not looked through. */
-const LOOKED_AT_MAX = 2_000;
+/** To inspect one costs a few microseconds, and a database has a hundred thousand connections: beyond this none is. */
+const INSPECTED_MAX = 2_000;
 
 /** `folder` is the cgroup's own, `root` the prefix of /proc. `null`: it has no process. */
 export function processFiles(folder: string, root: string): ProcessFiles | null {
   const pids = (readText(`${folder}/cgroup.procs`) ?? '').split('\n').filter((pid) => pid !== '' && pid !== '0');
   if (pids.length === 0) return null;
   const open = pids.flatMap((pid) => descriptors(`${root}/proc/${pid}/fd`));
-  const isMuch = open.length > LOOKED_AT_MAX;
+  const isMuch = open.length > INSPECTED_MAX;
   return {
     open: open.length,
     sockets: isMuch ? null : open.filter(isSocket).length,

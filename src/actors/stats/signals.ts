@@ -101,7 +101,7 @@ function diskSignals(name: 'nodefs' | 'imagefs' | 'containerfs', usage: FileSyst
   };
 }
 
-const look =
+const observeStats =
   (reader: StatsReader): Port<Operations['stats.observe']> =>
   async ({ input: { place, withPods }, signal }) => {
     const observations = await observe(reader, place, await runtimeFolders(reader, place, signal));
@@ -159,5 +159,5 @@ const watchSignals =
 export const signalPorts = (reader: StatsReader) => ({
   'stats.diskLayout': diskLayout(reader),
   'stats.watchSignals': watchSignals(reader),
-  'stats.observe': look(reader),
+  'stats.observe': observeStats(reader),
 });

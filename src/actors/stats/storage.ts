@@ -16,7 +16,7 @@ const REST_FACTOR = 10;
 
 const bytes = (quantity: string): bigint => wholeUnits(nanoOf(quantity));
 
-/** The first limit that is exceeded, in the order in which upstream looks: volumes, the pod, its containers. */
+/** The first limit that is exceeded, in the order in which upstream checks: volumes, the pod, its containers. */
 export function exceededLimit(
   limits: StorageLimits,
   storage: PodStorage,

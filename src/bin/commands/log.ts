@@ -14,10 +14,10 @@ export interface LogOptions extends LogFilters {
   readonly output: string;
 }
 
-/** Between two looks; what a person takes for at once. */
-const LOOK_MS = 500;
+/** Between two polls; what a person takes for at once. */
+const POLL_MS = 500;
 /** The journal is read anew where it grew: a long one less often, so that this takes a sixth of the time. */
-const LOOK_COST = 5;
+const POLL_COST = 5;
 
 export function logCommand(log: string, options: LogOptions): number {
   const wrong = wrongIn(options);
@@ -55,7 +55,7 @@ export async function followLog(log: string, options: LogOptions, signal?: Abort
     }
     seen.size = size;
     const tookMs = performance.now() - beganMs;
-    await pause(Math.max(LOOK_MS, tookMs * LOOK_COST), undefined, { ...(signal && { signal }) }).catch(() => undefined);
+    await pause(Math.max(POLL_MS, tookMs * POLL_COST), undefined, { ...(signal && { signal }) }).catch(() => undefined);
   }
   return exitCodes.same;
 }

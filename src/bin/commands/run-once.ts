@@ -19,7 +19,7 @@ const HELP = `${OWN_FLAGS_HELP}
 Flags of run-once:
 
       --format string            "text" or "json" (default "text")
-      --retries int              Looks at a pod after the first; the waits double from 1s (default ${RUN_ONCE_RETRIES})
+      --retries int              Checks of a pod after the first; the waits double from 1s (default ${RUN_ONCE_RETRIES})
 `;
 
 interface OnceFlags {

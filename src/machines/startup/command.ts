@@ -58,7 +58,7 @@ export const command = kubeletSetup.createStateConfig({
       ],
     },
     initializingTLS: {
-      meta: { steps: 'S026', waitsFor: 'a look at the certificate of its own' },
+      meta: { steps: 'S026', waitsFor: 'the check of the certificate of its own' },
       invoke: {
         id: 'certificateFiles',
         src: 'host.readable',

@@ -79,9 +79,9 @@ export const runtimeServiceMachine = setup({
   }),
   initial: 'choosing',
   states: {
-    choosing: { always: [{ guard: 'isNamed', target: 'connecting' }, { target: 'looking' }] },
-    looking: {
-      meta: { waitsFor: 'a look at the default runtime socket' },
+    choosing: { always: [{ guard: 'isNamed', target: 'connecting' }, { target: 'checkingSocket' }] },
+    checkingSocket: {
+      meta: { waitsFor: 'the check of the default runtime socket' },
       invoke: {
         id: 'exists',
         src: 'runtime.exists',

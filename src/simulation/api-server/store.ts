@@ -70,7 +70,7 @@ export class Store {
     return String(this.version);
   }
 
-  /** The object as it is now. `namespace` is not looked at for kinds of the whole cluster. */
+  /** The object as it is now. `namespace` is ignored for kinds of the whole cluster. */
   get(apiVersion: string, resource: string, name: string, namespace?: string): ApiObject | undefined {
     return this.find(knownKind(apiVersion, resource), namespace, name);
   }

@@ -40,7 +40,7 @@ function containerNow(world: PodsWorld, id: string) {
 function criHandlers(world: PodsWorld): Handlers {
   const { runtime } = world;
   return {
-    'cri.podStatus': ({ uid }, done) => done(world.knowsAll(runtime.look(uid))),
+    'cri.podStatus': ({ uid }, done) => done(world.knowsAll(runtime.inspect(uid))),
     'cri.runPodSandbox': ({ config }, done) => {
       const podSandboxId = runtime.runSandbox(config);
       done({ podSandboxId, status: sandboxNow(world, podSandboxId) });

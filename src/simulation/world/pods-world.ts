@@ -51,7 +51,7 @@ const LATENCY_MS: Readonly<Record<string, number>> = {
   'cri.pullImage': 500,
 };
 const LATENCY_DEFAULT_MS = 1;
-/** From a change in the runtime until the watch has looked at the pod. */
+/** From a change in the runtime until the watch has inspected the pod. */
 const WATCH_MS = 3;
 
 export class PodsWorld implements Performer {
@@ -213,7 +213,7 @@ export class PodsWorld implements Performer {
   /** Speaks of what a pod does not know already, also by answers to its own calls, as the real port does. */
   private watch(id: number, emit: (event: JsonEvent) => void): () => void {
     const due = new Set<string>();
-    const look = (uid: string): void => {
+    const inspect = (uid: string): void => {
       due.delete(uid);
       if (!this.isDown && this.watchers.has(id)) for (const event of this.newsOf(uid)) emit(event);
     };
@@ -221,17 +221,17 @@ export class PodsWorld implements Performer {
     this.watchers.set(id, (uid) => {
       if (due.has(uid)) return;
       due.add(uid);
-      this.time.arm(this.time.ms + WATCH_MS, () => look(uid));
+      this.time.arm(this.time.ms + WATCH_MS, () => inspect(uid));
     });
     const { uids } = this.runtime;
-    for (const uid of uids) look(uid);
+    for (const uid of uids) inspect(uid);
     emit({ type: 'runtime.relisted', uids });
     return () => void this.watchers.delete(id);
   }
 
   /** Of a pod with the same sandboxes and containers as before those that changed, else the pod. */
   private newsOf(uid: string): JsonEvent[] {
-    const status = this.runtime.look(uid);
+    const status = this.runtime.inspect(uid);
     const before = this.known.get(uid);
     const now = textsOf(status);
     if (now.size === 0) return this.known.delete(uid) ? [{ type: 'runtime.podRemoved', uid }] : [];

@@ -79,7 +79,7 @@ export class RuntimeModel {
   onChange: (uid: string) => void = () => {};
   /** How far the clock of the machine was set away from the time that passes. */
   clockOffsetMs = 0;
-  /** How far it was off when the agent started that looks now. */
+  /** How far it was off when the present agent started. */
   agentOffsetMs = 0;
   /** What a container does by its configuration; `undefined`: as `programs` says. */
   programOf: (container: Container) => Program | undefined = () => undefined;
@@ -272,7 +272,7 @@ export class RuntimeModel {
     );
   }
 
-  // ---- looks --------------------------------------------------------------------------------------------------------
+  // ---- inspections --------------------------------------------------------------------------------------------------
 
   /** As the port passes it on. */
   statusOfSandbox(sandbox: Sandbox): PodSandboxStatus {
@@ -287,7 +287,7 @@ export class RuntimeModel {
     return [...new Set([...this.sandboxes.values()].map(({ config }) => config.metadata?.uid ?? ''))];
   }
 
-  look(uid: string): PodRuntimeStatus {
+  inspect(uid: string): PodRuntimeStatus {
     const sandboxes = [...this.sandboxes.values()].filter(({ config }) => config.metadata?.uid === uid).toReversed();
     const containers = [...this.containers.values()].filter(({ sandbox }) => sandboxes.includes(sandbox)).toReversed();
     const metadata = sandboxes[0]?.config.metadata;

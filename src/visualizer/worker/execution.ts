@@ -159,7 +159,7 @@ export class Execution {
     return differences(contextOf(before), contextOf(after));
   }
 
-  /** The last step of an actor up to a turn: what it heard, which transitions it looked at, which it took. */
+  /** The last step of an actor up to a turn: what it heard, which transitions it considered, which it took. */
   step(address: string, turn: number): (Omit<StepView, 'n'> & { readonly turn: number }) | undefined {
     const held = this.#held.get(address) ?? [];
     const at = lastUpTo(held, turn);

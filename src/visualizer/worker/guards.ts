@@ -1,4 +1,4 @@
-/** The transitions that an actor looked at, with what their guards said, as the page draws them. Pure. */
+/** The transitions that an actor considered, with what their guards said, as the page draws them. Pure. */
 import { candidatesOf, guardName } from '../../kernel/guards.ts';
 import type { AnyTransitionDefinition } from '../../kernel/steps.ts';
 import type { EdgeView } from './requests.ts';
@@ -10,12 +10,12 @@ export function edgesOf(
   taken: readonly AnyTransitionDefinition[],
 ): EdgeView[] {
   const candidates = before ? candidatesOf(before, event) : [];
-  const looked = candidates.map(({ transition, passes }) => {
+  const considered = candidates.map(({ transition, passes }) => {
     const result = taken.includes(transition) ? 'taken' : passes === undefined ? 'not reached' : 'no';
     return edge(transition, result);
   });
   const known = new Set(candidates.map(({ transition }) => transition));
-  return [...looked, ...taken.filter((transition) => !known.has(transition)).map((each) => edge(each, 'taken'))];
+  return [...considered, ...taken.filter((transition) => !known.has(transition)).map((each) => edge(each, 'taken'))];
 }
 
 function edge(transition: AnyTransitionDefinition, result: EdgeView['result']): EdgeView {

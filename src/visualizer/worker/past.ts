@@ -2,7 +2,7 @@
  * The actors as they were after any record that is held, read from the records alone.
  *
  * Hears: all records in their order. Each change of an actor is kept as what it was from there on, so that the past is
- * found and not made: a look back costs a search for each actor that lives. Of those that ended the last
+ * found and not made: a moment of the past costs a search for each actor that lives. Of those that ended the last
  * {@link ENDED_MAX} are shown.
  */
 import type { ActorView, RequestView, ShownRecord } from '../../actors/server/visualizer/protocol.ts';
@@ -15,7 +15,7 @@ interface Change {
 }
 
 const BEFORE_ALL = -1;
-/** Actors that ended and are still shown, so that a pod that died can be looked at. */
+/** Actors that ended and are still shown, so that a pod that died can be inspected. */
 const ENDED_MAX = 200;
 
 export class Past {

@@ -99,7 +99,7 @@ export interface Inspection {
   readonly changes?: readonly ContextChange[];
 }
 
-/** A transition that was looked at, in the order in which it was. */
+/** A transition that was considered, in the order of consideration. */
 export interface EdgeView {
   readonly source: string;
   readonly targets: readonly string[];

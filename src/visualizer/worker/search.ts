@@ -12,7 +12,7 @@ const SLICE_MS = 10;
 export class Search {
   /** Indexes of what was found. */
   found: number[] = [];
-  /** Records that were looked at. */
+  /** Records that were searched. */
   scanned = 0;
   readonly query: Query;
   private readonly book: Book;
@@ -28,7 +28,7 @@ export class Search {
     return this.query.error !== undefined || this.scanned >= this.book.size;
   }
 
-  /** Looks through what was not looked through yet; `onProgress` after each slice. */
+  /** Searches what was not searched yet; `onProgress` after each slice. */
   async go(onProgress: () => void): Promise<void> {
     if (this.running) return;
     this.running = true;

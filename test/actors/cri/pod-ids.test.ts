@@ -12,7 +12,7 @@ const listed = async (ids: Ids = ONE): Promise<PodIds> => {
   return podIds;
 };
 
-it('the second look at a pod makes no lists, and what is gone meanwhile is not asked for again', async () => {
+it('the second inspection of a pod makes no lists, and what is gone meanwhile is not asked for again', async () => {
   const fake = await FakeRuntime.start();
   const client = connectRuntime({ endpoint: fake.endpoint });
   onTestFinished(async () => {
@@ -21,16 +21,16 @@ it('the second look at a pod makes no lists, and what is gone meanwhile is not a
   });
   fake.pods.set('a', fakePod('a'));
   const podIds = new PodIds();
-  const look = () => inspectPod(client, 'a', { timeoutMs: 60_000, podIds, observedAtMs: 1 });
-  const first = await look();
+  const inspect = () => inspectPod(client, 'a', { timeoutMs: 60_000, podIds, observedAtMs: 1 });
+  const first = await inspect();
   expect(first.containers.map(({ id }) => id)).toEqual(['container-a']);
-  expect(await look()).toEqual(first);
+  expect(await inspect()).toEqual(first);
   expect([fake.count('ListPodSandbox'), fake.count('ListContainers'), fake.count('ContainerStatus')]).toEqual([
     1, 1, 2,
   ]);
   fake.pods.delete('a');
-  expect((await look()).containers).toEqual([]);
-  expect((await look()).sandboxes).toEqual([]);
+  expect((await inspect()).containers).toEqual([]);
+  expect((await inspect()).sandboxes).toEqual([]);
   expect([fake.count('ListPodSandbox'), fake.count('ContainerStatus')]).toEqual([1, 3]);
 });
 

@@ -56,7 +56,7 @@ async function watching(options: Options) {
   return { fake, items, warnings, ports };
 }
 
-const eventually = (look: () => unknown) => expect.poll(look, { timeout: SOON_MS, interval: 5 }).toBeTruthy();
+const eventually = (read: () => unknown) => expect.poll(read, { timeout: SOON_MS, interval: 5 }).toBeTruthy();
 const types = (items: readonly WatchPodsItem[]) => items.map(({ type }) => type);
 const relisted = (items: readonly WatchPodsItem[]) => eventually(() => types(items).includes('runtime.relisted'));
 type PodItem = Extract<
@@ -99,7 +99,7 @@ it('a pod that hangs is stale after its deadline, alone', async () => {
   ]);
 });
 
-it('a stale pod is looked at again by each relist, and told when it recovers', async () => {
+it('a stale pod is inspected again by each relist, and reported when it recovers', async () => {
   const options = { pods: ['a'], relistPeriodMs: 20, inspectDeadlineMs: 300 };
   const { fake, items } = await watching({ ...options, handlers: { PodSandboxStatus: never } });
   await eventually(() => types(items).includes('runtime.podStale'));
@@ -171,7 +171,7 @@ it('the event about a sandbox whose call has not returned asks for no relist', a
   expect(fake.count('ListPodSandbox')).toBe(before);
 });
 
-it('what a pod has seen by a look of its own is not told once more, what follows is', async () => {
+it('what a pod has seen by an inspection of its own is not reported once more, what follows is', async () => {
   const { fake, items, ports } = await watching({ pods: ['a'] });
   await relisted(items);
   fake.pods.set('a', fakePod('a', 'CONTAINER_CREATED'));
@@ -185,7 +185,7 @@ it('what a pod has seen by a look of its own is not told once more, what follows
   await eventually(() => told(items, 'a').length === 2);
 });
 
-it('a look that nobody waits for any more leaves the telling to the watch', async () => {
+it('an inspection that nobody waits for any more leaves the report to the watch', async () => {
   const { fake, items, ports } = await watching({ pods: ['a'] });
   await relisted(items);
   fake.pods.set('a', fakePod('a', 'CONTAINER_EXITED'));
@@ -196,15 +196,15 @@ it('a look that nobody waits for any more leaves the telling to the watch', asyn
     await answered.promise;
     return {};
   };
-  const look = ports['cri.podStatus']({ ...callOf, signal: aborter.signal, input: { uid: 'a' } });
-  await expect(look).rejects.toThrow('ancel');
+  const inspection = ports['cri.podStatus']({ ...callOf, signal: aborter.signal, input: { uid: 'a' } });
+  await expect(inspection).rejects.toThrow('ancel');
   answered.resolve();
   delete fake.handlers.ContainerStatus;
   fake.say({ container_id: 'container-a', container_event_type: 'CONTAINER_STOPPED_EVENT' });
   await eventually(() => stateIn(items, 'a') === 'CONTAINER_EXITED');
 });
 
-it('a look that is given up lets the answers come that are under way', async () => {
+it('an inspection that is given up lets the answers come that are under way', async () => {
   const { fake, items, ports } = await watching({ pods: ['a'] });
   await relisted(items);
   const aborter = new AbortController();
@@ -213,8 +213,8 @@ it('a look that is given up lets the answers come that are under way', async () 
     await sleep(100);
     return {};
   };
-  const look = ports['cri.podStatus']({ ...callOf, signal: aborter.signal, input: { uid: 'a' } });
-  await expect(look).resolves.toMatchObject({ uid: 'a' });
+  const inspection = ports['cri.podStatus']({ ...callOf, signal: aborter.signal, input: { uid: 'a' } });
+  await expect(inspection).resolves.toMatchObject({ uid: 'a' });
 });
 
 it('a relist leaves what a call of our own made to the pod, once', async () => {

@@ -147,16 +147,16 @@ describe('a plugin with tokenAttributes', () => {
   it('keeps a token until most of its life has passed, and uses it while there is no other', async () => {
     const { lookup, time } = await withPlugin(`echo '${ANSWER}'`);
     const web = pod('web');
-    const look = () => lookup('a.io/x', [], web);
-    await look();
+    const find = () => lookup('a.io/x', [], web);
+    await find();
     time.ms += 0.79 * HOUR_MS;
-    await look();
+    await find();
     expect(tokenRequests()).toHaveLength(1);
     time.ms += 0.02 * HOUR_MS;
     server.faults.add({ path: /token$/, kind: 'status', code: 403, times: Number.POSITIVE_INFINITY });
-    expect(await look()).toEqual(['u:p of default/builder']);
+    expect(await find()).toEqual(['u:p of default/builder']);
     server.faults.clear();
-    await look();
+    await find();
     expect(tokenRequests().length).toBeGreaterThan(1);
   });
 

@@ -7,7 +7,7 @@ import { expect, it, onTestFinished } from 'vitest';
 const CHILD = join(import.meta.dirname, '../../support/kube-child.ts');
 /** Ten times of what it needs; one that hangs takes hundreds of megabytes a second. */
 const MEMORY_MAX_KIB = 2_000_000;
-const LOOK_MS = 100;
+const CHECK_MS = 100;
 /** It takes a second, with a processor of its own. */
 const LIMITS = { timeout: 180_000 };
 
@@ -21,7 +21,7 @@ function memoryKib(pid: number): number {
 
 it('a write that is given up before it has left holds nothing up that shares its connection', LIMITS, async () => {
   const child = spawn(process.execPath, [CHILD], { stdio: ['ignore', 'ignore', 'inherit'] });
-  const guard = setInterval(() => memoryKib(child.pid!) > MEMORY_MAX_KIB && child.kill('SIGKILL'), LOOK_MS);
+  const guard = setInterval(() => memoryKib(child.pid!) > MEMORY_MAX_KIB && child.kill('SIGKILL'), CHECK_MS);
   onTestFinished(() => {
     clearInterval(guard);
     child.kill('SIGKILL');

@@ -11,7 +11,7 @@ const LINES = [
   { k: 'timer', n: 0, t: AT_MS } as unknown as KernelRecord,
   said('info', 'Started kubelet', { version: 'v1' }),
   said('error', 'Cannot do it', { err: 'no' }),
-  said('debug', 'Looked', {}),
+  said('debug', 'Observed', {}),
 ];
 
 function printed(form: LogForm, change?: (printer: ReturnType<typeof logRecords>) => void) {
@@ -45,7 +45,7 @@ it('JSON has the fields of Kubernetes, with a verbosity where it is no error', (
 
 it('streams are split where that is asked for', () => {
   const { out, err } = printed({ verbosity: 4, splitStream: true });
-  expect(out.map((line) => line.split('] ')[1])).toEqual(['"Started kubelet" version="v1"\n', '"Looked"\n']);
+  expect(out.map((line) => line.split('] ')[1])).toEqual(['"Started kubelet" version="v1"\n', '"Observed"\n']);
   expect(err).toHaveLength(1);
 });
 
@@ -58,6 +58,6 @@ it('the configuration of a running node changes all of it, and a verbosity alone
     });
     printer.setVerbosity(4);
   });
-  expect(out.map((line) => JSON.parse(line).msg)).toEqual(['Started kubelet', 'Looked']);
+  expect(out.map((line) => JSON.parse(line).msg)).toEqual(['Started kubelet', 'Observed']);
   expect(err).toHaveLength(1);
 });

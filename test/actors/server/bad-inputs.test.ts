@@ -17,7 +17,7 @@ import { recordings } from './golden-records.ts';
 const FUZZED = 10_000;
 const SEED = 20_261_121;
 /** Slow requests are seen within this here; the server's own limits are in `api-server.ts`. */
-const LIMITS = { headMs: 400, requestMs: 800, lookEveryMs: 100 };
+const LIMITS = { headMs: 400, requestMs: 800, checkEveryMs: 100 };
 
 let node: GoldenNode;
 let secure: number;

@@ -115,7 +115,7 @@ describe('pods and containers', () => {
     expect(await value('kubelet_lifecycle_handler_http_fallbacks_total')).toBe(1);
   });
 
-  it('go for others by the resource that these lack, and for signals with the age of the look', async () => {
+  it('go for others by the resource that these lack, and for signals with the age of the observation', async () => {
     const { contexts, turn, value } = recording();
     const verdict = { reason: 'Preempting', message: '', said: 'once' };
     turn(0, said('kubelet/pods', { type: 'pods.kill', uid: 'a', verdict, shortOf: 'memory' }));

@@ -62,7 +62,7 @@ it('files and sockets of all processes of a group count, the limit is that of th
   expect(processFiles(join(root, 'empty'), root)).toBeNull();
 });
 
-it('more than can be looked at has no number of sockets, and one that is unlimited is -1', async () => {
+it('more than can be inspected has no number of sockets, and one that is unlimited is -1', async () => {
   const root = await temporaryFolder();
   written(root, {
     'group/cgroup.procs': '12\n',

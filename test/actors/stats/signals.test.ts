@@ -65,7 +65,7 @@ describe('signals', () => {
     expect(watch.items).toHaveLength(3);
   });
 
-  it('one look tells memory, processes, what pods may have, and every file system', async () => {
+  it('one observation has memory, processes, what pods may have, and every file system', async () => {
     const { ports, place, leave, total } = await node();
     leave(64);
     const { observations, pods } = await perform(ports['stats.observe'], { place, withPods: true });

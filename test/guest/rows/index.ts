@@ -8,7 +8,7 @@ import { JOURNAL, PRESSURE } from './pressure.ts';
 import { RESOURCES } from './resources.ts';
 import { SERVICE } from './service.ts';
 
-/** Of every node of a cluster here: who may ask it is not what is looked at. */
+/** Of every node of a cluster here: who may ask it is not what is tested. */
 const OPEN = { authentication: { anonymous: { enabled: true }, webhook: { enabled: false } } };
 
 const mounted = (label: string, folder: string, options = 'defaults'): string => `

@@ -7,14 +7,14 @@ import { properties, type Row, scopeOf, sliceOf, textOf } from './row.ts';
 const SLEEP = { command: ['sh', '-c', 'while :; do sleep 1; done'] };
 const inPod = (pod: string, command: string): string => `statelet exec ${pod} -- sh -c '${command}'`;
 
-/** Runs a pod with this container for as long as it is looked at. */
+/** Runs a pod with this container for as long as it is inspected. */
 async function withPod(
   [name, container, spec]: readonly [string, object, object?],
   cluster: GuestCluster,
-  look: (pod: Awaited<ReturnType<GuestCluster['runs']>>) => Promise<void>,
+  inspect: (pod: Awaited<ReturnType<GuestCluster['runs']>>) => Promise<void>,
 ): Promise<void> {
   await cluster.create(name, { ...SLEEP, ...container }, { ...spec });
-  await look(await cluster.runs(name));
+  await inspect(await cluster.runs(name));
   await cluster.delete(name);
 }
 

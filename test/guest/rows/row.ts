@@ -1,4 +1,4 @@
-/** A row of the table in `docs/systemd.md`: what was looked at in the guest, and what must be seen there. */
+/** A row of the table in `docs/systemd.md`: what was checked in the guest, and what must be seen there. */
 
 import { expect } from 'vitest';
 import type { Pod } from '../../../src/machines/model/api/pod.ts';

@@ -1,6 +1,6 @@
 /**
  * A suite of rows in one guest: the machine is made and started, Statelet installed from its package as an operator does
- * it, each row looked at in order; at the end the journal of every start must replay.
+ * it, each row checked in order; at the end the journal of every start must replay.
  *
  * Logs, journals and the console are in the suite's folder of `var/guest`.
  */
@@ -51,7 +51,7 @@ export function guestSuite(plan: Plan): void {
   describe.skipIf(requirement('guest', inject('guestMissing')).skip)(plan.name, () => {
     const folder = join(OUT, plan.name);
     let scene: Scene | undefined;
-    const look = async (see: Row['see']): Promise<void> => see(scene!.guest, scene!.cluster!);
+    const check = async (see: Row['see']): Promise<void> => see(scene!.guest, scene!.cluster!);
 
     beforeAll(async () => {
       scene = await makeScene(plan, folder);
@@ -64,9 +64,9 @@ export function guestSuite(plan: Plan): void {
 
     for (const { what, seen, needs, see } of plan.rows)
       it.skipIf(needs === 'kubelet' && requirement('kubelet', kubeletMissing()).skip)(`${what}: ${seen}`, () =>
-        look(see),
+        check(see),
       );
-    it('journals of every start replay, with the code of this tree', () => look((guest) => replays(guest, plan)));
+    it('journals of every start replay, with the code of this tree', () => check((guest) => replays(guest, plan)));
   });
 }
 

@@ -35,7 +35,7 @@ it('names what a turn changed in a context', () => {
   expect(execution.changes('kubelet/status', turnOf('cri.createContainer', 'result'))).toEqual([]);
 });
 
-it('names the transitions that were looked at, and what their guards said', () => {
+it('names the transitions that were considered, and what their guards said', () => {
   const step = execution.step(CONTAINER, turnOf('cri.createContainer', 'result'))!;
   expect(step.event).toBe('xstate.done.actor.create');
   expect(step.edges).toMatchObject([

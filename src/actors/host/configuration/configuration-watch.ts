@@ -30,7 +30,7 @@ export function configurationPorts(vault: Vault) {
   const hide = (value: string): string => vault.seal(value).$secret;
   const read = new Map<string, string>();
   const noted = async <T>(path: string, reading: (path: string) => Promise<T>): Promise<T> => {
-    read.set(path, await lookOf(path));
+    read.set(path, await fingerprintOf(path));
     return reading(path);
   };
   const file: Port<Operations['host.readConfiguration']> = async ({ input }) =>
@@ -57,13 +57,15 @@ async function follow(call: WatchCall, read: ReadonlyMap<string, string>): Promi
       }),
   );
   signal.addEventListener('abort', () => wake(), { once: true });
-  let said = JSON.stringify(await Promise.all(input.paths.map(async (path) => read.get(path) ?? lookOf(path))));
+  let reported = JSON.stringify(
+    await Promise.all(input.paths.map(async (path) => read.get(path) ?? fingerprintOf(path))),
+  );
   while (!signal.aborted) {
     hinted = false;
     await Promise.all(watches.map((each) => each.arm()));
-    const looks = JSON.stringify(await Promise.all(input.paths.map(lookOf)));
-    if (looks !== said && !signal.aborted) call.emit({ type: 'configuration.changed' });
-    said = looks;
+    const fingerprint = JSON.stringify(await Promise.all(input.paths.map(fingerprintOf)));
+    if (fingerprint !== reported && !signal.aborted) call.emit({ type: 'configuration.changed' });
+    reported = fingerprint;
     await new Promise<void>((done) => {
       if (hinted || signal.aborted) return done();
       const timer = setTimeout(done, input.periodMs);
@@ -77,21 +79,23 @@ async function follow(call: WatchCall, read: ReadonlyMap<string, string>): Promi
 }
 
 /** What identifies the content of a file, or of all files below a folder, without reading it. */
-async function lookOf(path: string): Promise<string> {
-  const found = await lookOfOne(path);
+async function fingerprintOf(path: string): Promise<string> {
+  const found = await fingerprintOfOne(path);
   if (found === null) return 'none';
-  if (!found.isDirectory) return found.look;
+  if (!found.isDirectory) return found.fingerprint;
   const names = await readdir(path, { recursive: true }).catch(() => []);
   const relevant = names.filter((name) => name.endsWith('.conf')).slice(0, MAX_FILES);
-  const looks = await Promise.all(relevant.toSorted().map(async (name) => [name, await lookOfOne(join(path, name))]));
-  return JSON.stringify(looks);
+  const fingerprint = await Promise.all(
+    relevant.toSorted().map(async (name) => [name, await fingerprintOfOne(join(path, name))]),
+  );
+  return JSON.stringify(fingerprint);
 }
 
-async function lookOfOne(path: string): Promise<{ isDirectory: boolean; look: string } | null> {
+async function fingerprintOfOne(path: string): Promise<{ isDirectory: boolean; fingerprint: string } | null> {
   try {
     const found = await stat(path, { bigint: true });
     const { dev, ino, size, mtimeNs, ctimeNs } = found;
-    return { isDirectory: found.isDirectory(), look: [dev, ino, size, mtimeNs, ctimeNs].join(':') };
+    return { isDirectory: found.isDirectory(), fingerprint: [dev, ino, size, mtimeNs, ctimeNs].join(':') };
   } catch {
     return null;
   }

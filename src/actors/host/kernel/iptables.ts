@@ -121,7 +121,7 @@ async function sync(tables: Tables, protocol: Protocol, call: Call): Promise<boo
   return true;
 }
 
-/** False when one of them cannot be had; the next look tries again. */
+/** False when one of them cannot be had; the next check tries again. */
 async function setCanaries(tables: Tables): Promise<boolean> {
   try {
     for (const table of CANARY_TABLES) await tables.chain(table, CANARY);

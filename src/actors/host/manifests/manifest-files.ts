@@ -45,7 +45,7 @@ const TICK_MS = 10;
 
 /** What one file held, kept between scans so that unchanged content is not decoded again. */
 export interface FileState {
-  /** sha256 of the content that was decoded; empty when it has to be looked at again. */
+  /** sha256 of the content that was decoded; empty when it has to be read again. */
   readonly digest: string;
   readonly inode: string;
   /** Of the file that was read, when nothing can have happened to it since without another one; else empty. */
@@ -64,7 +64,7 @@ export interface Scan {
   readonly manifests: readonly Manifest[];
   readonly objects: readonly ConfigObject[];
   readonly errors: readonly ManifestError[];
-  /** After how many ms the file that is still being written to can be looked at again; infinite without one. */
+  /** After how many ms the file that is still being written to can be read again; infinite without one. */
   readonly unfinishedForMs: number;
 }
 
@@ -214,7 +214,7 @@ async function readManifest(file: string, reader: Reader, before?: FileState): P
   }
 }
 
-/** To be looked at again. */
+/** To be read again. */
 const UNREAD = { digest: '', inode: '', stamp: '' };
 
 const finished = (file: string, state: FileState): FileOutcome => ({ file, state, unfinishedForMs: FINISHED });

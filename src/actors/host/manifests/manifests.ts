@@ -3,7 +3,7 @@
  *
  * inotify is only a hint: the kernel drops events without a word when its queue is full, and a watch stays on a folder
  * that was removed when another takes its name. So the files are listed again right after an event, once more when
- * things have been quiet for a second, and at least every `periodMs`; and every listing looks whether the watch still
+ * things have been quiet for a second, and at least every `periodMs`; and every listing checks whether the watch still
  * hangs on the folder that the path names.
  *
  * Invariants: one scan at a time; an event during a scan leads to another scan; what is emitted is always the complete

@@ -27,10 +27,10 @@ export interface RequestLimits {
   /** A whole request with its body: no endpoint takes more than a few bytes. */
   readonly requestMs: number;
   /** How late a request that is too slow is noticed. */
-  readonly lookEveryMs: number;
+  readonly checkEveryMs: number;
 }
 
-const LIMITS: RequestLimits = { headMs: 30_000, requestMs: 60_000, lookEveryMs: 10_000 };
+const LIMITS: RequestLimits = { headMs: 30_000, requestMs: 60_000, checkEveryMs: 10_000 };
 /** Upstream's: an idle connection is closed. */
 const IDLE_TIMEOUT_MS = 90_000;
 /** Upstream matches any length that the header's limit lets through. */
@@ -117,13 +117,13 @@ export class ApiServer {
       request.method = knownMethod(request);
       handle(request, response);
     };
-    const { headMs, requestMs, lookEveryMs } = this.options.limits ?? LIMITS;
+    const { headMs, requestMs, checkEveryMs } = this.options.limits ?? LIMITS;
     this.server = createServer(
       {
         maxHeaderSize: HEADER_MAX_BYTES,
         headersTimeout: headMs,
         requestTimeout: requestMs,
-        connectionsCheckingInterval: lookEveryMs,
+        connectionsCheckingInterval: checkEveryMs,
         keepAliveTimeout: IDLE_TIMEOUT_MS,
         requireHostHeader: false,
         noDelay: true,

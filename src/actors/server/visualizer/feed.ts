@@ -2,7 +2,7 @@
  * What the page of the visualizer is shown: the read model of the kernel, and each turn for those who follow.
  *
  * Hears: `onTurn` of the kernel, which keeps the read model current whether a page is open or not. Invariants: it only
- * looks; values that may be secrets are hidden in all that it gives away ({@link hidden}); a follower that takes too
+ * observes; values that may be secrets are hidden in all that it gives away ({@link hidden}); a follower that takes too
  * slowly is let go instead of being waited for, so that what waits for it never passes FOLLOWER_BUFFER_CHARS.
  */
 import type { Kernel } from '../../../kernel/kernel.ts';

@@ -10,7 +10,7 @@ import type { Address } from '../../../kernel/address.ts';
 import type { InRecord, KernelRecord } from '../../../kernel/records.ts';
 import type { RecordsView, ShownRecord } from './protocol.ts';
 
-/** Records of a running node that can be looked back at, about 2 MB. */
+/** Records of a running node that can be shown again, about 2 MB. */
 const RECORDS_MAX = 2_000;
 /** Records of its start, which are never forgotten: the boot with a dozen pods, about 4 MB. */
 const START_RECORDS_MAX = 4_000;

@@ -24,7 +24,7 @@ import type {
 } from './protocol.ts';
 import { shortText } from './trim.ts';
 
-/** Actors that ended and are still shown, so that a pod that died can be looked at. */
+/** Actors that ended and are still shown, so that a pod that died can be inspected. */
 const ENDED_MAX = 200;
 /** Characters of an error in the tree. */
 const ERROR_MAX_CHARS = 500;

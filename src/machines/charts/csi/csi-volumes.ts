@@ -38,7 +38,7 @@ import {
 } from './csi-volumes-setup.ts';
 import { beginHealth, healthOf, reconcile, reportMounted, sendUsers } from './reconcile.ts';
 
-/** Before the actor of a volume that crashed starts again, or the disk is looked through again. */
+/** Before the actor of a volume that crashed starts again, or the disk is listed again. */
 const RETRY_MS = 5_000;
 /** Before the watch of the CSIDriver objects that crashed begins again. */
 const REOPEN_MS = 1_000;
@@ -222,9 +222,9 @@ export const csiVolumesMachine = s.createMachine({
   },
   states: {
     disk: {
-      initial: 'looking',
+      initial: 'listing',
       states: {
-        looking: {
+        listing: {
           meta: { waitsFor: 'what earlier agents left on disk' },
           invoke: {
             id: 'inventory',
@@ -240,7 +240,7 @@ export const csiVolumesMachine = s.createMachine({
             },
           },
         },
-        backingOff: { after: { [RETRY_MS]: 'looking' } },
+        backingOff: { after: { [RETRY_MS]: 'listing' } },
         known: {},
       },
     },

@@ -46,8 +46,8 @@ import {
 } from './driver-calls.ts';
 
 /** Between two reads of an attachment that is not attached yet; a change of the Node causes a read at once. */
-const LOOK_BASE_MS = 500;
-const LOOK_MAX_MS = 10_000;
+const READ_BASE_MS = 500;
+const READ_MAX_MS = 10_000;
 
 interface DeviceInput extends Omit<DeviceOrder, 'type'> {
   readonly key: string;
@@ -158,7 +158,7 @@ function stageSecretError({ id, volume }: Context): string {
 const backOff = s.assign((args) => afterFailure(args));
 
 const checkLater = s.assign((args) => {
-  const delayMs = Math.min(LOOK_MAX_MS, LOOK_BASE_MS * 2 ** args.context.tries);
+  const delayMs = Math.min(READ_MAX_MS, READ_BASE_MS * 2 ** args.context.tries);
   return { tries: args.context.tries + 1, untilMs: now(args) + delayMs };
 });
 

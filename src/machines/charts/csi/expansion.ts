@@ -307,10 +307,10 @@ export const csiExpansionMachine = s.createMachine({
           target: 'over',
           actions: [record(({ volume }) => volumeEvents.readOnly(volume.spec)), ends('refused')],
         },
-        { target: 'looking' },
+        { target: 'gettingClaim' },
       ],
     },
-    looking: {
+    gettingClaim: {
       invoke: {
         id: 'claim',
         src: 'kube.get',

@@ -350,7 +350,7 @@ export const failVanished = failTurn(
   waitingReasons.imageInspectError,
 );
 
-export const failLook = s.enqueueActions(({ context, event, enqueue }) => {
+export const failInspection = s.enqueueActions(({ context, event, enqueue }) => {
   const { message } = errorOf(event);
   const text = `Failed to inspect image "${context.image}": ${message}`;
   for (const request of [...context.waiting, ...context.turn]) {

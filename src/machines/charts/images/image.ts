@@ -24,8 +24,8 @@ import {
   beginTurn,
   enlist,
   failCredentials,
+  failInspection,
   failIntent,
-  failLook,
   failPull,
   failRecord,
   failVanished,
@@ -56,11 +56,11 @@ const admitting = {
   choosing: s.createStateConfig({
     always: [
       { guard: 'isUseless', target: 'idle' },
-      { target: 'lookingUp', actions: beginTurn },
+      { target: 'gettingCredentials', actions: beginTurn },
     ],
   }),
   /** Waits for the credentials that those have whose turn it is. */
-  lookingUp: s.createStateConfig({
+  gettingCredentials: s.createStateConfig({
     invoke: {
       id: 'credentials',
       src: 'images.credentials',
@@ -136,7 +136,7 @@ const recording = {
         { guard: 'verifies', target: 'recording', actions: noteStatus },
         { target: 'done', actions: [noteStatus, serveTurn] },
       ],
-      onError: { target: 'done', actions: failLook },
+      onError: { target: 'done', actions: failInspection },
     },
   }),
   /** Waits until it is on disk with which credential the image came. */
@@ -180,20 +180,20 @@ export const imageMachine = s.createMachine({
   on: { 'image.asked': { actions: enlist } },
   states: {
     /** No pod waits for it. */
-    idle: { on: { 'image.asked': { target: 'looking', actions: enlist } }, after: { idle: 'forgotten' } },
+    idle: { on: { 'image.asked': { target: 'inspecting', actions: enlist } }, after: { idle: 'forgotten' } },
     /** Its back-offs, which only it keeps, are over. */
     forgotten: { type: 'final' },
     /** Waits for the runtime to say whether it has the image. */
-    looking: {
+    inspecting: {
       invoke: {
         id: 'status',
         src: 'cri.imageStatus',
         input: ({ context }) => ({ image: context.image }),
-        onDone: { target: 'looked', actions: noteStatus },
-        onError: { target: 'idle', actions: failLook },
+        onDone: { target: 'inspected', actions: noteStatus },
+        onError: { target: 'idle', actions: failInspection },
       },
     },
-    looked: {
+    inspected: {
       always: [
         { guard: 'needsRecord', target: 'reading' },
         { target: 'choosing', actions: answerKnown },
@@ -226,7 +226,7 @@ export const imageMachine = s.createMachine({
     /** A turn is over: requests that came meanwhile inspect the image anew. */
     done: {
       entry: s.assign({ turn: [] }),
-      always: [{ guard: 'isUseless', target: 'idle' }, { target: 'looking' }],
+      always: [{ guard: 'isUseless', target: 'idle' }, { target: 'inspecting' }],
     },
   },
 });

@@ -55,8 +55,8 @@ export interface NodeStatusInput {
 const TRIES_MAX = 5;
 /** As long as upstream waits for the runtime at the start of a kubelet. */
 const DECIDING_MS = 30_000;
-/** Pause before a Node that is not there is looked for again. */
-const LOOK_AGAIN_MS = 1_000;
+/** Pause before a Node that is not there is asked for again. */
+const GET_AGAIN_MS = 1_000;
 
 interface Context extends Omit<NodeStatusInput, 'reports'> {
   readonly reports: NodeReports;
@@ -287,7 +287,7 @@ export const nodeStatusMachine = s.createMachine({
     'eviction.conditions': { actions: take },
   },
   states: {
-    choosing: { always: [{ guard: 'registersItself', target: 'registering' }, { target: 'looking' }] },
+    choosing: { always: [{ guard: 'registersItself', target: 'registering' }, { target: 'gettingNode' }] },
     registering: {
       meta: { steps: 'S216', waitsFor: 'the Node to be registered' },
       invoke: {
@@ -302,7 +302,7 @@ export const nodeStatusMachine = s.createMachine({
         onError: { target: 'absent', actions: failed },
       },
     },
-    looking: {
+    gettingNode: {
       meta: { waitsFor: 'another client to register the Node' },
       invoke: {
         id: 'get',
@@ -312,9 +312,9 @@ export const nodeStatusMachine = s.createMachine({
         onError: { target: 'absent', actions: failed },
       },
     },
-    absent: { after: { [LOOK_AGAIN_MS]: 'choosing' } },
+    absent: { after: { [GET_AGAIN_MS]: 'choosing' } },
     known: {
-      meta: { waitsFor: 'a first look at the runtime and at the CSINode' },
+      meta: { waitsFor: 'a first observation of the runtime and of the CSINode' },
       entry: [assign({ reportedAtMs: (args) => now({ system: args.self.system }) }), announce],
       // A ready Node is not reported as not ready before its conditions were observed once.
       always: { guard: 'isDecided', target: 'reporting' },

@@ -26,7 +26,7 @@ import { isRecord } from '../../model/validation/schema.ts';
 import { pauseMs, READ_BACK_OFF } from '../../model/values/back-off.ts';
 
 /** How long what is known of a claim that is in use is good enough: as often as a kubelet syncs a pod. */
-const LOOK_AGAIN_MS = 60_000;
+const GET_AGAIN_MS = 60_000;
 
 export interface ClaimInput {
   readonly key: string;
@@ -57,7 +57,7 @@ const s = setup({
   },
   delays: {
     retry: (args) => Math.max(0, args.context.untilMs - now(args)),
-    lookAgain: (args) => LOOK_AGAIN_MS * (1 + random(args) / 2),
+    getAgain: (args) => GET_AGAIN_MS * (1 + random(args) / 2),
   },
 });
 
@@ -251,7 +251,7 @@ export const claimMachine = s.createMachine({
     unlabelled: { always: { guard: 'knowsLabels', target: 'judging' } },
     /** What is known is good enough for a while. */
     reported: {
-      after: { lookAgain: 'gettingClaim' },
+      after: { getAgain: 'gettingClaim' },
       on: { 'node.labels': { target: 'judging', actions: noteLabels } },
     },
     backingOff: { after: { retry: 'gettingClaim' } },

@@ -39,7 +39,7 @@ export type ObjectsInput = Pick<NodeSettings, 'nodeName' | 'apiServer'>;
 
 /** Before the actor of an object that crashed starts again. */
 const RESPAWN_MS = 1_000;
-/** A pod is looked after so often and asks for no object more often; upstream's default for `Cache`, too. */
+/** A pod is synced so often and asks for no object more often; upstream's default for `Cache`, too. */
 const PERIOD_MS = 60_000;
 /** Kinds of which one actor follows all objects for all keys; by kind, its id. */
 const SHARED: Readonly<Record<string, 'services' | 'trustBundles'>> = {

@@ -54,7 +54,7 @@ interface Context {
   readonly relisted: boolean;
   /** Every source is ready: a pod that is not known here is orphaned. */
   readonly judges: boolean;
-  /** The logs of pods that are gone could not be looked for. */
+  /** The logs of pods that are gone could not be listed. */
   readonly lacksLogs: boolean;
 }
 

@@ -57,8 +57,8 @@ import {
 
 /** The grace period of orphaned containers; as upstream's for pods that only the runtime knows. */
 const ORPHAN_GRACE_SECONDS = 1;
-/** Before folders that could not be listed are looked for again. */
-const LOOK_AGAIN_MS = 60_000;
+/** Before folders that could not be listed are listed again. */
+const LIST_AGAIN_MS = 60_000;
 
 interface Start extends Partial<Pick<PodInput, 'pod' | 'runtime'>> {
   readonly held?: boolean;
@@ -67,8 +67,8 @@ interface Start extends Partial<Pick<PodInput, 'pod' | 'runtime'>> {
 function start(args: Args, ref: PodRef, before: PodRecord | undefined, what: Start): PodRecord {
   const { context, enqueue } = args;
   const { pod = null, held = false } = what;
-  const mustLook = (before?.crashes ?? 0) > 0;
-  const isUnknownToRuntime = context.relisted && !mustLook;
+  const mustInspect = (before?.crashes ?? 0) > 0;
+  const isUnknownToRuntime = context.relisted && !mustInspect;
   const runtime =
     what.runtime ?? (isUnknownToRuntime ? emptyRuntime(ref.uid, ref.name, ref.namespace, now(args)) : null);
   const objectKeys = pod === null ? [] : neededKeys(pod, context.settings);
@@ -77,7 +77,7 @@ function start(args: Args, ref: PodRef, before: PodRecord | undefined, what: Sta
     node: context.settings,
     pod,
     runtime,
-    mustLook,
+    mustInspect,
     held,
     ...rememberedOf(context.softState, ref.uid),
     objects: withKeys(context.objects, objectKeys),
@@ -189,7 +189,7 @@ const endLeftovers = s.enqueueActions((args) => {
   args.enqueue.assign({ records });
 });
 
-const cannotLook = line('warn', ({ event }: { event: unknown }) => [
+const cannotList = line('warn', ({ event }: { event: unknown }) => [
   'Cannot look for folders of pods that are gone',
   { error: errorOf(event).message },
 ]);
@@ -365,29 +365,29 @@ export const podsMachine = s.createMachine({
   },
   states: {
     /** Waits until it is known who is wanted. */
-    gathering: { on: { 'pods.housekeeping': { target: 'lookingForLogs', actions: keepHouse } } },
-    lookingForLogs: {
+    gathering: { on: { 'pods.housekeeping': { target: 'listingLogs', actions: keepHouse } } },
+    listingLogs: {
       invoke: {
         id: 'logFolders',
         src: 'logs.podFolders',
         input: ({ context }) => ({ root: context.settings.podLogsDir }),
-        onDone: { target: 'lookingForLeftovers', actions: [endLeftovers, s.assign({ lacksLogs: false })] },
-        onError: { target: 'lookingForLeftovers', actions: [cannotLook as never, s.assign({ lacksLogs: true })] },
+        onDone: { target: 'listingFolders', actions: [endLeftovers, s.assign({ lacksLogs: false })] },
+        onError: { target: 'listingFolders', actions: [cannotList as never, s.assign({ lacksLogs: true })] },
       },
     },
-    lookingForLeftovers: {
+    listingFolders: {
       invoke: {
         id: 'podFolders',
         src: 'volume.podFolders',
         input: ({ context }) => ({ root: context.settings.rootDir }),
         onDone: [
-          { guard: ({ context }) => context.lacksLogs, target: 'lookingLater', actions: endLeftovers },
+          { guard: ({ context }) => context.lacksLogs, target: 'retrying', actions: endLeftovers },
           { target: 'keeping', actions: endLeftovers },
         ],
-        onError: { target: 'lookingLater', actions: cannotLook as never },
+        onError: { target: 'retrying', actions: cannotList as never },
       },
     },
-    lookingLater: { ...keeping, after: { [LOOK_AGAIN_MS]: 'lookingForLogs' } },
+    retrying: { ...keeping, after: { [LIST_AGAIN_MS]: 'listingLogs' } },
     keeping,
   },
 });

@@ -17,10 +17,10 @@ import { type Sharing, volumeOperations } from '../../model/operations/volume.ts
 import { type Ended, eventRecorded } from '../../model/pods/messages.ts';
 import { volumeEvents } from '../../model/reasons/reasons.ts';
 
-/** A set-up that takes less is not looked at. */
+/** A set-up that takes less is not reported. */
 export const SLOW_SHARING_MS = 30_000;
 const AGAIN_MS = 60_000;
-const LOOK_MS = 10_000;
+const LIST_EVERY_MS = 10_000;
 
 export interface SharingInput {
   readonly ref: ObjectReference;
@@ -59,9 +59,9 @@ const reportSlow = s.enqueueActions((args) => {
 export const sharingMachine = s.createMachine({
   id: 'sharing',
   context: ({ input }) => ({ ...input, reported: {} }),
-  initial: 'looking',
+  initial: 'listing',
   states: {
-    looking: {
+    listing: {
       invoke: {
         id: 'sharings',
         src: 'volume.sharings',
@@ -70,6 +70,6 @@ export const sharingMachine = s.createMachine({
         onError: 'pausing',
       },
     },
-    pausing: { after: { [LOOK_MS]: 'looking' } },
+    pausing: { after: { [LIST_EVERY_MS]: 'listing' } },
   },
 });

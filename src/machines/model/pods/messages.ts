@@ -183,8 +183,8 @@ export type ContainerReport =
       readonly type: 'container.changed';
       readonly name: string;
       readonly view: ContainerView;
-      /** The runtime may differ from the last observation: observe again. */
-      readonly look: boolean;
+      /** The runtime may differ from the last observation: inspect it again. */
+      readonly inspect: boolean;
       /** What the runtime shows of it after a call of its own. */
       readonly seen?: ContainerStatus;
     }

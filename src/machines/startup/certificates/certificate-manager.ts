@@ -30,10 +30,10 @@ import {
   inForce,
   isRefusing,
   judgeServer,
-  LOOK_AGAIN_MS,
-  lookAtClock,
   managerSetup,
   notSigned,
+  READ_AGAIN_MS,
+  readClock,
   refusing,
   SIGNED_TIMEOUT_MS,
   say,
@@ -52,7 +52,7 @@ const waitEnded = notSigned(
   () => 'cannot watch on the certificate signing request: timed out waiting for the condition',
 );
 
-/** Looks at the request, then watches it from there. */
+/** Reads the request, then watches it from there. */
 const awaitingSignature = managerSetup.createStateConfig({
   meta: { waitsFor: 'the certificate signing request to be approved and signed' },
   initial: 'reading',
@@ -74,7 +74,7 @@ const awaitingSignature = managerSetup.createStateConfig({
             target: '#certificateManager.working.rotation.backingOff',
             actions: notSigned(({ context }) => `csr "${context.csrName}" was deleted`),
           },
-          { target: 'lookingAgain' },
+          { target: 'pausing' },
         ],
       },
     },
@@ -91,8 +91,8 @@ const awaitingSignature = managerSetup.createStateConfig({
           resourceVersion: args.context.csrVersion,
           timeoutSeconds: SIGNED_TIMEOUT_MS / 1_000,
         }),
-        onDone: 'lookingAgain',
-        onError: 'lookingAgain',
+        onDone: 'pausing',
+        onError: 'pausing',
       },
       on: {
         'watch.changed': [
@@ -111,7 +111,7 @@ const awaitingSignature = managerSetup.createStateConfig({
         ],
       },
     },
-    lookingAgain: { after: { [LOOK_AGAIN_MS]: 'reading' } },
+    pausing: { after: { [READ_AGAIN_MS]: 'reading' } },
   },
 });
 
@@ -178,7 +178,7 @@ const rotation = managerSetup.createStateConfig({
         determining: { entry: setDeadline, always: 'sleeping' },
         sleeping: { after: { untilDeadline: 'checking' } },
         checking: {
-          entry: lookAtClock,
+          entry: readClock,
           always: [
             { guard: 'isDue', target: '#certificateManager.working.rotation.generating' },
             { target: 'sleeping' },
@@ -273,7 +273,7 @@ const guarding = managerSetup.createStateConfig({
     choosing: { always: [{ guard: 'isGuarded', target: 'valid' }, { target: 'notGuarded' }] },
     notGuarded: {},
     valid: { after: { untilLost: 'checking' } },
-    checking: { entry: lookAtClock, always: [{ guard: 'isLost', target: 'lost' }, { target: 'valid' }] },
+    checking: { entry: readClock, always: [{ guard: 'isLost', target: 'lost' }, { target: 'valid' }] },
     lost: {
       entry: line('error', ({ context }) => `${whatIsLost(context)}, but the server is not responsive. ${RESTART}`),
       always: [

@@ -35,7 +35,7 @@ export interface CertificateManagerInput {
 export const SIGNED_TIMEOUT_MS = 900_000;
 const RETRY: BackOff = { baseMs: 2_000, maxMs: 32_000, jitter: 0.1 };
 /** Between the end of one watch of the request and the next read of it. */
-export const LOOK_AGAIN_MS = 1_000;
+export const READ_AGAIN_MS = 1_000;
 /** A node that has had no valid client certificate for this long ends, so that its supervisor can start it anew. */
 const LOST_MS = 300_000;
 /** A signer whose certificates are nearly over when they come is asked no faster than this. */
@@ -59,7 +59,7 @@ export interface Context extends CertificateManagerInput {
   readonly isServerHealthy: boolean;
   /** When the last valid certificate ends, or when this actor began without one. */
   readonly validUntilMs: number;
-  /** When this actor last looked at the clock. */
+  /** When this actor last read the clock. */
   readonly nowMs: number;
 }
 
@@ -125,7 +125,7 @@ export const say = (text: string, fields: (context: Context) => Record<string, s
     { logger: context.signerName, ...fields(context) },
   ]);
 
-export const lookAtClock = managerSetup.assign({ nowMs: (args) => now({ system: args.self.system }) });
+export const readClock = managerSetup.assign({ nowMs: (args) => now({ system: args.self.system }) });
 
 export const inForce = managerSetup.assign((args) => {
   const certificate = outputOf<CertificateFacts>(args.event);

@@ -161,7 +161,7 @@ export const own = s.createStateConfig({
 });
 
 /**
- * Groups of pods that are gone: looked for when it is known for the first time which pods there are. A pod that comes
+ * Groups of pods that are gone: listed when it is known for the first time which pods there are. A pod that comes
  * while they are listed may have its group already, so which pods there are is asked for once more after that.
  */
 export const orphans = s.createStateConfig({

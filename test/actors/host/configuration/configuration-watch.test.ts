@@ -103,7 +103,7 @@ describe('the watch of the configuration', () => {
     expect(watch.count()).toBe(0);
   });
 
-  it('notices by looking what gives no hint: a deeper folder, a change behind a link', async () => {
+  it('notices by polling what gives no hint: a deeper folder, a change behind a link', async () => {
     const { watch, dropIns, file, directory } = await started(SOON_MS);
     mkdirSync(join(dropIns, 'deep'));
     writeFileSync(join(dropIns, 'deep', '30.conf'), '{}');

@@ -7,11 +7,11 @@ import { eventually } from '../../../support/daemon.ts';
 const CHILD = join(import.meta.dirname, '../../../support/iptables-child.ts');
 const isAvailable =
   spawnSync('unshare', ['--net', 'iptables', '-w', '5', '-t', 'mangle', '-S'], { encoding: 'utf8' }).status === 0;
-const LOOK_MS = 100;
+const CHECK_MS = 100;
 
 /** The keeping, in a process that is alone in its network namespace. */
 function keeping(path = process.env['PATH']!) {
-  const child: ChildProcess = spawn('unshare', ['--net', process.execPath, CHILD, String(LOOK_MS)], {
+  const child: ChildProcess = spawn('unshare', ['--net', process.execPath, CHILD, String(CHECK_MS)], {
     stdio: ['ignore', 'pipe', 'inherit'],
     env: { ...process.env, CHILD_PATH: path },
   });
@@ -86,6 +86,6 @@ describe.skipIf(!isAvailable)('the chains of the node', () => {
 
 /** The same steps by a second node agent in the same namespace. */
 function execTwice(inside: (...command: string[]) => string): void {
-  const ended = inside(process.execPath, CHILD, String(LOOK_MS), 'once');
+  const ended = inside(process.execPath, CHILD, String(CHECK_MS), 'once');
   expect(ended).toContain('iptables.initialized');
 }

@@ -81,7 +81,7 @@ describe('the shares of clients', () => {
   });
 });
 
-const LIMITS = { headMs: 300, requestMs: 600, lookEveryMs: 50 };
+const LIMITS = { headMs: 300, requestMs: 600, checkEveryMs: 50 };
 
 async function served() {
   const slow = {

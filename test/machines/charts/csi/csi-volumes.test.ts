@@ -156,14 +156,14 @@ describe('a volume that must be attached', () => {
     expect(node.inUse()).toHaveLength(2);
   });
 
-  it('is looked at ever more rarely, and only from time to time', () => {
+  it('is read ever more rarely, and only from time to time', () => {
     boot({ spec: null });
     node.want('u1', volumeOf());
     node.tell(listed());
     node.advance(60_000);
-    const looks = node.askedFor('kube.get').length;
-    expect(looks).toBeGreaterThan(5);
-    expect(looks).toBeLessThan(12);
+    const reads = node.askedFor('kube.get').length;
+    expect(reads).toBeGreaterThan(5);
+    expect(reads).toBeLessThan(12);
     expect(node.events()).toEqual([]);
   });
 

@@ -37,7 +37,7 @@ it('a driver is asked as often as its CSIDriver says, as long as it listens', ()
   expect(toManager().slice(3)).toEqual([followed(60_000), followed(0)]);
 });
 
-it('a driver that does not want it is not asked, and without one nobody looks', () => {
+it('a driver that does not want it is not asked, and without one its limit is not read', () => {
   boot({ spec: {} });
   expect(toManager()).toEqual([]);
   boot({ spec: { nodeAllocatableUpdatePeriodSeconds: 10 }, isListening: false });

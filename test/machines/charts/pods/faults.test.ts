@@ -47,8 +47,8 @@ describe('a stuck call of one pod', () => {
   });
 });
 
-describe('a look that never answers', () => {
-  it('is made good by the watch, and asked again for what only a look can say', () => {
+describe('an inspection that never answers', () => {
+  it('is made good by the watch, and repeated for what only an inspection shows', () => {
     prepare({ uid: 'u1' });
     node.world.fault = (name, _, nth) => (name === 'cri.podStatus' && nth % 2 === 0 ? { hangs: true } : undefined);
     node.boot();

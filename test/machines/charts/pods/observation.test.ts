@@ -150,7 +150,7 @@ describe('container', () => {
   it('does not believe an observation that began before its own call ended', () => {
     prepare({ uid: 'u1' }).boot();
     node.until('the start', () => node.world.callsOf('cri.startContainer').length === 1);
-    const stale = { ...node.world.runtime.look('u1'), observedAtMs: node.time.ms };
+    const stale = { ...node.world.runtime.inspect('u1'), observedAtMs: node.time.ms };
     node.until('Running', running('u1'));
     node.kernel.dispatch('kubelet/pleg', { type: 'runtime.podChanged', status: { ...stale, containers: [] } }, 'test');
     node.kernel.dispatch('kubelet/pleg', { type: 'runtime.podChanged', status: stale }, 'test');

@@ -33,7 +33,7 @@ it('of pods that are over every dead container goes, of the others what is beyon
   expect(run.divergence()).toBeNull();
 });
 
-it('what is younger than the settings say does not count, and is looked at again each minute', () => {
+it('what is younger than the settings say does not count, and is checked again each minute', () => {
   const answers = { 'cri.removeContainer': ok(null), 'logs.unlink': ok(null) };
   const containerGc = { minAgeMs: 600_000, maxPerPodContainer: 1, maxContainers: -1 };
   const run = runUnder(containerGcMachine, { ...settings, containerGc }, answers, ['pods']);

@@ -120,7 +120,7 @@ const noteSignals = s.enqueueActions((args) => {
   settle(enqueue, context, observed(context, event.observations, now(args)));
 });
 
-const noteLook = s.enqueueActions((args) => {
+const noteObservations = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   const output = outputOf<{ observations: Observations; pods: readonly PodUse[] }>(event);
   const { observations, pods } = output;
@@ -271,7 +271,7 @@ const watch = s.createStateConfig({
   },
 });
 
-const look = {
+const observing = {
   src: 'stats.observe' as const,
   input: ({ context }: { context: EvictionContext }) => ({ place: context.place, withPods: true }),
 };
@@ -293,9 +293,9 @@ const turn = s.createStateConfig({
     },
     observing: {
       invoke: {
-        id: 'look',
-        ...look,
-        onDone: { target: 'judging', actions: noteLook },
+        id: 'observe',
+        ...observing,
+        onDone: { target: 'judging', actions: noteObservations },
         onError: { target: 'pausing', actions: sayFailure },
       },
     },
@@ -328,9 +328,9 @@ const turn = s.createStateConfig({
         },
         checking: {
           invoke: {
-            id: 'lookAgain',
-            ...look,
-            onDone: { target: 'judging', actions: noteLook },
+            id: 'observeAgain',
+            ...observing,
+            onDone: { target: 'judging', actions: noteObservations },
             onError: { target: '#evicting', actions: sayFailure },
           },
         },

@@ -342,7 +342,7 @@ export const remainingGrace = (graceSeconds: number, hookMs: number): number =>
 /** What a container reports to its pod, but its view. */
 export interface Report {
   readonly phase: ContainerView['phase'];
-  readonly look?: boolean;
+  readonly inspect?: boolean;
   readonly seen?: ContainerStatus;
 }
 
@@ -351,7 +351,7 @@ export const shownIn = (event: unknown): ContainerStatus | null =>
   (event as { readonly output?: { readonly status?: ContainerStatus | null } }).output?.status ?? null;
 
 /** How its pod learns what the runtime shows after a call: by the answer, or by an observation. */
-export function afterCall({ event }: { readonly event: unknown }): Pick<Report, 'look' | 'seen'> {
+export function afterCall({ event }: { readonly event: unknown }): Pick<Report, 'inspect' | 'seen'> {
   const seen = shownIn(event);
-  return seen === null ? { look: true } : { seen };
+  return seen === null ? { inspect: true } : { seen };
 }

@@ -167,11 +167,11 @@ export const containerSetup = setup({
   },
   actions: {
     report: sendParent(
-      ({ context }, { phase, look = false, seen }: Report): ContainerReport => ({
+      ({ context }, { phase, inspect = false, seen }: Report): ContainerReport => ({
         type: 'container.changed',
         name: context.name,
         view: viewOf(context, phase),
-        look,
+        inspect,
         ...(seen === undefined ? {} : { seen }),
       }),
     ),

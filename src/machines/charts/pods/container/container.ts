@@ -183,7 +183,7 @@ const waiting = s.createStateConfig({
     },
     /** A call failed: waits, while the pod observes the outcome. */
     failed: {
-      entry: { type: 'report', params: { phase: 'waiting', look: true } },
+      entry: { type: 'report', params: { phase: 'waiting', inspect: true } },
       after: { wait: '#container.deciding' },
       on: redefined,
     },

@@ -27,7 +27,7 @@ const asking = s.createStateConfig({
 });
 
 const failed = s.createStateConfig({
-  entry: { type: 'report', params: { phase: 'stopping', look: true } },
+  entry: { type: 'report', params: { phase: 'stopping', inspect: true } },
   after: { [STOP_RETRY_MS]: 'asking' },
 });
 

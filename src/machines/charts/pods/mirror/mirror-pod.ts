@@ -173,7 +173,7 @@ export const mirrorPodMachine = s.createMachine({
       always: [
         { guard: 'isOver', target: 'gone' },
         { guard: 'mustDelete', target: 'deleting' },
-        { guard: 'mustCreate', target: 'lookingForNode' },
+        { guard: 'mustCreate', target: 'gettingNode' },
         { target: 'settled' },
       ],
     },
@@ -188,7 +188,7 @@ export const mirrorPodMachine = s.createMachine({
         'mirror.judged': news,
       },
     },
-    lookingForNode: {
+    gettingNode: {
       invoke: {
         id: 'node',
         src: 'kube.get',

@@ -91,17 +91,17 @@ const adoptOrphans = (enqueue: Enqueue, context: PodContext): Partial<PodContext
 export const noteContainer = s.enqueueActions((args) => {
   const { event, context, enqueue } = args;
   if (event.type !== 'container.changed') return;
-  const { name, look, seen, view } = event;
+  const { name, inspect, seen, view } = event;
   const record = context.containers[name];
-  const isNews = look || seen !== undefined || record?.begins === true || !isSame(record?.view, view);
+  const isNews = inspect || seen !== undefined || record?.begins === true || !isSame(record?.view, view);
   if (!record || !isNews) return;
   const wish = view.phase === 'waiting' ? null : record.wish;
   const containers = { ...context.containers, [name]: { ...record, view, wish, begins: false } };
-  const acted = look || seen !== undefined ? { actedAtMs: now(args) } : {};
+  const acted = inspect || seen !== undefined ? { actedAtMs: now(args) } : {};
   if (seen) learn(args, withContainer(runtimeOf(context), seen), { containers, ...acted }, name);
   else settle(enqueue, context, { containers, ...acted }, now(args));
   beginNextGroup(enqueue, { ...context, containers });
-  if (look) enqueue.raise({ type: 'look' });
+  if (inspect) enqueue.raise({ type: 'inspection.due' });
   else if (seen) enqueue.raise({ type: 'acted' });
 });
 
@@ -166,7 +166,7 @@ export const reapContainer = s.enqueueActions(({ event, context, enqueue }) => {
   const crashes = context.crashes[name] ?? 0;
   enqueue.assign({ containers, crashes: { ...context.crashes, [name]: crashes + 1 } });
   const delay = pauseMs(RESPAWN_BACK_OFF, crashes);
-  enqueue.raise({ type: 'look' });
+  enqueue.raise({ type: 'inspection.due' });
   reapChild(enqueue, id, { type: 'container.respawn', name }, delay);
 });
 

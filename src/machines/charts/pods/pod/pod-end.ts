@@ -191,7 +191,7 @@ export const terminated = s.createStateConfig({
         onError: tryAgain,
       },
     },
-    backingOff: { after: { wait: 'looking' } },
-    looking: { entry: observeNow, always: { guard: 'isFresh', target: 'removing' } },
+    backingOff: { after: { wait: 'inspecting' } },
+    inspecting: { entry: observeNow, always: { guard: 'isFresh', target: 'removing' } },
   },
 });

@@ -51,7 +51,7 @@ export interface PodInput extends PodRef {
   /** What is known of it in the runtime; `null`: nothing was heard yet. */
   readonly runtime: PodRuntimeStatus | null;
   /** It crashed before: it must observe the runtime itself. */
-  readonly mustLook: boolean;
+  readonly mustInspect: boolean;
   /** Another pod of the same name has to be gone first. */
   readonly held: boolean;
   /** What is remembered of its containers, by name. */
@@ -129,8 +129,8 @@ export interface PodContext extends PodInput {
   readonly images: Readonly<Record<string, Readonly<Record<string, ImageFacts>>>>;
   /** When the last of its own calls ended: what was observed before does not count any more. */
   readonly actedAtMs: number;
-  /** It has observed the runtime since it last wanted to. */
-  readonly looked: boolean;
+  /** The runtime was inspected since the pod last asked for it. */
+  readonly inspected: boolean;
   /** The sandbox of this name was lost between call and reply, or is still in the runtime's books. */
   readonly attempt: number;
   /** Some regular container had its turn in this sandbox: init containers are not run again. */
@@ -198,7 +198,7 @@ export const initialPod = (input: PodInput): PodContext => ({
   containers: {},
   images: {},
   actedAtMs: 0,
-  looked: false,
+  inspected: false,
   crashes: {},
   attempt: 0,
   initialised: false,

@@ -34,9 +34,9 @@ export const restartingAll = s.createStateConfig({
   initial: 'stopping',
   states: {
     /** Waits until none of them runs. */
-    stopping: { always: { guard: 'noneToRestartRuns', target: 'looking' } },
+    stopping: { always: { guard: 'noneToRestartRuns', target: 'inspecting' } },
     /** Waits to see what the runtime still has of them. */
-    looking: {
+    inspecting: {
       entry: observeNow,
       always: [
         { guard: 'hasNoneToRemove', target: '#sync.deciding' },
@@ -44,7 +44,7 @@ export const restartingAll = s.createStateConfig({
       ],
     },
     removing: {
-      always: { guard: 'isQueueEmpty', target: 'looking' },
+      always: { guard: 'isQueueEmpty', target: 'inspecting' },
       invoke: {
         id: 'removeContainer',
         src: 'cri.removeContainer',
@@ -53,6 +53,6 @@ export const restartingAll = s.createStateConfig({
         onError: { target: 'failing', actions: [failed, complain('Cannot remove a container that begins anew')] },
       },
     },
-    failing: { after: { wait: 'looking' } },
+    failing: { after: { wait: 'inspecting' } },
   },
 });

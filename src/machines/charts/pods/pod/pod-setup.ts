@@ -80,7 +80,7 @@ type Event =
   | CSIReport
   | VolumesReport
   | Ended
-  | { readonly type: 'look' }
+  | { readonly type: 'inspection.due' }
   | { readonly type: 'volumes.lost' }
   | { readonly type: 'container.respawn'; readonly name: string }
   | { readonly type: 'prober.respawn'; readonly id: string }
@@ -120,8 +120,8 @@ export const podSetup = setup({
   },
   guards: {
     isHeld: ({ context }) => context.held,
-    isUnheard: ({ context }) => context.runtime === null && !context.mustLook,
-    mustLook: ({ context }) => context.runtime === null,
+    isUnheard: ({ context }) => context.runtime === null && !context.mustInspect,
+    mustInspect: ({ context }) => context.runtime === null,
     isUnclaimed: ({ context }) => context.pod === null,
     isDeleted: ({ context }) => context.pod?.metadata.deletionTimestamp !== undefined,
     hasDeadline: ({ context }) => deadlineOf(context) !== null,
@@ -129,7 +129,7 @@ export const podSetup = setup({
     isOver: ({ context }) => isOver(context),
     hasOnlySidecars: ({ context }) => hasOnlySidecars(context),
     mustRestartAll: ({ context }) => mustRestartAll(context),
-    hasNoneToRemove: ({ context }) => context.looked && !hasToRemove(context),
+    hasNoneToRemove: ({ context }) => context.inspected && !hasToRemove(context),
     noneToRestartRuns: ({ context }) =>
       Object.values(context.containers).every(({ kind, view }) => kind === 'ephemeral' || !isGoing(view)),
     isOverAndStill: ({ context }) =>
@@ -167,15 +167,15 @@ export const podSetup = setup({
     hasNoVolumes: ({ context }) => context.pod !== null && (context.pod.spec.volumes ?? []).length === 0,
     hasBelated: ({ context }) => belated(context).length > 0,
     hasTurn: ({ context }) => turnsOf(context).length > 0,
-    isFresh: ({ context }) => context.looked,
+    isFresh: ({ context }) => context.inspected,
     isQueueEmpty: ({ context }) => context.queue.length === 0,
     noneRuns: ({ context }) => Object.values(context.containers).every(({ view }) => !isGoing(view)),
     allGone: ({ context }) => allGone(context),
-    isFreshAndStopped: ({ context }) => context.looked && !anyAlive(context) && !anyReadySandbox(context),
+    isFreshAndStopped: ({ context }) => context.inspected && !anyAlive(context) && !anyReadySandbox(context),
     needsUsers: ({ context }) => context.pod?.spec.hostUsers === false && context.users === null,
     isEmpty: ({ context }) => !context.runtime?.sandboxes.length && !context.runtime?.containers.length,
     isFreshAndEmpty: ({ context }) =>
-      context.looked &&
+      context.inspected &&
       (context.runtime?.sandboxes.length ?? 0) === 0 &&
       (context.runtime?.containers.length ?? 0) === 0,
     mustSuperviseProbers: ({ context }) => {
@@ -283,9 +283,9 @@ export function learn(args: Observing, runtime: PodRuntimeStatus, change: Partia
 function learnAll(args: Observing, seen: PodRuntimeStatus, own = false): void {
   const { context, enqueue } = args;
   const runtime = joined(context.runtime, ordered(seen));
-  const looked = own || context.looked;
-  if (runtime !== context.runtime) learn(args, runtime, { looked });
-  else if (looked !== context.looked) enqueue.assign({ looked });
+  const inspected = own || context.inspected;
+  if (runtime !== context.runtime) learn(args, runtime, { inspected });
+  else if (inspected !== context.inspected) enqueue.assign({ inspected });
 }
 
 /** What is known of the runtime, also where nothing was known yet. */
@@ -309,7 +309,9 @@ export const sendCollectorsAgain = s.enqueueActions(({ context, enqueue }) => {
 });
 
 /** Its own observation began after its last call; others count only when they began later. */
-export const learnFromLook = s.enqueueActions((args) => learnAll(args, outputOf<PodRuntimeStatus>(args.event), true));
+export const learnFromInspection = s.enqueueActions((args) =>
+  learnAll(args, outputOf<PodRuntimeStatus>(args.event), true),
+);
 
 /** One that began before is void, and made anew: what it shows may be news all the same. */
 export const learnFromWatch = s.enqueueActions((args) => {
@@ -344,8 +346,8 @@ export const learnAbsence = s.enqueueActions((args) => {
 
 /** Earlier observations are void; the runtime is observed again. */
 const begin = (enqueue: Enqueue, nowMs: number, more: Partial<PodContext> = {}): void => {
-  enqueue.assign({ ...more, actedAtMs: nowMs, looked: false });
-  enqueue.raise({ type: 'look' });
+  enqueue.assign({ ...more, actedAtMs: nowMs, inspected: false });
+  enqueue.raise({ type: 'inspection.due' });
 };
 
 export const observeNow = s.enqueueActions((args) => begin(args.enqueue, now(args)));

@@ -63,7 +63,7 @@ import { resizing } from './pod-resize.ts';
 import { restartingAll } from './pod-restart-all.ts';
 import {
   learnAbsence,
-  learnFromLook,
+  learnFromInspection,
   learnFromWatch,
   learnInstance,
   observeNow,
@@ -85,10 +85,10 @@ import {
   takeObjects,
 } from './pod-volumes.ts';
 
-/** An observation that failed is tried again after this. */
-const LOOK_RETRY_MS = 1_000;
-/** An observation without an answer by then is made anew. */
-const LOOK_DEADLINE_MS = 15_000;
+/** An inspection that failed is tried again after this. */
+const INSPECTION_RETRY_MS = 1_000;
+/** An inspection without an answer by then is made anew. */
+const INSPECTION_DEADLINE_MS = 15_000;
 /** How long a new sandbox may take to show its address. */
 const SHOW_SANDBOX_MS = 2_000;
 
@@ -112,8 +112,8 @@ const awaiting = {
       'pod.kill': { target: '#terminating.settling', actions: noteKill },
     },
   }),
-  /** Waits for its own observation of the runtime. */
-  looking: s.createStateConfig({
+  /** Waits for its own inspection of the runtime. */
+  inspecting: s.createStateConfig({
     entry: observeNow,
     always: { guard: 'isFresh', target: 'choosing' },
     on: {
@@ -246,7 +246,7 @@ const sync = s.createStateConfig({
     /** Waits until the runtime shows the new sandbox with its address. */
     awaitingSandbox: {
       always: { guard: 'hasSandbox', target: 'active' },
-      after: { [SHOW_SANDBOX_MS]: 'looking' },
+      after: { [SHOW_SANDBOX_MS]: 'inspecting' },
     },
     /** The sandbox is there: containers have their turns. */
     active: {
@@ -283,8 +283,8 @@ const sync = s.createStateConfig({
     withVariables,
     bindingSubPaths,
     /** A step failed: waits, then observes the outcome. */
-    backingOff: { after: { wait: 'looking' } },
-    looking: { entry: observeNow, always: { guard: 'isFresh', target: 'deciding' } },
+    backingOff: { after: { wait: 'inspecting' } },
+    inspecting: { entry: observeNow, always: { guard: 'isFresh', target: 'deciding' } },
   },
 });
 
@@ -292,19 +292,19 @@ const sync = s.createStateConfig({
 const observer = s.createStateConfig({
   initial: 'idle',
   states: {
-    idle: { on: { look: 'asking', 'container.unseen': 'asking' } },
+    idle: { on: { 'inspection.due': 'asking', 'container.unseen': 'asking' } },
     asking: {
       invoke: {
         id: 'podStatus',
         src: 'cri.podStatus',
         input: ({ context }) => ({ uid: context.uid }),
-        onDone: { target: 'idle', actions: learnFromLook },
+        onDone: { target: 'idle', actions: learnFromInspection },
         onError: { target: 'failing', actions: complain('Cannot inspect the pod in the runtime') },
       },
-      on: { look: { target: 'asking', reenter: true }, acted: { target: 'asking', reenter: true } },
-      after: { [LOOK_DEADLINE_MS]: { target: 'asking', reenter: true } },
+      on: { 'inspection.due': { target: 'asking', reenter: true }, acted: { target: 'asking', reenter: true } },
+      after: { [INSPECTION_DEADLINE_MS]: { target: 'asking', reenter: true } },
     },
-    failing: { on: { look: 'asking' }, after: { [LOOK_RETRY_MS]: 'asking' } },
+    failing: { on: { 'inspection.due': 'asking' }, after: { [INSPECTION_RETRY_MS]: 'asking' } },
   },
 });
 
@@ -354,7 +354,7 @@ export const podMachine = s.createMachine({
               always: [
                 { guard: 'isHeld', target: 'held' },
                 { guard: 'isUnheard', target: 'unheard' },
-                { guard: 'mustLook', target: 'looking' },
+                { guard: 'mustInspect', target: 'inspecting' },
                 { guard: 'isUnclaimed', target: 'unclaimed' },
                 { guard: 'isOverAndStill', target: 'terminated' },
                 { guard: 'isUnadmitted', target: 'admitting' },

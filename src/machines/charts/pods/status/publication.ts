@@ -107,11 +107,11 @@ export function urgencyOf(own: PodStatus, seen: SeenPod, stage: PodStage): Urgen
   const changesReadiness = isReadyNow && readiness(after) !== readiness(seen.status);
   if (seen.isDeleting || after.phase !== seen.status.phase || changesReadiness) return 'now';
   if (seen.status.startTime === undefined) return 'soon';
-  return lookOf(withoutNulls(seen.status) as PodStatus) === lookOf(after) ? 'later' : 'soon';
+  return visibleStates(withoutNulls(seen.status) as PodStatus) === visibleStates(after) ? 'later' : 'soon';
 }
 
 /** The states of its containers that users watch. A starting container is no news until it runs, or does not. */
-const lookOf = (status: PodStatus): string => {
+const visibleStates = (status: PodStatus): string => {
   const { containerStatuses = [], initContainerStatuses = [], ephemeralContainerStatuses = [] } = status;
   const all = [...initContainerStatuses, ...containerStatuses, ...ephemeralContainerStatuses];
   const containers = all.map(({ name, state, lastState, ready, restartCount, started, resources }) => [

@@ -31,7 +31,7 @@ import { serviceAccountTokenRequest, type TokenSource } from '../../../model/vol
 
 const REFRESH_SHARE = 0.8;
 const REFRESH_MAX_MS = 24 * 3_600_000;
-/** As often as upstream looks whether it is time. */
+/** As often as upstream checks whether it is time. */
 const REFRESH_MIN_MS = 60_000;
 const JITTER_MS = 10_000;
 const RETRY: BackOff = { ...OPERATION_BACK_OFF, jitter: 0.5 };

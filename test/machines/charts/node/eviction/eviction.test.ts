@@ -81,9 +81,9 @@ const ENOUGH = observed('memory.available', 900 * MEBIBYTE);
 
 describe('memory', () => {
   it('the pod that exceeds its request most goes, at once, and the world hears why', () => {
-    const looks = [LOW, ENOUGH];
+    const observations = [LOW, ENOUGH];
     const run = start([hard('memory.available', '100Mi')], {
-      'stats.observe': () => ok({ observations: looks.shift() ?? ENOUGH, pods: [use('a', 100), use('b', 300)] }),
+      'stats.observe': () => ok({ observations: observations.shift() ?? ENOUGH, pods: [use('a', 100), use('b', 300)] }),
     });
     run.add('a', pod('a'));
     run.add(
@@ -126,11 +126,11 @@ describe('memory', () => {
     expect(run.divergence()).toBeNull();
   });
 
-  it('one pod a turn: the next one goes only when what the one before took is free, after a new look', () => {
-    let looks = 0;
+  it('one pod a turn: the next one goes only when what the one before took is free, after a new observation', () => {
+    let observations = 0;
     const run = start([hard('memory.available', '100Mi')], {
       'stats.observe': () => {
-        looks += 1;
+        observations += 1;
         return ok({ observations: LOW, pods: [use('a', 300), use('b', 100)] });
       },
     });
@@ -138,15 +138,15 @@ describe('memory', () => {
     run.add('b', pod('b'));
     run.see(LOW);
     run.pass(29_000);
-    expect([looks, run.killed()]).toEqual([1, ['a']]);
+    expect([observations, run.killed()]).toEqual([1, ['a']]);
     run.add('a', null);
     run.pass(500);
-    expect([looks, run.killed()], 'its volume is in memory').toEqual([1, ['a']]);
+    expect([observations, run.killed()], 'its volume is in memory').toEqual([1, ['a']]);
     run.free('a');
     run.pass(0);
-    expect([looks, run.killed()]).toEqual([2, ['a', 'b']]);
+    expect([observations, run.killed()]).toEqual([2, ['a', 'b']]);
     run.pass(30_000);
-    expect(looks).toBe(3);
+    expect(observations).toBe(3);
     expect(run.kills()).toHaveLength(2);
   });
 
@@ -164,16 +164,16 @@ describe('memory', () => {
   });
 
   it('with nobody to evict it tries again, less and less often, and at once when a pod comes', () => {
-    let looks = 0;
+    let observations = 0;
     const run = start([hard('memory.available', '100Mi')], {
       'stats.observe': () => {
-        looks += 1;
+        observations += 1;
         return ok({ observations: LOW, pods: [use('late', 5)] });
       },
     });
     run.see(LOW);
     run.pass(600_000);
-    expect(looks).toBe(6);
+    expect(observations).toBe(6);
     run.add('late', pod('late'));
     run.pass(10_000);
     expect(run.kills()).toMatchObject([{ uid: 'late' }]);
@@ -247,8 +247,8 @@ describe('disk', () => {
   const thresholds = [{ ...hard('nodefs.available', '1'), value: { share: 0.1 } }];
 
   it('containers and images that nobody needs go before any pod', () => {
-    const looks = [FULL, observed('nodefs.available', 50, 100)];
-    const run = start(thresholds, { 'stats.observe': () => ok({ observations: looks.shift(), pods: [] }) });
+    const observations = [FULL, observed('nodefs.available', 50, 100)];
+    const run = start(thresholds, { 'stats.observe': () => ok({ observations: observations.shift(), pods: [] }) });
     run.add('a', pod('a'));
     run.see(FULL);
     run.pass(0);

@@ -2,7 +2,7 @@
  * Feeds the facts of a recording to `podStatus`, line by line of what the kubelet published.
  *
  * What the runtime, the probes and the user did is read from the recording: which instances of a container there were,
- * how they ended, why one was not started. What is not recorded is when the kubelet looked: a few moments are possible
+ * how they ended, why one was not started. What is not recorded is when the kubelet relisted: a few moments are possible
  * (sandbox ready or not, pod stopped or not, killed or not), and they only move forward. A line is reproduced when one
  * of them gives exactly its status.
  */
