@@ -54,17 +54,17 @@ async function recordShop(): Promise<void> {
   const facts = { version: FORMAT_VERSION, incarnation, seed: 7, node: 'n', bootId: 'b', input: {} } as const;
   const header = { ...facts, build: buildInfo(shopMachine, STATELET_VERSION) };
   const kernel = new Kernel({ machine: shopMachine, header, sink: journal, performer: world, time }).boot();
-  const tell = async (event: { readonly type: string; readonly [field: string]: string | number }): Promise<void> => {
+  const send = async (event: { readonly type: string; readonly [field: string]: string | number }): Promise<void> => {
     kernel.dispatch('shop', event, 'door');
     await durable(journal);
   };
   await durable(journal);
   world.answer('shop.look', { output: { items: ['tea', 'bread'] } });
-  for (const name of ['a', 'b', 'c']) await tell({ type: 'clerk.hired', name });
+  for (const name of ['a', 'b', 'c']) await send({ type: 'clerk.hired', name });
   for (let day = 0; day < 6; day++) {
-    await tell({ type: 'customer.came', to: 'a', item: `tea ${day}` });
+    await send({ type: 'customer.came', to: 'a', item: `tea ${day}` });
     world.answer('shop.sell', { output: { price: 3 } });
-    await tell({ type: 'customer.came', to: 'b', item: 'bread' });
+    await send({ type: 'customer.came', to: 'b', item: 'bread' });
     world.answer('shop.sell', { error: { name: 'Error', message: 'the till jams', retriable: true } });
     time.advance(1_000);
     await durable(journal);
@@ -74,11 +74,11 @@ async function recordShop(): Promise<void> {
     time.advance(6_000);
     await durable(journal);
   }
-  await tell({ type: 'list.came', text: 'flour '.repeat(LIST_CHARS / 6) });
-  await tell({ type: 'customer.came', to: 'c', item: 'cake' });
-  await tell({ type: 'clerk.left', name: 'c' });
-  await tell({ type: 'clerk.pushed', to: 'b' });
-  await tell({ type: 'evening' });
+  await send({ type: 'list.came', text: 'flour '.repeat(LIST_CHARS / 6) });
+  await send({ type: 'customer.came', to: 'c', item: 'cake' });
+  await send({ type: 'clerk.left', name: 'c' });
+  await send({ type: 'clerk.pushed', to: 'b' });
+  await send({ type: 'evening' });
   await journal.close();
   withoutOwner('shop');
 }

@@ -82,7 +82,7 @@ function stateOf(
     kind: node.type,
     region: node.parent?.type === 'parallel',
     waitsFor: typeof meta?.waitsFor === 'string' ? meta.waitsFor : undefined,
-    lines: [...said('steps', meta?.steps), ...activities(node), ...distinct(lines)],
+    lines: [...labelled('steps', meta?.steps), ...activities(node), ...distinct(lines)],
     initial: node.type === 'compound' ? node.initial.target[0]?.id : undefined,
     children: Object.values(node.states).map((child) => stateOf(child as AnyStateNode, edges, isJump)),
   };
@@ -128,13 +128,13 @@ function transitionsOf(node: AnyStateNode): Transition[] {
 
 function activities(node: AnyStateNode): ChartLine[] {
   return [
-    ...node.invoke.flatMap((invoke) => said('invoke', typeof invoke.src === 'string' ? invoke.src : invoke.id)),
-    ...said('entry', namesOf(node.entry).join(', ')),
-    ...said('exit', namesOf(node.exit).join(', ')),
+    ...node.invoke.flatMap((invoke) => labelled('invoke', typeof invoke.src === 'string' ? invoke.src : invoke.id)),
+    ...labelled('entry', namesOf(node.entry).join(', ')),
+    ...labelled('exit', namesOf(node.exit).join(', ')),
   ];
 }
 
-const said = (verb: string, what: unknown): ChartLine[] =>
+const labelled = (verb: string, what: unknown): ChartLine[] =>
   typeof what === 'string' && what !== '' ? [{ text: `${verb} ${what}`, event: undefined }] : [];
 
 /** Names of the machine's own actions; XState's (`raise` and `cancel` of each delay) would only be noise. */

@@ -44,7 +44,7 @@ interface Packed {
 
 /** The folder of a package of npm, unpacked. */
 function fetched(specification: string, staging: string, integrity?: string): string {
-  const said = execFileSync(
+  const output = execFileSync(
     'npm',
     ['pack', '--json', '--ignore-scripts', '--pack-destination', staging, specification],
     {
@@ -52,7 +52,7 @@ function fetched(specification: string, staging: string, integrity?: string): st
       encoding: 'utf8',
     },
   );
-  const packed = Object.values(JSON.parse(said) as Readonly<Record<string, Packed>>)[0]!;
+  const packed = Object.values(JSON.parse(output) as Readonly<Record<string, Packed>>)[0]!;
   const archive = join(staging, packed.filename);
   const sum = `sha512-${createHash('sha512').update(readFileSync(archive)).digest('base64')}`;
   if (integrity !== undefined && sum !== integrity)

@@ -13,11 +13,11 @@ const DEFAULT_PORTS: Readonly<Record<string, string>> = { 'http:': '80', 'https:
 
 export function environmentProxy(url: string, environment: Environment = process.env): string | undefined {
   const { protocol, hostname, port } = new URL(url);
-  const said = (name: string): string => environment[name] || environment[name.toLowerCase()] || '';
-  const proxy = said(protocol === 'https:' ? 'HTTPS_PROXY' : 'HTTP_PROXY');
+  const valueOf = (name: string): string => environment[name] || environment[name.toLowerCase()] || '';
+  const proxy = valueOf(protocol === 'https:' ? 'HTTPS_PROXY' : 'HTTP_PROXY');
   const host = hostname.replace(/^\[|\]$/g, '').toLowerCase();
   if (proxy === '' || isThisMachine(host)) return undefined;
-  const exceptions = said('NO_PROXY')
+  const exceptions = valueOf('NO_PROXY')
     .split(',')
     .map((entry) => entry.trim().toLowerCase())
     .filter((entry) => entry !== '');

@@ -51,7 +51,7 @@ export interface Difference {
   readonly actual?: unknown;
 }
 
-/** What the log said of the actors before the turn. */
+/** What the log has of the actors before the turn. */
 export interface Before {
   stateOf(address: Address): unknown;
   /** A request that is still open. */

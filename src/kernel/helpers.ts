@@ -13,10 +13,10 @@ type LineOf<Context, Event> = (args: { context: Context; event: Event }) => Line
  */
 export function line<Context extends MachineContext, Event extends EventObject, Params, Any extends EventObject>(
   level: LogLevel,
-  said: Line | LineOf<Context, Event>,
+  content: Line | LineOf<Context, Event>,
 ) {
   return log<Context, Event, Params, Any>((args) => {
-    const result = typeof said === 'function' ? said(args) : said;
+    const result = typeof content === 'function' ? content(args) : content;
     return typeof result === 'string' ? { text: result } : { text: result[0], fields: result[1] };
   }, level);
 }

@@ -134,7 +134,7 @@ export class Kernel implements ActorHost {
       id: this.options.machine.id,
       clock: this.timers.xstateClock,
       inspect: (event: InspectionEvent) => this.inspected(event),
-      logger: (level: LogLevel, said: unknown) => this.witness.logged(level, said as never, this.root),
+      logger: (level: LogLevel, line: unknown) => this.witness.logged(level, line as never, this.root),
       input: this.options.header.input,
       ...(snapshot === undefined ? {} : { snapshot: snapshot as never }),
     };

@@ -12,7 +12,7 @@ import type { EffectRecord, JournalRecord } from './records.ts';
 export type IsUnchanged = (address: Address) => boolean;
 
 /** What a record says to the world, and about what; undefined: nothing. */
-type Seen = { readonly subject: string; readonly said: string } | undefined;
+type Seen = { readonly subject: string; readonly content: string } | undefined;
 
 /** Keys that say about what an operation or a line is, the first that is found. */
 const SUBJECTS = ['uid', 'containerId', 'podSandboxId', 'container', 'pod', 'object', 'image', 'path'] as const;
@@ -46,18 +46,18 @@ export class SeenByWorld {
   #bySubject(records: readonly JournalRecord[]): Map<string, string> {
     const seen = records.flatMap((record) => this.#seen(record) ?? []);
     const groups = Map.groupBy(seen, ({ subject }) => subject);
-    return new Map([...groups].map(([subject, all]) => [subject, all.map(({ said }) => said).join('\n')]));
+    return new Map([...groups].map(([subject, all]) => [subject, all.map(({ content }) => content).join('\n')]));
   }
 
   #seen(record: JournalRecord): Seen {
-    if (record.k === 'effect') return { subject: subjectOf(record), said: `${record.name} ${jsonOf(record.input)}` };
+    if (record.k === 'effect') return { subject: subjectOf(record), content: `${record.name} ${jsonOf(record.input)}` };
     if (record.k === 'log') {
       const { level, text, fields } = record;
-      return { subject: subjectIn(fields, 1) ?? text, said: jsonOf([level, text, fields]) };
+      return { subject: subjectIn(fields, 1) ?? text, content: jsonOf([level, text, fields]) };
     }
     if (record.k !== 'cancel') return undefined;
     const request = this.#own.get(record.id) ?? this.#requests.requestOf(record.id);
-    return request && { subject: subjectOf(request), said: `cancel ${request.name}` };
+    return request && { subject: subjectOf(request), content: `cancel ${request.name}` };
   }
 }
 

@@ -17,7 +17,7 @@ import { stateNodesOf } from './state-nodes.ts';
 export type Unnumbered<R> = R extends JournalRecord ? Omit<R, 'n'> : never;
 export type Draft = Unnumbered<KernelRecord>;
 
-interface SaidLine {
+interface LoggedLine {
   readonly text: string;
   readonly fields?: Readonly<Record<string, unknown>>;
 }
@@ -156,8 +156,8 @@ export class Witness {
     return true;
   }
 
-  logged(level: LogLevel, said: SaidLine, root: AnyActorRef): void {
-    this.record({ k: 'log', at: addressOf(this.speaker ?? root), level, ...said });
+  logged(level: LogLevel, line: LoggedLine, root: AnyActorRef): void {
+    this.record({ k: 'log', at: addressOf(this.speaker ?? root), level, ...line });
   }
 
   /** Of all that changed; returns the digests. */

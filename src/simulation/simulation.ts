@@ -166,8 +166,8 @@ export class Simulation {
 
   private disturb(step: number, chance: Chance): void {
     const [name, act] = chance.pick(DISTURBANCES);
-    const said = act(this, chance);
-    if (said !== undefined) this.note(`step ${step}: ${name} ${said}`);
+    const what = act(this, chance);
+    if (what !== undefined) this.note(`step ${step}: ${name} ${what}`);
   }
 
   private prepareWorld(): void {

@@ -51,7 +51,7 @@ export function answerOf(view: PhasesView, now: number): Answer {
   return { kind: 'starting', text, n: last.enteredBy };
 }
 
-/** An error may be long: what went wrong is at its end, and all of it is said. */
+/** An error may be long: what went wrong is at its end, and all of it is shown. */
 function failed({ message, phase, n }: FailureView, phases: readonly PhaseView[], started: number): Answer {
   const at = Math.max(started, ...phases.map(({ entered, left }) => left ?? entered));
   const text = `Failed after ${duration(at - started)}${phase === undefined ? '' : ` in ${phase}`}: ${message}`;
@@ -62,9 +62,9 @@ function waits(waiting: PhaseView, { started, troubles = [], pending = [] }: Pha
   const head = `Not ready for ${duration(now - started)}: ${phaseLabel(waiting)} waits for ${waiting.waitsFor}`;
   const trouble = troubles.findLast(({ t }) => t >= waiting.entered);
   const call = pending.find(({ t }) => t >= waiting.entered);
-  const said = trouble ? [troubleText(trouble, now)] : [];
+  const reasons = trouble ? [troubleText(trouble, now)] : [];
   const open = call ? [`${called(call)} has not answered for ${duration(now - call.t)}`] : [];
-  const why = [...said, ...open].join('; ') || `for ${duration(now - waiting.entered)}`;
+  const why = [...reasons, ...open].join('; ') || `for ${duration(now - waiting.entered)}`;
   return { kind: 'waiting', text: `${head} (${why})`, n: (trouble ?? call)?.n ?? waiting.enteredBy };
 }
 

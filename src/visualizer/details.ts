@@ -43,7 +43,7 @@ export class Details {
   private contextText(known: ActorDetail | undefined): string {
     if (known) return known.context ?? 'It has ended; its context is gone.';
     const isPast = this.store.moment !== undefined && !this.store.facts.runs;
-    return isPast ? 'A node that runs tells its present only. Its journal has the past: press j.' : '';
+    return isPast ? 'A running node shows its present only. Its journal has the past: press j.' : '';
   }
 
   /** The states that it has been in, the newest first. */

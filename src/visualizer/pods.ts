@@ -19,7 +19,7 @@ export class PodsPane {
   private readonly story = byId('pod-story', HTMLElement);
   private readonly store: Store;
   /** What the story was written from. */
-  private told = '';
+  private written = '';
   private isAsking = false;
 
   constructor(store: Store) {
@@ -51,7 +51,7 @@ export class PodsPane {
     if (shown.length === 0) this.list.append(el('li', { class: 'empty' }, 'No pod.'));
     if (focused) this.list.querySelector<HTMLElement>('[aria-current=true]')?.focus();
     if (this.store.pod === undefined && shown[0]) this.store.choosePod(shown[0].uid);
-    if (!this.isAsking) void this.tell();
+    if (!this.isAsking) void this.askStory();
   }
 
   /** The newest first: a person who opens the view waits for that one. */
@@ -107,7 +107,7 @@ export class PodsPane {
     event.preventDefault();
   }
 
-  private async tell(): Promise<void> {
+  private async askStory(): Promise<void> {
     const { store } = this;
     const pod = store.pods.find(({ uid }) => uid === store.pod);
     if (!pod) return this.story.replaceChildren(el('p', { class: 'empty' }, 'Choose a pod.'));
@@ -116,15 +116,15 @@ export class PodsPane {
     const asked = { uid: pod.uid, ...(moment ? { at: moment.n } : {}) };
     const { lanes, events } = await store.ask('pod', asked).finally(() => (this.isAsking = false));
     if (pod.uid === store.pod) this.write(pod, lanes, events);
-    else void this.tell();
+    else void this.askStory();
   }
 
   private write(pod: PodView, lanes: readonly Lane[], events: readonly PodEvent[]): void {
     const { store } = this;
     // A story that is read is written anew when something happened, not because time passes.
-    const told = JSON.stringify([pod, lanes.map(({ segments }) => segments.length), events.length, store.record]);
-    if (told === this.told && this.story.contains(document.activeElement)) return;
-    this.told = told;
+    const written = JSON.stringify([pod, lanes.map(({ segments }) => segments.length), events.length, store.record]);
+    if (written === this.written && this.story.contains(document.activeElement)) return;
+    this.written = written;
     const answer = el('p', { class: `answer ${moodOf(pod)}` }, podAnswer(pod, lanes, events, store.now));
     const actor = el('button', { type: 'button' }, 'Show its actor');
     actor.addEventListener('click', () => {
@@ -141,7 +141,7 @@ export class PodsPane {
     if (focused >= 0) this.story.querySelectorAll('button')[focused]?.focus();
   }
 
-  /** For the eye; the same is said in words below it. */
+  /** For the eye; the same is in words below it. */
   private picture(lanes: readonly Lane[]): HTMLElement {
     const all = lanes.flatMap(({ segments }) => segments);
     const begin = Math.min(...all.map(({ from }) => from));

@@ -294,7 +294,7 @@ export class Store {
     if (actor.named) this.names.set(actor.named.uid, actor.named.name);
   }
 
-  /** Loads the chosen actor; many wishes in a short time are one. */
+  /** Loads the chosen actor; many choices in a short time are one request. */
   private askDetail(): void {
     if (this.detailAsked || this.facts.n === -1 || this.view !== 'actors') return;
     this.detailAsked = true;

@@ -4,7 +4,7 @@ import { watchChanges } from '../../src/actors/watch-changes.ts';
 
 it('speaks of each change once, keeps what it said when there is no answer, and leaves no listener', async () => {
   const answers = ['a', 'a', null, 'a', 'b', 'b'];
-  const said: string[] = [];
+  const emitted: string[] = [];
   const aborter = new AbortController();
   let listeners = 0;
   const ask = async (): Promise<string | null> => {
@@ -12,8 +12,8 @@ it('speaks of each change once, keeps what it said when there is no answer, and 
     if (answers.length === 1) aborter.abort();
     return answers.shift() ?? null;
   };
-  await watchChanges({ ask, periodMs: 1, signal: aborter.signal, emit: (item) => void said.push(item) });
-  expect(said).toEqual(['a', 'b']);
+  await watchChanges({ ask, periodMs: 1, signal: aborter.signal, emit: (item) => void emitted.push(item) });
+  expect(emitted).toEqual(['a', 'b']);
   expect(listeners).toBe(0);
 });
 

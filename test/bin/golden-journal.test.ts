@@ -28,12 +28,12 @@ it('time, why and critical-chain tell what they told then', () => {
 });
 
 it('replay says the same', async () => {
-  let said = '';
+  let output = '';
   const write = vi.spyOn(process.stdout, 'write').mockImplementation((text) => {
-    said += String(text);
+    output += String(text);
     return true;
   });
   onTestFinished(() => write.mockRestore());
   expect(await replayCommand([JOURNAL], { format: 'text' })).toBe(0);
-  expect(said).toMatch(/: same \(incarnation 000001; \d+ records/);
+  expect(output).toMatch(/: same \(incarnation 000001; \d+ records/);
 });

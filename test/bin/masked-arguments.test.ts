@@ -13,13 +13,13 @@ describe('the arguments that are written down', () => {
   ])('%j have no secret, and mean the same otherwise', (argv) => {
     const masked = maskedArguments(argv);
     expect(JSON.stringify(masked)).not.toContain('s3cret');
-    const [given, told] = [argv, masked].map((each) => {
+    const [given, shown] = [argv, masked].map((each) => {
       const line = parseCommandLine(each, { version: '', raw: '' });
       if (line.kind !== 'run') throw new Error(line.kind);
       const headers = line.given['manifest-url-header'] as Record<string, string[]>;
       return { names: Object.keys(headers), counts: Object.values(headers).map(({ length }) => length) };
     });
-    expect(told).toEqual(given);
+    expect(shown).toEqual(given);
   });
 
   it.each([[['--manifest-url=http://me:s3cret@a:80/pods', '-v=2']], [['--manifest_url', 'https://s3cret@a/']]])(

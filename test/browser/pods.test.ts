@@ -38,11 +38,11 @@ afterAll(async () => {
 });
 
 const answer = () => page.locator('#pod-story .answer').textContent();
-const told = (pattern: RegExp) => expect.poll(answer, { timeout: PATIENCE_MS }).toMatch(pattern);
+const shows = (pattern: RegExp) => expect.poll(answer, { timeout: PATIENCE_MS }).toMatch(pattern);
 
 it.skipIf(skip)('says of a pod that it runs, since when', async () => {
   await page.keyboard.press('o');
-  await told(/^Running and ready, ran [\d.]+ m?s after it was seen$/);
+  await shows(/^Running and ready, ran [\d.]+ m?s after it was seen$/);
   expect(await page.locator('#pod-list button').count()).toBe(1);
 });
 
@@ -53,14 +53,14 @@ it.skipIf(skip)('says of a new one why it does not run; the list is walked with 
   await expect.poll(() => page.locator('#pod-list button').count(), { timeout: PATIENCE_MS }).toBe(2);
   await page.locator('#pod-list button', { hasText: 'first' }).focus();
   await page.keyboard.press('ArrowUp');
-  await told(/^Pending for .+ \(.*ErrImageNeverPull/);
+  await shows(/^Pending for .+ \(.*ErrImageNeverPull/);
   await page.keyboard.press('ArrowDown');
-  await told(/^Running and ready/);
+  await shows(/^Running and ready/);
 });
 
 it.skipIf(skip)('says of one that is removed that it is gone', async () => {
   node.remove('first.json');
-  await told(/^Gone after /);
+  await shows(/^Gone after /);
 });
 
 it.skipIf(skip)('has nothing that axe complains of, and no error', async () => {

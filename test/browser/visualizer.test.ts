@@ -147,10 +147,10 @@ describe.skipIf(requirement('browser', missing).skip)('the visualizer', () => {
     await expect.poll(() => actor('worker-ann').textContent()).toContain('making');
     await expect.poll(() => page.locator('#actor').textContent()).toContain('answer to world.make');
     await expect.poll(() => page.locator('#moment-text').textContent()).toContain('turn 2 of 3');
-    const told = () =>
+    const shown = () =>
       page.locator('.sequence button').evaluateAll((arrows) => arrows.map((arrow) => arrow.getAttribute('aria-label')));
     await expect
-      .poll(told)
+      .poll(shown)
       .toEqual(['world to boss: order', 'boss to worker-ann: work', 'worker-ann to world: world.make']);
     await page.keyboard.press('Home');
     await page.keyboard.press('e');

@@ -54,11 +54,12 @@ describe.skipIf(skip)('streams of the embedded runtime', () => {
   async function run(argv: readonly string[], { stdin = '', env = {} }: { stdin?: string; env?: object } = {}) {
     const [file = '', ...args] = argv;
     const child = spawn(file, args, { env: { ...process.env, ...env } });
-    const said = { stdout: '', stderr: '' };
-    for (const name of ['stdout', 'stderr'] as const) child[name].on('data', (chunk) => (said[name] += String(chunk)));
+    const output = { stdout: '', stderr: '' };
+    for (const name of ['stdout', 'stderr'] as const)
+      child[name].on('data', (chunk) => (output[name] += String(chunk)));
     child.stdin.end(stdin);
     const [code] = (await once(child, 'close')) as [number];
-    return { code, ...said };
+    return { code, ...output };
   }
   /** On a terminal kubectl's own words come with the output. */
   async function onOneStream(argv: readonly string[], env: object, stdin = '') {

@@ -52,15 +52,16 @@ describe.skipIf(skip)('kubectl port-forward', () => {
     const { argv, ports, remote } = await withPorts(recorded.argv);
     if (!recorded.client) return differences(recorded, await scene.kubectl.run({ ...recorded, argv }), scene.kubectl);
     const child = scene.kubectl.start({ ...recorded, argv });
-    const said = { stdout: '', stderr: '' };
-    for (const name of ['stdout', 'stderr'] as const) child[name]!.on('data', (chunk) => (said[name] += String(chunk)));
+    const printed = { stdout: '', stderr: '' };
+    for (const name of ['stdout', 'stderr'] as const)
+      child[name]!.on('data', (chunk) => (printed[name] += String(chunk)));
     const ended = once(child, 'close') as Promise<[number]>;
-    await eventually('kubectl forwards', () => said.stdout.split('Forwarding from').length > ports.length);
+    await eventually('kubectl forwards', () => printed.stdout.split('Forwarding from').length > ports.length);
     const found = await clientDifferences(recorded, ports);
     if (recorded.exitCode === 0) child.kill('SIGINT');
     const [exitCode] = await ended;
-    const stdout = said.stdout.replaceAll(`-> ${remote}\n`, '-> ${PORT}\n');
-    const output = { exitCode, stdout: Buffer.from(stdout), stderr: Buffer.from(said.stderr) };
+    const stdout = printed.stdout.replaceAll(`-> ${remote}\n`, '-> ${PORT}\n');
+    const output = { exitCode, stdout: Buffer.from(stdout), stderr: Buffer.from(printed.stderr) };
     return [...found, ...differences(recorded, output, scene.kubectl)];
   }
 

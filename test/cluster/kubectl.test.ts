@@ -40,12 +40,12 @@ describe.skipIf(requirement('kubectl', missing).skip)('kubectl and a node', () =
   async function run(argv: readonly string[], stdin: string) {
     const own = [`--kubeconfig=${kubeconfig}`, `--cache-dir=${join(node.directory, 'kubectl-cache')}`];
     const child = spawn('kubectl', [...own, ...argv], { stdio: ['pipe', 'pipe', 'pipe'] });
-    const said = { stdout: '', stderr: '' };
-    child.stdout.on('data', (chunk) => (said.stdout += String(chunk)));
-    child.stderr.on('data', (chunk) => (said.stderr += String(chunk)));
+    const output = { stdout: '', stderr: '' };
+    child.stdout.on('data', (chunk) => (output.stdout += String(chunk)));
+    child.stderr.on('data', (chunk) => (output.stderr += String(chunk)));
     child.stdin.end(stdin);
     const status = await new Promise<number | null>((ended) => child.once('close', ended));
-    return { status, ...said };
+    return { status, ...output };
   }
   async function kubectl(argv: readonly string[], stdin = ''): Promise<string> {
     const { status, stdout, stderr } = await untilNothingIsLost(() => run(argv, stdin));

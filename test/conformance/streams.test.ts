@@ -129,8 +129,8 @@ async function stream(recorded: Recorded, socket: Socket, received: Received): P
   }
   const hasClosed = (bytes: Buffer) => framesOf(bytes).at(-1)?.op === 'close';
   const wanted = recorded.frames ?? [];
-  const isSaid = (bytes: Buffer) => frameDifferences(wanted, framesOf(bytes).map(described)).length === 0;
-  await received.until((bytes) => hasClosed(bytes) || (staysOpen(recorded) && isSaid(bytes)), END_MS);
+  const isReported = (bytes: Buffer) => frameDifferences(wanted, framesOf(bytes).map(described)).length === 0;
+  await received.until((bytes) => hasClosed(bytes) || (staysOpen(recorded) && isReported(bytes)), END_MS);
   if (staysOpen(recorded)) await received.until(hasClosed, OPEN_MS);
   if (hasClosed(received.bytes)) {
     socket.write(clientFrame('close', Buffer.from([3, 232])));
@@ -231,10 +231,14 @@ function joined(frames: readonly RecordedFrame[]): Map<string, string> {
   for (const frame of frames) {
     const channel = channelOf(frame);
     const { op, payload = '', decoded = '', code, reason } = frame;
-    const said = { text: decoded, binary: payload.slice(1), close: `${code} ${reason}`, ping: payload, pong: payload }[
-      op
-    ];
-    channels.set(channel, (channels.get(channel) ?? '') + said);
+    const content = {
+      text: decoded,
+      binary: payload.slice(1),
+      close: `${code} ${reason}`,
+      ping: payload,
+      pong: payload,
+    }[op];
+    channels.set(channel, (channels.get(channel) ?? '') + content);
   }
   return new Map([...channels].map(([channel, text]) => [channel, normalized(text)]));
 }

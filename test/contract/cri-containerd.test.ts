@@ -70,11 +70,11 @@ describe.skipIf(requirement('containerd', containerdAvailable()).skip)('containe
     const lagsMs: number[] = [];
     for (let round = 0; round < 5; round += 1) {
       const { uid, containerId, release } = await bench.held('exit 0');
-      const told = exited(uid).then(() => performance.now());
+      const reported = exited(uid).then(() => performance.now());
       const released = release();
       await bench.exit(containerId);
       const shownMs = performance.now();
-      lagsMs.push((await told) - shownMs);
+      lagsMs.push((await reported) - shownMs);
       await released;
     }
     // After containerd shows it to who asks all the time. What else the machine does makes some longer.

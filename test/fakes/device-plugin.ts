@@ -87,7 +87,7 @@ export class FakeDevicePlugin {
   }
 
   /** Its devices are others from now on. */
-  tell(devices: readonly FakeDevice[]): void {
+  send(devices: readonly FakeDevice[]): void {
     this.behaviour = { ...this.behaviour, devices };
     for (const stream of this.streams) stream.write(this.list());
   }

@@ -4,26 +4,26 @@ import { expect, it } from 'vitest';
 import { align, type Pair } from '../../src/kernel/alignment.ts';
 import type { JournalRecord } from '../../src/kernel/records.ts';
 
-const line = (said: string): JournalRecord => {
-  const [actor = '', text = ''] = said;
+const line = (label: string): JournalRecord => {
+  const [actor = '', text = ''] = label;
   return { n: 0, k: 'log', at: actor, level: 'info', text };
 };
 const numbered = (records: readonly JournalRecord[]): JournalRecord[] => records.map((record, n) => ({ ...record, n }));
-const said = (record: JournalRecord | null): string =>
+const label = (record: JournalRecord | null): string =>
   record === null ? '-' : record.k === 'log' ? record.at + record.text : record.k;
 const pairs = (a: readonly string[], b: readonly string[]): Pair[] =>
   align(numbered(a.map(line)), numbered(b.map(line)));
-const told = (a: readonly string[], b: readonly string[]): string[] =>
-  pairs(a, b).map(({ expected, actual }) => `${said(expected)}|${said(actual)}`);
+const matched = (a: readonly string[], b: readonly string[]): string[] =>
+  pairs(a, b).map(({ expected, actual }) => `${label(expected)}|${label(actual)}`);
 
 it('one record more or less moves the others and changes none', () => {
-  expect(told(['a1', 'b1', 'c1'], ['a1', 'c1'])).toEqual(['a1|a1', 'b1|-', 'c1|c1']);
-  expect(told(['a1', 'c1'], ['a1', 'b1', 'c1'])).toEqual(['a1|a1', '-|b1', 'c1|c1']);
+  expect(matched(['a1', 'b1', 'c1'], ['a1', 'c1'])).toEqual(['a1|a1', 'b1|-', 'c1|c1']);
+  expect(matched(['a1', 'c1'], ['a1', 'b1', 'c1'])).toEqual(['a1|a1', '-|b1', 'c1|c1']);
 });
 
 it('what one actor says otherwise is a pair; what another one says is not', () => {
-  expect(told(['a1', 'b1'], ['a2', 'b1'])).toEqual(['a1|a2', 'b1|b1']);
-  expect(told(['a1', 'b1'], ['c1', 'b1'])).toEqual(['a1|-', '-|c1', 'b1|b1']);
+  expect(matched(['a1', 'b1'], ['a2', 'b1'])).toEqual(['a1|a2', 'b1|b1']);
+  expect(matched(['a1', 'b1'], ['c1', 'b1'])).toEqual(['a1|-', '-|c1', 'b1|b1']);
 });
 
 it('keeps every record, in its order, and pairs only what has one name', () => {
@@ -31,10 +31,10 @@ it('keeps every record, in its order, and pairs only what has one name', () => {
   assert(
     property(records, records, (a, b) => {
       const aligned = pairs(a, b);
-      expect(aligned.flatMap(({ expected }) => (expected ? [said(expected)] : []))).toEqual(a);
-      expect(aligned.flatMap(({ actual }) => (actual ? [said(actual)] : []))).toEqual(b);
+      expect(aligned.flatMap(({ expected }) => (expected ? [label(expected)] : []))).toEqual(a);
+      expect(aligned.flatMap(({ actual }) => (actual ? [label(actual)] : []))).toEqual(b);
       const both = aligned.flatMap(({ expected, actual }) => (expected && actual ? [[expected, actual] as const] : []));
-      for (const [expected, actual] of both) expect(said(expected)[0]).toBe(said(actual)[0]);
+      for (const [expected, actual] of both) expect(label(expected)[0]).toBe(label(actual)[0]);
     }),
   );
 });

@@ -7,7 +7,7 @@ import { assign, setup } from '../../src/kernel/xstate.ts';
 import { bootBoss, bossMachine, HandTime, HandWorld, header, MemorySink } from './support.ts';
 
 const kinds = (records: readonly KernelRecord[]) => records.map((record) => record.k);
-const told = (records: readonly KernelRecord[]) =>
+const messagesOf = (records: readonly KernelRecord[]) =>
   records.flatMap((r) => (r.k === 'message' ? [`${r.from} -> ${r.to}: ${r.event.type}`] : []));
 
 describe('a turn', () => {
@@ -18,7 +18,7 @@ describe('a turn', () => {
     expect(kinds(sink.records)[0]).toBe('header');
     const turn = sink.records.slice(kinds(sink.records).indexOf('in'));
     expect(kinds(turn)).toEqual(['in', 'message', 'effect', 'state', 'end']);
-    expect(told(turn)).toEqual(['boss -> boss/worker-a: xstate.init']);
+    expect(messagesOf(turn)).toEqual(['boss -> boss/worker-a: xstate.init']);
   });
 
   it('names the cause of every message', () => {
@@ -128,7 +128,7 @@ describe('a crash', () => {
     kernel.dispatch('boss', { type: 'hire', name: 'a' }, 'test');
     kernel.dispatch('boss', { type: 'hire', name: 'b' }, 'test');
     kernel.dispatch('boss', { type: 'bomb', name: 'a' }, 'test');
-    expect(told(sink.records)).toContain('boss/worker-a -> boss: xstate.error.actor.worker-a');
+    expect(messagesOf(sink.records)).toContain('boss/worker-a -> boss: xstate.error.actor.worker-a');
     expect(JSON.stringify(sink.records)).not.toContain('this must never be seen');
     expect(world.cancelled).toHaveLength(1);
     expect(kernel.addresses).not.toContain('boss/worker-a');

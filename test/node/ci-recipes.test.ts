@@ -25,26 +25,26 @@ function bash(script: string) {
     env: { ...process.env, PATH },
     encoding: 'utf8',
   });
-  return { status, said: stdout + stderr };
+  return { status, output: stdout + stderr };
 }
 
 it('records a start of two pods, which replays and is what the expectations say', () => {
   spawnSync('git', ['init', '--quiet'], { cwd: work });
   const recorded = bash(blockWith('sh', 'run-once'));
-  expect(recorded, recorded.said).toMatchObject({ status: 0 });
-  expect(recorded.said).toContain('recorded/two-pods: whole');
+  expect(recorded, recorded.output).toMatchObject({ status: 0 });
+  expect(recorded.output).toContain('recorded/two-pods: whole');
   expect(existsSync(join(work, 'recorded/two-pods/owner.json'))).toBe(false);
   expect(bash('npx statelet replay recorded --strict').status).toBe(0);
 
   // How long a start may take depends on the machine.
   writeFileSync(join(work, 'start.yaml'), blockWith('yaml', 'never:').replaceAll(/: \d+(?:ms|s)\b/g, ': 200s'));
   const expected = bash(blockWith('sh', 'statelet expect'));
-  expect(expected, expected.said).toMatchObject({ status: 0 });
+  expect(expected, expected.output).toMatchObject({ status: 0 });
   expect(readFileSync(join(work, 'expect.xml'), 'utf8')).toContain('failures="0"');
 });
 
 it('simulates ten seeds of the day', () => {
   const simulated = bash(blockWith('sh', 'statelet simulate').replace('$(date +%j)000', '1'));
-  expect(simulated, simulated.said).toMatchObject({ status: 0 });
+  expect(simulated, simulated.output).toMatchObject({ status: 0 });
   expect(readFileSync(join(work, 'simulate.xml'), 'utf8')).toContain('tests="10" failures="0" errors="0"');
 });

@@ -60,7 +60,7 @@ const createPod = (name: string, spec = {}) =>
 const requests = (method: string, path: RegExp) =>
   server.requests.filter((request) => request.method === method && path.test(request.path));
 const reasons = () => server.store.list('v1', 'events', 'default').map(({ reason }) => reason);
-const saidOfPods = () =>
+const eventsOfPods = () =>
   server.store
     .list('v1', 'events', 'default')
     .filter((event) => (event['involvedObject'] as { kind: string }).kind === 'Pod')
@@ -146,7 +146,7 @@ function cases(): void {
       const { containerStatuses } = pod('web').status;
       const { resourceVersion } = pod('web').metadata;
       await node.stop('SIGTERM');
-      const said = saidOfPods();
+      const known = eventsOfPods();
       const before = server.requests.length;
       await node.start();
       await eventually('its list', () => server.requests.slice(before).some(({ path }) => /\/pods\?/.test(path)));
@@ -155,7 +155,7 @@ function cases(): void {
       expect(pod('web').status.containerStatuses).toEqual(containerStatuses);
       const later = server.requests.slice(before);
       expect(later.filter(({ method, path }) => method !== 'GET' && /\/pods/.test(path))).toEqual([]);
-      expect(saidOfPods()).toEqual(said);
+      expect(eventsOfPods()).toEqual(known);
     });
     it('ends as the recorded pod `plain` does', async () => {
       await boot();
@@ -171,7 +171,7 @@ function cases(): void {
       const lines = readFileSync(join(RECORDED, 'status.ndjson'), 'utf8').trim().split('\n');
       const recorded: unknown = (JSON.parse(lines.at(-1)!) as { status: unknown }).status;
       expect(gistOf(last)).toEqual(gistOf(recorded));
-      expect(saidOfPods().map(([, reason]) => reason)).toEqual(
+      expect(eventsOfPods().map(([, reason]) => reason)).toEqual(
         expect.arrayContaining(['Pulled', 'Created', 'Started', 'Killing']),
       );
     });

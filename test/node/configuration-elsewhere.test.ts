@@ -34,20 +34,20 @@ const figures = { equal: 0, excused: 0 };
 
 interface Ended {
   readonly exit: number | null;
-  readonly said: readonly string[];
+  readonly output: readonly string[];
 }
 
 /** Runs a case to its end, or for as long as it may take. Its root directory is a mount by then. */
 async function run({ argv }: Case, directory: string): Promise<Ended> {
   const own = [`--journal-dir=${join(directory, 'journal')}`, '--visualizer-port=off'];
   const child = spawn(process.execPath, [STATELET, 'run', ...own, ...argv], { cwd: directory });
-  let said = '';
-  child.stderr.on('data', (chunk) => (said += String(chunk)));
+  let output = '';
+  child.stderr.on('data', (chunk) => (output += String(chunk)));
   const timer = setTimeout(() => child.kill('SIGKILL'), CASE_TIMEOUT_MS);
   const exit = await new Promise<number | null>((ended) => child.once('close', ended));
   clearTimeout(timer);
   for (const point of (await mountsBelow(directory)).toReversed()) systemCalls()!.unmount(point);
-  return { exit, said: said.split('\n').map((line) => normal(line.replace(KLOG_HEADER, ''))) };
+  return { exit, output: output.split('\n').map((line) => normal(line.replace(KLOG_HEADER, ''))) };
 }
 
 /** The kubelet names hierarchies in the order of a Go map. */
@@ -58,10 +58,10 @@ function normal(line: string): string {
 }
 
 /** The first of the kubelet's lines that did not come after the ones before it; `null` when all did. */
-function firstMissing(wanted: readonly string[], said: readonly string[]): string | null {
+function firstMissing(wanted: readonly string[], output: readonly string[]): string | null {
   let at = 0;
   for (const line of wanted.filter((each) => !LIBRARY.test(each)).map(normal)) {
-    const found = said.indexOf(line, at);
+    const found = output.indexOf(line, at);
     if (found < 0) return line;
     at = found + 1;
   }
@@ -101,12 +101,12 @@ describe.skipIf(requirement('containerd', unavailable).skip)('the daemon ends as
     await withCase(
       raw,
       async (filled, directory) => {
-        const { exit, said } = await run(filled, directory);
-        const missing = firstMissing(filled.expect.stderr, said);
+        const { exit, output } = await run(filled, directory);
+        const missing = firstMissing(filled.expect.stderr, output);
         const isEqual = exit === filled.expect.exit && missing === null;
         const isExcused = Object.hasOwn(NOT_EQUAL, name);
         figures[isExcused ? 'excused' : 'equal']++;
-        const found = `exit ${exit}, wanted ${filled.expect.exit}; missing: ${missing}\n${said.join('\n')}`;
+        const found = `exit ${exit}, wanted ${filled.expect.exit}; missing: ${missing}\n${output.join('\n')}`;
         expect(isEqual, isExcused ? `${name} is equal and needs no excuse any more` : found).toBe(!isExcused);
       },
       places,

@@ -125,9 +125,9 @@ describe.each(runtimes)('on $name', (choice) => {
         return container?.allocatedResourcesStatus?.[0]?.resources?.[0]?.health;
       };
       expect(await health()).toBe('Healthy');
-      plugin.tell([{ ID: 'gpu-a' }, { ID: 'gpu-b', health: 'Unhealthy' }]);
+      plugin.send([{ ID: 'gpu-a' }, { ID: 'gpu-b', health: 'Unhealthy' }]);
       await eventually('it is told', async () => (await health()) === 'Unhealthy');
-      plugin.tell([{ ID: 'gpu-a' }, { ID: 'gpu-b' }]);
+      plugin.send([{ ID: 'gpu-a' }, { ID: 'gpu-b' }]);
       await eventually('it is told', async () => (await health()) === 'Healthy');
     });
 

@@ -45,7 +45,7 @@ const createPod = (name: string, spec = {}, resources = {}) =>
   });
 const untilPhase = (name: string, phase: string) =>
   eventually(`${name} is ${phase}`, () => pod(name)?.status?.phase === phase, PATIENTLY_MS);
-const saidOf = (name: string) =>
+const eventsOf = (name: string) =>
   server!.store
     .list('v1', 'events', 'default')
     .filter((event) => (event['involvedObject'] as { name: string }).name === name);
@@ -61,8 +61,8 @@ it('a pod whose emptyDir outgrows its limit is evicted, and the cluster hears wh
   const message = 'Usage of EmptyDir volume "d" exceeds the limit "1Mi". ';
   expect(pod('filler').status).toMatchObject({ reason: 'Evicted', message });
   expect(pod('filler').status.conditions.map(({ type }: { type: string }) => type)).not.toContain('DisruptionTarget');
-  await eventually('the event', () => saidOf('filler').some((event) => event['reason'] === 'Evicted'));
-  expect(saidOf('filler')).toContainEqual(expect.objectContaining({ type: 'Warning', reason: 'Evicted', message }));
+  await eventually('the event', () => eventsOf('filler').some((event) => event['reason'] === 'Evicted'));
+  expect(eventsOf('filler')).toContainEqual(expect.objectContaining({ type: 'Warning', reason: 'Evicted', message }));
   await node.stop();
   expect(node.statelet('replay', node.journal)).toMatchObject({ code: 0, stderr: '' });
 });

@@ -30,12 +30,12 @@ describe.skipIf(requirement('containerd', containerdAvailable()).skip)('the verb
   /** Runs `statelet VERB`; `input` is what is typed. */
   async function call(verb: string, ...rest: string[]) {
     const child = spawn(process.execPath, [STATELET, verb, `--root-dir=${node.rootDir}`, ...rest]);
-    const said = { stdout: '', stderr: '' };
-    child.stdout.on('data', (chunk) => (said.stdout += String(chunk)));
-    child.stderr.on('data', (chunk) => (said.stderr += String(chunk)));
+    const output = { stdout: '', stderr: '' };
+    child.stdout.on('data', (chunk) => (output.stdout += String(chunk)));
+    child.stderr.on('data', (chunk) => (output.stderr += String(chunk)));
     child.stdin.end('typed\n');
     const code = await new Promise<number>((ended) => child.once('close', (status) => ended(status ?? -1)));
-    return { code, ...said };
+    return { code, ...output };
   }
 
   it('the socket is for its owner alone', () => {

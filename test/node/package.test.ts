@@ -159,9 +159,9 @@ it('starts a node and its pods, and replays its journal', async () => {
   const ports = ['--healthz-port', String(healthz), '--port', String(await freePort()), '--visualizer-port=off'];
   const argv = ['run', '--config', configuration, '--data-dir', root, ...ports];
   const daemon = spawn(statelet, argv, { env: { PATH: '' }, stdio: ['ignore', 'ignore', 'pipe'] });
-  const said: string[] = [];
-  daemon.stderr.on('data', (chunk) => said.push(String(chunk)));
-  await eventually('the pod runs', () => said.join('').includes('phase="Running"'));
+  const output: string[] = [];
+  daemon.stderr.on('data', (chunk) => output.push(String(chunk)));
+  await eventually('the pod runs', () => output.join('').includes('phase="Running"'));
   const ended = once(daemon, 'exit');
   daemon.kill('SIGINT');
   expect(await ended).toEqual([0, null]);

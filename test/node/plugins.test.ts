@@ -37,12 +37,12 @@ async function startDriver(): Promise<CsiDriver> {
     nodeInfo,
   });
 }
-const told = (plugin: CsiDriver) => eventually('the status of the registration', () => plugin.statuses.at(0));
+const statusOf = (plugin: CsiDriver) => eventually('the status of the registration', () => plugin.statuses.at(0));
 
 it('alone: a driver is registered, and the journal replays', async () => {
   await node.start();
   driver = await startDriver();
-  expect(await told(driver)).toEqual({ plugin_registered: true, error: '' });
+  expect(await statusOf(driver)).toEqual({ plugin_registered: true, error: '' });
   expect(await node.stop()).toBe(0);
   expect(node.statelet('replay', node.journal)).toMatchObject({ code: 0 });
 });
@@ -51,7 +51,7 @@ it('alone: a resource driver is told that there is nobody for it', async () => {
   await node.start();
   const socket = join(await registry(), 'device.sock');
   driver = await startCsiDriver({ socket, type: 'DRAPlugin' });
-  expect(await told(driver)).toEqual({
+  expect(await statusOf(driver)).toEqual({
     plugin_registered: false,
     error: `RegisterPlugin error -- no handler registered for plugin type: DRAPlugin at socket ${socket}`,
   });
@@ -71,7 +71,7 @@ describe('in a cluster', () => {
   it('the CSINode has the driver for as long as its socket is there', async () => {
     await node.start([`--kubeconfig=${await server.kubeconfig('system:node:node1')}`]);
     driver = await startDriver();
-    expect(await told(driver)).toEqual({ plugin_registered: true, error: '' });
+    expect(await statusOf(driver)).toEqual({ plugin_registered: true, error: '' });
     expect(drivers()).toEqual([
       {
         name: 'csi.example.test',

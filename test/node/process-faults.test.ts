@@ -38,13 +38,15 @@ it.each([
   expect(await node.stop()).toBe(2);
   expect(node.log).toContain(`The agent ends by an uncaught fault`);
 
-  const said = `uncaught fault: ${error}: an injected fault`;
-  expect(why(`${node.journal}@1`)).toContain(`The agent ended by a fault of its own: ${said}`);
+  const reason = `uncaught fault: ${error}: an injected fault`;
+  expect(why(`${node.journal}@1`)).toContain(`The agent ended by a fault of its own: ${reason}`);
   expect(node.statelet('verify', node.journal).code).toBe(0);
   expect(node.statelet('replay', node.journal).stdout).toContain(': same (');
   await node.start();
   await eventually('the pod is known', () => isRunning('web'));
-  expect(why(node.journal)).toMatch(new RegExp(`^The start before, 000001, ended at \\S+ by a failure: ${said}$`, 'm'));
+  expect(why(node.journal)).toMatch(
+    new RegExp(`^The start before, 000001, ended at \\S+ by a failure: ${reason}$`, 'm'),
+  );
 });
 
 const needsGroups = requirement('cgroup-v1', cgroupV1Available());

@@ -58,7 +58,7 @@ describe.skipIf(isSkipped)('images from a registry', () => {
       const waiting = (await node.status(pod))?.containerStatuses?.[0]?.state?.waiting;
       return waiting?.reason === reason ? waiting : null;
     });
-  const hasSaid = (text: string) => eventually(`it says ${text}`, () => node.log.includes(text));
+  const hasLogged = (text: string) => eventually(`it says ${text}`, () => node.log.includes(text));
 
   it('are pulled once for all pods that need one, and again for a pod that always pulls', async () => {
     const image = await open.push('policies/x');
@@ -71,7 +71,7 @@ describe.skipIf(isSkipped)('images from a registry', () => {
     expect(open.pullsOf('policies/x')).toBe(first);
     run('five', image, { policy: 'Always' });
     await node.running('five');
-    await hasSaid(`Successfully pulled image \\"${image}\\" in `);
+    await hasLogged(`Successfully pulled image \\"${image}\\" in `);
   });
 
   it('are not pulled by a pod that must not; that they are missing is said in the words of the registry', async () => {
@@ -82,8 +82,8 @@ describe.skipIf(isSkipped)('images from a registry', () => {
     const missing = `${open.host}/never/x:nosuch`;
     run('missing', missing);
     const refusal = await waits('missing', 'ErrImagePull');
-    const [said, why] = (refusal.message ?? '').split(/: failed to resolve (?:image|reference "[^"]+"): /);
-    expect(said).toBe(`rpc error: code = NotFound desc = failed to pull and unpack image "${missing}"`);
+    const [outer, why] = (refusal.message ?? '').split(/: failed to resolve (?:image|reference "[^"]+"): /);
+    expect(outer).toBe(`rpc error: code = NotFound desc = failed to pull and unpack image "${missing}"`);
     expect(why).toBe(`${missing}: not found`);
     const backOff = await waits('missing', 'ImagePullBackOff');
     expect(backOff.message).toBe(`Back-off pulling image "${missing}": ErrImagePull: ${refusal.message}`);
@@ -94,7 +94,9 @@ describe.skipIf(isSkipped)('images from a registry', () => {
     secret('login', dockerConfig(locked.host));
     run('owner', image, { secrets: ['login', 'nosuch'] });
     await node.running('owner');
-    await hasSaid('Unable to retrieve some image pull secrets (nosuch); attempting to pull the image may not succeed.');
+    await hasLogged(
+      'Unable to retrieve some image pull secrets (nosuch); attempting to pull the image may not succeed.',
+    );
     run('stranger', image);
     const { message } = await waits('stranger', 'ErrImagePull');
     expect(message).toMatch(/401 Unauthorized|authorization failed: no basic auth credentials/);

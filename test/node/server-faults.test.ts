@@ -43,19 +43,19 @@ async function outage(fault: string): Promise<number> {
 
 /** Has a command stream until the test is over; each time the stream breaks, another one begins. Counts its bytes. */
 function streaming(pod: string): { bytes: number; opened: number } {
-  const told = { bytes: 0, opened: 0 };
+  const received = { bytes: 0, opened: 0 };
   const query = 'output=1&command=sh&command=-c&command=while+true%3B+do+echo+line%3B+sleep+0.01%3B+done';
   const open = (): void => {
     if (isOver) return;
     const url = `wss://127.0.0.1:${node.port}/exec/default/${pod}/c?${query}`;
     const client = new WebSocket(url, ['v5.channel.k8s.io'], { rejectUnauthorized: false });
-    client.once('open', () => told.opened++);
-    client.on('message', (data: Buffer) => (told.bytes += data.length));
+    client.once('open', () => received.opened++);
+    client.on('message', (data: Buffer) => (received.bytes += data.length));
     client.on('error', () => {});
     client.once('close', () => setTimeout(open, 20));
   };
   open();
-  return told;
+  return received;
 }
 
 const phases = async (): Promise<string[]> => {
@@ -74,8 +74,8 @@ async function replaysTheSame(): Promise<void> {
 it(`is lost ${KILLS} times while pods start and a command streams: no decision is lost, the ports come back`, async () => {
   node.write('first.json', shellPod('first', 'busybox', SLEEP));
   await eventually('the first pod runs', async () => (await get('/runningpods/')).body.includes('first-node1'));
-  const told = streaming('first-node1');
-  await eventually('the command streams', () => told.bytes > 0);
+  const received = streaming('first-node1');
+  await eventually('the command streams', () => received.bytes > 0);
   const { pid } = node;
   const outages: number[] = [];
   for (let kill = 0; kill < KILLS; kill++) {
@@ -90,8 +90,8 @@ it(`is lost ${KILLS} times while pods start and a command streams: no decision i
   expect(losses()).toBe(KILLS);
   const pods = Math.ceil(KILLS / Math.ceil(KILLS / PODS)) + 1;
   await eventually('all pods run', async () => (await phases()).filter((phase) => phase === 'Running').length === pods);
-  const { opened, bytes } = told;
-  await eventually('the command streams again', () => told.opened > 1 && told.bytes > bytes);
+  const { opened, bytes } = received;
+  await eventually('the command streams again', () => received.opened > 1 && received.bytes > bytes);
   expect(opened).toBeGreaterThan(1);
   expect([node.pid, node.isRunning]).toEqual([pid, true]);
   isOver = true;

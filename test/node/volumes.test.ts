@@ -82,7 +82,7 @@ describe.skipIf(skip || needsMounts)('volumes on containerd', () => {
     const [only] = pod.spec.containers;
     node.write(`${name}.json`, { ...pod, spec: { ...pod.spec, containers: [{ ...only, ...container }] } });
   };
-  const said = (pod: string, text: string) =>
+  const hasPrinted = (pod: string, text: string) =>
     eventually(`${pod} says ${text}`, () => node.containerLog(pod, 'c').includes(text));
 
   it('a ConfigMap that comes late starts its pod, and its changes reach the running container', async () => {
@@ -96,10 +96,10 @@ describe.skipIf(skip || needsMounts)('volumes on containerd', () => {
     await eventually('it waits', () => node.log.includes('configmap \\"settings\\" not found'));
     expect(await node.sandboxes('reader')).toBe(0);
     node.write('settings.json', configMap('settings', { a: 'one' }));
-    await said('reader', 'read=one,700');
+    await hasPrinted('reader', 'read=one,700');
     const before = await node.running('reader');
     node.write('settings.json', configMap('settings', { a: 'two' }));
-    await said('reader', 'read=two,700');
+    await hasPrinted('reader', 'read=two,700');
     expect(await node.instances('reader')).toEqual([before]);
     expect(node.containerLog('reader', 'c')).not.toMatch(/read=,|,777$/m);
   });
@@ -112,7 +112,7 @@ describe.skipIf(skip || needsMounts)('volumes on containerd', () => {
       env: [{ name: 'PW', valueFrom: { secretKeyRef: { name: 'token', key: 'pw' } } }],
       args: ['$(PW)'],
     });
-    await said('keeper', `lengths=${CANARY.length},${CANARY.length},${CANARY.length},tmpfs`);
+    await hasPrinted('keeper', `lengths=${CANARY.length},${CANARY.length},${CANARY.length},tmpfs`);
     await eventually('the journal is written', () => node.journalText().includes('cri.startContainer'));
     expect(filesOf(node).length).toBeGreaterThan(5);
     expect(filesWithCanary(node)).toEqual([]);
@@ -146,7 +146,7 @@ describe.skipIf(skip || needsMounts)('volumes on containerd', () => {
     const [only] = pod.spec.containers;
     const heir = { ...only, env: [{ name: 'A', valueFrom: { fileKeyRef } }], args: ['x$(A)'] };
     node.write('heir.json', { ...pod, spec: { ...pod.spec, containers: [heir] } });
-    await said('heir', `length=${CANARY.length},x${CANARY}`);
+    await hasPrinted('heir', `length=${CANARY.length},x${CANARY}`);
     const found = filesWithCanary(node).filter((path) => !path.includes('/heir-node1') && !path.includes('/logs/'));
     expect(found).toEqual([expect.stringMatching(/kubernetes\.io~empty-dir\/e\/a\.env$/)]);
     expect(node.log).not.toContain(CANARY);
@@ -156,7 +156,7 @@ describe.skipIf(skip || needsMounts)('volumes on containerd', () => {
     const mount = { volumeMounts: [{ name: 'e', mountPath: '/sub', subPathExpr: '$(POD)/b' }] };
     const env = [{ name: 'POD', valueFrom: { fieldRef: { fieldPath: 'metadata.name' } } }];
     write('part', `touch /sub/here; ls /sub; echo ready; ${SLEEP}`, [{ name: 'e', emptyDir: {} }], { ...mount, env });
-    await said('part', 'ready');
+    await hasPrinted('part', 'ready');
     expect(readdirSync(join(node.rootDir, 'pods'), { recursive: true })).toContainEqual(
       expect.stringMatching(/kubernetes\.io~empty-dir\/e\/part-node1\/b\/here$/),
     );
@@ -183,9 +183,9 @@ describe.skipIf(skip || needsMounts)('volumes on containerd', () => {
       'spreader.json',
       shellPod('spreader', node.image, '', { volumes: [{ name: 'v', emptyDir: {} }], containers }),
     );
-    const told = (container: string, what: string) =>
+    const reports = (container: string, what: string) =>
       eventually(`${container} ${what}`, () => node.containerLog('spreader', container).includes(what));
-    await Promise.all([told('c1', 'sees it'), told('c2', 'sees nothing')]);
+    await Promise.all([reports('c1', 'sees it'), reports('c2', 'sees nothing')]);
     const mounted = () =>
       mounts(node)
         .find((line) => line.includes('/kubernetes.io~empty-dir/v/m '))
@@ -207,9 +207,9 @@ describe.skipIf(skip || needsMounts)('volumes on containerd', () => {
     ];
     const script = `cat /d/n; df -k /m | tail -1; stat -c 'part=%a,%u,%g' /m; ${SLEEP}`;
     write('leaver', script, volumes, { volumeMounts }, { securityContext: { fsGroup: 123, runAsUser: 1001 } });
-    await said('leaver', 'leaver-node1');
-    await said('leaver', ' 1024 ');
-    await said('leaver', 'part=3777,0,123');
+    await hasPrinted('leaver', 'leaver-node1');
+    await hasPrinted('leaver', ' 1024 ');
+    await hasPrinted('leaver', 'part=3777,0,123');
     const uid = (await node.context('kubelet/status')) as { pods: Record<string, { uid: string; name: string }> };
     const pod = Object.values(uid.pods).find(({ name }) => name === 'leaver-node1')?.uid ?? '';
     const folder = join(node.rootDir, 'pods', pod);

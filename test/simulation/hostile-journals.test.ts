@@ -83,11 +83,11 @@ function written(records: readonly Line[]): string {
   return text + encodeLine(JSON.stringify({ k: 'chain', upto, sha256 }));
 }
 
-let said = '';
+let output = '';
 beforeAll(() => {
   for (const stream of [process.stdout, process.stderr]) {
     vi.spyOn(stream, 'write').mockImplementation((text) => {
-      said += String(text);
+      output += String(text);
       return true;
     });
   }
@@ -105,14 +105,14 @@ const QUOTED_RECORD = /^ +(?:(?:extra|missing|different): record|the log has |no
 async function answers(path = file): Promise<Readonly<Record<string, number>>> {
   const codes: Record<string, number> = {};
   for (const [name, command] of Object.entries(COMMANDS)) {
-    said = '';
+    output = '';
     const begin = process.threadCpuUsage();
     const code = await command(path);
     const { user, system } = process.threadCpuUsage(begin);
     expect((user + system) / 1_000, `milliseconds of ${name}`).toBeLessThan(SOON_MS);
-    expect(CODES.has(code), `${name} ends with ${code}: ${said.slice(-300)}`).toBe(true);
-    expect(said, name).not.toMatch(/(?![\n\t])[\p{Cc}\p{Cf}]|^\s*::|^##\[/mu);
-    expect(said.replace(QUOTED_RECORD, ''), name).not.toMatch(CRASH);
+    expect(CODES.has(code), `${name} ends with ${code}: ${output.slice(-300)}`).toBe(true);
+    expect(output, name).not.toMatch(/(?![\n\t])[\p{Cc}\p{Cf}]|^\s*::|^##\[/mu);
+    expect(output.replace(QUOTED_RECORD, ''), name).not.toMatch(CRASH);
     codes[name] = code;
   }
   return codes;

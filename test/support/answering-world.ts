@@ -57,12 +57,12 @@ export function runUnder(machine: AnyStateMachine, input: unknown, answers: Answ
     kernel,
     time,
     say: (stream: string, event: JsonEvent) => streams.get(stream)!(event),
-    tell: (event: JsonEvent) => kernel.dispatch('parent/subject', event, 'test'),
+    send: (event: JsonEvent) => kernel.dispatch('parent/subject', event, 'test'),
     state: () => (kernel.snapshotOf('parent/subject') as { value: unknown } | undefined)?.value,
-    told: () => messages(sink.records),
+    sent: () => messages(sink.records),
     asked: () => sink.records.flatMap((record) => (record.k === 'effect' ? [record.name] : [])),
     records: () => sink.records,
-    said: () => sink.records.flatMap((record) => (record.k === 'log' ? [record.text] : [])),
+    logged: () => sink.records.flatMap((record) => (record.k === 'log' ? [record.text] : [])),
     divergence: () => replay({ machine: parent, records: sink.records }).divergence,
   };
 }

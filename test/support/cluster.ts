@@ -84,8 +84,8 @@ const SINCE: readonly (readonly [string, number])[] = [
 
 async function minorOf(rest: Rest): Promise<number> {
   const { minor } = (await rest.get('/version')) as unknown as { readonly minor: string };
-  const said = Number.parseInt(minor, 10);
-  if (said > 0) return said;
+  const version = Number.parseInt(minor, 10);
+  if (version > 0) return version;
   const { resources } = (await rest.get('/api/v1')) as unknown as { readonly resources: { readonly name: string }[] };
   return SINCE.find(([resource]) => resources.some(({ name }) => name === resource))?.[1] ?? 0;
 }

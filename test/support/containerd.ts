@@ -95,8 +95,8 @@ export function containerdAvailable(): string | null {
 
 /** Major version of the containerd that is started here. */
 export function containerdMajor(): number {
-  const said = execFileSync(placeOf('containerd')!, ['--version'], { encoding: 'utf8' });
-  return Number(/ v?(\d+)\.\d+\.\d+/.exec(said)![1]);
+  const version = execFileSync(placeOf('containerd')!, ['--version'], { encoding: 'utf8' });
+  return Number(/ v?(\d+)\.\d+\.\d+/.exec(version)![1]);
 }
 
 interface Layout {

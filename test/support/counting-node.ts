@@ -39,7 +39,7 @@ export const apiPod = (uid: string, spec: Spec, generation = 1): Pod => ({
   status: { phase: 'Pending' },
 });
 
-export const tellPods = (node: PodsNode, op: 'ADD' | 'UPDATE', ...pods: readonly Pod[]): void =>
+export const sendPods = (node: PodsNode, op: 'ADD' | 'UPDATE', ...pods: readonly Pod[]): void =>
   void node.kernel.dispatch('kubelet/pods', { type: 'config.pods', op, source: 'api', pods }, 'test');
 
 export function removePod(node: PodsNode, uid: string): void {

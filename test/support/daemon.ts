@@ -173,11 +173,11 @@ export class TestNode {
       env: { ...process.env, ...environment },
       timeout: ONCE_TIMEOUT_MS,
     });
-    const said = { stdout: '', stderr: '' };
-    child.stdout.on('data', (chunk) => (said.stdout += String(chunk)));
-    child.stderr.on('data', (chunk) => (said.stderr += String(chunk)));
+    const output = { stdout: '', stderr: '' };
+    child.stdout.on('data', (chunk) => (output.stdout += String(chunk)));
+    child.stderr.on('data', (chunk) => (output.stderr += String(chunk)));
     const code = await new Promise<number>((ended) => child.once('close', (status) => ended(status ?? -1)));
-    return { code, ...said };
+    return { code, ...output };
   }
 
   private configuration(): string {

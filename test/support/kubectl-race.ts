@@ -9,10 +9,10 @@ const LOST = /websocket\.go:\d+\] Unknown stream id \d, .*\r?\n/;
 const ATTEMPTS_MAX = 5;
 
 /** For a command that may run twice. */
-export async function untilNothingIsLost<Said extends { readonly stderr: string | Buffer }>(
-  run: () => Promise<Said>,
-): Promise<Said> {
-  let said = await run();
-  for (let attempt = 1; attempt < ATTEMPTS_MAX && LOST.test(String(said.stderr)); attempt++) said = await run();
-  return said;
+export async function untilNothingIsLost<Output extends { readonly stderr: string | Buffer }>(
+  run: () => Promise<Output>,
+): Promise<Output> {
+  let output = await run();
+  for (let attempt = 1; attempt < ATTEMPTS_MAX && LOST.test(String(output.stderr)); attempt++) output = await run();
+  return output;
 }

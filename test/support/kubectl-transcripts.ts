@@ -25,7 +25,7 @@ const TYPING_AFTER_MS = 1_500;
 const SILENT_MAX_MS = 10_000;
 
 type Asked = Pick<Transcript, 'argv' | 'env' | 'stdin' | 'tty' | 'ended'>;
-type Output = Pick<Said, 'stdout' | 'stderr'>;
+type Output = Pick<Printed, 'stdout' | 'stderr'>;
 type Text = string | { readonly bytes: number; readonly sha256?: string };
 
 export interface Transcript {
@@ -44,7 +44,7 @@ export interface Transcript {
   readonly ended?: string;
 }
 
-export interface Said {
+export interface Printed {
   readonly exitCode: number;
   readonly stdout: Buffer;
   readonly stderr: Buffer;
@@ -135,22 +135,22 @@ export class Kubectl {
   }
 
   /** To its end, or to the interrupt that the recorder gave it. */
-  run(asked: Asked | Transcript): Promise<Said> {
+  run(asked: Asked | Transcript): Promise<Printed> {
     const mayRunTwice = ['exec', 'cp'].includes(asked.argv[0]!) && asked.tty === undefined;
     return mayRunTwice ? untilNothingIsLost(() => this.runOnce(asked)) : this.runOnce(asked);
   }
 
-  private async runOnce(asked: Asked | Transcript): Promise<Said> {
+  private async runOnce(asked: Asked | Transcript): Promise<Printed> {
     const child = this.start(asked);
-    const said = { stdout: [] as Buffer[], stderr: [] as Buffer[] };
+    const printed = { stdout: [] as Buffer[], stderr: [] as Buffer[] };
     for (const name of ['stdout', 'stderr'] as const) {
-      child[name]!.on('data', (chunk: Buffer) => said[name].push(chunk));
+      child[name]!.on('data', (chunk: Buffer) => printed[name].push(chunk));
     }
     const exited = new Promise<number>((ended) =>
       child.once('close', (code, signal) => ended(code ?? -constants.signals[signal!])),
     );
     void this.type(child, asked);
-    const output = () => ({ stdout: Buffer.concat(said.stdout), stderr: Buffer.concat(said.stderr) });
+    const output = () => ({ stdout: Buffer.concat(printed.stdout), stderr: Buffer.concat(printed.stderr) });
     void this.interrupt(child, asked, output);
     return { exitCode: await exited, ...output() };
   }
@@ -169,8 +169,8 @@ export class Kubectl {
   private async type({ stdin, stdout }: ChildProcess, asked: Pick<Transcript, 'stdin' | 'tty'>): Promise<void> {
     stdin!.on('error', () => {});
     if (asked.tty !== undefined) {
-      const said = once(stdout!, 'data', { signal: AbortSignal.timeout(SILENT_MAX_MS) });
-      await said.catch(() => {});
+      const printed = once(stdout!, 'data', { signal: AbortSignal.timeout(SILENT_MAX_MS) });
+      await printed.catch(() => {});
       await sleep(TYPING_AFTER_MS);
     }
     stdin!.end(inputOf(asked.stdin));
@@ -195,7 +195,7 @@ const STDIN_NOISE =
   /^E\d{4} .* (v\d\.go:\d+\] "Unhandled Error" err=|websocket\.go:\d+\] Unknown stream id 1, ).*\r?\n/gm;
 
 /** What differs, a sentence each. */
-export function differences(wanted: Transcript, got: Said, kubectl: Kubectl): string[] {
+export function differences(wanted: Transcript, got: Printed, kubectl: Kubectl): string[] {
   const found = wanted.exitCode === got.exitCode ? [] : [`exit code ${wanted.exitCode} but ${got.exitCode}`];
   return [...found, ...outputDifferences(wanted, got, kubectl)];
 }

@@ -273,13 +273,13 @@ export class PodsNode {
   }
 
   /** What `status` heard last of a pod, also of one that is gone. */
-  lastToldStatus(uid: string): PodStatus | null {
-    const told = this.sink.records.flatMap((record) =>
+  lastReportedStatus(uid: string): PodStatus | null {
+    const published = this.sink.records.flatMap((record) =>
       record.k === 'message' && record.event.type === 'status.changed'
         ? [record.event as unknown as { readonly pod: { readonly uid: string }; readonly status: PodStatus }]
         : [],
     );
-    return told.findLast(({ pod }) => pod.uid === uid)?.status ?? null;
+    return published.findLast(({ pod }) => pod.uid === uid)?.status ?? null;
   }
 
   /** States, requests and lines with their times, for people. */

@@ -26,15 +26,15 @@ export function runForReal(machine: AnyStateMachine, input: unknown, ports: obje
   const sink = new MemorySink();
   const performer = performerOf(ports as never);
   const kernel = new Kernel({ machine: parent, header: header(), sink, performer, time: hostTime() }).boot();
-  const told = () =>
+  const sent = () =>
     sink.records.flatMap((record) =>
       record.k === 'message' && record.from === 'parent/subject' && record.to === 'parent' ? [record.event] : [],
     );
   return {
-    told,
-    tell: (event: { readonly type: string }) => kernel.dispatch('parent/subject', event, 'test'),
+    sent,
+    send: (event: { readonly type: string }) => kernel.dispatch('parent/subject', event, 'test'),
     state: () => JSON.stringify((kernel.snapshotOf('parent/subject') as { value?: unknown } | undefined)?.value),
-    said: () => sink.records.flatMap((record) => (record.k === 'log' ? [record.text] : [])),
+    logged: () => sink.records.flatMap((record) => (record.k === 'log' ? [record.text] : [])),
     records: (): readonly KernelRecord[] => sink.records,
     divergence: () => replay({ machine: parent, records: sink.records }).divergence,
     stop: () => kernel.dispatch('parent', { type: 'test.stop' }, 'test'),

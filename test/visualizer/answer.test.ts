@@ -108,7 +108,7 @@ it('a start that came to its end says how long it took, and what of that was its
     kind: 'ready',
     text: expect.stringMatching(/^Ready after \d+ ms, \d+% of it waiting for the .+ \(\d+ ms\)$/),
   });
-  watched.node.tell({ type: 'signal.received', signal: 'SIGTERM' }).run(60_000);
+  watched.node.send({ type: 'signal.received', signal: 'SIGTERM' }).run(60_000);
   expect(watched.answer()).toMatchObject({
     kind: 'ended',
     text: expect.stringMatching(/^Ended after .+: it was ready after/),

@@ -13,19 +13,19 @@ it('has an arrow for each message, request and answer of a turn, in their order'
   const { kernel, world } = bootBoss({ onTurn: (records) => void turns.push(shown(records)) });
   kernel.dispatch('boss', { type: 'hire', name: 'ann' }, 'test');
   kernel.dispatch('boss', { type: 'order', name: 'ann' }, 'test');
-  const told = (turn: number) => sequenceOf(turns[turn]!).arrows.map(({ from, to, text }) => [from, to, text]);
-  expect(told(1)).toEqual([
+  const arrowsOf = (turn: number) => sequenceOf(turns[turn]!).arrows.map(({ from, to, text }) => [from, to, text]);
+  expect(arrowsOf(1)).toEqual([
     [WORLD, 'boss', 'hire'],
     ['boss', 'boss/worker-ann', 'is started'],
     ['boss/worker-ann', WORLD, 'world.listen'],
   ]);
   expect(sequenceOf(turns[1]!).columns).toEqual([WORLD, 'boss', 'boss/worker-ann']);
-  expect(told(2)).toEqual([
+  expect(arrowsOf(2)).toEqual([
     [WORLD, 'boss', 'order'],
     ['boss', 'boss/worker-ann', 'work'],
     ['boss/worker-ann', WORLD, 'world.make'],
   ]);
   world.answer('world.make', { error: { name: 'Error', message: 'no wood', retriable: true } });
-  expect(told(3)).toEqual([[WORLD, 'boss/worker-ann', 'world.make failed']]);
+  expect(arrowsOf(3)).toEqual([[WORLD, 'boss/worker-ann', 'world.make failed']]);
   expect(sequenceOf([])).toEqual({ columns: [], arrows: [] });
 });

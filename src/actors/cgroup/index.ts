@@ -11,8 +11,8 @@ import type { InputOf, PortCall, Ports } from '../../kernel/operation.ts';
 import type {
   CgroupDriver,
   CgroupsHeld,
-  CgroupWish,
   cgroupOperations,
+  DesiredCgroup,
 } from '../../machines/model/operations/cgroup.ts';
 import { foldersOf, type Hierarchies, readHierarchies } from './hierarchies.ts';
 import { gatherSystem, holdKubelet, ownGroup } from './processes.ts';
@@ -52,7 +52,7 @@ export function cgroupPorts(options: CgroupOptions = {}): CgroupPorts {
     'cgroup.update': async ({ input }) => update(groups, input),
     'cgroup.hold': (call) =>
       repeat(call, call.input.group, async () => {
-        for (const wish of call.input.wishes) await update(groups, wish);
+        for (const desired of call.input.desired) await update(groups, desired);
       }),
     'cgroup.destroy': async ({ input }) => destroyAll(groups, input),
     'cgroup.listPods': async ({ input: { driver, parents } }) => ({
@@ -88,7 +88,7 @@ interface Groups {
   readonly systemd: SystemdManager;
 }
 
-async function ensure({ hierarchies, systemd }: Groups, { driver, path, resources }: CgroupWish): Promise<null> {
+async function ensure({ hierarchies, systemd }: Groups, { driver, path, resources }: DesiredCgroup): Promise<null> {
   const found = await hierarchies();
   if (driver === 'systemd') await systemd.start(path, resources, found.version);
   await make(found, path);
@@ -96,7 +96,7 @@ async function ensure({ hierarchies, systemd }: Groups, { driver, path, resource
   return null;
 }
 
-async function update({ hierarchies, systemd }: Groups, { driver, path, resources }: CgroupWish): Promise<null> {
+async function update({ hierarchies, systemd }: Groups, { driver, path, resources }: DesiredCgroup): Promise<null> {
   const found = await hierarchies();
   const missing = await missingFolders(found, path);
   if (missing.length > 0) {
@@ -169,15 +169,15 @@ async function repeat<Input extends { readonly periodMs: number }>(
   work: () => Promise<void>,
 ): Promise<never> {
   const { input, signal } = call;
-  let said: string | null = null;
+  let reported: string | null = null;
   for (;;) {
     const message = await work().then(
       () => '',
       (error: Error) => error.message,
     );
     signal.throwIfAborted();
-    if (message !== said) call.emit({ type: 'cgroups.held', group, message });
-    said = message;
+    if (message !== reported) call.emit({ type: 'cgroups.held', group, message });
+    reported = message;
     await sleep(input.periodMs, undefined, { signal, ref: false });
   }
 }

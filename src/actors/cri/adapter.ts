@@ -104,8 +104,8 @@ export class Adapter {
    */
   async after<Kind extends keyof Statuses>(kind: Kind, id: string, outcome: Outcome): Promise<Statuses[Kind] | null> {
     const limits = { timeoutMs: SHOW_MS, signal: AbortSignal.timeout(SHOW_MS) };
-    const said = outcome === 'running' ? await this.own.of(id) : undefined;
-    const instance = said ?? (await inspectInstance(this.client, kind, id, limits).catch(() => undefined));
+    const observed = outcome === 'running' ? await this.own.of(id) : undefined;
+    const instance = observed ?? (await inspectInstance(this.client, kind, id, limits).catch(() => undefined));
     if (!instance?.uid || !isShown(outcome, instance)) {
       this.changed(id, outcome);
       return null;

@@ -18,7 +18,7 @@ export class OwnCalls {
   /** Pods of which a sandbox is being removed, with how many. */
   readonly #removing = new Map<string, number>();
   /** By id, what the newest event said. */
-  readonly #said = new Map<string, Instance>();
+  readonly #observed = new Map<string, Instance>();
   /** By id, the call that waits. */
   readonly #waiting = new Map<string, (instance: Instance) => void>();
   /** The events that come have statuses. */
@@ -31,7 +31,7 @@ export class OwnCalls {
       return await call();
     } finally {
       this.#starting.delete(id);
-      this.#said.delete(id);
+      this.#observed.delete(id);
     }
   }
 
@@ -40,7 +40,8 @@ export class OwnCalls {
     try {
       return await counted(this.#making, uid, call);
     } finally {
-      for (const [id, { kind, uid: of }] of this.#said) if (kind === 'sandbox' && of === uid) this.#said.delete(id);
+      for (const [id, { kind, uid: of }] of this.#observed)
+        if (kind === 'sandbox' && of === uid) this.#observed.delete(id);
     }
   }
 
@@ -62,17 +63,17 @@ export class OwnCalls {
   }
 
   /** An event about what one of these calls begins. */
-  said(instance: Instance): void {
+  observed(instance: Instance): void {
     const { id } = instance.status;
     const waits = this.#waiting.get(id);
     if (waits) waits(instance);
-    else this.#said.set(id, instance);
+    else this.#observed.set(id, instance);
   }
 
   /** The answer to the call is there: what its event said, or `undefined` if that does not come. */
   async of(id: string): Promise<Instance | undefined> {
-    const said = this.#said.get(id);
-    if (said !== undefined || !this.carriesStatuses) return said;
+    const observed = this.#observed.get(id);
+    if (observed !== undefined || !this.carriesStatuses) return observed;
     const { promise, resolve } = Promise.withResolvers<Instance | undefined>();
     const timer = setTimeout(resolve, EVENT_WAIT_MS, undefined);
     this.#waiting.set(id, resolve);

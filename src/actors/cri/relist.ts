@@ -20,7 +20,7 @@ const POD_NAMESPACE_LABEL = 'io.kubernetes.pod.namespace';
 
 const CONTAINER_STATES: ReadonlySet<unknown> = new Set(['CONTAINER_CREATED', 'CONTAINER_RUNNING', 'CONTAINER_EXITED']);
 
-/** What both lists said of one pod. */
+/** What both lists have of one pod. */
 export interface ListedPod {
   readonly sandboxIds: readonly string[];
   readonly containerIds: readonly string[];
@@ -275,7 +275,7 @@ export class PodLedger {
     return this.#pods.has(uid);
   }
 
-  /** An inspection failed: said once per reason, until one succeeds. */
+  /** An inspection failed: reported once per reason, until one succeeds. */
   failed(uid: string, message: string): readonly WatchPodsItem[] {
     if (this.#stale.get(uid) === message) return [];
     this.#stale.set(uid, message);

@@ -204,8 +204,8 @@ export function discreet(client: RuntimeClient, secretsOf: SecretsOf, vault: Vau
   const stream: RuntimeClient['stream'] = (name, request, onMessage, signal) => {
     if (name !== 'GetContainerEvents') return client.stream(name, request, onMessage, signal);
     const onEvent = onMessage as (event: ContainerEventResponse) => void;
-    const tell = (event: ContainerEventResponse) => onEvent(discreetEvent(event, secretsOf, vault));
-    return client.stream('GetContainerEvents', {}, tell, signal);
+    const send = (event: ContainerEventResponse) => onEvent(discreetEvent(event, secretsOf, vault));
+    return client.stream('GetContainerEvents', {}, send, signal);
   };
   return { ...client, call, stream };
 }

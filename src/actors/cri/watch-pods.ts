@@ -152,14 +152,14 @@ export class PodWatcher {
   /** It says no more than the pod knows, or will know by the answer to a call of our own, which then need not ask. */
   #isKnown({ id, uid, outcome, instance, isNew = false }: Hint): boolean {
     const { own } = this.#options;
-    if (instance && own.isStarting(id)) own.said(instance);
+    if (instance && own.isStarting(id)) own.observed(instance);
     const isMaking = uid !== undefined && own.isMaking(uid);
     const pod = uid ?? this.#ledger.podOf(id);
     if (isNew) return isMaking || this.#ledger.podOf(id) !== undefined;
     if (outcome === 'gone') return pod !== undefined && own.isRemoving(pod);
     if (outcome === 'exited') return this.#ledger.hasEnded(id);
     const isMade = outcome === 'running' && isMaking && instance?.kind === 'sandbox';
-    if (isMade) own.said(instance);
+    if (isMade) own.observed(instance);
     return isMade || (outcome === 'running' && own.isStarting(id));
   }
 

@@ -5,14 +5,14 @@ import { OperationError } from '../../kernel/json.ts';
 /** These programs do one system call; more time than this means that they hang. */
 const COMMAND_TIMEOUT_MS = 5_000;
 
-/** Resolves when the program succeeded; otherwise fails with what it said. */
+/** Resolves when the program succeeded; otherwise fails with its output. */
 export function runCommand(file: string, args: readonly string[], environment?: NodeJS.ProcessEnv): Promise<void> {
   return new Promise((resolve, reject) => {
     const options = { timeout: COMMAND_TIMEOUT_MS, ...(environment ? { env: environment } : {}) };
     execFile(file, [...args], options, (error, _stdout, stderr) => {
       if (!error) return resolve();
-      const said = stderr.trim() || error.message;
-      reject(new OperationError(`${file}: ${said}`, { code: String(error.code ?? 'EUNKNOWN') }));
+      const output = stderr.trim() || error.message;
+      reject(new OperationError(`${file}: ${output}`, { code: String(error.code ?? 'EUNKNOWN') }));
     });
   });
 }

@@ -93,14 +93,14 @@ function lockByChild({ input, signal }: LockCall): Promise<unknown> {
   const args = ['--exclusive', ...mode, `--conflict-exit-code=${CONFLICT_EXIT_CODE}`, input.path];
   return new Promise((resolve, reject) => {
     const child = spawn('flock', [...args, 'sh', '-c', 'echo held && exec cat'], { stdio: ['pipe', 'pipe', 'pipe'] });
-    let said = '';
-    child.stderr.on('data', (chunk) => (said += String(chunk)));
+    let output = '';
+    child.stderr.on('data', (chunk) => (output += String(chunk)));
     child.once('error', (error) =>
       reject(new OperationError(`cannot run flock: ${error.message}`, { code: 'ENOENT' })),
     );
     child.once('exit', (code) => {
       if (code === CONFLICT_EXIT_CODE) return reject(isHeldByAnother(input.path));
-      reject(new OperationError(`flock ended: ${said.trim() || `exit code ${code}`}`));
+      reject(new OperationError(`flock ended: ${output.trim() || `exit code ${code}`}`));
     });
     child.stdout.once('data', () => {
       child.unref();

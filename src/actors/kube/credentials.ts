@@ -3,7 +3,7 @@
  *
  * Owns: what was read last, and when. Invariant: what `current` answers is at most {@link REREAD_MS} older than the
  * files, and fresh after `expire`; only while they cannot be read, or the key is not that of the certificate, it is
- * what they said last.
+ * their last output.
  */
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { readFileSync, statSync } from 'node:fs';

@@ -105,10 +105,10 @@ const REASONS: Readonly<Record<number, string>> = {
 
 /** The server's refusal. `body` is what it sent: a Status, or whatever a proxy on the way had to say. */
 export function refusal(status: number, body: string, retryAfter: string | undefined): OperationError {
-  const said = statusOf(body);
-  const reason = said?.reason || (REASONS[status] ?? `HTTP${status}`);
-  const seconds = said?.details?.retryAfterSeconds ?? (retryAfter === undefined ? undefined : Number(retryAfter));
-  return new OperationError(said?.message || defaultText(status, reason), {
+  const answer = statusOf(body);
+  const reason = answer?.reason || (REASONS[status] ?? `HTTP${status}`);
+  const seconds = answer?.details?.retryAfterSeconds ?? (retryAfter === undefined ? undefined : Number(retryAfter));
+  return new OperationError(answer?.message || defaultText(status, reason), {
     name: 'StatusError',
     code: reason,
     retriable: RETRIABLE.has(status),

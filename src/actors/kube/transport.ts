@@ -154,8 +154,8 @@ function ping(session: ClientHttp2Session): void {
 
 /** What is no number is as if it was not there. */
 function millisecondsOf({ name, seconds }: { readonly name: string; readonly seconds: number }): number {
-  const said = process.env[name] ?? '';
-  return (/^\d+$/.test(said) ? Number(said) : seconds) * SECOND_MS;
+  const setting = process.env[name] ?? '';
+  return (/^\d+$/.test(setting) ? Number(setting) : seconds) * SECOND_MS;
 }
 
 /**

@@ -102,8 +102,8 @@ export const logPorts = (
 
 export function logRecords({ streams = OF_THE_PROCESS, ...first }: LoggerOptions): RecordPrinter {
   let form: LogForm = first;
-  const said = { out: '', err: '' };
-  let loggers = loggersOf(form, said);
+  const pending = { out: '', err: '' };
+  let loggers = loggersOf(form, pending);
   let time = 0;
   const print = (records: readonly KernelRecord[]): void => {
     for (const record of records) {
@@ -115,13 +115,13 @@ export function logRecords({ streams = OF_THE_PROCESS, ...first }: LoggerOptions
       loggers[isError ? 'errors' : 'others'][record.level]({ ...known, ...record.fields }, record.text);
     }
     for (const stream of ['out', 'err'] as const) {
-      if (said[stream] !== '') streams[stream](said[stream]);
-      said[stream] = '';
+      if (pending[stream] !== '') streams[stream](pending[stream]);
+      pending[stream] = '';
     }
   };
   const set = (change: LogForm): void => {
     form = change;
-    loggers = loggersOf(form, said);
+    loggers = loggersOf(form, pending);
   };
   return Object.assign(print, { set, setVerbosity: (verbosity: number) => set({ ...form, verbosity }) });
 }
@@ -129,8 +129,8 @@ export function logRecords({ streams = OF_THE_PROCESS, ...first }: LoggerOptions
 const ERRORS: readonly string[] = ['error', 'fatal'];
 
 /** Loggers that add their lines to what is `said`. */
-function loggersOf({ verbosity, format, splitStream }: LogForm, said: Record<keyof Streams, string>) {
-  const [out, err] = [(line: string) => void (said.out += line), (line: string) => void (said.err += line)];
+function loggersOf({ verbosity, format, splitStream }: LogForm, pending: Record<keyof Streams, string>) {
+  const [out, err] = [(line: string) => void (pending.out += line), (line: string) => void (pending.err += line)];
   const open = (write: (line: string) => void) =>
     pino(
       {

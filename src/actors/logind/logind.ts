@@ -176,8 +176,8 @@ const LOCK = [
 async function holdLock(address: string, signal: AbortSignal, held: () => void): Promise<void> {
   const environment = { ...process.env, DBUS_SYSTEM_BUS_ADDRESS: address };
   const holder = spawn('systemd-inhibit', LOCK, { env: environment, stdio: 'pipe' });
-  let said = '';
-  holder.stderr.on('data', (chunk) => (said = `${said}${String(chunk)}`.slice(-1_000)));
+  let output = '';
+  holder.stderr.on('data', (chunk) => (output = `${output}${String(chunk)}`.slice(-1_000)));
   holder.stdout.once('data', held);
   holder.stdin.on('error', () => {});
   const release = (): void => void holder.stdin.end();
@@ -187,7 +187,7 @@ async function holdLock(address: string, signal: AbortSignal, held: () => void):
   try {
     const [code] = (await once(holder, 'close')) as [number | null];
     if (!signal.aborted)
-      throw new OperationError(`failed creating systemd inhibitor: ${said.trim() || `exit code ${code}`}`);
+      throw new OperationError(`failed creating systemd inhibitor: ${output.trim() || `exit code ${code}`}`);
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
     if (code !== 'ENOENT') throw error;

@@ -86,9 +86,9 @@ class SocketFollower {
   }
 
   #say({ sockets, errors }: Scan): void {
-    const said = JSON.stringify([sockets, errors]);
-    if (said === this.#emitted || this.#call.signal.aborted) return;
-    this.#emitted = said;
+    const report = JSON.stringify([sockets, errors]);
+    if (report === this.#emitted || this.#call.signal.aborted) return;
+    this.#emitted = report;
     this.#call.emit({ type: 'plugins.changed', sockets, errors });
   }
 }

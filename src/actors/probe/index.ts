@@ -2,7 +2,7 @@
  * The operations `probe.*`: probing again and again, and HTTP hooks.
  *
  * Decides: nothing about containers; when to try next, and through {@link tally} what to say.
- * Invariants: attempts of one probe never overlap, and start a period apart or later; after an abort nothing is said.
+ * Invariants: attempts of one probe never overlap, and start a period apart or later; none is emitted after an abort.
  */
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';

@@ -2,7 +2,7 @@
  * `server.healthz`: reports to the service manager and its probes whether the agent is alive, on a port of its own.
  *
  * Decides: nothing but /healthz and its checks answer here, to any method, with upstream's texts. A port that cannot be
- * had is said once for each reason and tried again every {@link RETRY_MS}; it never ends the node.
+ * had is reported once for each reason and tried again every {@link RETRY_MS}; it never ends the node.
  */
 import type { Port } from '../../kernel/operation.ts';
 import type { hostOperations } from '../../machines/model/operations/host.ts';
@@ -25,13 +25,13 @@ export async function healthzPort(call: Pick<Call, 'input' | 'signal' | 'emit'>,
     endpoints: healthEndpoints({ ping: () => null, ...checks }),
     gate: async () => null,
   }).open();
-  let said = '';
+  let reported = '';
   while (!signal.aborted) {
     const listener = new Listener({ ...input, accept: (socket) => api.accept(socket), tls: null });
     const item = await listened(listener, input);
     const isListening = item.type === 'healthz.listening';
-    if (!signal.aborted && (isListening || item.message !== said)) call.emit(item);
-    said = isListening ? '' : item.message;
+    if (!signal.aborted && (isListening || item.message !== reported)) call.emit(item);
+    reported = isListening ? '' : item.message;
     await aborted(signal, isListening ? undefined : RETRY_MS);
     if (isListening) await listener.close();
   }

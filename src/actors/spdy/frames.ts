@@ -143,7 +143,7 @@ export class FrameWriter {
     return parts;
   }
 
-  /** That nothing more is said on a stream. */
+  /** That nothing more is sent on a stream. */
   last(stream: number): Buffer {
     return frameHead(stream, FIN, 0);
   }

@@ -3,7 +3,7 @@
  *
  * Decides: when there is something to say. Owns, per watch, which thresholds were met last.
  * Invariants: each observation is compared here and reported only when a threshold was crossed or its minimum came
- * back; a signal that cannot be read is absent; failing is said once.
+ * back; a signal that cannot be read is absent; a failure is reported once.
  */
 import { stat } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';

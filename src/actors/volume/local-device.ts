@@ -102,39 +102,39 @@ async function prepare(device: string, { type, readOnly }: LocalVolume['filesyst
     throw new OperationError(`cannot mount unformatted disk ${device} as we are manipulating it in read-only mode`);
   }
   const forced = type === 'ext3' || type === 'ext4' ? ['-F', '-m0'] : type === 'xfs' ? ['-f'] : [];
-  const { code, said } = await tool(`mkfs.${type}`, [...forced, device]);
+  const { code, output } = await tool(`mkfs.${type}`, [...forced, device]);
   if (code !== 0) {
     throw new OperationError(
       `format of disk ${JSON.stringify(device)} failed: type:(${JSON.stringify(type)}) errcode:(exit status ${code}) ` +
-        `output:(${said.trim()}) `,
+        `output:(${output.trim()}) `,
     );
   }
 }
 
 /** `''`: nothing is on it; a table of partitions is something. */
 async function formatOf(device: string): Promise<string> {
-  const { code, said } = await tool('blkid', ['-p', '-s', 'TYPE', '-s', 'PTTYPE', '-o', 'export', device]);
+  const { code, output } = await tool('blkid', ['-p', '-s', 'TYPE', '-s', 'PTTYPE', '-o', 'export', device]);
   if (code === BLKID_NOTHING) return '';
-  if (code !== 0) throw new OperationError(`failed to get disk format of disk ${device}: ${said.trim()}`);
-  const found = new Map(said.split('\n').map((line) => line.split('=') as [string, string]));
+  if (code !== 0) throw new OperationError(`failed to get disk format of disk ${device}: ${output.trim()}`);
+  const found = new Map(output.split('\n').map((line) => line.split('=') as [string, string]));
   return found.get('TYPE') ?? (found.has('PTTYPE') ? 'unknown data, probably partitions' : '');
 }
 
 async function check(device: string): Promise<void> {
-  const { code, said } = await tool('fsck', ['-a', device]);
+  const { code, output } = await tool('fsck', ['-a', device]);
   if (code !== FSCK_UNCORRECTED) return;
-  throw new OperationError(`'fsck' found errors on device ${device} but could not correct them: ${said.trim()}`);
+  throw new OperationError(`'fsck' found errors on device ${device} but could not correct them: ${output.trim()}`);
 }
 
-function tool(program: string, argv: readonly string[]): Promise<{ code: number; said: string }> {
+function tool(program: string, argv: readonly string[]): Promise<{ code: number; output: string }> {
   return new Promise((resolve, reject) => {
     const options = { timeout: TOOL_TIMEOUT_MS, killSignal: 'SIGKILL' } as const;
     execFile(program, [...argv], options, (error, stdout, stderr) => {
-      const said = stdout + stderr;
-      if (!error) resolve({ code: 0, said });
+      const output = stdout + stderr;
+      if (!error) resolve({ code: 0, output });
       else if (error.killed)
-        reject(new OperationError(`${program} did not end: ${said.trim()}`, { code: 'ETIMEDOUT' }));
-      else if (typeof error.code === 'number') resolve({ code: error.code, said });
+        reject(new OperationError(`${program} did not end: ${output.trim()}`, { code: 'ETIMEDOUT' }));
+      else if (typeof error.code === 'number') resolve({ code: error.code, output });
       else reject(new OperationError(`there is no program ${program} on this node`, { code: String(error.code) }));
     });
   });

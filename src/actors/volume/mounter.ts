@@ -100,10 +100,10 @@ function programFailure(program: string, error: unknown, timeoutMs: number): Ope
     });
   }
   if (code === 'ENOENT') return new OperationError(`there is no program ${program}: install util-linux`, { code });
-  const said = stderr.trim() || (error instanceof Error ? error.message : String(error));
-  const isRefused = /permission denied|must be superuser|not permitted/i.test(said);
-  const isBadOption = /bad option|wrong fs type|invalid argument|bad superblock/i.test(said);
-  return new OperationError(said, { code: isRefused ? 'EPERM' : isBadOption ? 'EINVAL' : 'EIO', retriable: true });
+  const output = stderr.trim() || (error instanceof Error ? error.message : String(error));
+  const isRefused = /permission denied|must be superuser|not permitted/i.test(output);
+  const isBadOption = /bad option|wrong fs type|invalid argument|bad superblock/i.test(output);
+  return new OperationError(output, { code: isRefused ? 'EPERM' : isBadOption ? 'EINVAL' : 'EIO', retriable: true });
 }
 
 async function isForeign(source: string): Promise<boolean> {

@@ -55,7 +55,7 @@ export function coverageCommand(named: readonly string[], options: CoverageOptio
   return worstOf([...codes, refuse('coverage', why, exitCodes.budgetExceeded)]);
 }
 
-/** A journal that this build does not replay counts as far as it comes, and is said. */
+/** A journal that this build does not replay counts as far as it comes, and is reported. */
 function replayed(log: string, coverage: Coverage): number {
   try {
     const { divergence } = replay({ ...replayOptions(journalAt(log, undefined)), onStep: coverage.take });

@@ -11,9 +11,9 @@ type Ended = (code: number) => void;
 /** Runs a verb; a refusal is one line and exit code 1. */
 async function guarded(ended: Ended, run: () => Promise<string | number>): Promise<void> {
   try {
-    const said = await run();
-    if (typeof said === 'string') process.stdout.write(said);
-    ended(typeof said === 'number' ? said : exitCodes.same);
+    const result = await run();
+    if (typeof result === 'string') process.stdout.write(result);
+    ended(typeof result === 'number' ? result : exitCodes.same);
   } catch (thrown) {
     if (!(thrown instanceof LocalError)) throw thrown;
     process.stderr.write(`${thrown.message}\n`);

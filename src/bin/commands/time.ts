@@ -1,6 +1,6 @@
 /** `statelet time JOURNAL`: how long starting took, phase by phase. */
 import { type InsightOptions, insight, startIsGone, storyAt } from '../insight/command.ts';
-import { describeStartupTime, isStartTold, startupTime } from '../insight/startup-time.ts';
+import { describeStartupTime, isStartReported, startupTime } from '../insight/startup-time.ts';
 import { describeFailed, failedOf, isOfStart } from '../insight/why-failed.ts';
 
 export const timeCommand = (log: string, options: InsightOptions): number =>
@@ -15,5 +15,5 @@ export const timeCommand = (log: string, options: InsightOptions): number =>
       const failed = failedOf(story, isOfStart);
       return { json: { ...time, failed }, text: `${describeStartupTime(time)}${describeFailed(failed)}` };
     },
-    (path, incarnation) => storyAt(path, incarnation, isStartTold),
+    (path, incarnation) => storyAt(path, incarnation, isStartReported),
   );

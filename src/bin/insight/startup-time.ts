@@ -86,11 +86,11 @@ const failedBy = ({ failure }: Story, goal: number): boolean =>
 /** How long after a start its first pod is waited for. */
 const FIRST_POD_MAX_MS = 600_000;
 
-/** Nothing that comes later changes what is said of the start. */
-export function isStartTold(story: Story): boolean {
+/** Nothing that comes later changes the report on the start. */
+export function isStartReported(story: Story): boolean {
   const { complete, totalMs, firstPod } = startupTime(story);
-  const tellsMs = firstPod === undefined ? FIRST_POD_MAX_MS : FAILS_WITHIN_MS;
-  return complete && story.ended - story.started > totalMs + tellsMs;
+  const reportsMs = firstPod === undefined ? FIRST_POD_MAX_MS : FAILS_WITHIN_MS;
+  return complete && story.ended - story.started > totalMs + reportsMs;
 }
 
 /** A start that failed ends with its last phase; one that still waits, with the journal. */

@@ -187,7 +187,7 @@ type Terminated = Reason & { readonly exitCode: number };
 function reasonsOf({ status }: PodStory, container: string | undefined): string {
   const fields = ['initContainerStatuses', 'containerStatuses'] as const;
   const all = fields.flatMap((field) => (status[field] ?? []) as readonly ContainerStatus[]);
-  const said = all
+  const reasons = all
     .filter(({ name }) => container === undefined || name === container)
     .flatMap(({ name, state, lastState }) => {
       const { waiting, terminated } = state ?? {};
@@ -198,7 +198,7 @@ function reasonsOf({ status }: PodStory, container: string | undefined): string 
       }
       return terminated ? [`${name} ended with ${endText(terminated)}`] : [];
     });
-  return said.length === 0 ? '' : `; ${said.join('; ')}`;
+  return reasons.length === 0 ? '' : `; ${reasons.join('; ')}`;
 }
 
 const endText = ({ exitCode, reason = 'no reason' }: Terminated): string => `${exitCode} (${reason})`;
@@ -308,8 +308,8 @@ function decision(moment: Moment, story: Story): Decision {
 function causeText({ k, actor, what, text, cause }: Moment, heardBy: string, story: Story): string {
   const stream = k === 'in' && cause !== undefined ? story.moments.get(cause) : undefined;
   const from = stream?.k === 'effect' ? ` from ${stream.what}` : '';
-  const said = k === 'in' || k === 'message' ? `${eventText(what)}${from}` : text;
-  return actor === heardBy ? said : `${actorName(actor, story)}: ${said}`;
+  const described = k === 'in' || k === 'message' ? `${eventText(what)}${from}` : text;
+  return actor === heardBy ? described : `${actorName(actor, story)}: ${described}`;
 }
 
 /** An actor that begins enters all its regions at once; the first says what it does. */

@@ -127,7 +127,7 @@ export async function podNamed(socket: string, namespace: string, text: string):
   throw new LocalError(`Error from server (NotFound): pods ${JSON.stringify(name)} not found`);
 }
 
-/** The container that is meant: the one that is named, or the first, which is said where there are others. */
+/** The container that is meant: the one that is named, or the first; a note names it where there are others. */
 export function containerOf({ spec, metadata }: LocalPod, named: string | undefined): string {
   const { containers, initContainers = [], ephemeralContainers = [] } = spec;
   if (named !== undefined) return named;

@@ -34,7 +34,7 @@ function describeNotes({ notes = [], noted = 0, machinesChanged = [] }: Outcome)
   return [
     `  ${noted} ${noted === 1 ? 'note' : 'notes'} of what machines tell each other, which the world does not see`,
     `    machines that are not the recorded ones: ${few(machinesChanged, MACHINES_SHOWN)}`,
-    `    the first at record ${first.n} of turn ${first.turn}: ${first.kind}: ${saidBy(first.record)}`,
+    `    the first at record ${first.n} of turn ${first.turn}: ${first.kind}: ${recordLine(first.record)}`,
     '    --strict counts them as differences',
     '',
   ].join('\n');
@@ -46,9 +46,9 @@ function describeDivergence({ divergence, machinesChanged = [], recordedBy, verd
   return [
     `  first difference at record ${n} of turn ${turn}: ${kind}`,
     ...describeActors(divergence!),
-    `  the turn began with ${saidBy(input)}`,
-    `  the log has  ${saidBy(expected)}`,
-    `  now comes    ${saidBy(actual)}`,
+    `  the turn began with ${recordLine(input)}`,
+    `  the log has  ${recordLine(expected)}`,
+    `  now comes    ${recordLine(actual)}`,
     ...(kind === 'deadline' ? describeTimers(divergence!) : differences.flatMap(describeDifference)),
     ...(chain.length > 2 ? ['  what led there', ...describeChain(chain)] : []),
     ...(behind.length > 0 ? ['  behind it in the turn', ...describeBehind(behind)] : []),
@@ -86,14 +86,14 @@ const waitText = (ms: unknown): string => (typeof ms === 'number' ? `in ${durati
 
 /** The beginning and the end are the most useful. */
 function describeChain(chain: readonly JournalRecord[]): string[] {
-  const lines = chain.map((record) => `      ${saidBy(record)}`);
+  const lines = chain.map((record) => `      ${recordLine(record)}`);
   if (lines.length <= CHAIN_SHOWN) return lines;
   const left = `      … ${lines.length - CHAIN_SHOWN} more …`;
   return [...lines.slice(0, CHAIN_SHOWN / 2), left, ...lines.slice(-CHAIN_SHOWN / 2)];
 }
 
 function describeBehind(behind: readonly Mismatch[]): string[] {
-  const lines = behind.map(({ kind, expected, actual }) => `      ${kind}: ${saidBy(expected ?? actual)}`);
+  const lines = behind.map(({ kind, expected, actual }) => `      ${kind}: ${recordLine(expected ?? actual)}`);
   return lines.length > BEHIND_SHOWN
     ? [...lines.slice(0, BEHIND_SHOWN), `      … ${lines.length - BEHIND_SHOWN} more …`]
     : lines;
@@ -111,12 +111,12 @@ const describeDifference = ({ path, expected, actual }: Difference): string[] =>
 const valueText = (value: unknown): string =>
   value === undefined ? 'nothing' : shortText(JSON.stringify(value), VALUE_MAX_CHARS);
 
-/** One line for people: which record, of whom, what it says. */
-function saidBy(record: JournalRecord | null): string {
+/** One line for people: the record, its actor, its text. */
+function recordLine(record: JournalRecord | null): string {
   if (record === null) return 'nothing';
   if (record.k === 'dropped' || record.k === 'gap') return `record ${record.n}, ${record.k}`;
-  const said = shortText(recordText(record), VALUE_MAX_CHARS);
-  return `record ${record.n}, ${[record.k, actorOf(record)].filter(Boolean).join(' ')}: ${said}`;
+  const content = shortText(recordText(record), VALUE_MAX_CHARS);
+  return `record ${record.n}, ${[record.k, actorOf(record)].filter(Boolean).join(' ')}: ${content}`;
 }
 
 const builtOf = ({ statelet, node, xstate }: BuildInfo): string =>

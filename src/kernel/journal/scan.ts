@@ -61,7 +61,7 @@ export function* scanSegment(file: string, onEnd: (end: SegmentEnd) => void = ()
 const parsedAs = (isCompressed: boolean, bytes: Buffer, next: number): ParsedLine | string =>
   isCompressed ? parseBareLine(bytes, next) : parseLine(bytes);
 
-/** A line whose checksum is right was written so: what it says wrongly is no accident of a crash. */
+/** A line whose checksum is right was written so: an error in it is no accident of a crash. */
 function recordOf(decoder: Decoder, { raw, json }: ParsedLine, place: JournalPlace): JournalLine {
   let why = 'it holds no record that this format knows';
   try {

@@ -8,7 +8,7 @@
  * Hears: `config.*` of `podConfig`, `runtime.*` of `pleg`, `status.changed` of `status`, `pods.started`.
  * Asks: `podConfig` and `pleg` to publish everything again when it begins, or when `pods` lost it. Both publish to it
  *   what they otherwise publish to `pods`; it passes on what is awaited.
- * Tells the supervisor: `runOnce.finished`, once.
+ * Sends the supervisor: `runOnce.finished`, once.
  * Invariants:
  *   O1 what comes later than the first list is not run. O2 a pod that is in no manifest is neither touched nor ended.
  *   O3 it ends: with a verdict on every pod, or when upstream's retries would be over.

@@ -60,7 +60,7 @@ const kubeletRun = kubeletSetup.createStateConfig({
       },
     },
     reportingFailure: {
-      meta: { steps: 'S219', waitsFor: 'the event of the failure to be told' },
+      meta: { steps: 'S219', waitsFor: 'the event of the failure to be recorded' },
       after: { [LAST_EVENT_MS]: '#kubelet.failed' },
     },
     containerLogs: containerLogs('startingLoops'),

@@ -238,9 +238,9 @@ function updatedMetadata(old: Metadata, given: Metadata): Metadata {
     generation,
   } = old;
   // As Go encodes them: an empty map or list is not there.
-  const said = Object.entries(given).filter(([, value]) => !isEmpty(value));
+  const filled = Object.entries(given).filter(([, value]) => !isEmpty(value));
   return {
-    ...Object.fromEntries(said),
+    ...Object.fromEntries(filled),
     name,
     uid,
     creationTimestamp,

@@ -9,7 +9,7 @@ import type { SecretHandle } from '../../kernel/journal/index.ts';
 import { type JsonEvent, toPlainError } from '../../kernel/json.ts';
 import type { InputOf } from '../../kernel/xstate.ts';
 import type { ContainerStatus, Image, PodSandboxStatus } from '../../machines/model/api/cri.ts';
-import type { CgroupResources, CgroupWish } from '../../machines/model/operations/cgroup.ts';
+import type { CgroupResources, DesiredCgroup } from '../../machines/model/operations/cgroup.ts';
 import type { PodRuntimeStatus } from '../../machines/model/operations/cri.ts';
 import type { Manifest, ManifestError, RememberedPod, SoftState } from '../../machines/model/operations/host.ts';
 import type { Operations } from '../../machines/model/operations/index.ts';
@@ -80,7 +80,7 @@ export class PodsWorld implements Performer {
   objects: readonly ConfigObject[] = [];
   /** By name of a volume, why it cannot be set up. */
   readonly volumeFailures = new Map<string, string>();
-  /** Said of every volume that is set up. */
+  /** Reported of every volume that is set up. */
   notGiven: Omit<VolumesSetUp, 'failed'> = {};
   /** What is being given to groups right now. */
   sharings: readonly Sharing[] = [];
@@ -260,9 +260,9 @@ export class PodsWorld implements Performer {
 
   /** Held once, as it stays in a world where only the agent touches groups. */
   private keepGroups(name: string, input: unknown, emit: (event: JsonEvent) => void): void {
-    const { group, who, wishes = [] } = input as { group?: string; who?: string; wishes?: readonly CgroupWish[] };
-    const missing = wishes.find(({ path }) => !this.groups.has(path));
-    for (const { path, resources } of wishes) if (this.groups.has(path)) this.groups.set(path, resources);
+    const { group, who, desired = [] } = input as { group?: string; who?: string; desired?: readonly DesiredCgroup[] };
+    const missing = desired.find(({ path }) => !this.groups.has(path));
+    for (const { path, resources } of desired) if (this.groups.has(path)) this.groups.set(path, resources);
     const message = missing ? `cgroup "${missing.path}" has some missing paths` : '';
     emit({ type: 'cgroups.held', group: group ?? who ?? name, message });
   }

@@ -94,7 +94,7 @@ async function builder(more: object = {}) {
     nodeLeaseDurationSeconds: 40,
     ...more,
   });
-  await until(() => world.told().length > 0, world.said);
+  await until(() => world.sent().length > 0, world.logged);
   return world;
 }
 const clientManager = () =>
@@ -112,7 +112,7 @@ describe('a node that has only a bootstrap token', () => {
     expect(mode(kubeconfig())).toBe('0o600');
 
     const manager = clientManager();
-    await until(() => csrs().length === 1, manager.said);
+    await until(() => csrs().length === 1, manager.logged);
     const { request, ...spec } = csrSpec(0);
     const { request: _recorded, ...expected } = recorded(1).csr[0]!.spec;
     expect(spec).toEqual(expected);
@@ -125,7 +125,7 @@ describe('a node that has only a bootstrap token', () => {
       () => server.load,
     );
     server.signer.decide(csrs()[0]!.metadata.name);
-    await until(() => manager.said().includes('Certificate rotation deadline determined'), manager.said);
+    await until(() => manager.logged().includes('Certificate rotation deadline determined'), manager.logged);
     const files = readdirSync(pki()).toSorted();
     expect(files).toEqual([
       expect.stringMatching(/^kubelet-client-\d{4}(-\d\d){5}\.pem$/),
@@ -139,7 +139,7 @@ describe('a node that has only a bootstrap token', () => {
 
     await node.ask('kube.list', { ...pods(), fieldSelector: 'spec.nodeName=node2' });
     expect(server.requests.at(-1)?.user).toBe('system:node:node2');
-    expect(manager.said()).toEqual([
+    expect(manager.logged()).toEqual([
       'Rotating certificates',
       'Certificate signing request created',
       'Certificate signing request is approved, waiting to be issued',
@@ -155,20 +155,20 @@ describe('a node that has only a bootstrap token', () => {
     server.signer.autoApprove = true;
     await builder();
     const first = clientManager();
-    await until(() => first.said().includes('Certificate rotation deadline determined'), first.said);
+    await until(() => first.logged().includes('Certificate rotation deadline determined'), first.logged);
     first.stop();
     const again = await builder();
-    expect(again.said()).toContain('Current kubeconfig file contents are still valid, no bootstrap necessary');
+    expect(again.logged()).toContain('Current kubeconfig file contents are still valid, no bootstrap necessary');
     const second = clientManager();
-    await until(() => second.said().includes('Certificate rotation deadline determined'), second.said);
-    expect(second.said()[0]).toBe('Loading cert/key pair from a file');
+    await until(() => second.logged().includes('Certificate rotation deadline determined'), second.logged);
+    expect(second.logged()[0]).toBe('Loading cert/key pair from a file');
     expect(csrs()).toHaveLength(1);
   });
 
   it('waits for its certificate before it starts when it will not rotate', async () => {
     server.signer.autoApprove = true;
     const world = await builder({ rotateCertificates: false });
-    expect(world.told()).toMatchObject([{ output: { ok: true, value: { mode: 'cluster', rotates: false } } }]);
+    expect(world.sent()).toMatchObject([{ output: { ok: true, value: { mode: 'cluster', rotates: false } } }]);
     await node.ask('kube.list', { ...pods(), fieldSelector: 'spec.nodeName=node2' });
     expect(server.requests.at(-1)?.user).toBe('system:node:node2');
   });
@@ -178,17 +178,17 @@ describe('a node that has only a bootstrap token', () => {
     await builder();
     const manager = clientManager();
     const failure = 'Failed while requesting a signed certificate from the control plane';
-    await until(() => manager.said().includes(failure), manager.said);
+    await until(() => manager.logged().includes(failure), manager.logged);
     const errors = manager
       .records()
       .flatMap((record) => (record.k === 'log' && record.level === 'error' ? [record.fields] : []));
     expect(errors).toMatchObject([{ err: 'cannot create certificate signing request: Unauthorized' }]);
 
     server.users.tokens.set('boot', { name: 'system:bootstrap:07401b', groups: ['system:bootstrappers'] });
-    await until(() => csrs().length === 1, manager.said);
+    await until(() => csrs().length === 1, manager.logged);
     server.signer.decide(csrs()[0]!.metadata.name, 'Denied');
-    await until(() => csrs().length === 2, manager.said);
-    expect(manager.said()).toContain('Certificate request was not signed');
+    await until(() => csrs().length === 2, manager.logged);
+    expect(manager.logged()).toContain('Certificate request was not signed');
   });
 });
 
@@ -258,7 +258,7 @@ describe('a certificate that nears its end', () => {
     await builder();
     const manager = clientManager();
     const byNode = () => csrs().find(({ spec }) => spec?.['username'] === 'system:node:node2');
-    await until(() => byNode() !== undefined, manager.said, 40_000);
+    await until(() => byNode() !== undefined, manager.logged, 40_000);
     const { request: _recorded, extra: _extra, ...expected } = recorded(6).csr[0]!.spec;
     expect(byNode()!.spec).toMatchObject({
       ...expected,
@@ -285,8 +285,8 @@ describe('a serving certificate', () => {
     await connect();
     const manager = start(certificateManagerMachine, serving());
     await until(() => manager.state()?.includes('awaitingNames') ?? false, manager.state);
-    manager.tell({ type: 'certificate.namesChanged', dnsNames: ['node2'], ipAddresses: ['10.1.2.3'] } as never);
-    await until(() => csrs().length === 1, manager.said);
+    manager.send({ type: 'certificate.namesChanged', dnsNames: ['node2'], ipAddresses: ['10.1.2.3'] } as never);
+    await until(() => csrs().length === 1, manager.logged);
     const { request, extra: _extra, ...spec } = csrSpec(0);
     const { request: _recorded, extra: _recordedExtra, ...expected } = recorded(4).csr[0]!.spec;
     expect(spec).toEqual(expected);
@@ -294,9 +294,9 @@ describe('a serving certificate', () => {
     server.signer.decide(csrs()[0]!.metadata.name);
     await until(
       () => readdirSync(root).includes('pki') && readdirSync(pki()).includes('kubelet-server-current.pem'),
-      manager.said,
+      manager.logged,
     );
-    expect(manager.said()).not.toContain(
+    expect(manager.logged()).not.toContain(
       'Certificate rotation detected, shutting down client connections to start using new credentials',
     );
   });
@@ -306,12 +306,12 @@ describe('a serving certificate', () => {
     await connect();
     const manager = start(certificateManagerMachine, serving());
     const names = (ipAddresses: string[]) =>
-      manager.tell({ type: 'certificate.namesChanged', dnsNames: ['node2'], ipAddresses } as never);
+      manager.send({ type: 'certificate.namesChanged', dnsNames: ['node2'], ipAddresses } as never);
     names(['10.1.2.3']);
-    await until(() => manager.said().includes('Certificate rotation deadline determined'), manager.said);
+    await until(() => manager.logged().includes('Certificate rotation deadline determined'), manager.logged);
     names(['10.1.2.3', '10.1.2.4']);
-    await until(() => csrs().length === 2, manager.said);
-    expect(manager.said()).toContain('Current certificate is missing requested IP addresses [10.1.2.4]');
+    await until(() => csrs().length === 2, manager.logged);
+    expect(manager.logged()).toContain('Current certificate is missing requested IP addresses [10.1.2.4]');
   });
 
   it('that is no certificate ends the node with upstream words', async () => {
@@ -319,8 +319,8 @@ describe('a serving certificate', () => {
     const certFile = join(root, 'tls.crt');
     writeFileSync(certFile, 'nonsense');
     const manager = start(certificateManagerMachine, serving(certFile, certFile));
-    await until(() => manager.told().length > 0, manager.said);
-    expect(manager.told()).toMatchObject([
+    await until(() => manager.sent().length > 0, manager.logged);
+    expect(manager.sent()).toMatchObject([
       {
         type: 'certificate.failed',
         message:

@@ -126,9 +126,9 @@ describe.skipIf(skip)('groups that are held', () => {
     const root = ownCgroupRoot();
     const path = `${root}/burstable`;
     await perform(ports['cgroup.ensure'], { driver, path, resources: {} });
-    const wishes = [{ driver, path, resources: { cpuShares: '204' } }];
+    const desired = [{ driver, path, resources: { cpuShares: '204' } }];
     const held = new OpenStream<{ message: string }>((signal, emit) =>
-      ports['cgroup.hold']({ id: 1, resume: false, input: { group: 'levels', wishes, periodMs: 20 }, signal, emit }),
+      ports['cgroup.hold']({ id: 1, resume: false, input: { group: 'levels', desired, periodMs: 20 }, signal, emit }),
     );
     await held.until(({ message }) => message === '');
     writeFileSync(`/sys/fs/cgroup/cpu${path}/cpu.shares`, '2');

@@ -76,40 +76,49 @@ it('leaves alone what is no error of an operation', () => {
 });
 
 it('tells an event of the runtime without the values, and without what may quote those of another agent', async () => {
-  const said = { message: 'exec: "p$&ss"' };
+  const text = { message: 'exec: "p$&ss"' };
   const statuses = [
-    { id: 'mine', ...said },
-    { id: 'other', ...said },
+    { id: 'mine', ...text },
+    { id: 'other', ...text },
     { id: 'fine', message: '' },
   ];
   const event = { container_id: 'mine', containers_statuses: statuses };
   const client = {
     stream: (_name: string, _request: object, onMessage: (message: unknown) => void) => onMessage(event),
   } as unknown as RuntimeClient;
-  const told: unknown[] = [];
+  const received: unknown[] = [];
   const secretsOf = (id: string) => (id === 'mine' ? [password] : undefined);
   const { signal } = new AbortController();
-  await discreet(client, secretsOf, vault).stream('GetContainerEvents', {}, (message) => told.push(message), signal);
+  await discreet(client, secretsOf, vault).stream(
+    'GetContainerEvents',
+    {},
+    (message) => received.push(message),
+    signal,
+  );
   const mine = { id: 'mine', message: `exec: "${password.$secret}"` };
-  expect(told).toEqual([{ ...event, containers_statuses: [mine, { id: 'fine', message: '' }] }]);
+  expect(received).toEqual([{ ...event, containers_statuses: [mine, { id: 'fine', message: '' }] }]);
 });
 
 describe('the status of a container', () => {
   const logs = mkdtempSync(join(tmpdir(), 'statelet-secrets-'));
   afterAll(() => rmSync(logs, { recursive: true }));
-  const said = 'exec: "p$&ss"';
+  const text = 'exec: "p$&ss"';
 
   it.each([
     ['that it made', 'marked', [password], `exec: "${password.$secret}"`],
-    ['without secrets', 'plain', undefined, said],
+    ['without secrets', 'plain', undefined, text],
     ['that another agent made', 'marked', undefined, expect.stringMatching(/may quote a Secret/)],
     ['that another agent made and that writes no log', '', undefined, expect.stringMatching(/may quote a Secret/)],
   ])('%s', async (_, name, handles, message) => {
     await markHolder({ log_directory: logs }, { log_path: 'marked/0.log' });
-    const status = { id: 'c1', message: said, log_path: name && join(logs, name, '1.log') };
+    const status = { id: 'c1', message: text, log_path: name && join(logs, name, '1.log') };
     const client = { call: () => Promise.resolve({ status, info: {} }) } as unknown as RuntimeClient;
     const options = { timeoutMs: 1 };
-    const told = await discreet(client, () => handles, vault).call('ContainerStatus', { container_id: 'c1' }, options);
-    expect(told.status).toEqual({ ...status, message });
+    const received = await discreet(client, () => handles, vault).call(
+      'ContainerStatus',
+      { container_id: 'c1' },
+      options,
+    );
+    expect(received.status).toEqual({ ...status, message });
   });
 });

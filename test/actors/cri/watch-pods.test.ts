@@ -65,7 +65,7 @@ type PodItem = Extract<
 >;
 
 /** Each thing that was said of a pod. */
-const told = (items: readonly WatchPodsItem[], uid: string): PodItem[] =>
+const reported = (items: readonly WatchPodsItem[], uid: string): PodItem[] =>
   items.filter(
     (item): item is PodItem =>
       (item.type === 'runtime.podChanged' && item.status.uid === uid) ||
@@ -74,7 +74,7 @@ const told = (items: readonly WatchPodsItem[], uid: string): PodItem[] =>
 
 /** What the newest of these says of the first container. */
 function stateIn(items: readonly WatchPodsItem[], uid: string): string | undefined {
-  const last = told(items, uid).at(-1);
+  const last = reported(items, uid).at(-1);
   return last?.type === 'runtime.podChanged' ? last.status.containers[0]?.state : last?.status.state;
 }
 
@@ -103,9 +103,9 @@ it('a stale pod is inspected again by each relist, and reported when it recovers
   const options = { pods: ['a'], relistPeriodMs: 20, inspectDeadlineMs: 300 };
   const { fake, items } = await watching({ ...options, handlers: { PodSandboxStatus: never } });
   await eventually(() => types(items).includes('runtime.podStale'));
-  expect(told(items, 'a')).toEqual([]);
+  expect(reported(items, 'a')).toEqual([]);
   delete fake.handlers.PodSandboxStatus;
-  await eventually(() => told(items, 'a').length === 1);
+  await eventually(() => reported(items, 'a').length === 1);
 });
 
 it('an event that comes before the state does is followed until the state comes', async () => {
@@ -114,7 +114,7 @@ it('an event that comes before the state does is followed until the state comes'
   fake.say({ container_id: 'container-a', container_event_type: 'CONTAINER_STOPPED_EVENT' });
   setTimeout(() => fake.pods.set('a', fakePod('a', 'CONTAINER_EXITED')), 100);
   await eventually(() => stateIn(items, 'a') === 'CONTAINER_EXITED');
-  expect(told(items, 'a')).toHaveLength(2);
+  expect(reported(items, 'a')).toHaveLength(2);
 });
 
 it('a hundred hints about one pod are few inspections', async () => {
@@ -127,7 +127,7 @@ it('a hundred hints about one pod are few inspections', async () => {
   await eventually(() => fake.count('ContainerStatus') > before);
   await new Promise((resolve) => setTimeout(resolve, 200));
   expect(fake.count('ContainerStatus') - before).toBeLessThan(50);
-  expect(told(items, 'a')).toHaveLength(1);
+  expect(reported(items, 'a')).toHaveLength(1);
 });
 
 it('an id that no list has shown brings the next relist forward, not one for each event', async () => {
@@ -139,7 +139,7 @@ it('an id that no list has shown brings the next relist forward, not one for eac
   for (let hint = 0; hint < 20; hint += 1) {
     fake.say({ container_id: 'container-a', container_event_type: 'CONTAINER_STARTED_EVENT' });
   }
-  await eventually(() => told(items, 'a').length === 1);
+  await eventually(() => reported(items, 'a').length === 1);
   const periods = Math.ceil((performance.now() - began) / relistPeriodMs);
   expect(fake.count('ListPodSandbox')).toBeLessThanOrEqual(periods + 1);
 });
@@ -179,10 +179,10 @@ it('what a pod has seen by an inspection of its own is not reported once more, w
   expect(containers[0]?.state).toBe('CONTAINER_CREATED');
   fake.say({ container_id: 'container-a', container_event_type: 'CONTAINER_CREATED_EVENT' });
   await sleep(100);
-  expect(told(items, 'a')).toHaveLength(1);
+  expect(reported(items, 'a')).toHaveLength(1);
   fake.pods.set('a', fakePod('a', 'CONTAINER_RUNNING'));
   fake.say({ container_id: 'container-a', container_event_type: 'CONTAINER_STARTED_EVENT' });
-  await eventually(() => told(items, 'a').length === 2);
+  await eventually(() => reported(items, 'a').length === 2);
 });
 
 it('an inspection that nobody waits for any more leaves the report to the watch', async () => {
@@ -228,8 +228,8 @@ it('a relist leaves what a call of our own made to the pod, once', async () => {
   fake.pods.set('a', { sandbox, containers: [...containers, made] });
   await eventually(() => fake.count('ListContainers') > lists);
   await sleep(50);
-  expect(told(items, 'a')).toHaveLength(1);
-  await eventually(() => told(items, 'a').length === 2);
+  expect(reported(items, 'a')).toHaveLength(1);
+  await eventually(() => reported(items, 'a').length === 2);
 });
 
 it('the answer to a start shows the container, which is asked for once, and not for its event, too', async () => {
@@ -241,7 +241,7 @@ it('the answer to a start shows the container, which is asked for once, and not 
   expect(status).toMatchObject({ id: 'container-a', state: 'CONTAINER_RUNNING', labels: {} });
   await sleep(200);
   expect(fake.count('ContainerStatus')).toBe(before + 1);
-  expect(told(items, 'a')).toHaveLength(1);
+  expect(reported(items, 'a')).toHaveLength(1);
 });
 
 /** An event with statuses, as containerd 2 sends it. */
@@ -261,7 +261,7 @@ it('an event with the status of its container is believed, and nothing is asked 
   await eventually(() => stateIn(items, 'a') === 'CONTAINER_EXITED');
   fake.say(withStatuses('CONTAINER_STOPPED_EVENT', 'container-a', fakePod('a', 'CONTAINER_EXITED')));
   await sleep(100);
-  expect(told(items, 'a').map(({ type }) => type)).toEqual(['runtime.podChanged', 'runtime.containerChanged']);
+  expect(reported(items, 'a').map(({ type }) => type)).toEqual(['runtime.podChanged', 'runtime.containerChanged']);
   expect(fake.calls).toHaveLength(calls);
 });
 
@@ -273,9 +273,9 @@ it('what an event says of another container is not believed', async () => {
   const { fake, items } = await watching({ others: { a: two('CONTAINER_RUNNING') } });
   await relisted(items);
   fake.say(withStatuses('CONTAINER_STOPPED_EVENT', 'container-a', two('CONTAINER_EXITED')));
-  await eventually(() => told(items, 'a').length === 2);
+  await eventually(() => reported(items, 'a').length === 2);
   await sleep(100);
-  expect(told(items, 'a').slice(1)).toMatchObject([{ status: { id: 'container-a', state: 'CONTAINER_EXITED' } }]);
+  expect(reported(items, 'a').slice(1)).toMatchObject([{ status: { id: 'container-a', state: 'CONTAINER_EXITED' } }]);
 });
 
 it('an event with statuses that answers a call of our own saves the calls that read', async () => {
@@ -299,7 +299,7 @@ it('an event with statuses that answers a call of our own saves the calls that r
   expect(begun.status).toMatchObject({ id: 'container-a', state: 'CONTAINER_RUNNING' });
   await sleep(200);
   expect(fake.calls.slice(2)).toEqual(['RunPodSandbox', 'CreateContainer', 'StartContainer']);
-  expect(told(items, 'a')).toEqual([]);
+  expect(reported(items, 'a')).toEqual([]);
 });
 
 it('a container that ends before the answer to its start is there has ended in the answer, too', async () => {
@@ -373,7 +373,7 @@ it('a stop of our own shows its end in the answer, and is not published beside i
   const { status } = await ports['cri.stopContainer']({ ...callOf, input });
   expect(status).toMatchObject({ id: 'container-a', state: 'CONTAINER_EXITED' });
   await sleep(100);
-  expect(told(items, 'a')).toHaveLength(1);
+  expect(reported(items, 'a')).toHaveLength(1);
 });
 
 it('without events the relist finds it all', async () => {
@@ -382,7 +382,7 @@ it('without events the relist finds it all', async () => {
   fake.pods.set('a', fakePod('a', 'CONTAINER_EXITED'));
   fake.pods.delete('b');
   fake.pods.set('c', fakePod('c'));
-  await eventually(() => told(items, 'a').length === 2 && told(items, 'c').length === 1);
+  await eventually(() => reported(items, 'a').length === 2 && reported(items, 'c').length === 1);
   await eventually(() => items.some((item) => item.type === 'runtime.podRemoved' && item.uid === 'b'));
 });
 
@@ -396,7 +396,7 @@ it('failing and working relists are said when they change, and what was missed i
   await new Promise((resolve) => setTimeout(resolve, 100));
   delete fake.handlers.ListPodSandbox;
   fake.pods.set('a', fakePod('a', 'CONTAINER_EXITED'));
-  await eventually(() => told(items, 'a').length === 2);
+  await eventually(() => reported(items, 'a').length === 2);
   expect(types(items).filter((type) => type.startsWith('runtime.relist'))).toEqual([
     'runtime.relisted',
     'runtime.relistFailing',
@@ -410,7 +410,7 @@ it('a runtime that starts after us is found', async () => {
   expect(types(items)).not.toContain('runtime.relisted');
   await fake.listen();
   await relisted(items);
-  expect(told(items, 'a')).toHaveLength(1);
+  expect(reported(items, 'a')).toHaveLength(1);
 });
 
 it('a broken event stream is warned of once and opened again', async () => {
@@ -421,7 +421,7 @@ it('a broken event stream is warned of once and opened again', async () => {
   await eventually(() => fake.listeners === 1);
   fake.pods.set('a', fakePod('a', 'CONTAINER_EXITED'));
   fake.say({ container_id: 'container-a', container_event_type: 'CONTAINER_STOPPED_EVENT' });
-  await eventually(() => told(items, 'a').length === 2);
+  await eventually(() => reported(items, 'a').length === 2);
   expect(warnings).toEqual([expect.stringContaining('stream broken')]);
 });
 
@@ -436,15 +436,17 @@ it('a list with unknown enums, missing metadata and foreign entries is read for 
   });
   await relisted(items);
   expect(items.at(-1)).toEqual({ type: 'runtime.relisted', uids: ['a'] });
-  expect(told(items, 'a')[0]?.status).toMatchObject({ containers: [{ state: 'CONTAINER_UNKNOWN', exit_code: -1 }] });
+  expect(reported(items, 'a')[0]?.status).toMatchObject({
+    containers: [{ state: 'CONTAINER_UNKNOWN', exit_code: -1 }],
+  });
 });
 
 it('an idle node is silent', async () => {
   const { fake, items } = await watching({ pods: ['a', 'b'], relistPeriodMs: 10 });
   await relisted(items);
-  const said = items.length;
+  const count = items.length;
   const inspections = fake.count('ContainerStatus');
   await eventually(() => fake.count('ListContainers') > 4);
-  expect(items).toHaveLength(said);
+  expect(items).toHaveLength(count);
   expect(fake.count('ContainerStatus')).toBe(inspections);
 });

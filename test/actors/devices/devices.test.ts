@@ -41,8 +41,8 @@ it('devices are told as they change, with their health and their place', async (
     { id: 'c', isHealthy: true, nodes: [] },
   ];
   expect(stream.items).toEqual([{ type: 'devices.listed', devices: [a, b, c] }]);
-  fake.tell([{ ID: 'a' }, { ID: 'b', nodes: [0, 1] }, { ID: 'c', nodes: [] }]);
-  fake.tell([{ ID: 'a', health: 'Unhealthy' }]);
+  fake.send([{ ID: 'a' }, { ID: 'b', nodes: [0, 1] }, { ID: 'c', nodes: [] }]);
+  fake.send([{ ID: 'a', health: 'Unhealthy' }]);
   await stream.until(({ devices }) => devices.length === 1);
   expect(stream.items).toHaveLength(2);
   expect(stream.items[1]!.devices).toEqual([{ id: 'a', isHealthy: false, nodes: null }]);

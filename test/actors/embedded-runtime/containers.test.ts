@@ -66,7 +66,7 @@ describe('a container', () => {
     expect((await node.logLines(id)).map((line) => line.text)).toEqual(['1234', '4321', '4321']);
   });
 
-  it('is told in the log which wishes a host process cannot have', async () => {
+  it('has in the log which requests a host process cannot have', async () => {
     const id = await node.create(await node.pod(), {
       command: ['true'],
       mounts: [{ container_path: '/data', host_path: '/tmp' }],
@@ -75,7 +75,7 @@ describe('a container', () => {
         security_context: { capabilities: { drop_capabilities: ['ALL'] } },
       },
     });
-    expect(node.said.find(({ fields }) => fields['containerId'] === id)?.fields['notHonoured']).toEqual([
+    expect(node.logged.find(({ fields }) => fields['containerId'] === id)?.fields['notHonoured']).toEqual([
       'mounts',
       'resources',
       'capabilities',

@@ -54,7 +54,7 @@ it('a file that cannot be understood changes nothing and is reported', async () 
   for (const [faults, why] of wrong) {
     inject(faults);
     await expect(node.client.call('Version')).rejects.toMatchObject({ code: status.INTERNAL });
-    expect(node.said.at(-1)?.text).toContain(why);
+    expect(node.logged.at(-1)?.text).toContain(why);
   }
   inject({});
   await node.client.call('Version');

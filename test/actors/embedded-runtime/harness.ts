@@ -69,7 +69,7 @@ export class Node {
   readonly root = join(this.directory, 'root');
   readonly logs = join(this.directory, 'logs');
   readonly faultsFile = join(this.directory, 'faults.json');
-  readonly said: { text: string; fields: Readonly<Record<string, unknown>> }[] = [];
+  readonly logged: { text: string; fields: Readonly<Record<string, unknown>> }[] = [];
   readonly client = new Client(`unix://${this.socket}`);
   #runtime: EmbeddedRuntime | undefined;
   #pods = 0;
@@ -79,7 +79,7 @@ export class Node {
       socket: this.socket,
       rootDir: this.root,
       faultsFile: this.faultsFile,
-      log: (_level, text, fields = {}) => void this.said.push({ text, fields }),
+      log: (_level, text, fields = {}) => void this.logged.push({ text, fields }),
     });
     return this;
   }

@@ -21,11 +21,11 @@ it('waits until the manager reads, holds up nothing else meanwhile, and is not l
   };
   let before = 0;
   while (!isFull()) before++;
-  const told = perform(notifyPort({ NOTIFY_SOCKET: address }, system), { state: 'READY=1' });
-  await expect(Promise.race([told, new Promise((resolve) => setTimeout(resolve, 200, 'waiting'))])).resolves.toBe(
+  const notified = perform(notifyPort({ NOTIFY_SOCKET: address }, system), { state: 'READY=1' });
+  await expect(Promise.race([notified, new Promise((resolve) => setTimeout(resolve, 200, 'waiting'))])).resolves.toBe(
     'waiting',
   );
   for (let i = 0; i < before; i++) expect(await manager.next()).toBe('WATCHDOG=1');
   expect(await manager.next()).toBe('READY=1');
-  await told;
+  await notified;
 });

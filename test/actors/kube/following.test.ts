@@ -46,7 +46,7 @@ const change = (name: string, value: number) =>
 /** Name and version of everything, as what was told adds up. */
 function believed(world: ReturnType<typeof runForReal>): Record<string, string> {
   const known = new Map<string, string>();
-  for (const event of world.told() as unknown as ReflectorReport[]) {
+  for (const event of world.sent() as unknown as ReflectorReport[]) {
     if (event.type === 'reflector.listed') {
       known.clear();
       for (const { metadata } of event.items) known.set(metadata.name, metadata.resourceVersion!);
@@ -70,7 +70,7 @@ const settled = (world: ReturnType<typeof runForReal>) =>
     () => [believed(world), actual()],
     30_000,
   );
-const kinds = (world: ReturnType<typeof runForReal>) => world.told().map(({ type }) => type);
+const kinds = (world: ReturnType<typeof runForReal>) => world.sent().map(({ type }) => type);
 
 describe('a reflector', () => {
   it('lists in pages, tells them as one, and follows', async () => {
@@ -218,8 +218,8 @@ describe('a connection on which nothing passes any more', () => {
     const before = renewals();
     create('behind-the-wall');
     await settled(world);
-    await until(() => renewals() > before + 2, lease.said);
-    expect(lease.said()).toContain('Failed to update lease');
+    await until(() => renewals() > before + 2, lease.logged);
+    expect(lease.logged()).toContain('Failed to update lease');
     expect(kinds(world)).toEqual(['reflector.listed', 'reflector.changed']);
   });
 });

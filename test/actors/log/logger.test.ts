@@ -5,13 +5,13 @@ import type { KernelRecord, LogLevel } from '../../../src/kernel/records.ts';
 import type { LogForm } from '../../../src/machines/model/operations/host.ts';
 
 const AT_MS = 1_700_000_000_000;
-const said = (level: LogLevel, text: string, fields: object = {}) =>
+const logged = (level: LogLevel, text: string, fields: object = {}) =>
   ({ k: 'log', n: 1, at: 'kubelet/pods/pod-1', level, text, fields }) as unknown as KernelRecord;
 const LINES = [
   { k: 'timer', n: 0, t: AT_MS } as unknown as KernelRecord,
-  said('info', 'Started kubelet', { version: 'v1' }),
-  said('error', 'Cannot do it', { err: 'no' }),
-  said('debug', 'Observed', {}),
+  logged('info', 'Started kubelet', { version: 'v1' }),
+  logged('error', 'Cannot do it', { err: 'no' }),
+  logged('debug', 'Observed', {}),
 ];
 
 function printed(form: LogForm, change?: (printer: ReturnType<typeof logRecords>) => void) {

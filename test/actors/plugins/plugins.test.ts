@@ -44,9 +44,9 @@ it('a socket is said when it appears, in a new folder too, and when it is gone',
   await listen(join(folder, 'a.sock'));
   const both = await stream.until((item) => paths(item).length === 2);
   expect(paths(both)).toEqual([join(folder, 'a.sock'), join(folder, 'below/it/b.sock')]);
-  const said = stream.items.length;
+  const known = stream.items.length;
   close();
-  await stream.until((item) => stream.items.indexOf(item) >= said && paths(item).length === 1);
+  await stream.until((item) => stream.items.indexOf(item) >= known && paths(item).length === 1);
 });
 
 it('hidden names, files and folders that end like sockets are not plugins', async () => {
@@ -114,16 +114,16 @@ it('a driver is asked again and again, and heard when it says something else', a
   const nodeInfo = { node_id: 'n', max_volumes_per_node: '5', accessible_topology: null };
   const plugin = await driver({ socket, nodeInfo });
   const stream = openStream(ports['plugins.followNodeInfo'], { endpoint: socket, periodMs: 20 });
-  const said = (maxVolumes: string) => ({
+  const known = (maxVolumes: string) => ({
     type: 'plugin.nodeInfo',
     info: { nodeID: 'n', maxVolumes, topologyKeys: [] },
     error: '',
   });
-  expect(await stream.until(() => true)).toEqual(said('5'));
+  expect(await stream.until(() => true)).toEqual(known('5'));
   await times(200);
   expect(stream.items).toHaveLength(1);
   nodeInfo.max_volumes_per_node = '8';
-  expect(await stream.until(({ info }) => info?.maxVolumes === '8')).toEqual(said('8'));
+  expect(await stream.until(({ info }) => info?.maxVolumes === '8')).toEqual(known('8'));
   plugin.close();
   const { error } = await stream.until(({ info }) => info === null);
   expect(error).toContain('rpc error: code = Unavailable');

@@ -13,7 +13,12 @@ const RESULTS: Readonly<Record<string, Attempt>> = {
 };
 
 /** What is said after each attempt: verdicts in capitals, reports as the letter of their result. */
-function said(attempts: string, verdict: Verdict | null, successThreshold: number, failureThreshold: number): string {
+function outcome(
+  attempts: string,
+  verdict: Verdict | null,
+  successThreshold: number,
+  failureThreshold: number,
+): string {
   let state = newTally(verdict, 0);
   return attempts
     .split('')
@@ -52,7 +57,7 @@ describe('the verdict of a probe', () => {
     ['SFEFEF', 'failure', 1, 3, 'SUCCESS f:a e:no runtime f:a e:no runtime f:a+FAILURE'],
     ['EEEE', 'success', 1, 1, 'e:no runtime . . .'],
   ])('of %s from %s with %i/%i is %s', (attempts, from, success, failure, expected) => {
-    expect(said(attempts, from, success, failure)).toBe(expected);
+    expect(outcome(attempts, from, success, failure)).toBe(expected);
   });
 
   it('changes not more often than its attempts allow, whatever they are', () => {

@@ -317,14 +317,14 @@ export class GoldenNode {
     return await this.open({ address: '127.0.0.1', port: 0, settings: SETTINGS, secure: null });
   }
 
-  readonly said: ServerItem[] = [];
+  readonly emitted: ServerItem[] = [];
   private readonly closing = new AbortController();
   private readonly served: Promise<unknown>[] = [];
 
   private async open(input: ServedPort): Promise<number> {
     return await new Promise((resolve, reject) => {
       const emit = (item: ServerItem) => {
-        this.said.push(item);
+        this.emitted.push(item);
         if (item.type === 'server.listening') resolve(item.port);
       };
       const call = { id: 0, input, resume: false, signal: this.closing.signal, emit };

@@ -1,6 +1,6 @@
 /** Counters move with what happens and with nothing else: images, hooks, certificates, resizes, evictions, CPUs. */
 import { describe, expect, it } from 'vitest';
-import { answered, asked, recording, said } from './metrics-recording.ts';
+import { answered, asked, recording, sent } from './metrics-recording.ts';
 
 const IMAGE = 'kubelet/images/image-app%3A1';
 const POD = 'kubelet/pods/pod-u1';
@@ -45,17 +45,17 @@ describe('images', () => {
 
   it('that are there are checked for the right to them, by policy, record and credentials', async () => {
     const { contexts, turn, value } = recording();
-    const wish = (uid: string) =>
-      said(IMAGE, { type: 'image.asked', request: { uid, container: 'app', policy: 'IfNotPresent' } });
+    const request = (uid: string) =>
+      sent(IMAGE, { type: 'image.asked', request: { uid, container: 'app', policy: 'IfNotPresent' } });
     const check = (id: number, uid: string, policy: string, record: unknown) => {
       const known = { intended: false, record };
       contexts[IMAGE] = { verification: { policy, allowlist: [] }, place: { image: 'app:1' }, record: known };
-      turn(id, wish(uid), asked(id, 'images.pullRecord', `${IMAGE}/record`));
+      turn(id, request(uid), asked(id, 'images.pullRecord', `${IMAGE}/record`));
       turn(id, answered(id, known));
     };
     check(1, 'a', 'NeverVerify', null);
     check(2, 'b', 'AlwaysVerify', null);
-    turn(3, said('kubelet/pods/pod-b', { type: 'image.failed', uid: 'b', container: 'app' }));
+    turn(3, sent('kubelet/pods/pod-b', { type: 'image.failed', uid: 'b', container: 'app' }));
     const checks = (result: string) => value('kubelet_imagemanager_image_mustpull_checks_total', { result });
     expect(await checks('credentialPolicyAllowed')).toBe(1);
     expect(await checks('mustAuthenticate')).toBe(2);
@@ -117,13 +117,13 @@ describe('pods and containers', () => {
 
   it('go for others by the resource that these lack, and for signals with the age of the observation', async () => {
     const { contexts, turn, value } = recording();
-    const verdict = { reason: 'Preempting', message: '', said: 'once' };
-    turn(0, said('kubelet/pods', { type: 'pods.kill', uid: 'a', verdict, shortOf: 'memory' }));
+    const verdict = { reason: 'Preempting', message: '', published: 'once' };
+    turn(0, sent('kubelet/pods', { type: 'pods.kill', uid: 'a', verdict, shortOf: 'memory' }));
     expect(await value('kubelet_preemptions', { preemption_signal: 'memory' })).toBe(1);
     turn(1_000, asked(1, 'stats.observe', 'kubelet/eviction/observe'));
     turn(1_200, answered(1));
     contexts['kubelet/eviction'] = { evictions: { 'memory.available': 1, 'emptydirfs.limit': 1 } };
-    turn(1_500, { ...said('kubelet/pods', { type: 'pods.kill', uid: 'b', verdict }), from: 'kubelet/eviction' });
+    turn(1_500, { ...sent('kubelet/pods', { type: 'pods.kill', uid: 'b', verdict }), from: 'kubelet/eviction' });
     const age = (eviction_signal: string) => value('kubelet_eviction_stats_age_seconds', { eviction_signal }, '_sum');
     expect(await age('memory.available')).toBe(0.5);
     expect(await age('emptydirfs.limit')).toBeUndefined();
@@ -175,8 +175,8 @@ describe('certificates', () => {
 
 describe('resizes', () => {
   const want = (app: object) =>
-    said('kubelet/allocation', { type: 'allocation.wanted', request: { uid: 'u1' }, allocation: { app } });
-  const answer = (type: string, more: object = {}) => said('kubelet/pods/pod-u1', { type, uid: 'u1', ...more });
+    sent('kubelet/allocation', { type: 'allocation.wanted', request: { uid: 'u1' }, allocation: { app } });
+  const answer = (type: string, more: object = {}) => sent('kubelet/pods/pod-u1', { type, uid: 'u1', ...more });
   const requested = (node: ReturnType<typeof recording>, resource: string, requirement: string, operation: string) =>
     node.value('kubelet_container_requested_resizes_total', { resource, requirement, operation });
 
@@ -206,7 +206,7 @@ describe('resizes', () => {
     expect(await value('kubelet_pod_infeasible_resizes_total', detail)).toBe(1);
     const accepted = (retry_trigger: string) => value('kubelet_pod_deferred_accepted_resizes_total', { retry_trigger });
     turn(3, want({ requests: { cpu: '2' } }), refusal('Deferred', ''));
-    turn(4, said('kubelet/allocation', { type: 'allocation.ended', uid: 'other' }), answer('allocation.granted'));
+    turn(4, sent('kubelet/allocation', { type: 'allocation.ended', uid: 'other' }), answer('allocation.granted'));
     expect(await accepted('pods_removed')).toBe(1);
     turn(5, want({ requests: { cpu: '3' } }), refusal('Deferred', ''));
     turn(6, answer('allocation.granted'));
@@ -217,7 +217,7 @@ describe('resizes', () => {
   it('take their time from the first step to the last, and a step that fails is an end too', async () => {
     const { turn, value } = recording();
     const resized = (actuated: object | null) =>
-      said('kubelet/softState', { type: 'softState.resized', uid: 'u1', actuated });
+      sent('kubelet/softState', { type: 'softState.resized', uid: 'u1', actuated });
     const took = (success: string) => value('kubelet_pod_resize_duration_milliseconds', { success }, '_sum');
     turn(0, resized({}), asked(1, 'cgroup.update', `${POD}/holdGroup`));
     turn(30, failed(1));
@@ -230,10 +230,10 @@ describe('resizes', () => {
 
 describe('what is kept for single containers', () => {
   const wanted = (uid: string, containers: readonly object[]) =>
-    said('kubelet/allocation', { type: 'allocation.wanted', request: { uid, containers }, allocation: {} });
-  const granted = (uid: string) => said(`kubelet/pods/pod-${uid}`, { type: 'allocation.granted', uid });
+    sent('kubelet/allocation', { type: 'allocation.wanted', request: { uid, containers }, allocation: {} });
+  const granted = (uid: string) => sent(`kubelet/pods/pod-${uid}`, { type: 'allocation.granted', uid });
   const refused = (uid: string, reason: string, message: string) =>
-    said(`kubelet/pods/pod-${uid}`, { type: 'allocation.refused', uid, rejection: { reason, message } });
+    sent(`kubelet/pods/pod-${uid}`, { type: 'allocation.refused', uid, rejection: { reason, message } });
   const cpus = { container: 'app', isInit: false, cpus: 2 };
   const admission = {
     cpuManager: { wholeCores: true },

@@ -40,7 +40,7 @@ export function recording() {
   return { contexts, turn, value, recorder };
 }
 
-export const said = (to: string, event: object) => ({ k: 'message', from: 'x', to, event });
+export const sent = (to: string, event: object) => ({ k: 'message', from: 'x', to, event });
 export const asked = (id: number, name: string, at: string, input: object = {}) => ({
   k: 'effect',
   id,

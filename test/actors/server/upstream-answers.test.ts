@@ -290,7 +290,7 @@ describe("queries of the machine's logs", () => {
 });
 
 describe('what is no request for anything', () => {
-  const said = async (head: string): Promise<string> => {
+  const answerTo = async (head: string): Promise<string> => {
     const bytes = await exchangeRaw(`${head}\r\n\r\n`, {
       port: ports.A,
       shown: node.shown('x509-admin'),
@@ -320,5 +320,5 @@ describe('what is no request for anything', () => {
     ],
     [`GET /healthz HTTP/1.1\r\n${HOST}\r\nExpect: 200-ok`, 'HTTP/1.1 417 Expectation Failed|'],
     [`OPTIONS * HTTP/1.1\r\n${HOST}`, 'HTTP/1.1 200 OK|'],
-  ])('%j', async (head, answer) => expect(await said(head)).toBe(answer));
+  ])('%j', async (head, answer) => expect(await answerTo(head)).toBe(answer));
 });

@@ -22,7 +22,7 @@ function read(...chunks: readonly Buffer[]): Frame[] {
   });
 }
 
-interface Told {
+interface Received {
   readonly kind?: string;
   readonly stream?: number;
   readonly isLast?: boolean;
@@ -30,16 +30,18 @@ interface Told {
 }
 
 /** Data of one stream told in pieces, as one. */
-function whole(frames: readonly Frame[]): Told[] {
-  const told: Told[] = [];
+function whole(frames: readonly Frame[]): Received[] {
+  const received: Received[] = [];
   for (const frame of frames) {
-    const last = told.at(-1);
-    if (frame.kind !== 'data') told.push({ kind: frame.kind, ...('stream' in frame ? { stream: frame.stream } : {}) });
+    const last = received.at(-1);
+    if (frame.kind !== 'data')
+      received.push({ kind: frame.kind, ...('stream' in frame ? { stream: frame.stream } : {}) });
     else if (last?.text !== undefined && last.stream === frame.stream && !frame.isLast)
       last.text += String(frame.payload);
-    else told.push({ stream: frame.stream, text: String(frame.payload), ...(frame.isLast ? { isLast: true } : {}) });
+    else
+      received.push({ stream: frame.stream, text: String(frame.payload), ...(frame.isLast ? { isLast: true } : {}) });
   }
-  return told;
+  return received;
 }
 
 const MEANT = [

@@ -19,12 +19,12 @@ it.each([1, 2, 5])('the end of a stream is heard when it comes at once behind %i
   const { socket, opened, writer } = connection();
   socket.push(writer.open(1, { streamtype: 'stdin' }));
   const stream = await opened;
-  const said = text(stream);
+  const received = text(stream);
   socket.pause();
   for (let i = 0; i < pieces; i++) socket.push(Buffer.concat(writer.data(1, Buffer.from('typed '))));
   socket.push(writer.last(1));
   socket.resume();
-  expect(await said).toBe('typed '.repeat(pieces));
+  expect(await received).toBe('typed '.repeat(pieces));
   socket.destroy();
 });
 

@@ -45,11 +45,11 @@ afterEach(() => {
 describe('a volume of a driver that tells', () => {
   it('is as full as the driver says, for its claim', async () => {
     await open(['GET_VOLUME_STATS']);
-    const told = await only(stats());
-    expect(told).toMatchObject({ name: 'data', pvcRef: { name: 'claim', namespace: 'ns' } });
-    expect(told).not.toHaveProperty('volumeHealthStats');
-    expect(told!.capacityBytes).toBeGreaterThan(told!.availableBytes!);
-    expect(told!.inodes).toBe(told!.inodesFree! + told!.inodesUsed!);
+    const reported = await only(stats());
+    expect(reported).toMatchObject({ name: 'data', pvcRef: { name: 'claim', namespace: 'ns' } });
+    expect(reported).not.toHaveProperty('volumeHealthStats');
+    expect(reported!.capacityBytes).toBeGreaterThan(reported!.availableBytes!);
+    expect(reported!.inodes).toBe(reported!.inodesFree! + reported!.inodesUsed!);
     expect(askedFor()).toEqual([{ volume_id: 'h1', volume_path: room.root, staging_target_path: '' }]);
     expect(measured).toEqual(['csi.example.test']);
   });
@@ -75,9 +75,9 @@ describe('a volume of a driver that tells', () => {
   it.each([true, false])('is said to be unwell where that is asked for: %s', async (withHealth) => {
     await open(['GET_VOLUME_STATS', 'VOLUME_CONDITION']);
     room.driver.condition = { abnormal: true, message: 'the disk is gone' };
-    const told = await only(stats(withHealth), volume({ claim: null }));
-    expect(told).not.toHaveProperty('pvcRef');
-    expect(told!.volumeHealthStats).toEqual(withHealth ? { abnormal: true } : undefined);
+    const reported = await only(stats(withHealth), volume({ claim: null }));
+    expect(reported).not.toHaveProperty('pvcRef');
+    expect(reported!.volumeHealthStats).toEqual(withHealth ? { abnormal: true } : undefined);
   });
 });
 

@@ -158,8 +158,8 @@ describe('a volume that cannot be had', () => {
     writeFileSync(join(host, 'file2'), '');
     const objects = JSON.parse(JSON.stringify(recording.objects).replaceAll('${HOST}', host));
     const [failure] = await setUp({ ...recording, objects }, room);
-    const said = `MountVolume.SetUp failed for volume "${failure?.name}" : ${failure?.message}`;
-    expect(said.replaceAll(host, '${HOST}')).toBe(recording.failures[0]);
+    const message = `MountVolume.SetUp failed for volume "${failure?.name}" : ${failure?.message}`;
+    expect(message.replaceAll(host, '${HOST}')).toBe(recording.failures[0]);
   });
 });
 

@@ -219,13 +219,15 @@ describe.skipIf(needsMounts).each(ROADS)('bound by %s', (_, road) => {
   it('refuses a link out of the volume; what lies there is not for the pod to know', async () => {
     symlinkSync('/etc', join(volume, 'x'));
     symlinkSync('/nowhere', join(volume, 'y'));
-    const told = async (subPath: string) => (await bind(subPath)).failed['c'];
-    expect(await told('x')).toEqual({
+    const failureOf = async (subPath: string) => (await bind(subPath)).failed['c'];
+    expect(await failureOf('x')).toEqual({
       message: 'failed to prepare subPath for volumeMount "v" of container "c"',
       why: '"x" leads out of its volume through a link',
     });
     expect(existsSync(target())).toBe(false);
-    expect((await told('y'))?.message).toBe('failed to create subPath directory for volumeMount "v" of container "c"');
+    expect((await failureOf('y'))?.message).toBe(
+      'failed to create subPath directory for volumeMount "v" of container "c"',
+    );
   });
 });
 

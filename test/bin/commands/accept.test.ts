@@ -14,10 +14,10 @@ afterAll(() => rmSync(work, { recursive: true, force: true }));
 
 async function accepted(log: string, environment: { readonly CI?: string } = {}) {
   vi.stubEnv('CI', environment.CI ?? '');
-  const told = { out: '', err: '' };
+  const output = { out: '', err: '' };
   const spies = (['stdout', 'stderr'] as const).map((name) =>
     vi.spyOn(process[name], 'write').mockImplementation((text) => {
-      told[name === 'stdout' ? 'out' : 'err'] += String(text);
+      output[name === 'stdout' ? 'out' : 'err'] += String(text);
       return true;
     }),
   );
@@ -27,7 +27,7 @@ async function accepted(log: string, environment: { readonly CI?: string } = {})
   });
   const code = await acceptCommand([log]);
   for (const spy of spies) spy.mockRestore();
-  return { code, ...told };
+  return { code, ...output };
 }
 
 const bytesOf = (log: string): string[] =>

@@ -15,24 +15,24 @@ import { BootNode } from '../../machines/startup/boot-node.ts';
 
 const JOURNAL = join(import.meta.dirname, '../../golden/journals/v3/node');
 
-function said(run: () => number): { code: number; out: string; err: string } {
-  const told = { out: '', err: '' };
+function printed(run: () => number): { code: number; out: string; err: string } {
+  const output = { out: '', err: '' };
   const spies = (['stdout', 'stderr'] as const).map((name) =>
     vi.spyOn(process[name], 'write').mockImplementation((text) => {
-      told[name === 'stdout' ? 'out' : 'err'] += String(text);
+      output[name === 'stdout' ? 'out' : 'err'] += String(text);
       return true;
     }),
   );
   onTestFinished(() => {
     for (const spy of spies) spy.mockRestore();
   });
-  return { code: run(), ...told };
+  return { code: run(), ...output };
 }
 
 const kinds = (of: readonly LogEntry[]): Set<KernelRecord['k']> => new Set(of.map(({ record }) => record.k));
 
 function logged(filters: Omit<LogOptions, 'output'>): LogEntry[] {
-  const { out } = said(() => logCommand(JOURNAL, { ...filters, output: 'json' }));
+  const { out } = printed(() => logCommand(JOURNAL, { ...filters, output: 'json' }));
   return out.split('\n').flatMap((text) => (text === '' ? [] : [JSON.parse(text) as LogEntry]));
 }
 
@@ -75,12 +75,12 @@ describe('log', () => {
   });
 
   it('says what is wrong with a filter, and that there is no such pod', () => {
-    expect(said(() => logCommand(JOURNAL, { level: 'loud', output: 'text' }))).toMatchObject({
+    expect(printed(() => logCommand(JOURNAL, { level: 'loud', output: 'text' }))).toMatchObject({
       code: 2,
       err: expect.stringMatching(/--level is debug/) as string,
     });
-    expect(said(() => logCommand(JOURNAL, { since: 'noon', output: 'text' })).code).toBe(2);
-    expect(said(() => logCommand(JOURNAL, { pod: 'gone', output: 'text' }))).toMatchObject({
+    expect(printed(() => logCommand(JOURNAL, { since: 'noon', output: 'text' })).code).toBe(2);
+    expect(printed(() => logCommand(JOURNAL, { pod: 'gone', output: 'text' }))).toMatchObject({
       code: 8,
       err: expect.stringMatching(/there is no pod gone/) as string,
     });
@@ -89,7 +89,7 @@ describe('log', () => {
 
 describe('export', () => {
   it('has a span of each operation, that ends after it begins, below the one of the start', () => {
-    const { code, out } = said(() => exportCommand(JOURNAL, { to: 'otlp' }));
+    const { code, out } = printed(() => exportCommand(JOURNAL, { to: 'otlp' }));
     expect(code).toBe(0);
     interface Span {
       spanId: string;
@@ -107,11 +107,11 @@ describe('export', () => {
     expect(spans.map(({ name }) => name)).toEqual(
       expect.arrayContaining(['cri.createContainer', 'run.runtimeService']),
     );
-    expect(said(() => exportCommand(JOURNAL, { to: 'otlp' })).out).toBe(out);
+    expect(printed(() => exportCommand(JOURNAL, { to: 'otlp' })).out).toBe(out);
   });
 
   it('has a beginning and an end of each in the form of Chrome', () => {
-    const { traceEvents } = JSON.parse(said(() => exportCommand(JOURNAL, { to: 'chrome' })).out) as {
+    const { traceEvents } = JSON.parse(printed(() => exportCommand(JOURNAL, { to: 'chrome' })).out) as {
       traceEvents: { ph: string; id?: number; ts: number; tid: number; cat?: string; name: string }[];
     };
     const of = (ph: string) => traceEvents.filter((event) => event.ph === ph);
@@ -121,7 +121,7 @@ describe('export', () => {
   });
 
   it('has a CloudEvent for each record, with an id of its own and a cause that is one of them', () => {
-    const { out } = said(() => exportCommand(JOURNAL, { to: 'cloudevents' }));
+    const { out } = printed(() => exportCommand(JOURNAL, { to: 'cloudevents' }));
     interface CloudEvent {
       readonly id: string;
       readonly source: string;
@@ -144,7 +144,7 @@ describe('export', () => {
   });
 
   it('refuses another form', () => {
-    expect(said(() => exportCommand(JOURNAL, { to: 'xml' }))).toMatchObject({
+    expect(printed(() => exportCommand(JOURNAL, { to: 'xml' }))).toMatchObject({
       code: 2,
       err: expect.stringMatching(/otlp, chrome, cloudevents/) as string,
     });
@@ -153,7 +153,7 @@ describe('export', () => {
 
 describe('plot', () => {
   it('is an SVG with a title, a description, and a bar for each phase within its width', () => {
-    const { out } = said(() => plotCommand(JOURNAL, {}));
+    const { out } = printed(() => plotCommand(JOURNAL, {}));
     const names: string[] = [];
     const rightEdges: number[] = [];
     const parser = new SaxesParser();

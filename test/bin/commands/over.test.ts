@@ -26,7 +26,10 @@ async function journalOf(records: readonly KernelRecord[]): Promise<string> {
 const started = (answers: Answers = {}): Promise<string> =>
   journalOf(new BootNode({ answers }).boot().run(1_000).records);
 
-function said(run: (chosen: { readonly format: string }) => number): { readonly text: string; readonly code: number } {
+function printed(run: (chosen: { readonly format: string }) => number): {
+  readonly text: string;
+  readonly code: number;
+} {
   let text = '';
   const output = vi.spyOn(process.stdout, 'write').mockImplementation((part) => {
     text += String(part);
@@ -42,29 +45,29 @@ const NAMED = /Failed[^]*healthz {2}server\.healthz 127\.0\.0\.1:10248 .*EADDRIN
 describe('a port of healthz that is taken', () => {
   it('is named by time, blame and why', async () => {
     const busy = await started(BUSY);
-    expect(said((chosen) => timeCommand(busy, chosen)).text).toMatch(NAMED);
-    expect(said((chosen) => blameCommand(busy, chosen)).text).toMatch(NAMED);
-    expect(said((chosen) => whyCommand(busy, 'startup', chosen)).text).toMatch(NAMED);
+    expect(printed((chosen) => timeCommand(busy, chosen)).text).toMatch(NAMED);
+    expect(printed((chosen) => blameCommand(busy, chosen)).text).toMatch(NAMED);
+    expect(printed((chosen) => whyCommand(busy, 'startup', chosen)).text).toMatch(NAMED);
   });
 
   it('is a difference to a start in which it was free', async () => {
     const [free, busy] = [await started(), await started(BUSY)];
-    const { code, text } = said((chosen) => diffCommand(free, busy, chosen));
+    const { code, text } = printed((chosen) => diffCommand(free, busy, chosen));
     expect(text).toMatch(/Failed in b alone, and not made good since\n {2}healthz {2}server\.healthz/);
     expect(text).not.toContain('Failed in a alone');
     expect(code).toBe(1);
-    expect(said((chosen) => diffCommand(busy, busy, chosen)).code).toBe(0);
+    expect(printed((chosen) => diffCommand(busy, busy, chosen)).code).toBe(0);
   });
 });
 
 describe('an agent that is over', () => {
   it('was killed, where its journal has no end and no process writes it; of a copy that is not known', async () => {
     const killed = await started();
-    const { text } = said((chosen) => whyCommand(killed, 'startup', chosen));
+    const { text } = printed((chosen) => whyCommand(killed, 'startup', chosen));
     expect(text).toMatch(/The agent did not end in order: it was killed, ran out of memory, .* after \+\d+ ms/);
     expect(text).toContain('\nThen\n');
     for (const name of ['owner.json', 'owner.lock']) rmSync(join(killed, name));
-    expect(said((chosen) => whyCommand(killed, 'startup', chosen)).text).toContain('\nNow\n');
+    expect(printed((chosen) => whyCommand(killed, 'startup', chosen)).text).toContain('\nNow\n');
   });
 
   it('had this open when it was ended', async () => {
@@ -72,10 +75,10 @@ describe('an agent that is over', () => {
     node.world.pods.fault = (name) => (name === 'cri.runPodSandbox' ? { hangs: true } : undefined);
     node.world.pods.setManifests([manifest({ uid: 'u1' })]);
     node.boot().run(5_000);
-    node.tell({ type: 'signal.received', signal: 'SIGTERM' }).run(60_000);
+    node.send({ type: 'signal.received', signal: 'SIGTERM' }).run(60_000);
     expect(node.ended).toMatchObject({ exitCode: 0 });
     const over = await journalOf(node.records);
-    expect(said((chosen) => whyCommand(over, 'pod/web-node-1', chosen)).text).toMatch(
+    expect(printed((chosen) => whyCommand(over, 'pod/web-node-1', chosen)).text).toMatch(
       /The agent ended at [^]*\nOpen\n {2}pod\/web-node-1 +operation +cri\.runPodSandbox +for 4\.\d+ s/,
     );
   });

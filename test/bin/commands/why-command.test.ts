@@ -39,12 +39,12 @@ it('replays only what is behind the newest checkpoint to know the timers, and do
 
 /** What it says of the startup. */
 function why(directory: string): unknown {
-  let said = '';
+  let printed = '';
   const output = vi.spyOn(process.stdout, 'write').mockImplementation((text) => {
-    said += String(text);
+    printed += String(text);
     return true;
   });
   onTestFinished(() => output.mockRestore());
   expect(whyCommand(directory, 'startup', { format: 'json', whole: true })).toBe(0);
-  return JSON.parse(said);
+  return JSON.parse(printed);
 }

@@ -4,7 +4,7 @@ import { blame, describeBlame } from '../../../src/bin/insight/blame.ts';
 import { startIsGone } from '../../../src/bin/insight/command.ts';
 import { causesOf, criticalChain, describeChain, type Goal, goalOf } from '../../../src/bin/insight/critical-chain.ts';
 import { compare, describeComparison } from '../../../src/bin/insight/diff.ts';
-import { describeStartupTime, isStartTold, startupTime } from '../../../src/bin/insight/startup-time.ts';
+import { describeStartupTime, isStartReported, startupTime } from '../../../src/bin/insight/startup-time.ts';
 import { type Moment, type Operation, Story, type StorySource } from '../../../src/bin/insight/story.ts';
 import { table } from '../../../src/bin/insight/table.ts';
 import { describeWhy, SUBJECT, type Why, why } from '../../../src/bin/insight/why.ts';
@@ -408,14 +408,14 @@ describe('diff', () => {
 describe('a journal that goes on and on', () => {
   it('is read until the start is told, and says the same of it', () => {
     const { node, story } = boot();
-    const start = readUntil(prolonged(node.records, 50_000, 10), node.records[0]!, isStartTold);
+    const start = readUntil(prolonged(node.records, 50_000, 10), node.records[0]!, isStartReported);
     expect(start.endsBefore).toBeLessThan(3_000);
     expect(describeStartupTime(startupTime(start))).toBe(describeStartupTime(startupTime(story)));
   });
 
   it('is read for ten minutes more where no pod ran', () => {
     const { node } = boot({}, ({ world }) => world.pods.setManifests([]));
-    const quiet = readUntil(prolonged(node.records, 50_000, 100), node.records[0]!, isStartTold);
+    const quiet = readUntil(prolonged(node.records, 50_000, 100), node.records[0]!, isStartReported);
     expect(quiet.ended - quiet.started).toBeGreaterThan(600_000);
     expect(quiet.endsBefore).toBeLessThan(10_000);
   });

@@ -124,8 +124,8 @@ it('a pod is described in the lines that kubectl was recorded with', () => {
     at: '2026-01-01T00:00:01Z',
     count: 1,
   };
-  const said = describePod(pod, [event], NOW_MS).split('\n');
-  expect(RECORDED.filter((line) => !said.includes(line))).toEqual([]);
+  const described = describePod(pod, [event], NOW_MS).split('\n');
+  expect(RECORDED.filter((line) => !described.includes(line))).toEqual([]);
 });
 
 it('pods are listed in kubectl columns', () => {

@@ -24,12 +24,12 @@ const work = mkdtempSync(join(tmpdir(), 'statelet-minimize-'));
 const output = join(work, 'small');
 const DEFAULTS = { output, seconds: '60', format: 'text' };
 
-let said = '';
+let printed = '';
 beforeEach(() => {
-  said = '';
+  printed = '';
   for (const stream of [process.stdout, process.stderr]) {
     vi.spyOn(stream, 'write').mockImplementation((text) => {
-      said += String(text);
+      printed += String(text);
       return true;
     });
   }
@@ -89,10 +89,10 @@ describe('of a difference', () => {
   it('the journal is written, is whole, and shows it to replay', async () => {
     await withNodeChange({ machine: 'image', guard: 'verifies' }, async () => {
       expect(await minimizeCommand(GOLDEN, DEFAULTS)).toBe(0);
-      expect(said).toMatch(
+      expect(printed).toMatch(
         /^a difference \(missing\) at record \d+, by kubelet\/images\/image-app%3A1\n {2}\d+ of \d+ inputs/,
       );
-      expect(said).toContain(`  again: statelet replay ${output}\n`);
+      expect(printed).toContain(`  again: statelet replay ${output}\n`);
       expect(verifyCommand([output], { format: 'text' })).toBe(0);
       expect(await replayCommand([output], {})).toBe(1);
     });
@@ -102,7 +102,7 @@ describe('of a difference', () => {
 describe('of anything else that a journal shows', () => {
   it('the crash of an actor', () => {
     const node = new BootNode().boot().run(1_000);
-    node.tell({ type: 'pods.known', uids: 5 }, 'kubelet/softState').run(1_000);
+    node.send({ type: 'pods.known', uids: 5 }, 'kubelet/softState').run(1_000);
     expect(node.crashes()).toHaveLength(1);
     const minimized = minimizeJournal({ machine, records: node.records, deadlineMs: performance.now() + 60_000 });
     expect(minimized).toMatchObject({ what: expect.stringMatching(/^the crash of kubelet\/softState \(/) });
@@ -114,10 +114,10 @@ describe('of anything else that a journal shows', () => {
 
   it('a text', async () => {
     expect(await minimizeCommand(GOLDEN, { ...DEFAULTS, shows: 'RunPodSandbox', format: 'json' })).toBe(8);
-    expect(said).toContain('no record that was decided has "RunPodSandbox"');
-    said = '';
+    expect(printed).toContain('no record that was decided has "RunPodSandbox"');
+    printed = '';
     expect(await minimizeCommand(GOLDEN, { ...DEFAULTS, shows: 'cri.runPodSandbox', format: 'json' })).toBe(0);
-    const report = JSON.parse(said);
+    const report = JSON.parse(printed);
     const path = join(import.meta.dirname, '../../../schema/minimize-report.schema.json');
     const fits = new Ajv({ strict: false }).compile(JSON.parse(readFileSync(path, 'utf8')));
     expect(fits(report), JSON.stringify(fits.errors)).toBe(true);
@@ -127,14 +127,14 @@ describe('of anything else that a journal shows', () => {
 
   it('a journal in which nothing fails is left alone', async () => {
     expect(await minimizeCommand(GOLDEN, DEFAULTS)).toBe(8);
-    expect(said).toContain('it replays the same and no actor crashed; name what it shows by --shows');
+    expect(printed).toContain('it replays the same and no actor crashed; name what it shows by --shows');
   });
 });
 
 it('of a seed the steps that it takes are left, and the line does it again', async () => {
   await withNodeChange({ machine: 'container', guard: 'mayRestart' }, async () => {
     expect(await minimizeCommand(undefined, { ...DEFAULTS, seed: '1', seconds: '120' })).toBe(0);
-    const [, count, line = ''] = /(\d+) of 40 steps are enough[^]*again: statelet simulate (.*)\n/.exec(said) ?? [];
+    const [, count, line = ''] = /(\d+) of 40 steps are enough[^]*again: statelet simulate (.*)\n/.exec(printed) ?? [];
     expect(Number(count)).toBeLessThanOrEqual(5);
     const [, steps = ''] = /--steps ([\d,]+|none)/.exec(line) ?? [];
     const options = { journals: output, output: 'text', seed: '1', steps, faults: !line.includes('--no-faults') };

@@ -146,14 +146,14 @@ describe('never "a difference"', () => {
     mkdirSync(at('a-stuck'));
     execFileSync('mkfifo', [at('a-stuck/j-000001-000000000000.ndjson')]);
     const command = spawn(process.execPath, [DOOR, 'replay', 'a-stuck', 'logs', '--jobs', '1'], { cwd: work });
-    let said = '';
-    command.stdout.on('data', (text) => (said += String(text)));
+    let output = '';
+    command.stdout.on('data', (text) => (output += String(text)));
     const code = new Promise((resolve) => command.once('exit', resolve));
     const child = () => Number(readFileSync(`/proc/${command.pid}/task/${command.pid}/children`, 'utf8'));
     await expect.poll(child, { timeout: 15_000 }).toBeGreaterThan(0);
     process.kill(child(), 'SIGKILL');
     expect(await code).toBe(125);
-    expect(said).toMatch(/^a-stuck: not tested: the process that replayed it was ended by SIGKILL\n/);
-    expect(said.match(/^logs\/.*: same/gm)).toHaveLength(3);
+    expect(output).toMatch(/^a-stuck: not tested: the process that replayed it was ended by SIGKILL\n/);
+    expect(output.match(/^logs\/.*: same/gm)).toHaveLength(3);
   });
 });

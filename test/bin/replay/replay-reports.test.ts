@@ -217,7 +217,7 @@ describe('html', () => {
     const found: { name: string; text: string }[] = [];
     const parser = new SaxesParser();
     parser.on('opentag', ({ name }) => found.push({ name, text: '' }));
-    parser.on('text', (said) => void (found.at(-1) && (found.at(-1)!.text += said)));
+    parser.on('text', (content) => void (found.at(-1) && (found.at(-1)!.text += content)));
     const whole = page.replace('<!doctype html>', '').replaceAll(/<meta [^>]*>/g, '');
     parser.write(whole).close();
     return found;

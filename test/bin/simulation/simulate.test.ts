@@ -18,11 +18,11 @@ const RESTARTS = { machine: 'container', guard: 'mayRestart' };
 /** What is remembered is written again and again. */
 const ALWAYS_DIRTY = { machine: 'softState', guard: 'isDirty' };
 
-let said = '';
+let output = '';
 beforeEach(() => {
-  said = '';
+  output = '';
   vi.spyOn(process.stdout, 'write').mockImplementation((text) => {
-    said += String(text);
+    output += String(text);
     return true;
   });
 });
@@ -40,7 +40,9 @@ const fits = new Ajv({ strict: false }).compile(schema);
 describe('a seed that breaks no rule', () => {
   it('is said in a line, and leaves nothing', async () => {
     expect(await simulateCommand({ ...DEFAULTS, seed: '4' })).toBe(0);
-    expect(said).toMatch(/^seed 4: passed \(\d+ turns of \d+ starts in [\d.]+ s of virtual time, [\d.]+ s of CPU\)\n$/);
+    expect(output).toMatch(
+      /^seed 4: passed \(\d+ turns of \d+ starts in [\d.]+ s of virtual time, [\d.]+ s of CPU\)\n$/,
+    );
     expect(existsSync(journals)).toBe(false);
   });
 
@@ -55,15 +57,15 @@ describe('a bug', () => {
   it('that breaks a rule of safety is found, with a journal that shows it and the line that does it again', async () => {
     await withNodeChange(RESTARTS, async () => {
       expect(await simulateCommand({ ...DEFAULTS, seed: '1' })).toBe(9);
-      expect(said).toContain('seed 1: safety violated');
-      expect(said).toContain('ran again although it never restarts');
-      expect(said).toContain(`  journal: ${journals}/seed-1\n  again: statelet simulate --seed 1\n`);
-      const first = said;
+      expect(output).toContain('seed 1: safety violated');
+      expect(output).toContain('ran again although it never restarts');
+      expect(output).toContain(`  journal: ${journals}/seed-1\n  again: statelet simulate --seed 1\n`);
+      const first = output;
       expect(verifyCommand([journals], { format: 'text' })).toBe(0);
       expect(await replayCommand([journals], {})).toBe(0);
-      said = '';
+      output = '';
       await simulateCommand({ ...DEFAULTS, seed: '1' });
-      expect(said.replace(/[\d.]+ s of CPU/, '')).toBe(first.replace(/[\d.]+ s of CPU/, ''));
+      expect(output.replace(/[\d.]+ s of CPU/, '')).toBe(first.replace(/[\d.]+ s of CPU/, ''));
     });
   });
 
@@ -72,7 +74,7 @@ describe('a bug', () => {
       const options = { ...DEFAULTS, seed: '1', steps: 'none', faults: false, output: 'json' };
       expect(await simulateCommand(options)).toBe(10);
     });
-    const report = JSON.parse(said);
+    const report = JSON.parse(output);
     expect(fits(report), JSON.stringify(fits.errors)).toBe(true);
     expect(report).toMatchObject({ code: 10, totals: { liveness: 1 } });
     expect(report.seeds[0].problems[0].text).toContain('host.saveSoftState');

@@ -15,7 +15,7 @@ import { isServiceVariable, type Names } from './names.ts';
 import type { Played } from './play.ts';
 
 /** One call in the words of the recordings. */
-export interface Said {
+export interface ComparedCall {
   readonly method: string;
   readonly request: Recorded;
   readonly response?: Recorded;
@@ -33,7 +33,7 @@ interface Instance {
 }
 
 /** What a run asked of the runtime. */
-function requestFacts(recording: Recording, calls: readonly Said[]): Facts {
+function requestFacts(recording: Recording, calls: readonly ComparedCall[]): Facts {
   const facts: Record<string, unknown> = {};
   const instances = new Map<string, Instance>();
   const sandboxes = new Map<string, string>();
@@ -85,7 +85,7 @@ function requestFacts(recording: Recording, calls: readonly Said[]): Facts {
 
 /** The instances in their order; those of regular containers that follow each other have none among themselves. */
 function ranked(
-  calls: readonly Said[],
+  calls: readonly ComparedCall[],
   instances: ReadonlyMap<string, Instance>,
 ): Readonly<Record<string, readonly string[]>> {
   const groups: Record<string, string[][]> = {};
@@ -154,9 +154,9 @@ export function liveStatuses({ removedAtMs }: Played, published: readonly Publis
   const facts: Record<string, unknown> = {};
   for (const { name, atMs, status } of published) {
     const pod = names.podOf(name);
-    const said = comparedStatus(names.translated(status));
-    if (atMs < (removedAtMs.get(pod) ?? Number.POSITIVE_INFINITY)) facts[`${pod} status before its removal`] = said;
-    facts[`${pod} status at last`] = said;
+    const atLast = comparedStatus(names.translated(status));
+    if (atMs < (removedAtMs.get(pod) ?? Number.POSITIVE_INFINITY)) facts[`${pod} status before its removal`] = atLast;
+    facts[`${pod} status at last`] = atLast;
   }
   return facts;
 }

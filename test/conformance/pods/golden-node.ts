@@ -95,8 +95,8 @@ export class GoldenNode {
     let atMs = 0;
     for (const record of readJournal(this.node.journal).records) {
       if ('t' in record) atMs = record.t;
-      const said = statusIn(record);
-      if (said !== null) found.push({ ...said, atMs });
+      const known = statusIn(record);
+      if (known !== null) found.push({ ...known, atMs });
     }
     return found;
   }

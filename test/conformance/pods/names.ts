@@ -2,7 +2,7 @@
 
 import type { Recorded, Recording } from '../../machines/model/spec/recordings.ts';
 import type { Message, RecordedCall } from '../../support/cri-proxy.ts';
-import type { Said } from './compare.ts';
+import type { ComparedCall } from './compare.ts';
 import type { GoldenNode, Published } from './golden-node.ts';
 
 const NODE_SUFFIX = '-node1';
@@ -46,7 +46,7 @@ export class Names {
     return this.#ids.has((request['container_id'] ?? request['pod_sandbox_id']) as string);
   }
 
-  inWordsOfTheCase({ method, request, response }: RecordedCall): Said {
+  inWordsOfTheCase({ method, request, response }: RecordedCall): ComparedCall {
     return this.translated({ method, request: readable(request), response: response ?? {} });
   }
 
@@ -66,8 +66,8 @@ export class Names {
       if (config?.metadata?.namespace !== this.#recording.name) continue;
       const pod = this.podOf(config.metadata.name);
       const container = (request['config'] as Recorded)?.metadata?.name;
-      const { image, user_specified_image: said } = (request['config'] as Recorded)?.image ?? {};
-      if (image !== undefined) this.#ids.set(image, `sha256:<imageid:${repositoryOf(said)}>`);
+      const { image, user_specified_image: specified } = (request['config'] as Recorded)?.image ?? {};
+      if (image !== undefined) this.#ids.set(image, `sha256:<imageid:${repositoryOf(specified)}>`);
       if (response?.['pod_sandbox_id'])
         this.#ids.set(response['pod_sandbox_id'] as string, `<sid:${pod}:${next(pod)}>`);
       if (response?.['container_id']) {

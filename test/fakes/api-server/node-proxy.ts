@@ -140,8 +140,8 @@ const unreachable = ({ message }: Error): string =>
 async function refuseLog(code: number, answer: AsyncIterable<Buffer>, response: Response): Promise<void> {
   const chunks: Buffer[] = [];
   for await (const chunk of answer) chunks.push(chunk);
-  const said = Buffer.concat(chunks).toString();
-  const refusal = code === 400 ? badRequest(said) : new Refusal(said, { code, reason: 'InternalError' });
+  const message = Buffer.concat(chunks).toString();
+  const refusal = code === 400 ? badRequest(message) : new Refusal(message, { code, reason: 'InternalError' });
   response.writeHead(code, { 'content-type': 'application/json' });
   response.end(JSON.stringify(refusal.status()));
 }

@@ -35,7 +35,7 @@ export class PodSigner {
   private async answer({ metadata, spec = {} }: ApiObject): Promise<void> {
     const rule = this.rules.get(textOf(spec['signerName']));
     if (!rule) return;
-    const status = 'denies' in rule ? said('Denied', rule.denies, rule.message) : await this.issued(spec, rule);
+    const status = 'denies' in rule ? verdict('Denied', rule.denies, rule.message) : await this.issued(spec, rule);
     const request = this.store.find(requestKind, metadata.namespace, metadata.name);
     if (request) this.store.put(requestKind, { ...request, status });
   }
@@ -50,19 +50,19 @@ export class PodSigner {
       const der = Buffer.from(textOf(spec['stubPKCS10Request']), 'base64');
       const leaf = await this.authority.signPod(der, textOf(spec['podName']), lifetimeMs);
       return {
-        ...said('Issued', 'TestIssued', 'signed by the test'),
+        ...verdict('Issued', 'TestIssued', 'signed by the test'),
         certificateChain: `${leaf}${this.authority.caPem}`,
         notBefore: timestamp(nowMs),
         beginRefreshAt: timestamp(nowMs + rule.refreshSeconds * SECOND_MS),
         notAfter: timestamp(nowMs + lifetimeMs),
       };
     } catch (error) {
-      return said('Denied', 'BadRequest', (error as Error).message);
+      return verdict('Denied', 'BadRequest', (error as Error).message);
     }
   }
 }
 
-const said = (type: string, reason: string, message: string): Fields => {
+const verdict = (type: string, reason: string, message: string): Fields => {
   const condition: Value = { type, status: 'True', reason, message, lastTransitionTime: timestamp(Date.now()) };
   return { conditions: [condition] };
 };

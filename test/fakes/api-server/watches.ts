@@ -62,7 +62,7 @@ export class Watches {
     response.setHeader('content-type', 'application/json;stream=watch');
     response.writeHead(200);
     const line = (type: string, object: unknown) => void write(response, `${JSON.stringify({ type, object })}\n`);
-    const tell = (event: StoreEvent) => {
+    const send = (event: StoreEvent) => {
       if (event.kind !== kind || (namespace !== undefined && event.object.metadata.namespace !== namespace)) return;
       const type = typeFor(event, selects);
       if (type) line(type, scope.render(event.object));
@@ -71,15 +71,15 @@ export class Watches {
       for (const object of this.store.all(kind, namespace).filter(selects)) line('ADDED', scope.render(object));
       if (query.get('sendInitialEvents') === 'true') this.bookmark(line, kind, { [INITIAL_EVENTS_END]: 'true' });
     }
-    for (const event of missed) tell(event);
+    for (const event of missed) send(event);
     if (!initial && missed.length === 0) response.flushHeaders();
-    this.follow(response, scope, tell, line);
+    this.follow(response, scope, send, line);
   }
 
   private follow(
     response: Response,
     { query, kind }: WatchScope,
-    tell: (event: StoreEvent) => void,
+    send: (event: StoreEvent) => void,
     line: (type: string, object: unknown) => void,
   ): void {
     const bookmarks = query.get('allowWatchBookmarks') === 'true';
@@ -95,7 +95,7 @@ export class Watches {
         } else response.end();
       },
     };
-    this.store.changes.on('event', tell);
+    this.store.changes.on('event', send);
     const timeout = setTimeout(() => {
       if (bookmarks && this.options.bookmarks()) this.bookmark(line, kind);
       response.end();
@@ -106,7 +106,7 @@ export class Watches {
     );
     this.open.add(watch);
     response.once('close', () => {
-      this.store.changes.off('event', tell);
+      this.store.changes.off('event', send);
       clearTimeout(timeout);
       clearInterval(ticking);
       this.open.delete(watch);

@@ -68,10 +68,10 @@ export const ENDS: readonly Row[] = [
       await guest.run(KUBEADM);
       await guest.run('systemctl daemon-reload; systemctl start kubelet');
       const states = 'systemctl is-active kubelet statelet';
-      await guest.until('the agent runs as kubelet.service', states, (said) => said === 'active\ninactive\n');
+      await guest.until('the agent runs as kubelet.service', states, (output) => output === 'active\ninactive\n');
       await podsRun(guest);
       await guest.run('systemctl start statelet');
-      await guest.until('the agent runs as statelet.service', states, (said) => said === 'inactive\nactive\n');
+      await guest.until('the agent runs as statelet.service', states, (output) => output === 'inactive\nactive\n');
       await podsRun(guest);
       expect(await processes(guest)).toEqual(before);
     },
@@ -100,7 +100,9 @@ export const ENDS: readonly Row[] = [
     seen: 'pods end group by group, the important ones last, and no group is cut off; after that they run again',
     async see(guest) {
       const inhibitors = 'systemd-inhibit --list --no-legend';
-      await guest.until('the shutdown is delayed for the agent', inhibitors, (said) => /kubelet.* delay/.test(said));
+      await guest.until('the shutdown is delayed for the agent', inhibitors, (output) =>
+        /kubelet.* delay/.test(output),
+      );
       await guest.run('rm -f /var/ends/*');
       await guest.run('systemctl poweroff', true).catch(() => undefined);
       await guest.goesOff();
@@ -119,7 +121,7 @@ export const ENDS: readonly Row[] = [
     async see(guest) {
       const before = await processes(guest);
       await guest.run('dpkg -r statelet');
-      await guest.until('the agent is gone', 'systemctl is-active statelet', (said) => said.trim() === 'inactive');
+      await guest.until('the agent is gone', 'systemctl is-active statelet', (output) => output.trim() === 'inactive');
       expect(await processes(guest)).toEqual(before);
       await guest.run(`ls ${ROOT_DIR}/journal/j-* /etc/default/statelet; ! ls /usr/bin/statelet`);
     },

@@ -105,13 +105,13 @@ export const GROUPS: readonly Row[] = [
       const before = await guest.run(slices);
       await guest.run('cp /mnt/hungry.yaml /etc/kubernetes/manifests/');
       const json = `statelet get pod ${onNode('hungry')} -o json`;
-      const ended = await guest.until('the pod fails', json, (said) => said.includes('"phase": "Failed"'));
+      const ended = await guest.until('the pod fails', json, (output) => output.includes('"phase": "Failed"'));
       expect(JSON.parse(ended)).toMatchObject({
         status: { containerStatuses: [{ state: { terminated: { reason: 'OOMKilled', exitCode: 137 } } }] },
       });
       await guest.run('rm /etc/kubernetes/manifests/hungry.yaml');
-      await guest.until('the pod is gone', json, (said) => said.includes('not found'));
-      await guest.until('its slice is gone', slices, (said) => said === before);
+      await guest.until('the pod is gone', json, (output) => output.includes('not found'));
+      await guest.until('its slice is gone', slices, (output) => output === before);
     },
   },
 ];

@@ -155,7 +155,7 @@ export const ISOLATION: readonly Row[] = [
         message: 'Usage of EmptyDir volume "data" exceeds the limit "10Mi". ',
       });
       await cluster.delete('counted');
-      await guest.until('no project is left', 'cat /etc/projects /etc/projid', (said) => said === '');
+      await guest.until('no project is left', 'cat /etc/projects /etc/projid', (output) => output === '');
     },
   },
   {

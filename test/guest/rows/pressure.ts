@@ -118,7 +118,7 @@ export const PRESSURE: readonly Row[] = [
       await cluster.runs('busy');
       const pressure =
         'curl -sS http://127.0.0.1:10255/stats/summary | jq \'.pods[] | select(.podRef.name == "busy").containers[0].cpu.psi.some.avg10\'';
-      await guest.until('it waits', pressure, (said) => Number(said) > 50);
+      await guest.until('it waits', pressure, (output) => Number(output) > 50);
       await cluster.delete('busy');
     },
   },
@@ -133,7 +133,7 @@ export const PRESSURE: readonly Row[] = [
       await guest.until(
         'the journal goes on',
         `cat ${JOURNAL}/j-*.ndjson | grep -c '"gap","upto"'`,
-        (said) => Number(said) > 0,
+        (output) => Number(output) > 0,
       );
       await cluster.delete('unwritten');
     },

@@ -48,7 +48,7 @@ export const RESOURCES: readonly Row[] = [
       await guest.until(
         'each of its groups has a limit',
         `cd /sys/fs/cgroup && cat ${slices.map((slice) => `${slice}/memory.max`).join(' ')}`,
-        (said) => /^\d+\n\d+\n\d+\n$/.test(said),
+        (output) => /^\d+\n\d+\n\d+\n$/.test(output),
       );
       expect(await limits()).toEqual(wanted);
       await guest.run('systemctl daemon-reload');
@@ -75,7 +75,7 @@ export const RESOURCES: readonly Row[] = [
       await guest.until(
         'the CPU is of all again',
         `cat ${scopeOf(shared)}/cpuset.cpus.effective`,
-        (said) => said.trim() === '0-3',
+        (output) => output.trim() === '0-3',
       );
       await cluster.delete('shared');
     },
@@ -137,7 +137,7 @@ export const RESOURCES: readonly Row[] = [
       await guest.until(
         'it took more than its memory',
         'statelet exec swaps -- ls /tmp/done',
-        (said) => said === '/tmp/done\n',
+        (output) => output === '/tmp/done\n',
       );
       expect(Number(await textOf(guest, `${scopeOf(swaps)}/memory.swap.peak`))).toBeGreaterThan(0);
       const summary = JSON.parse(await guest.run('curl -sS http://127.0.0.1:10255/stats/summary')) as Summary;
@@ -168,8 +168,8 @@ export const RESOURCES: readonly Row[] = [
     async see(guest, cluster) {
       const configuration = '/etc/kubernetes/kubelet.yaml';
       await guest.run(`sed -i s,/kube.slice,/gone.slice, ${configuration}; systemctl restart --no-block statelet`);
-      await guest.until('the agent says so', 'journalctl -u statelet -o cat -n 100', (said) =>
-        said.includes('gone.slice'),
+      await guest.until('the agent says so', 'journalctl -u statelet -o cat -n 100', (output) =>
+        output.includes('gone.slice'),
       );
       await guest.run(`sed -i s,/gone.slice,/kube.slice, ${configuration}; systemctl restart statelet`);
       await cluster.untilCondition('Ready', 'True');

@@ -85,7 +85,7 @@ export async function touchesNothing(
   await guest.until(
     'another agent is ready',
     state,
-    (said) => said.startsWith('active\n') && !said.endsWith(`\n${pid}`),
+    (output) => output.startsWith('active\n') && !output.endsWith(`\n${pid}`),
   );
   await run();
   expect(await processes(guest)).toEqual(before);

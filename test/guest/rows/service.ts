@@ -63,8 +63,8 @@ export const SERVICE: readonly Row[] = [
       const before = Number(await guest.run(restarts));
       const containers = await processes(guest);
       await guest.run(`kill -STOP $(systemctl show ${UNIT} -P MainPID)`);
-      await guest.until('the watchdog ends it', restarts, (said) => Number(said) > before);
-      await guest.until('it is ready again', `systemctl is-active ${UNIT}`, (said) => said.trim() === 'active');
+      await guest.until('the watchdog ends it', restarts, (output) => Number(output) > before);
+      await guest.until('it is ready again', `systemctl is-active ${UNIT}`, (output) => output.trim() === 'active');
       expect(await guest.run(`journalctl -u ${UNIT} -o cat`)).toContain('Watchdog timeout');
       await guest.run(LONGER_WATCHDOG);
       await podsRun(guest);

@@ -51,14 +51,16 @@ export class Guest {
   }
 
   async comesUp(): Promise<void> {
-    await this.until('the guest comes up', 'systemctl is-system-running', (said) => /^(running|degraded)/.test(said));
+    await this.until('the guest comes up', 'systemctl is-system-running', (printed) =>
+      /^(running|degraded)/.test(printed),
+    );
   }
 
   /** What the script printed. Fails when it does, unless its status is not asked for. */
   async run(script: string, mayFail = false): Promise<string> {
-    const said = await this.exchange(script);
-    const status = STATUS.exec(said)?.[1];
-    const output = said.replace(STATUS, '');
+    const printed = await this.exchange(script);
+    const status = STATUS.exec(printed)?.[1];
+    const output = printed.replace(STATUS, '');
     if (status !== '0' && !mayFail)
       throw new Error(`in the guest: ${script}\nended with ${status ?? 'no status'}:\n${output}`);
     return output;
@@ -95,12 +97,12 @@ export class Guest {
   private exchange(script: string): Promise<string> {
     return new Promise((resolve, reject) => {
       const socket = connect({ host: '127.0.0.1', port: this.port, allowHalfOpen: true });
-      const said: Buffer[] = [];
+      const printed: Buffer[] = [];
       socket.setTimeout(SCRIPT_LIMIT_MS, () => socket.destroy(new Error(`no answer to ${script}`)));
-      socket.on('data', (chunk: Buffer) => said.push(chunk));
+      socket.on('data', (chunk: Buffer) => printed.push(chunk));
       socket.on('error', reject);
       socket.on('end', () => socket.end());
-      socket.on('close', () => resolve(Buffer.concat(said).toString('utf8')));
+      socket.on('close', () => resolve(Buffer.concat(printed).toString('utf8')));
       socket.end(script);
     });
   }

@@ -78,13 +78,13 @@ describe('a torn tail', () => {
     const [path] = segmentsOf(directory);
     const bytes = readFileSync(path!);
     writeFileSync(path!, bytes.subarray(0, bytes.length - 150));
-    const told: string[] = [];
-    const kernel = record(directory, { report: (level, sentence) => told.push(`${level}: ${sentence}`) });
+    const reported: string[] = [];
+    const kernel = record(directory, { report: (level, sentence) => reported.push(`${level}: ${sentence}`) });
     expect(kernel.journal.previous).toMatchObject({
       incarnation: '000001',
       tornBytes: tornOf(path!),
     });
-    expect(told[0]).toMatch(/^warn: incarnation 000001 ended within a turn: \d+ bytes of .* are cut$/);
+    expect(reported[0]).toMatch(/^warn: incarnation 000001 ended within a turn: \d+ bytes of .* are cut$/);
     kernel.boot().turn().checkpoint().turn();
     await kernel.journal.close();
     expect(readFileSync(path!)).toEqual(bytes.subarray(0, bytes.length - 150));
@@ -299,14 +299,14 @@ describe('opening', () => {
     const directory = temporaryDirectory();
     const script = fileURLToPath(new URL('endless-writer.ts', import.meta.url));
     const child = spawn(process.execPath, [script, directory], { stdio: ['ignore', 'pipe', 'inherit'] });
-    let said = '';
-    child.stdout.on('data', (text) => (said += text));
-    await eventually(() => said.split('\n').length > 100, 'the writer wrote a while');
+    let output = '';
+    child.stdout.on('data', (text) => (output += text));
+    await eventually(() => output.split('\n').length > 100, 'the writer wrote a while');
     expect(() => openJournal({ directory })).toThrow(`process ${child.pid} `);
     child.kill('SIGKILL');
     await new Promise((resolve) => child.once('close', resolve));
 
-    const durable = Number(said.trim().split('\n').at(-1));
+    const durable = Number(output.trim().split('\n').at(-1));
     expect(recordsIn(directory).length).toBeGreaterThan(durable);
     expect(segmentsOf(directory).length).toBeGreaterThan(1);
     const next = record(directory).boot();

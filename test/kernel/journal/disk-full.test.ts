@@ -30,18 +30,20 @@ describe('a full disk', () => {
   it('first takes what replay makes again, then everything; later the journal goes on behind a gap', async () => {
     const directory = temporaryDirectory();
     const disk = new BrokenDisk();
-    const told: string[] = [];
+    const reported: string[] = [];
     const kernel = record(directory, {
       ...quick,
       disk,
-      report: (level, text) => told.push(`${level}: ${text}`),
+      report: (level, text) => reported.push(`${level}: ${text}`),
     }).boot();
     kernel.turn();
     await kernel.durable();
     const full = kernel.records.length;
     disk.room = 800;
     await fill(kernel);
-    expect(told).toEqual(['error: journaling is suspended and its journal will have a gap: ENOSPC: as the test says']);
+    expect(reported).toEqual([
+      'error: journaling is suspended and its journal will have a gap: ENOSPC: as the test says',
+    ]);
     for (let i = 0; i < 10; i++) kernel.turn();
     await kernel.durable();
 
@@ -53,7 +55,7 @@ describe('a full disk', () => {
 
     disk.room = Number.POSITIVE_INFINITY;
     await resume(kernel);
-    expect(told.at(-1)).toMatch(/^info: the journal goes on after record \d+$/);
+    expect(reported.at(-1)).toMatch(/^info: the journal goes on after record \d+$/);
     kernel.turn();
     await kernel.journal.close();
     const records = recordsIn(directory);
@@ -170,11 +172,11 @@ describe('a full disk', () => {
     const hanging = Promise.withResolvers<void>();
     disk.syncEnd = hanging.promise;
     const directory = temporaryDirectory();
-    const said: string[] = [];
-    const report = (level: string, sentence: string) => void said.push(`${level}: ${sentence}`);
+    const lines: string[] = [];
+    const report = (level: string, sentence: string) => void lines.push(`${level}: ${sentence}`);
     const kernel = record(directory, { disk, durability: 'second', closeMaxMs: 50, report }).boot();
     await kernel.journal.close();
-    expect(said).toEqual(['error: the journal is not closed and may lack its end: the disk takes more than 50 ms']);
+    expect(lines).toEqual(['error: the journal is not closed and may lack its end: the disk takes more than 50 ms']);
     expect(recordsIn(directory)).toEqual(kernel.records);
     hanging.resolve();
     await eventually(() => !isBeingWritten(directory), 'the disk answers, and it is closed');

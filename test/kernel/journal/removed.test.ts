@@ -5,15 +5,15 @@ import { expect, it } from 'vitest';
 import { verifyJournal } from '../../../src/kernel/journal/index.ts';
 import { eventually, type Recorder, record, recordsIn, segmentsOf, temporaryDirectory } from './support.ts';
 
-interface Said {
+interface Report {
   readonly level: string;
   readonly sentence: string;
 }
 
-function recorded(directory: string): { readonly kernel: Recorder; readonly said: Said[] } {
-  const said: Said[] = [];
-  const report = (level: string, sentence: string) => void said.push({ level, sentence });
-  return { kernel: record(directory, { durability: 'second', retryMs: 50, report }).boot().turn(), said };
+function recorded(directory: string): { readonly kernel: Recorder; readonly reports: Report[] } {
+  const reports: Report[] = [];
+  const report = (level: string, sentence: string) => void reports.push({ level, sentence });
+  return { kernel: record(directory, { durability: 'second', retryMs: 50, report }).boot().turn(), reports };
 }
 
 /** Turns until the journal asks for a checkpoint, which begins a new segment. */
@@ -30,14 +30,14 @@ async function untilBegunAnew(kernel: Recorder): Promise<void> {
 
 it('removed: it is said, and a new directory has all that follows', async () => {
   const directory = temporaryDirectory();
-  const { kernel, said } = recorded(directory);
+  const { kernel, reports } = recorded(directory);
   await kernel.durable();
   rmSync(directory, { recursive: true });
   await untilBegunAnew(kernel);
   const from = kernel.records.length;
   kernel.turn();
   await kernel.journal.close();
-  expect(said[0]).toMatchObject({ level: 'error', sentence: expect.stringContaining('was removed or replaced') });
+  expect(reports[0]).toMatchObject({ level: 'error', sentence: expect.stringContaining('was removed or replaced') });
   const [gap, ...records] = recordsIn(directory);
   expect(gap).toMatchObject({ k: 'gap', upto: from - 1 });
   expect(records).toEqual(kernel.records.slice(from));
@@ -46,13 +46,13 @@ it('removed: it is said, and a new directory has all that follows', async () => 
 
 it('moved away, and another agent has the new one: it is never written by two', async () => {
   const directory = temporaryDirectory();
-  const { kernel, said } = recorded(directory);
+  const { kernel, reports } = recorded(directory);
   await kernel.durable();
   renameSync(directory, `${directory}-moved`);
   const other = record(directory).boot().turn();
   await untilBegunAnew(kernel);
   kernel.turn();
-  await eventually(() => said.some(({ sentence }) => sentence.includes('is writing this journal')), 'it is refused');
+  await eventually(() => reports.some(({ sentence }) => sentence.includes('is writing this journal')), 'it is refused');
   other.turn();
   await kernel.journal.close();
   await other.journal.close();
@@ -71,14 +71,14 @@ it('the directory is not given to another agent while it is there', async () => 
 
 it('without its lock the directory may be another agent’s: the first one writes nothing more there', async () => {
   const directory = temporaryDirectory();
-  const { kernel, said } = recorded(directory);
+  const { kernel, reports } = recorded(directory);
   await kernel.durable();
   const before = kernel.records.length;
   rmSync(join(directory, 'owner.lock'));
   const other = record(directory).boot().turn();
   await untilBegunAnew(kernel);
-  await eventually(() => said.some(({ sentence }) => sentence.includes('is writing this journal')), 'it is refused');
-  expect(said[0]).toMatchObject({ level: 'error', sentence: expect.stringContaining('lock of') });
+  await eventually(() => reports.some(({ sentence }) => sentence.includes('is writing this journal')), 'it is refused');
+  expect(reports[0]).toMatchObject({ level: 'error', sentence: expect.stringContaining('lock of') });
   await kernel.journal.close();
   await other.journal.close();
   const [last, ...earlier] = recordsIn(directory, kernel.journal.incarnation).toReversed();

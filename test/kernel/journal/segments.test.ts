@@ -156,8 +156,8 @@ describe('segments', () => {
 
   it('one that cannot be compressed keeps neither the others from it nor the limit from being applied', async () => {
     const directory = temporaryDirectory();
-    const told: string[] = [];
-    const report = (level: string, sentence: string) => told.push(`${level}: ${sentence}`);
+    const reported: string[] = [];
+    const report = (level: string, sentence: string) => reported.push(`${level}: ${sentence}`);
     const kernel = await recordSegments(directory, 0, { retainedMaxBytes: 60_000, report });
     await kernel.durable();
     const [stuck] = segmentsOf(directory);
@@ -173,7 +173,7 @@ describe('segments', () => {
     }
     await eventually(() => segmentsOf(directory)[1]?.endsWith('.zst') === true, 'the second one is compressed');
     expect(segmentsOf(directory)[0]).toBe(stuck);
-    expect(told[0]).toMatch(/^warn: old segments are left as they are: /);
+    expect(reported[0]).toMatch(/^warn: old segments are left as they are: /);
     for (let i = 0; i < 300; i++) kernel.turn({ type: 'noise', text: randomBytes(600).toString('base64') });
     kernel.checkpoint().turn();
     await kernel.durable();
@@ -234,14 +234,14 @@ describe('segments', () => {
 
   it('where the next segment cannot be begun, the one before goes on', async () => {
     const directory = temporaryDirectory();
-    const told: string[] = [];
-    const kernel = record(directory, { report: (level, sentence) => told.push(`${level} ${sentence}`) })
+    const reported: string[] = [];
+    const kernel = record(directory, { report: (level, sentence) => reported.push(`${level} ${sentence}`) })
       .boot()
       .turn();
     writeFileSync(join(directory, `j-000001-${String(kernel.records.length).padStart(12, '0')}.ndjson`), 'in the way');
     kernel.checkpoint().turn();
     await kernel.durable();
-    expect(told).toEqual([expect.stringMatching(/^warn the journal could not begin a new segment and goes on/)]);
+    expect(reported).toEqual([expect.stringMatching(/^warn the journal could not begin a new segment and goes on/)]);
     rmSync(segmentsOf(directory)[1]!);
     kernel.checkpoint().turn();
     await kernel.journal.close();

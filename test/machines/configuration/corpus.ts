@@ -107,12 +107,12 @@ export async function play({ argv }: Case, directory: string): Promise<Outcome> 
     dropIns: configDir === '' ? null : await readDropIns(resolve(directory, configDir)),
   };
   const resolution = resolveConfiguration(line.flags, line.given, files, HOST);
-  const told = [...line.notes, ...resolution.warnings];
+  const warnings = [...line.notes, ...resolution.warnings];
   if (resolution.kind === 'failed')
-    return { ...nothing, exit: resolution.exit, stderr: [...told, ...resolution.lines] };
+    return { ...nothing, exit: resolution.exit, stderr: [...warnings, ...resolution.lines] };
   const refused = laterRefusal(line.flags, resolution.configuration);
-  if (refused !== null) return { ...nothing, exit: 1, stderr: [...told, ...commandFailed(refused).lines] };
-  return { ...nothing, exit: 'running', stderr: told, configz: toVersioned(resolution.configuration) };
+  if (refused !== null) return { ...nothing, exit: 1, stderr: [...warnings, ...commandFailed(refused).lines] };
+  return { ...nothing, exit: 'running', stderr: warnings, configz: toVersioned(resolution.configuration) };
 }
 
 /** The pure decisions of the parts that start next; with an API client, authorization is not the configuration's. */

@@ -88,8 +88,8 @@ describe('the folder of pod logs', () => {
     ['/', []],
   ])('%s of a drop-in: %j', (podLogsDir, reasons) => {
     const { resolution } = resolve([], files('', `podLogsDir: ${podLogsDir}\n`));
-    const said = resolution.kind === 'failed' ? resolution.error : '';
-    expect([...said.matchAll(/must be (?:absolute path|normalized)/g)].map(String)).toEqual(reasons);
+    const message = resolution.kind === 'failed' ? resolution.error : '';
+    expect([...message.matchAll(/must be (?:absolute path|normalized)/g)].map(String)).toEqual(reasons);
   });
 });
 

@@ -327,63 +327,63 @@ describe('a step that upstream calls fatal', () => {
 
 interface Harmless {
   readonly answers: Answers;
-  readonly said: string;
+  readonly logged: string;
 }
 
 const HARMLESS: Readonly<Record<string, Harmless>> = {
   'a user that is not root': {
     answers: { 'host.permissions': ok({ uid: 1_000 }) },
-    said: 'kubelet running with insufficient permissions',
+    logged: 'kubelet running with insufficient permissions',
   },
   'a user that cannot be told': {
     answers: { 'host.permissions': fail('no such process') },
-    said: 'kubelet running with insufficient permissions',
+    logged: 'kubelet running with insufficient permissions',
   },
   'an OOM score that may not be set': {
     answers: { 'host.setOomScoreAdj': fail('write /proc/self/oom_score_adj: permission denied') },
-    said: 'Failed to ApplyOOMScoreAdj',
+    logged: 'Failed to ApplyOOMScoreAdj',
   },
   'a limit of open files that may not be set': {
     answers: { 'host.setOpenFilesLimit': fail('operation not permitted') },
-    said: 'Failed to set rlimit on max file handles',
+    logged: 'Failed to set rlimit on max file handles',
   },
   'a resolv.conf that cannot be read': {
     answers: {
       'host.readFile': (input: { path: string }) =>
         input.path === '/etc/resolv.conf' ? fail('permission denied') : ok({ content: '' }),
     },
-    said: 'Could not open resolv conf file',
+    logged: 'Could not open resolv conf file',
   },
   'a hosts file that cannot be read': {
     answers: {
       'host.readFile': (input: { path: string }) =>
         input.path === '/etc/hosts' ? fail('permission denied') : ok({ content: '' }),
     },
-    said: 'Could not read the hosts file',
+    logged: 'Could not read the hosts file',
   },
   'a folder of container logs that cannot be made': {
     answers: { 'host.makeDirectories': (_, nth) => (nth === 0 ? ok(null) : fail('permission denied')) },
-    said: 'Failed to create the folder of container log links',
+    logged: 'Failed to create the folder of container log links',
   },
   'a service manager that does not listen': {
     answers: { 'host.notify': fail('connection refused') },
-    said: 'Failed to notify the service manager',
+    logged: 'Failed to notify the service manager',
   },
   'a healthz port that is taken': {
     answers: { 'server.healthz': fail('listen tcp 127.0.0.1:10248: bind: address already in use') },
-    said: 'Failed to start healthz server',
+    logged: 'Failed to start healthz server',
   },
 };
 
 describe('a step that upstream only logs', () => {
-  it.each(Object.entries(HARMLESS))('%s', (_, { answers, said }) => {
+  it.each(Object.entries(HARMLESS))('%s', (_, { answers, logged }) => {
     const node = new BootNode({ answers }).boot().run(2_000);
     expect(node.ended).toBeNull();
     expect(node.state()).toMatchObject({
       alive: { startup: { startKubelet: { kubeletRun: { synchronizing: 'up' }, serving: 'blocked' } } },
     });
     expect(node.state('kubelet/syncLoop')).toBe('syncing');
-    const lines = node.lines().filter(({ text }) => text === said);
+    const lines = node.lines().filter(({ text }) => text === logged);
     expect(lines).toHaveLength(1);
     expect(['warn', 'error']).toContain(lines[0]!.level);
     expect(node.crashes()).toEqual([]);
@@ -397,11 +397,11 @@ describe('a step that upstream only logs', () => {
       { kubeletCgroups: '/kubelet.slice', kubeReservedCgroup: '/reserved' },
       'unsupported configuration:KubeletCgroups is not within KubeReservedCgroup',
     ],
-  ])('%s', (_, fields, said) => {
+  ])('%s', (_, fields, logged) => {
     const argv = ['--config=/case/kubelet.yaml'];
     const start = (given: Record<string, string | string[]>) =>
       new BootNode({ argv, answers: { 'host.readConfiguration': ok(document({ ...given })) } }).boot().run(2_000);
-    const texts = (node: BootNode) => node.lines().filter(({ text }) => text === said);
+    const texts = (node: BootNode) => node.lines().filter(({ text }) => text === logged);
     const node = start(fields);
     expect(node.ended).toBeNull();
     expect(texts(node)).toHaveLength(1);

@@ -93,7 +93,7 @@ export class BootNode {
   }
 
   /** SIGTERM or another input from the process. */
-  tell(event: JsonEvent, to = 'kubelet'): this {
+  send(event: JsonEvent, to = 'kubelet'): this {
     this.kernel.dispatch(to, event, 'test');
     return this;
   }

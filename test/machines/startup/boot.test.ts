@@ -129,8 +129,8 @@ describe('a standalone boot', () => {
     const answers = {
       'host.readConfiguration': ok(document({ logging: { verbosity: 5 }, staticPodURLHeader: header })),
     };
-    const said = boot({ argv: ['--config=/k'], answers }).lines('debug');
-    const dump = said.find(({ text }) => text === 'KubeletConfiguration');
+    const found = boot({ argv: ['--config=/k'], answers }).lines('debug');
+    const dump = found.find(({ text }) => text === 'KubeletConfiguration');
     expect(dump?.fields?.['configuration']).toMatchObject({ staticPodURLHeader: { Authorization: ['<masked>'] } });
     expect(
       boot()
@@ -177,11 +177,11 @@ describe('the order of the documents', () => {
   describe.each(all)('of a boot %s', (_, options: BootOptions) => {
     const { records } = boot(options);
     it.each(orders)('is that of %s: %s', (_key, _title, promises) => {
-      expect(checkOrder(records, promises).map(told)).toEqual([]);
+      expect(checkOrder(records, promises).map(textOf)).toEqual([]);
     });
     it('is what was decided where they disagree', () => {
       for (const { question, kept } of CONTRADICTIONS)
-        expect(checkOrder(records, kept).map(told), question).toEqual([]);
+        expect(checkOrder(records, kept).map(textOf), question).toEqual([]);
     });
   });
 
@@ -204,7 +204,7 @@ describe('the order of the documents', () => {
   it('is seen when a step is left out', () => {
     const records = boot().records.filter((record) => record.k !== 'effect' || record.name !== 'host.setOomScoreAdj');
     const violations = checkOrder(records, DOCUMENTS[1]!.promises).filter(({ before }) => before === null);
-    expect(violations.map(told)).toEqual([
+    expect(violations.map(textOf)).toEqual([
       'the OOM score is applied (never) before node addresses are resolved (S116)',
     ]);
   });
@@ -224,7 +224,7 @@ describe('the order of the documents', () => {
   });
 });
 
-function told({ promise, before }: { promise: Promised; before: number | null }): string {
+function textOf({ promise, before }: { promise: Promised; before: number | null }): string {
   const when = before === null ? 'never' : `record ${before}`;
   return `${promise.before} (${when}) before ${promise.after} (${promise.row})`;
 }
@@ -247,8 +247,8 @@ describe('the phases', () => {
   it.each(phases.map((phase) => [phase.id, phase] as const))(
     '%s says what it does or what it waits for',
     (_, phase) => {
-      const said = phase.meta ?? ownersMeta(startup, phase.id);
-      expect(said?.steps ?? said?.waitsFor).toMatch(/\S/);
+      const found = phase.meta ?? ownersMeta(startup, phase.id);
+      expect(found?.steps ?? found?.waitsFor).toMatch(/\S/);
     },
   );
 

@@ -43,15 +43,15 @@ const runningContainers = (node: BootNode) =>
 describe('the runtime', () => {
   it('that is up stays so for a runtime state that crashed: PLEG says its health again', () => {
     const node = withPod();
-    node.tell({ type: 'runtime.statusChanged' }, 'kubelet/runtimeState').run(5_000);
+    node.send({ type: 'runtime.statusChanged' }, 'kubelet/runtimeState').run(5_000);
     expect(node.crashes().map(({ at }) => at)).toEqual(['kubelet/runtimeState']);
     expect(node.state('kubelet/runtimeState')).toBe('up');
     expect(node.kernel.snapshotOf('kubelet/runtimeState')).toMatchObject({ context: { plegError: '' } });
-    const toldBy = (from: string) =>
+    const sentBy = (from: string) =>
       node.records.filter(
         (record) => record.k === 'message' && record.from === from && record.event.type.startsWith('pleg.'),
       );
-    expect(toldBy('kubelet/pleg').map((record) => 'event' in record && record.event)).toEqual([
+    expect(sentBy('kubelet/pleg').map((record) => 'event' in record && record.event)).toEqual([
       expect.objectContaining({ type: 'pleg.unhealthy' }),
       { type: 'pleg.healthy' },
       { type: 'pleg.healthy' },
@@ -129,7 +129,7 @@ describe('a subsystem that crashes', () => {
     const node = withPod();
     const address = `kubelet/${id}`;
     const others = node.kernel.addresses.filter((other) => /^kubelet\/\w+$/.test(other) && other !== address);
-    node.tell(bomb, address);
+    node.send(bomb, address);
     expect(node.crashes().map(({ at }) => at)).toEqual([address]);
     expect(node.state()).toMatchObject({ alive: { [id]: 'crashed' } });
     expect(node.kernel.addresses).not.toContain(address);
@@ -151,7 +151,7 @@ describe('a subsystem that crashes', () => {
   it('finds the pods again: what is wanted later is done', () => {
     for (const [id, bomb] of BOMBS) {
       const node = withPod();
-      node.tell(bomb, `kubelet/${id}`).run(5_000);
+      node.send(bomb, `kubelet/${id}`).run(5_000);
       node.world.pods.setManifests([manifest({ uid: 'u2', name: 'other' })]);
       node.run(120_000);
       expect(node.world.pods.runtime.started, id).toHaveLength(2);
@@ -164,7 +164,7 @@ describe('a subsystem that crashes', () => {
     const node = boot();
     const waits = [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000];
     for (const wait of waits) {
-      node.tell({ type: 'runtime.down' }, 'kubelet/syncLoop').run(wait - 1);
+      node.send({ type: 'runtime.down' }, 'kubelet/syncLoop').run(wait - 1);
       expect(node.state('kubelet/syncLoop'), `${wait} ms`).toBeUndefined();
       node.run(1_000);
       expect(node.state('kubelet/syncLoop'), `${wait} ms`).toBe('syncing');
@@ -190,7 +190,7 @@ describe('a signal', () => {
   it.each(['SIGTERM', 'SIGINT'])('%s ends the node with exit code 0 and no pod with it', (signal) => {
     const node = withPod();
     const before = node.effects().length;
-    node.tell({ type: 'signal.received', signal });
+    node.send({ type: 'signal.received', signal });
     expect(node.state()).toBe('stopping');
     node.run(10_000);
     expect(node.ended).toEqual({ exitCode: 0, failure: null });
@@ -202,7 +202,7 @@ describe('a signal', () => {
 
   it('ends the node although nobody takes the notice', () => {
     const node = boot({ answers: { 'host.notify': (_, nth) => (nth === 0 ? { output: null } : 'hangs') } });
-    node.tell({ type: 'signal.received', signal: 'SIGTERM' }).run(999);
+    node.send({ type: 'signal.received', signal: 'SIGTERM' }).run(999);
     expect(node.ended).toBeNull();
     node.run(1);
     expect(node.ended).toEqual({ exitCode: 0, failure: null });
@@ -210,7 +210,7 @@ describe('a signal', () => {
 
   it('ends the node although the notice fails', () => {
     const node = boot({ answers: { 'host.notify': fail('no such socket') } });
-    node.tell({ type: 'signal.received', signal: 'SIGTERM' }).run(10);
+    node.send({ type: 'signal.received', signal: 'SIGTERM' }).run(10);
     expect(node.ended).toEqual({ exitCode: 0, failure: null });
   });
 
@@ -234,7 +234,7 @@ describe('a signal', () => {
     expect(node.state()).toMatchObject(
       path.slice(0, -1).reduceRight<unknown>((at, key) => ({ [key]: at }), path.at(-1)) as object,
     );
-    node.tell({ type: 'signal.received', signal: 'SIGTERM' }).run(10);
+    node.send({ type: 'signal.received', signal: 'SIGTERM' }).run(10);
     expect(node.ended).toEqual({ exitCode: 0, failure: null });
     expect(node.replay().divergence).toBeNull();
   });

@@ -12,9 +12,9 @@ describe('a step', () => {
   const among = (step: Parameters<typeof isStep>[0]) => all.filter((record) => isStep(step, record));
 
   it('is a message, by sender, hearer and type', () => {
-    expect(among({ told: 'xstate.init', from: 'kubelet', to: 'kubelet/pods' })).toEqual([message]);
-    expect(among({ told: 'xstate.init', from: 'kubelet', to: 'kubelet/pleg' })).toEqual([]);
-    expect(among({ told: 'pods.started', from: 'kubelet', to: 'kubelet/pods' })).toEqual([]);
+    expect(among({ sent: 'xstate.init', from: 'kubelet', to: 'kubelet/pods' })).toEqual([message]);
+    expect(among({ sent: 'xstate.init', from: 'kubelet', to: 'kubelet/pleg' })).toEqual([]);
+    expect(among({ sent: 'pods.started', from: 'kubelet', to: 'kubelet/pods' })).toEqual([]);
   });
 
   it('is an operation asked for or answered, which are two steps', () => {
@@ -24,7 +24,7 @@ describe('a step', () => {
   });
 
   it('is a line, or a state with all that is above it', () => {
-    expect(among({ said: 'Started kubelet', at: 'kubelet' })).toEqual([log]);
+    expect(among({ logged: 'Started kubelet', at: 'kubelet' })).toEqual([log]);
     expect(among({ in: 'alive.startup.run.hostname', at: 'kubelet' })).toEqual([state]);
     expect(among({ in: 'alive.startup.run', at: 'kubelet' })).toEqual([state]);
     expect(among({ in: 'alive.startup.run.hostname.deeper', at: 'kubelet' })).toEqual([]);

@@ -19,7 +19,7 @@ describe('auth', () => {
 
   it('answers what the configuration asks for', () => {
     const run = runUnder(authMachine, input, {});
-    expect(run.told()).toMatchObject([{ output: { ok: true, value: { anonymous: true } } }]);
+    expect(run.sent()).toMatchObject([{ output: { ok: true, value: { anonymous: true } } }]);
   });
 
   it.each([
@@ -94,10 +94,10 @@ describe('the container manager', () => {
 
   it('is created, and starts only when the runtime was up', () => {
     const run = runUnder(containerManagerMachine, input, v1, ['allocation']);
-    expect(run.told().map(({ type }) => type)).toEqual(['containerManager.created']);
-    run.tell({ type: 'containerManager.start' });
+    expect(run.sent().map(({ type }) => type)).toEqual(['containerManager.created']);
+    run.send({ type: 'containerManager.start' });
     run.time.advanceTo(run.time.now());
-    expect(run.told().map(({ type }) => type)).toEqual([
+    expect(run.sent().map(({ type }) => type)).toEqual([
       'containerManager.created',
       'containerManager.started',
       'resources.wanted',
@@ -111,7 +111,7 @@ describe('the container manager', () => {
     [{}, { 'host.cgroups': fail('no /proc/mounts') }, 'failed to get mounted cgroup subsystems: no /proc/mounts'],
   ])('refuses %o', (change, answers, message) => {
     const run = runUnder(containerManagerMachine, { ...input, ...change }, answers);
-    expect(run.told()).toMatchObject([{ type: 'containerManager.failed', message: expect.stringContaining(message) }]);
+    expect(run.sent()).toMatchObject([{ type: 'containerManager.failed', message: expect.stringContaining(message) }]);
   });
 
   it('names the roots as upstream does', () => {
@@ -124,10 +124,10 @@ describe('the container manager', () => {
 describe('cadvisor', () => {
   it('answers machine info, or why there is none', () => {
     const info = { cores: 4 };
-    expect(runUnder(cadvisorMachine, {}, { 'host.machineInfo': ok(info) }).told()).toMatchObject([
+    expect(runUnder(cadvisorMachine, {}, { 'host.machineInfo': ok(info) }).sent()).toMatchObject([
       { output: { ok: true, value: info } },
     ]);
-    expect(runUnder(cadvisorMachine, {}, { 'host.machineInfo': fail('no /proc') }).told()).toMatchObject([
+    expect(runUnder(cadvisorMachine, {}, { 'host.machineInfo': fail('no /proc') }).sent()).toMatchObject([
       { output: { ok: false, message: 'no /proc' } },
     ]);
   });

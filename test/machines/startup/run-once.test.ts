@@ -39,11 +39,11 @@ describe('the machine', () => {
 
   it('gives up in upstream words where no source of pods is named', () => {
     const run = runUnder(runOnceMachine, { ...input, staticPodPath: '' }, {}, ['podConfig']);
-    run.tell({ type: 'config.sourceReady', source: 'file', uids: [] });
+    run.send({ type: 'config.sourceReady', source: 'file', uids: [] });
     run.time.advanceTo(run.time.now() + 999);
     expect(run.state()).toBe('gathering');
     run.time.advanceTo(run.time.now() + 1);
-    expect(run.told().at(-1)).toMatchObject({
+    expect(run.sent().at(-1)).toMatchObject({
       type: 'runOnce.finished',
       results: [],
       error: 'no pod manifest update after 1s',
@@ -53,20 +53,20 @@ describe('the machine', () => {
 
   it('is done at once with a folder that has no pod in it', () => {
     const run = runUnder(runOnceMachine, input, {}, ['podConfig', 'pleg']);
-    run.tell({ type: 'config.sourceReady', source: 'file', uids: [] });
-    expect(run.told().at(-1)).toMatchObject({ type: 'runOnce.finished', results: [], error: '' });
+    run.send({ type: 'config.sourceReady', source: 'file', uids: [] });
+    expect(run.sent().at(-1)).toMatchObject({ type: 'runOnce.finished', results: [], error: '' });
   });
 
   it('hands on what concerns its pods, and nothing of other pods', () => {
     const run = runUnder(runOnceMachine, input, {}, ['podConfig', 'pleg', 'pods']);
     const pod = { metadata: { uid: 'u1', name: 'a', namespace: 'default' }, spec: { containers: [] } };
-    run.tell({ type: 'config.pods', op: 'ADD', source: 'file', pods: [pod] });
-    run.tell({ type: 'config.sourceReady', source: 'file', uids: ['u1'] });
-    run.tell({ type: 'runtime.podChanged', status: { uid: 'u1' } });
-    run.tell({ type: 'runtime.podChanged', status: { uid: 'foreign' } });
-    run.tell({ type: 'runtime.podRemoved', uid: 'foreign' });
-    run.tell({ type: 'config.pods', op: 'ADD', source: 'file', pods: [{ ...pod, metadata: { uid: 'late' } }] });
-    const toPods = run.told().filter(({ to }) => to === 'parent/pods');
+    run.send({ type: 'config.pods', op: 'ADD', source: 'file', pods: [pod] });
+    run.send({ type: 'config.sourceReady', source: 'file', uids: ['u1'] });
+    run.send({ type: 'runtime.podChanged', status: { uid: 'u1' } });
+    run.send({ type: 'runtime.podChanged', status: { uid: 'foreign' } });
+    run.send({ type: 'runtime.podRemoved', uid: 'foreign' });
+    run.send({ type: 'config.pods', op: 'ADD', source: 'file', pods: [{ ...pod, metadata: { uid: 'late' } }] });
+    const toPods = run.sent().filter(({ to }) => to === 'parent/pods');
     expect(toPods).toMatchObject([
       { type: 'config.pods' },
       { type: 'status.wanted' },
@@ -170,7 +170,7 @@ describe('a node that runs its pods once', () => {
     const started = new BootNode(ONCE);
     started.world.pods.setManifests([manifest({ uid: 'u1', containers: [{ name: 'app', image: 'nowhere:1' }] })]);
     started.boot().run(3_000);
-    started.tell({ type: 'signal.received', signal: 'SIGTERM' }).run(2_000);
+    started.send({ type: 'signal.received', signal: 'SIGTERM' }).run(2_000);
     expect(endOf(started)).toMatchObject({ exitCode: 1, failure: null, podResults: null });
   });
 
@@ -179,7 +179,7 @@ describe('a node that runs its pods once', () => {
     started.world.pods.registry.set('app:1', image('app:1'));
     started.world.pods.setManifests([manifest({ uid: 'u1' })]);
     started.boot().run(60);
-    started.tell({ type: 'runtime.podChanged' }, 'kubelet/runOnce').run(30_000);
+    started.send({ type: 'runtime.podChanged' }, 'kubelet/runOnce').run(30_000);
     expect(started.crashes().map(({ at }) => at)).toEqual(['kubelet/runOnce']);
     expect(endOf(started)).toMatchObject({ exitCode: 0, podResults: [{ uid: 'u1', result: 'Ready' }] });
     expect(started.replay().divergence).toBeNull();

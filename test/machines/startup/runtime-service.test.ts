@@ -30,7 +30,7 @@ describe('the runtime service', () => {
   it('uses a named endpoint without looking for it, and takes the cgroup driver from the runtime', () => {
     const run = start(true);
     expect(run.asked()).toEqual(['runtime.connect', 'cri.runtimeConfig', 'cri.status', 'runtime.watchStatus']);
-    expect(run.told()).toMatchObject([
+    expect(run.sent()).toMatchObject([
       { type: 'runtimeService.ready', runtime: { name: 'containerd', cgroupDriver: 'systemd', embedded: false } },
     ]);
     expect(run.divergence()).toBeNull();
@@ -38,14 +38,14 @@ describe('the runtime service', () => {
 
   it('embeds a runtime only when none was named and no socket exists', () => {
     const run = start(false, { 'runtime.exists': ok({ exists: false }) });
-    expect(run.told()).toMatchObject([{ runtime: { embedded: true, endpoint: 'unix:///e.sock' } }]);
-    expect(run.said()[0]).toContain('without isolation');
+    expect(run.sent()).toMatchObject([{ runtime: { embedded: true, endpoint: 'unix:///e.sock' } }]);
+    expect(run.logged()[0]).toContain('without isolation');
     expect(start(false).asked()).not.toContain('runtime.startEmbedded');
   });
 
   it('fails with the text of the connection when nobody answers', () => {
     const run = start(true, { 'runtime.connect': fail('validate service connection: refused') });
-    expect(run.told()).toEqual([
+    expect(run.sent()).toEqual([
       { to: 'parent', type: 'runtimeService.failed', message: 'validate service connection: refused' },
     ]);
   });
@@ -54,22 +54,22 @@ describe('the runtime service', () => {
     const message = 'rpc error: code = Unavailable desc = starting';
     const run = start(true, { 'cri.runtimeConfig': fail(message, 'UNAVAILABLE') });
     run.time.advanceTo(run.time.now() + 3_900);
-    expect(run.told()).toEqual([]);
+    expect(run.sent()).toEqual([]);
     run.time.advanceTo(run.time.now() + 100);
     expect(run.asked().filter((name) => name === 'cri.runtimeConfig')).toHaveLength(3);
-    expect(run.told()).toEqual([{ to: 'parent', type: 'runtimeService.failed', message }]);
+    expect(run.sent()).toEqual([{ to: 'parent', type: 'runtimeService.failed', message }]);
     expect(run.divergence()).toBeNull();
   });
 
   it('goes on with the configured driver when the runtime does not name one', () => {
     const run = start(true, { 'cri.runtimeConfig': ok({ cgroupDriver: null }) });
-    expect(run.told()).toMatchObject([{ type: 'runtimeService.ready', runtime: { cgroupDriver: null } }]);
+    expect(run.sent()).toMatchObject([{ type: 'runtimeService.ready', runtime: { cgroupDriver: null } }]);
   });
 
   it('tells the runtime state of each change and stays when the runtime goes away', () => {
     const run = start(true);
     run.say('runtime.watchStatus', { type: 'runtime.statusFailed', message: 'connection refused' });
-    expect(run.told().at(-1)).toEqual({
+    expect(run.sent().at(-1)).toEqual({
       to: 'parent/runtimeState',
       type: 'runtime.statusFailed',
       message: 'connection refused',
@@ -83,7 +83,7 @@ describe('the runtime service', () => {
     const run = start(true, broken);
     expect(run.state()).toEqual({ connected: 'pausing' });
     run.time.advanceTo(run.time.now() + 5_000);
-    run.tell({ type: 'runtime.statusWanted' });
+    run.send({ type: 'runtime.statusWanted' });
     expect(watches).toBe(3);
     expect(run.divergence()).toBeNull();
   });

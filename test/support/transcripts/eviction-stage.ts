@@ -46,7 +46,7 @@ export class EvictionStage implements Stage {
     pod: (argument) => this.put(argument),
     gone: (uid) => {
       this.used.delete(uid);
-      this.node.tell({ type: 'node.podChanged', uid, pod: null, isReclaimed: true });
+      this.node.send({ type: 'node.podChanged', uid, pod: null, isReclaimed: true });
     },
     available: (mebibytes) => {
       this.available = Number(mebibytes);
@@ -81,7 +81,7 @@ export class EvictionStage implements Stage {
     const [uid = '', ...words] = argument.split(' ');
     const value = (key: string): number => (words.includes(key) ? Number(words[words.indexOf(key) + 1]) : 0);
     this.used.set(uid, value('uses'));
-    this.node.tell({ type: 'node.podChanged', uid, pod: podOf(uid, value('requests'), value('priority')) });
+    this.node.send({ type: 'node.podChanged', uid, pod: podOf(uid, value('requests'), value('priority')) });
   }
 }
 

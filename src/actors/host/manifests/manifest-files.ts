@@ -292,8 +292,8 @@ async function decode(
 }
 
 function broken(file: string, error: unknown, before?: FileState): Decoded {
-  const said = error instanceof Error ? error.message : String(error);
-  const why = error instanceof DocumentError ? `couldn't parse as pod(${said}), please check config file` : said;
+  const problem = error instanceof Error ? error.message : String(error);
+  const why = error instanceof DocumentError ? `couldn't parse as pod(${problem}), please check config file` : problem;
   const { manifest = null, object = null } = before ?? {};
   const kept = manifest
     ? '; the pod of its last good content keeps running until the file is removed'

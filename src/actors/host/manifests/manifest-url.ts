@@ -40,12 +40,12 @@ export const manifestUrlPort =
   (vault: Vault): Port<Operation> =>
   async (call) => {
     const { input, signal } = call;
-    let said = '';
+    let reported = '';
     while (!signal.aborted) {
       const fetched = await fetchManifests(input, vault, signal);
       const text = JSON.stringify(fetched);
-      if (text !== said && !signal.aborted) {
-        said = text;
+      if (text !== reported && !signal.aborted) {
+        reported = text;
         call.emit({ type: 'manifests.fetched', ...fetched });
       }
       await sleep(input.periodMs, undefined, { signal }).catch(() => undefined);

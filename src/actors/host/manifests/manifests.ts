@@ -9,7 +9,7 @@
  * Invariants: one scan at a time; an event during a scan leads to another scan; what is emitted is always the complete
  * set, in which a file that is still to be read counts as it was, and never twice the same; the first set is of files
  * that were all read; a pod that names ConfigMaps or Secrets is published with a set that is all read; a file that went
- * and came back between two scans is said to have gone, so that its pod starts anew as by the kubelet; nothing is
+ * and came back between two scans is reported as gone, so that its pod starts anew as by the kubelet; nothing is
  * emitted after the abort.
  */
 import { resolve } from 'node:path';
@@ -129,9 +129,9 @@ class ManifestFollower {
   }
 
   #emit({ manifests, objects, errors }: Pick<Scan, 'manifests' | 'objects' | 'errors'>): void {
-    const said = JSON.stringify([manifests, objects, errors]);
-    if (said === this.#emitted || this.#call.signal.aborted) return;
-    this.#emitted = said;
+    const report = JSON.stringify([manifests, objects, errors]);
+    if (report === this.#emitted || this.#call.signal.aborted) return;
+    this.#emitted = report;
     this.#call.emit({ type: 'manifests.changed', manifests, objects, errors });
   }
 }

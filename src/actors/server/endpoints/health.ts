@@ -1,4 +1,4 @@
-/** `/healthz` and its checks, as Kubernetes' health checks read. Why one fails is said by the check alone. */
+/** `/healthz` and its checks, as Kubernetes' health checks read. Why one fails is in its own answer alone. */
 import { quote } from '../../../machines/model/values/go-text.ts';
 import { type Answer, refusal, text } from '../http/answer.ts';
 import type { ApiRequest, Endpoint, Subresource } from '../http/endpoint.ts';

@@ -43,7 +43,7 @@ async function written({ raw }: ApiRequest, families: readonly Family[]): Promis
   return { status: 200, headers: { ...headers, 'content-encoding': 'gzip' }, body: await compressed(body) };
 }
 
-/** The first of the client's wishes that can be met, and the escaping that was named last until then. */
+/** The first format that the client accepts and that can be given, and the escaping that was named last until then. */
 function formOf(accept: string): { readonly isProtobuf: boolean; readonly escaping: string } {
   let escaping = 'underscores';
   for (const { type, subtype, parameters } of mediaRanges(accept)) {

@@ -75,8 +75,8 @@ async function isInJournal(service: string, signal: AbortSignal): Promise<boolea
   const argv = ['--output=short', '--lines=1', '--no-pager', `--unit=${service}`];
   const child = journalctl(argv, signal);
   for await (const chunk of output(child, [child.stdout])) chunks.push(String(chunk));
-  const said = chunks.join('');
-  return said.trim() !== '' && !said.includes('-- No entries --');
+  const printed = chunks.join('');
+  return printed.trim() !== '' && !printed.includes('-- No entries --');
 }
 
 function journalArguments(services: readonly string[], options: NodeLogQuery['options']): string[] {
@@ -104,15 +104,15 @@ const journalctl = (argv: readonly string[], signal: AbortSignal): Child =>
 
 /** What it writes there, as it comes; nothing when it cannot be started, and no more when it took too long. */
 async function* output(child: Child, heard: readonly Readable[]): AsyncGenerator<Buffer> {
-  const said = new PassThrough();
-  child.once('error', () => {}).once('close', () => said.end());
+  const printed = new PassThrough();
+  child.once('error', () => {}).once('close', () => printed.end());
   for (const written of [child.stdout, child.stderr]) {
-    written.on('error', () => said.end());
-    if (heard.includes(written)) written.pipe(said, { end: false });
+    written.on('error', () => printed.end());
+    if (heard.includes(written)) written.pipe(printed, { end: false });
     else written.resume();
   }
   try {
-    yield* said as AsyncIterable<Buffer>;
+    yield* printed as AsyncIterable<Buffer>;
   } finally {
     child.kill();
     for (const written of [child.stdout, child.stderr]) written.destroy();

@@ -131,7 +131,7 @@ const asWrittenHere = (pattern: string): string =>
     .replaceAll('(?P<', '(?<')
     .replaceAll(/\(\?[imsU]+:/g, '(?:');
 
-type Reason = readonly [said: RegExp, upstream: (pattern: string) => string];
+type Reason = readonly [printed: RegExp, upstream: (pattern: string) => string];
 
 const REASONS: readonly Reason[] = [
   [/Unterminated character class/, (pattern) => `missing closing ]: \`${openClass(pattern)}\``],
@@ -153,7 +153,7 @@ export function patternProblem(pattern: string): string | null {
     return null;
   } catch (error) {
     const { message } = error as Error;
-    const reason = REASONS.find(([said]) => said.test(message));
+    const reason = REASONS.find(([printed]) => printed.test(message));
     return reason ? reason[1](pattern) : `invalid or unsupported Perl syntax: \`${pattern}\``;
   }
 }

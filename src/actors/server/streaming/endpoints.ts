@@ -39,7 +39,7 @@ const MESSAGE_MAX_BYTES = 4 * 1024 * 1024;
 export interface StreamingOptions {
   /** Hears of each stream by WebSocket that this node ends itself, when the runtime has said where it is to be had. */
   readonly onWebSocket?: (kind: Kind) => void;
-  /** Milliseconds after which a stream on which nothing is said ends; 0: never. */
+  /** Milliseconds after which a silent stream ends; 0: never. */
   readonly idleMs?: () => number | Promise<number>;
 }
 

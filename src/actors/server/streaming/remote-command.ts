@@ -45,8 +45,8 @@ interface Status {
 }
 
 /** The status of a command in version 5, from the runtime's in version 4. */
-function clientStatus(said: string): object {
-  const status = parsed(said);
+function clientStatus(received: string): object {
+  const status = parsed(received);
   if (status.status === 'Success') return { metadata: {}, status: 'Success' };
   const code = status.details?.causes?.find(({ reason }) => reason === 'ExitCode')?.message;
   if (status.reason === 'NonZeroExitCode' && code !== undefined) {
@@ -58,14 +58,14 @@ function clientStatus(said: string): object {
       details: { causes: [{ reason: 'ExitCode', message: code }] },
     };
   }
-  return internalError(status.message ?? said);
+  return internalError(status.message ?? received);
 }
 
-function parsed(said: string): Status {
+function parsed(received: string): Status {
   try {
-    return JSON.parse(said) as Status;
+    return JSON.parse(received) as Status;
   } catch {
-    return { status: 'Failure', message: said };
+    return { status: 'Failure', message: received };
   }
 }
 
@@ -85,8 +85,8 @@ export class RemoteCommand {
   private readonly stdin: SpdyStream | null;
   private readonly resize: SpdyStream | null;
   private readonly attaches: boolean;
-  private readonly said: Buffer[] = [];
-  private saidBytes = 0;
+  private readonly received: Buffer[] = [];
+  private receivedBytes = 0;
   /** Streams that the runtime has not ended: output before the status. */
   private open = new Set<number>();
   private hasStatus = false;
@@ -144,8 +144,8 @@ export class RemoteCommand {
   }
 
   private collect(chunk: Buffer): void {
-    this.saidBytes += chunk.length;
-    if (this.saidBytes <= STATUS_MAX_BYTES) this.said.push(Buffer.from(chunk));
+    this.receivedBytes += chunk.length;
+    if (this.receivedBytes <= STATUS_MAX_BYTES) this.received.push(Buffer.from(chunk));
   }
 
   private statusEnded(): void {
@@ -159,8 +159,8 @@ export class RemoteCommand {
 
   private finish(): void {
     if (this.client.readyState === this.client.OPEN) {
-      const said = Buffer.concat(this.said).toString();
-      const status = said === '' ? internalError(UNTOLD) : clientStatus(said);
+      const received = Buffer.concat(this.received).toString();
+      const status = received === '' ? internalError(UNTOLD) : clientStatus(received);
       this.write(CHANNEL.error, Buffer.from(JSON.stringify(status)));
       this.client.close(1000);
     }

@@ -82,7 +82,7 @@ export class Channel {
     end.on('message', (message) => this.#receive(message as Message));
   }
 
-  /** Rejects with the other side's error as an {@link OperationError}. To abort is a wish: the answer still comes. */
+  /** Rejects with the other side's error as an {@link OperationError}. The answer also comes after an abort. */
   ask<Output>(name: string, input: unknown, { signal, onItem = () => {} }: Asking = {}): Promise<Output> {
     if (this.#closed) return Promise.reject(this.#closed);
     if (this.#asked.size >= QUESTIONS_MAX) {

@@ -16,22 +16,22 @@ const WAIT_MS = 200;
 /** Longer than any turn or start takes on a loaded machine; a prober that gives up earlier has its own limit. */
 const STALLED_MS = 10_000;
 
-type Said = Readonly<Record<string, string | null>>;
+type Problems = Readonly<Record<string, string | null>>;
 
 /**
  * Whether the thread that decides is alive, for health checks that are answered in another one.
  *
  * Invariants: L1 a check is answered within {@link WAIT_MS}, whatever the other thread does. L2 a thread that decides
- * may be busy for as long as {@link STALLED_MS} before it counts as stuck: what it said last holds until then.
+ * may be busy for as long as {@link STALLED_MS} before it counts as stuck: its last answer holds until then.
  */
 export class Life {
-  readonly #ask: () => Promise<Said>;
+  readonly #ask: () => Promise<Problems>;
   readonly #now: () => number;
-  #said: Said = {};
+  #problems: Problems = {};
   #asking: { readonly sinceMs: number; readonly answer: Promise<unknown> } | undefined;
 
   /** @param now milliseconds of a clock that never goes back */
-  constructor(ask: () => Promise<Said>, now: () => number = () => performance.now()) {
+  constructor(ask: () => Promise<Problems>, now: () => number = () => performance.now()) {
     this.#ask = ask;
     this.#now = now;
   }
@@ -41,7 +41,7 @@ export class Life {
     const asking = (this.#asking ??= this.#begin());
     await within(asking.answer);
     const silentMs = this.#asking === asking ? this.#now() - asking.sinceMs : 0;
-    if (silentMs < STALLED_MS) return this.#said[name] ?? null;
+    if (silentMs < STALLED_MS) return this.#problems[name] ?? null;
     return `the kernel has not answered for ${Math.floor(silentMs / 1_000)} s`;
   }
 
@@ -51,7 +51,7 @@ export class Life {
 
   async #hear(): Promise<void> {
     try {
-      this.#said = await this.#ask();
+      this.#problems = await this.#ask();
       this.#asking = undefined;
     } catch {
       // Only the end of the channel fails: this thread ends with it.

@@ -136,7 +136,7 @@ export class Listener {
 
   private common() {
     const protocol = protocolOf(this.options.tls!);
-    // A resumed session would carry over what authorities of another time said of a client.
+    // A resumed session would carry over what earlier authorities verified of a client.
     return { ...protocol, honorCipherOrder: true, secureOptions: constants.SSL_OP_NO_TICKET };
   }
 

@@ -105,7 +105,7 @@ export async function watchMaterial(
     [files.certFile, files.keyFile, files.clientCAFile].filter(Boolean).map((f) => dirname(f)),
   );
   const watches = [...directories].map((directory) => new PathWatch(directory, () => hint()));
-  let [before, said] = [known, ''];
+  let [before, reported] = [known, ''];
   while (!signal.aborted) {
     await Promise.all(watches.map((watch) => watch.arm()));
     const hinted = new Promise<void>((resolve) => (hint = resolve));
@@ -119,11 +119,11 @@ export async function watchMaterial(
       const isCertificateNew = !before || !before.cert.equals(material.cert) || !before.key.equals(material.key);
       const isAuthorityNew = (before?.ca ?? null)?.toString() !== material.ca?.toString();
       if (isCertificateNew || isAuthorityNew) changed({ material, isCertificateNew, isAuthorityNew });
-      [before, said] = [material, ''];
+      [before, reported] = [material, ''];
     } catch (error) {
       const { message } = error as Error;
-      if (message !== said) failed(message);
-      said = message;
+      if (message !== reported) failed(message);
+      reported = message;
     }
   }
   for (const watch of watches) watch.close();

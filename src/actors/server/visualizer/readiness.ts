@@ -1,5 +1,5 @@
 /**
- * Why a node whose start is over is not Ready, as its API server would be told. Pure.
+ * Why a node whose start is over is not Ready, as its API server would read. Pure.
  *
  * Reads contexts of the kernel: `nodeStatus` and `clientCertificate` of a node that joins a cluster, `runtimeState` of
  * one that stands alone.

@@ -1,7 +1,7 @@
 /**
  * The page of a node that runs, in the thread of the servers.
  *
- * Owns: the wish to have it served. When the thread is lost it is served anew, at the same address.
+ * Owns: that it is to be served. When the thread is lost it is served anew, at the same address.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import type { PlainError } from '../../../kernel/json.ts';

@@ -80,7 +80,7 @@ const answerWanted = s.enqueueActions(({ context, event, enqueue }) => {
 /** Who has no room here may find it elsewhere. */
 function reject(enqueue: Enqueue, ref: ObjectReference & { readonly uid: string }, driver: string): void {
   const text = podEvents.attachmentLimit();
-  const verdict = { reason: text.reason, message: podMessages.rejected(text.message), said: 'always' } as const;
+  const verdict = { reason: text.reason, message: podMessages.rejected(text.message), published: 'always' } as const;
   enqueue.sendTo(to('eventRecorder'), eventRecorded(ref, text));
   enqueue.sendTo(to('pods'), { type: 'pods.kill', uid: ref.uid, graceSeconds: null, verdict } satisfies PodKillWanted);
   enqueue.sendTo(to('pluginManager'), { type: 'csi.limitReached', name: driver } satisfies CSILimits);

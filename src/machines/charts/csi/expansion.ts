@@ -1,5 +1,5 @@
 /**
- * One volume that is too small (`expansion` below `mount-<n>`): from the claim's wish to the result.
+ * One volume that is too small (`expansion` below `mount-<n>`): from what the claim requests to the result.
  *
  * Decides: whether it is this node's turn, when the driver is asked, and asked again; what a failure means.
  * Owns: the claim as it was last seen, the back-off.
@@ -65,7 +65,7 @@ interface ExpansionInput extends Known {
 
 export type ExpansionOrder = { readonly type: 'expansion.known' } & Known;
 
-/** `refused`: not while the claim says what it says. `inUse`: not to this size, as long as it is in use. */
+/** `refused`: not while the claim stays as it is. `inUse`: not to this size, as long as it is in use. */
 export interface ExpansionResult {
   readonly outcome: 'expanded' | 'refused' | 'inUse' | 'released';
   /** The size that was tried. */

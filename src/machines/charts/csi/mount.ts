@@ -247,7 +247,7 @@ const sendExpansion = s.enqueueActions(({ context: { driver, isReleased }, enque
 
 const resultIn = (event: unknown): ExpansionResult => outputOf<ExpansionResult>(event);
 
-/** A larger size that was wished for meanwhile is wished for still. */
+/** A larger size that was requested meanwhile stays requested. */
 const sendSize = s.enqueueActions(({ context: { id, expansion }, event, enqueue }) => {
   const { to: size } = resultIn(event);
   enqueue.sendParent({ type: 'mount.expanded', id, size } satisfies MountReport);

@@ -23,10 +23,10 @@ export const dueTokens = (spec: Spec, held: HeldTokens, nowMs: number): readonly
     .filter((audience) => (held[audience]?.refreshMs ?? 0) <= nowMs);
 
 export function tokenRequestOf(spec: Spec, audience: string, pod: CSIPod) {
-  const wish = (spec?.tokenRequests ?? []).find((each) => each.audience === audience);
+  const request = (spec?.tokenRequests ?? []).find((each) => each.audience === audience);
   return serviceAccountTokenRequest(pod, {
     audience,
-    expirationSeconds: wish?.expirationSeconds ?? EXPIRATION_SECONDS,
+    expirationSeconds: request?.expirationSeconds ?? EXPIRATION_SECONDS,
   });
 }
 

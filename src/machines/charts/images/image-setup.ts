@@ -121,9 +121,9 @@ function give(
   enqueue: Enqueue,
   { uid, container, image: of }: ImageWanted,
   { ref, uid: user, username }: ImageFacts,
-  said: Pick<ImageFacts, 'said'> = {},
+  more: Pick<ImageFacts, 'event'> = {},
 ): void {
-  const image = { ref, uid: user, username, ...said };
+  const image = { ref, uid: user, username, ...more };
   const answer: ImageReport = { type: 'image.ready', uid, container, of, image };
   enqueue.sendTo(to(podActor(answer.uid)), answer);
 }
@@ -137,7 +137,7 @@ function refuse(enqueue: Enqueue, request: ImageWanted, reason: string, message:
 
 function giveKnown(enqueue: Enqueue, request: ImageWanted, image: ImageFacts): void {
   used(enqueue, image);
-  give(enqueue, request, image, { said: containerEvents.present(request.image) });
+  give(enqueue, request, image, { event: containerEvents.present(request.image) });
 }
 
 /** The same text for an absent image and a forbidden one: to a pod without access it does not exist. */

@@ -62,7 +62,7 @@ interface Context extends Omit<NodeStatusInput, 'reports'> {
   readonly reports: NodeReports;
   readonly node: Node | null;
   /** Conditions of which an event was recorded, or whose state an earlier start left. */
-  readonly said: NonNullable<NodeStatus['conditions']>;
+  readonly recorded: NonNullable<NodeStatus['conditions']>;
   readonly next: NodeStatus;
   readonly reportedAtMs: number;
   readonly quietMs: number;
@@ -101,7 +101,7 @@ const s = setup({
     ...pick(criOperations, 'cri.watchImages'),
   },
   guards: {
-    isDecided: ({ context }) => context.said.length === 0 || !isUndecided(context.reports),
+    isDecided: ({ context }) => context.recorded.length === 0 || !isUndecided(context.reports),
     registersItself: ({ context }) => context.register,
     isUrgent: ({ context }) => {
       const [before, after] = [statusOf(context), projected(context, context.reportedAtMs)];
@@ -224,7 +224,7 @@ function nodeIn(event: unknown, nodeName: string): Node | null {
 
 /** An existing Node has published its conditions; one that this start created has not. */
 const remember = s.assign({
-  said: ({ context, event }) => {
+  recorded: ({ context, event }) => {
     const { isNew } = outputOf<Partial<Registered>>(event);
     return isNew ? [] : (context.node?.status?.conditions ?? []);
   },
@@ -247,8 +247,9 @@ const compose = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   const nowMs = now(args);
   const next = projected(context, nowMs);
-  for (const reason of transitionEvents(context.said, next.conditions ?? [])) emit(enqueue, context, 'Normal', reason);
-  enqueue.assign({ next, said: next.conditions ?? [], reportedAtMs: nowMs, tries: context.tries + 1 });
+  for (const reason of transitionEvents(context.recorded, next.conditions ?? []))
+    emit(enqueue, context, 'Normal', reason);
+  enqueue.assign({ next, recorded: next.conditions ?? [], reportedAtMs: nowMs, tries: context.tries + 1 });
 });
 
 /**
@@ -272,7 +273,7 @@ export const nodeStatusMachine = s.createMachine({
     ...input,
     reports: { ...NOTHING_REPORTED, ...input.reports },
     node: null,
-    said: [],
+    recorded: [],
     next: {},
     reportedAtMs: 0,
     quietMs: input.reportFrequencyMs,

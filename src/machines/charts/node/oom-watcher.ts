@@ -51,10 +51,10 @@ const s = setup({
 
 const record = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'oom.killed') return;
-  const said = oomEvent(context.nodeName, event);
-  if (said === null) return;
+  const recorded = oomEvent(context.nodeName, event);
+  if (recorded === null) return;
   enqueue(line('warn', ['Got sys oom event', { process: event.processName, pid: event.pid }]));
-  enqueue.sendTo(to('eventRecorder'), said);
+  enqueue.sendTo(to('eventRecorder'), recorded);
 });
 
 const watch = {

@@ -7,7 +7,7 @@
  *   `csiVolumes` which drivers are to be asked, how often, how many volumes fit on this node.
  * Asks: `plugins.watch`; its actors ask the plugins.
  * Sends: `deviceManager` which device plugins are connected; in a cluster, `csiNode` which drivers this node has and
- *   has no more, and what they say of it now; `csiVolumes` where they listen.
+ *   has no more, and what they report of it now; `csiVolumes` where they listen.
  * Invariants:
  *   M1 a driver is registered exactly as long as its socket is the one it registered on.
  *   M2 one plugin that hangs, lies or crashes its actor keeps no other from registering.

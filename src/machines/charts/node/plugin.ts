@@ -12,7 +12,7 @@
  * Invariants:
  *   G1 a plugin is registered only when the cluster has it, too.
  *   G2 what cannot be asked, or is refused, is asked again with a growing pause; a driver that was taken and then
- *      cannot say what it calls this node, or of which the cluster cannot be told, hears so once and must listen anew.
+ *      has no name for this node, or cannot be published to the cluster, is notified once and must listen anew.
  * Upstream: pkg/kubelet/pluginmanager/operationexecutor/operation_generator.go, pkg/volume/csi/csi_node_updater.go.
  */
 import { assign, errorOf, line, outputOf, pick, sendParent, setup } from '../../../kernel/xstate.ts';
@@ -28,7 +28,7 @@ import { doubledMs, OPERATION_BACK_OFF } from '../../model/values/back-off.ts';
 import type { CSIDriver } from './csi-node.ts';
 import { driverOf, endpointOf, nodeInfoProblem } from './plugin-policy.ts';
 
-/** A cluster that was not told by then cannot be told; the plugin waits no longer than its own start may take. */
+/** A publication to the cluster without an end by then has failed: a plugin waits no longer than its start may take. */
 const ANNOUNCING_MAX_MS = 60_000;
 const UNANNOUNCED = 'error updating CSINode object with CSI driver node info: timed out waiting for the condition';
 
@@ -51,7 +51,7 @@ export type PluginVerdict =
   /** The cluster knows of the driver, or there is no cluster. */
   | { readonly type: 'plugin.announced' }
   | { readonly type: 'plugin.unannounced'; readonly error: string }
-  /** How often it is to be asked what it says of this node; 0: no more. */
+  /** How often it is to be asked for its information on this node; 0: no more. */
   | { readonly type: 'plugin.followed'; readonly periodMs: number }
   /** It is to be asked now, if it is asked at all. */
   | { readonly type: 'plugin.asked' };

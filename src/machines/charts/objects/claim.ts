@@ -10,7 +10,7 @@
  *   A1 a claim is usable only while it is bound to its volume, and not deleted under those who use it; what uses it
  *      already keeps it.
  *   A2 a volume that this agent cannot mount is reported by its kind, never left out.
- *   A3 of a volume that only some nodes can reach nothing is told before the labels of this one are known.
+ *   A3 of a volume that only some nodes can reach nothing is reported before the labels of this one are known.
  */
 import { errorOf, now, outputOf, type PlainError, pick, random, sendParent, setup } from '../../../kernel/xstate.ts';
 import { matchesTerm } from '../../model/allocation/predicates.ts';

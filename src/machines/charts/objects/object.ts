@@ -59,7 +59,7 @@ const s = setup({
     watches: ({ context }) => context.strategy === 'Watch',
     isImmutable: ({ context }) => context.isImmutable,
     isOverdue: ({ context }) => context.refresh > context.asked,
-    isUnsaid: ({ context }) => context.version === null,
+    isUnreported: ({ context }) => context.version === null,
   },
   delays: {
     period: ({ context }) => context.periodMs,
@@ -168,7 +168,7 @@ export const objectMachine = s.createMachine({
       },
       always: { guard: 'isImmutable', target: 'settled' },
       on: { 'reflector.listed': { actions: takeList }, 'reflector.changed': { actions: takeChange } },
-      after: { [SYNC_MS]: { guard: 'isUnsaid', actions: sayUnsynced } },
+      after: { [SYNC_MS]: { guard: 'isUnreported', actions: sayUnsynced } },
     },
     reopening: { after: { [REOPEN_MS]: 'watching' } },
     getting: {

@@ -53,7 +53,7 @@ interface Context {
   readonly wants: Readonly<Record<string, readonly string[]>>;
   /** By key, what is known; absent: nothing yet. */
   readonly known: Readonly<Record<string, ObjectState>>;
-  /** By key, the uids that were told nothing of it yet, for what is known may be too old: each with its refresh. */
+  /** By key, the uids that wait for its refresh, as what is known may be too old: each with that refresh. */
   readonly awaited: Readonly<Record<string, Readonly<Record<string, number>>>>;
   /** The number of the newest refresh. */
   readonly refreshes: number;

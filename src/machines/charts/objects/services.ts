@@ -81,7 +81,7 @@ const takeChange = s.enqueueActions(({ context, event, enqueue }) => {
   settle(enqueue, { ...context, services: service === null ? others : { ...others, [name]: service } });
 });
 
-const takeWish = s.enqueueActions(({ context, event, enqueue }) => {
+const takeWanted = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'services.wanted') return;
   settle(enqueue, {
     ...context,
@@ -93,7 +93,7 @@ export const servicesMachine = s.createMachine({
   id: 'services',
   context: { services: {}, isListed: false, reported: {} },
   initial: 'watching',
-  on: { 'services.wanted': { actions: takeWish } },
+  on: { 'services.wanted': { actions: takeWanted } },
   states: {
     watching: {
       invoke: {

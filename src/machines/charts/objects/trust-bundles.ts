@@ -96,7 +96,7 @@ const takeChange = s.enqueueActions(({ context, event, enqueue }) => {
   settle(enqueue, { ...context, bundles: event.change === 'DELETED' ? others : { ...others, [bundle.name]: bundle } });
 });
 
-const takeWish = s.enqueueActions(({ context, event, enqueue }) => {
+const takeWanted = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'trustBundles.wanted') return;
   settle(enqueue, {
     ...context,
@@ -126,7 +126,7 @@ const absent = s.createStateConfig({
     ),
     sayUnknown(() => UNSUPPORTED),
   ],
-  on: { 'trustBundles.wanted': { actions: [takeWish, sayUnknown(() => UNSUPPORTED)] } },
+  on: { 'trustBundles.wanted': { actions: [takeWanted, sayUnknown(() => UNSUPPORTED)] } },
   after: { [ABSENT_MS]: { target: 'choosing', actions: s.assign({ version: 0 }) } },
 });
 
@@ -134,7 +134,7 @@ export const trustBundlesMachine = s.createMachine({
   id: 'trustBundles',
   context: { bundles: {}, isListed: false, version: 0, failures: 0, untilMs: 0, reported: {} },
   initial: 'choosing',
-  on: { 'trustBundles.wanted': { actions: takeWish } },
+  on: { 'trustBundles.wanted': { actions: takeWanted } },
   states: {
     choosing: {
       meta: { waitsFor: 'the API server to say which version of ClusterTrustBundles it has' },

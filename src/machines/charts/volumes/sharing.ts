@@ -7,7 +7,7 @@
  * Asks: `volume.sharings`.
  * Sends: `eventRecorder` `VolumePermissionChangeInProgress`.
  * Invariants:
- *   I1 a volume is told of only after 30 s, and then once a minute.
+ *   I1 a volume is reported only after 30 s, and then once a minute.
  * Upstream: pkg/volume/volume_linux.go.
  */
 

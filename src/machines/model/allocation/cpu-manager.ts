@@ -63,7 +63,7 @@ interface CpuBooks {
   readonly progress: CpuProgress;
 }
 
-interface CpuWish {
+interface CpuRequest {
   readonly container: string;
   readonly isInit: boolean;
   /** How many of its own. */
@@ -73,7 +73,7 @@ interface CpuWish {
 /** CPUs for one container of a pod; of `nodes` as many as they have. */
 export function allocateCpus(
   { settings, grants, progress: { cpus, reusable } }: CpuBooks,
-  { container, isInit, cpus: count }: CpuWish,
+  { container, isInit, cpus: count }: CpuRequest,
   nodes: NumaSet | null,
 ): CpuProgress | { readonly rejection: Rejection } {
   const free = assignable(settings, [...grants, { cpus }]);

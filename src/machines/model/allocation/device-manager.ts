@@ -39,7 +39,7 @@ export const unexpected = (error: string): Rejection => ({
 
 const failed = (error: string): { readonly rejection: Rejection } => ({ rejection: unexpected(error) });
 
-interface Wish {
+interface DeviceRequest {
   readonly container: string;
   readonly isInit: boolean;
   readonly devices: Readonly<Record<string, number>>;
@@ -53,7 +53,7 @@ const isOfPlugin = ({ devices, others }: DeviceBooks, resource: string): boolean
 export function allocateDevices(
   books: DeviceBooks,
   progress: DeviceProgress,
-  { container, isInit, devices }: Wish,
+  { container, isInit, devices }: DeviceRequest,
   hint: NumaHint,
 ): DeviceStep {
   let { reusable } = progress;

@@ -49,7 +49,7 @@ interface MemoryBooks {
   readonly progress: MemoryProgress;
 }
 
-interface MemoryWish {
+interface MemoryRequest {
   readonly container: string;
   readonly isInit: boolean;
   /** Bytes by resource. */
@@ -135,7 +135,7 @@ export type MemoryStep = MemoryProgress | { readonly rejection: Rejection };
 /** Memory for one container of a pod. */
 export function allocateMemory(
   books: MemoryBooks,
-  { container, isInit, memory }: MemoryWish,
+  { container, isInit, memory }: MemoryRequest,
   hint: NumaHint,
 ): MemoryStep {
   const { progress } = books;

@@ -60,7 +60,7 @@ export interface AdmissionRequest extends PodRef {
   readonly demand: PodDemand;
   readonly rules: PodRules;
   /** Containers that are to have something for themselves, in the order in which they begin; absent: none. */
-  readonly containers?: readonly ContainerWish[];
+  readonly containers?: readonly ExclusiveRequest[];
   /** Containers that may swap by what they ask for of memory: it cannot change while they run; absent: none. */
   readonly swapping?: readonly string[];
 }
@@ -76,7 +76,7 @@ export const admissionRequest = (pod: Pod, node: NodeFacts = {}): AdmissionReque
   name: pod.metadata.name,
   demand: demandOf(pod),
   rules: { ...rulesOf(pod), ...lackingOf(pod, node) },
-  ...wishesOf(pod, node),
+  ...exclusiveRequestsOf(pod, node),
   ...swappingOf(pod, node),
 });
 
@@ -99,8 +99,8 @@ function swappingOf(pod: Pod, node: NodeFacts): Pick<AdmissionRequest, 'swapping
   return { swapping: swapping.map(({ name }) => name) };
 }
 
-function wishesOf(pod: Pod, node: Pick<NodeSettings, 'admission'>): Pick<AdmissionRequest, 'containers'> {
-  const containers = containerWishes(pod, node);
+function exclusiveRequestsOf(pod: Pod, node: Pick<NodeSettings, 'admission'>): Pick<AdmissionRequest, 'containers'> {
+  const containers = exclusiveRequests(pod, node);
   return containers.length === 0 ? {} : { containers };
 }
 
@@ -190,7 +190,7 @@ export function withAllocation(pod: Pod, allocation: Allocation | null): Pod {
 }
 
 /** What the containers of a pod are to have for themselves: whole CPUs, memory of chosen nodes, devices. Pure. */
-export interface ContainerWish {
+export interface ExclusiveRequest {
   readonly container: string;
   /** It has ended before the next one begins. */
   readonly isInit: boolean;
@@ -203,7 +203,10 @@ export interface ContainerWish {
 }
 
 /** In the order in which they begin, those that are to have something. */
-export function containerWishes(pod: Pod, { admission }: Pick<NodeSettings, 'admission'>): readonly ContainerWish[] {
+export function exclusiveRequests(
+  pod: Pod,
+  { admission }: Pick<NodeSettings, 'admission'>,
+): readonly ExclusiveRequest[] {
   const inits = pod.spec.initContainers ?? [];
   return podContainers(pod).flatMap((container) => {
     const cpus = exclusiveCount(pod, container);

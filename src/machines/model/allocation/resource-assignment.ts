@@ -16,7 +16,7 @@ import {
 import type { Devices } from './device-state.ts';
 import { allocateMemory, type MemoryProgress, memoryHints } from './memory-manager.ts';
 import type { Rejection } from './predicates.ts';
-import type { ContainerWish } from './request.ts';
+import type { ExclusiveRequest } from './request.ts';
 import { align, type NumaHint, type ProviderHints } from './topology-manager.ts';
 
 /** What is known of devices; nothing where there are no plugins. */
@@ -57,18 +57,18 @@ const NO_DEVICES: DeviceKnowledge = { devices: {}, answers: {} };
 
 export function assign(
   managers: ResourceManagers,
-  wishes: readonly ContainerWish[],
+  requests: readonly ExclusiveRequest[],
   grants: readonly Holding[],
   { devices, answers }: DeviceKnowledge = NO_DEVICES,
 ): Assignment {
   const others = grants.flatMap((grant) => (grant.devices === undefined ? [] : [grant.devices]));
   const node = { ...managers, grants, books: { devices, answers, others, nodes: managers.topology?.nodes ?? [] } };
-  const ofPod = managers.topology?.scope === 'pod' ? hintFor(node, NOTHING, podWish(wishes)) : null;
+  const ofPod = managers.topology?.scope === 'pod' ? hintFor(node, NOTHING, podRequest(requests)) : null;
   let progress = NOTHING;
-  for (const wish of wishes) {
-    const hint = ofPod ?? hintFor(node, progress, wish);
+  for (const request of requests) {
+    const hint = ofPod ?? hintFor(node, progress, request);
     if ('rejection' in hint) return hint;
-    const step = give(node, progress, wish, hint);
+    const step = give(node, progress, request, hint);
     if (!('cpu' in step)) return step;
     progress = step;
   }
@@ -81,7 +81,7 @@ const holdingOf = ({ devices: { given }, cpu: { cpus }, memory: { blocks } }: Pr
   ...(Object.keys(given).length === 0 ? {} : { devices: given }),
 });
 
-type Wanted = Pick<ContainerWish, 'cpus' | 'memory' | 'devices'>;
+type Wanted = Pick<ExclusiveRequest, 'cpus' | 'memory' | 'devices'>;
 
 function hintFor(
   { topology, cpuManager, memoryManager, grants, books }: Node,
@@ -107,21 +107,21 @@ const hintsOfMemory = (hints: readonly NumaHint[], amounts: Readonly<Record<stri
   hints.length === 0 ? {} : Object.fromEntries(Object.keys(amounts).map((type) => [type, hints]));
 
 /** What a pod has at once: its containers and sidecars together, or an init container with the sidecars before it. */
-function podWish(wishes: readonly ContainerWish[]): Wanted {
-  const most = (of: (wish: ContainerWish) => bigint): bigint => {
+function podRequest(requests: readonly ExclusiveRequest[]): Wanted {
+  const most = (of: (request: ExclusiveRequest) => bigint): bigint => {
     let [running, peak] = [0n, 0n];
-    for (const wish of wishes) {
-      const sum = running + of(wish);
-      if (!wish.isInit) running = sum;
+    for (const request of requests) {
+      const sum = running + of(request);
+      if (!request.isInit) running = sum;
       if (sum > peak) peak = sum;
     }
     return peak;
   };
-  const types = [...new Set(wishes.flatMap(({ memory = {} }) => Object.keys(memory)))].toSorted();
-  const cpus = most((wish) => BigInt(wish.cpus ?? 0));
-  const names = [...new Set(wishes.flatMap(({ devices = {} }) => Object.keys(devices)))].toSorted();
-  const devices = names.map((name) => [name, Number(most((wish) => BigInt(wish.devices?.[name] ?? 0)))]);
-  const memory = types.map((type) => [type, String(most((wish) => BigInt(wish.memory?.[type] ?? '0')))]);
+  const types = [...new Set(requests.flatMap(({ memory = {} }) => Object.keys(memory)))].toSorted();
+  const cpus = most((request) => BigInt(request.cpus ?? 0));
+  const names = [...new Set(requests.flatMap(({ devices = {} }) => Object.keys(devices)))].toSorted();
+  const devices = names.map((name) => [name, Number(most((request) => BigInt(request.devices?.[name] ?? 0)))]);
+  const memory = types.map((type) => [type, String(most((request) => BigInt(request.memory?.[type] ?? '0')))]);
   return {
     ...(cpus === 0n ? {} : { cpus: Number(cpus) }),
     ...(types.length === 0 ? {} : { memory: Object.fromEntries(memory) }),
@@ -129,28 +129,28 @@ function podWish(wishes: readonly ContainerWish[]): Wanted {
   };
 }
 
-function give(node: Node, progress: Progress, wish: ContainerWish, hint: NumaHint): Progress | Refused | Asking {
+function give(node: Node, progress: Progress, request: ExclusiveRequest, hint: NumaHint): Progress | Refused | Asking {
   const { cpuManager, memoryManager, grants, books } = node;
   const devices =
-    wish.devices === undefined
+    request.devices === undefined
       ? progress.devices
-      : allocateDevices(books, progress.devices, { ...wish, devices: wish.devices }, hint);
+      : allocateDevices(books, progress.devices, { ...request, devices: request.devices }, hint);
   if (!('given' in devices)) return devices;
   const cpu =
-    cpuManager === undefined || wish.cpus === undefined
+    cpuManager === undefined || request.cpus === undefined
       ? progress.cpu
       : allocateCpus(
           { settings: cpuManager, grants, progress: progress.cpu },
-          { ...wish, cpus: wish.cpus },
+          { ...request, cpus: request.cpus },
           hint.nodes,
         );
   if ('rejection' in cpu) return cpu;
   const memory =
-    memoryManager === undefined || wish.memory === undefined
+    memoryManager === undefined || request.memory === undefined
       ? progress.memory
       : allocateMemory(
           { settings: memoryManager, grants, progress: progress.memory },
-          { ...wish, memory: wish.memory },
+          { ...request, memory: request.memory },
           hint,
         );
   return 'rejection' in memory ? memory : { devices, cpu, memory };

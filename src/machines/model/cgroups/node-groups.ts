@@ -5,7 +5,7 @@
  */
 
 import type { StringMap } from '../configuration/field-types.ts';
-import type { CgroupDriver, CgroupResources, CgroupWish } from '../operations/cgroup.ts';
+import type { CgroupDriver, CgroupResources, DesiredCgroup } from '../operations/cgroup.ts';
 import { cpuShares } from '../spec/resources.ts';
 import { milliUnits, nanoOf, wholeUnits } from '../values/quantity.ts';
 import type { NodeResources } from './allocatable.ts';
@@ -38,7 +38,7 @@ const LEAST_SHARES = '2';
 const UNBOUNDED = String(2n ** 62n);
 
 /** All pods together: the node's allocatable resources, or its capacity where allocatable is not enforced. */
-export function nodeAllocatableGroup(settings: NodeGroupSettings, resources: NodeResources): CgroupWish {
+export function nodeAllocatableGroup(settings: NodeGroupSettings, resources: NodeResources): DesiredCgroup {
   const enforced = settings.enforceNodeAllocatable.includes('pods');
   const limits = enforced ? resources.podsLimit : { ...resources.capacity, pid: resources.pidMax };
   return {
@@ -59,7 +59,7 @@ function limitsOf(limits: StringMap): CgroupResources {
 }
 
 /** The two levels as they are made, before it is known which pods there are. */
-export const qosGroupsAtStart = (settings: NodeGroupSettings): readonly CgroupWish[] => [
+export const qosGroupsAtStart = (settings: NodeGroupSettings): readonly DesiredCgroup[] => [
   { driver: settings.cgroupDriver, path: qosPath(settings, 'burstable'), resources: unboundedPages(settings) },
   {
     driver: settings.cgroupDriver,
@@ -78,21 +78,21 @@ export function qosGroups(
   settings: NodeGroupSettings,
   resources: NodeResources,
   demand: QOSDemand,
-): readonly CgroupWish[] {
+): readonly DesiredCgroup[] {
   const [burstable, bestEffort] = memoryLimits(settings, resources, demand);
-  const wish = (path: string, more: CgroupResources): CgroupWish => ({
+  const desired = (path: string, more: CgroupResources): DesiredCgroup => ({
     driver: settings.cgroupDriver,
     path,
     resources: { ...unboundedPages(settings), ...more },
   });
   return [
     ...guaranteedMinimum(settings, demand),
-    wish(qosPath(settings, 'burstable'), {
+    desired(qosPath(settings, 'burstable'), {
       cpuShares: String(cpuShares(BigInt(demand.burstableCpuMilli))),
       ...burstable,
       ...minimum(settings, BigInt(demand.burstableMemoryBytes)),
     }),
-    wish(qosPath(settings, 'besteffort'), { cpuShares: LEAST_SHARES, ...bestEffort }),
+    desired(qosPath(settings, 'besteffort'), { cpuShares: LEAST_SHARES, ...bestEffort }),
   ];
 }
 
@@ -119,7 +119,7 @@ function memoryLimits(
 const minimum = ({ memoryQoS }: NodeGroupSettings, bytes: bigint): CgroupResources =>
   memoryQoS && bytes > 0n ? { unified: { 'memory.min': String(bytes) } } : {};
 
-function guaranteedMinimum(settings: NodeGroupSettings, demand: QOSDemand): readonly CgroupWish[] {
+function guaranteedMinimum(settings: NodeGroupSettings, demand: QOSDemand): readonly DesiredCgroup[] {
   const bytes = BigInt(demand.guaranteedMemoryBytes) + BigInt(demand.burstableMemoryBytes);
   const resources = minimum(settings, bytes);
   if (resources.unified === undefined) return [];
@@ -128,7 +128,7 @@ function guaranteedMinimum(settings: NodeGroupSettings, demand: QOSDemand): read
 
 /** A group of daemons that must exist and is held to what is reserved for it. */
 export interface ReservedGroup {
-  readonly wish: CgroupWish;
+  readonly desired: DesiredCgroup;
   /** How a failure begins. */
   readonly failure: string;
   /** The event when it is held. */
@@ -156,7 +156,7 @@ function reservedGroup(
   const name = `${who === 'system' ? 'System' : 'Kube'} Reserved ${isWhole ? '' : 'Compressible '}Cgroup Limits`;
   return [
     {
-      wish: {
+      desired: {
         driver,
         path: configuredPath(cgroup, driver),
         resources: isWhole ? { ...cpu, ...incompressible } : cpu,

@@ -4,7 +4,7 @@
  * Upstream: pkg/kubelet/cm/helpers_linux.go (ResourceConfigForPod), pod_container_manager_linux.go.
  */
 import type { Pod, QOSClass } from '../api/pod.ts';
-import type { CgroupDriver, CgroupResources, CgroupWish } from '../operations/cgroup.ts';
+import type { CgroupDriver, CgroupResources, DesiredCgroup } from '../operations/cgroup.ts';
 import type { NodeSettings } from '../settings/node-settings.ts';
 import { podContainers, podQOS } from '../spec/qos.ts';
 import {
@@ -28,7 +28,7 @@ const levelOf = (pod: Pod): QOSLevel | null => {
   return qos === 'Guaranteed' ? null : (qos.toLowerCase() as QOSLevel);
 };
 
-export const podGroup = (pod: Pod, node: NodeSettings): CgroupWish => ({
+export const podGroup = (pod: Pod, node: NodeSettings): DesiredCgroup => ({
   driver: node.cgroupDriver,
   path: podPath(node, levelOf(pod), pod.metadata.uid),
   resources: podGroupResources(pod, node),

@@ -32,9 +32,9 @@ interface CgroupTarget {
   readonly path: string;
 }
 
-export type CgroupWish = CgroupTarget & { readonly resources: CgroupResources };
+export type DesiredCgroup = CgroupTarget & { readonly resources: CgroupResources };
 
-/** Said once for each change between working and failing; `message` is empty when it works. `group`: who asked. */
+/** Sent once for each change between working and failing; `message` is empty when it works. `group`: who asked. */
 export type CgroupsHeld = { readonly type: 'cgroups.held'; readonly group: string; readonly message: string };
 
 type Nothing = Record<string, never>;
@@ -43,11 +43,11 @@ export const cgroupOperations = {
   /** Folders of the group that are not there; empty when the group exists in every hierarchy that counts. */
   'cgroup.missing': query<{ path: string }, { missing: readonly string[] }>(),
   /** Makes the group where it is missing, with all groups above it, and holds it to `resources`. */
-  'cgroup.ensure': idempotent<CgroupWish, null>(),
+  'cgroup.ensure': idempotent<DesiredCgroup, null>(),
   /** Fails with code `ENOENT` when there is no such group. */
-  'cgroup.update': idempotent<CgroupWish, null>(),
+  'cgroup.update': idempotent<DesiredCgroup, null>(),
   /** Holds existing groups to their resources, now and each period. */
-  'cgroup.hold': stream<{ group: string; wishes: readonly CgroupWish[]; periodMs: number }, CgroupsHeld>(),
+  'cgroup.hold': stream<{ group: string; desired: readonly DesiredCgroup[]; periodMs: number }, CgroupsHeld>(),
   /**
    * Kills what still runs in the groups, then removes them and all groups below. No group is done, too. Refuses what is
    * not below `within`, and the root group as `within`: a wrong path must not end the machine.

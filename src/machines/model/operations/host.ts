@@ -68,7 +68,7 @@ export interface MachineInfo {
   readonly topology: MachineTopology;
 }
 
-/** Text around what a file of the machine says when it is written; `known`: what it said when the node started. */
+/** Text around what a file of the machine says when it is written; `known`: its text when the node started. */
 export interface NodeText {
   readonly before: string;
   readonly file: string;
@@ -157,7 +157,7 @@ export interface SoftState {
   readonly resizes?: Readonly<Record<string, Grant['allocation']>>;
   /** By pod uid: why this node did not take it. */
   readonly rejections?: Readonly<Record<string, { readonly reason: string; readonly message: string }>>;
-  /** By the same key: what probes have said of the instance with this id. */
+  /** By the same key: the results of probes of the instance with this id. */
   readonly probes: Readonly<
     Record<string, { readonly id: string; readonly started: boolean; readonly ready: boolean }>
   >;

@@ -126,8 +126,8 @@ export interface PodKill {
 interface PodVerdict {
   readonly reason: string;
   readonly message: string;
-  /** `always`: whatever the containers do later. `once`: with the order to end; who succeeds yet, has succeeded. */
-  readonly said: 'always' | 'once';
+  /** `always`: whatever the containers do later. `once`: with the order to end; a pod may still succeed. */
+  readonly published: 'always' | 'once';
   /** The node disrupted the pod: the condition `DisruptionTarget` says so. */
   readonly disruptionTarget?: boolean;
 }
@@ -173,7 +173,7 @@ export interface ContainerView {
 }
 
 /** What a container wants to be made of; the answer is `container.permitted` or `container.refused`. */
-export interface ContainerWish {
+export interface ContainerRequest {
   readonly restartCount: number;
   readonly image: { readonly ref: string; readonly uid: string | null; readonly username: string } | null;
 }
@@ -190,7 +190,7 @@ export type ContainerReport =
     }
   /** The runtime does not show the container's new state yet: inspect it again if no inspection is under way. */
   | { readonly type: 'container.unseen' }
-  | { readonly type: 'container.wanted'; readonly name: string; readonly wish: ContainerWish }
+  | { readonly type: 'container.wanted'; readonly name: string; readonly request: ContainerRequest }
   /** It needs its image; the pod asks `images` for it. */
   | {
       readonly type: 'container.imageWanted';
@@ -270,12 +270,12 @@ export type ImageReport = { readonly uid: string; readonly container: string; re
   | { readonly type: 'image.failed'; readonly reason: string; readonly message: string; readonly retryMs: number }
 );
 
-/** What of an image matters to a container; `said`: what people read when it comes to use it. */
+/** What of an image matters to a container; `event`: to be recorded when the container uses it. */
 export interface ImageFacts {
   readonly ref: string;
   readonly uid: string | null;
   readonly username: string;
-  readonly said?: EventText;
+  readonly event?: EventText;
 }
 
 export const imageFacts = (image: Image): ImageFacts => ({

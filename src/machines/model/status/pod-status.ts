@@ -76,7 +76,7 @@ export interface PodStatusFacts {
   readonly resizePending?: { readonly reason: string; readonly message: string };
   /** Its new resources are being made so; `error` is why that failed last. */
   readonly resizing?: { readonly error: string };
-  /** Someone asked to kill the pod (eviction, preemption, shutdown): said once, with the order to kill. */
+  /** Someone asked to kill the pod (eviction, preemption, shutdown): published once, with the order to kill. */
   readonly kill?: { readonly reason: string; readonly message: string; readonly disruptionTarget?: boolean };
 }
 
@@ -91,10 +91,10 @@ export function podStatus(facts: PodStatusFacts): PodStatus {
   const regulars = containerStatuses(containers).map((status) => withHealth(status, facts.deviceHealth?.[status.name]));
   const ephemerals = ephemeralContainerStatuses(containers);
   const stopped = facts.stage === 'stopped' || facts.stage === 'terminated';
-  const said = { initContainerStatuses: inits, containerStatuses: regulars };
+  const statuses = { initContainerStatuses: inits, containerStatuses: regulars };
   const isToRemove = restartingAll && instancesToRemove(pod, runtime).length > 0;
   const comingAgain = isToRemove ? [...inits, ...regulars].map(({ name }) => name) : (facts.comingAgain ?? []);
-  const verdict = phaseAndReason(facts, podPhase({ pod, stopped, ...said, comingAgain }));
+  const verdict = phaseAndReason(facts, podPhase({ pod, stopped, ...statuses, comingAgain }));
   const foreign = (pod.status?.conditions ?? []).filter(isForeignCondition);
   const conditions: ConditionFacts = {
     pod,
@@ -104,7 +104,7 @@ export function podStatus(facts: PodStatusFacts): PodStatus {
     previous: previous?.conditions ?? [],
     hidesReadyToStart: facts.node.hidesReadyToStart,
     restartingAll: mayRestartAll(pod) ? isToRemove : null,
-    ...said,
+    ...statuses,
   };
   const { generation } = pod.metadata;
   const current = podConditions(conditions);

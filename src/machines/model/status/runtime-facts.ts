@@ -1,5 +1,5 @@
 /**
- * What the runtime said of a pod, made small and put in order. Pure.
+ * The status of a pod in the runtime, made small and put in order. Pure.
  *
  * Owns the rules by which observations are joined: a later observation wins, and one instance never goes back from
  * exited to running or from running to created, whichever observation arrives last.

@@ -1,5 +1,5 @@
 /**
- * The vocabulary of the certificate manager: what it knows, its operations, what it says and keeps at each step. The
+ * The vocabulary of the certificate manager: what it knows, its operations, what it logs and keeps at each step. The
  * chart is in `certificate-manager.ts`.
  */
 import { errorOf, line, now, outputOf, pick, random, setup } from '../../../kernel/xstate.ts';
@@ -149,7 +149,7 @@ export const setDeadline = managerSetup.enqueueActions((args) => {
   );
 });
 
-/** A failed attempt: said, counted, and what it says about the server kept. */
+/** A failed attempt: logged, counted, and what it shows of the server kept. */
 export const failed = (text: string, prefix = '') =>
   managerSetup.enqueueActions(({ context, event, enqueue }) => {
     const { message } = errorOf(event);

@@ -15,7 +15,7 @@
  *   M1 it refuses before anything of a pod exists.
  *   M2 it is created before RunKubelet and started only after the runtime was up once.
  *   M3 started means that every group exists and is held to its limits once; after that they are kept so, each minute,
- *      and a failure is said and tried again.
+ *      and a failure is reported and tried again.
  *   M4 a runtime without cgroups gets none.
  *   M5 state files of another policy or machine end starting before a pod runs; after that they follow what is held.
  * Seeds: S066 to S069, S075 to S102, S238. Upstream: pkg/kubelet/cm/container_manager_linux.go.

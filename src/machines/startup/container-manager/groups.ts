@@ -46,7 +46,7 @@ export const settingUp = s.createStateConfig({
       invoke: {
         id: 'ensure',
         src: 'cgroup.ensure',
-        input: ({ context }) => context.steps[0]!.wish,
+        input: ({ context }) => context.steps[0]!.desired,
         onDone: { target: 'next', actions: stepDone },
         onError: { target: '#containerManager.refused', actions: stepFailed },
       },
@@ -55,7 +55,7 @@ export const settingUp = s.createStateConfig({
       invoke: {
         id: 'update',
         src: 'cgroup.update',
-        input: ({ context }) => context.steps[0]!.wish,
+        input: ({ context }) => context.steps[0]!.desired,
         onDone: { target: 'next', actions: stepDone },
         onError: { target: '#containerManager.refused', actions: stepFailed },
       },
@@ -75,7 +75,7 @@ export const allPods = s.createStateConfig({
         src: 'cgroup.hold',
         input: ({ context }) => ({
           group: 'pods',
-          wishes: [nodeAllocatableGroup(context, context.resources!)],
+          desired: [nodeAllocatableGroup(context, context.resources!)],
           periodMs: HOLD_PERIOD_MS,
         }),
         onError: { target: 'held', reenter: true },
@@ -97,7 +97,7 @@ export const levels = s.createStateConfig({
         src: 'cgroup.hold',
         input: ({ context }) => ({
           group: 'levels',
-          wishes: qosGroups(context, context.resources!, context.demand),
+          desired: qosGroups(context, context.resources!, context.demand),
           periodMs: HOLD_PERIOD_MS,
         }),
         onError: { target: 'held', reenter: true },

@@ -14,7 +14,7 @@ import {
   qosGroupsAtStart,
   reservedGroups,
 } from '../../model/cgroups/node-groups.ts';
-import type { CgroupWish } from '../../model/operations/cgroup.ts';
+import type { DesiredCgroup } from '../../model/operations/cgroup.ts';
 import type { MachineInfo } from '../../model/operations/host.ts';
 import type { ResourceManagers } from '../../model/settings/resource-managers.ts';
 import type { Parsed } from '../../model/values/go-text.ts';
@@ -192,7 +192,7 @@ export const KERNEL_SETTINGS = {
 
 /** One group that has to be as wanted before a pod may run. */
 export interface SetUpStep {
-  readonly wish: CgroupWish;
+  readonly desired: DesiredCgroup;
   /** Made when it is missing; otherwise it must be there. */
   readonly isMade: boolean;
   /** How a failure begins; an event says so, too, where `event` is not empty. */
@@ -201,19 +201,19 @@ export interface SetUpStep {
 }
 
 export function setUpSteps(input: ContainerManagerInput, resources: NodeResources): readonly SetUpStep[] {
-  const levels = qosGroupsAtStart(input).map((wish, at) => ({
-    wish,
+  const levels = qosGroupsAtStart(input).map((desired, at) => ({
+    desired,
     isMade: true,
     failure: `failed to initialize top level QOS containers: failed to create top level ${QOS_CLASSES[at]} QOS cgroup : `,
     event: '',
   }));
-  const reserved = reservedGroups(input, resources).map(({ wish, failure, success }) => ({
-    wish,
+  const reserved = reservedGroups(input, resources).map(({ desired, failure, success }) => ({
+    desired,
     isMade: false,
     failure: `${failure}: `,
     event: success,
   }));
-  const pods = { wish: nodeAllocatableGroup(input, resources), isMade: true, failure: '', event: '' };
+  const pods = { desired: nodeAllocatableGroup(input, resources), isMade: true, failure: '', event: '' };
   return input.cgroupsPerQOS ? [pods, ...levels, ...reserved] : reserved;
 }
 

@@ -150,7 +150,7 @@ function recordEvent({ context, enqueue }: Args, isSuccess: boolean, message: st
   });
 }
 
-/** A group is as wanted: what it was for is said, and the next one comes. */
+/** A group is as wanted: its purpose is logged, and the next one comes. */
 export const stepDone = s.enqueueActions((args) => {
   const [step, ...steps] = args.context.steps;
   if (step && step.event !== '') recordEvent(args, true, step.event);
@@ -161,7 +161,7 @@ export const stepFailed = s.enqueueActions((args) => {
   const [step] = args.context.steps;
   const { code, message } = errorOf(args.event);
   const isAbsent = step?.isMade === false && code === 'ENOENT';
-  const why = isAbsent ? `${printedGroup(step.wish.path)} cgroup does not exist` : message;
+  const why = isAbsent ? `${printedGroup(step.desired.path)} cgroup does not exist` : message;
   const refusal = `${step?.failure ?? ''}${why}`;
   if (step && step.event !== '') recordEvent(args, false, refusal);
   args.enqueue.assign({ refusal });

@@ -200,7 +200,7 @@ function images(config: KubeletConfiguration) {
   };
 }
 
-/** Entries of `clusterDNS` that are no addresses; they are said and left out. */
+/** Entries of `clusterDNS` that are no addresses; they are logged and left out. */
 export const invalidClusterDNS = (config: KubeletConfiguration): readonly string[] =>
   (config.clusterDNS ?? []).filter((address) => !isIpAddress(address));
 

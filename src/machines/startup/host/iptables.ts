@@ -1,7 +1,7 @@
 /**
  * iptables: the few chains of the node that others look for, and the rule that keeps other hosts off the loopback.
  *
- * Decides: what is said of them. What the chains are is upstream's, and the port's work.
+ * Decides: what is logged of them. What the chains are is upstream's, and the port's work.
  * Owns: nothing.
  * Hears: `iptables.initialized`, `iptables.failed`, `iptables.restored` of the keeping, by protocol.
  * Asks: `host.keepIptables`, which checks each minute whether the tables were flushed.

@@ -142,11 +142,11 @@ it('a hundred MiB come whole', async () => {
 it('a command ends when its client vanishes, tidily if it can and anyway if not', async () => {
   const pidOf = async (script: string) => {
     const client = main.connect(`${commandOf('sh', '-c', `echo $$; ${script}`)}&input=1&output=1`, V5);
-    let said = '';
-    client.on('message', (data: Buffer) => (said += data.subarray(1).toString()));
-    await eventually('it says its number', () => said.endsWith('\n'));
+    let output = '';
+    client.on('message', (data: Buffer) => (output += data.subarray(1).toString()));
+    await eventually('it says its number', () => output.endsWith('\n'));
     client.terminate();
-    return Number(said);
+    return Number(output);
   };
   const tidy = `${node.directory}/tidy`;
   const pids = [await pidOf(`cat; touch ${tidy}`), await pidOf('while :; do sleep 1; done')];

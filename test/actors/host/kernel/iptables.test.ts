@@ -16,10 +16,10 @@ function keeping(path = process.env['PATH']!) {
     env: { ...process.env, CHILD_PATH: path },
   });
   onTestFinished(() => void child.kill('SIGKILL'));
-  let said = '';
-  child.stdout!.on('data', (chunk) => (said += String(chunk)));
+  let output = '';
+  child.stdout!.on('data', (chunk) => (output += String(chunk)));
   const items = () =>
-    said
+    output
       .split('\n')
       .filter(Boolean)
       .map((line) => JSON.parse(line) as Record<string, string>);

@@ -109,11 +109,11 @@ it('every bad file has its message, and every good pod is there', async () => {
     nodeName: 'node1',
     periodMs: 600_000,
   });
-  const said = await stream.until(() => true);
-  const merged = mergeManifests(said.manifests, 'node1');
+  const found = await stream.until(() => true);
+  const merged = mergeManifests(found.manifests, 'node1');
 
   expect(merged.pods.map(({ metadata }) => metadata.name)).toEqual(GOOD.map(([, , name]) => name));
-  const messages = new Map([...said.errors, ...merged.errors].map(({ file, message }) => [file, message]));
+  const messages = new Map([...found.errors, ...merged.errors].map(({ file, message }) => [file, message]));
   for (const [file, , says] of BAD) {
     const path = join(folder, file);
     expect(messages.get(path), file).toContain(says);

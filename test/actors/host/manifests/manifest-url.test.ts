@@ -29,7 +29,7 @@ let server: Server;
 let answer: Answer;
 let url: string;
 let abort: AbortController;
-let said: Fetched[];
+let fetched: Fetched[];
 let ended: Promise<unknown>;
 const asked: IncomingMessage[] = [];
 
@@ -42,7 +42,7 @@ beforeEach(async () => {
   await new Promise<void>((done) => void server.listen(0, '127.0.0.1', done));
   url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/pods`;
   abort = new AbortController();
-  said = [];
+  fetched = [];
   ended = Promise.resolve();
 });
 
@@ -56,7 +56,7 @@ afterEach(async () => {
 function follow(headers: Record<string, string[]> = {}): void {
   const sealed = Object.entries(headers).map(([name, values]) => [name, values.map((value) => vault.seal(value))]);
   const input = { url, headers: Object.fromEntries(sealed), nodeName: 'node', periodMs: 20 };
-  const emit = (item: Fetched): void => void said.push({ manifests: item.manifests, error: item.error });
+  const emit = (item: Fetched): void => void fetched.push({ manifests: item.manifests, error: item.error });
   ended = manifestUrlPort(vault)({ id: 1, input, resume: false, signal: abort.signal, emit: emit as never });
 }
 
@@ -69,33 +69,33 @@ describe('host.watchManifestUrl', () => {
     answer = (_, response) => response.end(pod('a'));
     follow();
     await until(() => asked.length > 4);
-    expect(said).toHaveLength(1);
+    expect(fetched).toHaveLength(1);
     answer = (_, response) => response.end(`{"kind":"PodList","apiVersion":"v1","items":[${pod('a')},${pod('b')}]}`);
-    await until(() => said.length === 2);
-    expect(said[1]!.manifests!.map(({ value }) => (value as { metadata: { name: string } }).metadata.name)).toEqual([
+    await until(() => fetched.length === 2);
+    expect(fetched[1]!.manifests!.map(({ value }) => (value as { metadata: { name: string } }).metadata.name)).toEqual([
       'a',
       'b',
     ]);
-    expect(said[0]!.manifests![0]!.uid).toBe(said[1]!.manifests![0]!.uid);
-    expect(said[1]!.manifests![0]!.uid).not.toBe(said[1]!.manifests![1]!.uid);
+    expect(fetched[0]!.manifests![0]!.uid).toBe(fetched[1]!.manifests![0]!.uid);
+    expect(fetched[1]!.manifests![0]!.uid).not.toBe(fetched[1]!.manifests![1]!.uid);
   });
 
   it('sends the values behind the handles, each header as often as it was given', async () => {
     answer = (_, response) => response.end(pod('a'));
     follow({ Authorization: ['Bearer s3cret'], 'X-Two': ['one', 'two'] });
-    await until(() => said.length === 1);
+    await until(() => fetched.length === 1);
     expect(asked[0]!.headers).toMatchObject({ authorization: 'Bearer s3cret', 'x-two': 'one, two' });
-    expect(JSON.stringify(said)).not.toContain('s3cret');
+    expect(JSON.stringify(fetched)).not.toContain('s3cret');
   });
 
   it('sends the login of the URL as Go does, and tells of no value', async () => {
     answer = (_, response) => response.end(pod('a').replace('{}', '{"containers":[{"env":[{"value":"s3cret-env"}]}]}'));
     url = url.replace('//', `//${vault.seal('me:s3cret%21').$secret}@`);
     follow();
-    await until(() => said.length === 1);
-    expect(said[0]!.error).toBe('');
+    await until(() => fetched.length === 1);
+    expect(fetched[0]!.error).toBe('');
     expect(asked[0]!.headers.authorization).toBe(`Basic ${Buffer.from('me:s3cret!').toString('base64')}`);
-    expect(JSON.stringify(said)).not.toContain('s3cret');
+    expect(JSON.stringify(fetched)).not.toContain('s3cret');
   });
 
   it('follows a redirect to another host without the values of its headers', async () => {
@@ -110,8 +110,8 @@ describe('host.watchManifestUrl', () => {
     answer = ({ url: path }, response) =>
       void redirect(response, path === '/pods' ? '/moved' : `http://127.0.0.1:${port}/pods`);
     follow({ 'X-Token': ['s3cret'] });
-    await until(() => said.length === 1);
-    expect(said[0]).toMatchObject({ error: '', manifests: [{ value: { metadata: { name: 'elsewhere' } } }] });
+    await until(() => fetched.length === 1);
+    expect(fetched[0]).toMatchObject({ error: '', manifests: [{ value: { metadata: { name: 'elsewhere' } } }] });
     expect(asked.slice(0, 2).map(({ url: path, headers }) => [path, headers['x-token']])).toEqual([
       ['/pods', 's3cret'],
       ['/moved', 's3cret'],
@@ -125,8 +125,8 @@ describe('host.watchManifestUrl', () => {
       response.once('close', () => clearInterval(dripping));
     };
     follow();
-    await expect.poll(() => said.length, { interval: 100, timeout: 15_000 }).toBe(1);
-    expect(said[0]).toMatchObject({
+    await expect.poll(() => fetched.length, { interval: 100, timeout: 15_000 }).toBe(1);
+    expect(fetched[0]).toMatchObject({
       manifests: null,
       error: expect.stringMatching(/aborted due to timeout/) as string,
     });
@@ -137,8 +137,8 @@ describe('host.watchManifestUrl', () => {
       '{"kind":"Pod","__proto__":{"spec":{"hostPID":true}},"metadata":{"__proto__":{"name":"b"},"name":"a"}}';
     answer = (_, response) => response.end(text);
     follow();
-    await until(() => said.length === 1);
-    const { value } = said[0]!.manifests![0]!;
+    await until(() => fetched.length === 1);
+    const { value } = fetched[0]!.manifests![0]!;
     expect(JSON.stringify(value)).toBe(text);
     expect((value as { spec?: unknown }).spec).toBeUndefined();
   });
@@ -151,14 +151,14 @@ describe('host.watchManifestUrl', () => {
     follow({ 'X-A': ['b'] });
     await until(() => asked.length > 2);
     expect(asked[0]).toMatchObject({ url, headers: { host: 'pods.test', 'x-a': 'b' } });
-    expect(said).toMatchObject([{ manifests: [{ value: { metadata: { name: 'a' } } }], error: '' }]);
+    expect(fetched).toMatchObject([{ manifests: [{ value: { metadata: { name: 'a' } } }], error: '' }]);
   });
 
   it('takes an empty answer for no pods, and says that it is wrong', async () => {
     answer = (_, response) => response.end();
     follow();
-    await until(() => said.length === 1);
-    expect(said).toEqual([{ manifests: [], error: `zero-length data received from ${url}` }]);
+    await until(() => fetched.length === 1);
+    expect(fetched).toEqual([{ manifests: [], error: `zero-length data received from ${url}` }]);
   });
 
   it.each<[string, Answer, RegExp]>([
@@ -187,11 +187,11 @@ describe('host.watchManifestUrl', () => {
   ])('%s is an error that takes nothing back', async (_, wrong, message) => {
     answer = wrong;
     follow();
-    await until(() => said.length === 1);
-    expect(said[0]!.manifests).toBeNull();
-    expect(said[0]!.error).toMatch(message);
+    await until(() => fetched.length === 1);
+    expect(fetched[0]!.manifests).toBeNull();
+    expect(fetched[0]!.error).toMatch(message);
     answer = (__, response) => response.end(pod('a'));
-    await until(() => said.length === 2);
-    expect(said[1]).toMatchObject({ error: '', manifests: [{ value: { metadata: { name: 'a' } } }] });
+    await until(() => fetched.length === 2);
+    expect(fetched[1]).toMatchObject({ error: '', manifests: [{ value: { metadata: { name: 'a' } } }] });
   });
 });

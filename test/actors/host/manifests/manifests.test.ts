@@ -46,7 +46,7 @@ type Stream = ReturnType<typeof follow>;
 type Item = Stream['items'][number];
 const names = (item: Item | undefined) => item?.manifests.map(({ file }) => file.split('/').at(-1));
 const errorOf = (item: Item, file: string) => item.errors.find((error) => error.file === file)?.message;
-const saysOf = (file: string, text: string) => (item: Item) => errorOf(item, file)?.includes(text) ?? false;
+const reports = (file: string, text: string) => (item: Item) => errorOf(item, file)?.includes(text) ?? false;
 
 it('says at once what is there, in the order of names', async () => {
   const folder = await manifestFolder();
@@ -129,8 +129,8 @@ it('when the folder cannot be listed, the pods keep running', async () => {
   await stream.until(() => true);
   renameSync(folder, `${folder}.away`);
   symlinkSync(folder, folder);
-  const said = await stream.until(saysOf(folder, 'ELOOP'));
-  expect(names(said)).toEqual(['a.yaml']);
+  const found = await stream.until(reports(folder, 'ELOOP'));
+  expect(names(found)).toEqual(['a.yaml']);
 });
 
 it('nothing is said after the abort, and the port ends', async () => {
@@ -167,9 +167,9 @@ it.each<[string, string | Uint8Array, string]>([
   put(folder, 'good.yaml', pod('good'));
   const bad = putOld(folder, 'bad.yaml', content);
   const stream = follow(folder);
-  const said = await stream.until(saysOf(bad, message));
-  expect(names(said)).toEqual(['good.yaml']);
-  expect(errorOf(said, bad)).toContain(`Can't process manifest file "${bad}"`);
+  const found = await stream.until(reports(bad, message));
+  expect(names(found)).toEqual(['good.yaml']);
+  expect(errorOf(found, bad)).toContain(`Can't process manifest file "${bad}"`);
 });
 
 it('2 a good file that is rewritten in place keeps its pod while it is half written, and says nothing', async () => {
@@ -200,7 +200,7 @@ it('2 a good file that stays broken keeps its pod and is told; removing it stops
   const stream = follow(folder);
   const first = await stream.until(() => true);
   put(folder, 'a.yaml', 'kind: "Pod');
-  const broken = await stream.until(saysOf(file, 'Missing closing "quote'));
+  const broken = await stream.until(reports(file, 'Missing closing "quote'));
   expect(errorOf(broken, file)).toContain('keeps running until the file is removed');
   expect(broken.manifests).toEqual(first.manifests);
   unlinkSync(file);
@@ -214,7 +214,7 @@ it('a good file whose pod is refused after an edit keeps its pod and is told', a
   const stream = follow(folder);
   const first = await stream.until(() => true);
   put(folder, 'a.yaml', pod('a').replace('image:', 'imgae:'));
-  const refused = await stream.until(saysOf(file, 'invalid pod: spec.containers[0].image: Required value'));
+  const refused = await stream.until(reports(file, 'invalid pod: spec.containers[0].image: Required value'));
   expect(errorOf(refused, file)).toContain('keeps running until the file is removed');
   expect(refused.manifests).toEqual(first.manifests);
   put(folder, 'a.yaml', pod('a', 'busybox:2'));
@@ -236,9 +236,9 @@ it('11 FIFO, socket, folder, device and dangling links are named and not opened;
   const server = createServer().listen(join(folder, 'socket.yaml'));
   onTestFinished(() => void server.close());
   await new Promise((resolve) => server.once('listening', resolve));
-  const said = await follow(folder).until(() => true);
-  expect(names(said)).toEqual(['good.yaml', 'link.yaml']);
-  const messages = Object.fromEntries(said.errors.map(({ file, message }) => [file.split('/').at(-1), message]));
+  const found = await follow(folder).until(() => true);
+  expect(names(found)).toEqual(['good.yaml', 'link.yaml']);
+  const messages = Object.fromEntries(found.errors.map(({ file, message }) => [file.split('/').at(-1), message]));
   expect(messages).toEqual({
     'dangling.yaml': `Can't get metadata for "${folder}/dangling.yaml": it is a link to nothing`,
     'device.yaml': `Manifest path "${folder}/device.yaml" is not a directory or file: a device`,
@@ -274,9 +274,9 @@ it('14 20,000 files at once: the first 2,000 are read, the rest is told, and a l
   const stream = follow(folder);
   await stream.until(() => true);
   for (let at = 0; at < 20_000; at++) writeFileSync(join(folder, `p${String(at).padStart(5, '0')}.yaml`), pod('p'));
-  const isWhole = saysOf(folder, 'the folder has 20000 files');
-  const said = await stream.until((item) => isWhole(item) && item.manifests.length === 2_000, 20_000);
-  expect(errorOf(said, folder)).toContain('ignoring 18000 from "p02000.yaml" on');
+  const isWhole = reports(folder, 'the folder has 20000 files');
+  const found = await stream.until((item) => isWhole(item) && item.manifests.length === 2_000, 20_000);
+  expect(errorOf(found, folder)).toContain('ignoring 18000 from "p02000.yaml" on');
   put(folder, 'a.yaml', pod('a'));
   await stream.until((item) => names(item)?.[0] === 'a.yaml', 20_000);
 });
@@ -356,9 +356,9 @@ it('15 a folder exchanged for another one is followed by its name', async () => 
 it('16 a byte order mark and CRLF are nothing special', async () => {
   const folder = await manifestFolder();
   put(folder, 'a.yaml', `\uFEFF${pod('a').replaceAll('\n', '\r\n')}`);
-  const said = await follow(folder).until(() => true);
-  expect(said.errors).toEqual([]);
-  expect(said.manifests[0]?.value).toMatchObject({ metadata: { name: 'a' } });
+  const found = await follow(folder).until(() => true);
+  expect(found.errors).toEqual([]);
+  expect(found.manifests[0]?.value).toMatchObject({ metadata: { name: 'a' } });
 });
 
 it('a file that goes and comes back at once is said to have gone; one that is replaced by the same is not', async () => {

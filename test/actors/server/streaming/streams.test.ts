@@ -50,15 +50,15 @@ afterEach(async () => {
 /** The answer to `path`, and what the runtime was asked. */
 async function ask(path: string, upgrade: string, url: () => string | Promise<string>) {
   const asked: object[] = [];
-  const told = async (request: object) => {
+  const urlOf = async (request: object) => {
     asked.push(request);
     return await url();
   };
-  const urls: StreamUrls = { exec: told, attach: told, portForward: told };
+  const urls: StreamUrls = { exec: urlOf, attach: urlOf, portForward: urlOf };
   front = await openFront(streamingEndpoints(VIEW, urls));
   const headers = ['Connection: Upgrade', `Upgrade: ${upgrade}`];
   const reply = await exchange('GET', path, { port: front.port, isPlain: true, headers });
-  return { asked, reply, said: [reply.status, String(reply.body)] };
+  return { asked, reply, answer: [reply.status, String(reply.body)] };
 }
 
 const refused = () => {
@@ -86,7 +86,7 @@ describe('the ports of a WebSocket', () => {
 
   it('are looked at before the pod is', async () => {
     const required = [400, 'query parameter "port" is required'];
-    expect((await ask('/portForward/default/nope', 'websocket', refused)).said).toEqual(required);
+    expect((await ask('/portForward/default/nope', 'websocket', refused)).answer).toEqual(required);
   });
 });
 
@@ -99,16 +99,16 @@ describe("a runtime's refusal", () => {
     ['RESOURCE_EXHAUSTED', 429, '60'],
     ['UNAVAILABLE', 500, undefined],
   ])('%s', async (code, status, retryAfter) => {
-    const { said, reply } = await ask('/exec/default/p/main?output=1', 'SPDY/3.1', rejects(code));
-    expect(said).toEqual([status, `rpc error: code = ${code}`]);
+    const { answer, reply } = await ask('/exec/default/p/main?output=1', 'SPDY/3.1', rejects(code));
+    expect(answer).toEqual([status, `rpc error: code = ${code}`]);
     expect(headerOf(reply, 'retry-after')).toBe(retryAfter);
     expect(headerOf(reply, 'x-content-type-options')).toBeUndefined();
   });
 
   it('to be spoken to is told in the words of Go', async () => {
     const port = await freePort();
-    const { said, reply } = await ask('/exec/default/p/main?output=1', 'SPDY/3.1', () => `http://127.0.0.1:${port}/`);
-    expect(said).toEqual([500, `dial tcp 127.0.0.1:${port}: connect: connection refused\n`]);
+    const { answer, reply } = await ask('/exec/default/p/main?output=1', 'SPDY/3.1', () => `http://127.0.0.1:${port}/`);
+    expect(answer).toEqual([500, `dial tcp 127.0.0.1:${port}: connect: connection refused\n`]);
     expect(headerOf(reply, 'x-content-type-options')).toBe('nosniff');
   });
 });

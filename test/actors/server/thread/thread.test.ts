@@ -28,7 +28,7 @@ describe('the life of the kernel', () => {
   it('is told in a moment while the kernel is busy, and fails when it is stuck', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     let nowMs = 0;
-    let answer: (said: Record<string, string | null>) => void = () => {};
+    let answer: (result: Record<string, string | null>) => void = () => {};
     let asked = 0;
     const life = new Life(
       () => {
@@ -38,9 +38,12 @@ describe('the life of the kernel', () => {
       () => nowMs,
     );
     const problem = async (): Promise<string | null> => {
-      const said = Promise.race([life.problem('ping'), new Promise((resolve) => setTimeout(resolve, 250, 'too late'))]);
+      const result = Promise.race([
+        life.problem('ping'),
+        new Promise((resolve) => setTimeout(resolve, 250, 'too late')),
+      ]);
       await vi.advanceTimersByTimeAsync(300);
-      return (await said) as string | null;
+      return (await result) as string | null;
     };
     expect(await problem()).toBe(null);
     nowMs = 9_999;

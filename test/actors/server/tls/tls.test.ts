@@ -40,7 +40,7 @@ async function ask(socket: TLSSocket, request = HEALTHZ): Promise<number> {
 async function eventually(what: string, probe: () => Promise<boolean> | boolean): Promise<void> {
   const end = Date.now() + SOON_MS;
   while (!(await probe())) {
-    if (Date.now() > end) throw new Error(`${what}: not within ${SOON_MS} ms; said ${JSON.stringify(node.said)}`);
+    if (Date.now() > end) throw new Error(`${what}: not within ${SOON_MS} ms; said ${JSON.stringify(node.emitted)}`);
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
 }
@@ -100,7 +100,7 @@ describe('a file that changes', () => {
     const { cert, key } = await issue(node.authority);
     writeFileSync(node.file('kubelet.crt'), cert);
     writeFileSync(node.file('kubelet.key'), key);
-    await eventually('certificateChanged', () => node.said.some(({ type }) => type === 'server.certificateChanged'));
+    await eventually('certificateChanged', () => node.emitted.some(({ type }) => type === 'server.certificateChanged'));
     const next = await shake(port);
     expect(next.getPeerX509Certificate()?.subject).toBe('CN=again');
     expect(await ask(socket)).toBe(200);
@@ -113,20 +113,20 @@ describe('a file that changes', () => {
     writeFileSync(node.file('kubelet.crt'), cert);
     writeFileSync(node.file('kubelet.key'), key);
     writeFileSync(node.file('ca.crt'), node.authority.caPem + (await Authority.create('other')).caPem);
-    await eventually('clientCAChanged', () => node.said.some(({ type }) => type === 'server.clientCAChanged'));
+    await eventually('clientCAChanged', () => node.emitted.some(({ type }) => type === 'server.clientCAChanged'));
     const socket = await shake(port);
     expect(socket.getPeerX509Certificate()?.subject).toBe('CN=node1');
-    expect(node.said.map(({ type }) => type)).not.toContain('server.certificateChanged');
+    expect(node.emitted.map(({ type }) => type)).not.toContain('server.certificateChanged');
     socket.destroy();
   });
 
   it('is not used when it does not fit, and why is said once', async () => {
     const port = await node.serve('A');
     writeFileSync(node.file('kubelet.crt'), (await issue(node.authority)).cert);
-    await eventually('reloadFailed', () => node.said.some(({ type }) => type === 'server.reloadFailed'));
+    await eventually('reloadFailed', () => node.emitted.some(({ type }) => type === 'server.reloadFailed'));
     const socket = await shake(port);
     expect(socket.getPeerX509Certificate()?.subject).toBe('CN=node1');
-    expect(node.said.filter(({ type }) => type === 'server.reloadFailed')).toHaveLength(1);
+    expect(node.emitted.filter(({ type }) => type === 'server.reloadFailed')).toHaveLength(1);
     socket.destroy();
   });
 

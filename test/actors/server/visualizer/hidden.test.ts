@@ -71,12 +71,12 @@ it('holds for contexts, for records, and for the stream', async () => {
   const stream = await listen(origin);
   await stream.next();
   kernel.dispatch('keeper', { type: 'keep', pod }, 'test');
-  const said = [JSON.stringify(await stream.next())];
+  const pages = [JSON.stringify(await stream.next())];
   for (const path of ['/api/actor?address=keeper', '/api/records', '/api/tree']) {
-    said.push(await (await fetch(new URL(path, origin))).text());
+    pages.push(await (await fetch(new URL(path, origin))).text());
   }
   stream.close();
   await close();
-  expect(said.join('')).toContain('PASSWORD');
-  expect(said.join('')).not.toContain(CANARY);
+  expect(pages.join('')).toContain('PASSWORD');
+  expect(pages.join('')).not.toContain(CANARY);
 });

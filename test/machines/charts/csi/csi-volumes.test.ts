@@ -135,12 +135,12 @@ describe('a volume that must be attached', () => {
     expect(node.inUse()).toEqual([[], [NAME]]);
     node.advance(60_000);
     expect(node.askedFor('kube.get')).toEqual([]);
-    node.tell(listed());
+    node.send(listed());
     const name = `csi-${sha256(`h1${DRIVER}node1`)}`;
     expect(attachmentName(volumeOf(), 'node1')).toBe(name);
     expect(node.askedFor('kube.get')).toMatchObject([{ resource: 'volumeattachments', name }]);
     node.knobs.attachment = attached({ attached: true, attachmentMetadata: { device: '/dev/x' } });
-    node.tell(listed({ attached: [NAME] }));
+    node.send(listed({ attached: [NAME] }));
     expect(node.disk.calls).toEqual(['stage h1', 'publish h1']);
     expect(node.disk.published[0]!.request.publish_context).toEqual({ device: '/dev/x' });
     node.release('u1');
@@ -150,16 +150,16 @@ describe('a volume that must be attached', () => {
 
   it('that the Node lists though nobody uses it is taken from the list', () => {
     boot({ spec: null });
-    node.tell(listed());
+    node.send(listed());
     expect(node.inUse()).toEqual([[], []]);
-    node.tell(listed({ inUse: [] }));
+    node.send(listed({ inUse: [] }));
     expect(node.inUse()).toHaveLength(2);
   });
 
   it('is read ever more rarely, and only from time to time', () => {
     boot({ spec: null });
     node.want('u1', volumeOf());
-    node.tell(listed());
+    node.send(listed());
     node.advance(60_000);
     const reads = node.askedFor('kube.get').length;
     expect(reads).toBeGreaterThan(5);
@@ -170,13 +170,13 @@ describe('a volume that must be attached', () => {
   it('is named when its pod has waited for long', () => {
     boot({ spec: null });
     node.want('u1', volumeOf());
-    node.tell({ type: 'csi.overdue', uid: 'u1' });
+    node.send({ type: 'csi.overdue', uid: 'u1' });
     const text = (unattached: string) =>
       `Unable to attach or mount volumes: unmounted volumes=[data], unattached volumes=[${unattached}], ` +
       'failed to process volumes=[]: context deadline exceeded';
     expect(node.events()).toEqual([text('data')]);
-    node.tell(listed({ attached: [NAME] }));
-    node.tell({ type: 'csi.overdue', uid: 'u1' });
+    node.send(listed({ attached: [NAME] }));
+    node.send({ type: 'csi.overdue', uid: 'u1' });
     expect(node.events().at(-1)).toBe(text(''));
   });
 
@@ -184,7 +184,7 @@ describe('a volume that must be attached', () => {
     boot({ spec: {} });
     node.knobs.attachment = attached({ attached: false, attachError: { message: 'no such disk' } });
     node.want('u1', volumeOf());
-    node.tell(listed());
+    node.send(listed());
     expect(node.events()).toEqual(['MountVolume.WaitForAttach failed for volume "pv1" : no such disk']);
     node.knobs.attachment = attached({ attached: true });
     node.advance(500);
@@ -199,7 +199,7 @@ describe('a volume that must be attached', () => {
     boot({ spec: null });
     if (before === 'failed') node.knobs.attachment = attached({ attached: false, attachError: { message: 'no' } });
     node.want('u1', volumeOf());
-    if (before !== null) node.tell(listed());
+    if (before !== null) node.send(listed());
     expect(node.disk.calls).toEqual([]);
     const object = { metadata: { name: DRIVER, resourceVersion: '2' }, spec: { attachRequired: false } };
     node.say('kube.watch', { type: 'watch.changed', change: 'ADDED', object });
@@ -212,7 +212,7 @@ describe('a volume that must be attached', () => {
     boot({ spec: {} });
     node.knobs.fault = (name) => (name === 'kube.get' ? fail('the server is gone') : undefined);
     node.want('u1', volumeOf());
-    node.tell(listed());
+    node.send(listed());
     expect(node.events()[0]).toBe(
       'MountVolume.WaitForAttach failed for volume "pv1" : volume h1 has GET error for volume attachment ' +
         `${attachmentName(volumeOf(), 'node1')}: the server is gone`,
@@ -291,12 +291,12 @@ describe('a failure', () => {
     node.release('u1');
     node.advance(5_000);
     expect(node.toPods().at(-1)).toEqual(mounted('u1', 'data'));
-    expect(node.said()).toContain('UnmountVolume.TearDown failed');
+    expect(node.logged()).toContain('UnmountVolume.TearDown failed');
     failing('csi.unstage');
     node.advance(5_000);
     expect(node.toPods().at(-1)).toEqual(unmounted('u1'));
     node.advance(5_000);
-    expect(node.said()).toContain('UnmountVolume.UnmountDevice failed');
+    expect(node.logged()).toContain('UnmountVolume.UnmountDevice failed');
     node.knobs.fault = () => undefined;
     node.advance(122_000);
     expect(node.disk.calls).toEqual(['stage h1', 'publish h1', 'unpublish h1', 'unstage h1']);
@@ -434,7 +434,7 @@ describe('an agent that starts anew', () => {
 
   it('keeps a device in use for whom it does not know yet, and unstages it for nobody', () => {
     boot({ spec: null }).want('u1', volumeOf());
-    node.tell(listed());
+    node.send(listed());
     node.knobs.attachment = { metadata: { name: 'a' }, status: { attached: true } };
     node.advance(20_000);
     expect(node.disk.calls).toEqual(['stage h1', 'publish h1']);

@@ -282,7 +282,7 @@ describe('a failure', () => {
 
   it('to reach the driver ends when it registers', () => {
     boot().want('u1', sized('1Gi', '1Gi'));
-    node.tell({ type: 'csi.driverGone', name: DRIVER });
+    node.send({ type: 'csi.driverGone', name: DRIVER });
     node.want('u1', sized('2Gi', '1Gi', 'NodeResizePending'));
     expect(node.events()).toEqual([`${FAILED}driver name ${DRIVER} not found in the list of registered CSI drivers`]);
     node.listen();

@@ -11,10 +11,10 @@ const boot = (options: Options = {}): Node => {
 const NAME = `kubernetes.io/csi/${DRIVER}^h1`;
 const toManager = () =>
   node
-    .told()
+    .sent()
     .filter(({ to }) => to === 'parent/pluginManager')
     .slice(1)
-    .map((said) => ({ ...said, to: undefined }));
+    .map((reported) => ({ ...reported, to: undefined }));
 const followed = (periodMs: number) => ({ type: 'csi.limitsFollowed', name: DRIVER, periodMs });
 const changeDriver = (change: string, spec: object) => {
   const object = { metadata: { name: DRIVER, resourceVersion: '2' }, spec };
@@ -30,7 +30,7 @@ it('a driver is asked as often as its CSIDriver says, as long as it listens', ()
   changeDriver('MODIFIED', { nodeAllocatableUpdatePeriodSeconds: 60 });
   changeDriver('MODIFIED', { nodeAllocatableUpdatePeriodSeconds: 60, attachRequired: false });
   expect(toManager()).toEqual([followed(10_000), followed(60_000)]);
-  node.tell({ type: 'csi.driverGone', name: DRIVER });
+  node.send({ type: 'csi.driverGone', name: DRIVER });
   expect(toManager().slice(2)).toEqual([followed(0)]);
   node.listen();
   changeDriver('DELETED', {});
@@ -52,21 +52,25 @@ const wantWhileFull = (spec: object, attachment: object) => {
   boot({ spec });
   node.knobs.attachment = attachment;
   node.want('u1', volumeOf());
-  node.tell({ type: 'node.volumes', inUse: [NAME], attached: [] });
+  node.send({ type: 'node.volumes', inUse: [NAME], attached: [] });
 };
 const killed = () => node.toPods().filter(({ type }) => type === 'pods.kill');
 
 it('a pod whose volume finds no room here is rejected when it has waited for long', () => {
   wantWhileFull({ nodeAllocatableUpdatePeriodSeconds: 10 }, attachError(8));
   expect(killed()).toEqual([]);
-  node.tell({ type: 'csi.overdue', uid: 'u1' });
+  node.send({ type: 'csi.overdue', uid: 'u1' });
   const message = 'Node has reached its volume attachment limit, rejecting pod';
   expect(killed()).toEqual([
     {
       type: 'pods.kill',
       uid: 'u1',
       graceSeconds: null,
-      verdict: { reason: 'VolumeAttachmentLimitExceeded', message: `Pod was rejected: ${message}`, said: 'always' },
+      verdict: {
+        reason: 'VolumeAttachmentLimitExceeded',
+        message: `Pod was rejected: ${message}`,
+        published: 'always',
+      },
     },
   ]);
   expect(node.events().at(-1)).toBe(message);
@@ -79,7 +83,7 @@ it.each([
   ['that fails for no known reason', { nodeAllocatableUpdatePeriodSeconds: 10 }, attachError()],
 ])('a pod with a volume %s goes on waiting', (_, spec, attachment) => {
   wantWhileFull(spec, attachment);
-  node.tell({ type: 'csi.overdue', uid: 'u1' });
+  node.send({ type: 'csi.overdue', uid: 'u1' });
   expect(killed()).toEqual([]);
   expect(node.events().at(-1)).toContain('Unable to attach or mount volumes');
 });
@@ -88,8 +92,8 @@ it('a pod whose volume found room meanwhile goes on waiting', () => {
   wantWhileFull({ nodeAllocatableUpdatePeriodSeconds: 10 }, attachError(8));
   node.knobs.fault = (name) => (name === 'csi.publish' ? 'hang' : undefined);
   node.knobs.attachment = { metadata: { name: 'a' }, status: { attached: true } };
-  node.tell({ type: 'node.volumes', inUse: [NAME], attached: [NAME] });
+  node.send({ type: 'node.volumes', inUse: [NAME], attached: [NAME] });
   expect(node.disk.calls).toEqual(['stage h1']);
-  node.tell({ type: 'csi.overdue', uid: 'u1' });
+  node.send({ type: 'csi.overdue', uid: 'u1' });
   expect(killed()).toEqual([]);
 });

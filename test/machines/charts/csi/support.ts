@@ -51,7 +51,7 @@ export interface Options {
   readonly healthPeriodMs?: number;
 }
 
-const isSaid = (record: KernelRecord, to: string): record is KernelRecord & { k: 'message'; event: JsonEvent } =>
+const isReported = (record: KernelRecord, to: string): record is KernelRecord & { k: 'message'; event: JsonEvent } =>
   record.k === 'message' && record.to === to && !record.event.type.startsWith('xstate.');
 
 type Fault = (name: string, input: never) => EffectResult | 'hang' | undefined;
@@ -106,22 +106,22 @@ export function csiNode({
   const siblings = ['pods', 'nodeStatus', 'pluginManager', 'eventRecorder'];
   const world = runUnder(csiVolumesMachine, input, answers, siblings);
   const settle = () => world.time.advanceTo(world.time.now());
-  const tell = (event: { type: string; [key: string]: unknown }) => {
-    world.tell(event);
+  const send = (event: { type: string; [key: string]: unknown }) => {
+    world.send(event);
     settle();
   };
-  const listen = () => tell({ type: 'csi.driverListening', name: DRIVER, endpoint: '/csi.sock' });
+  const listen = () => send({ type: 'csi.driverListening', name: DRIVER, endpoint: '/csi.sock' });
   if (isListening) listen();
   const messages = (to: string) =>
-    world.records().flatMap((record) => (isSaid(record, `parent/${to}`) ? [record.event as never] : []));
+    world.records().flatMap((record) => (isReported(record, `parent/${to}`) ? [record.event as never] : []));
   return {
     ...world,
     disk,
     knobs,
-    tell,
+    send,
     listen,
-    want: (uid: string, ...volumes: CSIVolume[]) => tell({ type: 'csi.wanted', pod: podOf(uid), volumes }),
-    release: (uid: string) => tell({ type: 'csi.released', uid }),
+    want: (uid: string, ...volumes: CSIVolume[]) => send({ type: 'csi.wanted', pod: podOf(uid), volumes }),
+    release: (uid: string) => send({ type: 'csi.released', uid }),
     advance: (ms: number) => world.time.advanceTo(world.time.now() + ms),
     askedFor: (name: string) => asked.filter((each) => each.name === name).map(({ input }) => input),
     toPods: () => messages('pods') as { type: string; uid?: string; names?: string[] }[],

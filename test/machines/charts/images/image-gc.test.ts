@@ -20,19 +20,19 @@ it('fails once in silence and then by an event, with every reason of a round in 
     'cri.removeImage': ({ image: id }: { image: string }) => fail(`cannot remove ${id}`),
   };
   const run = runUnder(imageGcMachine, input, answers, ['pods', 'eviction', 'eventRecorder']);
-  const events = () => run.told().filter((told) => JSON.stringify(told).includes('event.recorded')).length;
+  const events = () => run.sent().filter((records) => JSON.stringify(records).includes('event.recorded')).length;
   run.time.advanceTo(run.time.now() + ROUND_MS + 1);
-  expect(run.said()).toEqual([
+  expect(run.logged()).toEqual([
     'Failed to remove image',
     'Failed to remove image',
     'Image garbage collection failed once. Stats initialization may not have completed yet',
   ]);
   expect(events()).toBe(0);
   run.time.advanceTo(run.time.now() + ROUND_MS + 1);
-  expect(run.said().at(-1)).toBe('Image garbage collection failed multiple times in a row');
+  expect(run.logged().at(-1)).toBe('Image garbage collection failed multiple times in a row');
   expect(events()).toBe(1);
-  const told = JSON.stringify(run.records());
-  expect(told).toContain(
+  const records = JSON.stringify(run.records());
+  expect(records).toContain(
     'wanted to free 100000 bytes, but freed 0 bytes space with errors in image deletion: ' +
       '[cannot remove a, cannot remove b]',
   );

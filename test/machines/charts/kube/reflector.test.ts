@@ -36,7 +36,7 @@ const changed = (change: string, object: unknown) => ({ type: 'watch.changed', c
 it('tells a list when all its pages are there, and watches from its version', () => {
   const run = world([() => page([pod('a', '1')], '7', 'next'), () => page([pod('b', '2')], '7')]);
   expect(run.listed).toMatchObject([{ resourceVersion: '0' }, { continue: 'next' }]);
-  expect(run.told()).toEqual([{ to: 'parent', type: 'reflector.listed', items: [pod('a', '1'), pod('b', '2')] }]);
+  expect(run.sent()).toEqual([{ to: 'parent', type: 'reflector.listed', items: [pod('a', '1'), pod('b', '2')] }]);
   expect(run.watched).toMatchObject([{ resourceVersion: '7' }]);
   expect(run.watched[0]!.timeoutSeconds).toBeGreaterThanOrEqual(300);
   expect(run.divergence()).toBeNull();
@@ -47,18 +47,18 @@ it.each(['the same', 'another'])('a list whose every page has %s next one ends, 
   let isEndless = true;
   const run = world([() => page([pod('a', '1')], '7', isEndless ? `${next}${next === 'another' ? ++pages : ''}` : '')]);
   expect(run.listed).toHaveLength(200);
-  expect(run.told()).toEqual([]);
+  expect(run.sent()).toEqual([]);
   isEndless = false;
   run.time.advanceTo(run.time.now() + 1_600);
   expect(run.listed.at(-1)).toMatchObject({ resourceVersion: '7' });
-  expect(run.told()).toEqual([{ to: 'parent', type: 'reflector.listed', items: [pod('a', '1')] }]);
+  expect(run.sent()).toEqual([{ to: 'parent', type: 'reflector.listed', items: [pod('a', '1')] }]);
   expect(run.divergence()).toBeNull();
 });
 
 it('tells each change, and goes on after it when the watch fails', () => {
   const run = world([() => page([], '7')]);
   run.say('kube.watch', changed('ADDED', pod('a', '9')));
-  expect(run.told().at(-1)).toEqual({
+  expect(run.sent().at(-1)).toEqual({
     to: 'parent',
     type: 'reflector.changed',
     change: 'ADDED',
@@ -76,7 +76,7 @@ it('watches on after a failure from the newest version it told, without a new li
   run.time.advanceTo(run.time.now() + 2_000);
   expect(run.listed).toHaveLength(1);
   expect(run.watched.map(({ resourceVersion }) => resourceVersion)).toEqual(['7', '7']);
-  expect(run.said()).toEqual(['Failed to watch']);
+  expect(run.logged()).toEqual(['Failed to watch']);
 });
 
 it('goes on where a watch ended that the server closed in time', () => {
@@ -96,7 +96,7 @@ it('lists anew, and asks for the newest, when the version is forgotten', () => {
   });
   run.time.advanceTo(run.time.now() + 100);
   expect(run.listed.map(({ resourceVersion }) => resourceVersion)).toEqual(['0', '']);
-  expect(run.told().at(-1)).toEqual({ to: 'parent', type: 'reflector.listed', items: [] });
+  expect(run.sent().at(-1)).toEqual({ to: 'parent', type: 'reflector.listed', items: [] });
   expect(run.divergence()).toBeNull();
 });
 
@@ -108,7 +108,7 @@ it('a list whose continuation is forgotten begins anew without what it had', () 
   ]);
   run.time.advanceTo(run.time.now() + 2_000);
   expect(run.listed.map((asked) => asked.continue ?? asked.resourceVersion)).toEqual(['0', 'next', '']);
-  expect(run.told()).toEqual([{ to: 'parent', type: 'reflector.listed', items: [pod('b', '2')] }]);
+  expect(run.sent()).toEqual([{ to: 'parent', type: 'reflector.listed', items: [pod('b', '2')] }]);
 });
 
 it('waits longer and longer while the server is away, and is there when it is back', () => {
@@ -121,7 +121,7 @@ it('waits longer and longer while the server is away, and is there when it is ba
   expect(tries).toBeLessThan(30);
   isAway = false;
   run.time.advanceTo(run.time.now() + 60_000);
-  expect(run.told()).toEqual([{ to: 'parent', type: 'reflector.listed', items: [] }]);
+  expect(run.sent()).toEqual([{ to: 'parent', type: 'reflector.listed', items: [] }]);
   expect(run.divergence()).toBeNull();
 });
 

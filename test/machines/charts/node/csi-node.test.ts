@@ -11,8 +11,8 @@ const recorded = readFileSync(new URL('../../../golden/pods/cases/node-register/
   .map((text) => JSON.parse(text) as { path: string; body: Record<string, unknown> })
   .find(({ path }) => path.endsWith('/csinodes'))!.body;
 
-const toPlugins = (told: readonly { readonly to: string }[]) =>
-  told.filter(({ to }) => to === 'parent/pluginManager').map(({ to: _to, ...event }) => event);
+const toPlugins = (sent: readonly { readonly to: string }[]) =>
+  sent.filter(({ to }) => to === 'parent/pluginManager').map(({ to: _to, ...event }) => event);
 
 it('posts what the recorded kubelet posted, once the Node is there', () => {
   const bodies: unknown[] = [];
@@ -29,10 +29,10 @@ it('posts what the recorded kubelet posted, once the Node is there', () => {
     ['nodeStatus'],
   );
   expect(world.asked()).toEqual([]);
-  world.tell(registered);
+  world.send(registered);
   world.time.advanceTo(world.time.now());
   expect(bodies).toEqual([recorded]);
-  expect(world.told().map((message) => (message as { reports?: unknown }).reports)).toEqual([
+  expect(world.sent().map((message) => (message as { reports?: unknown }).reports)).toEqual([
     { storageError: 'CSINode is not yet initialized' },
     { storageError: '' },
   ]);
@@ -49,7 +49,7 @@ it('is content with the `null` by which a real API server says that there are no
     },
     ['nodeStatus'],
   );
-  world.tell(registered);
+  world.send(registered);
   world.time.advanceTo(world.time.now());
   expect(world.state()).toBe('initialized');
 });
@@ -68,7 +68,7 @@ it('does not ask at once again for what the server did not take', () => {
     },
     ['nodeStatus'],
   );
-  world.tell(registered);
+  world.send(registered);
   world.time.advanceTo(world.time.now() + 10_000);
   expect(patches).toBe(5);
 });
@@ -88,10 +88,10 @@ it('adds a driver that registers and keeps those of others', () => {
     },
     ['nodeStatus', 'pluginManager'],
   );
-  world.tell(registered);
+  world.send(registered);
   world.time.advanceTo(world.time.now());
   const driver = { name: 'csi.example.test', nodeID: 'n', topologyKeys: [], count: 3 };
-  world.tell({ type: 'csi.driverRegistered', driver });
+  world.send({ type: 'csi.driverRegistered', driver });
   world.time.advanceTo(world.time.now());
   expect(bodies).toEqual([
     {
@@ -102,7 +102,7 @@ it('adds a driver that registers and keeps those of others', () => {
     },
   ]);
   expect(world.state()).toBe('initialized');
-  expect(toPlugins(world.told())).toEqual([{ type: 'csi.driversWritten', names: ['csi.example.test'] }]);
+  expect(toPlugins(world.sent())).toEqual([{ type: 'csi.driversWritten', names: ['csi.example.test'] }]);
 });
 
 it('says after four tries that a driver cannot be written, and goes on trying', () => {
@@ -110,28 +110,28 @@ it('says after four tries that a driver cannot be written, and goes on trying', 
     'nodeStatus',
     'pluginManager',
   ]);
-  world.tell({ type: 'csi.driverRegistered', driver: { name: 'csi.example.test', nodeID: 'n', topologyKeys: [] } });
-  world.tell(registered);
+  world.send({ type: 'csi.driverRegistered', driver: { name: 'csi.example.test', nodeID: 'n', topologyKeys: [] } });
+  world.send(registered);
   world.time.advanceTo(world.time.now() + 1_499);
-  expect(toPlugins(world.told())).toEqual([]);
+  expect(toPlugins(world.sent())).toEqual([]);
   world.time.advanceTo(world.time.now() + 2_001);
   const error =
     'error updating CSINode object with CSI driver node info: error updating CSINode: ' +
     'timed out waiting for the condition; caused by: away';
-  expect(toPlugins(world.told())).toEqual([{ type: 'csi.driversUnwritten', names: ['csi.example.test'], error }]);
-  world.tell({ type: 'csi.driverGone', name: 'csi.example.test' });
+  expect(toPlugins(world.sent())).toEqual([{ type: 'csi.driversUnwritten', names: ['csi.example.test'], error }]);
+  world.send({ type: 'csi.driverGone', name: 'csi.example.test' });
   world.time.advanceTo(world.time.now() + 60_000);
-  expect(toPlugins(world.told())).toHaveLength(1);
+  expect(toPlugins(world.sent())).toHaveLength(1);
   expect(world.asked().length).toBeGreaterThan(6);
   expect(world.divergence()).toBeNull();
 });
 
 it('tries again for as long as the API server is away', () => {
   const world = runUnder(csiNodeMachine, { nodeName: 'node1' }, { 'kube.get': fail('away') }, ['nodeStatus']);
-  world.tell(registered);
+  world.send(registered);
   world.time.advanceTo(world.time.now() + 10_000);
   expect(world.asked()).toHaveLength(5);
-  expect(world.said()).toContain('Failed to initialize CSINode');
+  expect(world.logged()).toContain('Failed to initialize CSINode');
 });
 
 it('takes back the entry of a driver that is gone, and of no other', () => {
@@ -151,11 +151,11 @@ it('takes back the entry of a driver that is gone, and of no other', () => {
     },
     ['nodeStatus'],
   );
-  world.tell(registered);
-  world.tell({ type: 'csi.driverRegistered', driver: entry('csi.example.test') });
+  world.send(registered);
+  world.send({ type: 'csi.driverRegistered', driver: entry('csi.example.test') });
   world.time.advanceTo(world.time.now());
   expect(bodies).toEqual([]);
-  world.tell({ type: 'csi.driverGone', name: 'csi.example.test' });
+  world.send({ type: 'csi.driverGone', name: 'csi.example.test' });
   world.time.advanceTo(world.time.now());
   expect(bodies).toEqual([
     {

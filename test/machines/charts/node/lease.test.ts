@@ -45,7 +45,7 @@ it('makes the lease when there is none, and renews it four times in its life', (
 it('keeps an owner that is there, and names the Node once it is known', () => {
   const { answers, writes } = leaseStore();
   const world = runUnder(leaseMachine, input, answers);
-  world.tell({ type: 'node.registered', uid: 'u1' });
+  world.send({ type: 'node.registered', uid: 'u1' });
   world.time.advanceTo(1_000_000 + 11_000);
   expect(writes.at(-1)!.metadata.ownerReferences).toEqual([
     { apiVersion: 'v1', kind: 'Node', name: 'node1', uid: 'u1' },
@@ -75,7 +75,7 @@ it('tries five times at once, then with the next period, for ever', () => {
   world.time.advanceTo(1_000_000 + 11_000);
   expect(world.asked().filter((name) => name === 'kube.update')).toHaveLength(5);
   expect(world.asked().filter((name) => name === 'kube.closeConnections')).toHaveLength(1);
-  expect(world.said().at(-1)).toBe('Failed to update lease using latest lease, fallback to ensure lease');
+  expect(world.logged().at(-1)).toBe('Failed to update lease using latest lease, fallback to ensure lease');
   world.time.advanceTo(1_000_000 + 22_000);
   expect(world.asked().filter((name) => name === 'kube.update')).toHaveLength(10);
   expect(world.divergence()).toBeNull();
@@ -98,14 +98,14 @@ it('is not made while there is no Node, and belongs to the one that is made agai
       isGone ? fail('leases "node1" not found', 'NotFound') : answers['kube.update'](asked),
   };
   const world = runUnder(leaseMachine, input, collected);
-  world.tell({ type: 'node.registered', uid: 'u1' });
-  world.tell({ type: 'node.gone' });
+  world.send({ type: 'node.registered', uid: 'u1' });
+  world.send({ type: 'node.gone' });
   isGone = true;
   world.time.advanceTo(1_000_000 + 60_000);
   expect(world.state()).toBe('withoutNode');
   expect(world.asked().filter((name) => name === 'kube.create')).toHaveLength(1);
-  expect(world.said()).toContain('Failed to get node when trying to set owner ref to the node lease');
-  world.tell({ type: 'node.registered', uid: 'u2' });
+  expect(world.logged()).toContain('Failed to get node when trying to set owner ref to the node lease');
+  world.send({ type: 'node.registered', uid: 'u2' });
   isGone = false;
   world.time.advanceTo(1_000_000 + 60_000);
   expect(world.asked().filter((name) => name === 'kube.create')).toHaveLength(2);

@@ -6,7 +6,7 @@ const input = { path: '/var/lib/kubelet/statelet.sock', service: 'api', settings
 
 it('serves until it is stopped', () => {
   const world = runUnder(localServerMachine, input, { 'server.serveLocal': 'stream' });
-  expect([world.asked(), world.state(), world.said()]).toEqual([['server.serveLocal'], 'open', []]);
+  expect([world.asked(), world.state(), world.logged()]).toEqual([['server.serveLocal'], 'open', []]);
   expect(world.divergence()).toBeNull();
 });
 
@@ -14,6 +14,6 @@ it('says why there is no socket, and tries again for ever', () => {
   const world = runUnder(localServerMachine, input, { 'server.serveLocal': fail('listen EACCES: permission denied') });
   world.time.advanceTo(world.time.now() + 61_000);
   expect(world.asked()).toHaveLength(3);
-  expect(world.said()[0]).toBe('Cannot serve a local socket, and tries again');
+  expect(world.logged()[0]).toBe('Cannot serve a local socket, and tries again');
   expect(world.divergence()).toBeNull();
 });

@@ -82,7 +82,7 @@ function start(existing: Node | null = null, watchMs = 0) {
   const settle = (ms = 0) => run.time.advanceTo(run.time.now() + ms);
   settle();
   const events = () =>
-    run.told().flatMap((message) => {
+    run.sent().flatMap((message) => {
       const { type, reason } = message as unknown as { type: string; reason: string };
       return type === 'event.recorded' ? [reason] : [];
     });
@@ -91,7 +91,7 @@ function start(existing: Node | null = null, watchMs = 0) {
 
 it('registers, tells who waits for that, and says when it is ready, at once', () => {
   const run = start();
-  run.tell(reported(READY));
+  run.send(reported(READY));
   run.settle();
   expect(run.patches.at(-1)!.status!.conditions).toMatchObject([{ type: 'Ready', reason: 'KubeletReady' }]);
   expect(run.events()).toEqual([
@@ -100,7 +100,7 @@ it('registers, tells who waits for that, and says when it is ready, at once', ()
     'NodeHasSufficientPID',
     'NodeReady',
   ]);
-  expect(run.told()).toContainEqual({ to: 'parent/lease', type: 'node.registered', uid: 'u1' });
+  expect(run.sent()).toContainEqual({ to: 'parent/lease', type: 'node.registered', uid: 'u1' });
   expect(run.divergence()).toBeNull();
 });
 
@@ -110,20 +110,20 @@ it('tells objects its labels and how long they are good enough, when that change
     metadata: { name: 'node1', labels: { a: 'b' }, annotations },
   });
   const run = start(noted({ other: 'x' }), 60_000);
-  run.tell(reported(READY));
+  run.send(reported(READY));
   run.settle();
   run.put(noted({ other: 'y', 'node.alpha.kubernetes.io/ttl': '300' }));
   run.settle(120_000);
-  const told = run.told().flatMap((message) => {
+  const sent = run.sent().flatMap((message) => {
     const { type, objectTtl } = message as unknown as { type: string; objectTtl: string | null };
     return type === 'node.labels' ? [objectTtl] : [];
   });
-  expect(told).toEqual([null, '300']);
+  expect(sent).toEqual([null, '300']);
 });
 
 it('tells other news with the next period, and time alone every five minutes', () => {
   const run = start();
-  run.tell(reported(READY));
+  run.send(reported(READY));
   run.settle();
   const before = run.patches.length;
   run.say('cri.watchImages', {
@@ -141,16 +141,16 @@ it('tells other news with the next period, and time alone every five minutes', (
   expect(run.divergence()).toBeNull();
 });
 
-const told = { ...NOTHING_REPORTED, capacity, allocatable: capacity, runtimeErrors: [], storageError: '' };
+const sent = { ...NOTHING_REPORTED, capacity, allocatable: capacity, runtimeErrors: [], storageError: '' };
 const existing = (bootID: string): Node => {
-  const made = newNode(facts, nodeStatus({ ...facts, info: { ...facts.info, bootID } }, told, {}, 900_000));
+  const made = newNode(facts, nodeStatus({ ...facts, info: { ...facts.info, bootID } }, sent, {}, 900_000));
   return { ...made, metadata: { ...made.metadata, uid: 'u1' } };
 };
 
 it('after a restart says nothing of what did not change', () => {
   const run = start(existing('boot-2'));
   run.settle(5_000);
-  run.tell(reported(READY));
+  run.send(reported(READY));
   run.settle(5_000);
   expect(run.patches).toEqual([]);
   expect(run.events()).toEqual([]);
@@ -160,7 +160,7 @@ it('leaves what others advertise as it is, and as much of it can be had', () => 
   const before = existing('boot-2');
   const dongles = { 'example.com/dongle': '4' };
   const run = start({ ...before, status: { ...before.status, capacity: { ...capacity, ...dongles } } });
-  run.tell(reported(READY));
+  run.send(reported(READY));
   run.settle(10_000);
   const [{ status }] = run.patches as [Patch];
   expect(status).not.toHaveProperty('capacity');
@@ -170,10 +170,10 @@ it('leaves what others advertise as it is, and as much of it can be had', () => 
 it('keeps a resource at zero whose plugin is gone', () => {
   const run = start(existing('boot-2'));
   const gpus = { 'example.com/gpu': '2' };
-  run.tell(reported({ ...READY, deviceCapacity: gpus, deviceAllocatable: gpus }));
+  run.send(reported({ ...READY, deviceCapacity: gpus, deviceAllocatable: gpus }));
   run.settle(10_000);
   expect(run.patches.at(-1)!.status).toMatchObject({ capacity: gpus, allocatable: gpus });
-  run.tell(reported({ deviceCapacity: {}, deviceAllocatable: {} }));
+  run.send(reported({ deviceCapacity: {}, deviceAllocatable: {} }));
   run.settle(10_000);
   const none = { 'example.com/gpu': '0' };
   expect(run.patches.at(-1)!.status).toMatchObject({ capacity: none, allocatable: none });
@@ -182,7 +182,7 @@ it('keeps a resource at zero whose plugin is gone', () => {
 it('says that the machine was rebooted, and that somebody closed the node', () => {
   const run = start(existing('boot-1'));
   expect(run.events()).toEqual(['Rebooted']);
-  run.tell(reported(READY));
+  run.send(reported(READY));
   run.settle();
   const closed = { ...existing('boot-2'), spec: { unschedulable: true } };
   run.say('kube.watch', { type: 'watch.changed', change: 'MODIFIED', object: closed });
@@ -191,13 +191,13 @@ it('says that the machine was rebooted, and that somebody closed the node', () =
 
 it('tries a report five times and then waits for the next period', () => {
   const run = start();
-  run.tell(reported(READY));
+  run.send(reported(READY));
   run.settle();
   run.refuse(5);
-  run.tell(reported({ diskPressure: true }));
+  run.send(reported({ diskPressure: true }));
   run.settle();
-  expect(run.said().filter((text) => text === 'Error updating node status, will retry')).toHaveLength(4);
-  expect(run.said().at(-1)).toBe('Unable to update node status');
+  expect(run.logged().filter((text) => text === 'Error updating node status, will retry')).toHaveLength(4);
+  expect(run.logged().at(-1)).toBe('Unable to update node status');
   run.settle(10_000);
   expect(run.patches.at(-1)!.status!.conditions).toContainEqual(
     expect.objectContaining({ type: 'DiskPressure', status: 'True' }),
@@ -206,24 +206,24 @@ it('tries a report five times and then waits for the next period', () => {
 
 it('a Node that somebody deleted stays away: its status is tried with each period', () => {
   const run = start();
-  run.tell(reported(READY));
+  run.send(reported(READY));
   run.settle();
   run.put(null);
   run.say('kube.watch', { type: 'watch.changed', change: 'DELETED', object: { metadata: { name: 'node1' } } });
-  run.tell(reported({ diskPressure: true }));
+  run.send(reported({ diskPressure: true }));
   run.settle(10_000);
   const problems = () => run.records().flatMap((record) => (record.k === 'log' ? [record.fields?.['err']] : []));
   expect(problems().filter((err) => err === 'error getting node "node1": nodes "node1" not found')).toHaveLength(4);
-  expect(run.said().at(-1)).toBe('Unable to update node status');
+  expect(run.logged().at(-1)).toBe('Unable to update node status');
   run.settle(10_000);
-  expect(run.said().filter((text) => text === 'Unable to update node status')).toHaveLength(2);
+  expect(run.logged().filter((text) => text === 'Unable to update node status')).toHaveLength(2);
   expect(run.asked().filter((name) => name === 'kube.create')).toHaveLength(1);
   const again = { metadata: { name: 'node1', uid: 'u2', resourceVersion: '9' } };
   run.put(again);
   run.say('kube.watch', { type: 'watch.changed', change: 'ADDED', object: again });
   run.settle();
   expect(run.patches.at(-1)!.status!.conditions).toContainEqual(expect.objectContaining({ type: 'Ready' }));
-  expect(run.told().filter(({ to }) => to === 'parent/lease')).toEqual([
+  expect(run.sent().filter(({ to }) => to === 'parent/lease')).toEqual([
     { to: 'parent/lease', type: 'node.registered', uid: 'u1' },
     { to: 'parent/lease', type: 'node.gone' },
     { to: 'parent/lease', type: 'node.registered', uid: 'u2' },
@@ -233,10 +233,10 @@ it('a Node that somebody deleted stays away: its status is tried with each perio
 
 it('a Node that was deleted while nobody watched stays away, too', () => {
   const run = start(null, 5_000);
-  run.tell(reported(READY));
+  run.send(reported(READY));
   run.settle();
   run.put(null);
   run.settle(30_000);
-  expect(run.said()).toContain('Unable to update node status');
+  expect(run.logged()).toContain('Unable to update node status');
   expect(run.asked().filter((name) => name === 'kube.create')).toHaveLength(1);
 });

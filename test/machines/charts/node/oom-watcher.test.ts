@@ -23,7 +23,7 @@ it('says SystemOOM on the node, with its victim, and nothing of a container at i
   run.say('host.watchOom', kill);
   run.say('host.watchOom', { ...kill, processName: '', pid: 0 });
   const event = { to: 'parent/eventRecorder', eventType: 'Warning', reason: 'SystemOOM', ref: { name: 'node1' } };
-  expect(run.told()).toMatchObject([
+  expect(run.sent()).toMatchObject([
     { ...event, message: 'System OOM encountered, victim process: stress, pid: 7' },
     { ...event, message: 'System OOM encountered' },
   ]);
@@ -31,7 +31,7 @@ it('says SystemOOM on the node, with its victim, and nothing of a container at i
 });
 
 it('a log that cannot be read keeps the node from starting', () => {
-  expect(start(refusal).told()).toEqual([
+  expect(start(refusal).sent()).toEqual([
     {
       to: 'parent',
       type: 'oomWatcher.failed',
@@ -42,8 +42,8 @@ it('a log that cannot be read keeps the node from starting', () => {
 
 it('where the node may do without it, it is only said', () => {
   const run = start(refusal, { optional: true });
-  expect(run.told()).toEqual([]);
-  expect(run.said()).toEqual(['Failed to create an oomWatcher, ignoring']);
+  expect(run.sent()).toEqual([]);
+  expect(run.logged()).toEqual(['Failed to create an oomWatcher, ignoring']);
 });
 
 it('a log that breaks later is opened again', () => {
@@ -57,5 +57,5 @@ it('a log that breaks later is opened again', () => {
   );
   run.time.advanceTo(run.time.now() + 60_000);
   expect(opened).toBe(2);
-  expect(run.told()).toEqual([]);
+  expect(run.sent()).toEqual([]);
 });

@@ -43,10 +43,10 @@ function run(plugin: EffectResult, answers: Answers = {}, inCluster = true) {
   const advance = (ms: number) => world.time.advanceTo(world.time.now() + ms);
   /** The cluster answers that it knows the driver. */
   const written = () => {
-    world.tell({ type: 'csi.driversWritten', names: ['csi.example.test'] });
+    world.send({ type: 'csi.driversWritten', names: ['csi.example.test'] });
     world.time.advanceTo(world.time.now());
   };
-  const toCluster = () => world.told().filter(({ to }) => to === 'parent/csiNode');
+  const toCluster = () => world.sent().filter(({ to }) => to === 'parent/csiNode');
   const asked = (name: string) => world.asked().filter((each) => each === name).length;
   const hear = (stream: string, event: { type: string; [key: string]: unknown }) => {
     world.say(stream, event);
@@ -94,7 +94,7 @@ it('without an API server nobody but the plugin is told', () => {
   world.say();
   expect(world.toCluster()).toEqual([]);
   expect(world.statuses).toHaveLength(1);
-  expect(world.said()).toEqual(expect.arrayContaining(['Registered CSI driver', 'DeRegisterPlugin called']));
+  expect(world.logged()).toEqual(expect.arrayContaining(['Registered CSI driver', 'DeRegisterPlugin called']));
 });
 
 const gpu = info({ type: 'DevicePlugin', name: 'example.com/gpu', endpoint: '', versions: ['v1beta1'] });
@@ -102,7 +102,7 @@ const gpu = info({ type: 'DevicePlugin', name: 'example.com/gpu', endpoint: '', 
 it('a device plugin is connected where it says how it wants to be asked, and taken back with its socket', () => {
   const options = { preStart: true, prefers: false };
   const world = run(ok(gpu), { 'devices.getOptions': ok(options) });
-  const toDevices = () => world.told().filter(({ to }) => to === 'parent/deviceManager');
+  const toDevices = () => world.sent().filter(({ to }) => to === 'parent/deviceManager');
   world.say([SOCKET, '1']);
   const plugin = { resource: 'example.com/gpu', endpoint: SOCKET };
   const connected = { to: 'parent/deviceManager', type: 'devices.registered', ...plugin, options };
@@ -152,7 +152,7 @@ it('the pause between tries grows to 122 s and no further', () => {
   expect(world.askedFor('plugins.getInfo')).toBe(10);
   world.advance(122_000);
   expect(world.askedFor('plugins.getInfo')).toBe(11);
-  expect(world.said()).toContain('RegisterPlugin error -- dial failed');
+  expect(world.logged()).toContain('RegisterPlugin error -- dial failed');
 });
 
 it.each([
@@ -213,7 +213,7 @@ it('a plugin that cannot be told is registered all the same', () => {
   world.say([SOCKET, '1']);
   world.written();
   expect(world.toCluster()).toEqual([registered]);
-  expect(world.said()).toContain('Failed to tell a plugin whether it is registered');
+  expect(world.logged()).toContain('Failed to tell a plugin whether it is registered');
 });
 
 const UPDATING = 'error updating CSINode object with CSI driver node info';
@@ -221,7 +221,7 @@ const UPDATING = 'error updating CSINode object with CSI driver node info';
 it('a driver of which the cluster cannot be told is not registered, and hears why', () => {
   const world = run(ok(info()));
   world.say([SOCKET, '1']);
-  world.tell({ type: 'csi.driversUnwritten', names: ['csi.example.test'], error: `${UPDATING}: no` });
+  world.send({ type: 'csi.driversUnwritten', names: ['csi.example.test'], error: `${UPDATING}: no` });
   world.advance(0);
   const error = `RegisterPlugin error -- plugin registration failed with err: ${UPDATING}: no`;
   expect(world.statuses).toEqual([{ socket: SOCKET, registered: false, error }]);
@@ -303,12 +303,12 @@ it('a newer version takes the name of an older one', () => {
 it('a registered driver is asked again how many volumes fit, as often as the cluster wants it', () => {
   const world = run(ok(info()), { 'plugins.followNodeInfo': 'stream' });
   const order = (periodMs: number) => {
-    world.tell({ type: 'csi.limitsFollowed', name: 'csi.example.test', periodMs });
+    world.send({ type: 'csi.limitsFollowed', name: 'csi.example.test', periodMs });
     world.advance(0);
   };
   const answer = (maxVolumes: string) => {
-    const said = { nodeID: 'n', maxVolumes, topologyKeys: ['zone'] };
-    world.hear('plugins.followNodeInfo', { type: 'plugin.nodeInfo', info: said, error: '' });
+    const reported = { nodeID: 'n', maxVolumes, topologyKeys: ['zone'] };
+    world.hear('plugins.followNodeInfo', { type: 'plugin.nodeInfo', info: reported, error: '' });
   };
   world.say([SOCKET, '1']);
   order(10_000);
@@ -320,7 +320,7 @@ it('a registered driver is asked again how many volumes fit, as often as the clu
   order(60_000);
   expect(world.inputs('plugins.followNodeInfo')).toHaveLength(2);
   order(0);
-  world.tell({ type: 'csi.limitReached', name: 'csi.example.test' });
+  world.send({ type: 'csi.limitReached', name: 'csi.example.test' });
   world.advance(600_000);
   expect(world.askedFor('plugins.followNodeInfo')).toBe(2);
   expect(world.askedFor('plugins.csiNodeGetInfo')).toBe(1);
@@ -338,18 +338,18 @@ it('a driver with less room than it said is asked at once; what it cannot say ch
   });
   world.say([SOCKET, '1']);
   world.written();
-  world.tell({ type: 'csi.limitsFollowed', name: 'csi.example.test', periodMs: 10_000 });
+  world.send({ type: 'csi.limitsFollowed', name: 'csi.example.test', periodMs: 10_000 });
   const full = () => {
-    world.tell({ type: 'csi.limitReached', name: 'csi.example.test' });
+    world.send({ type: 'csi.limitReached', name: 'csi.example.test' });
     world.advance(0);
   };
   full();
   expect(world.toCluster().at(-1)).toMatchObject({ type: 'csi.driverRegistered', driver: { count: 3 } });
-  const told = world.toCluster().length;
+  const sent = world.toCluster().length;
   full();
   world.hear('plugins.followNodeInfo', { type: 'plugin.nodeInfo', info: null, error: 'gone' });
-  expect(world.toCluster()).toHaveLength(told);
-  expect(world.said().filter((line) => line === 'Failed to update CSIDriver')).toHaveLength(2);
+  expect(world.toCluster()).toHaveLength(sent);
+  expect(world.logged().filter((line) => line === 'Failed to update CSIDriver')).toHaveLength(2);
   expect(world.divergence()).toBeNull();
 });
 
@@ -357,12 +357,12 @@ it('a driver that registers anew, and one of which csiVolumes knows nothing any 
   const world = run(ok(info()), { 'plugins.followNodeInfo': 'stream' });
   world.say([SOCKET, '1']);
   world.written();
-  world.tell({ type: 'csi.limitsFollowed', name: 'csi.example.test', periodMs: 10_000 });
+  world.send({ type: 'csi.limitsFollowed', name: 'csi.example.test', periodMs: 10_000 });
   world.advance(0);
   world.say([SOCKET, '2']);
   world.written();
   expect(world.inputs('plugins.followNodeInfo')).toHaveLength(2);
-  world.tell({ type: 'csi.driversWanted' });
+  world.send({ type: 'csi.driversWanted' });
   world.advance(0);
   expect(world.inputs('plugins.followNodeInfo')).toHaveLength(2);
   expect(world.records().filter(({ k }) => k === 'cancel')).toHaveLength(2);

@@ -5,14 +5,14 @@ import { fail, ok, runUnder } from '../../../support/answering-world.ts';
 const known = (spec: object) => ({ type: 'node.known', node: { spec } });
 
 it('tells the runtime each change once', () => {
-  const told: unknown[] = [];
-  const answers = { 'cri.updateRuntimeConfig': (asked: unknown) => (told.push(asked), ok(null)) };
+  const reported: unknown[] = [];
+  const answers = { 'cri.updateRuntimeConfig': (asked: unknown) => (reported.push(asked), ok(null)) };
   const world = runUnder(podCIDRMachine, undefined, answers);
   for (const podCIDRs of [[], ['10.1.0.0/24'], ['10.1.0.0/24'], ['10.1.0.0/24', 'fd00::/64']]) {
-    world.tell(known({ podCIDRs }));
+    world.send(known({ podCIDRs }));
     world.time.advanceTo(world.time.now());
   }
-  expect(told).toEqual([{ podCIDR: '10.1.0.0/24' }, { podCIDR: '10.1.0.0/24,fd00::/64' }]);
+  expect(reported).toEqual([{ podCIDR: '10.1.0.0/24' }, { podCIDR: '10.1.0.0/24,fd00::/64' }]);
   expect(world.divergence()).toBeNull();
 });
 
@@ -20,7 +20,7 @@ it('tells it again until the runtime took it', () => {
   let refusals = 2;
   const answers = { 'cri.updateRuntimeConfig': () => (refusals-- > 0 ? fail('busy') : ok(null)) };
   const world = runUnder(podCIDRMachine, undefined, answers);
-  world.tell(known({ podCIDR: '10.1.0.0/24' }));
+  world.send(known({ podCIDR: '10.1.0.0/24' }));
   world.time.advanceTo(world.time.now() + 60_000);
   expect(world.asked()).toHaveLength(3);
   expect(world.state()).toBe('reported');

@@ -24,7 +24,7 @@ const registered = { ...input.node, metadata: { ...input.node.metadata, uid: 'u1
 it('posts the Node once', () => {
   const world = runUnder(registrationMachine, input, { 'kube.create': ok(registered) });
   expect(world.asked()).toEqual(['kube.create']);
-  expect(world.said()).toEqual(['Attempting to register node', 'Successfully registered node']);
+  expect(world.logged()).toEqual(['Attempting to register node', 'Successfully registered node']);
   expect(world.divergence()).toBeNull();
 });
 
@@ -32,7 +32,7 @@ it('leaves an existing Node alone that is in line', () => {
   const answers = { 'kube.create': fail('nodes "node1" already exists', 'AlreadyExists'), 'kube.get': ok(registered) };
   const world = runUnder(registrationMachine, input, answers);
   expect(world.asked()).toEqual(['kube.create', 'kube.get']);
-  expect(world.said()).toContain('Node was previously registered');
+  expect(world.logged()).toContain('Node was previously registered');
 });
 
 it('corrects an existing Node that is not, also where it may not create one', () => {
@@ -61,5 +61,5 @@ it('goes on for as long as the API server is away', () => {
   expect(tries).toBe(91);
   away = false;
   world.time.advanceTo(1_000_000 + 607_000);
-  expect(world.said().at(-1)).toBe('Successfully registered node');
+  expect(world.logged().at(-1)).toBe('Successfully registered node');
 });

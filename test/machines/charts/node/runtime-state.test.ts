@@ -15,7 +15,7 @@ const status = (runtime: boolean, network: boolean) => ({
 describe('the runtime state', () => {
   it('is down before the first status', () => {
     const run = runUnder(runtimeStateMachine, undefined, {}, ['runtimeService', 'pleg']);
-    expect(run.told()).toEqual([
+    expect(run.sent()).toEqual([
       { to: 'parent/runtimeService', type: 'runtime.statusWanted' },
       { to: 'parent/pleg', type: 'pleg.healthWanted' },
       {
@@ -28,9 +28,9 @@ describe('the runtime state', () => {
 
   it('is up without a network, down without a runtime, and says why', () => {
     const run = runUnder(runtimeStateMachine, undefined, {}, ['runtimeService', 'pleg']);
-    run.tell(status(true, false));
-    run.tell(status(false, true));
-    expect(run.told().slice(3)).toMatchObject([
+    run.send(status(true, false));
+    run.send(status(false, true));
+    expect(run.sent().slice(3)).toMatchObject([
       { type: 'runtimeState.up' },
       {
         type: 'runtimeState.down',
@@ -42,10 +42,10 @@ describe('the runtime state', () => {
 
   it('is down while PLEG is not healthy', () => {
     const run = runUnder(runtimeStateMachine, undefined, {});
-    run.tell(status(true, true));
-    run.tell({ type: 'pleg.unhealthy', message: 'PLEG is not healthy: pleg was last seen active 3m1s ago' });
+    run.send(status(true, true));
+    run.send({ type: 'pleg.unhealthy', message: 'PLEG is not healthy: pleg was last seen active 3m1s ago' });
     expect(run.state()).toBe('down');
-    run.tell({ type: 'pleg.healthy' });
+    run.send({ type: 'pleg.healthy' });
     expect(run.state()).toBe('up');
   });
 });
@@ -64,6 +64,6 @@ describe('healthz', () => {
   it('says where it serves', () => {
     const run = runUnder(healthzMachine, { address: '127.0.0.1', port: 0 }, { 'server.healthz': 'stream' });
     run.say('server.healthz', { type: 'healthz.listening', address: '127.0.0.1', port: 4711 });
-    expect(run.told()).toEqual([{ to: 'parent', type: 'healthz.serving', address: '127.0.0.1', port: 4711 }]);
+    expect(run.sent()).toEqual([{ to: 'parent', type: 'healthz.serving', address: '127.0.0.1', port: 4711 }]);
   });
 });

@@ -17,7 +17,7 @@ describe('a server', () => {
     expect(run.state()).toEqual({ open: 'listening' });
     run.say('server.serve', listening);
     expect(run.state()).toEqual({ open: 'serving' });
-    expect(run.told()).toEqual([
+    expect(run.sent()).toEqual([
       { to: 'parent', type: 'server.serving', address: '127.0.0.1', port: 10_250, isReadOnly: true },
     ]);
     expect(run.divergence()).toBeNull();
@@ -39,7 +39,7 @@ describe('a server', () => {
     const run = runUnder(serverMachine, { served, selfSign }, all);
     run.time.advanceTo(run.time.now() + 100);
     expect(run.state()).toBe('failed');
-    expect(run.told()).toEqual([{ to: 'parent', type: 'server.failed', message: expect.stringMatching(why) }]);
+    expect(run.sent()).toEqual([{ to: 'parent', type: 'server.failed', message: expect.stringMatching(why) }]);
   });
 
   it('goes on when a file that changed cannot be used', () => {

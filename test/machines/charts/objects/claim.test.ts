@@ -34,7 +34,7 @@ const asked = () =>
   cluster.node.sink.records.flatMap((record) =>
     record.k === 'effect' && JSON.stringify(record.input).includes('"persistentvolumeclaims"') ? [record.name] : [],
   );
-const told = () =>
+const reported = () =>
   cluster.node.sink.records.filter(
     (record) => JSON.stringify(record).includes('"object.observed"') && JSON.stringify(record).includes(':data"'),
   ).length;
@@ -56,10 +56,10 @@ describe('a claim', () => {
 
   it('that did not change is no news', () => {
     const { node } = running();
-    const before = told();
+    const before = reported();
     expect(before).toBeGreaterThan(0);
     node.run(300_000);
-    expect(told()).toBe(before);
+    expect(reported()).toBe(before);
   });
 
   it.each([
@@ -80,13 +80,13 @@ describe('a claim', () => {
 
   it('stays what it was while the API server is away', () => {
     const { node, kube } = running();
-    const before = told();
+    const before = reported();
     kube.isAway = true;
     node.run(300_000);
-    expect(told()).toBe(before);
+    expect(reported()).toBe(before);
     kube.isAway = false;
     node.run(90_000);
-    expect(told()).toBe(before);
+    expect(reported()).toBe(before);
     expect(kube.pod('web').status.phase).toBe('Running');
   });
 

@@ -20,7 +20,7 @@ const order: PodKillWanted = {
   verdict: {
     reason: 'Evicted',
     message: 'The node was low on resource: memory. ',
-    said: 'once',
+    published: 'once',
     disruptionTarget: true,
   },
 };

@@ -5,7 +5,7 @@ import { nodeWith, type PodOptions, PodsNode } from '../../../support/pods-node.
 let node: PodsNode;
 const prepare = (...pods: PodOptions[]): PodsNode => (node = nodeWith(...pods));
 const running = (uid: string) => () => node.phase(uid) === 'Running';
-const told = (to: string, type: string) =>
+const reported = (to: string, type: string) =>
   node.sink.records.flatMap((each) =>
     each.k === 'message' && each.to === to && each.event.type === type ? [each.event] : [],
   );
@@ -34,7 +34,7 @@ describe('pleg', () => {
     expect(health()).toBe('failing');
     node.run(1_000);
     expect(health()).toBe('unhealthy');
-    expect(told('kubelet', 'pleg.unhealthy').at(-1)).toMatchObject({
+    expect(reported('kubelet', 'pleg.unhealthy').at(-1)).toMatchObject({
       message: 'PLEG is not healthy: pleg was last seen active 3m0s ago; threshold is 3m0s',
     });
     say('runtime.relistWorking');
@@ -110,9 +110,9 @@ describe('syncLoop', () => {
     expect(stateOf('kubelet/syncLoop')).toBe('syncing');
     node.kernel.dispatch('kubelet/syncLoop', { type: 'runtime.down', errors: ['no'] }, 'test');
     expect(stateOf('kubelet/syncLoop')).toBe('starting');
-    const before = told('kubelet/pods', 'pods.housekeeping').length;
+    const before = reported('kubelet/pods', 'pods.housekeeping').length;
     node.run(300_000);
-    expect(told('kubelet/pods', 'pods.housekeeping')).toHaveLength(before);
+    expect(reported('kubelet/pods', 'pods.housekeeping')).toHaveLength(before);
     expect(node.logs('Skipping pod synchronization')).toEqual([{ err: 'no' }]);
   });
 });

@@ -22,14 +22,14 @@ const inputsOf = (run: ReturnType<typeof runUnder>, name: string) =>
 it('of pods that are over every dead container goes, of the others what is beyond the limit', () => {
   const run = runUnder(containerGcMachine, settings, { 'cri.removeContainer': ok(null) }, ['pods', 'eviction']);
   const two = [dead('1', '1'), dead('2', '2')];
-  run.tell({ type: 'garbage.changed', uid: 'over', dead: two, sandboxes: [], over: true });
+  run.send({ type: 'garbage.changed', uid: 'over', dead: two, sandboxes: [], over: true });
   const looping = [dead('3', '3'), dead('4', '4')];
-  run.tell({ type: 'garbage.changed', uid: 'looping', dead: looping, sandboxes: [], over: false });
-  run.tell(PURGE);
+  run.send({ type: 'garbage.changed', uid: 'looping', dead: looping, sandboxes: [], over: false });
+  run.send(PURGE);
   run.time.advanceTo(run.time.now());
   const removed = inputsOf(run, 'cri.removeContainer').map((input) => (input as { containerId: string }).containerId);
   expect(removed.sort((a, b) => Number(a) - Number(b))).toEqual(['1', '2', '3']);
-  expect(run.told().at(-1)).toEqual({ to: 'parent/eviction', type: 'garbage.purged' });
+  expect(run.sent().at(-1)).toEqual({ to: 'parent/eviction', type: 'garbage.purged' });
   expect(run.divergence()).toBeNull();
 });
 
@@ -46,11 +46,11 @@ it('what is younger than the settings say does not count, and is checked again e
     dead('young', ago(500_000)),
     dead('new', ago(1)),
   ];
-  run.tell({ type: 'garbage.changed', uid: 'looping', dead: looping, sandboxes: [], over: false });
+  run.send({ type: 'garbage.changed', uid: 'looping', dead: looping, sandboxes: [], over: false });
   run.time.advanceTo(run.time.now() + 61_000);
   expect(removed()).toEqual(['older']);
   const left = looping.filter(({ id }) => id !== 'older');
-  run.tell({ type: 'garbage.changed', uid: 'looping', dead: left, sandboxes: [], over: false });
+  run.send({ type: 'garbage.changed', uid: 'looping', dead: left, sandboxes: [], over: false });
   run.time.advanceTo(run.time.now() + 180_000);
   expect(removed()).toEqual(['older', 'old']);
   expect(run.divergence()).toBeNull();
@@ -58,8 +58,8 @@ it('what is younger than the settings say does not count, and is checked again e
 
 it('a collector that has nothing to do answers, too', () => {
   const run = runUnder(containerGcMachine, settings, {}, ['pods', 'eviction']);
-  run.tell(PURGE);
-  expect(run.told().at(-1)).toEqual({ to: 'parent/eviction', type: 'garbage.purged' });
+  run.send(PURGE);
+  expect(run.sent().at(-1)).toEqual({ to: 'parent/eviction', type: 'garbage.purged' });
 });
 
 it.each([
@@ -71,11 +71,11 @@ it.each([
     'cri.removeImage': ok(null),
   };
   const run = runUnder(imageGcMachine, input, world, ['pods', 'eviction', 'eventRecorder']);
-  run.tell({ type: 'images.inUse', uid: 'u', refs: ['used'] });
-  run.tell(PURGE);
+  run.send({ type: 'images.inUse', uid: 'u', refs: ['used'] });
+  run.send(PURGE);
   run.time.advanceTo(run.time.now());
   expect(inputsOf(run, 'cri.removeImage')).toEqual([{ image: 'idle' }]);
-  expect(run.told().filter(({ type }) => type === 'garbage.purged')).toEqual([
+  expect(run.sent().filter(({ type }) => type === 'garbage.purged')).toEqual([
     { to: 'parent/eviction', type: 'garbage.purged' },
   ]);
   expect(run.divergence()).toBeNull();
@@ -84,7 +84,7 @@ it.each([
 it('a runtime that does not list its images is no reason not to answer', () => {
   const world = { 'cri.listImages': fail('away') };
   const run = runUnder(imageGcMachine, settings, world, ['pods', 'eviction', 'eventRecorder']);
-  run.tell(PURGE);
+  run.send(PURGE);
   run.time.advanceTo(run.time.now());
-  expect(run.told().at(-1)).toEqual({ to: 'parent/eviction', type: 'garbage.purged' });
+  expect(run.sent().at(-1)).toEqual({ to: 'parent/eviction', type: 'garbage.purged' });
 });

@@ -17,13 +17,13 @@ it('a pod that is forgotten and remembered again, in one version, keeps its file
     },
   );
   const pass = (ms: number) => world.time.advanceTo(world.time.now() + ms);
-  world.tell({ type: 'pod.remembered', uid: 'u1', remembered: REMEMBERED });
+  world.send({ type: 'pod.remembered', uid: 'u1', remembered: REMEMBERED });
   pass(1_000);
-  world.tell({ type: 'pod.remembered', uid: 'u1', remembered: REMEMBERED });
+  world.send({ type: 'pod.remembered', uid: 'u1', remembered: REMEMBERED });
   pass(1_000);
   expect(files, 'nothing changed').toEqual([true]);
-  world.tell({ type: 'pod.forgotten', uid: 'u1' });
-  world.tell({ type: 'pod.remembered', uid: 'u1', remembered: REMEMBERED });
+  world.send({ type: 'pod.forgotten', uid: 'u1' });
+  world.send({ type: 'pod.remembered', uid: 'u1', remembered: REMEMBERED });
   pass(1_000);
   expect(files.at(-1)).toBe(true);
   expect(files).toHaveLength(3);
@@ -46,10 +46,10 @@ it('a write is never left: what comes meanwhile waits for its end', () => {
     },
   );
   const pass = (ms: number) => world.time.advanceTo(world.time.now() + ms);
-  world.tell({ type: 'pod.remembered', uid: 'u1', remembered: REMEMBERED });
+  world.send({ type: 'pod.remembered', uid: 'u1', remembered: REMEMBERED });
   pass(1);
-  world.tell({ type: 'pod.remembered', uid: 'u2', remembered: REMEMBERED });
-  world.tell({ type: 'pod.forgotten', uid: 'u1' });
+  world.send({ type: 'pod.remembered', uid: 'u2', remembered: REMEMBERED });
+  world.send({ type: 'pod.forgotten', uid: 'u1' });
   pass(1_000);
   expect(calls).toEqual(['u1 stays, 0 under way', 'u2 stays, 0 under way', 'u1 goes, 0 under way']);
   expect(world.divergence()).toBeNull();
@@ -61,10 +61,10 @@ it('one that cannot be written is said, and is not written again', () => {
     { nodeName: 'n', rememberedPodsDir: '/pods' },
     { 'host.savePod': fail('the disk is full', 'ENOSPC') },
   );
-  world.tell({ type: 'pod.remembered', uid: 'u1', remembered: REMEMBERED });
+  world.send({ type: 'pod.remembered', uid: 'u1', remembered: REMEMBERED });
   world.time.advanceTo(world.time.now() + 1_000);
-  world.tell({ type: 'pod.remembered', uid: 'u1', remembered: REMEMBERED });
-  expect(world.said()).toEqual(['Cannot remember a pod for a start without the API server']);
+  world.send({ type: 'pod.remembered', uid: 'u1', remembered: REMEMBERED });
+  expect(world.logged()).toEqual(['Cannot remember a pod for a start without the API server']);
   expect(world.asked()).toHaveLength(1);
 });
 
@@ -74,13 +74,13 @@ it('one that cannot be removed is tried again, until it is gone or wanted again'
     { nodeName: 'n', rememberedPodsDir: '/pods' },
     { 'host.savePod': ({ remembered }: { remembered: unknown }) => (remembered ? ok(null) : fail('no', 'EROFS')) },
   );
-  world.tell({ type: 'pod.forgotten', uid: 'u1' });
+  world.send({ type: 'pod.forgotten', uid: 'u1' });
   world.time.advanceTo(world.time.now() + 25_000);
   expect(world.asked()).toHaveLength(3);
-  world.tell({ type: 'pod.remembered', uid: 'u1', remembered: REMEMBERED });
+  world.send({ type: 'pod.remembered', uid: 'u1', remembered: REMEMBERED });
   world.time.advanceTo(world.time.now() + 60_000);
   expect(world.asked()).toHaveLength(4);
-  expect(new Set(world.said())).toEqual(
+  expect(new Set(world.logged())).toEqual(
     new Set(['Cannot forget a pod that was remembered for a start without the API server']),
   );
   expect(world.divergence()).toBeNull();

@@ -19,7 +19,7 @@ function softState() {
     ['pods', 'allocation'],
   );
   const allocated = (uid: string, held: object = {}) =>
-    world.tell({ type: 'softState.allocated', uid, grant: { ...GRANT, ...held } });
+    world.send({ type: 'softState.allocated', uid, grant: { ...GRANT, ...held } });
   const pass = (ms: number) => world.time.advanceTo(world.time.now() + ms);
   return { world, written, allocated, pass };
 }
@@ -39,7 +39,7 @@ it('what is noted while the soft state is read is kept, beside what is read', ()
     },
     ['pods', 'allocation'],
   );
-  world.tell({ type: 'softState.noted', key: 'u/b', container: noted(2) });
+  world.send({ type: 'softState.noted', key: 'u/b', container: noted(2) });
   world.time.advanceTo(world.time.now() + 5_000);
   expect(written).toEqual([{ 'u/a': noted(3), 'u/b': noted(2) }]);
   expect(world.divergence()).toBeNull();
@@ -60,10 +60,10 @@ it('M1: starts of containers are written together, and go with their pod', () =>
     ['pods', 'allocation'],
   );
   const pass = () => world.time.advanceTo(world.time.now() + 1_100);
-  world.tell({ type: 'softState.begun', key: 'u/a', restartCount: 0 });
-  world.tell({ type: 'softState.begun', key: 'v/b', restartCount: 4 });
+  world.send({ type: 'softState.begun', key: 'u/a', restartCount: 0 });
+  world.send({ type: 'softState.begun', key: 'v/b', restartCount: 4 });
   pass();
-  world.tell({ type: 'softState.forgotten', uid: 'u' });
+  world.send({ type: 'softState.forgotten', uid: 'u' });
   pass();
   expect(written).toEqual([{ 'u/a': 0, 'v/b': 4 }, { 'v/b': 4 }]);
 });
@@ -99,13 +99,13 @@ describe('what pods were given', () => {
 it('what was noted of a pod after it was forgotten goes when the pods of the node are known', () => {
   const { world, written, allocated, pass } = softState();
   for (const uid of ['here', 'gone']) allocated(uid);
-  world.tell({ type: 'softState.forgotten', uid: 'gone' });
+  world.send({ type: 'softState.forgotten', uid: 'gone' });
   allocated('gone');
   pass(2_000);
-  world.tell({ type: 'pods.known', uids: ['here'] });
+  world.send({ type: 'pods.known', uids: ['here'] });
   pass(2_000);
   expect(written.at(-1)).toEqual({ here: GRANT });
-  world.tell({ type: 'pods.known', uids: ['here'] });
+  world.send({ type: 'pods.known', uids: ['here'] });
   pass(2_000);
   expect(written).toHaveLength(2);
   expect(world.divergence()).toBeNull();
@@ -126,9 +126,9 @@ it('back-offs that were noted after their pod was forgotten do not pile up', () 
     ['pods', 'allocation'],
   );
   for (const uid of ['a', 'b', 'c', 'd']) {
-    world.tell({ type: 'softState.forgotten', uid });
+    world.send({ type: 'softState.forgotten', uid });
     const pull = { backoffMs: 10_000, untilMs: world.time.now() + 10_000, message: 'ErrImagePull: no' };
-    world.tell({ type: 'softState.pulled', key: `${uid}/a.io/x:1`, pull });
+    world.send({ type: 'softState.pulled', key: `${uid}/a.io/x:1`, pull });
     world.time.advanceTo(world.time.now() + 6 * 60_000);
   }
   expect(written.at(-1)).toEqual(['c', 'd'].map((uid) => `${uid}/a.io/x:1`));

@@ -7,7 +7,7 @@ import {
   reservedCpus,
   sharedCpus,
 } from '../../../../src/machines/model/allocation/cpu-manager.ts';
-import { type ContainerWish, containerWishes } from '../../../../src/machines/model/allocation/request.ts';
+import { type ExclusiveRequest, exclusiveRequests } from '../../../../src/machines/model/allocation/request.ts';
 import { assign } from '../../../../src/machines/model/allocation/resource-assignment.ts';
 import type { Pod } from '../../../../src/machines/model/api/pod.ts';
 import type { Holding } from '../../../../src/machines/model/operations/grants.ts';
@@ -52,9 +52,9 @@ const settings = (change: Partial<CpuManagerSettings> = {}): CpuManagerSettings 
   ...change,
 });
 
-const cpuWishes = (wanted: Pod) => containerWishes(wanted, {});
-const assignCpus = (cpuManager: CpuManagerSettings, wishes: readonly ContainerWish[], held: readonly Holding[]) =>
-  assign({ cpuManager }, wishes, held);
+const cpuRequests = (wanted: Pod) => exclusiveRequests(wanted, {});
+const assignCpus = (cpuManager: CpuManagerSettings, requests: readonly ExclusiveRequest[], held: readonly Holding[]) =>
+  assign({ cpuManager }, requests, held);
 
 type Amount = readonly [name: string, cpu: string, restartPolicy?: string];
 const containers = (amounts: readonly Amount[]) =>
@@ -71,7 +71,7 @@ const pod = (apps: readonly Amount[], inits: readonly Amount[] = []): Pod => ({
 describe('CPUs of their own are', () => {
   it('of containers with whole CPUs in a guaranteed pod', () => {
     expect(
-      cpuWishes(
+      cpuRequests(
         pod([
           ['a', '2'],
           ['b', '1500m'],
@@ -88,9 +88,9 @@ describe('CPUs of their own are', () => {
     const { metadata, spec } = pod([['a', '2']]);
     const [first] = spec.containers;
     const burstable = { ...first!, resources: { requests: { cpu: '2' }, limits: { cpu: '3' } } };
-    expect(cpuWishes({ metadata, spec: { containers: [burstable] } })).toEqual([]);
+    expect(cpuRequests({ metadata, spec: { containers: [burstable] } })).toEqual([]);
     const resources = { requests: { cpu: '2', memory: '1Mi' }, limits: { cpu: '2', memory: '1Mi' } };
-    expect(cpuWishes({ metadata, spec: { ...spec, resources } })).toEqual([]);
+    expect(cpuRequests({ metadata, spec: { ...spec, resources } })).toEqual([]);
   });
 
   it('neither reserved nor of another pod, and not shared', () => {
@@ -98,7 +98,7 @@ describe('CPUs of their own are', () => {
     expect(
       assignCpus(
         settings(),
-        cpuWishes(
+        cpuRequests(
           pod([
             ['a', '2'],
             ['b', '1'],
@@ -119,13 +119,13 @@ describe('CPUs of their own are', () => {
       ['s', '2', 'Always'],
       ['j', '1'],
     ];
-    expect(assignCpus(settings(), cpuWishes(pod([['a', '4']], inits)), [])).toEqual({
+    expect(assignCpus(settings(), cpuRequests(pod([['a', '4']], inits)), [])).toEqual({
       cpus: { i: '1-2,5-6', s: '1,5', j: '2', a: '2-3,6-7' },
     });
   });
 
   it('refused where there are too few, in upstream words', () => {
-    expect(assignCpus(settings(), cpuWishes(pod([['a', '8']])), [])).toEqual({
+    expect(assignCpus(settings(), cpuRequests(pod([['a', '8']])), [])).toEqual({
       rejection: {
         reason: 'UnexpectedAdmissionError',
         message:
@@ -153,7 +153,7 @@ describe('with full-pcpus-only', () => {
     ],
   ])('%s CPUs are refused in upstream words', (cpu, message) => {
     const rejection = { reason: 'SMTAlignmentError', message };
-    expect(assignCpus(whole, cpuWishes(pod([['a', cpu]])), [])).toEqual({ rejection });
+    expect(assignCpus(whole, cpuRequests(pod([['a', cpu]])), [])).toEqual({ rejection });
   });
 });
 

@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { deviceCallsMachine } from '../../../../src/machines/charts/pods/allocation/device-calls.ts';
 import { withAnswer } from '../../../../src/machines/model/allocation/device-manager.ts';
 import { type Devices, deviceHealth, deviceSetup } from '../../../../src/machines/model/allocation/device-state.ts';
-import { type ContainerWish, containerWishes } from '../../../../src/machines/model/allocation/request.ts';
+import { type ExclusiveRequest, exclusiveRequests } from '../../../../src/machines/model/allocation/request.ts';
 import { assign, type DeviceKnowledge } from '../../../../src/machines/model/allocation/resource-assignment.ts';
 import type { Device } from '../../../../src/machines/model/operations/devices.ts';
 import type { DeviceHoldings, NumaSet } from '../../../../src/machines/model/operations/grants.ts';
@@ -15,7 +15,7 @@ const GPU = 'example.com/gpu';
 const response = (envs = {}) => ({ envs, mounts: [], devices: [], annotations: {}, cdiDevices: [] });
 const device = (id: string, nodes: NumaSet | null = null, isHealthy = true): Device => ({ id, isHealthy, nodes });
 const offer = (devices: readonly Device[], prefers = false): Devices => ({ [GPU]: { devices, prefers } });
-const wish = (container: string, count: number, isInit = false): ContainerWish => ({
+const request = (container: string, count: number, isInit = false): ExclusiveRequest => ({
   container,
   isInit,
   devices: { [GPU]: count },
@@ -26,7 +26,7 @@ const held = (...ids: readonly string[]): DeviceHoldings => ({
 
 function give(
   devices: Devices,
-  wishes: readonly ContainerWish[],
+  requests: readonly ExclusiveRequest[],
   {
     others = [],
     answers = {},
@@ -35,7 +35,7 @@ function give(
 ) {
   return assign(
     managers,
-    wishes,
+    requests,
     others.map((each) => ({ devices: each })),
     { devices, answers },
   );
@@ -62,7 +62,7 @@ describe('a container gets', () => {
     ['nothing where nobody has such devices', {}, 1, [], {}],
     ['nothing when it wants none', FOUR, 0, [], {}],
   ])('%s', (_, devices, count, others, expected) => {
-    const answer = give(devices, [wish('c', count)], { others });
+    const answer = give(devices, [request('c', count)], { others });
     expect('rejection' in answer || 'question' in answer ? answer : (idsIn(answer) ?? {})).toEqual(expected);
   });
 
@@ -81,12 +81,16 @@ describe('a container gets', () => {
     ],
     ['the plugin is gone', {}, [held('a')], 'cannot allocate unregistered device example.com/gpu'],
   ])('a refusal where %s', (_, devices, others, cause) => {
-    expect(give(devices, [wish('c', 2)], { others })).toEqual(refused(cause));
+    expect(give(devices, [request('c', 2)], { others })).toEqual(refused(cause));
   });
 
   it('again what init containers had, but not what sidecars have', () => {
-    const wishes = [wish('i', 2, true), wish('s', 1), wish('a', 2)];
-    expect(idsIn(give(FOUR, wishes))).toEqual({ i: { '-1': ['a', 'b'] }, s: { '-1': ['a'] }, a: { '-1': ['b', 'c'] } });
+    const requests = [request('i', 2, true), request('s', 1), request('a', 2)];
+    expect(idsIn(give(FOUR, requests))).toEqual({
+      i: { '-1': ['a', 'b'] },
+      s: { '-1': ['a'] },
+      a: { '-1': ['b', 'c'] },
+    });
   });
 });
 
@@ -98,9 +102,9 @@ describe('a plugin that prefers', () => {
   const question = { resource: GPU, available: ['a', 'b', 'c'], mustInclude: [], size: 2 };
 
   it('is asked, and its answer is taken as far as it can be', () => {
-    const wishes = [wish('c', 2)];
-    expect(give(devices, wishes)).toEqual({ question });
-    const after = (ids: string[]) => idsIn(give(devices, wishes, { answers: withAnswer({}, question, ids) }));
+    const requests = [request('c', 2)];
+    expect(give(devices, requests)).toEqual({ question });
+    const after = (ids: string[]) => idsIn(give(devices, requests, { answers: withAnswer({}, question, ids) }));
     expect(after(['b', 'c'])).toEqual({ c: { '-1': ['b', 'c'] } });
     expect(after(['c', 'z'])).toEqual({ c: { '-1': ['a', 'c'] } });
     expect(after([])).toEqual({ c: { '-1': ['a', 'b'] } });
@@ -108,7 +112,7 @@ describe('a plugin that prefers', () => {
 
   it('is asked again when others took some meanwhile', () => {
     const answers = withAnswer({}, question, ['b', 'c']);
-    expect(give(devices, [wish('c', 2)], { answers, others: [held('c')] })).toEqual({
+    expect(give(devices, [request('c', 2)], { answers, others: [held('c')] })).toEqual({
       question: { ...question, available: ['a', 'b'] },
     });
   });
@@ -126,23 +130,23 @@ describe('with a topology manager', () => {
     ['restricted', 3, { c: { 0: ['a'], 1: ['b', 'c'] } }],
     ['best-effort', 2, { c: { 1: ['b', 'c'] } }],
   ])('%s gives %i of one place', (policy, count, expected) => {
-    expect(idsIn(give(placed, [wish('c', count)], { managers: under(policy) }))).toEqual(expected);
+    expect(idsIn(give(placed, [request('c', count)], { managers: under(policy) }))).toEqual(expected);
   });
 
   it('refuses what is not in one place, and does not care where plugins do not', () => {
     const managers = under('single-numa-node');
-    expect(give(placed, [wish('c', 3)], { managers })).toMatchObject({
+    expect(give(placed, [request('c', 3)], { managers })).toMatchObject({
       rejection: { reason: 'TopologyAffinityError' },
     });
-    expect(idsIn(give(FOUR, [wish('c', 4)], { managers }))).toEqual({ c: { '-1': ['a', 'b', 'c', 'd'] } });
+    expect(idsIn(give(FOUR, [request('c', 4)], { managers }))).toEqual({ c: { '-1': ['a', 'b', 'c', 'd'] } });
   });
 });
 
-it('only limits of extended resources are wishes', () => {
+it('only limits of extended resources are requests', () => {
   const limits = { cpu: '1', memory: '1Mi', 'hugepages-2Mi': '2Mi', [GPU]: '2', 'kubernetes.io/x': '1', 'b.io/a': '1' };
   const spec = { containers: [{ name: 'c', image: 'i', resources: { limits, requests: { cpu: '1m' } } }] };
   const pod = { metadata: { uid: 'u', name: 'p', namespace: 'n' }, spec };
-  expect(containerWishes(pod, {})).toEqual([{ container: 'c', isInit: false, devices: { 'b.io/a': 1, [GPU]: 2 } }]);
+  expect(exclusiveRequests(pod, {})).toEqual([{ container: 'c', isInit: false, devices: { 'b.io/a': 1, [GPU]: 2 } }]);
 });
 
 it('what several plugins say is put together, and the first has a place that two want', () => {
@@ -178,16 +182,16 @@ it('a device is as its plugin says, and healthy where nobody says anything', () 
 
 describe('the talk with plugins', () => {
   const call = (container: string) => ({ container, resource: GPU, ids: ['a'] });
-  const told = (world: ReturnType<typeof runUnder>) => world.told().filter(({ type }) => type.startsWith('devices.'));
+  const sent = (world: ReturnType<typeof runUnder>) => world.sent().filter(({ type }) => type.startsWith('devices.'));
 
   it('asks for one container after the other, and ends with the first refusal', () => {
     const input = { uid: 'u', question: null, calls: [call('x'), call('y')] };
     const good = runUnder(deviceCallsMachine, input, { 'devices.allocate': ok(response({ A: '1' })) });
     const answers = [call('x'), call('y')].map((each) => ({ ...each, response: response({ A: '1' }) }));
-    expect(told(good)).toMatchObject([{ type: 'devices.allocated', uid: 'u', answers }]);
+    expect(sent(good)).toMatchObject([{ type: 'devices.allocated', uid: 'u', answers }]);
     const bad = runUnder(deviceCallsMachine, input, { 'devices.allocate': fail('rpc error') });
     expect(bad.asked()).toEqual(['devices.allocate']);
-    expect(told(bad)).toMatchObject([{ type: 'devices.refused', uid: 'u', error: 'rpc error' }]);
+    expect(sent(bad)).toMatchObject([{ type: 'devices.refused', uid: 'u', error: 'rpc error' }]);
     expect(good.divergence()).toBeNull();
   });
 
@@ -195,9 +199,9 @@ describe('the talk with plugins', () => {
     const question = { resource: GPU, available: ['a'], mustInclude: [], size: 1 };
     const input = { uid: 'u', question, calls: [] };
     const good = runUnder(deviceCallsMachine, input, { 'devices.getPreferredAllocation': ok({ ids: ['a'] }) });
-    expect(told(good)).toMatchObject([{ type: 'devices.preferred', uid: 'u', question, ids: ['a'] }]);
+    expect(sent(good)).toMatchObject([{ type: 'devices.preferred', uid: 'u', question, ids: ['a'] }]);
     const bad = runUnder(deviceCallsMachine, input, { 'devices.getPreferredAllocation': fail('no') });
-    expect(told(bad)).toMatchObject([
+    expect(sent(bad)).toMatchObject([
       { type: 'devices.refused', error: 'device plugin GetPreferredAllocation rpc failed with err: no' },
     ]);
   });

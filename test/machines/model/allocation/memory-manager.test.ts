@@ -6,7 +6,7 @@ import {
   machineMemory,
   memorySettings,
 } from '../../../../src/machines/model/allocation/memory-state.ts';
-import { containerWishes } from '../../../../src/machines/model/allocation/request.ts';
+import { exclusiveRequests } from '../../../../src/machines/model/allocation/request.ts';
 import { assign } from '../../../../src/machines/model/allocation/resource-assignment.ts';
 import { isNarrower, subsetsOf } from '../../../../src/machines/model/allocation/topology-manager.ts';
 import type { Pod } from '../../../../src/machines/model/api/pod.ts';
@@ -37,7 +37,7 @@ const pod = (apps: readonly Asked[], inits: readonly Asked[] = []): Pod => ({
 const give = (settings: MemoryManagerSettings, wanted: Pod, held: readonly Holding[] = []) =>
   assign(
     { memoryManager: settings },
-    containerWishes(wanted, { admission: { memoryManager: settings } as never }),
+    exclusiveRequests(wanted, { admission: { memoryManager: settings } as never }),
     held,
   );
 const block = (numaAffinity: readonly number[], count: number, type = 'memory'): MemoryBlock => ({
@@ -52,7 +52,7 @@ describe('memory comes', () => {
     ['from the first node that has enough', TWO, '2Gi', [], [block([0], 2)]],
     ['from the next one when that is taken', TWO, '2Gi', [holding(block([0], 2))], [block([1], 2)]],
     ['from both when one is too small', TWO, '5Gi', [], [block([0, 1], 5)]],
-    ['from a group again for as large a wish', TWO, '4Gi', [holding(block([0, 1], 2))], [block([0, 1], 4)]],
+    ['from a group again for as large a request', TWO, '4Gi', [holding(block([0, 1], 2))], [block([0, 1], 4)]],
     ['from a group that is free beside a single', FOUR, '5Gi', [holding(block([0], 1))], [block([1, 2], 5)]],
     ['from a group where no node is alone any more', TWO, '1Gi', [holding(block([0, 1], 1))], [block([0, 1], 1)]],
     ['from another node than those of a group', FOUR, '1Gi', [holding(block([0, 1], 4))], [block([2], 1)]],

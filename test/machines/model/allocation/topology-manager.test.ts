@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from 'vitest';
 import { cpuHints } from '../../../../src/machines/model/allocation/cpu-manager.ts';
-import type { ContainerWish } from '../../../../src/machines/model/allocation/request.ts';
+import type { ExclusiveRequest } from '../../../../src/machines/model/allocation/request.ts';
 import { assign } from '../../../../src/machines/model/allocation/resource-assignment.ts';
 import {
   align,
@@ -118,30 +118,33 @@ describe('CPUs are hinted', () => {
   });
 });
 
-const wish = (container: string, cpus: number, memory: string, isInit = false): ContainerWish => ({
+const request = (container: string, cpus: number, memory: string, isInit = false): ExclusiveRequest => ({
   container,
   isInit,
   cpus,
   memory: { memory },
 });
 const block = (size: string, ...numaAffinity: number[]) => [{ numaAffinity, type: 'memory', size }];
-const give = (topology: Partial<TopologySettings>, wishes: readonly ContainerWish[], held: readonly Holding[] = []) =>
-  assign({ ...MANAGERS, topology: { ...under('single-numa-node'), ...topology } }, wishes, held);
+const give = (
+  topology: Partial<TopologySettings>,
+  requests: readonly ExclusiveRequest[],
+  held: readonly Holding[] = [],
+) => assign({ ...MANAGERS, topology: { ...under('single-numa-node'), ...topology } }, requests, held);
 
 describe('CPUs and memory come from one place', () => {
   it('also where the memory is the one that has to move', () => {
     const held = [{ cpus: { x: '1-2' }, memory: { x: block('250', 1) } }];
-    expect(assign(MANAGERS, [wish('a', 2, '100')], held)).toEqual({
+    expect(assign(MANAGERS, [request('a', 2, '100')], held)).toEqual({
       cpus: { a: '3-4' },
       memory: { a: block('100', 0) },
     });
-    expect(give({}, [wish('a', 1, '100')], held)).toEqual({ cpus: { a: '3' }, memory: { a: block('100', 0) } });
-    expect(give({}, [wish('a', 2, '100')], held)).toEqual(REFUSED);
-    expect(give({ policy: 'best-effort' }, [wish('a', 2, '100')], held)).toMatchObject({ cpus: { a: '3-4' } });
+    expect(give({}, [request('a', 1, '100')], held)).toEqual({ cpus: { a: '3' }, memory: { a: block('100', 0) } });
+    expect(give({}, [request('a', 2, '100')], held)).toEqual(REFUSED);
+    expect(give({ policy: 'best-effort' }, [request('a', 2, '100')], held)).toMatchObject({ cpus: { a: '3-4' } });
   });
 
   it('each container from its own, or all from the same', () => {
-    const two = [wish('a', 2, '100'), wish('b', 2, '200')];
+    const two = [request('a', 2, '100'), request('b', 2, '200')];
     expect(give({}, two)).toEqual({
       cpus: { a: '1-2', b: '4-5' },
       memory: { a: block('100', 0), b: block('200', 1) },
@@ -150,16 +153,16 @@ describe('CPUs and memory come from one place', () => {
       cpus: { a: '4-5', b: '6-7' },
       memory: { a: block('100', 1), b: block('200', 1) },
     });
-    expect(give({ scope: 'pod' }, [...two, wish('c', 1, '1')])).toEqual(REFUSED);
+    expect(give({ scope: 'pod' }, [...two, request('c', 1, '1')])).toEqual(REFUSED);
   });
 
   it('a pod needs the most that its containers have at once', () => {
-    const containers = [wish('i', 4, '300', true), wish('a', 2, '100'), wish('b', 2, '100')];
+    const containers = [request('i', 4, '300', true), request('a', 2, '100'), request('b', 2, '100')];
     expect(give({ scope: 'pod' }, containers)).toMatchObject({ cpus: { i: '4-7', a: '4-5', b: '6-7' } });
   });
 
   it('memory that cannot be had says so itself', () => {
     const message = expect.stringContaining('failed to find NUMA nodes to extend the current topology hint');
-    expect(give({}, [wish('a', 1, '700')])).toEqual({ rejection: { reason: 'UnexpectedAdmissionError', message } });
+    expect(give({}, [request('a', 1, '700')])).toEqual({ rejection: { reason: 'UnexpectedAdmissionError', message } });
   });
 });

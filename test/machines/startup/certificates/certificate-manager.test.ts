@@ -43,7 +43,7 @@ const run = (change: Answers = {}) =>
     ...change,
   });
 const toParent = (subject: ReturnType<typeof run>) =>
-  subject.told().filter((told) => told.to === 'parent' && !('type' in told && told.type === 'certificate.loaded'));
+  subject.sent().filter((sent) => sent.to === 'parent' && !('type' in sent && sent.type === 'certificate.loaded'));
 
 describe('the certificate manager', () => {
   it('stores what was issued, reconnects, and asks again between 70 and 90 per cent of its life', () => {
@@ -69,7 +69,7 @@ describe('the certificate manager', () => {
     const change = (status: object) =>
       subject.say('kube.watch', { type: 'watch.changed', change: 'MODIFIED', object: { metadata, status } });
     change({ conditions: [{ type: 'Approved' }] });
-    expect(subject.said().at(-1)).toBe('Certificate signing request is approved, waiting to be issued');
+    expect(subject.logged().at(-1)).toBe('Certificate signing request is approved, waiting to be issued');
     change({ conditions: [{ type: 'Approved' }], certificate: 'UEVN' });
     subject.time.advanceTo(START_MS);
     expect(subject.asked()).toContain('certificate.store');
@@ -81,7 +81,7 @@ describe('the certificate manager', () => {
     subject.time.advanceTo(START_MS + 899_000);
     expect(subject.asked().filter((name) => name === 'kube.create')).toHaveLength(1);
     subject.time.advanceTo(START_MS + 905_000);
-    expect(subject.said()).toContain('Certificate request was not signed');
+    expect(subject.logged()).toContain('Certificate request was not signed');
     expect(subject.asked().filter((name) => name === 'kube.create')).toHaveLength(2);
   });
 
@@ -130,7 +130,7 @@ describe('the certificate manager', () => {
       const subject = run({ ...old, 'kube.create': () => refusal });
       subject.time.advanceTo(START_MS + HOUR_MS);
       expect(toParent(subject)).toEqual([]);
-      expect(subject.said().some((text) => text.includes('but the server is not responsive'))).toBe(true);
+      expect(subject.logged().some((text) => text.includes('but the server is not responsive'))).toBe(true);
       refusal = fail('Unauthorized', 'Unauthorized');
       subject.time.advanceTo(START_MS + HOUR_MS + 60_000);
       expect(toParent(subject)).toMatchObject([{ type: 'certificate.lost' }]);
@@ -166,7 +166,7 @@ describe('a serving certificate', () => {
     const client = clientCertificateInput({ certDir: '/pki', nodeName: 'n1' }, false);
     const input = { ...client, purpose: 'serving' as const, template, ...more };
     const subject = runUnder(certificateManagerMachine, input, { ...world, 'kube.get': pending });
-    subject.tell({ type: 'certificate.namesChanged', ...names });
+    subject.send({ type: 'certificate.namesChanged', ...names });
     subject.time.advanceTo(START_MS + 1_000);
     return subject.asked().includes('kube.create');
   };
@@ -187,9 +187,9 @@ describe('a serving certificate that is waited for', () => {
     const input = { ...client, purpose: 'serving' as const, template };
     const subject = runUnder(certificateManagerMachine, input, { ...world, 'kube.get': pending });
     const names1 = { dnsNames: ['n1'], ipAddresses: ['192.0.2.1'] };
-    subject.tell({ type: 'certificate.namesChanged', ...names1 });
+    subject.send({ type: 'certificate.namesChanged', ...names1 });
     subject.time.advanceTo(START_MS + 1_000);
-    subject.tell({ type: 'certificate.namesChanged', ...names });
+    subject.send({ type: 'certificate.namesChanged', ...names });
     subject.time.advanceTo(START_MS + 10_000);
     expect(subject.divergence()).toBeNull();
     return subject

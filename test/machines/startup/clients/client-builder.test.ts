@@ -24,7 +24,7 @@ const input: ClientBuilderInput = {
 const connects = ok({ server: 'https://api:6443' });
 const run = (change: Partial<ClientBuilderInput>, answers: Answers) =>
   runUnder(clientBuilderMachine, { ...input, ...change }, answers);
-const told = (world: ReturnType<typeof run>) => world.told().filter(({ to }) => to === 'parent');
+const sent = (world: ReturnType<typeof run>) => world.sent().filter(({ to }) => to === 'parent');
 const answered = (value: object) => [{ type: 'xstate.done.actor.subject', output: { ok: true, value } }];
 const refused = (message: string) => [{ type: 'xstate.done.actor.subject', output: { ok: false, message } }];
 const connected = (world: ReturnType<typeof run>) =>
@@ -35,15 +35,15 @@ describe('the client builder', () => {
     'builds nothing in standalone mode and asks nobody: %o',
     (change) => {
       const world = run({ ...change, kubeconfig: '' }, {});
-      expect(world.said()).toEqual(['Standalone mode, no API client']);
-      expect(told(world)).toMatchObject(answered({ mode: 'standalone' }));
+      expect(world.logged()).toEqual(['Standalone mode, no API client']);
+      expect(sent(world)).toMatchObject(answered({ mode: 'standalone' }));
       expect(world.asked()).toEqual([]);
     },
   );
 
   it('connects the three clients of a kubeconfig', () => {
     const world = run({}, { 'kube.connect': connects });
-    expect(told(world)).toMatchObject(answered({ mode: 'cluster', server: 'https://api:6443', rotates: false }));
+    expect(sent(world)).toMatchObject(answered({ mode: 'cluster', server: 'https://api:6443', rotates: false }));
     expect(connected(world)).toEqual([
       {
         kubeconfig: '/etc/kubelet.conf',
@@ -86,12 +86,12 @@ describe('the client builder', () => {
     const world = run(change, {
       'kube.connect': fail('stat /etc/kubelet.conf: no such file or directory', 'KUBECONFIG'),
     });
-    expect(told(world)).toMatchObject(refused(message));
+    expect(sent(world)).toMatchObject(refused(message));
   });
 
   it('speaks with a rotating certificate, and asks for it with what the kubeconfig has', () => {
     const world = run({ rotateCertificates: true }, { 'kube.connect': connects });
-    expect(told(world)).toMatchObject(answered({ mode: 'cluster', rotates: true }));
+    expect(sent(world)).toMatchObject(answered({ mode: 'cluster', rotates: true }));
     expect(connected(world)).toMatchObject([
       { role: 'node', kubeconfig: '/etc/kubelet.conf', certificateFile: '/pki/kubelet-client-current.pem' },
       { role: 'bootstrap', kubeconfig: '/etc/kubelet.conf', certificateFile: null },
@@ -107,7 +107,7 @@ describe('the client builder', () => {
         'certificate.checkKubeconfig': ok({ isValid: true, problem: '' }),
         'kube.connect': connects,
       });
-      expect(world.said()).toContain('Current kubeconfig file contents are still valid, no bootstrap necessary');
+      expect(world.logged()).toContain('Current kubeconfig file contents are still valid, no bootstrap necessary');
       expect(connected(world)).toMatchObject([
         { role: 'node', isBootstrapping: false },
         { role: 'bootstrap', kubeconfig: '/etc/kubelet.conf' },
@@ -130,7 +130,7 @@ describe('the client builder', () => {
         { role: 'bootstrap', kubeconfig: '/etc/bootstrap.conf' },
         { role: 'node', kubeconfig: '/etc/kubelet.conf', isBootstrapping: true },
       ]);
-      expect(told(world)).toMatchObject(answered({ rotates: true }));
+      expect(sent(world)).toMatchObject(answered({ rotates: true }));
       expect(world.divergence()).toBeNull();
     });
 
@@ -140,8 +140,8 @@ describe('the client builder', () => {
         'certificate.checkKubeconfig': ok({ isValid: false, problem }),
         'kube.connect': fail('stat /etc/bootstrap.conf: no such file or directory', 'KUBECONFIG'),
       });
-      expect(world.said()).toContain('Unhandled Error');
-      expect(told(world)).toMatchObject(
+      expect(world.logged()).toContain('Unhandled Error');
+      expect(sent(world)).toMatchObject(
         refused('unable to load bootstrap kubeconfig: stat /etc/bootstrap.conf: no such file or directory'),
       );
     });
@@ -180,7 +180,7 @@ describe('the client builder', () => {
         'certificate.writeKubeconfig',
         'kube.connect',
       ]);
-      expect(told(world)).toMatchObject(answered({ mode: 'cluster', rotates: false }));
+      expect(sent(world)).toMatchObject(answered({ mode: 'cluster', rotates: false }));
     });
 
     it('ends when the first certificate is refused and it will not rotate', () => {
@@ -194,7 +194,7 @@ describe('the client builder', () => {
           'kube.create': fail('Unauthorized', 'Unauthorized'),
         },
       );
-      expect(told(world)).toMatchObject(refused('cannot create certificate signing request: Unauthorized'));
+      expect(sent(world)).toMatchObject(refused('cannot create certificate signing request: Unauthorized'));
     });
   });
 });

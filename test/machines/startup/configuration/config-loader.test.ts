@@ -19,7 +19,7 @@ const v1 = ok({ version: 1, controllers: ['cpu'], swapCounted: false });
 
 function load(argv: readonly string[], answers: Answers = {}) {
   const run = runUnder(configLoaderMachine, { argv }, { 'host.cgroups': v1, ...answers });
-  const done = run.told().at(-1) as unknown as { output: Answer<LoadedConfiguration> };
+  const done = run.sent().at(-1) as unknown as { output: Answer<LoadedConfiguration> };
   return { ...run, answer: done.output };
 }
 

@@ -163,8 +163,8 @@ describe('a node whose configuration file changes', () => {
   it('says what changed as a line and as an event of the node', () => {
     const { started, change } = node();
     change({ registryPullQPS: 2 });
-    const said = started.lines('info').filter(({ text }) => text === 'The configuration was changed');
-    expect(said).toMatchObject([{ fields: { fields: 'registryPullQPS', readers: 'images' } }]);
+    const logged = started.lines('info').filter(({ text }) => text === 'The configuration was changed');
+    expect(logged).toMatchObject([{ fields: { fields: 'registryPullQPS', readers: 'images' } }]);
     expect(started.lines().map(({ fields }) => fields?.['message'])).toContain(
       'Changed while the node runs: registryPullQPS',
     );
@@ -176,8 +176,8 @@ describe('a node whose configuration file changes', () => {
     const { config } = contextOf(started);
     expect(config.maxPods).toBe(110);
     expect(config.registryBurst).toBe(3);
-    const said = started.lines('error').at(-1)!;
-    expect(said.fields).toEqual({ fields: 'maxPods' });
+    const logged = started.lines('error').at(-1)!;
+    expect(logged.fields).toEqual({ fields: 'maxPods' });
     expect(started.lines().map(({ fields }) => fields?.['message'])).toContain(
       'New configuration refused: cannot change while the node runs: maxPods',
     );
@@ -197,9 +197,9 @@ describe('a node whose configuration file changes', () => {
     const before = contextOf(started).config;
     change({ registryBurst: 9, ...fields });
     expect(contextOf(started).config).toBe(before);
-    const said = started.lines('error').at(-1)!;
-    expect(said.text).toBe('The new configuration is refused; the old one stays');
-    expect(said.fields!['err']).toContain(words);
+    const logged = started.lines('error').at(-1)!;
+    expect(logged.text).toBe('The new configuration is refused; the old one stays');
+    expect(logged.fields!['err']).toContain(words);
     change({ registryBurst: 9 });
     expect(contextOf(started).config.registryBurst).toBe(9);
     expect(started.ended).toBeNull();
@@ -248,11 +248,11 @@ describe('the machine', () => {
   it('has nothing to watch without files, and still answers', () => {
     const run = runUnder(configReloadMachine, input, answers, ['eventRecorder']);
     expect(run.state()).toBe('idle');
-    run.tell({ type: 'reload.requested' });
+    run.send({ type: 'reload.requested' });
     run.time.advanceTo(run.time.now() + 1_000);
     expect(run.state()).toBe('idle');
     expect(run.asked()).toEqual(['host.cgroups']);
-    expect(run.told().map(({ to }) => to)).not.toContain('parent/pods');
+    expect(run.sent().map(({ to }) => to)).not.toContain('parent/pods');
     expect(run.divergence()).toBeNull();
   });
 });
@@ -263,17 +263,17 @@ describe('SIGHUP', () => {
   it('reads everything again and ends nothing', () => {
     const { started, set } = node();
     set({ registryBurst: 3 });
-    started.tell(hangup).run(1_000);
+    started.send(hangup).run(1_000);
     expect(contextOf(started).config.registryBurst).toBe(3);
     expect(started.ended).toBeNull();
   });
 
   it('without a change says so', () => {
     const { started } = node();
-    started.tell(hangup).run(1_000);
+    started.send(hangup).run(1_000);
     expect(texts(started)).toContain('The configuration is unchanged');
     const flagsOnly = new BootNode().boot().run(5_000);
-    flagsOnly.tell(hangup).run(1_000);
+    flagsOnly.send(hangup).run(1_000);
     expect(texts(flagsOnly)).toContain('The configuration is unchanged');
     expect(flagsOnly.state('kubelet/configReload')).toBe('idle');
   });
@@ -283,15 +283,15 @@ describe('SIGHUP', () => {
       argv: [...ARGV, '--config=/etc/kubelet.yaml', '--registry-burst=4'],
       answers: { 'host.readConfiguration': (_, nth) => ok(document({ registryBurst: nth === 0 ? 5 : 6 })) },
     });
-    started.boot().run(5_000).tell(hangup).run(1_000);
+    started.boot().run(5_000).send(hangup).run(1_000);
     expect(contextOf(started).config.registryBurst).toBe(4);
     expect(texts(started)).toContain('The configuration is unchanged');
   });
 
   it('is harmless while the node starts, and while one reload is under way', () => {
     const started = new BootNode().boot();
-    started.tell(hangup).run(5_000);
-    started.tell(hangup).tell(hangup).run(1_000);
+    started.send(hangup).run(5_000);
+    started.send(hangup).send(hangup).run(1_000);
     expect(started.ended).toBeNull();
     expect(texts(started).filter((text) => text === 'The configuration is unchanged')).toHaveLength(1);
     expect(started.replay().divergence).toBeNull();
@@ -300,7 +300,7 @@ describe('SIGHUP', () => {
 
 it('a configuration that cannot be loaded at all costs nothing', () => {
   const { started } = node({}, { 'host.cgroups': (_, nth) => (nth < 2 ? cgroups : fail('no cgroups')) });
-  started.tell({ type: 'signal.received', signal: 'SIGHUP' }).run(1_000);
+  started.send({ type: 'signal.received', signal: 'SIGHUP' }).run(1_000);
   expect(texts(started)).toContain('The new configuration is refused; the old one stays');
   expect(started.ended).toBeNull();
 });

@@ -54,7 +54,7 @@ const ANSWERS: Answers = {
   'cgroup.own': ok({ path: '/kubelet' }),
 };
 
-type Told = { readonly type: string; readonly reason?: string; readonly message?: string };
+type SentEvent = { readonly type: string; readonly reason?: string; readonly message?: string };
 
 function start(change: Partial<ContainerManagerInput> = {}, answers: Answers = {}) {
   const asked: { name: string; input: unknown }[] = [];
@@ -72,13 +72,13 @@ function start(change: Partial<ContainerManagerInput> = {}, answers: Answers = {
     'allocation',
     'pods',
   ]);
-  run.tell({ type: 'containerManager.start' });
+  run.send({ type: 'containerManager.start' });
   run.time.advanceTo(run.time.now());
   const of = (name: string) => asked.flatMap((each) => (each.name === name ? [each.input as never] : []));
-  const told = (): readonly Told[] => run.told();
-  const refusal = () => told().find(({ type }) => type === 'containerManager.failed')?.message;
+  const sent = (): readonly SentEvent[] => run.sent();
+  const refusal = () => sent().find(({ type }) => type === 'containerManager.failed')?.message;
   const events = () =>
-    told().flatMap((each) => (each.type === 'event.recorded' ? [`${each.reason}: ${each.message}`] : []));
+    sent().flatMap((each) => (each.type === 'event.recorded' ? [`${each.reason}: ${each.message}`] : []));
   return { ...run, of, refusal, events };
 }
 
@@ -103,7 +103,7 @@ describe('starting', () => {
         resources: { cpuShares: '2', hugePageBytes: { '2MB': '4611686018427387904' } },
       },
     ]);
-    expect(run.told().at(-1)).toEqual({ to: 'parent/allocation', type: 'resources.wanted' });
+    expect(run.sent().at(-1)).toEqual({ to: 'parent/allocation', type: 'resources.wanted' });
     expect(run.refusal()).toBeUndefined();
     expect(run.divergence()).toBeNull();
   });
@@ -125,7 +125,7 @@ describe('starting', () => {
   it('makes nothing for a runtime that has no cgroups', () => {
     const run = start({ usesCgroups: false });
     expect(run.asked()).toEqual(['host.cgroups']);
-    expect(run.told().map(({ type }) => type)).toContain('containerManager.started');
+    expect(run.sent().map(({ type }) => type)).toContain('containerManager.started');
   });
 
   it('holds the groups of daemons to what is reserved for them', () => {
@@ -232,15 +232,15 @@ describe('a node that cannot start', () => {
   ])('because %s says so in upstream words', (_, change, answers, message) => {
     const run = start(change, answers);
     expect(run.refusal()).toBe(message);
-    expect(run.told().map(({ type }) => type)).not.toContain('containerManager.started');
+    expect(run.sent().map(({ type }) => type)).not.toContain('containerManager.started');
     expect(run.divergence()).toBeNull();
   });
 
   it('but not for the kernel of a machine whose user namespace it is in', () => {
     const errors = ['EACCES: permission denied, open /proc/sys/vm/overcommit_memory'];
     const run = start({ isInUserNamespace: true }, { 'host.tuneKernel': ok({ errors }) });
-    expect(run.told().map(({ type }) => type)).toContain('containerManager.started');
-    expect(run.said()).toContain('Updating kernel flag failed (running in UserNS, ignoring)');
+    expect(run.sent().map(({ type }) => type)).toContain('containerManager.started');
+    expect(run.logged()).toContain('Updating kernel flag failed (running in UserNS, ignoring)');
   });
 
   it('for want of a group tells an event, too', () => {
@@ -254,16 +254,16 @@ describe('a node that cannot start', () => {
 describe('the levels', () => {
   const demand = { burstableCpuMilli: '351', burstableMemoryBytes: '1000', guaranteedMemoryBytes: '500' };
   const change = (run: ReturnType<typeof start>) => {
-    run.tell({ type: 'qos.changed', demand });
+    run.send({ type: 'qos.changed', demand });
     run.time.advanceTo(run.time.now() + 1_000);
-    const [last] = run.of('cgroup.hold').slice(-1) as { wishes: readonly { path: string; resources: object }[] }[];
-    return last!.wishes;
+    const [last] = run.of('cgroup.hold').slice(-1) as { desired: readonly { path: string; resources: object }[] }[];
+    return last!.desired;
   };
 
   it('follow what their pods ask for, those that come together at once', () => {
     const run = start();
     const before = run.of('cgroup.hold').length;
-    run.tell({ type: 'qos.changed', demand: { ...demand, burstableCpuMilli: '1' } });
+    run.send({ type: 'qos.changed', demand: { ...demand, burstableCpuMilli: '1' } });
     expect(change(run)).toMatchObject([
       { path: '/kubepods/burstable', resources: { cpuShares: '359' } },
       { path: '/kubepods/besteffort', resources: { cpuShares: '2' } },
@@ -291,14 +291,14 @@ describe('the levels', () => {
 describe('keeping', () => {
   it('tells an event when all pods are held to their limit, and when they are not', () => {
     const run = start();
-    run.tell({ type: 'cgroups.held', group: 'pods', message: 'device busy' });
-    run.tell({ type: 'cgroups.held', group: 'pods', message: '' });
-    run.tell({ type: 'cgroups.held', group: 'system', message: 'no such process' });
+    run.send({ type: 'cgroups.held', group: 'pods', message: 'device busy' });
+    run.send({ type: 'cgroups.held', group: 'pods', message: '' });
+    run.send({ type: 'cgroups.held', group: 'system', message: 'no such process' });
     expect(run.events()).toEqual([
       'FailedNodeAllocatableEnforcement: Failed to update Node Allocatable Limits ["kubepods"]: device busy',
       'NodeAllocatableEnforced: Updated Node Allocatable limit across pods',
     ]);
-    expect(run.said()).toContain('Failed to ensure state');
+    expect(run.logged()).toContain('Failed to ensure state');
   });
 
   it('moves kubelet and system into the groups that were named for them', () => {
@@ -312,10 +312,10 @@ describe('keeping', () => {
   it('removes the groups of pods that there are not, and no other', () => {
     const pods = ['1', '2'].map((uid) => ({ uid, path: `/kubepods/pod${uid}` }));
     const run = start({}, { 'cgroup.listPods': ok({ pods }), 'cgroup.destroy': ok(null) });
-    run.tell({ type: 'pods.known', uids: ['2', '3'] });
+    run.send({ type: 'pods.known', uids: ['2', '3'] });
     run.time.advanceTo(run.time.now());
-    expect(run.told().at(-1)).toEqual({ to: 'parent/pods', type: 'pods.wanted' });
-    run.tell({ type: 'pods.known', uids: ['2', '3'] });
+    expect(run.sent().at(-1)).toEqual({ to: 'parent/pods', type: 'pods.wanted' });
+    run.send({ type: 'pods.known', uids: ['2', '3'] });
     run.time.advanceTo(run.time.now());
     expect(run.of('cgroup.destroy')).toEqual([{ driver: 'cgroupfs', paths: ['/kubepods/pod1'], within: '/kubepods' }]);
     expect(run.divergence()).toBeNull();
@@ -323,37 +323,37 @@ describe('keeping', () => {
 
   it('leaves the group of a pod that came while the groups were listed', () => {
     const run = start({}, { 'cgroup.listPods': ok({ pods: [{ uid: '1', path: '/kubepods/pod1' }] }) });
-    run.tell({ type: 'pods.known', uids: [] });
+    run.send({ type: 'pods.known', uids: [] });
     run.time.advanceTo(run.time.now());
-    run.tell({ type: 'pods.known', uids: ['1'] });
+    run.send({ type: 'pods.known', uids: ['1'] });
     run.time.advanceTo(run.time.now());
     expect(run.of('cgroup.destroy')).toEqual([]);
-    expect(run.said()).not.toContain('Orphaned pod found, removing pod cgroups');
+    expect(run.logged()).not.toContain('Orphaned pod found, removing pod cgroups');
     expect(run.divergence()).toBeNull();
   });
 });
 
 describe('state files', () => {
   const held = { type: 'resources.held', cpus: {}, shared: '', memory: {} };
-  const tell = (run: ReturnType<typeof start>, change = {}) => {
-    run.tell({ ...held, ...change });
+  const send = (run: ReturnType<typeof start>, change = {}) => {
+    run.send({ ...held, ...change });
     run.time.advanceTo(run.time.now());
   };
 
   it('are written when it is known what is held, and left alone when they say it already', () => {
     const run = start();
-    tell(run);
+    send(run);
     expect(run.of('host.writeCheckpoint')).toEqual([
       { path: '/var/lib/kubelet/cpu_manager_state', content: NONE },
       { path: '/var/lib/kubelet/memory_manager_state', content: NO_MEMORY },
     ]);
-    tell(run);
+    send(run);
     expect(run.of('host.writeCheckpoint')).toHaveLength(2);
     const again = start({}, { 'host.readCheckpoints': ok({ contents: [NONE, NO_MEMORY] }) });
-    tell(again);
+    send(again);
     expect(again.of('host.writeCheckpoint')).toEqual([]);
     const embedded = start({ usesCgroups: false });
-    tell(embedded);
+    send(embedded);
     expect(embedded.of('host.writeCheckpoint')).toEqual([]);
     expect(run.divergence()).toBeNull();
   });
@@ -362,9 +362,9 @@ describe('state files', () => {
     let tries = 0;
     const change = { cpuManagerPolicy: 'static', managers: { cpuManager: CPUS } };
     const run = start(change, { 'host.writeCheckpoint': () => (++tries === 3 ? fail('ENOSPC') : ok(null)) });
-    tell(run, { shared: '0-3' });
-    tell(run, { shared: '0,3', cpus: { u: { c: '1-2' } } });
-    expect(run.said()).toContain('Could not save checkpoint');
+    send(run, { shared: '0-3' });
+    send(run, { shared: '0,3', cpus: { u: { c: '1-2' } } });
+    expect(run.logged()).toContain('Could not save checkpoint');
     run.time.advanceTo(run.time.now() + 10_000);
     const written = run.of('host.writeCheckpoint') as { content: string }[];
     expect(written).toHaveLength(4);

@@ -15,7 +15,7 @@ describe('the machine', () => {
       message: 'ip6tables: no such file',
     });
     run.say('host.keepIptables', { type: 'iptables.restored', protocol: 'IPv4' });
-    expect(run.said()).toEqual([
+    expect(run.logged()).toEqual([
       'Initialized iptables rules.',
       'Failed to ensure that iptables hint chain exists',
       'Failed to initialize iptables rules; some functionality may be missing.',
@@ -27,7 +27,7 @@ describe('the machine', () => {
   it('is not needed by a node', () => {
     const run = runUnder(iptablesMachine, undefined, { 'host.keepIptables': fail('no such program') });
     expect(run.state()).toBe('ended');
-    expect(run.said()).toEqual(['Failed to initialize iptables rules; some functionality may be missing.']);
+    expect(run.logged()).toEqual(['Failed to initialize iptables rules; some functionality may be missing.']);
   });
 });
 

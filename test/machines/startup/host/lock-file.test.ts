@@ -8,15 +8,15 @@ const input = (exitOnContention: boolean) => ({ path: '/run/lock', exitOnContent
 describe('the lock file', () => {
   it('is acquired before anything is said', () => {
     const run = runUnder(lockFileMachine, input(false), { 'host.acquireLock': ok(null) });
-    expect(run.said()).toEqual(['Acquiring file lock']);
-    expect(run.told()).toEqual([{ to: 'parent', type: 'lockFile.acquired' }]);
+    expect(run.logged()).toEqual(['Acquiring file lock']);
+    expect(run.sent()).toEqual([{ to: 'parent', type: 'lockFile.acquired' }]);
     expect(run.asked()).toEqual(['host.acquireLock']);
     expect(run.divergence()).toBeNull();
   });
 
   it('says why it cannot be had, with its path', () => {
     const run = runUnder(lockFileMachine, input(false), { 'host.acquireLock': fail('permission denied') });
-    expect(run.told()).toMatchObject([
+    expect(run.sent()).toMatchObject([
       { type: 'lockFile.failed', message: 'unable to acquire file lock on "/run/lock": permission denied' },
     ]);
   });
@@ -25,7 +25,7 @@ describe('the lock file', () => {
     const answers = { 'host.acquireLock': ok(null), 'host.watchLock': 'stream' } as const;
     const run = runUnder(lockFileMachine, input(true), answers);
     run.say('host.watchLock', { type: 'lock.contended' });
-    expect(run.told().map(({ type }) => type)).toEqual(['lockFile.acquired', 'lockFile.contended']);
+    expect(run.sent().map(({ type }) => type)).toEqual(['lockFile.acquired', 'lockFile.contended']);
     expect(run.state()).toEqual({ held: 'keeping' });
     expect(run.divergence()).toBeNull();
   });

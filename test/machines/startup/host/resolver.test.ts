@@ -78,10 +78,10 @@ describe('the machine', () => {
   it('complains once of a content that exceeds a limit', () => {
     const started = run({}, { ...input, text: search(33) });
     const message = exceeded(search(33));
-    expect(started.told()).toMatchObject([
+    expect(started.sent()).toMatchObject([
       { to: 'parent/eventRecorder', eventType: 'Warning', reason: 'CheckLimitsForResolvConf', message },
     ]);
-    expect(started.said()).toEqual(['Check limits for resolv.conf failed']);
+    expect(started.logged()).toEqual(['Check limits for resolv.conf failed']);
   });
 
   it('tells a new content, and judges it anew', () => {
@@ -89,7 +89,7 @@ describe('the machine', () => {
     const started = run({ 'host.readFile': ok({ content: text }) });
     started.say('host.watchConfiguration', { type: 'configuration.changed' });
     started.time.advanceTo(started.time.now() + 1_000);
-    expect(started.told()).toMatchObject([{ type: 'resolver.changed', text }, { reason: 'CheckLimitsForResolvConf' }]);
+    expect(started.sent()).toMatchObject([{ type: 'resolver.changed', text }, { reason: 'CheckLimitsForResolvConf' }]);
     expect(started.state()).toBe('watching');
     expect(started.divergence()).toBeNull();
   });
@@ -99,7 +99,7 @@ describe('the machine', () => {
       const started = run({ 'host.readFile': ok({ content }) });
       started.say('host.watchConfiguration', { type: 'configuration.changed' });
       started.time.advanceTo(started.time.now() + 1_000);
-      expect(started.told()).toEqual([]);
+      expect(started.sent()).toEqual([]);
       expect(started.state()).toBe('watching');
     }
   });
@@ -108,8 +108,8 @@ describe('the machine', () => {
     const started = run({ 'host.readFile': fail('permission denied') });
     started.say('host.watchConfiguration', { type: 'configuration.changed' });
     started.time.advanceTo(started.time.now() + 1_000);
-    expect(started.told()).toMatchObject([{ message: 'permission denied' }]);
-    expect(started.said()).toEqual(['Check limits for resolv.conf failed at file open']);
+    expect(started.sent()).toMatchObject([{ message: 'permission denied' }]);
+    expect(started.logged()).toEqual(['Check limits for resolv.conf failed at file open']);
   });
 });
 
@@ -141,7 +141,7 @@ it('pods get what the file says now', () => {
 
 it('a pod that the node ended stays so', () => {
   const { node, change } = nodeWithPod();
-  const verdict = { reason: 'Evicted', message: 'The node was low on resource: memory.', said: 'always' };
+  const verdict = { reason: 'Evicted', message: 'The node was low on resource: memory.', published: 'always' };
   node.kernel.dispatch('kubelet/pods', { type: 'pods.kill', uid: 'u1', graceSeconds: 0, verdict }, 'test');
   node.run(20_000);
   const started = () => node.effects('cri.startContainer').length;

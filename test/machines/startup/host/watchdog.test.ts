@@ -38,29 +38,31 @@ const run = (answer: ReturnType<typeof ok>, syncFrequencyMs = 60_000) =>
 describe('the machine', () => {
   it('feeds at half of the time that is given, and says so', () => {
     const started = run(ok(settings('30000000')));
-    expect(started.told()).toEqual([expect.objectContaining({ type: 'watchdog.ready' })]);
-    expect(started.said()).toEqual(['Starting systemd watchdog with interval']);
+    expect(started.sent()).toEqual([expect.objectContaining({ type: 'watchdog.ready' })]);
+    expect(started.logged()).toEqual(['Starting systemd watchdog with interval']);
     expect(started.asked()).toEqual(['host.watchdogSettings', 'host.feedWatchdog']);
     expect(started.divergence()).toBeNull();
   });
 
   it('does nothing where it is not wanted', () => {
     const started = run(ok(settings('')));
-    expect(started.told()).toEqual([expect.objectContaining({ type: 'watchdog.ready' })]);
-    expect(started.said()).toEqual(['Systemd watchdog is not enabled']);
+    expect(started.sent()).toEqual([expect.objectContaining({ type: 'watchdog.ready' })]);
+    expect(started.logged()).toEqual(['Systemd watchdog is not enabled']);
     expect(started.asked()).toEqual(['host.watchdogSettings']);
   });
 
   it('stops feeding when pods were not synchronised for five minutes, and goes on when they are', () => {
     const started = run(ok(settings('30000000')));
-    started.tell({ type: 'sync.halted' });
+    started.send({ type: 'sync.halted' });
     started.time.advanceTo(started.time.now() + 299_000);
     expect(started.state()).toEqual({ feeding: { trusted: 'halted' } });
     started.time.advanceTo(started.time.now() + 1_000);
     expect(started.state()).toEqual({ feeding: 'doubted' });
     expect(() => started.say('host.feedWatchdog', { type: 'watchdog.heard' }), 'nobody feeds').toThrow();
-    expect(started.said()).toContain('Do not notify watchdog this iteration as the kubelet is reportedly not healthy');
-    started.tell({ type: 'sync.going' });
+    expect(started.logged()).toContain(
+      'Do not notify watchdog this iteration as the kubelet is reportedly not healthy',
+    );
+    started.send({ type: 'sync.going' });
     expect(started.state()).toEqual({ feeding: { trusted: 'going' } });
     expect(started.asked().filter((name) => name === 'host.feedWatchdog')).toHaveLength(2);
     expect(started.divergence()).toBeNull();
@@ -68,7 +70,7 @@ describe('the machine', () => {
 
   it('waits longer where pods are looked after less often', () => {
     const started = run(ok(settings('30000000')), 200_000);
-    started.tell({ type: 'sync.halted' });
+    started.send({ type: 'sync.halted' });
     started.time.advanceTo(started.time.now() + 399_000);
     expect(started.state()).toEqual({ feeding: { trusted: 'halted' } });
     started.time.advanceTo(started.time.now() + 1_000);
@@ -77,9 +79,9 @@ describe('the machine', () => {
 
   it('forgives a short halt', () => {
     const started = run(ok(settings('30000000')));
-    started.tell({ type: 'sync.halted' });
+    started.send({ type: 'sync.halted' });
     started.time.advanceTo(started.time.now() + 200_000);
-    started.tell({ type: 'sync.going' });
+    started.send({ type: 'sync.going' });
     started.time.advanceTo(started.time.now() + 200_000);
     expect(started.state()).toEqual({ feeding: { trusted: 'going' } });
   });
@@ -88,7 +90,7 @@ describe('the machine', () => {
     const started = run(ok(settings('30000000')));
     started.say('host.feedWatchdog', { type: 'watchdog.unheard', message: 'connection refused' });
     started.say('host.feedWatchdog', { type: 'watchdog.heard' });
-    expect(started.said().slice(1)).toEqual([
+    expect(started.logged().slice(1)).toEqual([
       'Failed to notify watchdog',
       'The service manager hears the watchdog again',
     ]);

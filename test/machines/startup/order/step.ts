@@ -24,9 +24,9 @@ interface Conditional {
   readonly only?: string;
 }
 
-/** `from` told `to` an event of this type. `xstate.init` is the first message of an actor: it was started. */
-interface Told extends Conditional {
-  readonly told: string;
+/** `from` sent `to` an event of this type. `xstate.init` is the first message of an actor: it was started. */
+interface Sent extends Conditional {
+  readonly sent: string;
   readonly from: string;
   readonly to: string;
 }
@@ -40,8 +40,8 @@ interface Answered extends Conditional {
   readonly answered: string;
   readonly at: string;
 }
-interface Said extends Conditional {
-  readonly said: string;
+interface Logged extends Conditional {
+  readonly logged: string;
   readonly at: string;
 }
 /** The chart of the actor was in the state `in` (a path of names with dots) at the end of a turn. */
@@ -49,7 +49,7 @@ interface Entered extends Conditional {
   readonly in: string;
   readonly at: string;
 }
-export type Step = Told | Asked | Answered | Said | Entered;
+export type Step = Sent | Asked | Answered | Logged | Entered;
 
 const typeOf = ({ event }: Recorded): string | undefined => (typeof event === 'object' ? event.type : event);
 
@@ -63,13 +63,13 @@ function isIn(value: unknown, path: readonly string[]): boolean {
 }
 
 export function isStep(step: Step, record: Recorded): boolean {
-  if ('told' in step) {
+  if ('sent' in step) {
     const isMessage = record.k === 'message' && record.from === step.from && record.to === step.to;
-    return isMessage && typeOf(record) === step.told;
+    return isMessage && typeOf(record) === step.sent;
   }
   if (record.at !== step.at) return false;
   if ('asked' in step) return record.k === 'effect' && record.name === step.asked;
   if ('answered' in step) return record.k === 'result' && record.name === step.answered;
-  if ('said' in step) return record.k === 'log' && record.text === step.said;
+  if ('logged' in step) return record.k === 'log' && record.text === step.logged;
   return record.k === 'state' && isIn(record.value, step.in.split('.'));
 }

@@ -97,7 +97,7 @@ export const mirrorPodsOf = (view: NodeView): number =>
 /** As Go names them. */
 const ARCHITECTURES: Readonly<Record<string, string>> = { x64: 'amd64', ia32: '386' };
 
-/** `version` as the node reports it. Nothing was compiled, and so nothing is said of a compiler or a day. */
+/** `version` as the node reports it. Nothing was compiled, and so it has no compiler and no day. */
 export function buildInfo(version: string): Family {
   const [, major = '', minor = ''] = /^v(\d+)\.(\d+)/.exec(version) ?? [];
   const labels = {
@@ -140,7 +140,7 @@ const NEVER: readonly (readonly [name: string, help: string])[] = [
   ['kubelet_pleg_discard_events', '[ALPHA] The number of discard events in PLEG.'],
   // The API by which agents watch pods is behind a gate that is off.
   ['kubelet_pod_watch_events_dropped_total', '[ALPHA] Cumulative number of pod watch events dropped.'],
-  // What cannot be read of a volume is said and left alone.
+  // What cannot be read of a volume is logged and left out.
   [
     'force_cleaned_failed_volume_operations_total',
     '[ALPHA] The number of volumes that were force cleaned after their reconstruction failed during kubelet startup. ' +

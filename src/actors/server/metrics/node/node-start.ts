@@ -39,7 +39,7 @@ export class NodeStart implements Projection {
     else if (this.#isOver) return;
     else if (record.k === 'effect' && record.at === CREATE) this.#askedMs ??= kernel.now;
     else if (record.k === 'result' && !record.error && request?.address === CREATE) this.#registeredMs = kernel.now;
-    else if (record.k === 'result' && !record.error && request?.address === REPORT && saysReady(request)) {
+    else if (record.k === 'result' && !record.error && request?.address === REPORT && reportsReady(request)) {
       this.#isOver = true;
       this.#ready(kernel.now);
     }
@@ -65,7 +65,7 @@ export class NodeStart implements Projection {
   }
 }
 
-function saysReady({ input }: UnderWay): boolean {
+function reportsReady({ input }: UnderWay): boolean {
   const { status } = (input as { readonly body: { readonly status?: NodeStatus } }).body;
   return status?.conditions?.some(({ type, status: value }) => type === 'Ready' && value === 'True') === true;
 }

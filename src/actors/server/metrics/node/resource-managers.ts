@@ -5,7 +5,7 @@
 import type { Registry } from 'prom-client';
 import type { Kernel } from '../../../../kernel/kernel.ts';
 import type { Rejection } from '../../../../machines/model/allocation/predicates.ts';
-import type { ContainerWish } from '../../../../machines/model/allocation/request.ts';
+import type { ExclusiveRequest } from '../../../../machines/model/allocation/request.ts';
 import { MISALIGNED } from '../../../../machines/model/allocation/topology-manager.ts';
 import type { ResourceManagers } from '../../../../machines/model/settings/resource-managers.ts';
 import { contextOf, type NodeRecord } from '../../../node-records.ts';
@@ -21,7 +21,7 @@ const MEMORY_REFUSAL = /^\[memorymanager\]/;
 export class ResourceManagerWork implements Projection {
   readonly hears = ['message'] as const;
   /** By pod, what its containers are to have; of pods that were decided about nothing. */
-  readonly #wishes = new Map<string, readonly ContainerWish[] | null>();
+  readonly #requests = new Map<string, readonly ExclusiveRequest[] | null>();
   readonly #families: ReturnType<typeof families>;
 
   constructor(registry: Registry) {
@@ -32,24 +32,28 @@ export class ResourceManagerWork implements Projection {
     if (record.k !== 'message') return;
     const { to, event } = record;
     if (to === ALLOCATION && event.type === 'allocation.wanted') this.#wanted(event);
-    else if (to === ALLOCATION && event.type === 'allocation.released') this.#wishes.delete(event.uid);
+    else if (to === ALLOCATION && event.type === 'allocation.released') this.#requests.delete(event.uid);
     else if (!isPodActor(to)) return;
     else if (event.type === 'allocation.granted') this.#decided(event.uid, null, seen);
     else if (event.type === 'allocation.refused') this.#decided(event.uid, event.rejection, seen);
   }
 
-  #wanted({ request }: { readonly request: { readonly uid: string; readonly containers?: readonly ContainerWish[] } }) {
-    if (!this.#wishes.has(request.uid)) this.#wishes.set(request.uid, request.containers ?? []);
+  #wanted({
+    request,
+  }: {
+    readonly request: { readonly uid: string; readonly containers?: readonly ExclusiveRequest[] };
+  }) {
+    if (!this.#requests.has(request.uid)) this.#requests.set(request.uid, request.containers ?? []);
   }
 
   #decided(uid: string, rejection: Rejection | null, { kernel, turnMs }: Seen): void {
-    const wishes = this.#wishes.get(uid) ?? null;
-    if (wishes === null) return;
-    this.#wishes.set(uid, null);
+    const requests = this.#requests.get(uid) ?? null;
+    if (requests === null) return;
+    this.#requests.set(uid, null);
     const managers = managersOf(kernel);
-    if (managers.cpuManager) this.#pinned('cpu', wishes.filter(({ cpus }) => cpus !== undefined).length, rejection);
-    if (managers.memoryManager) this.#pinned('memory', wishes.filter(({ memory }) => memory).length, rejection);
-    this.#aligned(managers, wishes, rejection, turnMs);
+    if (managers.cpuManager) this.#pinned('cpu', requests.filter(({ cpus }) => cpus !== undefined).length, rejection);
+    if (managers.memoryManager) this.#pinned('memory', requests.filter(({ memory }) => memory).length, rejection);
+    this.#aligned(managers, requests, rejection, turnMs);
   }
 
   #pinned(what: 'cpu' | 'memory', requests: number, rejection: Rejection | null): void {
@@ -62,7 +66,7 @@ export class ResourceManagerWork implements Projection {
 
   #aligned(
     managers: ResourceManagers,
-    wishes: readonly ContainerWish[],
+    requests: readonly ExclusiveRequest[],
     rejection: Rejection | null,
     ms: number,
   ): void {
@@ -75,11 +79,11 @@ export class ResourceManagerWork implements Projection {
       if (isMisaligned) this.#families.topology.failed.inc();
     }
     if (topology?.policy === 'single-numa-node' && (rejection === null || isMisaligned)) {
-      const count = topology.scope === 'pod' ? 1 : wishes.length;
+      const count = topology.scope === 'pod' ? 1 : requests.length;
       this.#counted(isMisaligned, { scope: topology.scope, boundary: 'numa_node' }, count);
     }
     if (cpuManager?.wholeCores && (rejection === null || isUneven)) {
-      const count = wishes.filter(({ cpus }) => cpus !== undefined).length;
+      const count = requests.filter(({ cpus }) => cpus !== undefined).length;
       this.#counted(isUneven, { scope: 'container', boundary: 'physical_cpu' }, count);
     }
   }

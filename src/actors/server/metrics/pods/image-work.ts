@@ -53,7 +53,7 @@ const sizeLabel = (bytes: number): string => SIZES.find(([mebibytes]) => bytes >
 
 type ResultOf<Name> = NodeResult & { readonly name: Name };
 
-interface Wish {
+interface ImageRequest {
   readonly uid: string;
   readonly actor: string;
   readonly policy: ImageWanted['policy'];
@@ -70,7 +70,7 @@ interface ImageContext {
 export class ImageWork implements Projection {
   readonly hears = ['message', 'effect', 'result'] as const;
   /** By pod and container, the open requests. */
-  readonly #wishes = new Map<string, Wish>();
+  readonly #requests = new Map<string, ImageRequest>();
   /** By actor of the image, since when it is pulled. */
   readonly #pulls = new Map<string, number>();
   /** By id, why an image is being removed. */
@@ -92,23 +92,23 @@ export class ImageWork implements Projection {
   #readMessage({ to, event }: NodeMessageRecord): void {
     if (event.type === 'image.asked') {
       const { uid, container, policy } = event.request;
-      this.#wishes.set(`${uid} ${container}`, { uid, actor: to, policy, isPresent: null, isPulled: false });
+      this.#requests.set(`${uid} ${container}`, { uid, actor: to, policy, isPresent: null, isPulled: false });
     } else if (isPodActor(to) && (event.type === 'image.ready' || event.type === 'image.failed')) {
       this.#answered(`${event.uid} ${event.container}`);
     } else if (to === 'kubelet/status' && event.type === 'status.removed') {
-      for (const [key, wish] of this.#wishes) if (wish.uid === event.uid) this.#wishes.delete(key);
+      for (const [key, request] of this.#requests) if (request.uid === event.uid) this.#requests.delete(key);
     }
   }
 
-  #of(actor: string | undefined): Wish[] {
-    return [...this.#wishes.values()].filter((wish) => wish.actor === actor);
+  #of(actor: string | undefined): ImageRequest[] {
+    return [...this.#requests.values()].filter((request) => request.actor === actor);
   }
 
   #answered(key: string): void {
-    const wish = this.#wishes.get(key);
-    this.#wishes.delete(key);
-    if (!wish) return;
-    const { isPresent, isPulled, policy } = wish;
+    const request = this.#requests.get(key);
+    this.#requests.delete(key);
+    if (!request) return;
+    const { isPresent, isPulled, policy } = request;
     const present_locally = isPresent === null ? 'unknown' : String(isPresent);
     const labels = { present_locally, pull_policy: POLICIES[policy], pull_required: String(isPulled) };
     this.#families.ensured.inc(labels);
@@ -117,7 +117,7 @@ export class ImageWork implements Projection {
   #pulling(address: string, nowMs: number): void {
     const actor = IMAGE_ACTOR.exec(address)?.[0];
     if (actor === undefined) return;
-    for (const wish of this.#of(actor)) wish.isPulled = true;
+    for (const request of this.#of(actor)) request.isPulled = true;
     this.#pulls.set(actor, this.#pulls.get(actor) ?? nowMs);
   }
 
@@ -144,7 +144,7 @@ export class ImageWork implements Projection {
   /** After a pull the image's status gives its size. */
   #inspected({ output, error }: ResultOf<'cri.imageStatus'>, actor: string, nowMs: number): void {
     const image = error ? null : output.image;
-    if (!error) for (const wish of this.#of(actor)) wish.isPresent ??= image !== null;
+    if (!error) for (const request of this.#of(actor)) request.isPresent ??= image !== null;
     const sinceMs = this.#pulls.get(actor);
     this.#pulls.delete(actor);
     if (sinceMs === undefined || image === null) return;

@@ -113,7 +113,7 @@ export class PodStarts implements Projection {
     return [...this.#starts.values()].filter(({ images }) => [...images.values()].includes(image));
   }
 
-  /** The API server has this status: the start is over when all containers are said to run. */
+  /** The API server has this status: the start is over when it has all containers as running. */
   #observed(uid: string, status: PodStatus, nowMs: number): void {
     const start = this.#starts.get(uid);
     const containers = status.containerStatuses ?? [];

@@ -195,7 +195,7 @@ function evict(enqueue: Enqueue, { uid, pod }: Pick<Candidate, 'uid' | 'pod'>, o
     type: 'pods.kill',
     uid,
     graceSeconds,
-    verdict: { reason: podReasons.evicted, message, said: 'once', disruptionTarget },
+    verdict: { reason: podReasons.evicted, message, published: 'once', disruptionTarget },
   };
   enqueue.sendTo(to('pods'), kill);
   return true;

@@ -13,7 +13,7 @@ type Fields = Readonly<Record<string, Json>>;
 /** Lists of the status that the API merges by a key. Addresses are replaced whole, as upstream does. */
 const MERGE_KEYS = { 'status.conditions': 'type' };
 
-/** Extended resources that others advertise stay as those say. */
+/** Extended resources that others advertise stay as advertised. */
 const advertised = ({ capacity = {} }: NodeStatus): Readonly<Record<string, string>> =>
   Object.fromEntries(Object.entries(capacity).filter(([name]) => name.includes('/')));
 

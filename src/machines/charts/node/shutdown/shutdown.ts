@@ -70,7 +70,7 @@ const s = setup({
   delays: { group: ({ context }) => graceSeconds(context) * MS_PER_SECOND },
 });
 
-// ---- what it says ---------------------------------------------------------------------------------------------------
+// ---- what it reports ------------------------------------------------------------------------------------------------
 
 type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
 
@@ -131,7 +131,7 @@ const cancel = s.enqueueActions(({ context, enqueue }) => {
 const VERDICT = {
   reason: podReasons.terminated,
   message: podMessages.nodeShutdown,
-  said: 'once',
+  published: 'once',
   disruptionTarget: true,
 } as const;
 

@@ -20,17 +20,17 @@ export interface AllocationInput {
   readonly settings: NodeSettings;
 }
 
-export interface Wish {
+export interface AllocationRequest {
   readonly request: AdmissionRequest;
   readonly allocation: Allocation;
 }
 
-export interface Waiting extends Wish {
+export interface Waiting extends AllocationRequest {
   readonly victims: readonly string[];
 }
 
 /** A pod while plugins are asked for it. */
-export interface Arranging extends Wish {
+export interface Arranging extends AllocationRequest {
   /** What it will have; `null` while that is not settled, for want of an answer. */
   readonly holding: Holding | null;
   readonly answers: DeviceAnswers;
@@ -62,7 +62,7 @@ export interface Context {
   readonly rejections: Readonly<Record<string, Rejection>>;
   readonly waiting: Readonly<Record<string, Waiting>>;
   /** Those that the Node may be right for once it is known. */
-  readonly unjudged: Readonly<Record<string, Wish>>;
+  readonly unjudged: Readonly<Record<string, AllocationRequest>>;
   /** Pods that an earlier agent admitted and that were not checked since. */
   readonly recalled: readonly string[];
   readonly resizes: Readonly<Record<string, PendingResize>>;
@@ -211,19 +211,19 @@ export function reportHealth(work: Pick<Work, 'args'>, uid: string, { devices }:
  * there is, and ends only where the Node has not the labels any more that it asks for, as upstream has it. Part of
  * `allocation.ts`.
  */
-export function judgeRecalled(w: Work, wish: Wish): void {
+export function judgeRecalled(w: Work, wanted: AllocationRequest): void {
   const { context, enqueue } = w.args;
-  const { request } = wish;
+  const { request } = wanted;
   const { uid } = request;
   if (!w.books.recalled.includes(uid)) return;
   const isEarly = !context.isNodeKnown && !request.rules.isStatic;
-  w.books.unjudged = isEarly ? { ...w.books.unjudged, [uid]: wish } : without(w.books.unjudged, uid);
+  w.books.unjudged = isEarly ? { ...w.books.unjudged, [uid]: wanted } : without(w.books.unjudged, uid);
   if (isEarly) return;
   w.books.recalled = w.books.recalled.filter((each) => each !== uid);
   const { mismatch } = judge(request, viewOf(context), []);
   if (mismatch?.reason !== 'NodeAffinity') return;
   const { reason, message } = mismatch;
   recordEvent(w, request, podEvents.rejected(reason, message));
-  const verdict = { reason, message: podMessages.rejected(message), said: 'always' } as const;
+  const verdict = { reason, message: podMessages.rejected(message), published: 'always' } as const;
   enqueue.sendTo(to('pods'), { type: 'pods.kill', uid, graceSeconds: null, verdict } satisfies PodKillWanted);
 }

@@ -46,6 +46,7 @@ import type { PodKillWanted } from '../../../model/pods/messages.ts';
 import { podEvents, podMessages, podReasons } from '../../../model/reasons/reasons.ts';
 import { childIn } from '../../children.ts';
 import {
+  type AllocationRequest,
   type Arranging,
   allocationSetup,
   type Context,
@@ -61,7 +62,6 @@ import {
   reply,
   reportHealth,
   viewOf,
-  type Wish,
   type Work,
   without,
 } from './allocation-setup.ts';
@@ -89,15 +89,15 @@ const judge = keeping((w) => {
 });
 
 /** A new pod. */
-function take(w: Work, wish: Wish): void {
-  const { request, allocation } = wish;
+function take(w: Work, wanted: AllocationRequest): void {
+  const { request, allocation } = wanted;
   const { uid } = request;
   const { rejection, victims = [], shortOf } = admit(request, viewOf(w.args.context), candidates(w.books));
   const isEarly = !w.args.context.isNodeKnown && !request.rules.isStatic && mayChange(rejection);
-  w.books.unjudged = isEarly ? { ...w.books.unjudged, [uid]: wish } : without(w.books.unjudged, uid);
+  w.books.unjudged = isEarly ? { ...w.books.unjudged, [uid]: wanted } : without(w.books.unjudged, uid);
   if (isEarly) return;
-  if (rejection !== null) return refuse(w, request, ownShortage(w, wish, rejection) ?? rejection);
-  if (victims.length === 0) return give(w, wish);
+  if (rejection !== null) return refuse(w, request, ownShortage(w, wanted, rejection) ?? rejection);
+  if (victims.length === 0) return give(w, wanted);
   w.books.waiting = { ...w.books.waiting, [uid]: { request, allocation, victims } };
   w.args.enqueue.raise({ type: 'allocation.waited', uid }, { delay: PREEMPTION_WAIT_MS, id: `waited-${uid}` });
   for (const victim of victims) displace(w, victim, uid, shortOf);
@@ -118,7 +118,7 @@ function refuse(w: Work, request: AdmissionRequest, rejection: Rejection): void 
 }
 
 /** Upstream gives out single CPUs and memory before it counts, and so that refusal is the one that a pod has. */
-function ownShortage(w: Work, { request }: Wish, { reason }: Rejection): Rejection | null {
+function ownShortage(w: Work, { request }: AllocationRequest, { reason }: Rejection): Rejection | null {
   if (!reason.startsWith('OutOf') && reason !== 'UnexpectedAdmissionError') return null;
   const answer = assigned(w, request, {});
   return 'rejection' in answer ? answer.rejection : null;
@@ -132,7 +132,7 @@ function assigned(w: Work, request: AdmissionRequest, answers: DeviceAnswers): A
 }
 
 /** It is taken: at once, or when the plugins of its devices have answered. */
-function give(w: Work, { request, allocation }: Wish, answers: DeviceAnswers = {}): void {
+function give(w: Work, { request, allocation }: AllocationRequest, answers: DeviceAnswers = {}): void {
   const { uid } = request;
   w.books.waiting = without(w.books.waiting, uid);
   w.books.arranging = without(w.books.arranging, uid);
@@ -153,7 +153,7 @@ function talk(w: Work, arranging: Omit<Arranging, 'talk'>, input: DeviceCallsInp
   w.args.enqueue.spawnChild('deviceCalls', { id, input });
 }
 
-function grant(w: Work, { request: { uid, demand }, allocation }: Wish, holding: Holding): void {
+function grant(w: Work, { request: { uid, demand }, allocation }: AllocationRequest, holding: Holding): void {
   const given: Grant = { demand, allocation, ...holding };
   const held = w.books.grants[uid];
   const before = held === undefined ? {} : { before: held.allocation };
@@ -176,7 +176,7 @@ const takeDevices = s.enqueueActions((args) => {
   enqueue.assign({ devices: event.devices });
 });
 
-/** What plugins said of a pod that is still there. */
+/** What plugins answered for a pod that is still there. */
 const hearPlugins = keeping((w) => {
   const { event } = w.args;
   if (!('uid' in event) || !event.type.startsWith('devices.')) return;
@@ -202,7 +202,7 @@ const reapCrashed = keeping((w) => {
 
 function displace({ args: { enqueue } }: Work, uid: string, critical: string, shortOf = ''): void {
   const { preempting: reason } = podReasons;
-  const verdict = { reason, message: podMessages.preempted, said: 'once', disruptionTarget: true } as const;
+  const verdict = { reason, message: podMessages.preempted, published: 'once', disruptionTarget: true } as const;
   enqueue(line('info', ['Ending a pod to make room for a critical one', { uid, critical }]));
   enqueue.sendTo(to('pods'), { type: 'pods.kill', uid, graceSeconds: null, verdict, shortOf } satisfies PodKillWanted);
 }
@@ -210,29 +210,30 @@ function displace({ args: { enqueue } }: Work, uid: string, critical: string, sh
 // ---- who wants something else ---------------------------------------------------------------------------------------
 
 /** A pod that was taken before, after a restart of its actor or with another specification. */
-function keep(w: Work, wish: Wish): void {
-  const { uid } = wish.request;
+function keep(w: Work, wanted: AllocationRequest): void {
+  const { uid } = wanted.request;
   const held = w.books.grants[uid]!;
   const { allocation } = held;
-  if (!isSame(allocation, wish.allocation)) return change(w, wish);
+  if (!isSame(allocation, wanted.allocation)) return change(w, wanted);
   w.books.resizes = without(w.books.resizes, uid);
   reply(w, { type: 'allocation.granted', uid, allocation, ...podShares(w.args.context.settings, w.books.grants, uid) });
   reportHealth(w, uid, held, w.args.context.devices);
-  judgeRecalled(w, wish);
+  judgeRecalled(w, wanted);
 }
 
-function change(w: Work, wish: Wish): void {
+function change(w: Work, wanted: AllocationRequest): void {
   const { settings } = w.args.context;
-  const { request } = wish;
+  const { request } = wanted;
   const { uid } = request;
   const wholeNode = settings.admission?.wholeNode ?? {};
   const { allocation } = w.books.grants[uid]!;
   const refusal =
-    pinnedResize(settings, wish, allocation) ?? resize(request, viewOf(w.args.context), wholeNode, candidates(w.books));
-  if (refusal === null) return give(w, wish);
+    pinnedResize(settings, wanted, allocation) ??
+    resize(request, viewOf(w.args.context), wholeNode, candidates(w.books));
+  if (refusal === null) return give(w, wanted);
   const before = w.books.resizes[uid];
   const sinceMs = before?.sinceMs ?? now(w.args);
-  const pending = refusal.reason === 'Deferred' ? { ...w.books.resizes, [uid]: { ...wish, sinceMs } } : null;
+  const pending = refusal.reason === 'Deferred' ? { ...w.books.resizes, [uid]: { ...wanted, sinceMs } } : null;
   w.books.resizes = pending ?? without(w.books.resizes, uid);
   const shares = podShares(settings, w.books.grants, uid);
   reply(w, { type: 'allocation.pending', uid, allocation, refusal, ...shares });
@@ -244,9 +245,9 @@ function retry(w: Work): void {
     ...each,
     increases: increases(w.books.grants[each.request.uid], each.request),
   }));
-  for (const wish of pending.toSorted(byUrgency)) {
-    if (w.books.grants[wish.request.uid]) change(w, { request: wish.request, allocation: wish.allocation });
-    else w.books.resizes = without(w.books.resizes, wish.request.uid);
+  for (const wanted of pending.toSorted(byUrgency)) {
+    if (w.books.grants[wanted.request.uid]) change(w, { request: wanted.request, allocation: wanted.allocation });
+    else w.books.resizes = without(w.books.resizes, wanted.request.uid);
   }
 }
 
@@ -321,9 +322,9 @@ const observe = s.assign(({ context, event }): Partial<Context> => {
 
 /** The Node is known from now on: who had to wait for that is judged. */
 const judgeEarly = keeping((w) => {
-  for (const wish of Object.values(w.books.unjudged)) {
-    if (w.books.grants[wish.request.uid]) judgeRecalled(w, wish);
-    else take(w, wish);
+  for (const wanted of Object.values(w.books.unjudged)) {
+    if (w.books.grants[wanted.request.uid]) judgeRecalled(w, wanted);
+    else take(w, wanted);
   }
 });
 

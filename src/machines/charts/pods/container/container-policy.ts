@@ -8,9 +8,9 @@ import type { ObjectReference } from '../../../model/api/pod.ts';
 import type { Operations } from '../../../model/operations/index.ts';
 import type {
   ContainerKind,
+  ContainerRequest,
   ContainerView,
   ContainerWanted,
-  ContainerWish,
   ImageFacts,
   RememberedContainer,
 } from '../../../model/pods/messages.ts';
@@ -187,8 +187,8 @@ function endedAt({ facts, knownAtMs }: ContainerContext, nowMs: number): number 
 /** How long its instance ran: what the runtime says, and no longer than this agent can know. */
 function ranMs({ facts, knownAtMs }: ContainerContext, nowMs: number): number {
   if (facts === null || !hasRun(facts)) return 0;
-  const saidMs = facts.finishedAtMs - facts.startedAtMs;
-  return knownAtMs === 0 ? saidMs : Math.min(saidMs, nowMs - Math.min(knownAtMs, facts.startedAtMs));
+  const reportedMs = facts.finishedAtMs - facts.startedAtMs;
+  return knownAtMs === 0 ? reportedMs : Math.min(reportedMs, nowMs - Math.min(knownAtMs, facts.startedAtMs));
 }
 
 /** The next instance after one that never began through no fault of its own: at once, and its back-off stays. */
@@ -319,7 +319,7 @@ export const viewOf = (context: ContainerContext, phase: ContainerView['phase'])
   ...(comesAgain(context, phase) ? { comesAgain: true } : {}),
 });
 
-export const wishOf = ({ restartCount, image }: ContainerContext): ContainerWish => ({ restartCount, image });
+export const requestOf = ({ restartCount, image }: ContainerContext): ContainerRequest => ({ restartCount, image });
 
 /** The kubelet waits 10 to 15 s after a failed sync; the first tries may come sooner. */
 const RETRY: BackOff = { baseMs: 1_000, maxMs: 10_000, jitter: 0.5 };

@@ -50,12 +50,12 @@ import {
   type Report,
   refOf,
   remainingGrace,
+  requestOf,
   retryDelay,
   runsInOrder,
   shownIn,
   startsAtOnce,
   viewOf,
-  wishOf,
 } from './container-policy.ts';
 
 /** How long a start that was given up may still be under way in the runtime. */
@@ -156,7 +156,7 @@ export const containerSetup = setup({
     isRedefined: ({ context, event }) =>
       event.type === 'container.configured' && event.wanted.hash !== context.wanted.hash,
     isItsTurn: ({ context }) => context.stop?.awaitsTurn !== true,
-    saidSomething: ({ context }) => hasLastWords(context),
+    hasLastWords: ({ context }) => hasLastWords(context),
   },
   delays: {
     givenUp: (args) => Math.max(0, args.context.knownAtMs + GIVEN_UP_MS - now(args)),
@@ -177,7 +177,7 @@ export const containerSetup = setup({
     ),
     sayUnseen: sendParent({ type: 'container.unseen' } satisfies ContainerReport),
     askTurn: sendParent(
-      ({ context }): ContainerReport => ({ type: 'container.wanted', name: context.name, wish: wishOf(context) }),
+      ({ context }): ContainerReport => ({ type: 'container.wanted', name: context.name, request: requestOf(context) }),
     ),
     askImage: sendParent(
       ({ context }): ContainerReport => ({
@@ -299,7 +299,7 @@ export const imageReady = s.assign(({ event }) =>
 
 /** The image is there; people learn that when it is used. */
 export const sayImage = s.enqueueActions(({ context: { image }, enqueue }) => {
-  if (image?.said) enqueue({ type: 'record', params: image.said });
+  if (image?.event) enqueue({ type: 'record', params: image.event });
 });
 
 export const noteMessage = s.assign(({ context, event }) => {

@@ -1,5 +1,5 @@
 /**
- * One container of a pod (`container-<name>`): from the wish to the running instance, and back.
+ * One container of a pod (`container-<name>`): from what is wanted to the running instance, and back.
  *
  * Decides: when to ask for the image, when to create, start, stop, wait and start again.
  * Owns: the instance it works on, its restart count, its crash-loop back-off.
@@ -223,7 +223,7 @@ const exited = s.createStateConfig({
   initial: 'choosing',
   on: { 'container.stop': { guard: 'mustEndOrRunAgain', actions: noteStop } },
   states: {
-    choosing: { always: [{ guard: 'saidSomething', target: 'reading' }, { target: 'decided' }] },
+    choosing: { always: [{ guard: 'hasLastWords', target: 'reading' }, { target: 'decided' }] },
     /** Waits for the termination message. */
     reading: {
       invoke: {
@@ -306,7 +306,7 @@ const stopped = s.createStateConfig({
   },
 });
 
-/** Nothing more happens unless its pod says so. */
+/** Nothing more happens unless its pod asks for it. */
 const ended = s.createStateConfig({
   entry: { type: 'report', params: { phase: 'ended' } },
   on: {

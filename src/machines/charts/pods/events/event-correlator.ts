@@ -55,7 +55,7 @@ export interface Correlation {
   readonly serial: number;
 }
 
-export const nothingSaid: Correlation = {
+export const nothingRecorded: Correlation = {
   tokens: noneRecent,
   similar: noneRecent,
   counters: noneRecent,

@@ -14,7 +14,7 @@
 import { type AnyActorRef, line, now, setup } from '../../../../kernel/xstate.ts';
 import type { Ended, EventRecorded } from '../../../model/pods/messages.ts';
 import { rfc3339 } from '../../../model/values/time.ts';
-import { type Correlation, correlate, nothingSaid } from './event-correlator.ts';
+import { type Correlation, correlate, nothingRecorded } from './event-correlator.ts';
 import { type EventSeries, eventWriterMachine } from './event-writer.ts';
 
 /** Events that wait for the API server; as upstream's queue. */
@@ -89,7 +89,7 @@ const reap = s.enqueueActions(({ context, event, enqueue }) => {
 export const eventRecorderMachine = s.createMachine({
   id: 'eventRecorder',
   context: ({ input }) => ({
-    ...nothingSaid,
+    ...nothingRecorded,
     ...input,
     writing: [],
   }),

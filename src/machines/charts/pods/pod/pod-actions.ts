@@ -48,8 +48,8 @@ const missingMembers = (context: PodContext) =>
   membersOf(podOrName(context)).filter(({ container }) => context.containers[container.name] === undefined);
 
 /** It waits for its image, or for the runtime to begin it. */
-const isUnderWay = ({ view, wish, isEarly }: ContainerRecord): boolean =>
-  view.phase === 'waiting' && view.reason === '' && wish === null && isEarly !== true;
+const isUnderWay = ({ view, request, isEarly }: ContainerRecord): boolean =>
+  view.phase === 'waiting' && view.reason === '' && request === null && isEarly !== true;
 
 /** Those of a large pod that have no actor yet follow when none of the others is under way. */
 function beginNextGroup(enqueue: Enqueue, context: PodContext): void {
@@ -65,7 +65,9 @@ export const adoptContainers = s.enqueueActions((args) => {
   if (context.stage !== 'sync') return;
   const facts = { ...context, initialised: context.initialised || hasBegun(context) };
   const members = missingMembers(context).slice(0, GROUP);
-  const records = members.map(({ container, kind }) => [container.name, { kind, view: SPAWNED, wish: null }] as const);
+  const records = members.map(
+    ({ container, kind }) => [container.name, { kind, view: SPAWNED, request: null }] as const,
+  );
   const containers = { ...context.containers, ...Object.fromEntries(records) };
   settle(enqueue, context, { initialised: facts.initialised, containers }, now(args));
   for (const member of members) {
@@ -84,7 +86,7 @@ const adoptOrphans = (enqueue: Enqueue, context: PodContext): Partial<PodContext
   for (const name of names) {
     enqueue.spawnChild('container', { id: `container-${name}`, input: orphanInput(context, name) });
   }
-  const records = names.map((name) => [name, { kind: 'regular' as const, view: SPAWNED, wish: null }]);
+  const records = names.map((name) => [name, { kind: 'regular' as const, view: SPAWNED, request: null }]);
   return { containers: { ...context.containers, ...Object.fromEntries(records) } };
 };
 
@@ -95,8 +97,8 @@ export const noteContainer = s.enqueueActions((args) => {
   const record = context.containers[name];
   const isNews = inspect || seen !== undefined || record?.begins === true || !isSame(record?.view, view);
   if (!record || !isNews) return;
-  const wish = view.phase === 'waiting' ? null : record.wish;
-  const containers = { ...context.containers, [name]: { ...record, view, wish, begins: false } };
+  const request = view.phase === 'waiting' ? null : record.request;
+  const containers = { ...context.containers, [name]: { ...record, view, request, begins: false } };
   const acted = inspect || seen !== undefined ? { actedAtMs: now(args) } : {};
   if (seen) learn(args, withContainer(runtimeOf(context), seen), { containers, ...acted }, name);
   else settle(enqueue, context, { containers, ...acted }, now(args));
@@ -105,11 +107,11 @@ export const noteContainer = s.enqueueActions((args) => {
   else if (seen) enqueue.raise({ type: 'acted' });
 });
 
-export const noteWish = s.enqueueActions(({ event, context, enqueue }) => {
+export const noteRequest = s.enqueueActions(({ event, context, enqueue }) => {
   if (event.type !== 'container.wanted') return;
   const record = context.containers[event.name];
   if (!record) return;
-  const containers = { ...context.containers, [event.name]: { ...record, wish: event.wish } };
+  const containers = { ...context.containers, [event.name]: { ...record, request: event.request } };
   enqueue.assign({ containers });
   beginNextGroup(enqueue, { ...context, containers });
 });
@@ -134,9 +136,9 @@ export const permit = s.enqueueActions((args) => {
   for (const member of members) {
     const { name } = member.container;
     const answer = permission(context, member);
-    const restartCount = containers[name]?.wish?.restartCount ?? 0;
+    const restartCount = containers[name]?.request?.restartCount ?? 0;
     const isMade = isCreated({ facts: factsOf(context.runtime, name), restartCount });
-    containers[name] = { ...containers[name]!, wish: null, begins: !('error' in answer) };
+    containers[name] = { ...containers[name]!, request: null, begins: !('error' in answer) };
     if (!isMade && context.allocation?.[name] !== undefined) actuated[name] = context.allocation[name];
     if ('error' in answer) order(enqueue, name, { type: 'container.refused', ...answer.error });
     else order(enqueue, name, { type: 'container.permitted', podIP: addressesOf(context)[0] ?? '', ...answer });
@@ -267,7 +269,7 @@ export const killOverdue = s.raise({
   type: 'pod.kill',
   graceSeconds: null,
   remove: false,
-  verdict: { reason: podReasons.deadlineExceeded, message: podMessages.deadlineExceeded, said: 'always' },
+  verdict: { reason: podReasons.deadlineExceeded, message: podMessages.deadlineExceeded, published: 'always' },
 });
 
 const stopOrder = (name: string, graceSeconds: number, turn: { awaitsTurn?: boolean } = {}): ContainerOrder => ({

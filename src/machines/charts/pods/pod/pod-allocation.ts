@@ -78,15 +78,15 @@ export const takeHealth = s.enqueueActions((args) => {
   settle(enqueue, context, { deviceHealth: event.health }, now(args));
 });
 
-/** It keeps what it has; said once for each reason. */
+/** It keeps what it has; an event is recorded once for each reason. */
 export const notePending = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'allocation.pending' || context.asked === null) return;
   const { allocation, refusal } = event;
   if (!isSame(context.refusal, refusal)) {
     const summary = resizeSummary(context.asked, refusal.message);
-    const said = refusal.reason === 'Deferred' ? podEvents.resizeDeferred : podEvents.resizeInfeasible;
-    enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), said(refusal.cause, summary)));
+    const textOf = refusal.reason === 'Deferred' ? podEvents.resizeDeferred : podEvents.resizeInfeasible;
+    enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), textOf(refusal.cause, summary)));
   }
   const actuated = context.actuated ?? allocation;
   settle(

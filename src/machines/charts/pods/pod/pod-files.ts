@@ -44,7 +44,7 @@ export function turnFiles(context: PodContext) {
   const own = membersOf(pod)
     .filter(({ container }) => context.writing.includes(container.name))
     .map(({ container }) =>
-      containerFiles(pod, container, context.containers[container.name]!.wish?.restartCount ?? 0, context.node),
+      containerFiles(pod, container, context.containers[container.name]!.request?.restartCount ?? 0, context.node),
     );
   return {
     root: context.node.rootDir,
@@ -83,9 +83,9 @@ function configInput(context: PodContext, { container, kind }: Member): Containe
   const pod = podOrName(context);
   const target = targetOf(pod, container.name);
   const targetId = target === '' ? undefined : factsOf(context.runtime, target)?.id;
-  const wish = context.containers[container.name]?.wish;
-  const restartCount = wish?.restartCount ?? 0;
-  const image = wish?.image ?? null;
+  const request = context.containers[container.name]?.request;
+  const restartCount = request?.restartCount ?? 0;
+  const image = request?.image ?? null;
   return {
     pod,
     container,

@@ -98,8 +98,8 @@ function imageVolumes(context: PodContext, container: string) {
 /** The secrets are known now: who still waits for its image asks again. */
 export const askImagesAgain = s.enqueueActions(({ context, enqueue }) => {
   if (isTooEarly(context)) return;
-  for (const [name, { view, wish }] of Object.entries(context.containers)) {
-    if (view.phase === 'waiting' && wish === null) order(enqueue, name, { type: 'images.started' });
+  for (const [name, { view, request }] of Object.entries(context.containers)) {
+    if (view.phase === 'waiting' && request === null) order(enqueue, name, { type: 'images.started' });
   }
 });
 

@@ -24,9 +24,9 @@ import type { UserMapping } from '../../../model/operations/users.ts';
 import type { FileValues } from '../../../model/operations/volume.ts';
 import type {
   ContainerKind,
+  ContainerRequest,
   ContainerView,
   ContainerWanted,
-  ContainerWish,
   Hook,
   ImageFacts,
   PodKill,
@@ -72,7 +72,7 @@ export interface ContainerRecord {
   readonly kind: ContainerKind;
   readonly view: ContainerView;
   /** It waits for its turn to be created. */
-  readonly wish: ContainerWish | null;
+  readonly request: ContainerRequest | null;
   /** It was ordered to begin and has not reported yet. */
   readonly begins?: boolean;
   /** It has asked for its image before others were passed that come first: it asks again then. */
@@ -159,7 +159,7 @@ export interface PodContext extends PodInput {
   readonly begunMs: number | null;
   /** By container, how often its actor crashed. */
   readonly crashes: Readonly<Record<string, number>>;
-  /** What probes said of the newest instances, by container. */
+  /** The results of probes of the newest instances, by container. */
   readonly probes: Readonly<Record<string, ProbedState>>;
   /** By actor of a probe, the instance that it probes. */
   readonly probers: Readonly<Record<string, string>>;

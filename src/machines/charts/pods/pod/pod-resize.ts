@@ -149,8 +149,8 @@ const noteProblem = (text: (event: unknown, context: PodContext) => string) =>
     const error = text(event, context);
     if (pod === null || resize === null) return;
     if (resize.error !== error) {
-      const said = podEvents.resizeError(resizeSummary(pod, error));
-      enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), said));
+      const recorded = podEvents.resizeError(resizeSummary(pod, error));
+      enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), recorded));
     }
     settle(enqueue, context, { resize: { ...resize, error } }, now(args));
   });

@@ -1,5 +1,5 @@
 /**
- * What is to be said of a pod: everything that its machine knows, as a status.
+ * The status of a pod: everything that its machine knows.
  */
 
 import { isStaticPod, type PodStatus } from '../../../model/api/pod.ts';
@@ -87,8 +87,8 @@ const begun = ({ status }: PodContext): Pick<PodStatus, 'startTime'> =>
 /** The status given with the order to end stays, unless the pod succeeds yet: then it has succeeded. */
 function verdictOf({ kill, status }: PodContext): Pick<PodStatusFacts, 'failure' | 'kill'> {
   if (!kill?.verdict) return {};
-  const { said, ...verdict } = kill.verdict;
-  if (said === 'always') return { failure: verdict };
+  const { published, ...verdict } = kill.verdict;
+  if (published === 'always') return { failure: verdict };
   return isTerminalPhase(status?.phase) ? {} : { kill: verdict };
 }
 
@@ -105,13 +105,13 @@ function asSeen(runtime: PodRuntimeStatus, { containers }: PodContext): PodRunti
   const ended = Object.values(containers).flatMap(({ view }) => (view.ended ? [view.ended] : []));
   if (ended.length === 0 && starting.length === 0) return runtime;
   const isHidden = new Set(starting);
-  const said = new Map(ended.map(({ id, message }) => [id, message]));
+  const messages = new Map(ended.map(({ id, message }) => [id, message]));
   return {
     ...runtime,
     containers: runtime.containers
       .filter(({ id }) => !isHidden.has(id))
       .map((container) => {
-        const message = said.get(container.id);
+        const message = messages.get(container.id);
         if (!message) return container;
         return { ...container, message: container.message === '' ? message : `${container.message}: ${message}` };
       }),

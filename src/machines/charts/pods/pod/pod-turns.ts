@@ -28,15 +28,16 @@ function isPassed(context: PodContext, { container, kind }: Member): boolean {
   return phase === 'ended' && hasSucceeded(context, container.name);
 }
 
-const hasWish = ({ wish }: PodContext['containers'][string]): boolean => wish !== null;
+const hasRequest = ({ request }: PodContext['containers'][string]): boolean => request !== null;
 
 /** Who may be created now, of those who wait for it. */
 export function turnsOf(context: PodContext): Member[] {
-  if (context.pod === null || context.volumes === null || !Object.values(context.containers).some(hasWish)) return [];
+  if (context.pod === null || context.volumes === null || !Object.values(context.containers).some(hasRequest))
+    return [];
   const members = membersOf(context.pod);
   const hook = members.findIndex((member) => hasHookAhead(context, member));
   const waits = ({ kind, container }: Member, at: number): boolean =>
-    context.containers[container.name]?.wish != null && (kind !== 'regular' || hook === -1 || at <= hook);
+    context.containers[container.name]?.request != null && (kind !== 'regular' || hook === -1 || at <= hook);
   const reachedNow = context.initialised ? members.filter(({ kind }) => kind !== 'init') : reached(context, members);
   const isReachedNow = new Set(reachedNow);
   return members.filter((member, at) => isReachedNow.has(member) && waits(member, at));

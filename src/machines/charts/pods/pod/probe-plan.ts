@@ -17,7 +17,7 @@ type Facts = Pick<PodContext, 'pod' | 'runtime' | 'probes' | 'probed' | 'contain
 const probedContainers = (pod: Pod): Container[] =>
   [...(pod.spec.initContainers ?? []).filter(isSidecar), ...pod.spec.containers].filter(hasProbes);
 
-/** An instance that runs, and what its probes said of it. */
+/** An instance that runs, and the results of its probes. */
 export interface Probed {
   readonly container: Container;
   readonly facts: ContainerFacts;

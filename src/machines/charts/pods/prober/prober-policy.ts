@@ -19,7 +19,7 @@ import type { ContainerFacts } from '../../../model/status/runtime-facts.ts';
 
 export type ProbeKind = 'startup' | 'readiness' | 'liveness';
 
-/** What probes have said of one instance of a container. */
+/** The results of probes of one instance of a container. */
 export interface ProbedState extends ProbedInstance {
   /** A verdict has ended it. */
   readonly failed: boolean;

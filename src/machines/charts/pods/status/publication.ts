@@ -56,7 +56,7 @@ function mergedStatus(own: PodStatus, seen: PodStatus, stage: PodStage): PodStat
 function mergedConditions(own: readonly PodCondition[], seen: readonly PodCondition[], isEnding: boolean) {
   const isOthers = (condition: PodCondition): boolean =>
     isForeignCondition(condition) || (condition.type === SHARED_CONDITION && !isEnding);
-  const others = seen.filter((each) => isOthers(each) || isSharedAndUnsaid(each, own));
+  const others = seen.filter((each) => isOthers(each) || isSharedAndAbsent(each, own));
   const dated = own
     .filter((each) => !isOthers(each))
     .map((condition) => {
@@ -67,7 +67,7 @@ function mergedConditions(own: readonly PodCondition[], seen: readonly PodCondit
   return [...others, ...dated];
 }
 
-const isSharedAndUnsaid = ({ type }: PodCondition, own: readonly PodCondition[]): boolean =>
+const isSharedAndAbsent = ({ type }: PodCondition, own: readonly PodCondition[]): boolean =>
   type === SHARED_CONDITION && !own.some((each) => each.type === type);
 
 /** The body of the PATCH of `pods/status`; `null` when there is nothing to say. The uid guards against a namesake. */

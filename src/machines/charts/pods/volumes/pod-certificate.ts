@@ -49,7 +49,7 @@ const JITTER_MS = 300_000;
 /** However soon a signer wants to be asked again. */
 const REFRESH_MIN_MS = 60_000;
 /** Without a certificate by then, the pod says what it waits for. */
-const UNSAID_MS = 10_000;
+const UNISSUED_MS = 10_000;
 
 export interface CertificateInput {
   readonly pod: PodRef;
@@ -129,7 +129,7 @@ const s = setup({
     isIssued: isOutcome('issued'),
     isPending: isOutcome('pending'),
     isUnseen: ({ context }) => !context.isSeen,
-    isUnsaid: ({ context }) => !context.isIssued,
+    isUnissued: ({ context }) => !context.isIssued,
   },
   delays: {
     refresh: (args) => Math.max(0, args.context.refreshMs - now(args)),
@@ -326,7 +326,7 @@ const issuing = s.createStateConfig({
       },
       on: { 'reflector.listed': news, 'reflector.changed': news },
       after: {
-        [UNSAID_MS]: { guard: 'isUnsaid', actions: sayUnissued },
+        [UNISSUED_MS]: { guard: 'isUnissued', actions: sayUnissued },
         abandon: { guard: 'isUnseen', target: 'backingOff', actions: failLost },
       },
     },

@@ -38,6 +38,6 @@ it('a certificate of an exec plugin counts down, and its age when another one co
   seen({ kind: 'opened', pluginCertificate: second });
   expect(await valueOf(registry, 'rest_client_exec_plugin_ttl_seconds')).toBe(7 * 86_400);
   const { values } = await registry.getSingleMetric('rest_client_exec_plugin_certificate_rotation_age')!.get();
-  const told = values as { value: number; metricName?: string }[];
-  expect(told.find(({ metricName }) => metricName?.endsWith('_sum'))?.value).toBe(86_400);
+  const measured = values as { value: number; metricName?: string }[];
+  expect(measured.find(({ metricName }) => metricName?.endsWith('_sum'))?.value).toBe(86_400);
 });

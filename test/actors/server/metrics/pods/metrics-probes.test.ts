@@ -1,7 +1,7 @@
 /** What is counted of probes, and for how long. */
 import { expect, it } from 'vitest';
 import { familiesOf } from '../../../../../src/actors/server/metrics/instruments.ts';
-import { asked, recording, said } from '../../metrics-recording.ts';
+import { asked, recording, sent } from '../../metrics-recording.ts';
 
 function probing() {
   const { recorder, contexts, turn } = recording();
@@ -39,6 +39,6 @@ it.each([
 ])('nothing is told of a pod that %s, and the others stay', async (_how, event) => {
   const { recorder, turn, counted } = probing();
   for (const request of [1, 2]) for (const result of ['success', 'failure']) recorder.probed(request, result, 5);
-  turn(1, said('kubelet/status', event));
+  turn(1, sent('kubelet/status', event));
   expect(await counted()).toEqual({ attempts: { 'u2 successful': 1, 'u2 failed': 1 }, measured: { u2: 1 } });
 });

@@ -1,6 +1,6 @@
 /** Metrics of a pod and of a Node in the API server: what the projections make of the kernel's records. */
 import { expect, it } from 'vitest';
-import { answered, asked, recording, said } from '../../metrics-recording.ts';
+import { answered, asked, recording, sent } from '../../metrics-recording.ts';
 
 const CREATED_MS = Date.parse('2026-11-21T07:00:00Z');
 const IMAGE = 'kubelet/images/image-app%3A1';
@@ -9,9 +9,9 @@ const pod = (spec: object = {}) => ({
   metadata: { name: 'web', namespace: 'default', uid: 'u1', creationTimestamp: '2026-11-21T07:00:00Z' },
   spec: { containers: [{ name: 'app', image: 'app:1' }], ...spec },
 });
-const added = (it: object) => said('kubelet/pods', { type: 'config.pods', op: 'ADD', source: 'api', pods: [it] });
+const added = (it: object) => sent('kubelet/pods', { type: 'config.pods', op: 'ADD', source: 'api', pods: [it] });
 const observed = (status: object) =>
-  said('kubelet/status', { type: 'status.observed', pod: { uid: 'u1' }, seen: { status } });
+  sent('kubelet/status', { type: 'status.observed', pod: { uid: 'u1' }, seen: { status } });
 const request = { uid: 'u1', container: 'app', policy: 'IfNotPresent' };
 
 /** Created at 0 s, seen at 1 s, pulled from 3 to 9 s, an init container from 10 to 14 s, observed running at 22 s. */
@@ -19,9 +19,9 @@ function startPod({ turn }: ReturnType<typeof recording>, spec: object = {}) {
   const at = (seconds: number) => CREATED_MS + seconds * 1_000;
   turn(at(1), added(pod(spec)));
   turn(at(2), asked(1, 'host.preparePod', 'kubelet/pods/pod-u1/folders'));
-  turn(at(2.5), answered(1), said(IMAGE, { type: 'image.asked', request }));
+  turn(at(2.5), answered(1), sent(IMAGE, { type: 'image.asked', request }));
   turn(at(3), asked(2, 'cri.pullImage', `${IMAGE}/pull`));
-  turn(at(9), answered(2), said('kubelet/pods/pod-u1', { type: 'image.ready', uid: 'u1', container: 'app' }));
+  turn(at(9), answered(2), sent('kubelet/pods/pod-u1', { type: 'image.ready', uid: 'u1', container: 'app' }));
   turn(at(15), observed({ phase: 'Pending', containerStatuses: [{ name: 'app', state: { waiting: {} } }] }));
   const terminated = { startedAt: '2026-11-21T07:00:10Z', finishedAt: '2026-11-21T07:00:14Z' };
   const done = { name: 'init', state: { terminated } };
@@ -97,17 +97,17 @@ it('the start of a node is measured when this start made its Node', async () => 
 it('a pod that is refused, unwanted, or wanted again counts once', async () => {
   const { contexts, turn, value } = recording();
   const refused = (uid: string, reason: string) =>
-    said(`kubelet/pods/pod-${uid}`, { type: 'allocation.refused', uid, rejection: { reason } });
+    sent(`kubelet/pods/pod-${uid}`, { type: 'allocation.refused', uid, rejection: { reason } });
   turn(1, refused('u1', 'OutOfcpu'), refused('u2', 'OutOfexample.com/gpu'), refused('u1', 'OutOfcpu'));
   expect(await value('kubelet_admission_rejections_total', { reason: 'OutOfcpu' })).toBe(1);
   expect(await value('kubelet_admission_rejections_total', { reason: 'OutOfExtendedResources' })).toBe(1);
   contexts['kubelet/pods/pod-u3'] = { uid: 'u3', pod: null, runtime: { sandboxes: [{}] } };
-  turn(2, said('kubelet/pods/pod-u3', { type: 'pod.kill' }), said('kubelet/pods/pod-u3', { type: 'pod.kill' }));
+  turn(2, sent('kubelet/pods/pod-u3', { type: 'pod.kill' }), sent('kubelet/pods/pod-u3', { type: 'pod.kill' }));
   expect(await value('kubelet_orphaned_runtime_pods_total')).toBe(1);
   const removed = { type: 'config.pods', op: 'REMOVE', source: 'api', pods: [{ uid: 'u1' }] };
-  turn(3, added(pod()), said('kubelet/pods', removed), added(pod()));
+  turn(3, added(pod()), sent('kubelet/pods', removed), added(pod()));
   expect(await value('kubelet_restarted_pods_total', { static: '' })).toBe(1);
-  turn(4, said('kubelet/pods', removed), said('kubelet/status', { type: 'status.removed', uid: 'u1' }));
+  turn(4, sent('kubelet/pods', removed), sent('kubelet/status', { type: 'status.removed', uid: 'u1' }));
   turn(5, added(pod()));
   expect(await value('kubelet_restarted_pods_total', { static: '' })).toBe(1);
 });

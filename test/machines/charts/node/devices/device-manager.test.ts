@@ -41,7 +41,7 @@ function run(answers: Answers = {}) {
     ['allocation', 'nodeStatus'],
   );
   const settle = (ms = 0) => world.time.advanceTo(world.time.now() + ms);
-  const all = () => world.told() as readonly { type: string; devices?: Devices; reports?: object }[];
+  const all = () => world.sent() as readonly { type: string; devices?: Devices; reports?: object }[];
   return {
     ...world,
     written,
@@ -90,9 +90,9 @@ it('the newest plugin of a resource has it, and what an older one says is not he
   expect(world.devices()).toMatchObject({ [GPU]: { devices: [gpu('a')] } });
   world.list(gpu('b'));
   expect(world.devices()).toMatchObject({ [GPU]: { devices: [gpu('b')] } });
-  world.tell({ type: 'device.listed', id: 'device-plugin-0', resource: GPU, devices: [gpu('z')] });
-  world.tell({ type: 'device.stopped', id: 'device-plugin-0', resource: GPU });
-  world.tell({ type: 'devices.withdrawn', resource: GPU, endpoint: 'old.sock' });
+  world.send({ type: 'device.listed', id: 'device-plugin-0', resource: GPU, devices: [gpu('z')] });
+  world.send({ type: 'device.stopped', id: 'device-plugin-0', resource: GPU });
+  world.send({ type: 'devices.withdrawn', resource: GPU, endpoint: 'old.sock' });
   expect(world.devices()).toMatchObject({ [GPU]: { devices: [gpu('b')] } });
   expect(old?.input).toMatchObject({ endpoint: 'old.sock' });
   expect(world.divergence()).toBeNull();
@@ -102,7 +102,7 @@ it('without its plugin nothing is healthy, and after five minutes nothing is the
   const world = run();
   world.register();
   world.list(gpu('a'));
-  world.tell({ type: 'devices.withdrawn', resource: GPU, endpoint: 'gpu.sock' });
+  world.send({ type: 'devices.withdrawn', resource: GPU, endpoint: 'gpu.sock' });
   world.settle();
   expect(world.reported()).toEqual(counts('1', '0'));
   world.settle(299_000);
@@ -119,7 +119,7 @@ it('a plugin that is back in time stays', () => {
   const world = run({ 'devices.listAndWatch': () => (++opened === 1 ? fail('rpc error') : 'stream') });
   world.register();
   world.settle();
-  expect(world.said()).toContain('ListAndWatch ended unexpectedly for device plugin');
+  expect(world.logged()).toContain('ListAndWatch ended unexpectedly for device plugin');
   world.settle(200_000);
   world.register();
   world.list(gpu('a'));
@@ -148,9 +148,9 @@ it('who holds what is written down, and tried again when it could not be', () =>
   });
   const response = { envs: {}, mounts: [], devices: [], annotations: {}, cdiDevices: [] };
   const held = { u: { c: { [GPU]: { nodes: { '-1': ['a'] }, response } } } };
-  world.tell({ type: 'devices.held', held });
+  world.send({ type: 'devices.held', held });
   world.settle();
-  expect(world.said()).toContain('Writing checkpoint encountered');
+  expect(world.logged()).toContain('Writing checkpoint encountered');
   world.settle(10_000);
   expect(entries).toHaveLength(2);
   expect(entries[1]).toEqual([{ podUid: 'u', container: 'c', resource: GPU, nodes: { '-1': ['a'] }, response }]);
@@ -166,7 +166,7 @@ it('a server that breaks is served again', () => {
 it('a plugin tells of its end once', () => {
   const input = { id: 'p', resource: GPU, endpoint: 'gpu.sock', options };
   const world = runUnder(devicePluginMachine, input, { 'devices.listAndWatch': ok(null) });
-  expect(world.told()).toMatchObject([{ type: 'device.stopped', id: 'p', resource: GPU }, {}]);
+  expect(world.sent()).toMatchObject([{ type: 'device.stopped', id: 'p', resource: GPU }, {}]);
 });
 
 it.each([

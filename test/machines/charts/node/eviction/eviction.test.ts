@@ -62,16 +62,16 @@ function start(thresholds: readonly EvictionThreshold[], answers: Answers = {}, 
     ...answers,
   };
   const run = runUnder(evictionMachine, settings(thresholds, more), world, SIBLINGS);
-  const toldTo = (id: string) => run.told().filter(({ to }) => to === `parent/${id}`);
+  const sentTo = (id: string) => run.sent().filter(({ to }) => to === `parent/${id}`);
   return {
     ...run,
-    add: (uid: string, facts: NodePod | null) => run.tell({ type: 'node.podChanged', uid, pod: facts }),
-    free: (uid: string) => run.tell({ type: 'node.podChanged', uid, pod: null, isReclaimed: true }),
+    add: (uid: string, facts: NodePod | null) => run.send({ type: 'node.podChanged', uid, pod: facts }),
+    free: (uid: string) => run.send({ type: 'node.podChanged', uid, pod: null, isReclaimed: true }),
     see: (observations: Observations) => run.say('stats.watchSignals', { type: 'signals.changed', observations }),
-    kills: () => toldTo('pods').filter(({ type }) => type === 'pods.kill'),
-    killed: () => toldTo('pods').flatMap((message) => ('uid' in message ? [message.uid] : [])),
-    events: () => toldTo('eventRecorder'),
-    conditions: () => toldTo('nodeStatus').map((message) => (message as { conditions?: string[] }).conditions),
+    kills: () => sentTo('pods').filter(({ type }) => type === 'pods.kill'),
+    killed: () => sentTo('pods').flatMap((message) => ('uid' in message ? [message.uid] : [])),
+    events: () => sentTo('eventRecorder'),
+    conditions: () => sentTo('nodeStatus').map((message) => (message as { conditions?: string[] }).conditions),
     pass: (ms: number) => run.time.advanceTo(run.time.now() + ms),
   };
 }
@@ -96,7 +96,7 @@ describe('memory', () => {
     run.see(LOW);
     run.pass(0);
     expect(run.conditions()).toEqual([['MemoryPressure']]);
-    expect(run.told()).toContainEqual({
+    expect(run.sent()).toContainEqual({
       to: 'parent/allocation',
       type: 'node.pressed',
       pressures: ['MemoryPressure'],
@@ -110,7 +110,7 @@ describe('memory', () => {
         type: 'pods.kill',
         uid: 'b',
         graceSeconds: 1,
-        verdict: { reason: 'Evicted', message, said: 'once', disruptionTarget: true },
+        verdict: { reason: 'Evicted', message, published: 'once', disruptionTarget: true },
       },
     ]);
     expect(run.events()).toMatchObject([
@@ -159,7 +159,7 @@ describe('memory', () => {
     run.add('low', pod('low', { priority: 1 }));
     run.see(LOW);
     run.pass(0);
-    expect(run.said()).toContain('Eviction manager: cannot evict a critical pod');
+    expect(run.logged()).toContain('Eviction manager: cannot evict a critical pod');
     expect(run.kills()).toMatchObject([{ uid: 'low' }]);
   });
 
@@ -237,7 +237,7 @@ describe('memory', () => {
   it('signals that cannot be read are said once, and watched again', () => {
     const run = start([hard('memory.available', '100Mi')], { 'stats.watchSignals': fail('no cgroups') });
     run.pass(60_000);
-    expect(run.said().filter((text) => text.includes('failed to get summary stats'))).toHaveLength(1);
+    expect(run.logged().filter((text) => text.includes('failed to get summary stats'))).toHaveLength(1);
     expect(run.asked().filter((name) => name === 'stats.watchSignals').length).toBeGreaterThan(5);
   });
 });
@@ -252,19 +252,19 @@ describe('disk', () => {
     run.add('a', pod('a'));
     run.see(FULL);
     run.pass(0);
-    expect(run.told().filter(({ type }) => type === 'garbage.purge')).toMatchObject([{ to: 'parent/containerGC' }]);
-    run.tell({ type: 'garbage.purged' });
+    expect(run.sent().filter(({ type }) => type === 'garbage.purge')).toMatchObject([{ to: 'parent/containerGC' }]);
+    run.send({ type: 'garbage.purged' });
     expect(
       run
-        .told()
+        .sent()
         .filter(({ type }) => type === 'garbage.purge')
         .at(-1),
     ).toMatchObject({ to: 'parent/imageGC' });
-    run.tell({ type: 'garbage.purged' });
+    run.send({ type: 'garbage.purged' });
     run.pass(0);
     expect(run.kills()).toEqual([]);
     expect(run.conditions()).toEqual([['DiskPressure']]);
-    expect(run.said()).toContain('Eviction manager: able to reduce resource pressure without evicting pods.');
+    expect(run.logged()).toContain('Eviction manager: able to reduce resource pressure without evicting pods.');
   });
 
   it('when that was not enough, the largest pod goes, counted with its logs, layers and volumes', () => {
@@ -278,8 +278,8 @@ describe('disk', () => {
     run.add('b', pod('b'));
     run.see(FULL);
     run.pass(0);
-    run.tell({ type: 'garbage.purged' });
-    run.tell({ type: 'garbage.purged' });
+    run.send({ type: 'garbage.purged' });
+    run.send({ type: 'garbage.purged' });
     run.pass(0);
     expect(run.kills()).toMatchObject([
       {
@@ -328,7 +328,11 @@ describe('limits of local storage', () => {
     run.pass(0);
     run.say('stats.watchStorage', { type: 'storage.changed', exceeded });
     expect(run.kills()).toMatchObject([
-      { uid: 'a', graceSeconds: 1, verdict: { reason: 'Evicted', message, said: 'once', disruptionTarget: false } },
+      {
+        uid: 'a',
+        graceSeconds: 1,
+        verdict: { reason: 'Evicted', message, published: 'once', disruptionTarget: false },
+      },
     ]);
     expect(run.events()).toMatchObject([{ reason: 'Evicted', message }]);
     run.say('stats.watchStorage', { type: 'storage.changed', exceeded: null });

@@ -21,7 +21,7 @@ it('tells what is exceeded, and nothing when it no longer is', () => {
   const run = runUnder(storageWatchMachine, input, { 'stats.watchStorage': 'stream' });
   run.say('stats.watchStorage', { type: 'storage.changed', exceeded });
   run.say('stats.watchStorage', { type: 'storage.changed', exceeded: null });
-  expect(run.told()).toEqual([{ to: 'parent', type: 'storage.exceeded', uid: 'u', exceeded }]);
+  expect(run.sent()).toEqual([{ to: 'parent', type: 'storage.exceeded', uid: 'u', exceeded }]);
   expect(run.divergence()).toBeNull();
 });
 
@@ -29,7 +29,7 @@ it('watches again after measuring failed', () => {
   let asked = 0;
   const answer = () => (asked++ === 0 ? fail('the runtime is away') : 'stream');
   const run = runUnder(storageWatchMachine, input, { 'stats.watchStorage': answer });
-  expect(run.said()).toEqual(['Cannot measure what a pod keeps on disk']);
+  expect(run.logged()).toEqual(['Cannot measure what a pod keeps on disk']);
   run.time.advanceTo(run.time.now() + 10_000);
   expect(asked).toBe(2);
 });

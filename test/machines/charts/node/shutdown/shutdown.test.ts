@@ -37,15 +37,15 @@ function start(answers: Answers = {}) {
   };
   const shutdown = { periods: PERIODS, stateFile: '/state' };
   const run = runUnder(shutdownMachine, { ...node, shutdown }, world, SIBLINGS);
-  const toldTo = (id: string) => run.told().filter(({ to }) => to === `parent/${id}`);
+  const sentTo = (id: string) => run.sent().filter(({ to }) => to === `parent/${id}`);
   return {
     ...run,
-    toldTo,
-    add: (uid: string, facts: NodePod | null) => run.tell({ type: 'node.podChanged', uid, pod: facts }),
+    sentTo,
+    add: (uid: string, facts: NodePod | null) => run.send({ type: 'node.podChanged', uid, pod: facts }),
     bus: (event: { type: string }) => run.say('logind.watchShutdown', event),
     kills: () =>
-      toldTo('pods').flatMap((told) =>
-        told.type === 'pods.kill' ? [told as unknown as { uid: string; graceSeconds: number }] : [],
+      sentTo('pods').flatMap((sent) =>
+        sent.type === 'pods.kill' ? [sent as unknown as { uid: string; graceSeconds: number }] : [],
       ),
     isHeld: () =>
       run.records().filter((record) => record.k === 'effect' && record.name === 'logind.inhibitShutdown').length -
@@ -79,7 +79,7 @@ describe('a machine that shuts down', () => {
       verdict: {
         reason: 'Terminated',
         message: 'Pod was terminated in response to imminent node shutdown.',
-        said: 'once',
+        published: 'once',
         disruptionTarget: true,
       },
     });
@@ -94,12 +94,12 @@ describe('a machine that shuts down', () => {
     run.bus(PREPARED);
     run.pass(0);
     run.bus(CANCELLED);
-    expect(run.toldTo('nodeStatus')).toMatchObject([
+    expect(run.sentTo('nodeStatus')).toMatchObject([
       { type: 'node.reported', reports: { shuttingDown: true } },
       { type: 'node.reported', reports: { shuttingDown: false } },
     ]);
-    expect(run.toldTo('allocation')).toMatchObject([{ active: true }, { active: false }]);
-    expect(run.toldTo('eventRecorder')).toMatchObject([
+    expect(run.sentTo('allocation')).toMatchObject([{ active: true }, { active: false }]);
+    expect(run.sentTo('eventRecorder')).toMatchObject([
       { eventType: 'Normal', reason: 'Shutdown', message: 'Shutdown manager detected shutdown event' },
       { eventType: 'Normal', reason: 'Shutdown', message: 'Shutdown manager detected shutdown cancellation' },
     ]);
@@ -117,7 +117,7 @@ describe('a machine that shuts down', () => {
     expect(run.kills().map(({ uid }) => uid)).toEqual(['stuck', 'system']);
     run.pass(10_000);
     expect(run.state()).toEqual({ active: 'released' });
-    expect(run.said()).toContain('Shutdown manager pod killing time out');
+    expect(run.logged()).toContain('Shutdown manager pod killing time out');
   });
 
   it('the lock is held until the last group is over; when it began and ended is kept', () => {
@@ -169,7 +169,7 @@ describe('logind', () => {
   it('that does not take the longer delay is complained of once, in upstream`s words', () => {
     const run = start({ 'logind.inhibitDelay': ok({ delayMs: 5_000 }), 'logind.overrideInhibitDelay': ok(null) });
     run.pass(600_000);
-    expect(run.said()).toEqual(['Failed to start node shutdown manager']);
+    expect(run.logged()).toEqual(['Failed to start node shutdown manager']);
     const [record] = run.records().filter(({ k }) => k === 'log');
     expect(record).toMatchObject({
       fields: {
@@ -183,7 +183,7 @@ describe('logind', () => {
   it('that is not there is said once, and looked for again', () => {
     const run = start({ 'logind.inhibitDelay': fail('no bus') });
     run.pass(600_000);
-    expect(run.said()).toEqual(['Failed to start node shutdown manager']);
+    expect(run.logged()).toEqual(['Failed to start node shutdown manager']);
     expect(run.asked().length).toBeGreaterThan(5);
   });
 

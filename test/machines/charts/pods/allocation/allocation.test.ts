@@ -5,7 +5,7 @@ import { admissionRequest, allocationOf } from '../../../../../src/machines/mode
 import type { Pod } from '../../../../../src/machines/model/api/pod.ts';
 import type { NodeSettings } from '../../../../../src/machines/model/settings/node-settings.ts';
 import { runUnder } from '../../../../support/answering-world.ts';
-import { ADMISSION, apiPod, bootCountingNode, removePod, tellPods } from '../../../../support/counting-node.ts';
+import { ADMISSION, apiPod, bootCountingNode, removePod, sendPods } from '../../../../support/counting-node.ts';
 import { manifest, PodsNode, settings } from '../../../../support/pods-node.ts';
 
 let node: PodsNode;
@@ -29,7 +29,7 @@ function asking(uid: string, { cpu, priority, spec = {}, generation = 1 }: Wante
   return apiPod(uid, { containers, ...(priority === undefined ? {} : { priority }), ...spec }, generation);
 }
 
-const tell = (op: 'ADD' | 'UPDATE', ...pods: Pod[]) => tellPods(node, op, ...pods);
+const send = (op: 'ADD' | 'UPDATE', ...pods: Pod[]) => sendPods(node, op, ...pods);
 const remove = (uid: string) => removePod(node, uid);
 const running = (uid: string) => () => node.phase(uid) === 'Running';
 
@@ -43,7 +43,7 @@ describe('a pod that the node does not take', () => {
 
   it('fails with the reason, gets no sandbox, folder or group, and one event', () => {
     boot();
-    tell('ADD', asking('u1', { spec: rejected }));
+    send('ADD', asking('u1', { spec: rejected }));
     node.run(5_000);
     expect(node.status('u1')).toEqual({
       observedGeneration: 1,
@@ -66,12 +66,12 @@ describe('a pod that the node does not take', () => {
     const taints = [{ key: 'gone', effect: 'NoExecute' }];
     const known = { metadata: { labels: { zone: 'b' } }, spec: { taints } };
     void node.kernel.dispatch('kubelet/allocation', { type: 'node.known', node: known }, 'test');
-    tell(
+    send(
       'ADD',
       asking('u1', { spec: rejected }),
       asking('u2', { spec: { ...rejected, tolerations: [{ key: 'gone' }] } }),
     );
-    tell('ADD', asking('u3', { spec: { ...rejected, tolerations: [{ operator: 'Exists' }] } }));
+    send('ADD', asking('u3', { spec: { ...rejected, tolerations: [{ operator: 'Exists' }] } }));
     node.until('Running', running('u3'));
     const message =
       "Pod was rejected: Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate";
@@ -84,10 +84,10 @@ describe('a pod that the node does not take', () => {
     const input = { settings: { ...settings, admission: ADMISSION, apiServer: { changeDetection: 'Watch' } } };
     const run = runUnder(allocationMachine, input, {}, ['pods', 'softState', 'eventRecorder']);
     const want = (pod: Pod) =>
-      run.tell({ type: 'allocation.wanted', request: admissionRequest(pod), allocation: allocationOf(pod) });
+      run.send({ type: 'allocation.wanted', request: admissionRequest(pod), allocation: allocationOf(pod) });
     const answers = () =>
       run
-        .told()
+        .sent()
         .flatMap(({ type, uid }: { type: string; uid?: string }) =>
           type === 'allocation.granted' || type === 'allocation.refused' ? [`${uid} ${type}`] : [],
         );
@@ -95,7 +95,7 @@ describe('a pod that the node does not take', () => {
     want(asking('u2', { spec: { nodeSelector: { zone: 'c' } } }));
     want(asking('u3', { cpu: '3' }));
     expect(answers()).toEqual(['u3 allocation.refused']);
-    run.tell({ type: 'node.known', node: { metadata: { labels: { zone: 'b' } } } });
+    run.send({ type: 'node.known', node: { metadata: { labels: { zone: 'b' } } } });
     expect(answers().slice(1)).toEqual(['u1 allocation.granted', 'u2 allocation.refused']);
     expect(run.divergence()).toBeNull();
   });
@@ -116,7 +116,7 @@ describe('a pod that the node does not take', () => {
     boot();
     void node.kernel.dispatch('kubelet/allocation', { type: 'node.shuttingDown', active: true }, 'test');
     node.world.setManifests([manifest({ uid: 'u1' })]);
-    tell('ADD', asking('u2', {}));
+    send('ADD', asking('u2', {}));
     node.run(5_000);
     for (const uid of ['u1', 'u2']) expect(node.status(uid)).toMatchObject({ phase: 'Failed', reason: 'NodeShutdown' });
     node.run(2_000);
@@ -127,7 +127,7 @@ describe('a pod that the node does not take', () => {
 
   it('is gone with its source, and forgotten', () => {
     boot();
-    tell('ADD', asking('u1', { cpu: '3' }));
+    send('ADD', asking('u1', { cpu: '3' }));
     node.run(2_000);
     remove('u1');
     node.until('gone', () => node.podState('u1') === undefined);
@@ -139,12 +139,12 @@ describe('a pod that the node does not take', () => {
 describe('a pod that the node takes', () => {
   it('is counted until it ends, and its place is free then', () => {
     boot();
-    tell('ADD', asking('u1', { cpu: '1500m', spec: { restartPolicy: 'Never' } }));
+    send('ADD', asking('u1', { cpu: '1500m', spec: { restartPolicy: 'Never' } }));
     node.world.runtime.programs.set('app', [{ runsMs: 3_000, exitCode: 0 }, {}]);
     node.until('Running', running('u1'));
-    tell('ADD', asking('u2', { cpu: '1' }));
+    send('ADD', asking('u2', { cpu: '1' }));
     node.until('over', () => node.phase('u1') === 'Succeeded');
-    tell('ADD', asking('u3', { cpu: '1' }));
+    send('ADD', asking('u3', { cpu: '1' }));
     node.until('Running', running('u3'));
     expect(node.status('u2')).toMatchObject({
       reason: 'OutOfcpu',
@@ -157,17 +157,17 @@ describe('a pod that the node takes', () => {
     const input = { settings: { ...settings, admission: ADMISSION } };
     const run = runUnder(allocationMachine, input, {}, ['pods', 'softState', 'eventRecorder']);
     const want = (pod: Pod) =>
-      run.tell({ type: 'allocation.wanted', request: admissionRequest(pod), allocation: allocationOf(pod) });
-    const told = (type: string) => run.told().filter((message) => (message as { type: string }).type === type);
+      run.send({ type: 'allocation.wanted', request: admissionRequest(pod), allocation: allocationOf(pod) });
+    const sent = (type: string) => run.sent().filter((message) => (message as { type: string }).type === type);
     const state = { containers: {}, probes: {} };
-    run.tell({ type: 'softState.loaded', state });
+    run.send({ type: 'softState.loaded', state });
     want(asking('u1', { cpu: '1500m' }));
-    run.tell({ type: 'allocation.ended', uid: 'u1', byItself: false });
-    const { grant } = told('softState.allocated')[0] as unknown as { grant: object };
-    run.tell({ type: 'softState.loaded', state: { ...state, grants: { u1: grant } } });
+    run.send({ type: 'allocation.ended', uid: 'u1', byItself: false });
+    const { grant } = sent('softState.allocated')[0] as unknown as { grant: object };
+    run.send({ type: 'softState.loaded', state: { ...state, grants: { u1: grant } } });
     want(asking('u2', { cpu: '1' }));
-    expect(told('allocation.refused')).toEqual([]);
-    expect(told('allocation.granted')).toHaveLength(2);
+    expect(sent('allocation.refused')).toEqual([]);
+    expect(sent('allocation.granted')).toHaveLength(2);
     expect(run.divergence()).toBeNull();
   });
 
@@ -209,9 +209,9 @@ describe('a pod that the node takes', () => {
 describe('a critical pod', () => {
   it('comes when the pod that it displaces has ended, which says why it did', () => {
     boot();
-    tell('ADD', asking('low', { cpu: '1500m' }));
+    send('ADD', asking('low', { cpu: '1500m' }));
     node.until('Running', running('low'));
-    tell('ADD', asking('high', { cpu: '1', priority: 2_000_000_000 }));
+    send('ADD', asking('high', { cpu: '1', priority: 2_000_000_000 }));
     node.until('Running', running('high'));
     const [first, second] = node.world.callsOf('cri.runPodSandbox');
     const stopped = node.world.callsOf('cri.stopPodSandbox')[0]!;
@@ -229,11 +229,11 @@ describe('a critical pod', () => {
 
   it('gets what was last asked for, also when that came while it waited for its room', () => {
     boot();
-    tell('ADD', asking('low', { cpu: '1500m' }));
+    send('ADD', asking('low', { cpu: '1500m' }));
     node.until('Running', running('low'));
-    tell('ADD', asking('high', { cpu: '1', priority: 2_000_000_000 }));
+    send('ADD', asking('high', { cpu: '1', priority: 2_000_000_000 }));
     expect(node.podState('high')).toBe('admitting');
-    tell('UPDATE', asking('high', { cpu: '500m', priority: 2_000_000_000, generation: 2 }));
+    send('UPDATE', asking('high', { cpu: '500m', priority: 2_000_000_000, generation: 2 }));
     node.until('Running', running('high')).run(1_000);
     expect(node.world.groups.get('/kubepods/burstable/podhigh')).toMatchObject({ cpuShares: '512' });
     expect(node.status('high')?.conditions?.filter(({ type }) => type.startsWith('PodResize'))).toEqual([]);
@@ -241,10 +241,10 @@ describe('a critical pod', () => {
 
   it('comes as soon as another critical one has ended that itself waited for its room', () => {
     boot();
-    tell('ADD', asking('low', { cpu: '1500m' }));
+    send('ADD', asking('low', { cpu: '1500m' }));
     node.until('Running', running('low'));
-    tell('ADD', asking('high', { cpu: '1800m', priority: 2_000_000_000 }));
-    tell('ADD', asking('higher', { cpu: '1800m', priority: 2_000_001_000 }));
+    send('ADD', asking('high', { cpu: '1800m', priority: 2_000_000_000 }));
+    send('ADD', asking('higher', { cpu: '1800m', priority: 2_000_001_000 }));
     node.until('Running', running('higher'), 50_000);
     expect(node.phase('high')).toBe('Failed');
   });
@@ -263,7 +263,7 @@ describe('the cgroup of a pod', () => {
 
   it('is there with its limits before the sandbox, and goes after it', () => {
     boot({ podPidsLimit: 100, hugePageSizes: ['2MB'] });
-    tell('ADD', asking('u1', { cpu: '150m' }));
+    send('ADD', asking('u1', { cpu: '150m' }));
     node.until('Running', running('u1'));
     expect(node.world.groups.get(PATH)).toEqual({
       cpuShares: '153',
@@ -282,7 +282,7 @@ describe('the cgroup of a pod', () => {
   it('that cannot be made keeps the pod waiting, and people read why', () => {
     boot();
     node.world.fault = (name, _, nth) => (name === 'cgroup.ensure' && nth === 0 ? { error: 'no space' } : undefined);
-    tell('ADD', asking('u1', { cpu: '1' }));
+    send('ADD', asking('u1', { cpu: '1' }));
     node.until('Running', running('u1'));
     expect(node.events()).toContain(
       'FailedCreatePodContainer: unable to ensure pod container exists: failed to create container for ' +
@@ -292,7 +292,7 @@ describe('the cgroup of a pod', () => {
 
   it('of a pod that only the runtime knew is looked for at every level', () => {
     boot();
-    tell('ADD', asking('u1', { cpu: '1' }));
+    send('ADD', asking('u1', { cpu: '1' }));
     node.until('Running', running('u1'));
     node = node.restart();
     node.until('gone', () => node.world.runtime.sandboxes.size === 0 && node.world.groups.size === 0);

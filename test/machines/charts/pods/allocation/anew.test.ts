@@ -1,6 +1,6 @@
 /** The manager of allocations begins anew after a crash: it hears of what there is, and pods that are over hold nothing. */
 import { expect, it } from 'vitest';
-import { apiPod, bootCountingNode, removePod, tellPods } from '../../../../support/counting-node.ts';
+import { apiPod, bootCountingNode, removePod, sendPods } from '../../../../support/counting-node.ts';
 
 const asking = (uid: string, cpu: string) => {
   const containers = [{ name: uid, image: 'app:1', resources: { requests: { cpu } } }];
@@ -9,11 +9,11 @@ const asking = (uid: string, cpu: string) => {
 
 it.each([
   ['by itself', null],
-  ['by the node', { reason: 'Evicted', message: 'The node was low on resource: memory.', said: 'always' }],
+  ['by the node', { reason: 'Evicted', message: 'The node was low on resource: memory.', published: 'always' }],
 ])('gives what a pod had that ended %s to the next one', (_, verdict) => {
   const node = bootCountingNode();
   node.world.runtime.programs.set('job', [{ runsMs: 3_000, exitCode: 0 }]);
-  tellPods(node, 'ADD', asking('job', '1500m'));
+  sendPods(node, 'ADD', asking('job', '1500m'));
   node.until('it runs', () => node.phase('job') === 'Running');
   if (verdict)
     node.kernel.dispatch('kubelet/pods', { type: 'pods.kill', uid: 'job', graceSeconds: 0, verdict }, 'test');
@@ -23,7 +23,7 @@ it.each([
   node.kernel.dispatch('kubelet/allocation', { type: 'node.known' }, 'test');
   node.run(1_000);
   expect(node.crashes()).toHaveLength(1);
-  tellPods(node, 'ADD', asking('new', '1'));
+  sendPods(node, 'ADD', asking('new', '1'));
   node.until('running', () => node.phase('new') === 'Running');
   expect(node.status('job')).toEqual(ended);
   node.assertReplays();
@@ -31,7 +31,7 @@ it.each([
 
 it('gives what a pod had that is gone to the next one, also when the soft state had to be read again', () => {
   const node = bootCountingNode();
-  tellPods(node, 'ADD', asking('old', '1500m'));
+  sendPods(node, 'ADD', asking('old', '1500m'));
   node.until('it runs', () => node.phase('old') === 'Running');
   node.run(5_000);
   node.world.fault = (name) => (name === 'host.saveSoftState' ? { error: 'disk full' } : undefined);
@@ -40,7 +40,7 @@ it('gives what a pod had that is gone to the next one, also when the soft state 
   node.kernel.dispatch('kubelet/softState', { type: 'softState.allocated', grant: null }, 'test');
   node.run(5_000);
   expect(node.crashes()).toHaveLength(1);
-  tellPods(node, 'ADD', asking('new', '1'));
+  sendPods(node, 'ADD', asking('new', '1'));
   node.until('running', () => node.phase('new') === 'Running');
   node.assertReplays();
 });

@@ -1,7 +1,7 @@
 /** Pods that are over hold nothing of the node, whatever agent they ended under. */
 import { afterEach, expect, it } from 'vitest';
 import type { Pod, PodStatus } from '../../../../../src/machines/model/api/pod.ts';
-import { apiPod, bootCountingNode, tellPods } from '../../../../support/counting-node.ts';
+import { apiPod, bootCountingNode, sendPods } from '../../../../support/counting-node.ts';
 import { manifest, type PodsNode } from '../../../../support/pods-node.ts';
 
 let node: PodsNode;
@@ -24,7 +24,7 @@ function restartWith(...pods: readonly Pod[]): void {
   const uids = pods.map(({ metadata }) => metadata.uid);
   node.kernel.dispatch('kubelet/syncLoop', { type: 'config.sourceReady', source: 'api', uids }, 'test');
   for (const pod of pods) {
-    tellPods(node, 'ADD', pod);
+    sendPods(node, 'ADD', pod);
     node.run(100);
   }
 }
@@ -38,7 +38,7 @@ it('one that ended before the agent began again leaves its room to others', () =
   node = bootCountingNode();
   node.world.setManifests([]);
   node.world.runtime.programs.set('job', [{ runsMs: 3_000, exitCode: 0 }]);
-  tellPods(node, 'ADD', asking('job', '1500m'));
+  sendPods(node, 'ADD', asking('job', '1500m'));
   node.until('over', () => node.phase('job') === 'Succeeded');
   node.run(3_000);
   restartWith(asking('new', '1'), asking('job', '1500m', node.status('job')));
@@ -53,14 +53,14 @@ it('one whose end nobody learned of runs again when the machine has started anew
     { runsMs: 3_000, exitCode: 0 },
     { runsMs: 60_000, exitCode: 0 },
   ]);
-  tellPods(node, 'ADD', asking('job', '1500m'));
+  sendPods(node, 'ADD', asking('job', '1500m'));
   node.until('over', () => node.phase('job') === 'Succeeded');
   node.run(3_000);
   node.world.runtime.containers.clear();
   node.world.runtime.sandboxes.clear();
   restartWith(asking('job', '1500m'));
   node.until('Running again', isRunning('job'));
-  tellPods(node, 'ADD', asking('new', '1'));
+  sendPods(node, 'ADD', asking('new', '1'));
   node.until('refused', () => node.status('new')?.reason === 'OutOfcpu');
 });
 
@@ -69,9 +69,9 @@ it('one whose sandbox is still to be stopped stays what it became, whoever has i
   node.world.setManifests([]);
   node.world.runtime.programs.set('job', [{ runsMs: 3_000, exitCode: 0 }]);
   node.world.fault = (name) => (name === 'cri.stopPodSandbox' ? { hangs: true } : undefined);
-  tellPods(node, 'ADD', asking('job', '1500m'));
+  sendPods(node, 'ADD', asking('job', '1500m'));
   node.until('over', () => node.phase('job') === 'Succeeded');
-  tellPods(node, 'ADD', asking('new', '1'));
+  sendPods(node, 'ADD', asking('new', '1'));
   node.until('Running', isRunning('new'));
   node.run(3_000);
   restartWith(asking('new', '1', node.status('new')), asking('job', '1500m'));
@@ -82,8 +82,8 @@ it('one whose sandbox is still to be stopped stays what it became, whoever has i
 
 it('one of which only the API server knows stays what it was, is given nothing, and its image is not pulled', () => {
   node = bootCountingNode();
-  tellPods(node, 'ADD', asking('big', '3', succeeded('big')), asking('job', '1500m', succeeded('job')));
-  tellPods(node, 'ADD', asking('new', '1'));
+  sendPods(node, 'ADD', asking('big', '3', succeeded('big')), asking('job', '1500m', succeeded('job')));
+  sendPods(node, 'ADD', asking('new', '1'));
   node.until('Running', isRunning('new'));
   expect(['big', 'job'].map((uid) => node.phase(uid))).toEqual(['Succeeded', 'Succeeded']);
   expect(node.world.callsOf('cri.imageStatus')).toHaveLength(1);
@@ -93,7 +93,7 @@ it('one that the API server has as over is not given its image while its sandbox
   node = bootCountingNode();
   node.world.setManifests([]);
   node.world.fault = (name) => (name === 'cri.createContainer' ? { hangs: true } : undefined);
-  tellPods(node, 'ADD', asking('job', '100m'));
+  sendPods(node, 'ADD', asking('job', '100m'));
   node.until('created', () => node.world.callsOf('cri.createContainer').length === 1);
   const before = node.world.callsOf('cri.imageStatus').length;
   restartWith(asking('job', '100m', succeeded('job')));
@@ -108,13 +108,13 @@ it('one from a file that the node ended, and that runs again after the next star
   node.world.setManifests([manifest({ uid: 'st', containers })]);
   node.until('Running', isRunning('st'));
   const verdict = { reason: 'Terminated', message: 'Pod was terminated in response to imminent node shutdown.' };
-  const kill = { type: 'pods.kill', uid: 'st', graceSeconds: 0, verdict: { ...verdict, said: 'always' } };
+  const kill = { type: 'pods.kill', uid: 'st', graceSeconds: 0, verdict: { ...verdict, published: 'always' } };
   node.kernel.dispatch('kubelet/pods', kill, 'test');
   node.until('over', () => node.phase('st') === 'Failed');
   node.run(3_000);
   restartWith();
   node.until('Running', isRunning('st'));
-  tellPods(node, 'ADD', asking('new', '1'));
+  sendPods(node, 'ADD', asking('new', '1'));
   node.run(2_000);
   expect(node.status('new')).toMatchObject({ phase: 'Failed', reason: 'OutOfcpu' });
 });
@@ -126,16 +126,16 @@ it('one of the API server that the node ended, and that runs again before anybod
     ...asking('web', '1500m'),
     spec: { ...asking('web', '1500m').spec, restartPolicy: 'Always' },
   } as Pod;
-  tellPods(node, 'ADD', always);
+  sendPods(node, 'ADD', always);
   node.until('Running', isRunning('web'));
   const before = node.status('web') as PodStatus;
-  const verdict = { reason: 'Evicted', message: 'The node was low on resource: memory.', said: 'always' };
+  const verdict = { reason: 'Evicted', message: 'The node was low on resource: memory.', published: 'always' };
   node.kernel.dispatch('kubelet/pods', { type: 'pods.kill', uid: 'web', graceSeconds: 0, verdict }, 'test');
   node.until('over', () => node.phase('web') === 'Failed');
   node.run(3_000);
   restartWith({ ...always, status: before });
   node.until('Running', isRunning('web'));
-  tellPods(node, 'ADD', asking('new', '1'));
+  sendPods(node, 'ADD', asking('new', '1'));
   node.run(2_000);
   expect(node.status('new')).toMatchObject({ phase: 'Failed', reason: 'OutOfcpu' });
 });

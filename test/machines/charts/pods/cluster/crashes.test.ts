@@ -118,8 +118,8 @@ describe('a crash of one actor', () => {
   it('pods: of a pod that is gone when it is back no status is left, and those of the others are told', () => {
     const { node, kube } = running();
     const gone = { uid: 'gone', namespace: 'default', name: 'gone' };
-    const told = { type: 'status.changed', pod: gone, status: { phase: 'Failed' }, stage: 'terminated' };
-    node.kernel.dispatch('kubelet/status', told, 'test');
+    const reported = { type: 'status.changed', pod: gone, status: { phase: 'Failed' }, stage: 'terminated' };
+    node.kernel.dispatch('kubelet/status', reported, 'test');
     node.run(100);
     expect(node.kernel.addresses).toContain('kubelet/status/pod-gone');
     const [at, broken] = others[0]!;

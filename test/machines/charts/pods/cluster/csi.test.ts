@@ -232,8 +232,8 @@ describe('what lies behind a claim', () => {
     node.until('Running', isRunning('web'), 10_000);
     const folder = `/var/lib/kubelet/pods/${uid}/volumeDevices/kubernetes.io~csi`;
     expect(devicesOf()).toEqual([[{ container_path: '/dev/data', host_path: `${folder}/pv1`, permissions: 'mrw' }]]);
-    const said = messages().filter((each) => each.startsWith('SuccessfulMountVolume'));
-    expect(said).toEqual([
+    const recorded = messages().filter((each) => each.startsWith('SuccessfulMountVolume'));
+    expect(recorded).toEqual([
       'SuccessfulMountVolume: MapVolume.MapPodDevice succeeded for volume "pv1" ' +
         'globalMapPath "/var/lib/kubelet/plugins/kubernetes.io/csi/volumeDevices/pv1/dev"',
       `SuccessfulMountVolume: MapVolume.MapPodDevice succeeded for volume "pv1" volumeMapPath "${folder}"`,

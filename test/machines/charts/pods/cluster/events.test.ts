@@ -160,8 +160,8 @@ describe('an API server', () => {
     node.run(45_000);
     kube.isAway = false;
     node.run(20_000);
-    const said = created().filter(({ error }) => error === undefined);
-    expect(said.map(({ body }) => body.message).toSorted((a, b) => (a < b ? -1 : 1))).toEqual(['one', 'two']);
+    const accepted = created().filter(({ error }) => error === undefined);
+    expect(accepted.map(({ body }) => body.message).toSorted((a, b) => (a < b ? -1 : 1))).toEqual(['one', 'two']);
   });
 
   it('that stays away is asked twelve times, and the event is given up', () => {

@@ -160,7 +160,7 @@ describe('podCertificate', () => {
   it.each([
     ['Denied', 'was denied', 'denied'],
     ['Failed', 'failed', 'failed'],
-  ])('that is %s is not asked for again', (type, said, word) => {
+  ])('that is %s is not asked for again', (type, stated, word) => {
     const { node, kube } = booted();
     kube.createPod('web', projected());
     waits();
@@ -169,7 +169,7 @@ describe('podCertificate', () => {
     const { name } = requests()[0]!.metadata;
     const why = 'reason="UnsupportedKeyType"';
     const text = 'message="use \\"RSA3072\\""';
-    expect(messages()).toContain(`${type}: PodCertificateRequest default/${name} ${said}, ${why}, ${text}`);
+    expect(messages()).toContain(`${type}: PodCertificateRequest default/${name} ${stated}, ${why}, ${text}`);
     expect(messages()).toContain(`${FAILED}PodCertificateRequest was permanently ${word}: ${why} ${text}`);
     expect(created()).toHaveLength(1);
     expect(node.world.runtime.started).toEqual([]);

@@ -110,11 +110,11 @@ describe('rememberedPods', () => {
     crashing.push(`kubelet/pods/pod-${db}`);
     node.kernel.dispatch(crashing[0]!, { type: 'container.changed', name: 'app', view: null }, 'test');
     node.run(30_000);
-    const told = node.sink.records
+    const reported = node.sink.records
       .slice(before)
       .filter(({ k }) => k === 'message')
       .map((record) => JSON.stringify(record));
-    expect(told.filter((text) => text.includes('"config.pods"') && text.includes(web))).toEqual([]);
+    expect(reported.filter((text) => text.includes('"config.pods"') && text.includes(web))).toEqual([]);
     expect(node.podState(db)).toEqual({ sync: 'active' });
   });
 
@@ -194,8 +194,8 @@ describe('rememberedPods', () => {
       reboot();
       cluster.node.run(60_000);
       expect(started()).toEqual([]);
-      const said = cluster.node.logs('Event occurred').map(({ message }) => String(message));
-      expect(said).toContainEqual(
+      const logged = cluster.node.logs('Event occurred').map(({ message }) => String(message));
+      expect(logged).toContainEqual(
         expect.stringMatching(
           /^MountVolume.SetUp failed for volume "v" : failed to fetch token: the one that was kept/,
         ),

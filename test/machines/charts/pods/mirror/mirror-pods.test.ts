@@ -172,11 +172,11 @@ it('the mirror of a pod of which an earlier agent left only files goes with the 
   ]);
   const name = { namespace: 'default', name: 'web-node' };
   const seen = { hash: 'u1', isDeleting: false };
-  world.tell({ type: 'mirror.seen', pod: { uid: 'mirror', ...name }, seen });
-  world.tell({ type: 'mirror.wanted', pod: { metadata: { uid: 'u1', ...name } } });
-  world.tell({ type: 'mirror.ready', source: 'file' });
-  world.tell({ type: 'mirror.unwanted', pod: { uid: 'u1', ...name } });
+  world.send({ type: 'mirror.seen', pod: { uid: 'mirror', ...name }, seen });
+  world.send({ type: 'mirror.wanted', pod: { metadata: { uid: 'u1', ...name } } });
+  world.send({ type: 'mirror.ready', source: 'file' });
+  world.send({ type: 'mirror.unwanted', pod: { uid: 'u1', ...name } });
   expect(world.asked()).not.toContain('kube.delete');
-  world.tell({ type: 'mirror.released', pod: { uid: 'u1', namespace: '', name: '' } });
+  world.send({ type: 'mirror.released', pod: { uid: 'u1', namespace: '', name: '' } });
   expect(world.asked()).toContain('kube.delete');
 });

@@ -2,7 +2,7 @@
 import { afterEach, expect, it } from 'vitest';
 import type { Pod, ResourceRequirements } from '../../../../../src/machines/model/api/pod.ts';
 import type { NodeSettings } from '../../../../../src/machines/model/settings/node-settings.ts';
-import { ADMISSION, apiPod, bootCountingNode, tellPods } from '../../../../support/counting-node.ts';
+import { ADMISSION, apiPod, bootCountingNode, sendPods } from '../../../../support/counting-node.ts';
 import type { PodsNode } from '../../../../support/pods-node.ts';
 
 const WITH_MANAGER: NonNullable<NodeSettings['admission']> = {
@@ -21,9 +21,9 @@ let node: PodsNode;
 
 const asking = (uid: string, resources: ResourceRequirements, generation = 1): Pod =>
   apiPod(uid, { containers: [{ name: 'c', image: 'app:1', resources }] }, generation);
-const tell = (op: 'ADD' | 'UPDATE', pod: Pod) => tellPods(node, op, pod);
+const send = (op: 'ADD' | 'UPDATE', pod: Pod) => sendPods(node, op, pod);
 const whole = (cpu: string) => ({ limits: { cpu, memory: '1Mi' }, requests: { cpu, memory: '1Mi' } });
-const told = () => node.world.callsOf('cri.updateContainerResources').length;
+const reported = () => node.world.callsOf('cri.updateContainerResources').length;
 
 afterEach(() => {
   expect(node.crashes()).toEqual([]);
@@ -32,16 +32,16 @@ afterEach(() => {
 
 it('others leave the CPUs of a guaranteed container, whose CPU cannot be resized', () => {
   node = bootCountingNode({ admission: WITH_MANAGER });
-  tell('ADD', asking('shared', {}));
+  send('ADD', asking('shared', {}));
   node.until('it runs', () => node.phase('shared') === 'Running');
   node.run(1_000);
-  expect(told()).toBe(1);
-  tell('ADD', asking('own', whole('2')));
+  expect(reported()).toBe(1);
+  send('ADD', asking('own', whole('2')));
   node.until('it runs', () => node.phase('own') === 'Running');
   node.run(1_000);
-  expect(told()).toBe(3);
+  expect(reported()).toBe(3);
   expect(node.world.softState.grants).toMatchObject({ own: { cpus: { c: '1-2' } } });
-  tell('UPDATE', asking('own', whole('3'), 2));
+  send('UPDATE', asking('own', whole('3'), 2));
   node.run(1_000);
   expect(node.status('own')?.conditions).toContainEqual(
     expect.objectContaining({
@@ -50,7 +50,7 @@ it('others leave the CPUs of a guaranteed container, whose CPU cannot be resized
       message: 'Resize is infeasible for Guaranteed Pods alongside CPU Manager policy "static"',
     }),
   );
-  expect(told()).toBe(3);
+  expect(reported()).toBe(3);
 });
 
 it('a guaranteed container is created on the NUMA nodes of its memory, which cannot be resized', () => {
@@ -61,17 +61,17 @@ it('a guaranteed container is created on the NUMA nodes of its memory, which can
     limits: { cpu: '500m', memory: amount },
     requests: { cpu: '500m', memory: amount },
   });
-  tell('ADD', asking('one', wants('2Mi')));
-  tell('ADD', asking('two', wants('2Mi')));
-  tell('ADD', asking('shared', {}));
+  send('ADD', asking('one', wants('2Mi')));
+  send('ADD', asking('two', wants('2Mi')));
+  send('ADD', asking('shared', {}));
   for (const uid of ['one', 'two', 'shared']) node.until(`${uid} runs`, () => node.phase(uid) === 'Running');
   const nodes = [...node.world.runtime.containers.values()].map(({ config, sandbox }) => [
     sandbox.config.metadata?.uid,
     config.linux?.resources?.cpuset_mems,
   ]);
   expect(Object.fromEntries(nodes)).toEqual({ one: '0', two: '1', shared: undefined });
-  tell('UPDATE', asking('one', wants('1Mi'), 2));
-  tell('ADD', asking('three', wants('2Mi')));
+  send('UPDATE', asking('one', wants('1Mi'), 2));
+  send('ADD', asking('three', wants('2Mi')));
   node.run(1_000);
   expect(node.status('one')?.conditions).toContainEqual(
     expect.objectContaining({

@@ -418,7 +418,7 @@ describe('a sandbox that dies', () => {
     node.world.setManifests([]);
     until('gone', gone('u1'));
     expect(
-      node.lastToldStatus('u1')?.containerStatuses,
+      node.lastReportedStatus('u1')?.containerStatuses,
       'what was told last, while instance after instance went',
     ).toEqual([
       expect.objectContaining({ restartCount: 1, state: { terminated: expect.objectContaining({ exitCode: 143 }) } }),

@@ -1,7 +1,7 @@
 /** A resize that meets a container on its way, or an agent that begins: proves R2 and R3 of `pod-resize.ts`. */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Container, Pod } from '../../../../../src/machines/model/api/pod.ts';
-import { apiPod, bootCountingNode, removePod, tellPods } from '../../../../support/counting-node.ts';
+import { apiPod, bootCountingNode, removePod, sendPods } from '../../../../support/counting-node.ts';
 import type { PodsNode } from '../../../../support/pods-node.ts';
 
 let node: PodsNode;
@@ -22,7 +22,7 @@ const anew = (name: string, memory: string) => ({
 const isRunning = () => node.phase('p') === 'Running';
 const resizeEvents = () => node.events().flatMap((text) => /^Resize\w+/.exec(text)?.[0] ?? []);
 const isUnderWay = () => (node.status('p')?.conditions ?? []).some(({ type }) => type === 'PodResizeInProgress');
-const sharesTold = () => node.world.resizes.map(({ linux }) => linux?.cpu_shares);
+const sharesSent = () => node.world.resizes.map(({ linux }) => linux?.cpu_shares);
 
 function restartWith(pod: Pod): void {
   node = node.restart();
@@ -30,7 +30,7 @@ function restartWith(pod: Pod): void {
   node.run(1);
   node.kernel.dispatch('kubelet/syncLoop', { type: 'config.sourceReady', source: 'api', uids: ['p'] }, 'test');
   node.run(100);
-  tellPods(node, 'ADD', pod);
+  sendPods(node, 'ADD', pod);
 }
 
 beforeEach(() => {
@@ -45,46 +45,46 @@ afterEach(() => {
 
 describe('an agent that begins while a resize is half done', () => {
   it('tells the running container, once, and only then that it is done', () => {
-    tellPods(node, 'ADD', of(1, [cpu('100m')]));
+    sendPods(node, 'ADD', of(1, [cpu('100m')]));
     node.until('Running', isRunning);
     node.world.fault = (name) => (name === 'cri.updateContainerResources' ? { error: 'device busy' } : undefined);
-    tellPods(node, 'UPDATE', of(2, [cpu('200m')]));
+    sendPods(node, 'UPDATE', of(2, [cpu('200m')]));
     node.run(3_000);
     restartWith(of(2, [cpu('200m')]));
     node.run(5_000);
-    expect(sharesTold()).toEqual(['204']);
+    expect(sharesSent()).toEqual(['204']);
     expect(resizeEvents()).toEqual(['ResizeCompleted']);
     expect(isUnderWay()).toBe(false);
   });
 
   it('tells the running container what was asked for while there was none', () => {
-    tellPods(node, 'ADD', of(1, [cpu('100m')]));
+    sendPods(node, 'ADD', of(1, [cpu('100m')]));
     node.until('Running', isRunning);
     node.run(3_000);
     restartWith(of(2, [cpu('200m')]));
     node.run(5_000);
-    expect(sharesTold()).toEqual(['204']);
+    expect(sharesSent()).toEqual(['204']);
     expect(resizeEvents()).toEqual(['ResizeStarted', 'ResizeCompleted']);
   });
 
   it('remembers what a container has whose hook was waited for', () => {
     node.world.commands.set('slow', { takesMs: 30_000, exitCode: 0 });
     const hooked = { lifecycle: { postStart: { exec: { command: ['slow'] } } } };
-    tellPods(node, 'ADD', of(1, [cpu('100m', hooked)]));
+    sendPods(node, 'ADD', of(1, [cpu('100m', hooked)]));
     node.until('started', () => node.world.runtime.started.length === 1);
-    tellPods(node, 'UPDATE', of(2, [cpu('200m', hooked)]));
+    sendPods(node, 'UPDATE', of(2, [cpu('200m', hooked)]));
     node.run(5_000);
     restartWith(of(2, [cpu('200m', hooked)]));
     node.run(40_000);
-    expect(sharesTold()).toEqual(['204']);
+    expect(sharesSent()).toEqual(['204']);
   });
 
   it('lets alone what has begun anew already', () => {
     node.world.runtime.programs.set('c', [{ stopsMs: 25_000 }]);
-    tellPods(node, 'ADD', of(1, [anew('a', '32Mi'), anew('c', '32Mi')]));
+    sendPods(node, 'ADD', of(1, [anew('a', '32Mi'), anew('c', '32Mi')]));
     node.until('Running', isRunning);
     node.run(2_000);
-    tellPods(node, 'UPDATE', of(2, [anew('a', '64Mi'), anew('c', '64Mi')]));
+    sendPods(node, 'UPDATE', of(2, [anew('a', '64Mi'), anew('c', '64Mi')]));
     node.run(5_000);
     expect(node.world.runtime.started).toEqual(['p/a#0', 'p/c#0', 'p/a#1']);
     restartWith(of(2, [anew('a', '64Mi'), anew('c', '64Mi')]));
@@ -98,60 +98,60 @@ describe('a container that is on its way with what was given before', () => {
   it('is told when the hook of its start is done', () => {
     node.world.commands.set('slow', { takesMs: 30_000, exitCode: 0 });
     const hooked = { lifecycle: { postStart: { exec: { command: ['slow'] } } } };
-    tellPods(node, 'ADD', of(1, [cpu('100m', hooked)]));
+    sendPods(node, 'ADD', of(1, [cpu('100m', hooked)]));
     node.until('started', () => node.world.runtime.started.length === 1);
-    tellPods(node, 'UPDATE', of(2, [cpu('200m', hooked)]));
+    sendPods(node, 'UPDATE', of(2, [cpu('200m', hooked)]));
     node.run(20_000);
     expect(isUnderWay()).toBe(true);
-    expect(sharesTold()).toEqual([]);
+    expect(sharesSent()).toEqual([]);
     node.run(20_000);
-    expect(sharesTold()).toEqual(['204']);
+    expect(sharesSent()).toEqual(['204']);
     expect(resizeEvents()).toEqual(['ResizeStarted', 'ResizeCompleted']);
   });
 
   it('is told when it runs, where it was being created', () => {
     node.world.fault = (name, _, nth) =>
       name === 'cri.createContainer' && nth === 0 ? { extraMs: 10_000 } : undefined;
-    tellPods(node, 'ADD', of(1, [cpu('100m')]));
+    sendPods(node, 'ADD', of(1, [cpu('100m')]));
     node.until('created', () => node.world.callsOf('cri.createContainer').length === 1);
-    tellPods(node, 'UPDATE', of(2, [cpu('200m')]));
+    sendPods(node, 'UPDATE', of(2, [cpu('200m')]));
     node.run(20_000);
     expect(isRunning()).toBe(true);
-    expect(sharesTold()).toEqual(['204']);
+    expect(sharesSent()).toEqual(['204']);
     expect(resizeEvents()).toEqual(['ResizeStarted', 'ResizeCompleted']);
   });
 
   it('is told when it runs, where an agent before had created it', () => {
     node.world.fault = (name) => (name === 'cri.startContainer' ? { hangs: true } : undefined);
-    tellPods(node, 'ADD', of(1, [cpu('100m')]));
+    sendPods(node, 'ADD', of(1, [cpu('100m')]));
     node.until('start', () => node.world.callsOf('cri.startContainer').length === 1);
     node.run(3_000);
     restartWith(of(2, [cpu('200m')]));
     node.run(20_000);
     expect(node.world.callsOf('cri.createContainer')).toHaveLength(1);
-    expect(sharesTold()).toEqual(['204']);
+    expect(sharesSent()).toEqual(['204']);
   });
 
   it('is not waited for once it has failed to begin: the next instance has what is given now', () => {
     node.world.fault = (name, _, nth) =>
       name === 'cri.createContainer' && nth === 0 ? { error: 'no space', extraMs: 1_000 } : undefined;
-    tellPods(node, 'ADD', of(1, [cpu('100m')]));
+    sendPods(node, 'ADD', of(1, [cpu('100m')]));
     node.until('created', () => node.world.callsOf('cri.createContainer').length === 1);
-    tellPods(node, 'UPDATE', of(2, [cpu('200m')]));
+    sendPods(node, 'UPDATE', of(2, [cpu('200m')]));
     node.run(20_000);
-    expect(sharesTold()).toEqual([]);
+    expect(sharesSent()).toEqual([]);
     const [instance] = [...node.world.runtime.containers.values()];
     expect(instance?.config.linux?.resources?.cpu_shares).toBe('204');
     expect(resizeEvents()).toEqual(['ResizeStarted', 'ResizeCompleted']);
   });
 
   it('begins anew once more when still more is given meanwhile', () => {
-    tellPods(node, 'ADD', of(1, [anew('c', '32Mi')]));
+    sendPods(node, 'ADD', of(1, [anew('c', '32Mi')]));
     node.until('Running', isRunning);
     node.world.fault = (name) => (name === 'cri.createContainer' ? { extraMs: 10_000 } : undefined);
-    tellPods(node, 'UPDATE', of(2, [anew('c', '64Mi')]));
+    sendPods(node, 'UPDATE', of(2, [anew('c', '64Mi')]));
     node.until('created', () => node.world.callsOf('cri.createContainer').length === 2);
-    tellPods(node, 'UPDATE', of(3, [anew('c', '96Mi')]));
+    sendPods(node, 'UPDATE', of(3, [anew('c', '96Mi')]));
     node.run(40_000);
     expect(node.world.runtime.started).toEqual(['p/c#0', 'p/c#1', 'p/c#2']);
     expect(isUnderWay()).toBe(false);
@@ -160,9 +160,9 @@ describe('a container that is on its way with what was given before', () => {
 
 it('a resize of a pod that is killed meanwhile is never called done', () => {
   node.world.runtime.programs.set('c', [{ stopsMs: 20_000 }]);
-  tellPods(node, 'ADD', of(1, [anew('c', '32Mi')]));
+  sendPods(node, 'ADD', of(1, [anew('c', '32Mi')]));
   node.until('Running', isRunning);
-  tellPods(node, 'UPDATE', of(2, [anew('c', '64Mi')]));
+  sendPods(node, 'UPDATE', of(2, [anew('c', '64Mi')]));
   node.run(3_000);
   removePod(node, 'p');
   node.run(40_000);

@@ -1,7 +1,7 @@
 /** In-place resize of what initialises a pod, and not as a sidecar. */
 import { afterEach, expect, it } from 'vitest';
 import type { Pod, ResourceRequirements } from '../../../../../src/machines/model/api/pod.ts';
-import { apiPod, bootCountingNode, tellPods } from '../../../../support/counting-node.ts';
+import { apiPod, bootCountingNode, sendPods } from '../../../../support/counting-node.ts';
 import type { PodsNode } from '../../../../support/pods-node.ts';
 
 let node: PodsNode;
@@ -24,9 +24,9 @@ const conditions = () => (node.status('p')?.conditions ?? []).filter(({ type }) 
 
 it('is told to the one that runs, and said of it by name', () => {
   node = bootCountingNode({});
-  tellPods(node, 'ADD', asking(1, limited('200m')));
+  sendPods(node, 'ADD', asking(1, limited('200m')));
   node.until('it initialises', initRuns);
-  tellPods(node, 'UPDATE', asking(2, limited('300m')));
+  sendPods(node, 'UPDATE', asking(2, limited('300m')));
   node.until(
     'done',
     () => node.events().some((text) => text.startsWith('ResizeCompleted')) && conditions().length === 0,
@@ -38,9 +38,9 @@ it('is told to the one that runs, and said of it by name', () => {
 
 it('has to wait where the node does not have so much', () => {
   node = bootCountingNode({});
-  tellPods(node, 'ADD', asking(1, limited('200m')));
+  sendPods(node, 'ADD', asking(1, limited('200m')));
   node.until('it initialises', initRuns);
-  tellPods(node, 'UPDATE', asking(2, limited('64')));
+  sendPods(node, 'UPDATE', asking(2, limited('64')));
   node.run(1_000);
   expect(conditions()).toMatchObject([{ type: 'PodResizePending', reason: 'Infeasible' }]);
   expect(node.world.resizes).toEqual([]);

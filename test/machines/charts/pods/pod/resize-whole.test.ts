@@ -7,7 +7,7 @@ import {
   resizeSteps,
 } from '../../../../../src/machines/charts/pods/pod/resize-policy.ts';
 import type { Container, Pod, ResourceRequirements } from '../../../../../src/machines/model/api/pod.ts';
-import { apiPod, bootCountingNode, tellPods } from '../../../../support/counting-node.ts';
+import { apiPod, bootCountingNode, sendPods } from '../../../../support/counting-node.ts';
 import { settings as nodeSettings, type PodsNode } from '../../../../support/pods-node.ts';
 import { container, pod } from '../support.ts';
 
@@ -110,10 +110,10 @@ describe('a pod that runs', () => {
       generation,
     );
   const run = (first: Pod, second: Pod, meanwhile = () => {}) => {
-    tellPods(node, 'ADD', first);
+    sendPods(node, 'ADD', first);
     node.until('Running', () => node.phase('p') === 'Running');
     meanwhile();
-    tellPods(node, 'UPDATE', second);
+    sendPods(node, 'UPDATE', second);
     node.until('done', () => resizeEvents().at(-1)?.startsWith('ResizeCompleted') === true);
   };
   const resizeEvents = () => node.events().filter((text) => text.startsWith('Resize'));
@@ -155,13 +155,13 @@ describe('a pod that runs', () => {
 
   it('has back at once what it gave up in vain', () => {
     const first = asking(1, large);
-    tellPods(node, 'ADD', first);
+    sendPods(node, 'ADD', first);
     node.until('Running', () => node.phase('p') === 'Running');
     node.world.memoryUsage = String(100 * MI);
-    tellPods(node, 'UPDATE', asking(2, small));
+    sendPods(node, 'UPDATE', asking(2, small));
     node.until('refused', () => reasons().includes('ResizeError'));
     node.run(20_000);
-    tellPods(node, 'UPDATE', asking(3, large));
+    sendPods(node, 'UPDATE', asking(3, large));
     node.run(500);
     expect(reasons().at(-1)).toBe('ResizeCompleted');
     expect(node.status('p')?.conditions?.some(({ type }) => type.startsWith('PodResize'))).toBe(false);

@@ -7,7 +7,7 @@ import { changesOf, resizeSteps } from '../../../../../src/machines/charts/pods/
 import type { Pod, ResourceRequirements } from '../../../../../src/machines/model/api/pod.ts';
 import type { Allocation } from '../../../../../src/machines/model/operations/grants.ts';
 import type { NodeSettings } from '../../../../../src/machines/model/settings/node-settings.ts';
-import { apiPod, bootCountingNode, removePod, tellPods } from '../../../../support/counting-node.ts';
+import { apiPod, bootCountingNode, removePod, sendPods } from '../../../../support/counting-node.ts';
 import { manifest, settings as nodeSettings, PodsNode } from '../../../../support/pods-node.ts';
 import { container, pod } from '../support.ts';
 
@@ -25,7 +25,7 @@ const asking = (
   resizePolicy: readonly Policy[] = [],
 ): Pod => apiPod(uid, { containers: [{ name: 'c', image: 'app:1', resources, resizePolicy }] }, generation);
 
-const tell = (op: 'ADD' | 'UPDATE', ...pods: Pod[]) => tellPods(node, op, ...pods);
+const send = (op: 'ADD' | 'UPDATE', ...pods: Pod[]) => sendPods(node, op, ...pods);
 const running = (uid: string) => () => node.phase(uid) === 'Running';
 const conditions = (uid: string) =>
   (node.status(uid)?.conditions ?? []).filter(({ type }) => type.startsWith('PodResize'));
@@ -52,9 +52,9 @@ afterEach(() => {
 describe('more of what the node has', () => {
   it('is given to the running container, its pod first, and nothing is stopped', () => {
     boot();
-    tell('ADD', asking('p', 1, { requests: { cpu: '100m' }, limits: { cpu: '200m', memory: '64Mi' } }));
+    send('ADD', asking('p', 1, { requests: { cpu: '100m' }, limits: { cpu: '200m', memory: '64Mi' } }));
     node.until('Running', running('p'));
-    tell('UPDATE', asking('p', 2, { requests: { cpu: '150m' }, limits: { cpu: '300m', memory: '128Mi' } }));
+    send('UPDATE', asking('p', 2, { requests: { cpu: '150m' }, limits: { cpu: '300m', memory: '128Mi' } }));
     expect(conditions('p')).toMatchObject([{ type: 'PodResizeInProgress', status: 'True', observedGeneration: 2 }]);
     node.until('done', () => isCalm('p')() === true);
     expect(node.world.resizes).toMatchObject([
@@ -76,10 +76,10 @@ describe('more of what the node has', () => {
   it('is had as it was recorded when it has to wait for another pod', () => {
     boot();
     const limits = { cpu: '1500m' };
-    tell('ADD', asking('filler', 1, { requests: { cpu: '1200m' }, limits: { cpu: '1200m' } }));
-    tell('ADD', asking('p', 1, { requests: { cpu: '100m' }, limits }));
+    send('ADD', asking('filler', 1, { requests: { cpu: '1200m' }, limits: { cpu: '1200m' } }));
+    send('ADD', asking('p', 1, { requests: { cpu: '100m' }, limits }));
     node.until('Running', running('p'));
-    tell('UPDATE', asking('p', 2, { requests: { cpu: '1' }, limits }));
+    send('UPDATE', asking('p', 2, { requests: { cpu: '1' }, limits }));
     const message = "Node didn't have enough resource: cpu, requested: 1000, used: 1200, capacity: 2000";
     expect(conditions('p')).toMatchObject([
       { type: 'PodResizePending', status: 'True', reason: 'Deferred', message, observedGeneration: 2 },
@@ -100,9 +100,9 @@ describe('a container whose policy wants a new instance', () => {
     const policy = [{ resourceName: 'memory', restartPolicy: 'RestartContainer' }];
     const with64 = { requests: { cpu: '100m', memory: '32Mi' }, limits: { cpu: '200m', memory: '64Mi' } };
     const with128 = { ...with64, limits: { cpu: '200m', memory: '128Mi' } };
-    tell('ADD', asking('p', 1, with64, policy));
+    send('ADD', asking('p', 1, with64, policy));
     node.until('Running', running('p'));
-    tell('UPDATE', asking('p', 2, with128, policy));
+    send('UPDATE', asking('p', 2, with128, policy));
     node.until('done', () => isCalm('p')() === true);
     expect(node.world.resizes).toEqual([]);
     const newest = [...node.world.runtime.containers.values()].at(-1);
@@ -119,10 +119,10 @@ describe('less', () => {
 
   it('than what is in use is not given, and that is said until it fits', () => {
     boot();
-    tell('ADD', asking('p', 1, much));
+    send('ADD', asking('p', 1, much));
     node.until('Running', running('p'));
     node.world.memoryUsage = '100000000';
-    tell('UPDATE', asking('p', 2, little));
+    send('UPDATE', asking('p', 2, little));
     const below = (whose: string) =>
       `attempting to set ${whose} memory limit (67108864) below current usage (100000000)`;
     const message = `cannot decrease memory limits: [${below('pod')}, ${below('container "c"')}]`;
@@ -141,10 +141,10 @@ describe('less', () => {
   it('is made so by the next agent when this one ends half-way', () => {
     boot();
     node.world.setManifests([]);
-    tell('ADD', asking('p', 1, much));
+    send('ADD', asking('p', 1, much));
     node.until('Running', running('p'));
     node.world.fault = (name) => (name === 'cri.updateContainerResources' ? { hangs: true } : undefined);
-    tell('UPDATE', asking('p', 2, little));
+    send('UPDATE', asking('p', 2, little));
     node.run(3_000);
     expect(node.world.softState.resizes).toMatchObject({ p: { c: much } });
     node = node.restart();
@@ -152,7 +152,7 @@ describe('less', () => {
     node.run(1);
     node.kernel.dispatch('kubelet/syncLoop', { type: 'config.sourceReady', source: 'api', uids: ['p'] }, 'test');
     node.run(3);
-    tell('ADD', asking('p', 2, little));
+    send('ADD', asking('p', 2, little));
     node.until('done', () => node.world.resizes.length === 1);
     expect(node.world.runtime.started).toHaveLength(1);
     node.run(3_000);
@@ -165,9 +165,9 @@ describe('a call that fails', () => {
     boot();
     node.world.fault = (name, _, nth) =>
       name === 'cri.updateContainerResources' && nth === 0 ? { error: 'device busy' } : undefined;
-    tell('ADD', asking('p', 1, { requests: { cpu: '100m' } }));
+    send('ADD', asking('p', 1, { requests: { cpu: '100m' } }));
     node.until('Running', running('p'));
-    tell('UPDATE', asking('p', 2, { requests: { cpu: '200m' } }));
+    send('UPDATE', asking('p', 2, { requests: { cpu: '200m' } }));
     node.until('said', () => conditions('p')[0]?.message === 'device busy');
     node.until('done', () => isCalm('p')() === true);
     expect(node.world.runtime.started).toHaveLength(1);
@@ -178,9 +178,9 @@ it('what may swap keeps its memory, unless it begins anew with it', () => {
   boot({ limitedSwapBytes: '1000000000', swapControllerAvailable: true, cgroupVersion: 2 });
   const policy = [{ resourceName: 'memory', restartPolicy: 'RestartContainer' }];
   const [before, after] = ['32Mi', '48Mi'].map((memory) => ({ requests: { memory }, limits: { memory: '64Mi' } }));
-  tell('ADD', asking('p', 1, before!), asking('anew', 1, before!, policy));
+  send('ADD', asking('p', 1, before!), asking('anew', 1, before!, policy));
   node.until('Running', () => running('p')() && running('anew')());
-  tell('UPDATE', asking('p', 2, after!), asking('anew', 2, after!, policy));
+  send('UPDATE', asking('p', 2, after!), asking('anew', 2, after!, policy));
   node.until('done', () => isCalm('anew')() === true);
   const message = 'In-place resize of containers with swap is not supported.';
   expect(conditions('p')).toMatchObject([{ type: 'PodResizePending', reason: 'Infeasible', message }]);
@@ -197,7 +197,7 @@ it('a static pod keeps its resources, and why is in its status', () => {
   const known = (node.kernel.snapshotOf(`kubelet/pods/pod-${uid}`) as never as { context: { asked: Pod } }).context
     .asked;
   const containers = [{ ...known.spec.containers[0]!, resources: { requests: { cpu: '200m' } } }];
-  tell('UPDATE', { ...known, spec: { ...known.spec, containers } });
+  send('UPDATE', { ...known, spec: { ...known.spec, containers } });
   expect(conditions(uid)).toMatchObject([
     { type: 'PodResizePending', reason: 'Infeasible', message: 'In-place resize of static-pods is not supported' },
   ]);
@@ -218,7 +218,7 @@ describe('the plan', () => {
     resizeSteps(whole, actuated, { ...nodeSettings, cgroupVersion: 1, ...settings }, changesOf(whole, actuated)).map(
       (step) => ('name' in step ? { [step.name]: step.resources } : { [step.kind]: step.resources }),
     );
-  const told = (quota: string, shares: string, bytes: string) => ({
+  const sandboxUpdate = (quota: string, shares: string, bytes: string) => ({
     sandbox: { cpu_period: '100000', cpu_quota: quota, cpu_shares: shares, memory_limit_in_bytes: bytes },
   });
   const [MEMORY_64, MEMORY_128, NO_LIMIT] = ['67108864', '134217728', '9223372036854771712'];
@@ -227,12 +227,12 @@ describe('the plan', () => {
     const more = { requests: { cpu: '150m' }, limits: { cpu: '300m', memory: '128Mi' } };
     expect(stepsOf(of(more), { c: small })).toMatchObject([
       { group: { memoryBytes: MEMORY_128 } },
-      told('20000', '102', MEMORY_128),
+      sandboxUpdate('20000', '102', MEMORY_128),
       { c: { memory_limit_in_bytes: MEMORY_128, cpu_quota: '20000', cpu_shares: '102' } },
       { group: { cpuQuotaUs: '30000', cpuPeriodUs: '100000' } },
-      told('30000', '102', MEMORY_128),
+      sandboxUpdate('30000', '102', MEMORY_128),
       { group: { cpuShares: '153' } },
-      told('30000', '153', MEMORY_128),
+      sandboxUpdate('30000', '153', MEMORY_128),
       { c: { memory_limit_in_bytes: MEMORY_128, cpu_quota: '30000', cpu_shares: '153' } },
     ]);
   });
@@ -242,12 +242,12 @@ describe('the plan', () => {
     expect(stepsOf(of(less), { c: large })).toMatchObject([
       { c: { memory_limit_in_bytes: MEMORY_64, cpu_quota: '40000' } },
       { group: { memoryBytes: MEMORY_64 } },
-      told('40000', '102', MEMORY_64),
+      sandboxUpdate('40000', '102', MEMORY_64),
       { c: { memory_limit_in_bytes: MEMORY_64, cpu_quota: '20000', cpu_shares: '51' } },
       { group: { cpuShares: '51' } },
-      told('40000', '51', MEMORY_64),
+      sandboxUpdate('40000', '51', MEMORY_64),
       { group: { cpuQuotaUs: '20000' } },
-      told('20000', '51', MEMORY_64),
+      sandboxUpdate('20000', '51', MEMORY_64),
     ]);
   });
 
@@ -271,7 +271,7 @@ describe('the plan', () => {
       { c: { requests: { cpu: '100m' }, limits } },
       { cgroupVersion: version as 1 | 2 },
     );
-    expect(steps.slice(0, 2)).toEqual([{ group: { cpuShares: '1024' } }, told('150000', '1024', bytes)]);
+    expect(steps.slice(0, 2)).toEqual([{ group: { cpuShares: '1024' } }, sandboxUpdate('150000', '1024', bytes)]);
   });
 
   it('leaves out what the runtime class costs when it tells the runtime', () => {
@@ -279,7 +279,7 @@ describe('the plan', () => {
     const whole = { ...of(large), spec: { ...of(large).spec, overhead } };
     expect(stepsOf(whole, { c: { ...large, limits: { cpu: '200m', memory: '128Mi' } } })).toMatchObject([
       { group: { cpuQuotaUs: '50000' } },
-      told('40000', '102', MEMORY_128),
+      sandboxUpdate('40000', '102', MEMORY_128),
       { c: { cpu_quota: '40000' } },
     ]);
   });
@@ -287,10 +287,10 @@ describe('the plan', () => {
   it('ends without the limits that are gone', () => {
     expect(stepsOf(of({ requests: { cpu: '100m' } }), { c: small })).toMatchObject([
       { group: { memoryBytes: '-1' } },
-      told('20000', '102', NO_LIMIT),
+      sandboxUpdate('20000', '102', NO_LIMIT),
       { c: { cpu_quota: '20000' } },
       { group: { cpuQuotaUs: '-1' } },
-      told('-1', '102', NO_LIMIT),
+      sandboxUpdate('-1', '102', NO_LIMIT),
       { c: { cpu_shares: '102' } },
     ]);
   });

@@ -33,7 +33,7 @@ const statuses = () => {
   return [...initContainerStatuses, ...containerStatuses];
 };
 const started = () => node.world.runtime.started.map((each) => each.replace('web-node/', ''));
-const told = () =>
+const published = () =>
   node.sink.records.flatMap((record) =>
     record.k === 'message' && record.event.type === 'status.changed'
       ? [(record.event as unknown as { status: NonNullable<ReturnType<PodsNode['status']>> }).status]
@@ -81,7 +81,7 @@ describe('an end that asks that all begin anew', () => {
       { init: [{ runsMs: 100 }], source: [{ runsMs: 5_000, exitCode: 42 }, {}] },
     );
     node.until('it ran twice', () => started().includes('source#1')).run(1_000);
-    const during = told().filter(({ conditions = [] }) =>
+    const during = published().filter(({ conditions = [] }) =>
       conditions.some(({ type, status }) => type === 'AllContainersRestarting' && status === 'True'),
     );
     expect(during.length).toBeGreaterThan(0);
@@ -95,9 +95,9 @@ describe('an end that asks that all begin anew', () => {
         }),
       );
     }
-    const waiting = told().flatMap(({ containerStatuses = [] }) => containerStatuses[0]?.state?.waiting ?? []);
+    const waiting = published().flatMap(({ containerStatuses = [] }) => containerStatuses[0]?.state?.waiting ?? []);
     expect(waiting).toContainEqual({ reason: 'RestartingAllContainers', message: RESTARTED.message });
-    const initialised = told().map(
+    const initialised = published().map(
       ({ conditions }) => conditions?.find(({ type }) => type === 'Initialized')?.status === 'True',
     );
     expect(initialised.slice(initialised.indexOf(true))).not.toContain(false);
@@ -123,7 +123,7 @@ describe('an end that asks that all begin anew', () => {
       { init: [{ runsMs: 100 }], source: [{ runsMs: 5_000, exitCode: 42 }, {}] },
     );
     node.until('all ran twice', () => started().length === 6).run(1_000);
-    expect(told().map(({ phase }) => phase)).not.toContain('Failed');
+    expect(published().map(({ phase }) => phase)).not.toContain('Failed');
     expect(node.phase('u1')).toBe('Running');
     expect(statuses().map(({ restartCount }) => restartCount)).toEqual([1, 1, 1]);
   });

@@ -38,11 +38,11 @@ describe('an API server that does not keep a field', () => {
 
   it('is told once', () => {
     const { world, patches, pass } = olderServer();
-    world.tell(seen({}));
-    world.tell(changed(own));
+    world.send(seen({}));
+    world.send(changed(own));
     pass(60_000);
     expect(patches).toHaveLength(1);
-    world.tell(changed(own));
+    world.send(changed(own));
     pass(60_000);
     expect(patches).toHaveLength(1);
     expect(world.divergence()).toBeNull();
@@ -50,14 +50,14 @@ describe('an API server that does not keep a field', () => {
 
   it('is told what changes later, and what somebody wrote over it', () => {
     const { world, patches, pass, now } = olderServer();
-    world.tell(seen({}));
-    world.tell(changed(own));
+    world.send(seen({}));
+    world.send(changed(own));
     pass(60_000);
-    world.tell(changed({ ...own, podIP: '10.1.1.1' }));
+    world.send(changed({ ...own, podIP: '10.1.1.1' }));
     pass(60_000);
     expect(patches).toHaveLength(2);
     expect(patches[1]!.status).toMatchObject({ podIP: '10.1.1.1' });
-    world.tell(seen({ ...now().status, hostIP: '10.9.9.9' }, { resourceVersion: '9' }));
+    world.send(seen({ ...now().status, hostIP: '10.9.9.9' }, { resourceVersion: '9' }));
     pass(60_000);
     expect(patches).toHaveLength(3);
     expect(patches[2]!.status).toMatchObject({ hostIP: '10.0.0.1' });
@@ -65,9 +65,9 @@ describe('an API server that does not keep a field', () => {
 
   it('deletes the pod when nothing of it is left', () => {
     const { world, pass } = olderServer({ deletionTimestamp: '2026-01-01T00:00:00Z' });
-    world.tell(seen({}, { isDeleting: true }));
-    world.tell(changed({ ...own, phase: 'Succeeded' }, 'terminated'));
-    world.tell({ type: 'status.reclaimed', uid: 'u1' });
+    world.send(seen({}, { isDeleting: true }));
+    world.send(changed({ ...own, phase: 'Succeeded' }, 'terminated'));
+    world.send({ type: 'status.reclaimed', uid: 'u1' });
     pass(60_000);
     expect(world.asked().filter((name) => name === 'kube.delete')).toHaveLength(1);
   });
@@ -89,9 +89,9 @@ describe('what waits for others', () => {
     ['that a resize has to wait', { ...had, conditions: [pending] }, 500],
   ])('%s', (_, next, ms) => {
     const { world, patches, pass } = olderServer();
-    world.tell(seen(had));
-    world.tell(changed(had));
-    world.tell(changed(next));
+    world.send(seen(had));
+    world.send(changed(had));
+    world.send(changed(next));
     pass(ms - 1);
     expect(patches).toHaveLength(0);
     pass(1);
@@ -113,8 +113,8 @@ describe('what the API server did not take', () => {
         return { error };
       },
     });
-    world.tell(seen({}));
-    world.tell(changed({ phase: 'Running' }));
+    world.send(seen({}));
+    world.send(changed({ phase: 'Running' }));
     world.time.advanceTo(world.time.now() + 600_000);
     const before = patches.length;
     const after = (ms: number): number => {
@@ -137,9 +137,9 @@ describe('what the API server did not take', () => {
     const { world, after } = failing(AWAY);
     after(1_000);
     const before = after(0);
-    world.tell(news);
+    world.send(news);
     expect(after(1) - before).toBe(1);
-    world.tell(seen({}, { resourceVersion: news.type === 'status.observed' ? '2' : '1' }));
+    world.send(seen({}, { resourceVersion: news.type === 'status.observed' ? '2' : '1' }));
     expect(after(1) - before).toBe(1);
   });
 
@@ -148,8 +148,8 @@ describe('what the API server did not take', () => {
     ['it is busy', BUSY],
   ])('for %s waits, whatever comes', (_, error) => {
     const { world, after } = failing(error);
-    world.tell(changed({ phase: 'Failed' }));
-    world.tell(seen({}, { resourceVersion: '2' }));
+    world.send(changed({ phase: 'Failed' }));
+    world.send(seen({}, { resourceVersion: '2' }));
     expect(after(1)).toBe(0);
   });
 });
@@ -164,11 +164,11 @@ it('a pod that is seen again while the patch of the one before finds nothing is 
     },
   });
   const pass = (ms: number) => world.time.advanceTo(world.time.now() + ms);
-  world.tell(seen({}));
-  world.tell(changed({ phase: 'Running' }));
+  world.send(seen({}));
+  world.send(changed({ phase: 'Running' }));
   pass(10_050);
   expect(uids).toEqual(['u1']);
-  world.tell(seen({}, { uid: 'u2', resourceVersion: '7' }));
+  world.send(seen({}, { uid: 'u2', resourceVersion: '7' }));
   pass(60_000);
   expect(uids).toEqual(['u1', 'u2']);
   expect(world.divergence()).toBeNull();

@@ -45,8 +45,8 @@ describe('a pod whose ConfigMap is missing', () => {
     node.run(8_000);
     expect(node.world.runtime.sandboxes.size).toBe(0);
     expect(waiting()).toEqual({ reason: 'ContainerCreating' });
-    const said = node.events().filter((text) => text.startsWith('FailedMount'));
-    expect(new Set(said)).toEqual(
+    const recorded = node.events().filter((text) => text.startsWith('FailedMount'));
+    expect(new Set(recorded)).toEqual(
       new Set(['FailedMount: MountVolume.SetUp failed for volume "v" : configmap "cm" not found']),
     );
     const before = node.time.ms;
@@ -185,7 +185,7 @@ describe('the end of a pod', () => {
 
 describe('a volume with so many files that its group takes long to get them', () => {
   const path = `${VOLUMES}/kubernetes.io~empty-dir/e`;
-  const said = () => node.events().filter((text) => text.startsWith('VolumePermissionChangeInProgress'));
+  const recorded = () => node.events().filter((text) => text.startsWith('VolumePermissionChangeInProgress'));
   const slowly = (securityContext: object) => {
     boot({ volumes: [{ name: 'e', emptyDir: {} }], securityContext });
     node.world.fault = (name) => (name === 'volume.setUp' ? { hangs: true } : undefined);
@@ -196,20 +196,20 @@ describe('a volume with so many files that its group takes long to get them', ()
     node.world.sharings = [{ path, files: 3, forMs: 29_000 }];
     node.run(35_000);
     expect(inputs('volume.sharings')).toEqual([{ directory: '/var/lib/kubelet/pods/u1' }]);
-    expect(said()).toEqual([]);
+    expect(recorded()).toEqual([]);
     node.world.sharings = [{ path, files: 1_234, forMs: 39_000 }];
     node.run(60_000);
     const slow = 'Setting volume ownership for u1/volumes/kubernetes.io~empty-dir/e';
     const first = expect.stringContaining(
       `${slow} is taking longer than expected, consider using OnRootMismatch - https://kubernetes.io/docs/`,
     ) as unknown;
-    expect(said()).toEqual([first]);
+    expect(recorded()).toEqual([first]);
     node.run(65_000);
     const further = `VolumePermissionChangeInProgress: ${slow}, processed 1234 files.`;
-    expect(said()).toEqual([first, further]);
+    expect(recorded()).toEqual([first, further]);
     node.world.sharings = [];
     node.run(120_000);
-    expect(said()).toHaveLength(2);
+    expect(recorded()).toHaveLength(2);
   });
 
   it('is not looked for where no group gets anything', () => {

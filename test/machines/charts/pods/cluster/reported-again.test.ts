@@ -13,7 +13,7 @@ function boot(): void {
 }
 
 const statusOf = (name: string) => cluster.kube.pod(name)?.status;
-const said = (from: number) => cluster.kube.of('patch', /web\/status$/).slice(from);
+const reported = (from: number) => cluster.kube.of('patch', /web\/status$/).slice(from);
 
 function runWeb(spec: object = {}): void {
   cluster.kube.createPod('web', spec);
@@ -36,13 +36,13 @@ it('a pod that its deadline ended has failed for good, also when its processes e
 it('nothing is said of a pod before it is known what runs, whoever grants it something', () => {
   boot();
   runWeb();
-  const before = said(0).length;
+  const before = reported(0).length;
   node.world.isDown = true;
   node = node.restart().run(5_000);
   node.kernel.dispatch('kubelet/allocation', { type: 'allocation.wanted', request: null }, 'test');
   node.run(5_000);
   expect(node.crashes()).toHaveLength(1);
-  expect(said(before)).toEqual([]);
+  expect(reported(before)).toEqual([]);
   expect(statusOf('web').phase).toBe('Running');
 });
 
