@@ -5,8 +5,8 @@
  * Invariants:
  *   C1 a verdict is reported when it changes, never again.
  *   C2 an attempt that errored counts for nothing: the results around it are in a row.
- *   C3 equal outputs are reported once until a success lies between, and once more when they decide; different ones are
- *      reported at most {@link REPORTS_BURST} at once, then one every {@link REPORT_REFILL_MS}.
+ *   C3 each attempt that is not a plain success is reported, so that people can count them, but at most
+ *      {@link REPORTS_BURST} at once, then one every {@link REPORT_REFILL_MS}.
  */
 import type { ProbeJudged, ProbeReport, ProbeWatch, Verdict } from '../../machines/model/operations/probe.ts';
 import type { Attempt } from './attempt.ts';
@@ -22,8 +22,6 @@ export interface Tally {
   /** Equal results in a row. */
   readonly last: Verdict | null;
   readonly count: number;
-  /** The last reported output; `null` after a success. */
-  readonly reported: string | null;
   readonly reportsLeft: number;
   readonly atMs: number;
 }
@@ -32,7 +30,6 @@ export const newTally = (verdict: Verdict | null, nowMs: number): Tally => ({
   verdict,
   last: null,
   count: 0,
-  reported: null,
   reportsLeft: REPORTS_BURST,
   atMs: nowMs,
 });
@@ -46,7 +43,7 @@ export function tally(
   const counted = count(before, attempt);
   const threshold = counted.last === 'success' ? successThreshold : failureThreshold;
   const isNew = attempt.result !== 'errored' && counted.last !== before.verdict && counted.count >= threshold;
-  const { after, report } = reportOf(counted, attempt, isNew, nowMs);
+  const { after, report } = reportOf(counted, attempt, nowMs);
   if (!isNew || after.last === null) return { tally: after, items: report };
   const judged: ProbeJudged = { type: 'probe.judged', verdict: after.last };
   return { tally: { ...after, verdict: after.last }, items: [...report, judged] };
@@ -61,16 +58,13 @@ function count(before: Tally, { result }: Attempt): Tally {
 function reportOf(
   before: Tally,
   { result, output }: Attempt,
-  decides: boolean,
   nowMs: number,
 ): { readonly after: Tally; readonly report: readonly ProbeReport[] } {
-  if (result === 'success') return { after: { ...before, reported: null }, report: [] };
-  const text = `${result}: ${output}`;
+  if (result === 'success') return { after: before, report: [] };
   const left = Math.min(REPORTS_BURST, before.reportsLeft + (nowMs - before.atMs) / REPORT_REFILL_MS);
-  const isKnown = text === before.reported && !(decides && result === 'failure');
-  if (isKnown || left < 1) return { after: before, report: [] };
+  if (left < 1) return { after: before, report: [] };
   return {
-    after: { ...before, reported: text, reportsLeft: left - 1, atMs: nowMs },
+    after: { ...before, reportsLeft: left - 1, atMs: nowMs },
     report: [{ type: 'probe.reported', result, output }],
   };
 }

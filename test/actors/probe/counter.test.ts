@@ -39,23 +39,23 @@ describe('the verdict of a probe', () => {
     ['SSS', 'failure', 1, 3, 'SUCCESS . .'],
     ['SSS', 'failure', 3, 3, '. . SUCCESS'],
     ['SFSS', 'failure', 2, 3, '. f:a . SUCCESS'],
-    ['SFFFF', 'failure', 1, 3, 'SUCCESS f:a . f:a+FAILURE .'],
-    ['FFFFS', 'failure', 1, 3, 'f:a . . . SUCCESS'],
-    ['SFFSFFS', 'failure', 1, 3, 'SUCCESS f:a . . f:a . .'],
-    ['SFFFSFFF', 'failure', 1, 3, 'SUCCESS f:a . f:a+FAILURE SUCCESS f:a . f:a+FAILURE'],
+    ['SFFFF', 'failure', 1, 3, 'SUCCESS f:a f:a f:a+FAILURE f:a'],
+    ['FFFFS', 'failure', 1, 3, 'f:a f:a f:a f:a SUCCESS'],
+    ['SFFSFFS', 'failure', 1, 3, 'SUCCESS f:a f:a . f:a f:a .'],
+    ['SFFFSFFF', 'failure', 1, 3, 'SUCCESS f:a f:a f:a+FAILURE SUCCESS f:a f:a f:a+FAILURE'],
     // liveness starts as success
     ['SSSF', 'success', 1, 1, '. . . f:a+FAILURE'],
-    ['FSFFF', 'success', 1, 3, 'f:a . f:a . f:a+FAILURE'],
+    ['FSFFF', 'success', 1, 3, 'f:a . f:a f:a f:a+FAILURE'],
     // startup starts without any
-    ['FFS', null, 1, 20, 'f:a . SUCCESS'],
+    ['FFS', null, 1, 20, 'f:a f:a SUCCESS'],
     ['FF', null, 1, 2, 'f:a f:a+FAILURE'],
-    // another failure than before is told
-    ['FGGF', 'failure', 1, 3, 'f:a f:b . f:a'],
+    // each failure is told, whatever the one before was
+    ['FGGF', 'failure', 1, 3, 'f:a f:b f:b f:a'],
     // a warning is a success with a word
-    ['WWF', 'failure', 1, 1, 'w:moved+SUCCESS . f:a+FAILURE'],
+    ['WWF', 'failure', 1, 1, 'w:moved+SUCCESS w:moved f:a+FAILURE'],
     // an error counts for nothing
     ['SFEFEF', 'failure', 1, 3, 'SUCCESS f:a e:no runtime f:a e:no runtime f:a+FAILURE'],
-    ['EEEE', 'success', 1, 1, 'e:no runtime . . .'],
+    ['EEEE', 'success', 1, 1, 'e:no runtime e:no runtime e:no runtime e:no runtime'],
   ])('of %s from %s with %i/%i is %s', (attempts, from, success, failure, expected) => {
     expect(outcome(attempts, from, success, failure)).toBe(expected);
   });

@@ -43,13 +43,13 @@ const takeOrder = s.assign(({ event }) => {
 
 /** Upstream's names of the steps. */
 const settingUp = ({ volume }: Context): string => (volume.isBlock ? 'MapVolume.MapPodDevice' : 'MountVolume.SetUp');
-const beginning = ({ volume }: Context): string =>
-  volume.isBlock ? 'MapVolume.NewBlockVolumeMapper initialization' : 'MountVolume.NewMounter initialization';
+
+const MODE_CHECK = 'kubernetes.io/csi: mounter.SetupAt failed to check volume lifecycle mode';
 
 const noteRefusal = s.assign(({ context }) => ({
   failure: {
-    step: beginning(context),
-    message: modeRefusal(context.volume, context.driver.spec ?? null),
+    step: settingUp(context),
+    message: `${MODE_CHECK}: ${modeRefusal(context.volume, context.driver.spec ?? null)}`,
   },
 }));
 const noteTaken = s.assign(({ context }) => ({
@@ -358,10 +358,10 @@ export const csiMountMachine = s.createMachine({
       always: [
         { guard: 'isReleased', target: 'leaving' },
         { guard: 'isUnsynced', target: 'unsynced' },
-        { guard: 'isRefused', target: 'failing', actions: noteRefusal },
         { guard: 'isTaken', target: 'failing', actions: noteTaken },
         { guard: 'lacksDevice', target: 'awaitingDevice' },
         { guard: 'isUnregistered', target: 'failing', actions: noteUnregistered },
+        { guard: 'isRefused', target: 'failing', actions: noteRefusal },
         { target: 'publishing' },
       ],
     },

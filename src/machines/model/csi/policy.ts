@@ -35,8 +35,9 @@ export const notRegistered = (driver: string): string =>
 /** Without a CSIDriver a volume is attached first. */
 export const isAttachable = ({ spec }: Driver): boolean => spec?.attachRequired !== false;
 
-/** Why the driver does not do this kind of volume; empty when it does. */
-export function modeRefusal({ driver, isEphemeral }: CSIVolume, spec: CSIDriverSpec | null): string {
+/** Why the driver does not do this kind of volume; empty when it does. Of block devices upstream does not ask it. */
+export function modeRefusal({ driver, isEphemeral, isBlock }: CSIVolume, spec: CSIDriverSpec | null): string {
+  if (isBlock) return '';
   const mode = isEphemeral ? EPHEMERAL : PERSISTENT;
   if (spec === null && !isEphemeral) return '';
   const refusal = `volume mode "${mode}" not supported by driver ${driver}`;

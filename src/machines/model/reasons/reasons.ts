@@ -136,6 +136,7 @@ export const killMessages = {
   unknownState: (runsInOrder: boolean): string =>
     `${runsInOrder ? 'Init container' : 'Container'} is in "unknown" state, try killing it before restart`,
   failedPostStartHook: 'FailedPostStartHook',
+  restartingAll: 'killing',
 } as const;
 
 export type ProbeName = 'Liveness' | 'Readiness' | 'Startup';

@@ -197,7 +197,7 @@ export const settled = (verdicts: readonly Verdict[], previous: readonly PodCond
     return { type, status, ...(reason === undefined ? {} : { reason }), ...(message === undefined ? {} : { message }) };
   });
 
-/** Gives each verdict its time and generation: the old time where the status is the old one. */
+/** Gives each verdict its time and generation: the old time where the status is the old one. One has no generation. */
 export function dated(
   verdicts: readonly Verdict[],
   previous: readonly PodCondition[],
@@ -209,7 +209,7 @@ export function dated(
     const isUnchanged = before?.status === verdict.status && before.lastTransitionTime !== undefined;
     return {
       ...verdict,
-      ...(generation === undefined ? {} : { observedGeneration: generation }),
+      ...(generation === undefined || verdict.type === ALL_RESTARTING ? {} : { observedGeneration: generation }),
       lastTransitionTime: isUnchanged ? before.lastTransitionTime : rfc3339(nowMs),
     };
   });

@@ -13,6 +13,7 @@ export { instancesToRemove, isRestartingAll, needsSandbox } from './conditions.t
 export type { Waiting } from './containers.ts';
 export { isTerminalPhase, type PhaseFacts, podPhase } from './phase.ts';
 export {
+  hasInitialized,
   type PodStage,
   type PodStatusFacts,
   podIPs,

@@ -76,6 +76,8 @@ export interface PodStatusFacts {
   readonly resizePending?: { readonly reason: string; readonly message: string };
   /** Its new resources are being made so; `error` is why that failed last. */
   readonly resizing?: { readonly error: string };
+  /** Before its end was ordered its init containers had done their work; absent: as their states say. */
+  readonly wasInitialised?: boolean;
   /** Someone asked to kill the pod (eviction, preemption, shutdown): published once, with the order to kill. */
   readonly kill?: { readonly reason: string; readonly message: string; readonly disruptionTarget?: boolean };
 }
@@ -126,7 +128,7 @@ export function podStatus(facts: PodStatusFacts): PodStatus {
     qosClass: podQOS(pod),
     ...podResourceStatus(pod),
   };
-  return withinBudget(pod, facts.stage === 'terminated' ? closed(pod, status) : status);
+  return withinBudget(pod, facts.stage === 'terminated' ? closed(facts, status) : status);
 }
 
 const containerFacts = (facts: PodStatusFacts, restartingAll: boolean): ContainerFacts => ({
@@ -218,7 +220,9 @@ export function podIPs(runtime: PodRuntimeStatus | null, node: Pick<NodeSettings
 }
 
 /** Once a pod is gone: a container that never reported its end has ended, and the phase is final. */
-function closed(pod: Pod, status: PodStatus): PodStatus {
+function closed(facts: PodStatusFacts, status: PodStatus): PodStatus {
+  const { pod } = facts;
+  const wasInitialised = facts.wasInitialised ?? hasInitialized(pod, status);
   const inits = status.initContainerStatuses ?? [];
   const regulars = status.containerStatuses ?? [];
   const begun = inits.findLastIndex(
@@ -231,9 +235,7 @@ function closed(pod: Pod, status: PodStatus): PodStatus {
     ...(inits.length === 0
       ? {}
       : { initContainerStatuses: inits.map((each, index) => (index <= lastBegun ? ended(each) : each)) }),
-    ...(regulars.length === 0
-      ? {}
-      : { containerStatuses: hasInitialized(pod, inits, regulars) ? regulars.map(ended) : regulars }),
+    ...(regulars.length === 0 ? {} : { containerStatuses: wasInitialised ? regulars.map(ended) : regulars }),
   };
 }
 
@@ -251,15 +253,17 @@ const ended = (status: ContainerStatus): ContainerStatus =>
       }
     : status;
 
-function hasInitialized(pod: Pod, inits: readonly ContainerStatus[], regulars: readonly ContainerStatus[]): boolean {
+/** Whether a container beside the init containers has had its turn, or could have it. */
+export function hasInitialized(pod: Pod, status: PodStatus | null): boolean {
+  const { initContainerStatuses: inits = [], containerStatuses: regulars = [] } = status ?? {};
   if ((pod.spec.initContainers ?? []).length === 0) return true;
   if (regulars.some(({ state, lastState }) => state?.waiting === undefined || lastState?.terminated !== undefined))
     return true;
   const last = pod.spec.initContainers?.at(-1);
-  const status = inits.at(-1);
-  if (last === undefined || status === undefined) return false;
-  if (isSidecar(last)) return status.state?.running !== undefined && status.started === true;
-  return [status.state, status.lastState].some((state) => state?.terminated?.exitCode === 0);
+  const lastStatus = inits.at(-1);
+  if (last === undefined || lastStatus === undefined) return false;
+  if (isSidecar(last)) return lastStatus.state?.running !== undefined && lastStatus.started === true;
+  return [lastStatus.state, lastStatus.lastState].some((state) => state?.terminated?.exitCode === 0);
 }
 
 /** A pod that this node does not take: it never gets containers. */

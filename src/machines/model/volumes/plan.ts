@@ -131,7 +131,7 @@ function boundVolume(
 
 const isBlock = ({ spec }: BoundVolume): boolean => spec.volumeMode === 'Block';
 
-/** Names of the volumes that containers see: upstream leaves the others alone. */
+/** Names of the volumes that containers mount: upstream leaves the others alone, also those of variables. */
 interface Uses {
   readonly mounts: ReadonlySet<string>;
   readonly devices: ReadonlySet<string>;
@@ -139,12 +139,9 @@ interface Uses {
 
 function usesOf(pod: Pod): Uses {
   const containers = [...podContainers(pod), ...(pod.spec.ephemeralContainers ?? [])];
-  const files = containers.flatMap(({ env = [] }) =>
-    env.flatMap(({ valueFrom }) => (valueFrom?.fileKeyRef ? [valueFrom.fileKeyRef.volumeName] : [])),
-  );
   const mounts = containers.flatMap(({ volumeMounts = [] }) => volumeMounts.map(({ name }) => name));
   const devices = containers.flatMap(({ volumeDevices = [] }) => volumeDevices.map(({ name }) => name));
-  return { mounts: new Set([...mounts, ...files]), devices: new Set(devices) };
+  return { mounts: new Set(mounts), devices: new Set(devices) };
 }
 
 function checkMode({ name }: Volume, bound: BoundVolume, { mounts, devices }: Uses): void {
@@ -213,11 +210,16 @@ function mountedOf(volume: Volume, input: PayloadInput): MountedVolume | null {
   return volume.emptyDir ? { hostPath: path } : { hostPath: path, readOnly: true };
 }
 
+const NO_GIT_REPO =
+  'git-repo volume plugin has been disabled; if necessary, it may be re-enabled by enabling the feature-gate ' +
+  '`GitRepoVolumeDriver`';
+
 function setUpOf(volume: Volume, input: PayloadInput): VolumeSetUp | null {
   const { hostPath, emptyDir } = volume;
   if (hostPath) return hostSetUp(volume.name, hostPath.path, hostPath.type ?? '');
   if (volume.image) return null;
   const path = pathOf(volume, input);
+  if (volume['gitRepo'] !== undefined) throw new Error(NO_GIT_REPO);
   if (path === null) {
     throw new Error(
       `volume "${volume.name}" is of kind ${volumeKind(volume)}, which this node agent cannot set up; ` +

@@ -16,7 +16,8 @@ const boot = (options: Options = {}): Node => {
 };
 const sha256 = (text: string): string => createHash('sha256').update(text).digest('hex');
 const REFUSED =
-  'MountVolume.NewMounter initialization failed for volume "own" : ' +
+  'MountVolume.SetUp failed for volume "own" : ' +
+  'kubernetes.io/csi: mounter.SetupAt failed to check volume lifecycle mode: ' +
   `volume mode "Ephemeral" not supported by driver ${DRIVER}`;
 const NAME = `kubernetes.io/csi/${DRIVER}^h1`;
 const mounted = (uid: string, ...names: string[]) => ({ type: 'csi.mounted', uid, names });
@@ -277,7 +278,8 @@ describe('a failure', () => {
       new Set([
         'MountVolume.MountDevice failed for volume "pv1" : kubernetes.io/csi: attacher.MountDevice failed to create ' +
           `newCsiDriverClient: driver name ${DRIVER} not found in the list of registered CSI drivers`,
-        `${REFUSED} (only supports ["Persistent"])`,
+        'MountVolume.SetUp failed for volume "own" : kubernetes.io/csi: mounter.SetUpAt failed to get CSI client: ' +
+          `driver name ${DRIVER} not found in the list of registered CSI drivers`,
       ]),
     );
     node.listen();

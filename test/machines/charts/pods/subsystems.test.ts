@@ -111,6 +111,8 @@ describe('eventRecorder', () => {
     expect(node.events().at(8)).toBe('BackOff: different 8');
     expect(node.events().at(9)).toBe('BackOff: (combined from similar events): different 9');
     expect(node.logs('Event occurred').at(-1)).toMatchObject({ count: 3 });
+    say('different 11');
+    expect(node.events().at(-1)).toBe('BackOff: different 11');
   });
 });
 

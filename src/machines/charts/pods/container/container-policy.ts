@@ -310,8 +310,12 @@ function comesAgain({ stop, reason, isReplacing }: ContainerContext, phase: Cont
   return isReplacing && reason === '' && phase !== 'ended';
 }
 
+/** An instance that goes because the hook of its start failed has never run for others. */
+const shownPhase = ({ stop }: ContainerContext, phase: ContainerView['phase']): ContainerView['phase'] =>
+  phase === 'stopping' && stop?.message === killMessages.failedPostStartHook ? 'starting' : phase;
+
 export const viewOf = (context: ContainerContext, phase: ContainerView['phase']): ContainerView => ({
-  phase,
+  phase: shownPhase(context, phase),
   reason: phase === 'waiting' ? context.reason : '',
   message: phase === 'waiting' ? context.message : '',
   restartCount: context.restartCount,

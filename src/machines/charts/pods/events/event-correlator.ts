@@ -71,6 +71,8 @@ export interface Correlated {
   /** Of the series. */
   readonly key: string;
   readonly message: string;
+  /** It stands for different ones. */
+  readonly isCombined: boolean;
   /** Its object has said too much. */
   readonly isSpam: boolean;
 }
@@ -113,7 +115,7 @@ export function correlate(before: Correlation, event: EventRecorded, nowMs: numb
   const [similarMs, ...known] = recentOf(before.similar, group) ?? [nowMs];
   const fresh = nowMs - similarMs < SIMILAR_WINDOW_MS ? known : [];
   const hash = hashOf(message);
-  const messages = fresh.includes(hash) ? fresh : [...fresh, hash].slice(-SIMILAR_MAX);
+  const messages = fresh.includes(hash) ? fresh : [...fresh, hash];
   const isCombined = messages.length >= SIMILAR_MAX;
   const key = isCombined ? group : `${group}-${hashOf(`${ref.fieldPath ?? ''}/${message}`)}`;
   const [counted, firstMs, serial] = recentOf(before.counters, key) ?? [0, nowMs, before.serial + 1];
@@ -124,10 +126,12 @@ export function correlate(before: Correlation, event: EventRecorded, nowMs: numb
     firstMs,
     key,
     message: isCombined ? `(combined from similar events): ${message}` : message,
+    isCombined,
     isSpam: spent.isSpam,
     correlation: {
       tokens: withRecent(before.tokens, object, spent.tokens),
-      similar: withRecent(before.similar, group, [nowMs, ...messages]),
+      // Upstream forgets one of a full set, so that those it still knows are counted for themselves.
+      similar: withRecent(before.similar, group, [nowMs, ...(isCombined ? messages.slice(1) : messages)]),
       counters: withRecent(before.counters, key, [count, firstMs, serial]),
       serial: before.serial + 1,
     },

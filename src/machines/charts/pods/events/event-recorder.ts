@@ -44,7 +44,7 @@ const take = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'event.recorded') return;
   const nowMs = now(args);
-  const { correlation, key, isSpam, count, name, firstMs, message } = correlate(context, event, nowMs);
+  const { correlation, key, isSpam, count, name, firstMs, message, isCombined } = correlate(context, event, nowMs);
   enqueue.assign(correlation);
   if (isSpam) return;
   const { ref, eventType, reason } = event;
@@ -59,7 +59,8 @@ const take = s.enqueueActions((args) => {
   };
   enqueue(line('info', ['Event occurred', fields]));
   const [firstTimestamp, lastTimestamp] = [rfc3339(firstMs), rfc3339(nowMs)];
-  write(enqueue, context, key, { name, ref, eventType, reason, message, firstTimestamp, lastTimestamp, count });
+  const series = { name, ref, eventType, reason, message, firstTimestamp, lastTimestamp, count };
+  write(enqueue, context, key, isCombined ? { ...series, isCombined } : series);
 });
 
 function write(enqueue: Enqueue, context: Context, key: string, series: EventSeries): void {

@@ -30,6 +30,8 @@ export interface EventSeries {
   readonly firstTimestamp: string;
   readonly lastTimestamp: string;
   readonly count: number;
+  /** It stands for different ones: upstream does not say who reported these. */
+  readonly isCombined?: boolean;
 }
 
 export interface EventCounted {
@@ -78,7 +80,7 @@ const place = ({ series: { ref } }: Context) => ({
 });
 
 function eventObject({ nodeName, series }: Context): Json {
-  const { ref, name, eventType, reason, message, firstTimestamp, lastTimestamp, count } = series;
+  const { ref, name, eventType, reason, message, firstTimestamp, lastTimestamp, count, isCombined = false } = series;
   return {
     kind: 'Event',
     apiVersion: 'v1',
@@ -100,8 +102,8 @@ function eventObject({ nodeName, series }: Context): Json {
     count,
     type: eventType,
     eventTime: null,
-    reportingComponent: 'kubelet',
-    reportingInstance: nodeName,
+    reportingComponent: isCombined ? '' : 'kubelet',
+    reportingInstance: isCombined ? '' : nodeName,
   };
 }
 

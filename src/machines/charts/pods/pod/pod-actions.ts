@@ -272,6 +272,12 @@ export const killOverdue = s.raise({
   verdict: { reason: podReasons.deadlineExceeded, message: podMessages.deadlineExceeded, published: 'always' },
 });
 
+/** Upstream finds it over at each look at a pod that ends: twice before its containers stop, and twice after that. */
+export const recordOverdue = s.enqueueActions(({ context, enqueue }) => {
+  if (context.kill?.verdict?.reason !== podReasons.deadlineExceeded) return;
+  enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), podEvents.deadlineExceeded()));
+});
+
 const stopOrder = (name: string, graceSeconds: number, turn: { awaitsTurn?: boolean } = {}): ContainerOrder => ({
   type: 'container.stop',
   graceSeconds,

@@ -3,13 +3,16 @@ import { podEvents } from '../../../model/reasons/reasons.ts';
 import { killOverdue, record } from './pod-actions.ts';
 import { podSetup as s } from './pod-setup.ts';
 
+/** See `recordOverdue` for the other two. */
+const recordOver = record(() => podEvents.deadlineExceeded());
+
 export const deadline = s.createStateConfig({
   initial: 'none',
   states: {
     none: { always: { guard: 'hasDeadline', target: 'counting' } },
     counting: {
       always: { guard: 'isOver', target: 'over' },
-      after: { deadline: { target: 'over', actions: [record(() => podEvents.deadlineExceeded()), killOverdue] } },
+      after: { deadline: { target: 'over', actions: [recordOver, recordOver, killOverdue] } },
       /** It may have been made shorter. */
       on: { 'pod.configured': { target: 'counting', reenter: true } },
     },

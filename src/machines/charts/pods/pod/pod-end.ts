@@ -17,6 +17,7 @@ import {
   queueContainers,
   queueSandboxes,
   record,
+  recordOverdue,
   stopContainers,
 } from './pod-actions.ts';
 import { endAllocation } from './pod-allocation.ts';
@@ -85,7 +86,9 @@ const tryAgain = { target: '#terminated.backingOff', actions: [failed, complain(
 
 export const terminated = s.createStateConfig({
   entry: [
+    recordOverdue,
     change(() => ({ stage: 'stopped' as const })),
+    recordOverdue,
     change(() => ({ stage: 'terminated' as const })),
     sendNodeEnd,
     endAllocation,

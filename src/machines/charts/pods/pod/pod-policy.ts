@@ -36,7 +36,7 @@ import type {
 } from '../../../model/pods/messages.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
 import { containerHash, isSidecar, type MountedVolumes, pullPolicy } from '../../../model/spec/index.ts';
-import { type PodStage, podIPs } from '../../../model/status/index.ts';
+import { hasInitialized, type PodStage, podIPs } from '../../../model/status/index.ts';
 import { type ContainerFacts, factsOf, isAlive, milliseconds } from '../../../model/status/runtime-facts.ts';
 import { memoize } from '../../../model/values/memoize.ts';
 import { isSame } from '../../../model/values/same.ts';
@@ -178,6 +178,8 @@ export type Kill = Omit<PodKill, 'type' | 'graceSeconds'> & {
   readonly graceSeconds: number;
   /** When this grace began. */
   readonly sinceMs: number;
+  /** Its init containers had done their work by then: what one says that is stopped for the end does not count. */
+  readonly wasInitialised: boolean;
 };
 
 export const initialPod = (input: PodInput): PodContext => ({
@@ -334,6 +336,7 @@ export function mergedKill(context: PodContext, asked: Omit<PodKill, 'type'>, no
     sinceMs: kill !== null && kill.graceSeconds <= graceSeconds ? kill.sinceMs : nowMs,
     remove: asked.remove || (kill?.remove ?? false),
     verdict: kill?.verdict ?? asked.verdict,
+    wasInitialised: kill?.wasInitialised ?? (pod !== null && hasInitialized(pod, context.status)),
   };
 }
 

@@ -88,15 +88,20 @@ function judged(state: ProbedState, { kind, verdict }: ProberReport): ProbedStat
 function kill(enqueue: Enqueue, context: PodContext, { container }: Probed, { kind }: ProberReport): void {
   const { name } = container;
   const comes = comesAgain(context, container);
+  const isLast = comes === 'never' && !context.pod?.spec.containers.some((each) => goesOn(context, each, name));
   const probe = kind === 'startup' ? 'startup' : 'liveness';
-  const own = probeOf(container, kind)?.terminationGracePeriodSeconds;
+  const own = isLast ? undefined : probeOf(container, kind)?.terminationGracePeriodSeconds;
   order(enqueue, name, {
     type: 'container.stop',
     graceSeconds: own ?? context.pod?.spec.terminationGracePeriodSeconds ?? DEFAULT_GRACE_SECONDS,
-    message: killMessages.probeFailed(name, probe, comes),
+    message: isLast ? killMessages.stopping(name) : killMessages.probeFailed(name, probe, comes),
     after: comes === 'never' ? 'exit' : 'again',
   });
 }
+
+/** Beside the one that a probe ends: where none goes on it is the pod that ends, and by the grace of the pod. */
+const goesOn = ({ containers, probes }: PodContext, { name }: Container, ending: string): boolean =>
+  name !== ending && containers[name]?.view.phase !== 'ended' && probes[name]?.failed !== true;
 
 /** How it will have ended does not matter, but a policy of `Never` does: then only a rule may bring it back. */
 function comesAgain({ pod }: PodContext, container: Container): 'again' | 'never' | 'asSidecar' {

@@ -19,7 +19,7 @@ const begin = s.enqueueActions((args) => {
     order(enqueue, name, {
       type: 'container.stop',
       graceSeconds: 0,
-      message: killMessages.stopping(name),
+      message: killMessages.restartingAll,
       after: 'reset',
     });
   }

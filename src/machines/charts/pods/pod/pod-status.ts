@@ -29,7 +29,7 @@ export function statusOf(context: PodContext, nowMs: number): PodStatus | null {
   const entries = Object.entries(containers);
   const waiting = entries
     .filter(([, { view }]) => view.phase === 'waiting' && view.reason !== '')
-    .map(([name, { view }]) => [name, { reason: view.reason, message: view.message }]);
+    .map(([name, { view }]) => [name, { reason: view.reason, message: view.message }] as const);
   return podStatus({
     handler: runtimeHandler(context) ?? '',
     pod,
@@ -39,7 +39,7 @@ export function statusOf(context: PodContext, nowMs: number): PodStatus | null {
     begunMs: isStaticPod(pod) ? context.begunMs : null,
     previous: context.status ?? statusInApi(context),
     stage,
-    waiting: Object.fromEntries(waiting),
+    waiting: { ...waitedFor(context), ...Object.fromEntries(waiting) },
     comingAgain: entries.flatMap(([name, { view }]) => (comesAgain(view, factsOf(runtime, name)) ? [name] : [])),
     replacing: entries.flatMap(([name, { view }]) => (isReplaced(view, factsOf(runtime, name)) ? [name] : [])),
     ...probeResults(context),
@@ -48,9 +48,26 @@ export function statusOf(context: PodContext, nowMs: number): PodStatus | null {
     ),
     deviceHealth: context.deviceHealth,
     ...verdictOf(context),
+    ...(kill === null ? {} : { wasInitialised: kill.wasInitialised }),
     ...resizeOf(context),
   });
 }
+
+/** The reasons for which containers of a pod that ends did not run: they stay in its status. */
+function waitedFor({ kill, containers, status }: PodContext): PodStatusFacts['waiting'] {
+  if (kill === null) return {};
+  const all = [...(status?.initContainerStatuses ?? []), ...(status?.containerStatuses ?? [])];
+  return Object.fromEntries(
+    all.flatMap(({ name, state }) => {
+      const { reason = '', message = '' } = state?.waiting ?? {};
+      const isKept = reason !== '' && !BEFORE_ALL.has(reason) && containers[name]?.view.phase === 'ended';
+      return isKept ? [[name, { reason, message }] as const] : [];
+    }),
+  );
+}
+
+/** The reasons of a container that was not tried yet. */
+const BEFORE_ALL: ReadonlySet<string> = new Set([waitingReasons.containerCreating, waitingReasons.podInitializing]);
 
 /** It is being stopped so that it begins anew, or its next instance is on its way, or not seen to run yet. */
 function comesAgain(view: ContainerView, seen: ContainerFacts | null): boolean {

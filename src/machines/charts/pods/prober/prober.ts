@@ -5,7 +5,7 @@
  * Decides: when the first attempt is made, which verdict is the last. What a verdict does is the pod's to decide.
  * Owns: the verdict that holds.
  * Hears: `probe.judged` and `probe.reported` of its own watch.
- * Asks: `probe.watch`, which repeats the attempts and speaks only when something changed.
+ * Asks: `probe.watch`, which repeats the attempts and is silent while they succeed.
  * Sends: its pod each verdict; `eventRecorder` what people see.
  * Invariants:
  *   B1 a verdict names the instance that it is about.
@@ -100,7 +100,7 @@ export const proberMachine = s.createMachine({
     },
     /** Waits for `initialDelaySeconds`, or for its turn among all that an agent finds when it starts. */
     delayed: { after: { first: 'probing' } },
-    /** Waits for the watch to say something new. */
+    /** Waits for the watch to say something. */
     probing: {
       invoke: {
         id: 'watch',

@@ -8,7 +8,7 @@ import type { Json } from '../../../../kernel/json.ts';
 import type { ContainerState, PodCondition, PodStatus } from '../../../model/api/pod.ts';
 import { strategicPatch } from '../../../model/api/strategic-patch.ts';
 import type { SeenPod } from '../../../model/pods/api-messages.ts';
-import { waitingReasons } from '../../../model/reasons/reasons.ts';
+import { conditionReasons, waitingReasons } from '../../../model/reasons/reasons.ts';
 import { isForeignCondition } from '../../../model/status/conditions.ts';
 import { isTerminalPhase } from '../../../model/status/phase.ts';
 import type { PodStage } from '../../../model/status/pod-status.ts';
@@ -93,7 +93,7 @@ function withoutNulls(value: unknown): unknown {
 export type Urgency =
   /** What controllers and users wait for: phase, readiness, the end. */
   | 'now'
-  /** What users watch: containers, what became of a resize, and that the node knows the pod at all. */
+  /** What users watch: containers, what became of a resize or another change, that the node knows the pod at all. */
   | 'soon'
   /** Everything else. */
   | 'later';
@@ -110,7 +110,10 @@ export function urgencyOf(own: PodStatus, seen: SeenPod, stage: PodStage): Urgen
   return visibleStates(withoutNulls(seen.status) as PodStatus) === visibleStates(after) ? 'later' : 'soon';
 }
 
-/** The states of its containers that users watch. A starting container is no news until it runs, or does not. */
+/**
+ * What users watch of it. A starting container is no news until it runs, or does not; nor is an address while all of
+ * them start.
+ */
 const visibleStates = (status: PodStatus): string => {
   const { containerStatuses = [], initContainerStatuses = [], ephemeralContainerStatuses = [] } = status;
   const all = [...initContainerStatuses, ...containerStatuses, ...ephemeralContainerStatuses];
@@ -123,8 +126,13 @@ const visibleStates = (status: PodStatus): string => {
     started,
     state?.running === undefined ? null : ordered(resources),
   ]);
-  return JSON.stringify([containers, resizesOf(status)]);
+  const address = all.every(({ state }) => isOnItsWay(state)) ? '' : status.podIP;
+  return JSON.stringify([containers, resizesOf(status), address, status.observedGeneration, gatesOf(status)]);
 };
+
+/** What it lacks to be ready, where that is the word of others. */
+const gatesOf = ({ conditions = [] }: PodStatus) =>
+  conditions.find(({ reason }) => reason === conditionReasons.readinessGatesNotReady)?.message;
 
 const resizesOf = ({ conditions = [] }: PodStatus) =>
   conditions.flatMap(({ type, reason, message }) => (type.startsWith('PodResize') ? [[type, reason, message]] : []));

@@ -107,8 +107,15 @@ describe('a probe that ends a container', () => {
   });
 
   it('does not say that it comes again where it does not', () => {
-    live(dying('Never'), { failing: ['live'] }).node.run(20_000);
+    const spec = dying('Never');
+    live({ ...spec, containers: [...(spec.containers ?? []), container('b')] }, { failing: ['live'] }).node.run(20_000);
     expect(events('Killing')).toEqual(['spec.containers{a} Container a failed liveness probe']);
+    expect(status()).toMatchObject({ phase: 'Running' });
+  });
+
+  it('ends the pod where nothing else of it goes on', () => {
+    live(dying('Never'), { failing: ['live'] }).node.run(20_000);
+    expect(events('Killing')).toEqual(['spec.containers{a} Stopping container a']);
     expect(status()).toMatchObject({ phase: 'Failed' });
   });
 

@@ -69,9 +69,10 @@ describe('an end that asks that all begin anew', () => {
     }
     expect(condition('AllContainersRestarting')).toMatchObject({ status: 'False' });
     expect(condition('AllContainersRestarting')).not.toHaveProperty('reason');
+    expect(condition('AllContainersRestarting')).not.toHaveProperty('observedGeneration');
     expect(node.events().filter((each) => each.startsWith('Killing'))).toEqual([
-      'Killing: Stopping container sidecar',
-      'Killing: Stopping container bystander',
+      'Killing: killing',
+      'Killing: killing',
     ]);
   });
 

@@ -91,6 +91,7 @@ describe('liveness', () => {
     expect(node.events().filter((each) => /Unhealthy|Killing/.test(each))).toEqual([
       'Unhealthy: Liveness probe failed: gone\n',
       'Unhealthy: Liveness probe failed: gone\n',
+      'Unhealthy: Liveness probe failed: gone\n',
       'Killing: Container app failed liveness probe, will be restarted',
     ]);
     expect(stopInputs()).toMatchObject([{ timeoutSeconds: 9 }]);

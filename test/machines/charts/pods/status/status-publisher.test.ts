@@ -83,8 +83,13 @@ describe('what waits for others', () => {
   };
   const pending = { type: 'PodResizePending', status: 'True', reason: 'Deferred', message: 'later' };
 
+  const others = (reason: string) => [{ type: 'Ready', status: 'False', reason, message: 'a gate' }];
+
   it.each([
-    ['a new address', { ...had, podIP: '10.1.1.1' }, 10_000],
+    ['why it is not ready', { ...had, conditions: others('Other') }, 10_000],
+    ['what others have not said yet', { ...had, conditions: others('ReadinessGatesNotReady') }, 500],
+    ['that it was asked for something else', { ...had, observedGeneration: 2 }, 500],
+    ['a new address', { ...had, podIP: '10.1.1.1' }, 500],
     ['what a container got', { ...had, containerStatuses: [{ ...container, resources: {} }] }, 500],
     ['that a resize has to wait', { ...had, conditions: [pending] }, 500],
   ])('%s', (_, next, ms) => {
@@ -93,6 +98,20 @@ describe('what waits for others', () => {
     world.send(changed(had));
     world.send(changed(next));
     pass(ms - 1);
+    expect(patches).toHaveLength(0);
+    pass(1);
+    expect(patches).toHaveLength(1);
+  });
+
+  it('an address of a pod whose containers all start', () => {
+    const creating = {
+      ...had,
+      containerStatuses: [{ ...container, state: { waiting: { reason: 'ContainerCreating' } } }],
+    };
+    const { world, patches, pass } = olderServer();
+    world.send(seen(creating));
+    world.send(changed({ ...creating, podIP: '10.1.1.1' }));
+    pass(9_999);
     expect(patches).toHaveLength(0);
     pass(1);
     expect(patches).toHaveLength(1);
