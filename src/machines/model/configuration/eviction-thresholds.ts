@@ -4,8 +4,9 @@
  * Invariants: a threshold of 0% or 100% is none; every soft threshold has a grace period; signals in the order of their
  * names, so that the same settings always give the same list.
  */
-import { byBytes, type Parsed, quote, trimRight } from '../values/go-text.ts';
-import { formatQuantity, parseQuantity } from '../values/quantity.ts';
+import { parseFloat32 } from '../values/go-float.ts';
+import { byBytes, type Parsed, trimRight } from '../values/go-text.ts';
+import { parseQuantity, quantityText } from '../values/quantity.ts';
 import { parseDuration } from '../values/time.ts';
 import type { StringMap } from './field-types.ts';
 import type { KubeletConfiguration } from './fields.ts';
@@ -26,6 +27,8 @@ type EvictionSignal = (typeof EVICTION_SIGNALS)[number];
 
 /** An amount, as a quantity text, or a share of the capacity between 0 and 1. */
 type ThresholdValue = { readonly quantity: string } | { readonly share: number };
+
+const WHOLE = 100;
 
 interface EvictionThreshold {
   readonly signal: EvictionSignal;
@@ -82,18 +85,19 @@ function parseStatements(settings: StringMap, refusal: Refusal): Parsed<Statemen
     if (value.error !== undefined) return value;
     const error = refusal(signal, value.value, text);
     if (error !== null) return { error };
-    found.set(signal, value.value);
+    found.set(signal, reachable(value.value));
   }
   return { value: found };
 }
 
+/** Go lets `NaN%` through, which no amount is less than; so does nothing. */
+const reachable = (value: ThresholdValue): ThresholdValue =>
+  'share' in value && !Number.isFinite(value.share) ? { share: 0 } : value;
+
 function parseValue(text: string): Parsed<ThresholdValue> {
   if (text.endsWith('%')) {
-    const number = trimRight(text, '%');
-    if (!/^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$/.test(number)) {
-      return { error: `strconv.ParseFloat: parsing ${quote(number)}: invalid syntax` };
-    }
-    return { value: { share: Number(number) / 100 } };
+    const percent = parseFloat32(trimRight(text, '%'));
+    return percent.error === undefined ? { value: { share: percent.value / WHOLE } } : percent;
   }
   const parsed = parseQuantity(text);
   return parsed.error === undefined ? { value: { quantity: text } } : parsed;
@@ -101,17 +105,19 @@ function parseValue(text: string): Parsed<ThresholdValue> {
 
 function thresholdRefusal(signal: EvictionSignal, value: ThresholdValue, text: string): string | null {
   if ('quantity' in value) {
-    const parsed = parseQuantity(text);
-    if (parsed.error !== undefined || parsed.value.nano > 0n) return null;
-    return `eviction threshold ${signal} must be positive: ${formatQuantity(parsed.value)}`;
+    const [parsed, shown] = [parseQuantity(text), quantityText(text)];
+    if (parsed.error !== undefined || shown.error !== undefined || parsed.value.nano > 0n) return null;
+    return `eviction threshold ${signal} must be positive: ${shown.value}`;
   }
-  if (value.share < 0) return `eviction percentage threshold ${signal} must be >= 0%: ${text}`;
-  return value.share > 1 ? `eviction percentage threshold ${signal} must be <= 100%: ${text}` : null;
+  const share = Math.fround(value.share);
+  if (share < 0) return `eviction percentage threshold ${signal} must be >= 0%: ${text}`;
+  return share > 1 ? `eviction percentage threshold ${signal} must be <= 100%: ${text}` : null;
 }
 
 function reclaimRefusal(signal: EvictionSignal, value: ThresholdValue, text: string): string | null {
   if ('share' in value) {
-    return value.share > 0 ? null : `eviction percentage minimum reclaim ${signal} must be positive: ${text}`;
+    const isPositive = !(Math.fround(value.share) <= 0);
+    return isPositive ? null : `eviction percentage minimum reclaim ${signal} must be positive: ${text}`;
   }
   const parsed = parseQuantity(text);
   const isNegative = parsed.error === undefined && parsed.value.nano < 0n;

@@ -31,13 +31,16 @@ const SUBDOMAIN_REFUSAL =
   `a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', ${ENDS} ` +
   `(e.g. 'example.com', regex used for validation is '${SUBDOMAIN_PATTERN}')`;
 
+/** Length in bytes, as Go counts. */
+const bytes = (text: string): number => new TextEncoder().encode(text).length;
+
 function tooLong(length: number): string {
   return `must be no more than ${length} bytes`;
 }
 
 function subdomainErrors(text: string): string[] {
   return [
-    ...(text.length > SUBDOMAIN_LENGTH ? [tooLong(SUBDOMAIN_LENGTH)] : []),
+    ...(bytes(text) > SUBDOMAIN_LENGTH ? [tooLong(SUBDOMAIN_LENGTH)] : []),
     ...(SUBDOMAIN.test(text) ? [] : [SUBDOMAIN_REFUSAL]),
   ];
 }
@@ -55,7 +58,7 @@ export function qualifiedNameErrors(text: string): string[] {
   const prefixErrors = prefix === '' ? ['must be non-empty'] : prefix === undefined ? [] : subdomainErrors(prefix);
   const nameErrors = [
     ...(name === '' ? ['must be non-empty'] : []),
-    ...(name.length > NAME_LENGTH ? [tooLong(NAME_LENGTH)] : []),
+    ...(bytes(name) > NAME_LENGTH ? [tooLong(NAME_LENGTH)] : []),
     ...(NAME.test(name) ? [] : [NAME_REFUSAL]),
   ];
   return [...prefixErrors.map((error) => `prefix part ${error}`), ...nameErrors.map((error) => `name part ${error}`)];
@@ -64,7 +67,7 @@ export function qualifiedNameErrors(text: string): string[] {
 /** `validation.IsValidLabelValue`. */
 export function labelValueErrors(text: string): string[] {
   return [
-    ...(text.length > NAME_LENGTH ? [tooLong(NAME_LENGTH)] : []),
+    ...(bytes(text) > NAME_LENGTH ? [tooLong(NAME_LENGTH)] : []),
     ...(text === '' || NAME.test(text) ? [] : [VALUE_REFUSAL]),
   ];
 }

@@ -87,6 +87,67 @@ function binaryText(units: bigint): string {
   return `${value}${BINARY_SUFFIXES[index] ?? ''}`;
 }
 
+/** Longer numbers are read in a way that forgets their text. */
+const FAST_DIGITS = 18;
+const FAST_BINARY_DIGITS = 14;
+const SMALLEST_POWER = -9;
+
+/** A short number as upstream holds it: digits, a power of ten, and what a binary suffix multiplies with. */
+interface FastForm {
+  readonly digits: string;
+  readonly power: number;
+  readonly multiplier: bigint;
+}
+
+function fastForm(text: string): FastForm | null {
+  const [, , whole = '', fraction = '', suffix = ''] = FORM.exec(text) ?? [];
+  const digits = `${whole.replace(/^0+/, '') || '0'}${fraction}`;
+  const binary = BINARY_SUFFIXES.indexOf(suffix);
+  if (binary > 0) {
+    const isFast = fraction === '' && digits.length + binary * 3 <= FAST_BINARY_DIGITS;
+    return isFast ? { digits, power: 0, multiplier: 1024n ** BigInt(binary) } : null;
+  }
+  const decimal = DECIMAL_SUFFIXES.indexOf(suffix);
+  const power = (decimal >= 0 ? (decimal - 3) * 3 : Number(suffix.slice(1))) - fraction.length;
+  return digits.length <= FAST_DIGITS && power >= SMALLEST_POWER ? { digits, power, multiplier: 1n } : null;
+}
+
+/** How upstream prints a quantity that it has read: as it was written where that is nearly canonical. */
+export function quantityText(text: string): Parsed<string> {
+  const parsed = parseQuantity(text);
+  if (parsed.error !== undefined) return parsed;
+  return { value: isKept(text) ? text : formatQuantity(parsed.value) };
+}
+
+function isKept(text: string): boolean {
+  const fast = fastForm(text);
+  if (fast === null) return false;
+  const { digits, power, multiplier } = fast;
+  if (multiplier > 1n) return BigInt(digits) % 8n !== 0n;
+  return power % 3 === 0 && !digits.endsWith('000') && !digits.startsWith('0');
+}
+
+/** `Quantity.AsInt64` of a text that is one: no fraction may be written, not even one that is whole. */
+export function isPlainInteger(text: string): boolean {
+  const fast = fastForm(text);
+  if (fast === null || fast.power < 0) return false;
+  return BigInt(fast.digits) * fast.multiplier * 10n ** BigInt(fast.power) <= LARGEST_BINARY;
+}
+
+/** Rounded up to thousandths, as the defaults of a list of resources round. */
+export function roundedToMilli(text: string): string {
+  const { nano, format } = amountOf(text);
+  const size = nano < 0n ? -nano : nano;
+  if (size % NANO_PER_MILLI === 0n) return text;
+  const rounded = divideUp(size, NANO_PER_MILLI) * NANO_PER_MILLI;
+  return formatQuantity({ nano: nano < 0n ? -rounded : rounded, format });
+}
+
+function amountOf(text: string): Quantity {
+  const parsed = parseQuantity(text);
+  return parsed.error === undefined ? parsed.value : { nano: 0n, format: 'decimalSI' };
+}
+
 /** An amount in 1e-9 units, so that amounts are added and compared without rounding. */
 export type Nano = bigint;
 

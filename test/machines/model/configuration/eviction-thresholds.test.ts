@@ -44,6 +44,17 @@ describe('eviction thresholds', () => {
       { evictionHard: { 'memory.available': '101%' } },
       'eviction percentage threshold memory.available must be <= 100%: 101%',
     ],
+    [{ evictionHard: { 'memory.available': '1e40%' } }, 'strconv.ParseFloat: parsing "1e40": value out of range'],
+    [
+      { evictionHard: { 'memory.available': '+Inf%' } },
+      'eviction percentage threshold memory.available must be <= 100%: +Inf%',
+    ],
+    [{ evictionHard: { 'memory.available': '1__0%' } }, 'strconv.ParseFloat: parsing "1__0": invalid syntax'],
+    [{ evictionHard: { 'memory.available': '0x1%' } }, 'strconv.ParseFloat: parsing "0x1": invalid syntax'],
+    [
+      { evictionHard: { 'memory.available': '-1.234' } },
+      'eviction threshold memory.available must be positive: -1.234',
+    ],
     [{ evictionHard: { 'memory.available': 'x%' } }, 'strconv.ParseFloat: parsing "x": invalid syntax'],
     [
       { evictionSoft: { 'memory.available': '1Gi' } },
