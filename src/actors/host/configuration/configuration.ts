@@ -15,7 +15,7 @@ import type { ConfigurationSource, DropInListing } from '../../../machines/model
 import { reasonOf } from '../go-error.ts';
 import { MAX_DEPTH, readDocument } from './go-yaml.ts';
 import { decodeJson } from './json-document.ts';
-import { explain } from './yaml-errors.ts';
+import { earlyRefusal, explain } from './yaml-errors.ts';
 
 /** Largest configuration file, in bytes. A file with every field set has about 8 KiB. */
 const MAX_CONFIGURATION_BYTES = 1_048_576;
@@ -25,6 +25,9 @@ const MAX_DROP_INS = 1_000;
 const TOO_DEEP = `yaml: exceeded max depth of ${MAX_DEPTH}`;
 /** The first directive before the document. */
 const DIRECTIVE = /^(?:[ \t]*(?:#[^\n]*)?\n)*%([a-zA-Z]+)[ \t]*(\S*)/;
+/** What ends a line for the Go reader, too; not where the line may be a text in quotes, a block or a comment. */
+const ODD = /[\u0085\u2028\u2029]/g;
+const ODD_BREAK = /^[^"'#|>\n]*[\u0085\u2028\u2029][^"'#|>\n]*$/gm;
 const PROTOBUF_PREFIX = 'k8s\0';
 
 /** Reads one file; a relative path starts at the working directory. */
@@ -108,7 +111,8 @@ function decodeUtf8(bytes: Uint8Array): string | null {
 type Yaml = { value: Json; duplicates: string[]; error?: undefined } | { error: string };
 
 /** Reads the first document; the Go reader never looks at a second one. */
-export function decodeYaml(text: string): Yaml {
+export function decodeYaml(source: string): Yaml {
+  const text = source.replaceAll(/\r(?!\n)/g, '\n').replaceAll(ODD_BREAK, (line) => line.replaceAll(ODD, '\n'));
   if (/[^\P{Cc}\t\n\r\u0085]|[\ufffe\uffff]/u.test(text)) return { error: 'yaml: control characters are not allowed' };
   try {
     return parseFirst(text);
@@ -129,6 +133,8 @@ function parseFirst(text: string): Yaml {
     if (!['YAML', 'TAG'].includes(directive[1] ?? '')) return { error: 'yaml: found unknown directive name' };
     if (directive[1] === 'YAML' && directive[2] !== '1.1') return { error: 'yaml: found incompatible YAML document' };
   }
+  const early = earlyRefusal(text, document);
+  if (early !== null) return { error: `yaml: ${early}` };
   const [problem] = document.errors;
   if (problem?.message.startsWith('Maximum call stack') === true) return { error: TOO_DEEP };
   if (problem !== undefined) return { error: `yaml: ${explain(problem, text)}` };

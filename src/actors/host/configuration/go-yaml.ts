@@ -7,6 +7,8 @@
  */
 import { type Document, isAlias, isMap, isScalar, isSeq, type LineCounter, type Node, type YAMLMap } from 'yaml';
 import type { Json } from '../../../kernel/json.ts';
+import { numberOf, textOfNumber } from '../../../machines/configuration/fields/exact-number.ts';
+import { printFloat } from '../../../machines/model/values/go-float.ts';
 import { parseInteger, quote } from '../../../machines/model/values/go-text.ts';
 
 /** Levels of nesting; a configuration needs six, and upstream stops at ten times as many. */
@@ -105,9 +107,22 @@ function readPairs(map: YAMLMap, entries: Entries, reading: Reading): void {
   if (guarded) reading.open.add(map);
   for (const { key, value } of map.items) {
     if (isScalar(key) && key.value === '<<' && key.type === 'PLAIN') mergeInto(entries, value, reading);
-    else readPair(key, value, entries, reading);
+    else {
+      refuseMissing(key, map, reading);
+      readPair(key, value, entries, reading);
+    }
   }
   if (guarded) reading.open.delete(map);
+}
+
+/** A colon without a key: only braces may hold one. */
+function refuseMissing(key: unknown, map: YAMLMap, reading: Reading): void {
+  const range = isScalar(key) ? key.range : null;
+  const isMissing =
+    key === null || (isScalar(key) && key.type === 'PLAIN' && key.value === '' && range?.[0] === range?.[1]);
+  if (!isMissing || map.flow === true) return;
+  const line = reading.lines.linePos(range?.[0] ?? map.range?.[0] ?? 0).line - 1;
+  throw new YamlRefusal(`yaml: ${line > 0 ? `line ${line}: ` : ''}did not find expected key`);
 }
 
 function readPair(key: unknown, valueNode: unknown, entries: Entries, reading: Reading): void {
@@ -115,7 +130,7 @@ function readPair(key: unknown, valueNode: unknown, entries: Entries, reading: R
   const value = readNode(valueNode, reading);
   if (name === null) {
     const shown = goSyntax(value);
-    throw new YamlRefusal(`Unsupported map key of type: %!s(<nil>), key: <nil>, value: ${shown}`);
+    throw new YamlRefusal(`unsupported map key of type: %!s(<nil>), key: <nil>, value: ${shown}`);
   }
   const identity = goSyntax(name);
   if (entries.has(identity)) {
@@ -132,10 +147,15 @@ function readKey(key: unknown, reading: Reading): string | number | boolean | nu
   return value;
 }
 
-const keyOf = ({ tag, value }: Scalar): Json =>
-  tag === 'float' && typeof value === 'string'
-    ? value.replace(/^\+/, '').replace(/(Inf|NaN)$/, (word) => `.${word.toLowerCase()}`)
-    : value;
+/** A number beyond 2^53 by its digits, one with a large exponent as Go prints it. */
+function keyOf({ tag, value }: Scalar): Json {
+  if (tag === 'int') return typeof value === 'number' ? value : textOfNumber(value);
+  if (tag !== 'float') return value;
+  if (typeof value === 'number') return printFloat(value) === String(value) ? value : printFloat(value);
+  return String(value)
+    .replace(/^\+/, '')
+    .replace(/(Inf|NaN)$/, (word) => `.${word.toLowerCase()}`);
+}
 
 function mergeInto(entries: Entries, node: unknown, reading: Reading): void {
   const sources = isSeq(node) ? node.items.toReversed() : [node];
@@ -210,8 +230,8 @@ function plainScalar(text: string): Scalar {
   return Number.isFinite(number) ? { tag: 'float', value: number } : { tag: 'str', value: text };
 }
 
-function integerOf(text: string): number | null {
+function integerOf(text: string): Json {
   const parsed = parseInteger(text, 64);
-  if (parsed.error === undefined) return Number(parsed.value);
-  return /^[0-9]+$/.test(text) && !text.startsWith('0') && BigInt(text) <= LARGEST_UNSIGNED ? Number(text) : null;
+  if (parsed.error === undefined) return numberOf(String(parsed.value));
+  return /^[0-9]+$/.test(text) && !text.startsWith('0') && BigInt(text) <= LARGEST_UNSIGNED ? numberOf(text) : null;
 }

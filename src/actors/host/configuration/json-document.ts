@@ -6,6 +6,7 @@
  */
 import type { Json } from '../../../kernel/json.ts';
 import { isObject } from '../../../machines/configuration/fields/decode.ts';
+import { numberOf } from '../../../machines/configuration/fields/exact-number.ts';
 import { quote } from '../../../machines/model/values/go-text.ts';
 
 export type JsonDocument =
@@ -65,7 +66,7 @@ function readValue(reader: Reader, path: string, depth: number): Json {
   if (first === '{') return readObject(reader, path, depth);
   if (first === '[') return readArray(reader, path, depth);
   if (first === '"') return readString(reader);
-  if (first === '-' || /[0-9]/.test(first)) return Number(match(NUMBER, reader, 'in numeric literal'));
+  if (first === '-' || /[0-9]/.test(first)) return numberOf(match(NUMBER, reader, 'in numeric literal'));
   return readWord(reader);
 }
 
@@ -89,13 +90,28 @@ function match(pattern: RegExp, reader: Reader, where: string): string {
   return found;
 }
 
+/** Names the character that makes it none. */
+function readEscape(reader: Reader): void {
+  ESCAPE.lastIndex = reader.position;
+  const found = ESCAPE.exec(reader.text)?.[0];
+  if (found !== undefined) {
+    reader.position += found.length;
+    return;
+  }
+  reader.position += 1;
+  if (reader.text[reader.position] !== 'u') refuse(reader, 'in string escape code');
+  do reader.position += 1;
+  while (/[0-9a-fA-F]/.test(reader.text[reader.position] ?? ''));
+  refuse(reader, String.raw`in \u hexadecimal character escape`);
+}
+
 function readString(reader: Reader): string {
   const start = reader.position;
   reader.position += 1;
   while (reader.text[reader.position] !== '"') {
     const code = reader.text.charCodeAt(reader.position);
     if (Number.isNaN(code) || code < SPACE) refuse(reader, 'in string literal');
-    if (reader.text[reader.position] === '\\') match(ESCAPE, reader, 'in string escape code');
+    if (reader.text[reader.position] === '\\') readEscape(reader);
     else reader.position += 1;
   }
   reader.position += 1;

@@ -10,6 +10,7 @@
 
 import type { Json } from '../../../kernel/json.ts';
 import { isObject } from '../../../machines/configuration/fields/decode.ts';
+import { isNumber } from '../../../machines/configuration/fields/exact-number.ts';
 import { MASKED } from '../../../machines/configuration/fields/versioned.ts';
 import type { ConfigurationSource, DropInListing } from '../../../machines/model/operations/host.ts';
 import { hasLogin, withLogin } from '../../url-login.ts';
@@ -66,7 +67,7 @@ function withoutSecrets(value: Json | undefined, isSecret: boolean, hiding: Hidi
   }
   if (Array.isArray(value)) return value.map((item) => withoutSecrets(item, isSecret, hiding));
   if (typeof value === 'string') {
-    if (isSecret) return hiding.hide(value);
+    if (isSecret) return isNumber(value) ? 0 : hiding.hide(value);
     return value !== '' && hiding.secrets.has(value) ? MASKED : value;
   }
   return typeof value === 'number' && isSecret ? 0 : (value ?? null);

@@ -3,7 +3,7 @@
  * parser here found a mistake. Its scanner counts lines from one and its parser from zero, and names none where that is
  * zero.
  */
-import type { YAMLParseError } from 'yaml';
+import { type Document, visit, type YAMLParseError } from 'yaml';
 
 interface Place {
   readonly text: string;
@@ -20,6 +20,8 @@ const NO_VALUES = 'mapping values are not allowed in this context';
 const NO_TOKEN = 'found character that cannot start any token';
 const NO_END = 'found unexpected end of stream';
 const NO_KEY = 'did not find expected key';
+const NO_SEPARATOR = "did not find expected ',' or '";
+const NO_ENTRY = "did not find expected '-' indicator";
 const NO_CONTENT = 'did not find expected node content';
 
 const lineAt = (text: string, at: number): number => text.slice(0, at).split('\n').length;
@@ -40,7 +42,7 @@ const isOpenQuote = (place: Place): boolean => /^"(?:[^"\\]|\\[^])*$|^'(?:[^']|'
 /** Whether a key must begin here: it stands where the keys of its block stand. */
 function isKeyPlace({ text, at }: Place): boolean {
   const column = columnAt(text, at);
-  if (column === 0) return true;
+  if (column === 0) return /^[^\s#%.-]/m.test(text.slice(0, at));
   const before = text
     .slice(0, at - column)
     .split('\n')
@@ -80,8 +82,20 @@ const flow =
   (end: string): Judge =>
   ({ text, at, line }) => {
     const opening = text.slice(0, at).trimEnd().at(-1) ?? '';
-    return ['[{,:'.includes(opening) ? NO_CONTENT : `did not find expected ',' or '${end}'`, line - 1];
+    const isEnd = at >= text.length && !text.endsWith('\n');
+    return ['[{,:'.includes(opening) ? NO_CONTENT : `${NO_SEPARATOR}${end}'`, isEnd ? line : line - 1];
   };
+
+/** Where the block is a list, each entry of it begins with a dash. */
+function missingEntry({ text, at, line }: Place): Verdict {
+  const column = columnAt(text, at);
+  const before = text
+    .slice(0, at - column)
+    .split('\n')
+    .findLast((each) => each.trim() !== '' && each.search(/[^ ]/) <= column);
+  const isList = before?.search(/[^ ]/) === column && /^-(?:\s|$)/.test(before.trimStart());
+  return [isList ? NO_ENTRY : NO_KEY, line - 1];
+}
 
 /** A tab after text without quotes would go on with that text, but for its indentation. */
 function tab({ text, at, line }: Place): Verdict {
@@ -104,19 +118,47 @@ const JUDGES: readonly (readonly [finding: RegExp, judge: Judge])[] = [
   [/^Implicit keys/, lateColon],
   [/^Missing closing/, ({ text }) => [NO_END, lineOfEnd(text)]],
   [/^Invalid escape/, badEscape],
+  [/^(?:Alias|Anchor) cannot be an empty string/, scanner('did not find expected alphabetic or numeric character')],
   [/^Plain value cannot start/, scanner(NO_TOKEN)],
   [/^Block scalar header/, scanner('did not find expected comment or line break')],
   [/^Unexpected block-seq-ind/, scanner('block sequence entries are not allowed in this context')],
   [/^Unexpected (?:flow-(?:seq|map)-end|, in flow)/, parser(NO_CONTENT)],
-  [/^Unexpected scalar|indent|same column|A block sequence may not/, parser(NO_KEY)],
+  [/^Unexpected scalar|indent|same column|A block sequence may not/, missingEntry],
 ];
+
+const placed = (words: string, line: number): string => `${line > 0 ? `line ${line}: ` : ''}${words}`;
+/** The scanner does not say that a mistake is in the first line. */
+const scanned = (words: string, line: number): string => placed(words, line > 1 ? line : 0);
+
+/** The end of a document where none has begun, after blank lines and comments. */
+const LONE_END = /^((?:[ \t]*(?:#[^\n]*)?\n)*)\.\.\.(?:\s|$)/;
+const ESCAPE = /\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|[^])/g;
+
+const isNoCharacter = (code: number): boolean => (code >= 0xd8_00 && code <= 0xdf_ff) || code > 0x10_ff_ff;
+
+/** What the Go reader refuses and the parser here reads, or null. */
+export function earlyRefusal(text: string, document: Document): string | null {
+  const before = LONE_END.exec(text)?.[1];
+  if (before !== undefined) return placed(NO_CONTENT, lineAt(before, before.length) - 1);
+  let at: number | undefined;
+  visit(document, {
+    Scalar: (_, { type, range }) => {
+      if (type !== 'QUOTE_DOUBLE' || !range || at !== undefined) return;
+      const escapes = text.slice(range[0], range[1]).matchAll(ESCAPE);
+      const wrong = [...escapes].find(([, four, eight]) => isNoCharacter(Number.parseInt(four ?? eight ?? '0', 16)));
+      if (wrong !== undefined) at = range[0] + wrong.index;
+    },
+  });
+  return at === undefined ? null : scanned('found invalid Unicode character escape code', lineAt(text, at));
+}
 
 /** What the Go reader says, without `yaml: `. */
 export function explain({ message, linePos, pos }: YAMLParseError, text: string): string {
   const place = { text, at: pos[0], line: linePos?.[0].line ?? 1 };
   const judge = JUDGES.find(([finding]) => finding.test(message))?.[1] ?? parser(withoutPlace(message));
   const [words, line] = judge(place);
-  return `${line > 0 ? `line ${line}: ` : ''}${words}`;
+  const isOfParser = [NO_KEY, NO_ENTRY, NO_CONTENT].includes(words) || words.startsWith(NO_SEPARATOR);
+  return isOfParser ? placed(words, line) : scanned(words, line);
 }
 
 function withoutPlace(message: string): string {

@@ -17,8 +17,9 @@ import {
 } from '../../model/configuration/field-types.ts';
 import { kubeletConfigurationType } from '../../model/configuration/fields.ts';
 import { quote } from '../../model/values/go-text.ts';
-import { formatQuantity, parseQuantity, QUANTITY_REFUSAL } from '../../model/values/quantity.ts';
+import { QUANTITY_REFUSAL, quantityText } from '../../model/values/quantity.ts';
 import { formatDuration, parseDuration } from '../../model/values/time.ts';
+import { isNumber, textOfNumber } from './exact-number.ts';
 
 /** What a document sets: typed, canonical, without defaults. */
 export type SparseConfiguration = JsonObject;
@@ -68,7 +69,8 @@ function decodeStruct(type: StructType, value: JsonObject, progress: Progress): 
       progress.outcome.unknown.push(`unknown field ${quote(place)}`);
       continue;
     }
-    const inner = { ...progress, owner: type.name, path: [...progress.path, field.name], place };
+    const step = field.embeddedIn === undefined ? [field.name] : [field.embeddedIn, field.name];
+    const inner = { ...progress, owner: type.name, path: [...progress.path, ...step], place };
     const result = decodeField(field, item ?? null, inner);
     if (progress.outcome.fatal !== null) break;
     if (result !== undefined) decoded.set(field.name, merged(decoded.get(field.name), result));
@@ -103,11 +105,11 @@ function decodeValue(type: FieldType, value: Json, progress: Progress): Json | u
     case 'bool':
       return typeof value === 'boolean' ? value : mismatch(type, value, progress);
     case 'string':
-      return typeof value === 'string' ? value : mismatch(type, value, progress);
+      return typeof value === 'string' && !isNumber(value) ? value : mismatch(type, value, progress);
     case 'integer':
       return decodeInteger(type, value, progress);
     case 'float':
-      return typeof value === 'number' ? value : mismatch(type, value, progress);
+      return isNumber(value) ? Number(textOfNumber(value)) : mismatch(type, value, progress);
     case 'duration':
       return decodeDuration(value, progress);
     case 'durationOrNumber':
@@ -128,14 +130,15 @@ function decodeInteger(
   value: Json,
   progress: Progress,
 ): Json | undefined {
-  if (typeof value !== 'number') return mismatch(type, value, progress);
-  const whole = Number.isInteger(value) ? BigInt(value) : null;
-  if (whole !== null && whole >= type.least && whole <= type.most) return value;
-  return mismatch(type, value, progress, `number ${numberText(value)}`);
+  const text = textOfNumber(value);
+  if (text === null) return mismatch(type, value, progress);
+  const whole = /^-?[0-9]+$/.test(text) ? BigInt(text) : null;
+  if (whole !== null && whole >= type.least && whole <= type.most) return Number(whole);
+  return mismatch(type, value, progress, `number ${text}`);
 }
 
 function decodeDuration(value: Json, progress: Progress): Json | undefined {
-  if (value !== null && typeof value !== 'string')
+  if (value !== null && (typeof value !== 'string' || isNumber(value)))
     return abort(typeError('string', wordFor(value), progress), progress);
   const parsed = parseDuration(value ?? '');
   return parsed.error === undefined ? formatDuration(parsed.value) : abort(parsed.error, progress);
@@ -144,22 +147,20 @@ function decodeDuration(value: Json, progress: Progress): Json | undefined {
 /** The flush frequency of logs: a text, or a number of nanoseconds. */
 function decodeFlushFrequency(value: Json, progress: Progress): Json | undefined {
   if (value === null) return undefined;
-  if (typeof value === 'string') return decodeDuration(value, progress);
-  if (typeof value === 'number' && Number.isInteger(value)) return value;
-  const word = typeof value === 'number' ? `number ${value}` : wordFor(value);
+  const text = textOfNumber(value);
+  if (typeof value === 'string' && text === null) return decodeDuration(value, progress);
+  const whole = text !== null && /^-?[0-9]+$/.test(text) ? BigInt(text) : null;
+  if (whole !== null && BigInt.asIntN(64, whole) === whole) return Number(whole);
+  const word = text === null ? wordFor(value) : `number ${text}`;
   const reason = `json: cannot unmarshal ${word} into Go value of type time.Duration`;
-  return abort(`invalid duration ${quote(JSON.stringify(value))}: ${reason}`, progress);
+  return abort(`invalid duration ${quote(text ?? JSON.stringify(value))}: ${reason}`, progress);
 }
-
-/** Digits of an integer as they are written, which JavaScript rounds from 2^53 on. */
-const numberText = (value: number): string =>
-  Number.isInteger(value) && Math.abs(value) < 1e21 ? BigInt(value).toString() : String(value);
 
 function decodeQuantity(value: Json, progress: Progress): Json | undefined {
   if (value === null) return '0';
   if (typeof value !== 'string' && typeof value !== 'number') return abort(QUANTITY_REFUSAL, progress);
-  const parsed = parseQuantity(String(value).trim());
-  return parsed.error === undefined ? formatQuantity(parsed.value) : abort(parsed.error, progress);
+  const parsed = quantityText(textOfNumber(value) ?? String(value).trim());
+  return parsed.error === undefined ? parsed.value : abort(parsed.error, progress);
 }
 
 function decodeList(type: Extract<FieldType, { kind: 'list' }>, value: Json, progress: Progress): Json | undefined {
@@ -185,7 +186,7 @@ function decodeMap(type: Extract<FieldType, { kind: 'map' }>, value: Json, progr
 
 function decodeItem(type: FieldType, value: Json, progress: Progress): Json {
   const decoded = value === null && !readsNull(type) ? undefined : decodeValue(type, value, progress);
-  return decoded ?? zeroOf(type);
+  return decoded ?? (type.kind === 'struct' ? {} : zeroOf(type));
 }
 
 function mismatch(type: FieldType, value: Json, progress: Progress, word = wordFor(value)): undefined {
@@ -204,6 +205,7 @@ function typeError(type: string, word: string, { owner, path }: Progress): strin
 export function wordFor(value: Json): string {
   if (Array.isArray(value)) return 'array';
   if (value === null) return 'null';
+  if (isNumber(value)) return 'number';
   return typeof value === 'boolean' ? 'bool' : typeof value;
 }
 

@@ -13,6 +13,7 @@ import {
   type KubeletConfiguration,
   kubeletConfigurationType,
 } from '../../model/configuration/fields.ts';
+import { roundedToMilli } from '../../model/values/quantity.ts';
 import { isObject, type SparseConfiguration } from './decode.ts';
 import type { FeatureSettings } from './feature-gates.ts';
 import { isEnabled } from './feature-gates.ts';
@@ -66,6 +67,7 @@ function dependentDefaults(sparse: SparseConfiguration, gates: FeatureSettings):
     ...crashLoopBackOff(sparse, gates),
     enforceNodeAllocatable: sparse['enforceNodeAllocatable'] ?? ['pods'],
     podPidsLimit: podPidsLimit(sparse['podPidsLimit']),
+    ...reservedMemory(sparse['reservedMemory']),
   };
 }
 
@@ -103,6 +105,18 @@ export function evictionHardOf(sparse: SparseConfiguration): StringMap {
     Object.entries(set).map(([signal, value]) => [signal, typeof value === 'string' ? value : '']),
   );
   return sparse['mergeDefaultEvictionSettings'] === true ? { ...DEFAULT_EVICTION_HARD, ...given } : given;
+}
+
+function reservedMemory(value: Json | undefined): JsonObject {
+  if (!Array.isArray(value)) return {};
+  return { reservedMemory: value.map((item) => (isObject(item) ? withRoundedLimits(item) : item)) };
+}
+
+function withRoundedLimits(reservation: JsonObject): JsonObject {
+  const { limits } = reservation;
+  if (!isObject(limits)) return reservation;
+  const rounded = Object.entries(limits).map(([name, amount]) => [name, roundedToMilli(String(amount))] as const);
+  return { ...reservation, limits: Object.fromEntries(rounded) };
 }
 
 function podPidsLimit(value: Json | undefined): number {

@@ -8,6 +8,7 @@ import type { Json } from '../../../kernel/json.ts';
 import type { JsonObject } from '../../model/configuration/field-types.ts';
 import { quote } from '../../model/values/go-text.ts';
 import { isObject, wordFor } from './decode.ts';
+import { isNumber } from './exact-number.ts';
 
 export interface GroupVersionKind {
   readonly apiVersion: string;
@@ -52,7 +53,7 @@ function interpret(value: Json): TypeMeta {
   for (const [key, item] of Object.entries(body)) {
     const field = META_FIELDS.find((name) => name.toLowerCase() === key.toLowerCase());
     if (field === undefined || item === null || item === undefined) continue;
-    if (typeof item !== 'string') return { error: metaFieldError(field, item) };
+    if (typeof item !== 'string' || isNumber(item)) return { error: metaFieldError(field, item) };
     meta[field] = item;
   }
   if (meta.apiVersion.split('/').length > 2) return { error: `unexpected GroupVersion string: ${meta.apiVersion}` };

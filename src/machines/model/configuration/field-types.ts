@@ -17,7 +17,8 @@ export type FieldType =
   /** The log flush frequency: a duration text, or a number of nanoseconds. */
   | { readonly kind: 'durationOrNumber' }
   | { readonly kind: 'quantity' }
-  | { readonly kind: 'list'; readonly of: FieldType }
+  /** `go` where the list has a name of its own. */
+  | { readonly kind: 'list'; readonly of: FieldType; readonly go?: string }
   | { readonly kind: 'map'; readonly of: FieldType; readonly go: string }
   | StructType;
 
@@ -33,6 +34,8 @@ export interface StructType<Fields extends readonly Field[] = readonly Field[]> 
 export interface Field<Name extends string = string, Type extends FieldType = FieldType> {
   readonly name: Name;
   readonly type: Type;
+  /** Go's name of the struct without a name that holds it: decoding errors print it on the way to the field. */
+  readonly embeddedIn?: string;
   /** Unset differs from zero: `null` unsets, and a set zero is printed. */
   readonly pointer?: true;
   /** Printed even when it is zero. */
@@ -131,7 +134,7 @@ export function goName(type: FieldType): string {
     case 'quantity':
       return 'string';
     case 'list':
-      return `[]${goName(type.of)}`;
+      return type.go ?? `[]${goName(type.of)}`;
     default:
       return type.go;
   }

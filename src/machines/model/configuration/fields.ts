@@ -50,13 +50,18 @@ const authorization = struct('v1beta1.KubeletAuthorization', [
   plain('webhook', accessReview),
 ]);
 
-const outputRouting = [plain('splitStream', bool), always('infoBufferSize', quantity)] as const;
+const outputRouting = [
+  { ...plain('splitStream', bool), embeddedIn: 'OutputRoutingOptions' },
+  always('infoBufferSize', quantity),
+] as const;
+
+const vmoduleItem = struct('v1.VModuleItem', [always('filePattern', string), always('verbosity', verbosity)]);
 
 const logging = struct('v1.LoggingConfiguration', [
   plain('format', string, 'text'),
   plain('flushFrequency', durationOrNumber, '5s'),
   always('verbosity', verbosity),
-  plain('vmodule', listOf(struct('v1.VModuleItem', [always('filePattern', string), always('verbosity', verbosity)]))),
+  plain('vmodule', { ...listOf(vmoduleItem), go: 'v1.VModuleConfiguration' }),
   plain(
     'options',
     struct('v1.FormatOptions', [

@@ -1,10 +1,12 @@
 /** Configuration files on a real disk: what is read, in which order, and how what cannot be read is told. */
+
 import { chmodSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { decodeYaml, readConfiguration, readDropIns } from '../../../../src/actors/host/configuration/configuration.ts';
 import { decodeJson } from '../../../../src/actors/host/configuration/json-document.ts';
+import { numberOf } from '../../../../src/machines/configuration/fields/exact-number.ts';
 
 let directory: string;
 
@@ -102,9 +104,9 @@ describe('YAML', () => {
   });
 
   it.each([
-    ['a: [1 2', "did not find expected ',' or ']'"],
+    ['a: [1 2', "line 1: did not find expected ',' or ']'"],
     ['x: 1\na: {b\n', "line 2: did not find expected ',' or '}'"],
-    ['a: b: c', 'line 1: mapping values are not allowed in this context'],
+    ['a: b: c', 'mapping values are not allowed in this context'],
     ['x: 1\n y: 2\n', 'line 2: mapping values are not allowed in this context'],
     ['x: 1\ny 2\n', "line 3: could not find expected ':'"],
     ['x: 1\ny:2\nz: 3\n', "line 3: could not find expected ':'"],
@@ -112,17 +114,27 @@ describe('YAML', () => {
     ['x: 1\n- a\n', 'line 1: did not find expected key'],
     ['x:\n  - a\n - b\n', 'line 2: did not find expected key'],
     ['x:\n  y: 1\n z: 2\n', 'line 2: did not find expected key'],
-    ['x: - a', 'line 1: block sequence entries are not allowed in this context'],
-    ['x: @a', 'line 1: found character that cannot start any token'],
+    ['x: - a', 'block sequence entries are not allowed in this context'],
+    ['x: @a', 'found character that cannot start any token'],
     ['x: 1\n\ty: 2\n', 'line 2: found a tab character that violates indentation'],
     ['x:\n\ty: 2\n', 'line 2: found character that cannot start any token'],
     ['x: "a\n', 'line 2: found unexpected end of stream'],
     ['x: 1\n"y: 2\n', 'line 3: found unexpected end of stream'],
-    [String.raw`x: "\z"`, 'line 1: found unknown escape character'],
+    [String.raw`x: "\z"`, 'found unknown escape character'],
     ['x: [a,,b]', 'did not find expected node content'],
-    ['x: |z\n  a', 'line 1: did not find expected comment or line break'],
+    ['x: |z\n  a', 'did not find expected comment or line break'],
     ['%YAML 1.2\n---\na: 1', 'found incompatible YAML document'],
     ['a: \u0001', 'control characters are not allowed'],
+    ['...\n', 'did not find expected node content'],
+    ['# x\n...\n', 'line 1: did not find expected node content'],
+    ['a: *', 'did not find expected alphabetic or numeric character'],
+    ['x: 1\na: *', 'line 2: did not find expected alphabetic or numeric character'],
+    [String.raw`x: "\ud83d\ude00"`, 'found invalid Unicode character escape code'],
+    ['x: 1\na: "\\ud800"', 'line 2: found invalid Unicode character escape code'],
+    ['- a\nb: c', "line 1: did not find expected '-' indicator"],
+    ['a\nb: c', 'line 2: mapping values are not allowed in this context'],
+    ['x: 1\n: 5', 'line 1: did not find expected key'],
+    ['x: a\u0085b\n', "line 3: could not find expected ':'"],
     ['a: *b', "unknown anchor 'b' referenced"],
     ['a: !!int x', 'cannot decode !!str `x` as a !!int'],
     ['a: {<<: 5}', 'map merge requires map or sequence of maps as the value'],
@@ -134,10 +146,17 @@ describe('YAML', () => {
     expect(decodeYaml(text).error).toBe(`yaml: ${error}`);
   });
 
+  it('keeps whole numbers beyond 2^53, and ends lines at a lone carriage return', () => {
+    const text = 'a: 9223372036854775807\rb: 18446744073709551616\r99999999999999999999: 1';
+    expect(decodeYaml(text)).toMatchObject({
+      value: { a: numberOf('9223372036854775807'), b: 18_446_744_073_709_552_000, '1e+20': 1 },
+    });
+  });
+
   it('refuses what JSON cannot hold', () => {
     expect(decodeYaml('a: -.inf').error).toBe('json: unsupported value: -Inf');
     expect(decodeYaml('~: {b: 1}').error).toBe(
-      'Unsupported map key of type: %!s(<nil>), key: <nil>, value: map[interface {}]interface {}{"b":1}',
+      'unsupported map key of type: %!s(<nil>), key: <nil>, value: map[interface {}]interface {}{"b":1}',
     );
   });
 
@@ -176,7 +195,8 @@ describe('JSON', () => {
     ['{"a":[1 2]}', "invalid character '2' after array element"],
     ['{"a":}', "invalid character '}' looking for beginning of value"],
     ['{"a":tru}', "invalid character '}' in literal true (expecting 'e')"],
-    ['{"a":"\\x"}', "invalid character '\\\\' in string escape code"],
+    ['{"a":"\\x"}', "invalid character 'x' in string escape code"],
+    ['{"a":"\\u00g0"}', String.raw`invalid character 'g' in \u hexadecimal character escape`],
     ['{"a":1}}', "invalid character '}' after top-level value"],
     [`{"a":${'['.repeat(200)}`, 'exceeded max depth of 100'],
   ])('refuses %s', (text, error) => {
@@ -193,7 +213,7 @@ describe('JSON', () => {
   it('keeps the last of two equal keys and the order of the others', () => {
     const decoded = decodeJson('{"b":{"x":1,"x":2},"a":"\\u00e9\\n","b2":[true,null,-1.5e2]}');
     expect(decoded).toEqual({
-      value: { b: { x: 2 }, a: 'é\n', b2: [true, null, -150] },
+      value: { b: { x: 2 }, a: 'é\n', b2: [true, null, numberOf('-1.5e2')] },
       duplicates: ['duplicate field "b.x"'],
     });
   });

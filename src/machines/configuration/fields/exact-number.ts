@@ -1,0 +1,24 @@
+/**
+ * Owns numbers of a document that JavaScript cannot hold as they are written: whole ones beyond 2^53, and in JSON every
+ * one whose text is not canonical (`-1e0`), because Go's decoder judges and quotes the text.
+ *
+ * Such a number is a text with a mark that no YAML document can hold.
+ */
+import type { Json } from '../../../kernel/json.ts';
+
+const MARK = '\0number ';
+
+/** The number itself where it is the same when it is printed. */
+export function numberOf(text: string): Json {
+  const value = Number(text);
+  const isExact = String(value) === text && (Number.isSafeInteger(value) || !/^-?[0-9]+$/.test(text));
+  return isExact ? value : MARK + text;
+}
+
+export const isNumber = (value: Json): value is number | string => textOfNumber(value) !== null;
+
+/** The text of a number, or null where the value is none. A number beyond 2^64 is a float, and so printed as one. */
+export function textOfNumber(value: Json): string | null {
+  if (typeof value === 'number') return String(value);
+  return typeof value === 'string' && value.startsWith(MARK) ? value.slice(MARK.length) : null;
+}
