@@ -26,7 +26,7 @@ export type Loaded =
     }
   | { readonly kind: 'refused'; readonly error: string }
   /** Upstream panics here: defaults cannot be set while the gates are wrong. */
-  | { readonly kind: 'panic'; readonly message: string };
+  | { readonly kind: 'panic'; readonly message: string; readonly warnings: readonly string[] };
 
 const OTHER_KINDS: readonly string[] = [
   'kubelet.config.k8s.io/v1, Kind=CredentialProviderConfig',
@@ -92,7 +92,7 @@ function completeConfiguration(sparse: JsonObject, flagGates: FeatureSettings): 
   const decision = decideFeatures({ ...flagGates, ...gatesOf(sparse['featureGates']) });
   if (decision.error !== null) {
     const what = 'failed to merge global and in-flight KubeletConfiguration while setting defaults';
-    return { kind: 'panic', message: `${what}, error: ${decision.error}` };
+    return { kind: 'panic', message: `${what}, error: ${decision.error}`, warnings: decision.warnings };
   }
   const configuration = applyDefaults(sparse, decision.changed);
   return { kind: 'loaded', configuration, warnings: decision.warnings };
@@ -173,9 +173,17 @@ function mergePatch(target: JsonObject, patch: JsonObject): JsonObject {
   for (const [key, value] of Object.entries(patch)) {
     if (value === null || value === undefined) merged.delete(key);
     else if (isObject(value)) merged.set(key, mergePatch(objectAt(merged.get(key)), value));
-    else merged.set(key, value);
+    else merged.set(key, isObject(merged.get(key)) ? value : withoutNulls(value));
   }
   return Object.fromEntries(merged);
+}
+
+/** Of a list upstream keeps what is null, but drops what is null in an object of it. */
+function withoutNulls(value: Json): Json {
+  if (Array.isArray(value)) return value.map(withoutNulls);
+  if (!isObject(value)) return value;
+  const set = Object.entries(value).filter(([, item]) => item !== null && item !== undefined);
+  return Object.fromEntries(set.map(([key, item]) => [key, withoutNulls(item ?? null)]));
 }
 
 function objectAt(value: Json | undefined): JsonObject {

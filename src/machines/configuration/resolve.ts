@@ -53,6 +53,9 @@ interface Step {
   readonly warnings: readonly string[];
 }
 
+/** With the warnings that come before it. */
+type EarlyFailure = Failure & Pick<Step, 'warnings'>;
+
 const PANIC_STATUS = 2;
 const INITIAL_GATES = 'failed to set feature gates from initial flags-based config';
 
@@ -69,11 +72,13 @@ function panicked(message: string): Failure {
 function checkFlags(
   flags: KubeletFlags,
   given: GivenFlags,
-): Failure | { kind: 'checked'; warnings: readonly string[] } {
+): (Failure | { readonly kind: 'checked' }) & { readonly warnings: readonly string[] } {
   const { error, warnings } = decideFeatures(featureFlags(given));
-  if (error !== null) return commandFailed(`${INITIAL_GATES}: ${error}`);
+  if (error !== null) return { ...commandFailed(`${INITIAL_GATES}: ${error}`), warnings };
   const labels = nodeLabelsError(flags.nodeLabels);
-  return labels === null ? { kind: 'checked', warnings } : commandFailed(`failed to validate kubelet flags: ${labels}`);
+  return labels === null
+    ? { kind: 'checked', warnings }
+    : { ...commandFailed(`failed to validate kubelet flags: ${labels}`), warnings };
 }
 
 export function resolveConfiguration(
@@ -83,15 +88,15 @@ export function resolveConfiguration(
   host: ConfigurationHost,
 ): Resolution {
   const checked = checkFlags(flags, given);
-  if (checked.kind === 'failed') return { ...checked, warnings: [] };
+  if (checked.kind === 'failed') return checked;
   const read = readFiles(flags, given, files);
-  if ('kind' in read) return { ...read, warnings: checked.warnings };
+  if ('kind' in read) return { ...read, warnings: withoutRepeats([...checked.warnings, ...read.warnings]) };
   const settled = settle(read.configuration, flags, host);
   const idle = settled.kind === 'resolved' ? warningsWithoutEffect(settled.gates) : [];
   return { ...settled, warnings: [...withoutRepeats([...checked.warnings, ...read.warnings]), ...idle] };
 }
 
-function readFiles(flags: KubeletFlags, given: GivenFlags, { file, dropIns }: ConfigurationFiles): Step | Failure {
+function readFiles(flags: KubeletFlags, given: GivenFlags, { file, dropIns }: ConfigurationFiles): Step | EarlyFailure {
   const flagGates = featureFlags(given);
   const initial = applyFlags(flagDefaults(decideFeatures(flagGates).changed), given);
   const loaded = file === null ? null : loadConfiguration(flags.config, file, flagGates);
@@ -104,8 +109,10 @@ function readFiles(flags: KubeletFlags, given: GivenFlags, { file, dropIns }: Co
   return { configuration, warnings: [...base.warnings, ...(merged?.warnings ?? [])] };
 }
 
-function failureOf(refused: Exclude<Loaded, { kind: 'loaded' }>): Failure {
-  return refused.kind === 'panic' ? panicked(refused.message) : commandFailed(refused.error);
+function failureOf(refused: Exclude<Loaded, { kind: 'loaded' }>): EarlyFailure {
+  return refused.kind === 'panic'
+    ? { ...panicked(refused.message), warnings: refused.warnings }
+    : { ...commandFailed(refused.error), warnings: [] };
 }
 
 function settle(configuration: KubeletConfiguration, flags: KubeletFlags, host: ConfigurationHost): Resolved | Failure {

@@ -60,8 +60,10 @@ function brokenDependencies(changed: FeatureSettings): string[] {
   });
 }
 
+/** What is refused is not warned of. */
 function warning(name: string, settings: FeatureSettings): string[] {
-  const stage = gateOf(name)?.stage;
+  const { stage, locked, enabled } = gateOf(name) ?? {};
+  if (locked === true && enabled !== settings[name]) return [];
   if (stage !== 'ga' && stage !== 'deprecated') return [];
   const what = stage === 'ga' ? 'GA' : 'deprecated';
   const text = quote(`Warning: setting ${what} feature gate. It will be removed in a future release.`);
