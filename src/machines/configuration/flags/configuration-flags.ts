@@ -74,7 +74,7 @@ export const CONFIGURATION_FLAGS: readonly FlagSpec[] = [
   setting('cpu-cfs-quota', 'bool', 'Enforce CPU limits by CFS quota', 'cpuCFSQuota'),
   setting('cpu-cfs-quota-period', 'duration', 'Period of the CFS quota, from 1ms to 1s', 'cpuCFSQuotaPeriod'),
   setting('cpu-manager-policy', 'string', 'none, or static for exclusive CPUs'),
-  setting('cpu-manager-policy-options', 'stringPairs', "Options of the CPU manager's policy"),
+  setting('cpu-manager-policy-options', 'onePair', "Options of the CPU manager's policy"),
   setting('cpu-manager-reconcile-period', 'duration', 'How often CPU assignments are written again'),
   setting('enable-controller-attach-detach', 'bool', 'Leave attaching volumes to the controller'),
   setting('enable-debugging-handlers', 'bool', 'Serve logs, exec, attach, port-forward and profiling'),
@@ -126,6 +126,18 @@ export const CONFIGURATION_FLAGS: readonly FlagSpec[] = [
   setting('kubelet-cgroups', 'string', 'Cgroup to run the kubelet in'),
   setting('local-storage-capacity-isolation', 'bool', 'Account for ephemeral storage'),
   current('log-flush-frequency', 'duration', 'Longest time between log flushes', 'logging.flushFrequency'),
+  setting(
+    'log-json-info-buffer-size',
+    'quantity',
+    'Buffer of info messages in JSON where streams are split',
+    'logging.options.json.infoBufferSize',
+  ),
+  setting(
+    'log-json-split-stream',
+    'bool',
+    'Errors to stderr and info messages to stdout, in JSON',
+    'logging.options.json.splitStream',
+  ),
   setting(
     'log-text-info-buffer-size',
     'quantity',

@@ -15,7 +15,7 @@ import {
 } from '../../model/values/go-text.ts';
 import { isIpAddress } from '../../model/values/ip.ts';
 import { parseTaints } from '../../model/values/labels.ts';
-import { formatQuantity, parseQuantity } from '../../model/values/quantity.ts';
+import { quantityText } from '../../model/values/quantity.ts';
 import { formatDuration, parseDuration } from '../../model/values/time.ts';
 import { isObject } from '../fields/decode.ts';
 
@@ -63,6 +63,13 @@ function pairs(separator: string, missing: string | null, convert: FlagReader): 
   };
 }
 
+function readPair(text: string, earlier: Json | undefined): Parsed<Json> {
+  const at = text.indexOf('=');
+  if (at < 0) return { error: 'malformed pair, expect string=string' };
+  const before = isObject(earlier) ? earlier : {};
+  return { value: { ...before, [text.slice(0, at).trim()]: text.slice(at + 1).trim() } };
+}
+
 function readGateValue(text: string): Parsed<Json> {
   const parsed = parseBool(text);
   return parsed.error === undefined ? parsed : { error: `invalid value of %s: ${text}, err: ${parsed.error}` };
@@ -85,10 +92,7 @@ function readTaints(text: string): Parsed<Json> {
   return parsed.error === undefined ? { value: parsed.value.map((taint) => ({ ...taint })) } : parsed;
 }
 
-function readQuantity(text: string): Parsed<Json> {
-  const parsed = parseQuantity(text);
-  return parsed.error === undefined ? { value: formatQuantity(parsed.value) } : parsed;
-}
+const readQuantity = (text: string): Parsed<Json> => quantityText(text);
 
 function readReservedMemory(text: string, earlier: Json | undefined): Parsed<Json> {
   const reservations: Json[] = [...(Array.isArray(earlier) ? earlier : [])];
@@ -108,7 +112,7 @@ function readReservation(spec: string): Parsed<Json> {
   }
   const numaNode = parseDecimal(node);
   if (numaNode.error !== undefined) {
-    return { error: `failed to convert the NUMA node ID, exptected integer, got ${node}` };
+    return { error: `failed to convert the NUMA node ID, expected integer, got ${node}` };
   }
   const entries: [string, string][] = [];
   for (const limit of limits.split(',')) {
@@ -117,9 +121,9 @@ function readReservation(spec: string): Parsed<Json> {
       return { error: `the reserved limit has incorrect value, expected type=quantity, got ${limit}` };
     }
     if (!isMemoryResource(resource)) return { error: `memory type conversion error, unknown type: ${quote(resource)}` };
-    const parsed = parseQuantity(amount);
+    const parsed = quantityText(amount);
     if (parsed.error !== undefined) return { error: `failed to parse the quantity: ${amount}` };
-    entries.push([resource, formatQuantity(parsed.value)]);
+    entries.push([resource, parsed.value]);
   }
   return { value: { numaNode: numaNode.value, limits: Object.fromEntries(entries) } };
 }
@@ -156,6 +160,8 @@ export const FLAG_READERS = {
   ip: readIp,
   labels: pairs('=', null, readString),
   stringPairs: pairs('=', 'malformed pair, expect string=string', readString),
+  /** One pair an occurrence: a comma belongs to the value. */
+  onePair: (text: string, earlier: Json | undefined) => readPair(text, earlier),
   thresholds: pairs('<', 'malformed pair, expect string<string', readString),
   gates: pairs('=', 'malformed pair, expect string=bool', readGateValue),
   headers: pairs(':', 'malformed pair, expect string:string', appendTo),

@@ -72,6 +72,8 @@ interface Reading {
   readonly given: Map<string, Json>;
   readonly notes: string[];
   readonly positional: string[];
+  /** Flags that were given without a value, and so have no place for one any more. */
+  readonly lost: Set<string>;
   help: boolean | null;
   version: 'no' | 'yes' | 'raw';
 }
@@ -93,7 +95,7 @@ const BY_SHORTHAND = new Map([
 ]);
 
 export function parseCommandLine(argv: readonly string[], versionText: VersionText): CommandLine {
-  const reading: Reading = { given: new Map(), notes: [], positional: [], help: null, version: 'no' };
+  const reading: Reading = { given: new Map(), notes: [], positional: [], lost: new Set(), help: null, version: 'no' };
   const { notes } = reading;
   const refusal = readArguments([...argv], reading, versionText);
   if (refusal !== null) {
@@ -145,7 +147,7 @@ function readShort(letters: string, rest: string[], reading: Reading, versionTex
   while (remaining !== '') {
     const [letter = ''] = remaining;
     const flag = BY_SHORTHAND.get(letter);
-    const quoted = quoteCharacter(letter);
+    const quoted = quoteCharacter(firstByte(letter));
     if (flag === undefined) return { error: `unknown shorthand flag: ${quoted} in -${remaining}`, hint: null };
     const tail = remaining.slice(letter.length);
     const implied = valueWithoutArgument(flag);
@@ -161,6 +163,9 @@ function readShort(letters: string, rest: string[], reading: Reading, versionTex
   }
   return null;
 }
+
+/** Upstream looks at bytes: of a letter beyond ASCII it names the first. */
+const firstByte = (letter: string): string => String.fromCharCode(new TextEncoder().encode(letter)[0] ?? 0);
 
 function quoteCharacter(character: string): string {
   return character === "'" ? "'\\''" : `'${quote(character).slice(1, -1).replace('\\"', '"')}'`;
@@ -190,7 +195,13 @@ function set(flag: FlagSpec, text: string, reading: Reading, versionText: Versio
 
 function store(flag: FlagSpec, text: string, reading: Reading, versionText: VersionText): string | null {
   if (flag === VERSION) return storeVersion(text, reading, versionText);
-  if (text === '' && SETS_NOTHING_WHEN_EMPTY.includes(flag.kind)) return null;
+  if (text === '' && SETS_NOTHING_WHEN_EMPTY.includes(flag.kind)) {
+    reading.lost.add(flag.name);
+    return null;
+  }
+  if (flag.kind === 'reservedMemory' && reading.lost.has(flag.name)) {
+    return 'no target (nil pointer to *[]MemoryReservation)';
+  }
   const parsed = FLAG_READERS[flag.kind](text, reading.given.get(flag.name));
   if (parsed.error !== undefined) return parsed.error;
   if (flag === HELP) reading.help = parsed.value === true;

@@ -31,6 +31,7 @@ const TYPE_NAMES: Readonly<Partial<Record<FlagKind, string>>> = {
   standardDuration: 'duration',
   labels: 'mapStringString',
   stringPairs: 'mapStringString',
+  onePair: 'mapStringString',
   thresholds: 'mapStringString',
   gates: 'mapStringBool',
   headers: 'colonSeparatedMultimapStringString',

@@ -102,8 +102,13 @@ describe('refusals', () => {
     [
       ['--reserved-memory=x:memory=1'],
       'invalid argument "x:memory=1" for "--reserved-memory" flag: failed to convert the NUMA node ID, ' +
-        'exptected integer, got x',
+        'expected integer, got x',
     ],
+    [
+      ['--reserved-memory=', '--reserved-memory=1:memory=1'],
+      'invalid argument "1:memory=1" for "--reserved-memory" flag: no target (nil pointer to *[]MemoryReservation)',
+    ],
+    [['-é'], "unknown shorthand flag: 'Ã' in -é"],
     [
       ['--reserved-memory=0:cpu=1'],
       'invalid argument "0:cpu=1" for "--reserved-memory" flag: memory type conversion error, unknown type: "cpu"',
