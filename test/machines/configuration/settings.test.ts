@@ -3,7 +3,9 @@ import { describe, expect, it } from 'vitest';
 import { decodeSource } from '../../../src/actors/host/configuration/configuration.ts';
 import { parseCommandLine, resolveConfiguration } from '../../../src/machines/configuration/index.ts';
 
-const HEAD = 'apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n';
+const HEAD =
+  'apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n' +
+  'authentication: {anonymous: {enabled: true}, webhook: {enabled: false}}\nauthorization: {mode: AlwaysAllow}\n';
 
 function refusalOf(body: string): string | null {
   const line = parseCommandLine(['--config=/k.yaml'], { version: 'v1.36.2', raw: '' });
@@ -81,7 +83,7 @@ describe('settings that parts refuse', () => {
     ],
     [
       'featureGates: {TopologyManagerPolicyOptions: false}\ntopologyManagerPolicyOptions: {b: "2", a: "1"}',
-      `${RUN}topology manager policy options map[a:1 b:2] require feature gates "TopologyManagerPolicyOptions" enabled`,
+      `${GATES}cannot set feature gate TopologyManagerPolicyOptions to false, feature is locked to true`,
     ],
     [
       'containerLogMaxSize: "0.5"',

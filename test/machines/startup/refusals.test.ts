@@ -25,6 +25,7 @@ describe('auth', () => {
   it.each([
     [{ webhookAuthentication: true }, 'no client provided, cannot use webhook authentication'],
     [{ authorizationMode: 'Webhook' }, 'no client provided, cannot use webhook authorization'],
+    [{ authorizationMode: '' }, 'no authorization mode specified'],
     [{ authorizationMode: 'Open' }, 'unknown authorization mode Open'],
   ])('refuses %o', (change, message) => {
     expect(buildAuth({ ...input, ...change })).toEqual({ ok: false, message });

@@ -6,7 +6,7 @@
 import type { StringMap } from '../../model/configuration/field-types.ts';
 import type { KubeletConfiguration } from '../../model/configuration/fields.ts';
 import { parseCpuSet } from '../../model/values/cpu-set.ts';
-import { byBytes, logLines, type Parsed, quote } from '../../model/values/go-text.ts';
+import { byBytes, logLines, type Parsed, parseDecimal, quote, trimRight } from '../../model/values/go-text.ts';
 import { formatQuantity, parseQuantity, type Quantity } from '../../model/values/quantity.ts';
 import { decideFeatures, isEnabled } from '../fields/feature-gates.ts';
 
@@ -89,6 +89,7 @@ export function memoryManagerError(
 ): SettingsError | null {
   const { memoryManagerPolicy: policy, reservedMemory } = configuration;
   if (policy === 'None') return null;
+  if (policy === 'BestEffort') return failed('memory', 'policy "BestEffort" is not available for platform "linux"');
   if (policy !== 'Static') return failed('memory', `unknown policy: ${quote(policy)}`);
   const isThere = (node: number): boolean => (machine === null ? node >= 0 : machine.nodes.includes(node));
   const missing = reservedMemory.find(({ numaNode }) => !isThere(numaNode));
@@ -166,9 +167,10 @@ export function parseQosReserved(settings: StringMap): Parsed<Readonly<Record<st
 
 function parsePercentage(text: string): Parsed<number> {
   if (!text.endsWith('%')) return { error: `percentage expected, got '${text}'` };
-  const number = text.slice(0, -1);
-  if (!/^[+-]?[0-9]+$/.test(number)) return { error: `strconv.ParseInt: parsing ${quote(number)}: invalid syntax` };
-  const share = Number(number);
+  const number = trimRight(text, '%');
+  const parsed = parseDecimal(number);
+  if (parsed.error !== undefined) return { error: `invalid number in percentage '${text}'` };
+  const share = parsed.value;
   if (share < 0 || share > WHOLE) return { error: 'percentage must be between 0 and 100' };
   return { value: share };
 }
@@ -178,10 +180,12 @@ const STRICT_RESERVATION = 'strict-cpu-reservation';
 const ACROSS_NUMA = 'distribute-cpus-across-numa';
 const ACROSS_CORES = 'distribute-cpus-across-cores';
 
-const ALPHA = ['align-by-socket', ACROSS_CORES];
+const BY_SOCKET = 'align-by-socket';
+
+const ALPHA = [BY_SOCKET, ACROSS_CORES];
 const BY_CACHE = 'prefer-align-cpus-by-uncorecache';
-const BETA = [BY_CACHE];
-const STABLE = [FULL_CORES, ACROSS_NUMA, STRICT_RESERVATION];
+const BETA = [ACROSS_NUMA];
+const STABLE = [FULL_CORES, STRICT_RESERVATION, BY_CACHE];
 const BUILT = [FULL_CORES, STRICT_RESERVATION];
 /** Options that contradict each other, in the order in which upstream checks them. */
 const RIVALS = [
@@ -190,12 +194,15 @@ const RIVALS = [
   [BY_CACHE, ACROSS_CORES],
   [BY_CACHE, ACROSS_NUMA],
 ];
+const ONE_NODE = 'single-numa-node';
+const SOCKET_REFUSAL = `Topolgy manager ${ONE_NODE} policy is incompatible with CPUManager ${BY_SOCKET} policy option`;
 /** As Go reads a boolean. */
 const TRUE = ['1', 't', 'T', 'true', 'TRUE', 'True'];
 const FALSE = ['0', 'f', 'F', 'false', 'FALSE', 'False'];
 
 /** Upstream's refusal of the options; empty when they can be used. */
-function cpuPolicyOptionsError({ cpuManagerPolicyOptions: options, featureGates }: KubeletConfiguration): string {
+function cpuPolicyOptionsError(configuration: KubeletConfiguration): string {
+  const { cpuManagerPolicyOptions: options, featureGates, topologyManagerPolicy } = configuration;
   const { changed } = decideFeatures(featureGates);
   for (const [name, value] of Object.entries(options)) {
     if (![...ALPHA, ...BETA, ...STABLE].includes(name)) return `unknown CPU Manager Policy option: ${quote(name)}`;
@@ -207,7 +214,8 @@ function cpuPolicyOptionsError({ cpuManagerPolicyOptions: options, featureGates 
   }
   const isOn = (name: string): boolean => isOptionOn(options, name);
   const rivals = RIVALS.find((pair) => pair.every(isOn));
-  return rivals === undefined ? '' : `static policy options ${rivals.join(' and ')} can not be used at the same time`;
+  if (rivals !== undefined) return `static policy options ${rivals.join(' and ')} can not be used at the same time`;
+  return isOn(BY_SOCKET) && topologyManagerPolicy === ONE_NODE ? SOCKET_REFUSAL : '';
 }
 
 /** The policy `none` takes no options; empty when there are none. */

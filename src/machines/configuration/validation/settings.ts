@@ -8,16 +8,16 @@
 import { sysctlPattern } from '../../model/allocation/sysctls.ts';
 import { parseEvictionThresholds } from '../../model/configuration/eviction-thresholds.ts';
 import type { KubeletConfiguration } from '../../model/configuration/fields.ts';
+import { authRefusal, parseNodeAddresses } from '../../model/configuration/run-refusals.ts';
 import { tlsError } from '../../model/configuration/tls-options.ts';
 import { parseEndpoint } from '../../model/values/endpoint.ts';
 import { parseBool, parseDecimal, quote } from '../../model/values/go-text.ts';
-import { parseQuantity } from '../../model/values/quantity.ts';
+import { isPlainInteger, parseQuantity } from '../../model/values/quantity.ts';
 import { nanosecondsOf } from '../../model/values/time.ts';
-import { decideFeatures, isEnabled } from '../fields/feature-gates.ts';
+import { withServingCertificate } from '../flags/apply-flags.ts';
 import type { KubeletFlags } from '../flags/flags.ts';
 import {
   cpuManagerError,
-  goMap,
   memoryManagerError,
   parseQosReserved,
   parseReservedResources,
@@ -36,7 +36,7 @@ const FEWEST_NUMA_NODES = 8;
 const LONGEST_SYSCTL = 253;
 const SYSCTL_PATTERN = String.raw`([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*([a-z0-9][-_a-z0-9]*)?[a-z0-9*]`;
 const SYSCTL = new RegExp(`^${SYSCTL_PATTERN}$`);
-const NANO = 1_000_000_000n;
+const STRATEGIES = ['Get', 'Cache', 'Watch'];
 
 const lockFile: Check = (_configuration, { exitOnLockContention, lockFile: path }) =>
   exitOnLockContention && path === '' ? 'cannot exit on lock file contention: no lock file specified' : null;
@@ -52,6 +52,32 @@ const endpoints: Check = ({ containerRuntimeEndpoint, imageServiceEndpoint }) =>
 /** Blanks around a name are cut off, and something must be left. */
 const nodeName: Check = (_configuration, { hostnameOverride: name }) =>
   name !== '' && name.trim() === '' ? 'empty hostname is invalid' : null;
+
+/** The certificate that the kubelet makes for itself is the first that needs a name. */
+const nameInCertificate: Check = (configuration, flags, host) => {
+  if (withServingCertificate(configuration, flags) === configuration) return null;
+  const name = flags.hostnameOverride.trim().replaceAll('İ', 'i').toLowerCase();
+  return /[^\0-\x7f]/.test(name)
+    ? `unable to generate self signed cert: x509: ${quote(name)} cannot be encoded as an IA5String`
+    : nodeName(configuration, flags, host);
+};
+
+const nameInTraces: Check = (configuration, flags, host) => {
+  const error = configuration.tracing === undefined ? null : nodeName(configuration, flags, host);
+  return typeof error === 'string' ? `could not determine hostname for tracer provider: ${error}` : null;
+};
+
+/** Belongs to the step that builds auth. */
+const auth: Check = ({ authentication, authorization }, { kubeconfig }) =>
+  authRefusal({
+    webhookAuthentication: authentication.webhook.enabled,
+    authorizationMode: authorization.mode,
+    hasClient: kubeconfig !== '',
+  });
+
+/** Belongs to the step that finds the addresses of the node. */
+const nodeAddresses: Check = (_configuration, { nodeIP, cloudProvider: provider }) =>
+  parseNodeAddresses(nodeIP, provider).error;
 
 function reserved(field: 'kubeReserved' | 'systemReserved', flag: string): Check {
   return (configuration) => {
@@ -74,13 +100,6 @@ const swap: Check = ({ memorySwap }, _flags, { cgroupVersion }) =>
   memorySwap.swapBehavior === 'LimitedSwap' && cgroupVersion === 1
     ? 'swap feature is enabled and LimitedSwap but it is only supported with cgroupv2'
     : null;
-
-const topologyGate: Check = ({ featureGates, topologyManagerPolicyOptions: options }) => {
-  const { changed } = decideFeatures(featureGates);
-  if (isEnabled(changed, 'TopologyManagerPolicyOptions') || Object.keys(options).length === 0) return null;
-  const gate = 'require feature gates "TopologyManagerPolicyOptions" enabled';
-  return `topology manager policy options ${goMap(options)} ${gate}`;
-};
 
 /** The policy `none` never reads its options. */
 const topologyOptions: Check = ({ topologyManagerPolicy, topologyManagerPolicyOptions: options }) => {
@@ -116,6 +135,10 @@ const cloudProvider: Check = (_configuration, { cloudProvider: name }) => {
   return { error, before: [warning] };
 };
 
+/** Without an API server there is nothing to watch. */
+const changeDetection: Check = ({ configMapAndSecretChangeDetectionStrategy: mode }, { kubeconfig }) =>
+  kubeconfig === '' || STRATEGIES.includes(mode) ? null : `unknown configmap and secret manager mode: ${mode}`;
+
 const allThresholds: Check = (configuration) => parseEvictionThresholds(configuration).error;
 
 /** Whole bytes; a negative size switches the rotation off. */
@@ -123,8 +146,11 @@ const logSize: Check = ({ containerLogMaxSize: size }) => {
   const parsed = parseQuantity(size);
   const failed = `failed to initialize container log manager: failed to parse container log max size ${quote(size)}`;
   if (parsed.error !== undefined) return `${failed}: ${parsed.error}`;
-  return parsed.value.nano % NANO === 0n ? null : `${failed}: invalid max log size`;
+  return isPlainInteger(size) ? null : `${failed}: invalid max log size`;
 };
+
+const oldestContainer: Check = (_configuration, { minimumContainerTTLDuration: age }) =>
+  nanosecondsOf(age) < 0n ? `invalid minimum garbage collection age: ${age}` : null;
 
 const unsafeSysctls: Check = ({ allowedUnsafeSysctls }) => {
   for (const name of allowedUnsafeSysctls) {
@@ -142,25 +168,30 @@ const RUN = 'failed to run Kubelet: ';
 const CREATE = `${RUN}failed to create kubelet: `;
 
 const CHECKS: readonly (readonly [prefix: string, checks: readonly Check[]])[] = [
-  [DEPENDENCIES, [nodeName, tlsError]],
+  [DEPENDENCIES, [nameInCertificate, tlsError, nameInTraces]],
   [
     RUN,
     [
       lockFile,
+      nodeName,
+      auth,
       endpoints,
       reserved('kubeReserved', '--kube-reserved'),
       reserved('systemReserved', '--system-reserved'),
       hardThresholds,
       qosReserved,
-      topologyGate,
       swap,
       topologyOptions,
       cpuManagerError,
       (configuration) => memoryManagerError(configuration),
+      nodeAddresses,
     ],
   ],
-  [CREATE, [syncFrequency, cloudProvider, allThresholds, logSize, unsafeSysctls]],
+  [CREATE, [syncFrequency, cloudProvider, allThresholds, changeDetection, logSize, oldestContainer, unsafeSysctls]],
 ];
+
+/** What other steps of the start refuse themselves; it is said here where a setting that comes later is wrong, too. */
+const OF_OTHERS: readonly Check[] = [auth, nodeAddresses];
 
 /** The first setting that cannot be used, or null. */
 export function settingsError(
@@ -168,13 +199,13 @@ export function settingsError(
   flags: KubeletFlags,
   host: ConfigurationHost,
 ): SettingsError | null {
-  for (const [prefix, checks] of CHECKS) {
-    for (const check of checks) {
+  const refusals = CHECKS.flatMap(([prefix, checks]) =>
+    checks.flatMap((check) => {
       const found = check(configuration, flags, host);
-      if (found === null || found === undefined) continue;
+      if (found === null || found === undefined) return [];
       const { error, before } = typeof found === 'string' ? { error: found, before: [] } : found;
-      return { error: `${prefix}${error}`, before };
-    }
-  }
-  return null;
+      return [{ error: `${prefix}${error}`, before, isOurs: !OF_OTHERS.includes(check) }];
+    }),
+  );
+  return refusals.some(({ isOurs }) => isOurs) ? (refusals[0] ?? null) : null;
 }

@@ -1,6 +1,6 @@
 /** Decides whether the settings of logging, tracing and metrics are allowed, in the form of `field.Error`. */
 import type { KubeletConfiguration, LoggingConfiguration } from '../../model/configuration/fields.ts';
-import { parseImage, repositoryOf } from '../../model/spec/image.ts';
+import { parseImage } from '../../model/spec/image.ts';
 import { aggregate, quote } from '../../model/values/go-text.ts';
 import { nanosecondsOf } from '../../model/values/time.ts';
 import { type FeatureSettings, isEnabled } from '../fields/feature-gates.ts';
@@ -173,5 +173,5 @@ function patternError(pattern: string): string | null {
   if (isWildcard) return name === '/' ? 'at least registry hostname is required' : null;
   const parsed = parseImage(name);
   if ('error' in parsed) return `failed to parse as an image name: ${parsed.error}`;
-  return repositoryOf(name) === name ? null : `neither tag nor digest is accepted in an image reference: ${pattern}`;
+  return parsed.name === name ? null : `neither tag nor digest is accepted in an image reference: ${pattern}`;
 }

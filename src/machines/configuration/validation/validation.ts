@@ -6,6 +6,7 @@
  */
 import type { KubeletConfiguration } from '../../model/configuration/fields.ts';
 import { parseCpuSet } from '../../model/values/cpu-set.ts';
+import { printFloat } from '../../model/values/go-float.ts';
 import { aggregate, quote, quoteList } from '../../model/values/go-text.ts';
 import { isValidTaint, printTaint } from '../../model/values/labels.ts';
 import { cleanPath } from '../../model/values/paths.ts';
@@ -22,11 +23,12 @@ import {
 
 const LARGEST_PORT = 65_535;
 const SMALLEST_QUOTA_PERIOD = nanosecondsOf('1ms');
+const MILLISECOND = nanosecondsOf('1ms');
 const SECOND = nanosecondsOf('1s');
 const LONGEST_RESTART_PERIOD = nanosecondsOf('300s');
 const SHORTEST_LOG_INTERVAL_SECONDS = 3;
 const IDS_PER_POD = 65_536;
-const LARGEST_ID = 2 ** 32;
+const LARGEST_ID = 2 ** 32 - 1;
 const CGROUP_V1_REFUSAL =
   'kubelet is configured to not run on a host using cgroup v1. ' +
   'cgroup v1 support is unsupported and will be removed in a future release';
@@ -162,9 +164,10 @@ const restartPeriod: Rule = ({ crashLoopBackOff: { maxContainerRestartPeriod: pe
   }
   const gate = 'FeatureGate KubeletCrashLoopBackOffMax is enabled';
   if (period === undefined) return [`${gate}, CrashLoopBackOff.MaxContainerRestartPeriod must be set`];
-  const got = `CrashLoopBackOff.MaxContainerRestartPeriod (got: ${secondsOf(period)} seconds)`;
+  const got = `CrashLoopBackOff.MaxContainerRestartPeriod (got: ${printFloat(secondsOf(period))} seconds)`;
   return [
-    !isBetween(nanosecondsOf(period), SECOND, LONGEST_RESTART_PERIOD) && `${got} must be set between 1s and 300s`,
+    !isBetween(nanosecondsOf(period) / MILLISECOND, SECOND / MILLISECOND, LONGEST_RESTART_PERIOD / MILLISECOND) &&
+      `${got} must be set between 1s and 300s`,
   ];
 };
 
@@ -206,24 +209,24 @@ const reservedMemory: Rule = ({ reservedMemory: reservations }) => {
   );
 };
 
-const hostRules: Rule = (c, _gates, { cgroupVersion }) => {
+/** Upstream names only the first of these. */
+function hostError(c: KubeletConfiguration, { cgroupVersion }: ConfigurationHost): string | null {
+  if (c.failCgroupV1 && cgroupVersion === 1) return CGROUP_V1_REFUSAL;
+  if (c.singleProcessOOMKill === false && cgroupVersion === 1) {
+    return 'invalid configuration: singleProcessOOMKill must not be explicitly set to false when using cgroup v1';
+  }
   const ids = c.userNamespaces?.idsPerPod;
-  return [
-    c.singleProcessOOMKill === false &&
-      cgroupVersion === 1 &&
-      'singleProcessOOMKill must not be explicitly set to false when using cgroup v1',
-    ids !== undefined && ids < IDS_PER_POD && `userNamespaces.idsPerPod must not be less than ${IDS_PER_POD}`,
-    ids !== undefined &&
-      ids >= IDS_PER_POD &&
-      ids % IDS_PER_POD !== 0 &&
-      `userNamespaces.idsPerPod must be a multiple of ${IDS_PER_POD}`,
-    ids !== undefined && ids >= LARGEST_ID && `userNamespaces.idsPerPod must be less than ${LARGEST_ID}`,
-  ];
-};
+  if (ids === undefined) return null;
+  const name = 'invalid configuration: userNamespaces.idsPerPod';
+  if (ids < IDS_PER_POD) return `${name} must not be less than ${IDS_PER_POD}`;
+  if (ids % IDS_PER_POD !== 0) return `${name} must be a multiple of ${IDS_PER_POD}`;
+  return ids > LARGEST_ID ? `${name} must not be more than ${LARGEST_ID}` : null;
+}
 
 const memoryPolicy: Rule = (c, gates) => [
   (c.memoryThrottlingFactor <= 0 || c.memoryThrottlingFactor > 1) &&
-    `memoryThrottlingFactor ${c.memoryThrottlingFactor} must be greater than 0 and less than or equal to 1.0`,
+    `memoryThrottlingFactor ${printFloat(c.memoryThrottlingFactor)} ` +
+      'must be greater than 0 and less than or equal to 1.0',
   !isEnabled(gates, 'MemoryQoS') &&
     c.memoryReservationPolicy === 'TieredReservation' &&
     'memoryReservationPolicy "TieredReservation" requires MemoryQoS feature gate to be enabled',
@@ -256,7 +259,7 @@ const podLogs: Rule = ({ podLogsDir }) => {
 
 const RULES: readonly Rule[] = [limits, quotaPeriod, images, numbers, pullsAndModes];
 const LATER_RULES: readonly Rule[] = [topology, shutdown, swap, restartPeriod];
-const LAST_RULES: readonly Rule[] = [hairpin, pullCredentialErrors, reservedCpus, reservedMemory, hostRules];
+const LAST_RULES: readonly Rule[] = [hairpin, pullCredentialErrors, reservedCpus, reservedMemory];
 const CLOSING_RULES: readonly Rule[] = [memoryPolicy, runtimeAndLogs, podLogs];
 
 /** Every reason why a configuration may not be used, or null. `gates` are the changed feature gates. */
@@ -269,13 +272,14 @@ export function validateConfiguration(
     rules
       .flatMap((rule) => rule(configuration, gates, host))
       .flatMap((error) => (typeof error === 'string' ? [`invalid configuration: ${error}`] : []));
+  const ofHost = hostError(configuration, host);
   const errors = [
     ...run(RULES),
     ...taintErrors(configuration),
     ...run(LATER_RULES),
     ...allocatableErrors(configuration),
     ...run(LAST_RULES),
-    ...(configuration.failCgroupV1 && host.cgroupVersion === 1 ? [CGROUP_V1_REFUSAL] : []),
+    ...(ofHost === null ? [] : [ofHost]),
     ...showHiddenMetricsErrors(configuration.showHiddenMetricsForVersion),
     ...tracingErrors(configuration.tracing),
     ...run(CLOSING_RULES),

@@ -12,6 +12,7 @@
  * Seeds: S064, S065. Upstream: cmd/kubelet/app/auth.go.
  */
 import { setup } from '../../../kernel/xstate.ts';
+import { authRefusal } from '../../model/configuration/run-refusals.ts';
 import type { Answer } from '../context/types.ts';
 
 export interface AuthInput {
@@ -30,21 +31,14 @@ export interface AuthSettings {
 
 /** The whole decision, as upstream's BuildAuth takes it. */
 export function buildAuth(input: AuthInput): Answer<AuthSettings> {
-  if (input.webhookAuthentication && !input.hasClient) {
-    return { ok: false, message: 'no client provided, cannot use webhook authentication' };
-  }
-  if (input.authorizationMode === 'Webhook' && !input.hasClient) {
-    return { ok: false, message: 'no client provided, cannot use webhook authorization' };
-  }
-  if (input.authorizationMode !== 'AlwaysAllow' && input.authorizationMode !== 'Webhook') {
-    return { ok: false, message: `unknown authorization mode ${input.authorizationMode}` };
-  }
+  const message = authRefusal(input);
+  if (message !== null) return { ok: false, message };
   return {
     ok: true,
     value: {
       anonymous: input.anonymous,
       clientCAFile: input.clientCAFile,
-      authorization: input.authorizationMode,
+      authorization: input.authorizationMode === 'Webhook' ? 'Webhook' : 'AlwaysAllow',
     },
   };
 }

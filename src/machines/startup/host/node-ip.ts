@@ -5,7 +5,7 @@
  */
 
 import type { KubeletFlags } from '../../configuration/index.ts';
-import { isIpAddress, parseIp } from '../../model/values/ip.ts';
+import { family, isUnspecified, parseNodeAddresses } from '../../model/configuration/run-refusals.ts';
 import type { Answer } from '../context/types.ts';
 
 interface HostAddress {
@@ -13,31 +13,10 @@ interface HostAddress {
   readonly family: 'IPv4' | 'IPv6';
 }
 
-const family = (address: string): 'IPv4' | 'IPv6' => (parseIp(address)?.family === 6 ? 'IPv6' : 'IPv4');
-
-const isUnspecified = (address: string): boolean => parseIp(address)?.value === 0n;
-
 /** `--node-ip` parsed: unparsable entries are dropped, a bad set is refused with upstream's words. */
 export function parseNodeIPs(value: string, cloudProvider: string): Answer<readonly string[]> {
-  const addresses = value
-    .split(',')
-    .map((entry) => entry.trim())
-    .filter(isIpAddress);
-  const refuse = (text: string): Answer<never> => ({
-    ok: false,
-    message: `bad --node-ip ${JSON.stringify(value)}: ${text}`,
-  });
-  const [first, second] = addresses;
-  if (addresses.length > 2 || (first && second && family(first) === family(second))) {
-    return refuse('must contain either a single IP or a dual-stack pair of IPs');
-  }
-  if (addresses.length === 2) {
-    if (cloudProvider !== '' && cloudProvider !== 'external') {
-      return refuse('dual-stack not supported in this configuration');
-    }
-    if (addresses.some(isUnspecified)) return refuse("dual-stack node IP cannot include '0.0.0.0' or '::'");
-  }
-  return { ok: true, value: addresses };
+  const parsed = parseNodeAddresses(value, cloudProvider);
+  return parsed.error === undefined ? { ok: true, value: parsed.value } : { ok: false, message: parsed.error };
 }
 
 /** Configured addresses win; an unspecified one asks for the machine's first of that family. */
