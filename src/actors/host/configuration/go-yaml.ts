@@ -152,9 +152,8 @@ function keyOf({ tag, value }: Scalar): Json {
   if (tag === 'int') return typeof value === 'number' ? value : textOfNumber(value);
   if (tag !== 'float') return value;
   if (typeof value === 'number') return printFloat(value) === String(value) ? value : printFloat(value);
-  return String(value)
-    .replace(/^\+/, '')
-    .replace(/(Inf|NaN)$/, (word) => `.${word.toLowerCase()}`);
+  if (typeof value !== 'string') return value;
+  return value.replace(/^\+/, '').replace(/(Inf|NaN)$/, (word) => `.${word.toLowerCase()}`);
 }
 
 function mergeInto(entries: Entries, node: unknown, reading: Reading): void {

@@ -115,8 +115,9 @@ function reservedMemory(value: Json | undefined): JsonObject {
 function withRoundedLimits(reservation: JsonObject): JsonObject {
   const { limits } = reservation;
   if (!isObject(limits)) return reservation;
-  const rounded = Object.entries(limits).map(([name, amount]) => [name, roundedToMilli(String(amount))] as const);
-  return { ...reservation, limits: Object.fromEntries(rounded) };
+  const rounded = (amount: Json | undefined) => (typeof amount === 'string' ? roundedToMilli(amount) : amount);
+  const entries = Object.entries(limits).map(([name, amount]) => [name, rounded(amount)] as const);
+  return { ...reservation, limits: Object.fromEntries(entries) };
 }
 
 function podPidsLimit(value: Json | undefined): number {
