@@ -224,7 +224,7 @@ function noneOptionsError(options: Readonly<Record<string, string>>): string {
 }
 
 /** As Go prints a map: sorted by key. */
-export const goMap = (map: Readonly<Record<string, string>>): string =>
+const goMap = (map: Readonly<Record<string, string>>): string =>
   `map[${Object.entries(map)
     .toSorted(([left], [right]) => byBytes(left, right))
     .map(([key, value]) => `${key}:${value}`)
