@@ -25,9 +25,8 @@ const MAX_DROP_INS = 1_000;
 const TOO_DEEP = `yaml: exceeded max depth of ${MAX_DEPTH}`;
 /** The first directive before the document. */
 const DIRECTIVE = /^(?:[ \t]*(?:#[^\n]*)?\n)*%([a-zA-Z]+)[ \t]*(\S*)/;
-/** What ends a line for the Go reader, too; not where the line may be a text in quotes, a block or a comment. */
-const ODD = /[\u0085\u2028\u2029]/g;
-const ODD_BREAK = /^[^"'#|>\n]*[\u0085\u2028\u2029][^"'#|>\n]*$/gm;
+/** What ends a line for the Go reader, too. */
+const ODD_BREAK = /[\u0085\u2028\u2029]/g;
 const PROTOBUF_PREFIX = 'k8s\0';
 
 /** Reads one file; a relative path starts at the working directory. */
@@ -110,9 +109,16 @@ function decodeUtf8(bytes: Uint8Array): string | null {
 
 type Yaml = { value: Json; duplicates: string[]; error?: undefined } | { error: string };
 
+/** Not where the line may be a text in quotes, a block or a comment. */
+function withPlainBreaks(text: string): string {
+  if (text.search(ODD_BREAK) === -1) return text;
+  const plain = (line: string) => (/["'#|>]/.test(line) ? line : line.replaceAll(ODD_BREAK, '\n'));
+  return text.split('\n').map(plain).join('\n');
+}
+
 /** Reads the first document; the Go reader never looks at a second one. */
 export function decodeYaml(source: string): Yaml {
-  const text = source.replaceAll(/\r(?!\n)/g, '\n').replaceAll(ODD_BREAK, (line) => line.replaceAll(ODD, '\n'));
+  const text = withPlainBreaks(source.replaceAll(/\r(?!\n)/g, '\n'));
   if (/[^\P{Cc}\t\n\r\u0085]|[\ufffe\uffff]/u.test(text)) return { error: 'yaml: control characters are not allowed' };
   try {
     return parseFirst(text);

@@ -8,8 +8,8 @@ const SPECIAL: readonly (readonly [form: RegExp, value: number])[] = [
   [/^-inf(?:inity)?$/i, Number.NEGATIVE_INFINITY],
   [/^nan$/i, Number.NaN],
 ];
-const DECIMAL = /^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?$/i;
-const HEXADECIMAL = /^([+-]?)0x([0-9a-f]*)\.?([0-9a-f]*)p([+-]?[0-9]+)$/i;
+const DECIMAL = /^[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]+)?$/i;
+const HEXADECIMAL = /^([+-]?)0x([0-9a-f]*)(?:\.([0-9a-f]*))?p([+-]?[0-9]+)$/i;
 /** Underscores stand between digits, or behind the prefix of a hexadecimal number. */
 const LONE_UNDERSCORE = /(?:^|[^0-9])_|_(?:[^0-9]|$)/;
 const LONE_HEXADECIMAL_UNDERSCORE = /(?:^|[^0-9a-fx])_|_(?:[^0-9a-f]|$)/i;
