@@ -53,14 +53,15 @@ export function statusOf(context: PodContext, nowMs: number): PodStatus | null {
   });
 }
 
-/** The reasons for which containers of a pod that ends did not run: they stay in its status. */
+/** The reasons for which containers of a pod that ends never ran: they stay in its status. */
 function waitedFor({ kill, containers, status }: PodContext): PodStatusFacts['waiting'] {
   if (kill === null) return {};
   const all = [...(status?.initContainerStatuses ?? []), ...(status?.containerStatuses ?? [])];
   return Object.fromEntries(
-    all.flatMap(({ name, state }) => {
+    all.flatMap(({ name, state, lastState }) => {
       const { reason = '', message = '' } = state?.waiting ?? {};
-      const isKept = reason !== '' && !BEFORE_ALL.has(reason) && containers[name]?.view.phase === 'ended';
+      const wasTried = reason !== '' && !BEFORE_ALL.has(reason) && lastState?.terminated === undefined;
+      const isKept = wasTried && containers[name]?.view.phase === 'ended';
       return isKept ? [[name, { reason, message }] as const] : [];
     }),
   );
