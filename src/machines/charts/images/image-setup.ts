@@ -131,7 +131,7 @@ function give(
 function refuse(enqueue: Enqueue, request: ImageWanted, reason: string, message: string, retryMs: number): void {
   const { uid, container, image: of } = request;
   const answer: ImageReport = { type: 'image.failed', uid, container, of, reason, message, retryMs };
-  say(enqueue, request, containerEvents.failed(reason));
+  say(enqueue, { ...request, ref: request.user ?? request.ref }, containerEvents.failed(reason));
   enqueue.sendTo(to(podActor(answer.uid)), answer);
 }
 

@@ -252,6 +252,8 @@ export interface ImageWanted {
   readonly image: string;
   readonly policy: 'Always' | 'IfNotPresent' | 'Never';
   readonly ref: ObjectReference;
+  /** The container that cannot begin without it, where the image is that of a volume: `ref` is the pod then. */
+  readonly user?: ObjectReference;
   /** The pull secrets of its pod that exist, in the order of the pod. */
   readonly secrets: readonly ConfigObject[];
   /** What the pod says of its service account; empty for a static pod. */

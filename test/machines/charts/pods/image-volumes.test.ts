@@ -67,6 +67,21 @@ describe('an image volume', () => {
     expect(config('app')?.image?.user_specified_image).toBe('app:1');
   });
 
+  it('is an event of the pod, and that it is missing one of the container', () => {
+    boot({}, ({ world }) => world.runtime.images.set(DATA, image(DATA))).until('it runs', runs('app'));
+    const recorded = (reason: string) =>
+      node.logs('Event occurred').flatMap((fields) => (fields['reason'] === reason ? [fields] : []));
+    const [present, ...others] = recorded('Pulled').filter(({ message }) => String(message).includes(DATA));
+    expect(others).toEqual([]);
+    expect(present).not.toHaveProperty('fieldPath');
+    boot({ volume: { pullPolicy: 'Never' } }).until('it waits', waits('app', 'ErrImageNeverPull'));
+    expect(recorded('ErrImageNeverPull')[0]).not.toHaveProperty('fieldPath');
+    expect(recorded('Failed')[0]).toMatchObject({
+      message: 'Error: ErrImageNeverPull',
+      fieldPath: 'spec.containers{app}',
+    });
+  });
+
   it('shows a part of the image', () => {
     boot({ mount: { subPath: 'a/b' } }).until('it runs', runs('app'));
     expect(config('app')?.mounts?.[0]?.image_sub_path).toBe('a/b');

@@ -25,7 +25,7 @@ export const askImage = s.enqueueActions(({ context, event, enqueue }) => {
     enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), text));
   }
   const pod = podOrName(context);
-  const ask = (wanted: Pick<ImageWanted, 'container' | 'image' | 'policy' | 'ref'>): void =>
+  const ask = (wanted: Pick<ImageWanted, 'container' | 'image' | 'policy' | 'ref' | 'user'>): void =>
     enqueue.sendTo(to('images'), {
       type: 'image.wanted',
       uid: context.uid,
@@ -40,7 +40,7 @@ export const askImage = s.enqueueActions(({ context, event, enqueue }) => {
   const volumes = imageVolumes(context, container);
   if (volumes.length > 0) enqueue.assign({ images: { ...context.images, [container]: {} } });
   for (const { name, reference, pullPolicy } of volumes) {
-    ask({ container: `${container}/${name}`, image: reference, policy: pullPolicy, ref: refOf(context) });
+    ask({ container: `${container}/${name}`, image: reference, policy: pullPolicy, ref: refOf(context), user: ref });
   }
 });
 
@@ -70,6 +70,8 @@ export const forwardImage = s.enqueueActions(({ event, context, enqueue }) => {
     order(enqueue, container, { ...event, container });
     return;
   }
+  const text = event.image.event;
+  if (volume !== '' && text) enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), text));
   const known = { ...context.images[container], [volume]: event.image };
   if (volumes.length > 0) enqueue.assign({ images: { ...context.images, [container]: known } });
   const image = known[''];
