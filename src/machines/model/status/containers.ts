@@ -5,7 +5,7 @@
  * is shown as if it had not; order is the spec's for init containers and by name for the others.
  */
 import type { ContainerStatus as CriContainerStatus } from '../api/cri.ts';
-import type { Container, ContainerState, ContainerStatus, Pod, VolumeMount } from '../api/pod.ts';
+import type { Container, ContainerState, ContainerStatus, Pod, ResourceRequirements, VolumeMount } from '../api/pod.ts';
 import type { PodRuntimeStatus } from '../operations/cri.ts';
 import { lostContainerMessages, terminatedReasons, UNKNOWN_EXIT_CODE, waitingReasons } from '../reasons/reasons.ts';
 import { containerAnnotationKeys } from '../spec/annotations.ts';
@@ -39,6 +39,8 @@ export interface ContainerFacts {
   /** Restarts before the agent (or its soft state) began, by name. */
   readonly restartCounts: Readonly<Record<string, number>>;
   readonly previous: readonly ContainerStatus[];
+  /** What containers have so far of a change of their resources, by name. */
+  readonly actuated: Readonly<Record<string, ResourceRequirements | undefined>>;
   /** All containers of the pod begin anew: who has no instance any more was taken away for that. */
   readonly restartingAll: boolean;
 }
@@ -106,11 +108,12 @@ function factsFor(container: Container, facts: ContainerFacts, isInit: boolean):
   const { name } = container;
   const { pod, runtimeName, canRecurse, waiting, replacing, started, ready, restartCounts, restartingAll } = facts;
   const why = waiting[name];
+  const memory = facts.actuated[name]?.requests?.memory;
   const isForgettable = isInit && hasAnyRegularInstance(facts);
   const isReplaced = replacing.includes(name);
   const probes = [started[name], ready[name]];
   const pods = [pod, runtimeName, canRecurse, restartingAll, isForgettable, isInit];
-  return [...pods, why?.reason, why?.message, isReplaced, ...probes, restartCounts[name]];
+  return [...pods, why?.reason, why?.message, isReplaced, ...probes, restartCounts[name], memory];
 }
 
 function madeStatus(
@@ -213,7 +216,7 @@ function withInstance(
     imageID: current.image_ref,
     containerID,
     started: false,
-    ...containerResourceStatus(container, current),
+    ...containerResourceStatus(container, current, facts.actuated[container.name]?.requests),
     ...mountStatuses(container, canRecurse),
     ...userOf(current),
   };

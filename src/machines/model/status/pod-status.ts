@@ -74,6 +74,8 @@ export interface PodStatusFacts {
   readonly failure?: { readonly reason: string; readonly message: string };
   /** It asks for other resources than it has, and has to wait for them. */
   readonly resizePending?: { readonly reason: string; readonly message: string };
+  /** What its containers have so far of a change of their resources; absent: all that they ask for. */
+  readonly actuated?: ContainerFacts['actuated'];
   /** Its new resources are being made so; `error` is why that failed last. */
   readonly resizing?: { readonly error: string };
   /** Before its end was ordered its init containers had done their work; absent: as their states say. */
@@ -142,6 +144,7 @@ const containerFacts = (facts: PodStatusFacts, restartingAll: boolean): Containe
   started: facts.started ?? {},
   ready: facts.ready ?? {},
   restartCounts: facts.restartCounts ?? {},
+  actuated: facts.actuated ?? {},
   previous: [
     ...(facts.previous?.initContainerStatuses ?? []),
     ...(facts.previous?.containerStatuses ?? []),

@@ -22,6 +22,8 @@ type List = Readonly<Record<string, string>>;
 export function containerResourceStatus(
   container: Container,
   current: CriContainerStatus,
+  /** What it has so far of its requests, for the runtime does not know of memory; absent: what it asks for. */
+  actuated: List | undefined = container.resources?.requests,
 ): Pick<ContainerStatus, 'resources' | 'allocatedResources'> {
   const { requests, limits } = container.resources ?? {};
   const actual = current.state === 'CONTAINER_RUNNING' ? current.resources?.linux : undefined;
@@ -29,7 +31,7 @@ export function containerResourceStatus(
     ...(requests === undefined ? {} : { allocatedResources: requests }),
     resources: {
       ...(limits === undefined ? {} : { limits: actualLimits(limits, actual ?? {}) }),
-      ...(requests === undefined ? {} : { requests: actualRequests(requests, actual ?? {}) }),
+      ...(requests === undefined ? {} : { requests: actualRequests(requests, actual ?? {}, actual && actuated) }),
     },
   };
 }
@@ -46,11 +48,13 @@ function actualLimits(limits: List, { cpu_quota, cpu_period, memory_limit_in_byt
   };
 }
 
-function actualRequests(requests: List, { cpu_shares }: LinuxContainerResources): List {
+function actualRequests(asked: List, { cpu_shares }: LinuxContainerResources, actuated: List = asked): List {
+  const requests = actuated.memory === undefined ? asked : { ...asked, memory: actuated.memory };
   const shares = BigInt(cpu_shares ?? '0');
   const milli = (shares * MILLI_PER_CPU + SHARES_PER_CPU - 1n) / SHARES_PER_CPU;
-  const isChange = requests.cpu !== undefined && isCpuChange(milli, requests.cpu, MIN_REQUEST_MILLI);
-  return isChange ? { ...requests, cpu: formatDecimal(fromMilli(milli)) } : requests;
+  return isCpuChange(milli, requests.cpu, MIN_REQUEST_MILLI)
+    ? { ...requests, cpu: formatDecimal(fromMilli(milli)) }
+    : requests;
 }
 
 const isCpuChange = (milli: bigint, asked: string | undefined, smallest: bigint): boolean =>

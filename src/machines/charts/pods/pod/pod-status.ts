@@ -91,8 +91,13 @@ function isStarting({ phase, reason }: ContainerView, { state }: ContainerFacts)
   return state === 'created' && (phase === 'running' || (phase === 'waiting' && isUnderWay));
 }
 
-function resizeOf({ refusal, resize }: PodContext): Pick<PodStatusFacts, 'resizePending' | 'resizing'> {
+function resizeOf({
+  refusal,
+  resize,
+  actuated,
+}: PodContext): Pick<PodStatusFacts, 'resizePending' | 'resizing' | 'actuated'> {
   return {
+    ...(actuated === null ? {} : { actuated }),
     ...(refusal === null ? {} : { resizePending: refusal }),
     ...(resize === null ? {} : { resizing: { error: resize.error } }),
   };

@@ -128,8 +128,11 @@ describe('less', () => {
     const message = `cannot decrease memory limits: [${below('pod')}, ${below('container "c"')}]`;
     node.until('said', () => conditions('p')[0]?.message === message);
     expect(conditions('p')).toMatchObject([{ type: 'PodResizeInProgress', reason: 'Error' }]);
+    const requests = () => node.status('p')?.containerStatuses?.[0]?.resources?.requests;
+    expect(requests()).toEqual({ memory: '64Mi' });
     node.world.memoryUsage = '1000';
     node.until('done', () => isCalm('p')() === true);
+    expect(requests()).toEqual({ memory: '32Mi' });
     expect(node.world.groups.get('/kubepods/burstable/podp')).toMatchObject({ memoryBytes: '67108864' });
     expect(resizeEvents().map((text) => text.split(':')[0])).toEqual([
       'ResizeStarted',

@@ -326,6 +326,17 @@ describe('a container', () => {
     expect(before?.containerStatuses?.[0]).toMatchObject({ restartCount: 1 });
   });
 
+  it('that asks for memory alone shows the share of CPU that it has by the limit of its pod', () => {
+    const resources = { requests: { memory: '10Mi' } };
+    const requestsWith = (cpu_shares: string) => {
+      const seen = instance({ resources: { linux: { cpu_shares } } } as never);
+      const asking = pod({ containers: [container({ resources })] });
+      return podStatus(facts({ pod: asking, runtime: runtime([seen]) })).containerStatuses?.[0]?.resources?.requests;
+    };
+    expect(requestsWith('512')).toEqual({ cpu: '500m', memory: '10Mi' });
+    expect(requestsWith('2')).toEqual({ memory: '10Mi' });
+  });
+
   it('has ended when the runtime does not know what became of it, and stays so', () => {
     const unknown = runtime([instance({ state: 'CONTAINER_UNKNOWN' })]);
     const lost = podStatus(facts({ previous: podStatus(facts()), runtime: unknown }));
