@@ -53,15 +53,14 @@ export function statusOf(context: PodContext, nowMs: number): PodStatus | null {
   });
 }
 
-/** The reasons for which containers of a pod that ends never ran: they stay in its status. */
+/** A pod that ends but stays wanted keeps why its containers did not run; how one ended before is its last state. */
 function waitedFor({ kill, containers, status }: PodContext): PodStatusFacts['waiting'] {
-  if (kill === null) return {};
+  if (kill === null || kill.remove) return {};
   const all = [...(status?.initContainerStatuses ?? []), ...(status?.containerStatuses ?? [])];
   return Object.fromEntries(
-    all.flatMap(({ name, state, lastState }) => {
+    all.flatMap(({ name, state }) => {
       const { reason = '', message = '' } = state?.waiting ?? {};
-      const wasTried = reason !== '' && !BEFORE_ALL.has(reason) && lastState?.terminated === undefined;
-      const isKept = wasTried && containers[name]?.view.phase === 'ended';
+      const isKept = reason !== '' && !BEFORE_ALL.has(reason) && containers[name]?.view.phase === 'ended';
       return isKept ? [[name, { reason, message }] as const] : [];
     }),
   );

@@ -246,6 +246,41 @@ describe('sidecars', () => {
   });
 });
 
+describe('the end of a pod', () => {
+  const LOST = { reason: 'ContainerStatusUnknown', exitCode: 137 };
+  const overdue = (spec: object, life?: Life) => live({ activeDeadlineSeconds: 8, ...spec }, life).node.run(12_000);
+
+  it('finds a container that waited to come again nowhere, also where its last end is known', () => {
+    overdue({ containers: [container('a'), container('b')] }, { programs: { a: [{ runsMs: 100, exitCode: 3 }] } });
+    expect(status()).toMatchObject({ phase: 'Failed', reason: 'DeadlineExceeded' });
+    expect(statusOf('a')).toMatchObject({ state: { terminated: LOST }, lastState: { terminated: { exitCode: 3 } } });
+    expect(statusOf('b').state.terminated.reason).not.toBe(LOST.reason);
+  });
+
+  it('is no turn for those that come after an init container, however that one ends', () => {
+    overdue(
+      { initContainers: [container('i')], containers: [container('a')] },
+      { programs: { i: [{ stopExitCode: 0 }] } },
+    );
+    expect(statusOf('i').state.terminated.exitCode).toBe(0);
+    expect(statusOf('a').state).toEqual({ waiting: { reason: 'PodInitializing' } });
+  });
+});
+
+it('a sidecar whose start fails in its hook has never initialised its pod', () => {
+  const lifecycle = { postStart: { exec: { command: ['greet'] } } };
+  const initContainers = [container('s', { restartPolicy: 'Always', lifecycle })];
+  const { node } = live({ initContainers, containers: [container('a')] });
+  node.world.commands.set('greet', { takesMs: 100, exitCode: 1 });
+  node.run(20_000);
+  expect(statusOf('s').lastState.terminated).toBeDefined();
+  const initialized = cluster.kube
+    .of('patch')
+    .flatMap(({ body }) => (body.status?.conditions ?? []) as { type: string; status?: string }[])
+    .filter(({ type }) => type === 'Initialized');
+  expect(new Set(initialized.map((each) => each.status ?? 'False'))).toEqual(new Set(['False']));
+});
+
 describe('a pod that has finished', () => {
   it('says nothing of an ephemeral container that comes too late', () => {
     const { node, kube } = live(
