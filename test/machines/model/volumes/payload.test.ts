@@ -32,6 +32,17 @@ describe('a projected volume', () => {
   });
 });
 
+it('a source of which the API server kept nothing is one without files', () => {
+  const { failures, setUps } = planOf({ projected: { sources: [{}] } });
+  expect(failures).toEqual([]);
+  expect(setUps).toMatchObject([{ files: [] }]);
+});
+
+it('a repository is no volume any more, as upstream says it', () => {
+  const [failure] = planOf({ gitRepo: { repository: 'x' } } as Omit<Volume, 'name'>).failures;
+  expect(failure?.message).toMatch(/^git-repo volume plugin has been disabled; /);
+});
+
 describe('a file of the downward API', () => {
   it('knows the limits of containers and of the node, not those of the pod as a whole', () => {
     const item = { path: 'm', resourceFieldRef: { containerName: 'c', resource: 'limits.memory' } };

@@ -64,6 +64,13 @@ describe('where a volume lies', () => {
     });
   });
 
+  it('is left alone when no container mounts it, also where a variable names it', () => {
+    const fileKeyRef = { volumeName: 'v', path: 'f', key: 'k' };
+    const containers = [{ name: 'c', env: [{ name: 'A', valueFrom: { fileKeyRef } }] }];
+    const pod = podOf({ containers, volumes: [{ name: 'v', emptyDir: {} }] });
+    expect(volumePlan({ pod, node: settings, objects })).toMatchObject({ mounted: {}, setUps: [], failures: [] });
+  });
+
   it('hostPath: where its author says, and only a type is checked', () => {
     expect(plan({ hostPath: { path: '/x' } })).toEqual({
       mounted: { v: { hostPath: '/x' } },

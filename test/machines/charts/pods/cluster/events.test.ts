@@ -84,6 +84,18 @@ describe('eventWriter', () => {
     expect(first!.body.involvedObject.name).toBe(longest);
   });
 
+  it('that stands for different ones does not say who reported these', () => {
+    const { node } = booted();
+    for (let i = 0; i < 10; i++) say(`different ${i}`);
+    node.run(1_000);
+    const combined = created().find(({ body }) => body.message.startsWith('(combined from similar events)'));
+    expect(combined!.body).toMatchObject({
+      source: { component: 'kubelet' },
+      reportingComponent: '',
+      reportingInstance: '',
+    });
+  });
+
   it('that happens again counts up the one that is there', () => {
     const { node } = booted();
     for (let i = 0; i < 3; i++) {

@@ -478,6 +478,8 @@ it('a static pod is as old as what runs of it, whatever agent began it', () => {
 });
 
 describe('a pod with a deadline', () => {
+  const OVERDUE = 'DeadlineExceeded: Pod was active on the node longer than the specified deadline';
+
   it('fails when it was active for too long, counted over a restart of the agent', () => {
     boot({ uid: 'u1', spec: { activeDeadlineSeconds: 60 } });
     until('Running', running('u1'));
@@ -494,6 +496,11 @@ describe('a pod with a deadline', () => {
     });
     expect(node.podState('u1')).toEqual({ terminated: 'kept' });
     expect(node.world.runtime.running('app')).toBeUndefined();
+    expect(node.events().filter((each) => /^(DeadlineExceeded|Killing)/.test(each))).toEqual([
+      ...Array.from({ length: 2 }, () => OVERDUE),
+      'Killing: Stopping container app',
+      ...Array.from({ length: 2 }, () => OVERDUE),
+    ]);
   });
 
   it('fails at the new one when it was made shorter', () => {
