@@ -24,7 +24,9 @@ interface Forwarding extends Transcript {
 }
 
 const LARGE_BYTES = 3_000_000;
-const WRITE_LARGE = ['dd', 'if=/dev/zero', 'of=/work/large', 'bs=1000', `count=${LARGE_BYTES / 1_000}`];
+/** Where the server of the recorded pod has its files, in its container. */
+const SERVED = '/work';
+const WRITE_LARGE = ['dd', 'if=/dev/zero', `of=${SERVED}/large`, 'bs=1000', `count=${LARGE_BYTES / 1_000}`];
 
 describe.skipIf(skip)('kubectl port-forward', () => {
   let scene: Scene;

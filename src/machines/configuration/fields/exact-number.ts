@@ -2,7 +2,7 @@
  * Owns numbers of a document that JavaScript cannot hold as they are written: whole ones beyond 2^53, and in JSON every
  * one whose text is not canonical (`-1e0`), because Go's decoder judges and quotes the text.
  *
- * Such a number is a text with a mark that no YAML document can hold.
+ * Such a number is a text with a mark. No field takes a text that begins with it: one would be read as a number.
  */
 import type { Json } from '../../../kernel/json.ts';
 

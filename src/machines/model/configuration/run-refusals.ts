@@ -7,14 +7,18 @@
 import { type Parsed, quote } from '../values/go-text.ts';
 import { isIpAddress, parseIp } from '../values/ip.ts';
 
-interface AuthWishes {
+interface AuthSettings {
   readonly webhookAuthentication: boolean;
   readonly authorizationMode: string;
   readonly hasClient: boolean;
 }
 
 /** Why auth cannot be built, or null. */
-export function authRefusal({ webhookAuthentication, authorizationMode: mode, hasClient }: AuthWishes): string | null {
+export function authRefusal({
+  webhookAuthentication,
+  authorizationMode: mode,
+  hasClient,
+}: AuthSettings): string | null {
   if (webhookAuthentication && !hasClient) return 'no client provided, cannot use webhook authentication';
   if (mode === 'Webhook' && !hasClient) return 'no client provided, cannot use webhook authorization';
   if (mode === '') return 'no authorization mode specified';
