@@ -39,7 +39,7 @@ it('a source of which the API server kept nothing is one without files', () => {
 });
 
 it('a repository is no volume any more, as upstream says it', () => {
-  const [failure] = planOf({ gitRepo: { repository: 'x' } } as Omit<Volume, 'name'>).failures;
+  const [failure] = planOf({ gitRepo: { repository: 'x' } }).failures;
   expect(failure?.message).toMatch(/^git-repo volume plugin has been disabled; /);
 });
 

@@ -329,7 +329,7 @@ describe('a container', () => {
   it('that asks for memory alone shows the share of CPU that it has by the limit of its pod', () => {
     const resources = { requests: { memory: '10Mi' } };
     const requestsWith = (cpu_shares: string) => {
-      const seen = instance({ resources: { linux: { cpu_shares } } } as never);
+      const seen = instance({ resources: { linux: { cpu_shares } } });
       const asking = pod({ containers: [container({ resources })] });
       return podStatus(facts({ pod: asking, runtime: runtime([seen]) })).containerStatuses?.[0]?.resources?.requests;
     };
