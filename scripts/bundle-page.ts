@@ -10,11 +10,12 @@
  */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { InputOptions, OutputOptions, rolldown as Rolldown } from 'rolldown';
+import type { InputOptions, OutputOptions, Plugin, rolldown as Rolldown } from 'rolldown';
 
 const ROOT = join(import.meta.dirname, '..');
 const PAGE = join(ROOT, 'src/visualizer');
 const NODE = join(PAGE, 'worker/node');
+const SOURCE_HASHES = join(ROOT, 'src/kernel/source-hashes.ts');
 
 /** Node's modules by their names, for a browser. */
 const STAND_INS = Object.fromEntries(
@@ -34,7 +35,7 @@ const FOR_BROWSER = {
 } satisfies InputOptions;
 
 export async function writePage(rolldown: typeof Rolldown, target: string): Promise<void> {
-  const plugins = [await shortPackage()];
+  const plugins = [await shortPackage(), await tableOfHashes()];
   const write = async (name: string, source: string, output: OutputOptions): Promise<void> => {
     const bundle = await rolldown({ ...FOR_BROWSER, input: { [name]: join(PAGE, source) }, plugins });
     const names = { entryFileNames: '[name].js', chunkFileNames: '[name].js' };
@@ -52,6 +53,13 @@ async function shortPackage() {
   const file = join(ROOT, 'node_modules/xstate/package.json');
   const { version } = JSON.parse(readFileSync(file, 'utf8')) as { readonly version: string };
   return { name: 'short-package', load: (id: string) => (id === file ? JSON.stringify({ version }) : null) };
+}
+
+/** Puts the hashes of the machines, as this process makes them of the sources, in the place of what makes them. */
+export async function tableOfHashes(): Promise<Plugin> {
+  const { sourceHashes } = await import('../src/kernel/source-hashes.ts');
+  const code = `export const sourceHashes = () => (${JSON.stringify(sourceHashes())});`;
+  return { name: 'source-hashes', load: (id) => (id === SOURCE_HASHES ? { code } : null) };
 }
 
 if (import.meta.main) {

@@ -8,12 +8,10 @@
  */
 import { existsSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Plugin } from 'rolldown';
-import { writePage } from './bundle-page.ts';
+import { tableOfHashes, writePage } from './bundle-page.ts';
 
 const ROOT = join(import.meta.dirname, '..');
 const DIST = join(ROOT, 'dist');
-const SOURCE_HASHES = join(ROOT, 'src/kernel/source-hashes.ts');
 const [NEXT, BEFORE] = [`${DIST}.next`, `${DIST}.before`];
 
 /** `npm ci --omit=dev` leaves the bundler out. */
@@ -31,7 +29,7 @@ async function write({ rolldown }: typeof import('rolldown')): Promise<void> {
       shim: join(ROOT, 'src/actors/embedded-runtime/process/shim.ts'),
     },
     platform: 'node',
-    plugins: [await sourceHashes()],
+    plugins: [await tableOfHashes()],
     // Native code; and what looks for its own other parts, and is loaded only where traces are wanted.
     external: ['koffi', /^@opentelemetry\/(?!api$)/],
   });
@@ -51,15 +49,6 @@ async function write({ rolldown }: typeof import('rolldown')): Promise<void> {
   await bundle.close();
   await writePage(rolldown, target);
   if (target === NEXT) putInPlace();
-}
-
-/** Writes the hashes of the machines into the bundle, as this process makes them of the sources. */
-async function sourceHashes(): Promise<Plugin> {
-  const { buildInfo } = await import('../src/kernel/build-info.ts');
-  const { kubeletMachine } = await import('../src/machines/startup/kubelet.ts');
-  const { machines } = buildInfo(kubeletMachine, '');
-  const code = `export const SOURCE_HASHES = ${JSON.stringify(machines)};`;
-  return { name: 'source-hashes', load: (id) => (id === SOURCE_HASHES ? { code } : null) };
 }
 
 /**

@@ -1,24 +1,29 @@
 /**
- * Records the golden journals of the format that this build writes, into `test/golden/journals/v<format>`: the shop of
- * `test/kernel/journal/golden-shop.ts`, and a node that starts and runs a pod in the scripted machine of the tests.
+ * Records the golden journals of the version in package.json, into `test/golden/journals/v<format>`: the shop of
+ * `test/kernel/journal/golden-shop.ts`, nodes that start, fail to start and run a pod in the scripted machine of the
+ * tests, and nodes of simulations, which start again and again while everything goes wrong.
  *
  *   node scripts/record-golden-journals.ts
  *
- * For a format that no release has written yet. Those of a released one are never recorded anew.
+ * Journals of an earlier version are a promise: they are never recorded anew, and the script ends before it touches them.
  */
-import { mkdirSync, readdirSync, rmSync } from 'node:fs';
-import { join } from 'node:path';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { basename, join } from 'node:path';
 import { STATELET_VERSION } from '../src/bin/version.ts';
 import { buildInfo } from '../src/kernel/build-info.ts';
 import { compress } from '../src/kernel/journal/compress.ts';
-import { type JournalWriter, openJournal } from '../src/kernel/journal/index.ts';
+import { type JournalWriter, openJournal, readJournal } from '../src/kernel/journal/index.ts';
 import { Kernel } from '../src/kernel/kernel.ts';
-import { FORMAT_VERSION } from '../src/kernel/records.ts';
+import { FORMAT_VERSION, type KernelRecord } from '../src/kernel/records.ts';
 import { kubeletMachine } from '../src/machines/startup/kubelet.ts';
+import { simulate } from '../src/simulation/simulation.ts';
 import { shopMachine } from '../test/kernel/journal/golden-shop.ts';
 import { HandTime, HandWorld } from '../test/kernel/support.ts';
 import { BootNode } from '../test/machines/startup/boot-node.ts';
 import { image, manifest } from '../test/support/pods-node.ts';
+import { play } from '../test/support/transcripts/script.ts';
+import { StartupStage } from '../test/support/transcripts/startup-stage.ts';
+import { storyPaths } from '../test/support/transcripts/stories.ts';
 
 const FOLDER = join(import.meta.dirname, `../test/golden/journals/v${FORMAT_VERSION}`);
 /** Small, so that the shop's journal has three segments. */
@@ -26,6 +31,11 @@ const SEGMENT_BYTES = 14_000;
 /** A value of its own beside the lines. */
 const LIST_CHARS = 70_000;
 const POD_RUNS_MS = 1_000;
+/** Several periods of its probes. */
+const PROBED_MS = 45_000;
+/** Some 200 KiB each. */
+const SEEDS = [1, 2, 3, 4, 5];
+const BUILD = buildInfo(kubeletMachine, STATELET_VERSION);
 
 const durable = (journal: JournalWriter) => new Promise<void>((resolve) => journal.whenDurable(resolve));
 
@@ -83,23 +93,64 @@ async function recordShop(): Promise<void> {
   withoutOwner('shop');
 }
 
-async function recordNode(): Promise<void> {
-  const node = new BootNode({ answers: {} });
-  node.world.pods.registry.set('app:1', image('app:1'));
-  node.world.pods.setManifests([manifest({ uid: 'u1', name: 'web' })]);
-  node.boot().run(POD_RUNS_MS);
-  const journal = newJournal('node');
-  const build = buildInfo(kubeletMachine, STATELET_VERSION);
-  const { incarnation } = journal;
-  for (const record of node.records) {
-    journal.append(record.k === 'header' ? { ...record, incarnation, build } : record);
-    if (record.k === 'end') journal.commit();
+/** A journal of all starts of a node. */
+async function write(name: string, starts: readonly (readonly KernelRecord[])[]): Promise<void> {
+  for (const records of starts) {
+    const journal = newJournal(name);
+    const { incarnation } = journal;
+    for (const record of records) {
+      journal.append(record.k === 'header' ? { ...record, incarnation, build: BUILD } : record);
+      if (record.k === 'end') journal.commit();
+    }
+    await journal.close();
   }
-  await journal.close();
-  withoutOwner('node');
-  await compressed('node');
+  withoutOwner(name);
+  await compressed(name);
 }
 
+/** `probes`: of its container. */
+function bootedWith(probes: object, ms: number): readonly KernelRecord[] {
+  const node = new BootNode({ answers: {} });
+  node.world.pods.registry.set('app:1', image('app:1'));
+  const containers = [{ name: 'app', image: 'app:1', ...probes }];
+  node.world.pods.setManifests([manifest({ uid: 'u1', name: 'web', containers })]);
+  return node.boot().run(ms).records;
+}
+
+function probedAtNoPort(): readonly KernelRecord[] {
+  const probe = { httpGet: { port: 'web' }, periodSeconds: 10 };
+  return bootedWith({ readinessProbe: probe, livenessProbe: { ...probe, initialDelaySeconds: 15 } }, PROBED_MS);
+}
+
+function played(path: string): readonly KernelRecord[] {
+  const stage = new StartupStage();
+  play(readFileSync(path, 'utf8'), stage);
+  return stage.records;
+}
+
+/** Those that are there may be recorded anew as long as no other version has written them. */
+function requireOwn(): void {
+  const recorded = join(FOLDER, 'node');
+  if (!existsSync(recorded)) return;
+  const { statelet } = readJournal(recorded).header.build;
+  if (statelet === STATELET_VERSION) return;
+  process.stderr.write(
+    `${FOLDER} was recorded by Statelet ${statelet}, this is ${STATELET_VERSION}: it stays as it is\n`,
+  );
+  process.exit(1);
+}
+
+requireOwn();
 rmSync(FOLDER, { recursive: true, force: true });
 await recordShop();
-await recordNode();
+await write('node', [bootedWith({}, POD_RUNS_MS)]);
+await write('impossible-probe', [probedAtNoPort()]);
+for (const path of storyPaths().filter((each) => each.includes('/startup/')))
+  await write(`startup-${basename(path, '.txt')}`, [played(path)]);
+for (const seed of SEEDS) {
+  const { starts } = simulate({ seed }, BUILD);
+  await write(
+    `seed-${seed}`,
+    starts.map(({ records }) => records),
+  );
+}

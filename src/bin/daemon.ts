@@ -39,6 +39,7 @@ import type { PlainError } from '../kernel/json.ts';
 import { Kernel } from '../kernel/kernel.ts';
 import { FORMAT_VERSION, type HeaderRecord, type LogLevel } from '../kernel/records.ts';
 import { commandFailed } from '../machines/configuration/index.ts';
+import { NEWEST_BEHAVIOR } from '../machines/model/settings/behaviors.ts';
 import { kubeletMachine } from '../machines/startup/kubelet.ts';
 import { announceOnce } from './announcement.ts';
 import { maskedArguments } from './effective-configuration.ts';
@@ -221,6 +222,7 @@ const noPage = (reason: string, advice: string): void =>
 
 function header(options: DaemonOptions, incarnation: string): Omit<HeaderRecord, 'n' | 'k' | 't'> {
   const { argv, dataDir, journalDir, nodeName, rememberPods, runOnce } = options;
+  const given = { argv, dataDir, journalDir, rememberPods, ...(runOnce ? { runOnce } : {}) };
   return {
     version: FORMAT_VERSION,
     incarnation,
@@ -228,7 +230,7 @@ function header(options: DaemonOptions, incarnation: string): Omit<HeaderRecord,
     node: nodeName,
     bootId: bootId(),
     build: buildInfo(kubeletMachine, STATELET_VERSION),
-    input: { argv, dataDir, version: NODE_VERSION, journalDir, rememberPods, ...(runOnce ? { runOnce } : {}) },
+    input: { ...given, behavior: NEWEST_BEHAVIOR, version: NODE_VERSION },
   };
 }
 

@@ -7,13 +7,12 @@ import { type AnyStateMachine, StateMachine } from 'xstate';
 import xstatePackage from 'xstate/package.json' with { type: 'json' };
 import { machinesOf } from './atomic.ts';
 import type { BuildInfo } from './records.ts';
-import { SOURCE_HASHES } from './source-hashes.ts';
+import { sourceHashes } from './source-hashes.ts';
 
 /** `statelet` is the version of the program. */
 export function buildInfo(root: AnyStateMachine, statelet: string): BuildInfo {
-  const machines = [...machinesOf(root)].map(
-    ([id, machine]) => [id, SOURCE_HASHES[id] ?? definitionHash(machine)] as const,
-  );
+  const hashes = sourceHashes();
+  const machines = [...machinesOf(root)].map(([id, machine]) => [id, hashes[id] ?? definitionHash(machine)] as const);
   return {
     statelet,
     node: process.version,
@@ -22,7 +21,7 @@ export function buildInfo(root: AnyStateMachine, statelet: string): BuildInfo {
   };
 }
 
-/** Of the configuration and of what it names: guards, actions and delays. What those call is not in it. */
+/** For a machine outside the program: its configuration, guards, actions and delays, without what those call. */
 function definitionHash({ config, implementations }: AnyStateMachine): string {
   const { actors, ...functions } = implementations;
   const definition = { config, functions, actors: Object.keys(actors) };

@@ -8,7 +8,7 @@ import type { JsonEvent, PlainError } from './json.ts';
 import type { OperationClass } from './operation.ts';
 
 /** Raised when the meaning of a record changes; old versions stay replayable. */
-export const FORMAT_VERSION = 3;
+export const FORMAT_VERSION = 4;
 
 interface Envelope {
   /** Number of the record, without gaps, from 0. */

@@ -7,6 +7,7 @@
 import { Kernel } from '../kernel/kernel.ts';
 import { type BuildInfo, FORMAT_VERSION, type HeaderRecord, type KernelRecord } from '../kernel/records.ts';
 import type { PodStatus } from '../machines/model/api/pod.ts';
+import { NEWEST_BEHAVIOR } from '../machines/model/settings/behaviors.ts';
 import type { KubeletInput, KubeletMachineOutput } from '../machines/startup/context/types.ts';
 import { kubeletMachine } from '../machines/startup/kubelet.ts';
 import type { Origin } from './api-server/store.ts';
@@ -143,6 +144,7 @@ export class SimulatedNode {
       ],
       dataDir: null,
       version: 'v1.36.0+statelet.simulated',
+      behavior: NEWEST_BEHAVIOR,
       journalDir: '/journal',
       ...(remembersPods ? {} : { rememberPods: false }),
     };

@@ -1,17 +1,32 @@
 /**
- * What today's verbs say of the golden journal of a node. Until a release has written its format it is recorded anew with
- * each change of the machines (`node scripts/record-golden-journals.ts`), and from then on never.
+ * Journals that were recorded by this and by earlier versions, under today's machines. Those of an earlier version are
+ * never recorded anew: who wants another decision adds it to `BEHAVIORS` (`machines/model/settings/behaviors.ts`).
  */
+import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { expect, it, onTestFinished, vi } from 'vitest';
-import { replayCommand } from '../../src/bin/commands/replay.ts';
+import { expect, it } from 'vitest';
 import { criticalChain, describeChain, type Goal, goalOf } from '../../src/bin/insight/critical-chain.ts';
+import { replayOptions } from '../../src/bin/insight/replayed.ts';
 import { startupTime } from '../../src/bin/insight/startup-time.ts';
 import { Story } from '../../src/bin/insight/story.ts';
 import { describeWhy, type Why, why } from '../../src/bin/insight/why.ts';
-import { readJournal } from '../../src/kernel/journal/index.ts';
+import { type Journal, readJournal } from '../../src/kernel/journal/index.ts';
+import { segmentsIn } from '../../src/kernel/journal/layout.ts';
+import { replay } from '../../src/kernel/replay.ts';
+import { NEWEST_BEHAVIOR } from '../../src/machines/model/settings/behaviors.ts';
 
-const JOURNAL = join(import.meta.dirname, '../golden/journals/v3/node');
+const JOURNALS = join(import.meta.dirname, '../golden/journals');
+const JOURNAL = join(JOURNALS, 'v4/node');
+
+/** All of nodes, as `v4/seed-1 000003`: folder and start. */
+const STARTS: readonly string[] = ['v3', 'v4'].flatMap((format) =>
+  readdirSync(join(JOURNALS, format))
+    .filter((name) => name !== 'shop')
+    .flatMap((name) => {
+      const starts = segmentsIn(join(JOURNALS, format, name)).map(({ incarnation }) => incarnation);
+      return [...new Set(starts)].map((start) => `${format}/${name} ${start}`);
+    }),
+);
 
 it('time, why and critical-chain tell what they told then', () => {
   const story = new Story(readJournal(JOURNAL));
@@ -27,13 +42,28 @@ it('time, why and critical-chain tell what they told then', () => {
   expect(chain).toContain('cri.startContainer answered');
 });
 
-it('replay says the same', async () => {
-  let output = '';
-  const write = vi.spyOn(process.stdout, 'write').mockImplementation((text) => {
-    output += String(text);
-    return true;
-  });
-  onTestFinished(() => write.mockRestore());
-  expect(await replayCommand([JOURNAL], { format: 'text' })).toBe(0);
-  expect(output).toMatch(/: same \(incarnation 000001; \d+ records/);
+it.each(STARTS)('%s replays the same', (start) => {
+  const [folder = '', incarnation = ''] = start.split(' ');
+  const journal = readJournal(join(JOURNALS, folder), { incarnation });
+  const { divergence, records } = replay(replayOptions(journal));
+  expect(divergence).toBeNull();
+  expect(records).toBe([...journal.records].length);
+});
+
+it('a node of before reported an impossible probe once, one of today does in each period', () => {
+  const reports = (folder: string): number =>
+    [...readJournal(join(JOURNALS, folder)).records].filter(
+      (record) => record.k === 'log' && /probe errored/.test(JSON.stringify(record.fields)),
+    ).length;
+  expect(reports('v3/impossible-probe')).toBe(2);
+  expect(reports('v4/impossible-probe')).toBeGreaterThan(6);
+});
+
+it('a journal of a behavior that this build does not know is refused as too new', () => {
+  const { header, records, checkpoint, segments } = readJournal(JOURNAL);
+  const input = { ...(header.input as object), behavior: NEWEST_BEHAVIOR + 1 };
+  const newer = { header: { ...header, input }, records, checkpoint, segments } as Journal;
+  expect(() => replayOptions(newer)).toThrow(
+    expect.objectContaining({ kind: 'unsupported-version', message: expect.stringMatching(/decided by behavior \d+/) }),
+  );
 });

@@ -13,7 +13,7 @@ const CHROMIUM = process.env['STATELET_CHROMIUM'] ?? '/usr/bin/chromium';
 const missing = existsSync(CHROMIUM) ? null : `there is no ${CHROMIUM}; STATELET_CHROMIUM names another`;
 const { skip } = requirement('browser', missing);
 const ROOT = join(import.meta.dirname, '../..');
-const JOURNAL = join(ROOT, 'test/golden/journals/v3/node');
+const JOURNAL = join(ROOT, 'test/golden/journals/v4/node');
 const PATIENCE_MS = 60_000;
 
 const folder = mkdtempSync(join(tmpdir(), 'statelet-report-'));

@@ -6,7 +6,7 @@ import { readJournal } from '../../src/kernel/journal/index.ts';
 import { replay } from '../../src/kernel/replay.ts';
 import { type Edit, shopWith } from './journal/mutated-shop.ts';
 
-const JOURNAL = join(import.meta.dirname, '../golden/journals/v3/shop');
+const JOURNAL = join(import.meta.dirname, '../golden/journals/v4/shop');
 
 async function replayed(...edits: readonly Edit[]) {
   return replay({ machine: await shopWith(...edits), records: readJournal(JOURNAL).records });

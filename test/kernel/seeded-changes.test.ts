@@ -10,7 +10,7 @@ import { kubeletMachine } from '../../src/machines/startup/kubelet.ts';
 import { type Edit, shopWith } from './journal/mutated-shop.ts';
 import { NODE_CHANGES, REFACTORINGS, SHOP_CHANGES, withNodeChange } from './seeded-changes.ts';
 
-const JOURNALS = join(import.meta.dirname, '../golden/journals/v3');
+const JOURNALS = join(import.meta.dirname, '../golden/journals/v4');
 
 const shop = [...readJournal(join(JOURNALS, 'shop')).records];
 const node = [...readJournal(join(JOURNALS, 'node')).records];

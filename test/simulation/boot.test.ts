@@ -8,6 +8,7 @@ import type { JsonEvent } from '../../src/kernel/json.ts';
 import { Kernel } from '../../src/kernel/kernel.ts';
 import { replay } from '../../src/kernel/replay.ts';
 import type { Operations } from '../../src/machines/model/operations/index.ts';
+import { NEWEST_BEHAVIOR } from '../../src/machines/model/settings/behaviors.ts';
 import type { Failure, KubeletInput } from '../../src/machines/startup/context/types.ts';
 import { kubeletMachine } from '../../src/machines/startup/kubelet.ts';
 import { header, MemorySink } from '../kernel/support.ts';
@@ -46,7 +47,13 @@ type End = { readonly exitCode: number; readonly failure: Failure | null };
 function simulate(seed: number, faults: Faults) {
   const time = new VirtualTime(1_700_000_000_000);
   const sink = new MemorySink();
-  const input: KubeletInput = { argv: ARGUMENTS, dataDir: null, version: 'v1.36.2', journalDir: '/journal' };
+  const input: KubeletInput = {
+    argv: ARGUMENTS,
+    dataDir: null,
+    version: 'v1.36.2',
+    behavior: NEWEST_BEHAVIOR,
+    journalDir: '/journal',
+  };
   const faulty = new FaultyWorld(seed, time, faults, model);
   const steady = new FaultyWorld(seed, time, { ...faults, fail: 0 }, model);
   // What a broken stream means is its subsystem's own matter, and held there.

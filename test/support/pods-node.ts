@@ -25,6 +25,7 @@ import { softStateMachine } from '../../src/machines/charts/pods/soft-state.ts';
 import { statusMachine } from '../../src/machines/charts/pods/status/status.ts';
 import { syncLoopMachine } from '../../src/machines/charts/pods/sync-loop.ts';
 import type { PodStatus } from '../../src/machines/model/api/pod.ts';
+import { NEWEST_BEHAVIOR } from '../../src/machines/model/settings/behaviors.ts';
 import type { NodeSettings } from '../../src/machines/model/settings/node-settings.ts';
 import { image, manifest, type PodOptions } from '../../src/simulation/world/objects.ts';
 import { PodsWorld } from '../../src/simulation/world/pods-world.ts';
@@ -37,6 +38,7 @@ export const settings: NodeSettings = {
   nodeName: 'node',
   hostname: 'node',
   nodeIPs: ['192.168.0.1'],
+  behavior: NEWEST_BEHAVIOR,
   rootDir: '/var/lib/kubelet',
   podLogsDir: '/var/log/pods',
   containerLogsDir: '/var/log/containers',

@@ -12,6 +12,7 @@ import { segmentName, segmentsIn } from './layout.ts';
 import { scanSegment } from './scan.ts';
 import { Sequence, type TornTail } from './sequence.ts';
 import { isTooDeep, NESTING_MAX } from './shape.ts';
+import { OLDEST_FORMAT } from './upcast.ts';
 
 export interface ReadOptions {
   /** Default: the newest. */
@@ -141,7 +142,8 @@ export function readCheckpoint(segment: string, { file: name, sha256 }: Checkpoi
 function supported(header: HeaderRecord, file: string): HeaderRecord {
   const version: number = header.version;
   if (version === FORMAT_VERSION) return header;
-  const sentence = `it has format ${version}, this Statelet reads format ${FORMAT_VERSION}; use the one that wrote it`;
+  const readable = `formats ${OLDEST_FORMAT} to ${FORMAT_VERSION}`;
+  const sentence = `it has format ${version}, this Statelet reads ${readable}; use the one that wrote it`;
   throw new JournalError(
     'unsupported-version',
     { file, line: 1, offset: 0, n: 0 },

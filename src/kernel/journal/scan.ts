@@ -6,13 +6,14 @@
  */
 import { createHash, type Hash } from 'node:crypto';
 import { dirname } from 'node:path';
-import type { JournalLine } from '../records.ts';
+import type { HeaderRecord, JournalLine } from '../records.ts';
 import { readBlob } from './blobs.ts';
 import { BadReference, Decoder } from './decoder.ts';
 import { JournalError, type JournalPlace } from './errors.ts';
 import { openSegment } from './files.ts';
 import { LINE_MAX_BYTES, linesOf, type ParsedLine, type PlacedLine, parseBareLine, parseLine } from './line.ts';
 import { isLine } from './shape.ts';
+import { isReadableFormat, upcast } from './upcast.ts';
 
 const LINE_FEED = Buffer.from('\n');
 /** A line without it refers to nothing. */
@@ -66,13 +67,17 @@ function recordOf(decoder: Decoder, { raw, json }: ParsedLine, place: JournalPla
   let why = 'it holds no record that this format knows';
   try {
     const record = decoder.decode(raw, json.length, !json.includes(REFERENCE_MARK));
-    if (isLine(record)) return record;
+    if (isLine(record)) return isHeader(record) ? upcast(record) : record;
   } catch (error) {
     if (!(error instanceof BadReference)) throw error;
     why = error.message;
   }
   throw new JournalError('damaged', place, `its checksum is right, but ${why}`);
 }
+
+/** One whose format is read: what another one has in it is not known. */
+const isHeader = (record: JournalLine): record is HeaderRecord =>
+  record.k === 'header' && isReadableFormat(record.version);
 
 const tooLong = (file: string, { offset, number: line }: PlacedLine): JournalError =>
   new JournalError('damaged', { file, line, offset }, `the line has more than ${LINE_MAX_BYTES} bytes`);

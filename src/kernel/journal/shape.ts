@@ -4,7 +4,8 @@
  * Invariants: a line that passes has every field that its kind promises, of the type that it promises; nothing in it is
  * nested deeper than {@link NESTING_MAX}, which code that goes down by recursion can bear. The cost is linear.
  */
-import { FORMAT_VERSION, type JournalLine } from '../records.ts';
+import type { JournalLine } from '../records.ts';
+import { isReadableFormat } from './upcast.ts';
 
 /** The deepest event of a node has some twenty levels. */
 export const NESTING_MAX = 400;
@@ -78,10 +79,10 @@ const LINES: Readonly<Record<JournalLine['k'], Check>> = {
   chain: fields({ upto: count, sha256: text }),
 };
 
-/** Whether it is a line that this format knows. A header of another format is one whatever else it has. */
+/** Whether it is a line of a format that is read. A header of another format is one whatever else it has. */
 export function isLine(value: unknown): value is JournalLine {
   if (!isObject(value) || !Object.hasOwn(LINES, String(value['k']))) return false;
-  if (value['k'] === 'header' && value['version'] !== FORMAT_VERSION) return count(value['version']);
+  if (value['k'] === 'header' && !isReadableFormat(value['version'])) return count(value['version']);
   return LINES[value['k'] as JournalLine['k']](value);
 }
 

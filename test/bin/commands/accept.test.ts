@@ -100,7 +100,7 @@ it('refuses a journal with several starts', async () => {
 
 it('keeps a compressed journal compressed', async () => {
   const log = join(work, 'compressed');
-  cpSync(join(import.meta.dirname, '../../golden/journals/v3/node'), log, { recursive: true });
+  cpSync(join(import.meta.dirname, '../../golden/journals/v4/node'), log, { recursive: true });
   const [name] = readdirSync(log);
   const { code } = await accepted(log);
   expect([code, readdirSync(log)]).toEqual([0, [name]]);

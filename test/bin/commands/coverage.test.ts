@@ -8,7 +8,7 @@ import type { CoveredChart } from '../../../src/bin/insight/coverage.ts';
 import { inOtherWords, record, statelet } from '../recorded.ts';
 
 const ROOT = join(import.meta.dirname, '../../..');
-const JOURNAL = join(ROOT, 'test/golden/journals/v3/node');
+const JOURNAL = join(ROOT, 'test/golden/journals/v4/node');
 const work = mkdtempSync(join(tmpdir(), 'statelet-coverage-'));
 
 beforeAll(async () => {

@@ -5,7 +5,7 @@ import { chartsOf } from '../../../src/kernel/steps.ts';
 import { kubeletMachine } from '../../../src/machines/startup/kubelet.ts';
 import { statelet } from '../recorded.ts';
 
-const JOURNAL = join(import.meta.dirname, '../../golden/journals/v3/node');
+const JOURNAL = join(import.meta.dirname, '../../golden/journals/v4/node');
 const charts = chartsOf(kubeletMachine);
 const chartOf = (id: string) => charts.find((chart) => chart.id === id)!;
 const byText = (a: string, b: string): number => (a < b ? -1 : 1);

@@ -8,7 +8,7 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
 import { statelet } from '../recorded.ts';
 
-const JOURNAL = join(import.meta.dirname, '../../golden/journals/v3/node');
+const JOURNAL = join(import.meta.dirname, '../../golden/journals/v4/node');
 const work = mkdtempSync(join(tmpdir(), 'statelet-expect-'));
 afterAll(() => rmSync(work, { recursive: true, force: true }));
 

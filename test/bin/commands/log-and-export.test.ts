@@ -13,7 +13,7 @@ import { openJournal, readJournal } from '../../../src/kernel/journal/index.ts';
 import type { KernelRecord } from '../../../src/kernel/records.ts';
 import { BootNode } from '../../machines/startup/boot-node.ts';
 
-const JOURNAL = join(import.meta.dirname, '../../golden/journals/v3/node');
+const JOURNAL = join(import.meta.dirname, '../../golden/journals/v4/node');
 
 function printed(run: () => number): { code: number; out: string; err: string } {
   const output = { out: '', err: '' };

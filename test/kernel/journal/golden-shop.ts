@@ -1,5 +1,5 @@
 /**
- * The actors that recorded `test/golden/journals/v3`, as they are: a shop that hires clerks. Between them they make a record of every
+ * The actors that recorded `shop` in `test/golden/journals`, as they are: a shop that hires clerks. Between them they make a record of every
  * kind. They never change, for the recording must replay for as long as its format is read.
  */
 import {

@@ -3,18 +3,27 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { Checkpoint } from '../../../src/kernel/checkpoint.ts';
 import { readJournal, verifyJournal } from '../../../src/kernel/journal/index.ts';
+import { FORMAT_VERSION } from '../../../src/kernel/records.ts';
 import { replay } from '../../../src/kernel/replay.ts';
 import { shopMachine } from './golden-shop.ts';
 import { segmentsOf } from './support.ts';
 
-const JOURNAL = join(import.meta.dirname, '../../golden/journals/v3/shop');
+const JOURNALS = join(import.meta.dirname, '../../golden/journals');
 const RECORDS = 242;
 
-describe('a journal of format 3', () => {
+describe.each([3, 4])('a journal of format %i', (format) => {
+  const journal = join(JOURNALS, `v${format}/shop`);
+
+  it('is read as one of the format of today', () => {
+    const { header, records } = readJournal(journal);
+    expect(header).toMatchObject({ version: FORMAT_VERSION, input: format === 3 ? { behavior: 0 } : {} });
+    expect([...records][0]).toEqual(header);
+  });
+
   it('is whole', () => {
-    const { ok, incarnations } = verifyJournal(JOURNAL);
+    const { ok, incarnations } = verifyJournal(journal);
     expect({ ok, ...incarnations[0] }).toMatchObject({ ok: true, incarnation: '000001', segments: 3, checkpoints: 2 });
-    const kinds = new Set([...readJournal(JOURNAL).records].map(({ k }) => k));
+    const kinds = new Set([...readJournal(journal).records].map(({ k }) => k));
     expect([...kinds].sort()).toEqual([
       'cancel',
       'effect',
@@ -30,11 +39,11 @@ describe('a journal of format 3', () => {
   });
 
   it('replays to the end without a difference', () => {
-    const report = replay({ machine: shopMachine, records: readJournal(JOURNAL).records });
+    const report = replay({ machine: shopMachine, records: readJournal(journal).records });
     expect(report).toMatchObject({ divergence: null, records: RECORDS });
   });
 
-  it.each(segmentsOf(JOURNAL).slice(1))('replays from the checkpoint of %s', (segment) => {
+  it.each(segmentsOf(journal).slice(1))('replays from the checkpoint of %s', (segment) => {
     const { header, checkpoint, records } = readJournal(segment);
     const from = { checkpoint: checkpoint!.state as Checkpoint, header };
     expect(replay({ machine: shopMachine, records, from })).toMatchObject({ divergence: null });

@@ -25,6 +25,8 @@ export {
   RUNTIME_READY,
 } from '../../../src/simulation/world/machine-answers.ts';
 
+import { NEWEST_BEHAVIOR } from '../../../src/machines/model/settings/behaviors.ts';
+
 export const fail = (message: string, code?: string): EffectResult => ({
   error: { name: 'Error', message, retriable: false, ...(code ? { code } : {}) },
 });
@@ -67,6 +69,7 @@ export class BootNode {
       argv,
       dataDir: null,
       version,
+      behavior: NEWEST_BEHAVIOR,
       journalDir: '/journal',
       ...(runOnce ? { runOnce } : {}),
     };

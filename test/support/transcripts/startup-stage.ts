@@ -2,6 +2,7 @@
 import { parse } from 'yaml';
 import type { EffectResult } from '../../../src/kernel/effects.ts';
 import type { Json } from '../../../src/kernel/json.ts';
+import type { KernelRecord } from '../../../src/kernel/records.ts';
 import type { Operations } from '../../../src/machines/model/operations/index.ts';
 import {
   ARGV,
@@ -37,6 +38,10 @@ export class StartupStage implements Stage {
     const act = this.commands[name];
     if (!act) throw new Error(`no command "${name}"; there are ${Object.keys(this.commands).join(', ')}`);
     act(argument, details);
+  }
+
+  get records(): readonly KernelRecord[] {
+    return this.booted.records;
   }
 
   decisions(): readonly string[] {

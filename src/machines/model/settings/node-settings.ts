@@ -58,6 +58,8 @@ export interface NodeChanged {
 }
 
 export interface NodeSettings {
+  /** How many changed decisions this node takes: `behaviors.ts`. */
+  readonly behavior: number;
   /** Lower-case name of the node, as registered. */
   readonly nodeName: string;
   readonly hostname: string;

@@ -46,6 +46,7 @@ export function deriveSettings(context: KubeletContext): NodeSettings {
   if (!flags || !config || !node || !runtime || !machineInfo || !resources || !hierarchy)
     throw new Error('settings were derived before RunKubelet');
   return {
+    behavior: context.input.behavior,
     ...node,
     ...paths(flags, config, context.input),
     ...cgroups(config, runtime.cgroupDriver),

@@ -16,6 +16,8 @@ export interface KubeletInput {
   readonly dataDir: string | null;
   /** `v1.36.x+statelet.<version>`. */
   readonly version: string;
+  /** How many changed decisions this node takes: `behaviors.ts` of the model. */
+  readonly behavior: number;
   /** Where the journal of this node is; soft facts live beside it. */
   readonly journalDir: string;
   /** False: no pod of the API server starts without it. */

@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { parseAllDocuments } from 'yaml';
 import { withDefaults } from '../../../../src/machines/charts/pods/config/defaults.ts';
 import type { Container, Pod, PodSpec } from '../../../../src/machines/model/api/pod.ts';
+import { NEWEST_BEHAVIOR } from '../../../../src/machines/model/settings/behaviors.ts';
 import type { NodeSettings } from '../../../../src/machines/model/settings/node-settings.ts';
 import type { References } from '../../../../src/machines/model/spec/environment.ts';
 
@@ -53,6 +54,7 @@ export interface Recording {
 
 /** The node of the recordings: settings of their README, capacity from the tables of facts.md. */
 export const node: NodeSettings = {
+  behavior: NEWEST_BEHAVIOR,
   nodeName: 'node1',
   hostname: 'node1',
   nodeIPs: ['<node-ip>'],

@@ -8,6 +8,7 @@ import { now, random, to } from '../../../../kernel/xstate.ts';
 import type { Container } from '../../../model/api/pod.ts';
 import { type ProberReport, type SoftStateMessage } from '../../../model/pods/messages.ts';
 import { containerFieldPath, killMessages } from '../../../model/reasons/reasons.ts';
+import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import { childIn, reapChild } from '../../children.ts';
 import type { ProberInput } from '../prober/prober.ts';
 import { firstDelay, firstVerdict, handlerOf, type ProbedState, probeOf, watchOf } from '../prober/prober-policy.ts';
@@ -30,6 +31,7 @@ function proberInput(context: PodContext, plan: ProberPlan, nowMs: number, chanc
     asked: handlerOf(probe, container, facts.id, addressesOf(context)[0] ?? ''),
     delayMs: firstDelay(probe, facts, nowMs, isKnown ? 0 : chance),
     watch: watchOf(probe, firstVerdict(kind, state)),
+    repeatsErrors: hasBehavior(context.node, 'impossibleProbeEachPeriod'),
   };
 }
 

@@ -12,7 +12,7 @@
  *   B2 after a failed liveness, or any verdict of startup, nothing is asked any more.
  */
 
-import { line, type PlainError, pick, sendTo, setup, to } from '../../../../kernel/xstate.ts';
+import { line, type PlainError, pick, setup, to } from '../../../../kernel/xstate.ts';
 import type { ObjectReference } from '../../../model/api/pod.ts';
 import {
   type ProbeJudged,
@@ -35,6 +35,8 @@ export interface ProberInput {
   readonly asked: Asked;
   readonly delayMs: number;
   readonly watch: Omit<ProbeWatch, 'handler'>;
+  /** A probe that cannot be made is an event in each period, not once: behavior `impossibleProbeEachPeriod`. */
+  readonly repeatsErrors: boolean;
 }
 
 const NAMES: Readonly<Record<ProbeKind, ProbeName>> = {
@@ -58,12 +60,16 @@ const s = setup({
   actors: pick(probeOperations, 'probe.watch'),
   guards: {
     isDue: ({ context }) => context.delayMs === 0,
-    isUnaskable: ({ context }) => 'error' in context.asked,
+    isImpossible: ({ context }) => 'error' in context.asked,
+    isReportedOnce: ({ context }) => 'error' in context.asked && !context.repeatsErrors,
     isLast: ({ context, event }) =>
       event.type === 'probe.judged' &&
       (context.kind === 'startup' || (context.kind === 'liveness' && event.verdict === 'failure')),
   },
-  delays: { first: ({ context }) => context.delayMs },
+  delays: {
+    first: ({ context }) => context.delayMs,
+    period: ({ context }) => context.watch.periodSeconds * 1_000,
+  },
 });
 
 const report = s.enqueueActions(({ context: { ref, kind }, event, enqueue }) => {
@@ -80,6 +86,12 @@ const judge = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue.sendParent(report);
 });
 
+/** Names a port that the container does not have, or has no command that could be made. */
+const reportImpossible = s.enqueueActions(({ context: { ref, kind, asked }, enqueue }) => {
+  if ('error' in asked)
+    enqueue.sendTo(to('eventRecorder'), eventRecorded(ref, containerEvents.probeErrored(NAMES[kind], asked.error)));
+});
+
 export const proberMachine = s.createMachine({
   id: 'prober',
   context: ({ input }) => input,
@@ -87,19 +99,18 @@ export const proberMachine = s.createMachine({
   states: {
     choosing: {
       always: [
-        { guard: 'isUnaskable', target: 'unaskable' },
-        { guard: 'isDue', target: 'probing' },
+        { guard: 'isReportedOnce', target: 'unaskable' },
+        { guard: 'isDue', target: 'due' },
         { target: 'delayed' },
       ],
     },
-    /** The probe names a port that the container does not have: people read it once. */
-    unaskable: {
-      entry: sendTo(to('eventRecorder'), ({ context: { ref, kind, asked } }) =>
-        eventRecorded(ref, containerEvents.probeErrored(NAMES[kind], 'error' in asked ? asked.error : '')),
-      ),
-    },
+    /** In journals of nodes that reported an impossible probe once. */
+    unaskable: { entry: reportImpossible },
     /** Waits for `initialDelaySeconds`, or for its turn among all that an agent finds when it starts. */
-    delayed: { after: { first: 'probing' } },
+    delayed: { after: { first: 'due' } },
+    due: { always: [{ guard: 'isImpossible', target: 'impossible' }, { target: 'probing' }] },
+    /** Reports in each period that the probe cannot be made, until the instance ends. */
+    impossible: { entry: reportImpossible, after: { period: { target: 'impossible', reenter: true } } },
     /** Waits for the watch to say something. */
     probing: {
       invoke: {

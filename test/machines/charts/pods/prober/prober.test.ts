@@ -54,6 +54,21 @@ describe('readiness', () => {
     expect(attempts('ready')).toHaveLength(4);
   });
 
+  it('is an event in each period while it names a port that the container does not have', () => {
+    const reports = () =>
+      node.sink.records.flatMap((each) =>
+        each.k === 'log' && /probe errored/.test(String(each.fields?.['message'])) ? [each.fields!['message']] : [],
+      );
+    boot({ readinessProbe: { httpGet: { port: 'web' }, periodSeconds: 5, initialDelaySeconds: 2 } });
+    node.until('running', runs);
+    node.run(1_000);
+    expect(reports()).toEqual([]);
+    node.run(12_000);
+    const text = 'Readiness probe errored and resulted in unknown state: strconv.Atoi: parsing "web": invalid syntax';
+    expect(reports()).toEqual([text, text, text]);
+    expect([isReady(), runs()]).toEqual([false, true]);
+  });
+
   it('is not asked before its initial delay', () => {
     boot({ readinessProbe: exec('ready', { initialDelaySeconds: 7 }) }).until('running', runs);
     const startedMs = node.time.ms;
@@ -207,15 +222,6 @@ describe('what is asked', () => {
     node.run(1_000);
     const asked = new Set(node.world.attempts.map((each) => each.asked));
     expect(asked).toEqual(new Set(['http://10.0.0.1:8080/ok?x=1', 'test me $(OTHER)']));
-  });
-
-  it('may be impossible, which is told once and judges nothing', () => {
-    boot({ livenessProbe: { tcpSocket: { port: 'nowhere' }, periodSeconds: 1 } }).until('running', runs);
-    node.run(60_000);
-    expect(node.events().filter((each) => each.startsWith('Unhealthy'))).toEqual([
-      'Unhealthy: Liveness probe errored and resulted in unknown state: strconv.Atoi: parsing "nowhere": invalid syntax',
-    ]);
-    expect(node.world.runtime.started).toHaveLength(1);
   });
 });
 

@@ -1,0 +1,24 @@
+/**
+ * Decisions of a released version that were changed on purpose, in the order of the changes. `behavior` is how many of
+ * them a node takes; it is in the input of the root machine, and so in the journal, and a replay decides as that node
+ * did. Where a decision reaches the world, the machine keeps its old branch under a guard that asks `hasBehavior`.
+ *
+ * Invariants: an entry is added at the end and never removed or moved; it names what was decided before and what is
+ * decided since then. A new entry comes with a journal of the old decision below `test/golden/journals`.
+ */
+const BEHAVIORS = [
+  {
+    name: 'impossibleProbeEachPeriod',
+    before: 'A probe that names a port which the container does not have was an event once.',
+    since: 'It is an event in each period of the probe, as of the kubelet.',
+  },
+] as const;
+
+export type Behavior = (typeof BEHAVIORS)[number]['name'];
+
+/** What a node that starts now takes: all of them. */
+export const NEWEST_BEHAVIOR: number = BEHAVIORS.length;
+
+/** Whether a node with this number takes a decision in the new way. */
+export const hasBehavior = ({ behavior }: { readonly behavior: number }, name: Behavior): boolean =>
+  BEHAVIORS.findIndex((each) => each.name === name) < behavior;
