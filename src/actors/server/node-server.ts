@@ -55,7 +55,7 @@ export interface NodeServerOptions {
   readonly argv: readonly string[];
   /** `v1.36.2`. */
   readonly version: string;
-  /** As the node reports it: `v1.36.2+statelet.0.1.0`. */
+  /** As the node reports it: `v1.36.2+statelet.0.2.0`. */
   readonly nodeVersion: string;
   readonly journalDir: string;
   /** A pod as it was written, with the values that the machines know by handles. */

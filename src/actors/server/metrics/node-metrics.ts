@@ -54,7 +54,7 @@ export interface MetricsOptions {
   readonly view: NodeView;
   readonly recorder: Recorder;
   readonly measurements: Measurements;
-  /** As the node reports it: `v1.36.2+statelet.0.1.0`. */
+  /** As the node reports it: `v1.36.2+statelet.0.2.0`. */
   readonly version: string;
 }
 
