@@ -11,7 +11,7 @@ export type { ConfigurationSource, DropInListing } from '../model/operations/hos
 export { millisecondsOf } from '../model/values/time.ts';
 export { applyDefaults, flagDefaults } from './fields/defaults.ts';
 export { decideFeatures, type FeatureSettings, isEnabled } from './fields/feature-gates.ts';
-export { MASKED, toMasked, toVersioned } from './fields/versioned.ts';
+export { MASKED, toMasked, toServed, toVersioned } from './fields/versioned.ts';
 export { type CommandLine, type GivenFlags, type KubeletFlags, parseCommandLine } from './flags/flags.ts';
 export { loadConfiguration, mergeDropIns } from './load.ts';
 export { type OriginatedValue, printOrigin, valuesWithOrigin } from './origins.ts';

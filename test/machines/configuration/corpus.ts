@@ -11,7 +11,7 @@ import {
   type KubeletFlags,
   parseCommandLine,
   resolveConfiguration,
-  toVersioned,
+  toServed,
 } from '../../../src/machines/configuration/index.ts';
 import { buildAuth } from '../../../src/machines/startup/clients/auth.ts';
 import { parseNodeIPs } from '../../../src/machines/startup/host/node-ip.ts';
@@ -112,7 +112,7 @@ export async function play({ argv }: Case, directory: string): Promise<Outcome> 
     return { ...nothing, exit: resolution.exit, stderr: [...warnings, ...resolution.lines] };
   const refused = laterRefusal(line.flags, resolution.configuration);
   if (refused !== null) return { ...nothing, exit: 1, stderr: [...warnings, ...commandFailed(refused).lines] };
-  return { ...nothing, exit: 'running', stderr: warnings, configz: toVersioned(resolution.configuration) };
+  return { ...nothing, exit: 'running', stderr: warnings, configz: toServed(resolution.configuration) };
 }
 
 /** The pure decisions of the parts that start next; with an API client, authorization is not the configuration's. */

@@ -1,7 +1,12 @@
 /** Command lines and files that a kubelet was given beside the recorded cases, and its sentence at the end of each. */
 import { describe, expect, it } from 'vitest';
 import { decodeSource } from '../../../src/actors/host/configuration/configuration.ts';
-import { parseCommandLine, resolveConfiguration, toVersioned } from '../../../src/machines/configuration/index.ts';
+import {
+  type KubeletConfiguration,
+  parseCommandLine,
+  resolveConfiguration,
+  toServed,
+} from '../../../src/machines/configuration/index.ts';
 
 const META = 'apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n';
 const HEAD = `${META}authentication: {webhook: {enabled: false}}\nauthorization: {mode: AlwaysAllow}\n`;
@@ -27,7 +32,7 @@ function refusalOf(body: string, given?: Given): string | null {
 function configzOf(body: string, given?: Given): unknown {
   const resolution = resolve(`${HEAD}failCgroupV1: false\n${body}`, given);
   if (resolution.kind === 'failed') throw new Error(resolution.error);
-  return toVersioned(resolution.configuration);
+  return toServed(resolution.configuration);
 }
 
 const FILE =
@@ -172,5 +177,18 @@ describe('a kubelet runs with', () => {
     ['', {}, { dropIn: 'reservedMemory: [{numaNode: 1, limits: {memory: null}}]' }],
   ])('%j', (body, configz, given) => {
     expect(configzOf(body, given)).toMatchObject(configz);
+  });
+});
+
+it('a kubelet with CPUs reserved by name shows their number in place of reserved CPU time that it was given', () => {
+  const reserved = 'reservedSystemCPUs: "0-1"\nkubeReserved: {cpu: 500m, memory: 1Gi}\n';
+  const both = configzOf(`${reserved}systemReserved: {cpu: 300m, memory: 2Gi}\n`) as KubeletConfiguration;
+  expect([both.kubeReserved, both.systemReserved]).toEqual([{ memory: '1Gi' }, { cpu: '2', memory: '2Gi' }]);
+  expect(configzOf(reserved)).not.toHaveProperty('systemReserved');
+});
+
+it('reserved memory without limits has null in their place', () => {
+  expect(configzOf('reservedMemory: [{numaNode: 5}]')).toMatchObject({
+    reservedMemory: [{ numaNode: 5, limits: null }],
   });
 });

@@ -1,5 +1,5 @@
 /** `/pods`, `/runningpods/`, `/configz`: what this node is to run, what it runs, and how it is configured. */
-import { toVersioned } from '../../../machines/configuration/fields/versioned.ts';
+import { toServed } from '../../../machines/configuration/fields/versioned.ts';
 import { json } from '../http/answer.ts';
 import type { Endpoint } from '../http/endpoint.ts';
 import { type ApiView, isWanted, type NodePod } from '../node-pods.ts';
@@ -56,7 +56,7 @@ export const configzEndpoint = (view: ApiView): Endpoint => ({
   methods: 'any',
   subresources: ['configz', 'proxy'],
   answer: async () => {
-    const answer = json(JSON.stringify({ kubeletconfig: toVersioned(await view.configuration()) }));
+    const answer = json(JSON.stringify({ kubeletconfig: toServed(await view.configuration()) }));
     return { ...answer, headers: { ...answer.headers, 'x-content-type-options': 'nosniff' } };
   },
 });

@@ -9,6 +9,7 @@ import type { JsonObject } from '../../model/configuration/field-types.ts';
 import { type Field, type FieldType, isZero, type StructType } from '../../model/configuration/field-types.ts';
 import type { KubeletConfiguration } from '../../model/configuration/fields.ts';
 import { API_VERSION, KIND, kubeletConfigurationType } from '../../model/configuration/fields.ts';
+import { parseCpuSet } from '../../model/values/cpu-set.ts';
 import { isObject } from './decode.ts';
 
 export const MASKED = '<masked>';
@@ -16,6 +17,19 @@ export const MASKED = '<masked>';
 export function toVersioned(configuration: KubeletConfiguration): JsonObject {
   const body = writeStruct(kubeletConfigurationType, configuration);
   return { kind: KIND, apiVersion: API_VERSION, ...body };
+}
+
+/**
+ * As `/configz` has it of a node that runs. Where CPUs are reserved by name, upstream writes their number over the
+ * reserved CPU time in the maps that were given, and `/configz` shows these maps.
+ */
+export function toServed(configuration: KubeletConfiguration): JsonObject {
+  const { reservedSystemCPUs, kubeReserved, systemReserved } = configuration;
+  const cpus = parseCpuSet(reservedSystemCPUs);
+  if (reservedSystemCPUs === '' || cpus.error !== undefined) return toVersioned(configuration);
+  const { cpu: _, ...kube } = kubeReserved;
+  const system = Object.keys(systemReserved).length === 0 ? {} : { ...systemReserved, cpu: String(cpus.value.length) };
+  return toVersioned({ ...configuration, kubeReserved: kube, systemReserved: system });
 }
 
 /** The same without what may be secret: the values of the headers for the manifest URL. */
@@ -31,7 +45,9 @@ function writeStruct(type: StructType, value: JsonObject): JsonObject {
 function writeField(field: Field, value: Json | undefined): [string, Json][] {
   if (value === undefined || value === null) return [];
   if (field.pointer !== true && field.always !== true && isLeftOut(field.type, value)) return [];
-  return [[field.name, writeValue(field.type, value)]];
+  // A map that Go was not given is `null` where it must be written.
+  const isUnset = field.type.kind === 'map' && isZero(field.type, value);
+  return [[field.name, isUnset ? null : writeValue(field.type, value)]];
 }
 
 /** Go's `omitempty` never leaves out a struct, and a duration is one. */
