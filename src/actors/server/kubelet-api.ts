@@ -62,7 +62,9 @@ const DEBUG_PREFIXES = [
 export function kubeletApi(settings: ApiSettings, dependencies: ApiDependencies): Api {
   const shared = sharedEndpoints(dependencies);
   if (!settings.debuggingHandlers) return withoutDebugging(shared);
-  return { endpoints: [...shared, ...debuggingEndpoints(settings, dependencies)], slashed: new Set() };
+  const slashed = ['/runningpods', '/stats', '/logs', '/debug/pprof'];
+  if (!settings.without?.includes('checkpoint')) slashed.push('/checkpoint');
+  return { endpoints: [...shared, ...debuggingEndpoints(settings, dependencies)], slashed: new Set(slashed) };
 }
 
 /** The endpoints of the port without authentication. */
@@ -111,7 +113,7 @@ function debuggingEndpoints(settings: ApiSettings, dependencies: ApiDependencies
 
 function withoutDebugging(shared: readonly Endpoint[]): Api {
   const disabled = refused(DEBUG_PREFIXES, 'Debug endpoints are disabled.');
-  return { endpoints: [...shared, ...disabled], slashed: new Set(DEBUG_PREFIXES) };
+  return { endpoints: [...shared, ...disabled], slashed: new Set(['/stats', ...DEBUG_PREFIXES]) };
 }
 
 const RIGHTS: Readonly<Record<string, Endpoint['subresources']>> = {

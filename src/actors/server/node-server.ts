@@ -202,17 +202,19 @@ export function nodeServer(options: NodeServerOptions): NodeServer {
   };
 }
 
-/** The value of every flag of this process as `/flagz` writes it: as given, or the flag's own default. */
 const NO_TEXT = { version: '', raw: '' };
+/** Kinds of flags whose empty list has no brackets. */
+const NOTHING: ReadonlySet<string> = new Set(['taints', 'reservedMemory', 'vmodule']);
+const isEmpty = (value: Json | undefined): boolean => Array.isArray(value) && value.length === 0;
 
-/** By name, sorted. */
+/** The value of every flag of this process as `/flagz` writes it, by name: as given, or the flag's own default. */
 export function flagValues(argv: readonly string[]): Readonly<Record<string, string>> {
   const line = parseCommandLine(argv, NO_TEXT);
   const given = line.kind === 'run' ? line.given : {};
   const defaults = flagDefaults({});
   const rows = FLAGS.map(({ name, kind, field, default: fallback }) => {
     const value = given[name] ?? (field === undefined ? fallback : kind === 'thresholds' ? {} : at(defaults, field));
-    return [name, written(value)] as const;
+    return [name, NOTHING.has(kind) && isEmpty(value) ? '' : written(value)] as const;
   });
   const all = [...rows, ['help', 'false'] as const, ['version', 'false'] as const];
   return Object.fromEntries(all.toSorted(([one], [other]) => (one < other ? -1 : Number(one > other))));

@@ -85,6 +85,12 @@ describe('checks of health', () => {
     ['/healthz/device-plugin', {}, 200, 'ok'],
     ['/healthz/device-plugin', { method: 'DELETE' }, 200, 'ok'],
     ['/healthz?verbose&exclude=nope', {}, 200, `${all}${warning}healthz check passed\n`],
+    [
+      '/healthz?verbose&exclude=x&exclude=nope',
+      {},
+      200,
+      `${all}${warning.replace('"nope"', '"nope","x"')}healthz check passed\n`,
+    ],
     ['/healthz?verbose=false', {}, 200, `${all}healthz check passed\n`],
     [
       '/healthz?verbose&exclude=log&exclude=ping',
@@ -92,6 +98,26 @@ describe('checks of health', () => {
       200,
       '[+]ping excluded: ok\n[+]log excluded: ok\n[+]syncloop ok\n[+]device-plugin ok\nhealthz check passed\n',
     ],
+  ]);
+});
+
+describe('what the process says of itself', () => {
+  table([
+    ['/statusz', {}, 200, /\nUp: {2}\d+ hr \d\d min \d\d sec\n/],
+    ['/flagz', {}, 200, /\nregister-with-taints:\n(.*\n)*reserved-memory:\n(.*\n)*vmodule:\n/],
+  ]);
+});
+
+describe('streams', () => {
+  const upgrade = { headers: ['Connection: Upgrade', 'Upgrade: SPDY/3.1'] };
+  table([
+    [
+      '/exec/default/lines/main?command=a&error=1&tty=1',
+      upgrade,
+      400,
+      'you must specify at least 1 of stdin, stdout, stderr',
+    ],
+    ['/attach/default/lines/main?error=1&tty=1', upgrade, 400, 'you must specify at least 1 of stdin, stdout, stderr'],
   ]);
 });
 

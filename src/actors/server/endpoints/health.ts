@@ -36,9 +36,12 @@ async function overview(checks: Checks, { query }: ApiRequest): Promise<Answer> 
   const healthy = results.every((result) => result.healthy);
   const headers = { 'content-type': 'text/plain; charset=utf-8', 'x-content-type-options': 'nosniff' };
   if (healthy && !query.has('verbose')) return { status: 200, headers, body: 'ok' };
-  const unknown = [...excluded].filter((name) => !(name in checks)).map(quote);
+  const unknown = [...excluded]
+    .filter((name) => !(name in checks))
+    .toSorted()
+    .map(quote);
   const why = 'warn: some health checks cannot be excluded: no matches for';
-  const warning = unknown.length === 0 ? '' : `${why} ${unknown.join(', ')}\n`;
+  const warning = unknown.length === 0 ? '' : `${why} ${unknown.join(',')}\n`;
   const lines = results.map(({ line }) => line).join('') + warning;
   const body = `${lines}healthz check ${healthy ? 'passed' : 'failed'}\n`;
   return { status: healthy ? 200 : 500, headers, body };

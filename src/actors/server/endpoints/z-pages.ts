@@ -4,7 +4,6 @@
  */
 import { stringify } from 'yaml';
 import { parseBool } from '../../../machines/model/values/go-text.ts';
-import { formatDuration } from '../../../machines/model/values/time.ts';
 import { covers, firstHeader, mediaRanges } from '../http/accept.ts';
 import type { Answer } from '../http/answer.ts';
 import { type ApiRequest, type Endpoint, first } from '../http/endpoint.ts';
@@ -14,7 +13,6 @@ const WARNING =
   'debugging purposes only.';
 const GROUP = 'config.k8s.io';
 const VERSIONS = ['v1beta1', 'v1alpha1'];
-const NANOSECONDS = 1_000_000_000n;
 const PATHS = ['/configz', '/debug', '/flagz', '/healthz', '/metrics'];
 
 /** The content of `/statusz`. */
@@ -49,7 +47,7 @@ export function statuszEndpoint({ startedAt, version }: Program): Endpoint {
       const page = [
         `\nkubelet statusz\n${WARNING}\n`,
         `Started:  ${startedText(startedAt)}`,
-        `Up:  ${formatDuration(BigInt(upSeconds()) * NANOSECONDS)}`,
+        `Up:  ${upText(upSeconds())}`,
         `Go version:  none, node ${process.version}`,
         `Binary version:  ${version}`,
         `Emulation version:  ${emulation}`,
@@ -71,6 +69,12 @@ export function statuszEndpoint({ startedAt, version }: Program): Endpoint {
 function startedText(ms: number): string {
   const [, day, date, month, year, time] = /^(\w+), (\d+) (\w+) (\d+) (\S+)/.exec(new Date(ms).toUTCString())!;
   return `${day} ${month} ${String(Number(date)).padStart(2)} ${time} UTC ${year}`;
+}
+
+/** `0 hr 01 min 53 sec`. */
+function upText(seconds: number): string {
+  const twoDigits = (value: number): string => String(Math.floor(value)).padStart(2, '0');
+  return `${Math.floor(seconds / 3_600)} hr ${twoDigits((seconds % 3_600) / 60)} min ${twoDigits(seconds % 60)} sec`;
 }
 
 type Form = readonly [type: string, subtype: string];

@@ -45,7 +45,7 @@ export type Gate = (request: IncomingMessage, endpoint: Endpoint) => Promise<Ans
 export interface ApiServerOptions {
   readonly endpoints: readonly Endpoint[];
   readonly gate: Gate;
-  /** Paths that exist only with a last slash, besides those that always do. */
+  /** Paths that exist only with a last slash: without it they are redirected. */
   readonly slashed?: ReadonlySet<string>;
   /** Sees each request with its decoded path, whether anything is there or not. */
   readonly onRequest?: (method: string, path: string) => void;
@@ -235,6 +235,8 @@ export class ApiServer {
     const method = sentMethod(raw);
     const target = this.targets.get(raw);
     const path = target && target.kind !== 'malformed' ? target.path : '';
+    // Upstream does not say that a connection stays open: HTTP/1.1 has it so.
+    if (reply.raw.shouldKeepAlive && raw.httpVersion === '1.1') reply.raw.removeHeader('connection');
     onRequest?.(method, path);
     const ended = () => onAnswered?.(method, path, reply.elapsedTime);
     this.ends.set(raw, ended);

@@ -20,8 +20,6 @@ const DECODED = new Set([
   'logs',
   'checkpoint',
 ]);
-/** Without their last slash these are redirected to the form with one. */
-const SLASHED = new Set(['/runningpods', '/stats', '/logs', '/checkpoint', '/debug/pprof']);
 
 export type Target =
   | { readonly kind: 'malformed' }
@@ -38,7 +36,7 @@ export type Target =
 
 const MALFORMED: Target = { kind: 'malformed' };
 
-/** `slashed`: further paths that exist only with a last slash. */
+/** `slashed`: paths that exist only with a last slash: without it they are redirected. */
 export function targetOf(url: string, slashed: ReadonlySet<string> = new Set()): Target {
   const origin = originForm(url);
   if (origin === null) return MALFORMED;
@@ -48,8 +46,7 @@ export function targetOf(url: string, slashed: ReadonlySet<string> = new Set()):
   const path = decoded(escaped);
   if (path === null) return MALFORMED;
   const cleaned = clean(escaped);
-  const isSlashed = SLASHED.has(cleaned) || slashed.has(cleaned);
-  const wanted = isSlashed ? `${cleaned}/` : cleaned;
+  const wanted = slashed.has(cleaned) ? `${cleaned}/` : cleaned;
   if (wanted !== escaped) return { kind: 'redirect', location: mark < 0 ? wanted : `${wanted}?${query}`, path };
   return { kind: 'resource', path, route: routeOf(escaped, path), query };
 }

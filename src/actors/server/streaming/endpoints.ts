@@ -153,7 +153,10 @@ interface Target extends Instance {
 }
 
 const isSet = ({ query }: ApiRequest, name: string): boolean => query.get(name)?.[0] === '1';
-const hasStream = (request: ApiRequest): boolean => ['input', 'output', 'error'].some((name) => isSet(request, name));
+function hasStream(request: ApiRequest): boolean {
+  const { stdin, stdout, stderr } = optionsOf(request);
+  return stdin || stdout || stderr;
+}
 
 function optionsOf(request: ApiRequest): StreamOptions {
   const tty = isSet(request, 'tty');
