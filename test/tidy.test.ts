@@ -308,7 +308,6 @@ describe('mirrors', () => {
   const elsewhere: Readonly<Record<string, string>> = {
     'actors/runtime': 'finds and connects a runtime: test/node and test/conformance start the daemon with one',
     'actors/server/metrics/node': 'its families are among those of test/actors/server/metrics',
-    'actors/server/metrics/usage': 'its families are read in test/actors/stats and test/actors/server/metrics',
     'simulation/api-server': 'the objects of the API server that test/contract/api-server*.test.ts asks',
     'simulation/world': 'the world of all tests of charts, and of test/simulation',
     'machines/configuration/fields':

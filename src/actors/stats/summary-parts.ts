@@ -22,11 +22,8 @@ const DEFAULT_INTERFACE = 'eth0';
 /** cgroup v1 counts no waiting: upstream says zeros of pods and of the node then, and nothing of containers. */
 export const NO_STALL: PressureStall = { some: NO_PRESSURE, full: NO_PRESSURE };
 
-const MILLIS_PER_SECOND = 1_000;
-
-/** RFC 3339 without a fraction, as Kubernetes writes times. */
-export const timeOf = (ms: number): string =>
-  new Date(Math.floor(ms / MILLIS_PER_SECOND) * MILLIS_PER_SECOND).toISOString().replace('.000Z', 'Z');
+/** RFC 3339 with milliseconds, which metrics have; the text of a summary leaves them out. */
+export const timeOf = (ms: number): string => new Date(ms).toISOString();
 
 export interface Usage {
   readonly atMs: number;

@@ -116,6 +116,12 @@ export interface VolumeStats extends FsStats {
   readonly volumeHealthStats?: { readonly abnormal: boolean };
 }
 
+/** As upstream shows it: without pods of which no container runs. */
+export const ofRunningPods = ({ node, pods }: Summary): Summary => ({
+  node,
+  pods: pods.filter(({ containers }) => containers.length > 0),
+});
+
 // ECMAScript 2025; the library of types does not have it yet.
 const { rawJSON } = JSON as unknown as { rawJSON(this: void, text: string): object };
 
@@ -124,5 +130,11 @@ const { rawJSON } = JSON as unknown as { rawJSON(this: void, text: string): obje
  *
  * `indent`: spaces a level; none makes one line.
  */
-export const statsText = (value: unknown, indent = 0): string =>
-  JSON.stringify(value, (_key, each: unknown) => (typeof each === 'bigint' ? rawJSON(String(each)) : each), indent);
+export const statsText = (value: unknown, indent = 0): string => JSON.stringify(value, written, indent);
+
+/** Numbers as they are, times to the second, as Kubernetes writes them. */
+function written(key: string, value: unknown): unknown {
+  if (typeof value === 'bigint') return rawJSON(String(value));
+  const isTime = (key === 'time' || key === 'startTime') && typeof value === 'string';
+  return isTime ? value.replace(/\.\d+Z$/, 'Z') : value;
+}

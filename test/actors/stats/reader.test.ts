@@ -74,10 +74,10 @@ describe.each(['cgroup-v1', 'cgroup-v2'] as const)('a machine of %s', (machine) 
     const { reader, place } = await node(machine);
     const { pods } = await reader.summary(place);
     expect(pods[0]?.podRef).toEqual({ name: 'p', namespace: 'ns', uid: UID });
-    expect(pods[0]?.startTime).toBe('2025-06-15T15:06:40Z');
+    expect(pods[0]?.startTime).toBe('2025-06-15T15:06:40.000Z');
     expect(pods[0]?.containers[0]).toMatchObject({
       name: 'c',
-      startTime: '2025-06-15T15:06:41Z',
+      startTime: '2025-06-15T15:06:41.000Z',
       cpu: { usageCoreNanoSeconds: 7_000_000_000n },
       memory: {
         usageBytes: 50_000_000n,
@@ -131,7 +131,7 @@ describe.each(['cgroup-v1', 'cgroup-v2'] as const)('a machine of %s', (machine) 
   it('tells of the node its memory, its processes and the cgroup of all pods', async () => {
     const { reader, place } = await node(machine);
     const { node: stats } = await reader.summary(place);
-    expect(stats.startTime).toBe('2023-11-14T22:13:20Z');
+    expect(stats.startTime).toBe('2023-11-14T22:13:20.000Z');
     expect(stats.memory!.availableBytes).toBe(reader.memoryTotal() - stats.memory!.workingSetBytes!);
     expect(stats.systemContainers).toMatchObject([
       { name: 'pods', memory: { workingSetBytes: 50_000_000n, availableBytes: 950_000_000n } },

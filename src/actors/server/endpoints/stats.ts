@@ -1,6 +1,6 @@
 /** `/stats/summary`: what the node, its pods and their containers use, measured at each request. */
 
-import { type Summary, statsText } from '../../stats/summary-types.ts';
+import { ofRunningPods, type Summary, statsText } from '../../stats/summary-types.ts';
 import { messageOf } from '../../thrown.ts';
 import { json, pageNotFound, text } from '../http/answer.ts';
 import { type ApiRequest, type Endpoint, first } from '../http/endpoint.ts';
@@ -29,7 +29,7 @@ async function summary(request: ApiRequest, stats: NodeStats) {
   const onlyCpuAndMemory = /^(1|t|T|TRUE|true|True)$/.test(first(request, 'only_cpu_and_memory') ?? '');
   try {
     const measured = await stats.summary({ onlyCpuAndMemory, signal: request.signal });
-    return json(statsText(measured, 1));
+    return json(statsText(ofRunningPods(measured), 1));
   } catch (error) {
     return text(500, `Internal Error: ${messageOf(error)}`);
   }

@@ -1,5 +1,12 @@
 /** The metrics of `/metrics/resource`, from the same summary as `/stats/summary`: what autoscalers read. */
-import type { ContainerStats, NodeStats, PodStats, Summary, SwapStats } from '../../../stats/summary-types.ts';
+import {
+  type ContainerStats,
+  type NodeStats,
+  ofRunningPods,
+  type PodStats,
+  type Summary,
+  type SwapStats,
+} from '../../../stats/summary-types.ts';
 import type { Family, FamilyType, Sample } from '../family.ts';
 
 const NANOSECONDS = 1e9;
@@ -31,7 +38,7 @@ export function resourceFamilies(summary: Summary | null): Family[] {
   };
   if (summary) {
     usage('node', summary.node, {}, add);
-    for (const pod of summary.pods) {
+    for (const pod of ofRunningPods(summary).pods) {
       const labels = { namespace: pod.podRef.namespace, pod: pod.podRef.name };
       usage('pod', pod, labels, add);
       for (const container of pod.containers) {
