@@ -14,7 +14,7 @@ import { containerdAvailable, startContainerd } from '../test/support/containerd
 import { eventually } from '../test/support/daemon.ts';
 import { boundPod, bytesBelow, ClusterNode } from './cluster-node.ts';
 import { CALL, type PodRequests, removeAll, renamed, startRaw, writeFiles } from './control.ts';
-import { controlBatch } from './crowd.ts';
+import { controlBatch } from './many-pods.ts';
 import { type Bench, measure, pilot, untilEmpty } from './pod-life.ts';
 import { RuntimeEvents } from './runtime-events.ts';
 import { load, type Measure, median, percentile, printMeasures, printTable } from './statistics.ts';

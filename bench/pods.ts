@@ -1,6 +1,6 @@
 /**
  * What the node agent adds to the runtime, as ratios to a control of the same run: see `bench/pod-life.ts`,
- * `bench/boot.ts` and `bench/crowd.ts` for what is compared with what.
+ * `bench/boot.ts` and `bench/many-pods.ts` for what is compared with what.
  *
  *   node bench/pods.ts [--rounds 3] [--samples 10] [--pods 30] [--only life,boot,batch,recovery,idle,rss] [--json FILE]
  *
@@ -13,7 +13,7 @@ import { connectRuntime } from '../src/actors/cri/client.ts';
 import { containerdAvailable, startContainerd } from '../test/support/containerd.ts';
 import { boot } from './boot.ts';
 import { CALL, removeAll } from './control.ts';
-import { CROWD, crowd } from './crowd.ts';
+import { MANY_PODS, manyPods } from './many-pods.ts';
 import { type Bench, pilot, podLife } from './pod-life.ts';
 import { RuntimeEvents } from './runtime-events.ts';
 import { load, type Measure, printMeasures, summary } from './statistics.ts';
@@ -23,7 +23,7 @@ const { values: flags } = parseArgs({
     rounds: { type: 'string', default: '3' },
     samples: { type: 'string', default: '10' },
     pods: { type: 'string', default: '30' },
-    only: { type: 'string', default: ['life', 'boot', ...CROWD].join(',') },
+    only: { type: 'string', default: ['life', 'boot', ...MANY_PODS].join(',') },
     json: { type: 'string' },
   },
 });
@@ -37,7 +37,8 @@ async function measureAll(bench: Bench): Promise<Measure[]> {
   const measures: Measure[] = [];
   if (only.has('life')) measures.push(...(await podLife(bench, requests, { rounds, samples })));
   if (only.has('boot')) measures.push(...(await boot(bench, requests, { rounds })));
-  if (CROWD.some((name) => only.has(name))) measures.push(...(await crowd(bench, requests, { rounds, pods, only })));
+  if (MANY_PODS.some((name) => only.has(name)))
+    measures.push(...(await manyPods(bench, requests, { rounds, pods, only })));
   return measures;
 }
 

@@ -1,5 +1,5 @@
 /**
- * Whether clients without credentials hold up pods: a batch of pods in peace and one while eight clients send the worst
+ * Whether clients without credentials hold up pods: a batch of pods alone and one while eight clients send the worst
  * that the fuzzer of the tests knows, with the agent's health asked all the while.
  *
  *   node bench/siege.ts [--rounds 3] [--pods 30] [--clients 8] [--seconds 60]
@@ -95,7 +95,7 @@ const client = connectRuntime({ endpoint: containerd.endpoint });
 const events = new RuntimeEvents(client);
 try {
   console.log(`siege, Node ${process.version}, load before ${load()}`);
-  const measured = measure(`${pods} pods while ${clients} clients attack`, 'the same pods in peace', 's');
+  const measured = measure(`${pods} pods while ${clients} clients attack`, 'the same pods alone', 's');
   for (let nth = 0; nth < rounds; nth++) measured.rounds.push(await round({ containerd, client, events }));
   printMeasures([measured]);
 } finally {

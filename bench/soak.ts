@@ -11,7 +11,7 @@ import { parseArgs } from 'node:util';
 import { connectRuntime } from '../src/actors/cri/client.ts';
 import { containerdAvailable, startContainerd } from '../test/support/containerd.ts';
 import { boundPod, bytesBelow, ClusterNode } from './cluster-node.ts';
-import { type Possessions, possessions } from './possessions.ts';
+import { type HeldResources, heldResources } from './held-resources.ts';
 import { rssMiB } from './process-cost.ts';
 import { load, printTable } from './statistics.ts';
 
@@ -45,7 +45,7 @@ async function oneRound({ user }: ClusterNode, first: number, manifest: (name: s
 }
 
 /** The names of those that are more than before. */
-const grown = (before: Possessions, after: Possessions): string[] =>
+const grown = (before: HeldResources, after: HeldResources): string[] =>
   Object.keys(after).filter((name) => (after[name] ?? 0) > (before[name] ?? 0));
 
 /** From the least weight in the second quarter of the run to the least in the last one, a pod. */
@@ -57,7 +57,7 @@ function growthKib(weights: readonly Weight[]): number {
   return ((least(4) - least(2)) * 1_024) / (pods / 2);
 }
 
-function report(before: Possessions, after: Possessions, weights: readonly Weight[]): boolean {
+function report(before: HeldResources, after: HeldResources, weights: readonly Weight[]): boolean {
   const rows = Object.keys(after).map((name) => [name, String(before[name]), String(after[name])]);
   printTable(['what', 'before', 'after'], rows);
   const leaked = grown(before, after);
@@ -70,13 +70,13 @@ function report(before: Possessions, after: Possessions, weights: readonly Weigh
   return leaked.length === 0 && !isHeavy;
 }
 
-async function soak(cluster: ClusterNode, where: Parameters<typeof possessions>[0]): Promise<boolean> {
+async function soak(cluster: ClusterNode, where: Parameters<typeof heldResources>[0]): Promise<boolean> {
   const manifest = (name: string) => boundPod(name, where.containerd);
   // The first pod brings what stays for good: connections, folders, groups.
   await cluster.user.start(manifest('first'));
   await cluster.user.remove('first');
   await settled(where, null);
-  const before = await possessions(where);
+  const before = await heldResources(where);
   const journalBefore = bytesBelow(cluster.node.journal);
   const weights: Weight[] = [];
   for (let done = 0; done < pods; ) {
@@ -90,15 +90,15 @@ async function soak(cluster: ClusterNode, where: Parameters<typeof possessions>[
   console.log(`journal: ${(journal / 1_024).toFixed(0)} KiB a pod`);
   const troubles = cluster.troubles();
   for (const trouble of new Set(troubles)) console.log(`  warning: ${trouble}`);
-  return report(before, await possessions(where), weights);
+  return report(before, await heldResources(where), weights);
 }
 
 /** Nothing of a pod is left, or the time for that is over: then the report says what. */
-async function settled(where: Parameters<typeof possessions>[0], before: Possessions | null): Promise<void> {
+async function settled(where: Parameters<typeof heldResources>[0], before: HeldResources | null): Promise<void> {
   const deadline = performance.now() + SETTLE_MS;
   while (performance.now() < deadline) {
     await sleep(SETTLE_POLL_MS);
-    const now = await possessions(where);
+    const now = await heldResources(where);
     const isQuiet =
       before === null ? now['sandboxes'] === 0 && now['containers'] === 0 : grown(before, now).length === 0;
     if (isQuiet) return;

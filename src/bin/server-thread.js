@@ -2,8 +2,8 @@
 import module from 'node:module';
 import { join } from 'node:path';
 import { parentPort, workerData } from 'node:worker_threads';
-import { collectAtRest } from './collect-at-rest.js';
 import { keepCompiled, loadBundle } from './compiled-bundle.js';
+import { collectWhenIdle } from './idle-collection.js';
 
 const ROOT = join(import.meta.dirname, '../..');
 const COMPILED = join(ROOT, 'dist/compiled');
@@ -14,4 +14,4 @@ const { serve } = isBundled
   ? loadBundle(join(ROOT, 'dist/servers.cjs'), COMPILED)
   : await import('../actors/server/thread/serve.ts');
 serve(parentPort, facts);
-collectAtRest(keepCompiled);
+collectWhenIdle(keepCompiled);

@@ -11,7 +11,7 @@
  */
 import module from 'node:module';
 import { join } from 'node:path';
-import { becomeLean } from './lean-process.js';
+import { limitMemory } from './memory-limits.js';
 
 const NODE_MIN = 26;
 /** As `couldNotTest` in `exit-codes.ts`. Node's own code for a crash is 1, which says "a difference". */
@@ -26,7 +26,7 @@ if (Number.parseInt(process.versions.node, 10) < NODE_MIN) {
   process.exitCode = 2;
 } else {
   const isDaemon = process.argv[2] === 'run';
-  if (isDaemon) becomeLean();
+  if (isDaemon) limitMemory();
   else process.on('uncaughtException', crashed);
   module.enableCompileCache(COMPILED);
   const { newestCode } = await import('./newest-code.js');
@@ -43,6 +43,6 @@ function crashed(error) {
 
 async function giveBackMemory() {
   const { keepCompiled } = await import('./compiled-bundle.js');
-  const { collectAtRest } = await import('./collect-at-rest.js');
-  collectAtRest(keepCompiled);
+  const { collectWhenIdle } = await import('./idle-collection.js');
+  collectWhenIdle(keepCompiled);
 }

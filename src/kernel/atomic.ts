@@ -7,7 +7,7 @@
  */
 import type { ActorScope, AnyEventObject, AnyMachineSnapshot, AnyStateMachine } from 'xstate';
 import { toPlainError } from './json.ts';
-import { unheardBy } from './unheard.ts';
+import { unhandledBy } from './unhandled.ts';
 
 type Scope = ActorScope<AnyMachineSnapshot, AnyEventObject>;
 type Transition = (snapshot: AnyMachineSnapshot, event: AnyEventObject, scope: Scope) => AnyMachineSnapshot;
@@ -20,12 +20,12 @@ export function makeAtomic(machine: AnyStateMachine): void {
   if (wrapped.has(machine)) return;
   wrapped.add(machine);
   const transition = machine.transition.bind(machine) as unknown as Transition;
-  const isUnheard = unheardBy(machine);
+  const isUnhandled = unhandledBy(machine);
   (machine as { transition: unknown }).transition = (
     snapshot: AnyMachineSnapshot,
     event: AnyEventObject,
     scope: Scope,
-  ) => (isUnheard(snapshot, event.type) ? snapshot : atomically(transition, snapshot, event, scope));
+  ) => (isUnhandled(snapshot, event.type) ? snapshot : atomically(transition, snapshot, event, scope));
   for (const logic of Object.values(machine.implementations.actors ?? {})) {
     if (isMachine(logic)) makeAtomic(logic);
   }

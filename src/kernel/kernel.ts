@@ -27,7 +27,7 @@ import { lift, purely } from './purity.ts';
 import { SeededRandom } from './random.ts';
 import type { HeaderRecord, InputRecord, KernelRecord, LogLevel } from './records.ts';
 import { type Step, stepIn } from './steps.ts';
-import { type ChangedActor, type Unnumbered, Witness } from './witness.ts';
+import { type ChangedActor, TurnRecorder, type Unnumbered } from './turn-recorder.ts';
 
 /** Events that wait for their turn. Past it, stream items are refused and the root hears `kernel.overrun`. */
 const INPUT_QUEUE_MAX = 65_536;
@@ -61,7 +61,7 @@ export class Kernel implements ActorHost {
   readonly timers: Timers;
   readonly outbox = new Outbox();
   readonly rng: SeededRandom;
-  private readonly witness: Witness;
+  private readonly recorder: TurnRecorder;
   private readonly options: KernelOptions;
   private queue: (() => void)[] = [];
   private refused = 0;
@@ -73,14 +73,14 @@ export class Kernel implements ActorHost {
 
   constructor(options: KernelOptions) {
     this.options = options;
-    this.witness = new Witness(options.onActor);
+    this.recorder = new TurnRecorder(options.onActor);
     this.rng = new SeededRandom(options.header.seed);
     this.timers = new Timers(options.time, (id) => this.enqueue(() => this.timerDue(id)));
   }
 
   /** Number of the next record. */
   get n(): number {
-    return this.witness.n;
+    return this.recorder.n;
   }
 
   get now(): number {
@@ -103,7 +103,7 @@ export class Kernel implements ActorHost {
     this.timers.now = at;
     purely(() => this.createRoot(undefined));
     this.takeTurn(at, () => {
-      this.witness.record({ k: 'header', t: this.now, ...this.options.header });
+      this.recorder.record({ k: 'header', t: this.now, ...this.options.header });
       this.root.start();
     });
     return this;
@@ -112,8 +112,8 @@ export class Kernel implements ActorHost {
   /** Continues from a checkpoint: same actors, same timers with their deadlines, open requests begun with `resume`. */
   restore(checkpoint: Checkpoint): this {
     const fresh = structuredClone(checkpoint);
-    this.witness.n = fresh.n;
-    this.witness.restoring = true;
+    this.recorder.n = fresh.n;
+    this.recorder.restoring = true;
     this.turn = fresh.turn;
     this.timers.now = fresh.t;
     this.timers.nextId = fresh.nextTimer;
@@ -121,9 +121,9 @@ export class Kernel implements ActorHost {
     this.rng.state = fresh.random;
     this.restoring = new Map(fresh.effects.map((effect) => [effect.at, effect.id]));
     purely(() => this.createRoot(fresh.root));
-    restoreActors(this.root, fresh, this.timers, (address) => this.witness.actors.get(address));
+    restoreActors(this.root, fresh, this.timers, (address) => this.recorder.actors.get(address));
     this.restoring = undefined;
-    this.witness.settleRestored();
+    this.recorder.settleRestored();
     this.beginEffects();
     return this;
   }
@@ -134,7 +134,7 @@ export class Kernel implements ActorHost {
       id: this.options.machine.id,
       clock: this.timers.xstateClock,
       inspect: (event: InspectionEvent) => this.inspected(event),
-      logger: (level: LogLevel, line: unknown) => this.witness.logged(level, line as never, this.root),
+      logger: (level: LogLevel, line: unknown) => this.recorder.logged(level, line as never, this.root),
       input: this.options.header.input,
       ...(snapshot === undefined ? {} : { snapshot: snapshot as never }),
     };
@@ -148,7 +148,7 @@ export class Kernel implements ActorHost {
   }
 
   private inspected(event: InspectionEvent): void {
-    this.witness.inspected(event);
+    this.recorder.inspected(event);
     const step = this.options.onStep && stepIn(event);
     if (step) this.options.onStep?.(step);
   }
@@ -192,7 +192,7 @@ export class Kernel implements ActorHost {
       return false;
     }
     this.enqueue(() => {
-      if (this.witness.actors.has(to)) this.input({ k: 'in', t: this.time(), to, event, via });
+      if (this.recorder.actors.has(to)) this.input({ k: 'in', t: this.time(), to, event, via });
     });
     return true;
   }
@@ -200,10 +200,10 @@ export class Kernel implements ActorHost {
   /** Takes one input as a turn, now. Replay and simulation call it; live inputs come through the queue. */
   input(draft: Unnumbered<InputRecord>): void {
     this.takeTurn(draft.t, () => {
-      this.witness.record(draft);
-      if (draft.k === 'in') this.witness.deliver(this.witness.actors.get(draft.to), draft.event);
+      this.recorder.record(draft);
+      if (draft.k === 'in') this.recorder.deliver(this.recorder.actors.get(draft.to), draft.event);
       else if (draft.k === 'timer') this.timers.run(draft.id);
-      else this.witness.deliver(this.outbox.actorOf(draft.id), resultEvent(draft));
+      else this.recorder.deliver(this.outbox.actorOf(draft.id), resultEvent(draft));
     });
   }
 
@@ -257,7 +257,7 @@ export class Kernel implements ActorHost {
     let records: readonly KernelRecord[];
     try {
       purely(body);
-      records = this.witness.endTurn(this.turn, this.timers.takeArmed());
+      records = this.recorder.endTurn(this.turn, this.timers.takeArmed());
     } catch (thrown) {
       records = this.failedTurn(thrown);
     } finally {
@@ -273,10 +273,10 @@ export class Kernel implements ActorHost {
     if (!this.options.onStopped) throw thrown;
     const error = toPlainError(thrown);
     this.outbox.takeWaiting();
-    this.witness.keepInput();
-    this.witness.logged('fatal', { text: TURN_FAILED, fields: { err: error.message } }, this.root);
+    this.recorder.keepInput();
+    this.recorder.logged('fatal', { text: TURN_FAILED, fields: { err: error.message } }, this.root);
     this.ended({ error });
-    return this.witness.endTurn(this.turn, this.timers.takeArmed());
+    return this.recorder.endTurn(this.turn, this.timers.takeArmed());
   }
 
   private commit(records: readonly KernelRecord[], tookMs: number): void {
@@ -325,7 +325,7 @@ export class Kernel implements ActorHost {
     }
     const parent = (self as AnyActorRef & { _parent?: AnyActorRef })._parent;
     const request = this.outbox.request(self, name, cls, input);
-    this.witness.record({ k: 'effect', ...request, ...this.witness.causeOf(parent) });
+    this.recorder.record({ k: 'effect', ...request, ...this.recorder.causeOf(parent) });
   }
 
   effectSettled(self: AnyActorRef): void {
@@ -334,7 +334,7 @@ export class Kernel implements ActorHost {
 
   effectCancelled(self: AnyActorRef): void {
     const id = this.outbox.cancelled(self);
-    if (id !== undefined) this.witness.record({ k: 'cancel', id });
+    if (id !== undefined) this.recorder.record({ k: 'cancel', id });
   }
 
   // ---- inspection ---------------------------------------------------------------------------------------------------
@@ -357,16 +357,16 @@ export class Kernel implements ActorHost {
 
   /** What the last turn changed, in the order of its digests. */
   get changedActors(): readonly ChangedActor[] {
-    return this.witness.changedActors;
+    return this.recorder.changedActors;
   }
 
   /** Last snapshot of an actor, for read models (status pages, health checks). Never for another actor. */
   snapshotOf(address: Address): unknown {
-    return this.witness.actors.get(address)?.getSnapshot();
+    return this.recorder.actors.get(address)?.getSnapshot();
   }
 
   get addresses(): Address[] {
-    return [...this.witness.actors.keys()];
+    return [...this.recorder.actors.keys()];
   }
 }
 

@@ -1,6 +1,6 @@
 /**
- * A node in a cluster where everything goes wrong by chance, in virtual time; then peace. The same script gives the
- * same run, byte for byte.
+ * A node in a cluster where everything goes wrong by chance, in virtual time, until the disturbances end. The same
+ * script gives the same run, byte for byte.
  *
  * Invariants: what a step does depends on the seed and the number of the step alone, so that a run without some of its
  * steps is a run of the others.
@@ -11,8 +11,8 @@ import type { Manifest } from '../machines/model/operations/host.ts';
 import { kubeletMachine } from '../machines/startup/kubelet.ts';
 import { Refusal } from './api-server/errors.ts';
 import { Chance } from './chance.ts';
+import { activity, differences, isStarted } from './convergence.ts';
 import { DISTURBANCES } from './disturbances.ts';
-import { isStarted, restlessness, unrest } from './peace.ts';
 import { Rules, uidOf } from './rules.ts';
 import { SimulatedNode, type Start } from './simulated-node.ts';
 import { CONFIG_MAPS, program } from './specs.ts';
@@ -29,8 +29,8 @@ const FAULT_SHARE = 0.02;
 /** What is not answered is given up by the port. */
 const HANG_MS = 120_000;
 /** The longest back-off is five minutes, and what waits for room is asked again after three. */
-const PEACE_MAX_MS = 1_500_000;
-const PEACE_STEP_MS = 30_000;
+const CONVERGENCE_MAX_MS = 1_500_000;
+const CONVERGENCE_STEP_MS = 30_000;
 
 /** All that a run is made of. */
 export interface Script {
@@ -100,7 +100,7 @@ export class Simulation {
       if (steps.has(step)) this.disturb(step, chance);
       this.node.run(pauseMs);
     }
-    if (this.problems.length === 0) this.makePeace();
+    if (this.problems.length === 0) this.converge();
     this.collectCrashes();
     if (this.problems.length === 0) this.checkReplay();
     const { script, problems, events } = this;
@@ -233,18 +233,18 @@ export class Simulation {
       if (metadata.finalizers) kube.patch('pods', metadata.name, { metadata: { finalizers: null } });
     }
     if (this.chance('peace').is(0.5)) this.restart();
-    this.note('peace');
+    this.note('the disturbances end');
   }
 
-  private makePeace(): void {
+  private converge(): void {
     this.calm();
     const { node, manifests } = this;
-    const endMs = this.nowMs + PEACE_MAX_MS;
+    const endMs = this.nowMs + CONVERGENCE_MAX_MS;
     let wrong: string[];
     do {
-      node.run(PEACE_STEP_MS);
-      wrong = unrest({ node, pods: this.pods, manifests });
-      if (wrong.length === 0) wrong = restlessness(node);
+      node.run(CONVERGENCE_STEP_MS);
+      wrong = differences({ node, pods: this.pods, manifests });
+      if (wrong.length === 0) wrong = activity(node);
     } while (wrong.length > 0 && this.nowMs < endMs && this.problems.length === 0);
     for (const text of wrong) this.report('liveness', text);
   }

@@ -77,7 +77,7 @@ export function podSpec(chance: Chance, isStatic: boolean): Fields {
   };
 }
 
-/** In peace all ends well, and what is to run for ever does. */
+/** Without disturbances all ends well, and what is to run for ever does. */
 export function program(chance: Chance, name: string, isWild: boolean, isForEver: boolean): Program {
   const stopsMs = chance.pick([0, 0, 500, 4_000, Number.POSITIVE_INFINITY]);
   const stopExitCode = chance.pick([0, 143]);

@@ -15,7 +15,7 @@ const byNumber = (a: number, b: number): number => a - b;
 const [PODS, CONTAINERS_PER_POD] = [20, 5];
 /** Come together, so that their coming is no fault of its own. */
 const PODS_AT_ONCE = 4;
-const CROWD = Array.from({ length: PODS }, (_, at) => `one-of-many-${at}`);
+const MANY_PODS = Array.from({ length: PODS }, (_, at) => `one-of-many-${at}`);
 /** A second after their second death, so that nobody waits for ever longer back-offs. */
 const CONFIGURATION = `featureGates: { KubeletCrashLoopBackOffMax: true }
 crashLoopBackOff: { maxContainerRestartPeriod: 1s }`;
@@ -39,7 +39,7 @@ describe.skipIf(skip)('fault 5: an event stream that lies while many containers 
     const [only] = shellPod('', node.image, SLEEP).spec.containers;
     const containers = Array.from({ length: CONTAINERS_PER_POD }, (_, at) => ({ ...only, name: `c${at}` }));
     for (let at = 0; at < PODS; at += PODS_AT_ONCE) {
-      const some = CROWD.slice(at, at + PODS_AT_ONCE);
+      const some = MANY_PODS.slice(at, at + PODS_AT_ONCE);
       for (const pod of some) node.write(`${pod}.json`, shellPod(pod, node.image, SLEEP, { containers }));
       for (const pod of some) await allRun(pod, []);
     }
@@ -92,16 +92,16 @@ describe.skipIf(skip)('fault 5: an event stream that lies while many containers 
   };
 
   async function dieTogether(interference: StreamInterference, before = () => {}): Promise<void> {
-    const dead = (await Promise.all(CROWD.map(alive))).flat().map(({ id }) => id);
+    const dead = (await Promise.all(MANY_PODS.map(alive))).flat().map(({ id }) => id);
     const startsBefore = await node.starts();
     node.proxy.interfereWithStream = interference;
     before();
-    await node.killContainers(CROWD);
-    for (const pod of CROWD) await allRun(pod, dead);
+    await node.killContainers(MANY_PODS);
+    for (const pod of MANY_PODS) await allRun(pod, dead);
     node.proxy.interfereWithStream = pass;
-    await node.keepsPromises(CROWD, CONTAINERS_PER_POD);
+    await node.keepsPromises(MANY_PODS, CONTAINERS_PER_POD);
     expect((await node.starts()) - startsBefore, refusals()).toBe(PODS * CONTAINERS_PER_POD);
-    for (const pod of CROWD) {
+    for (const pod of MANY_PODS) {
       const shown = (await node.status(pod))?.containerStatuses?.map(({ restartCount }) => restartCount) ?? [];
       const attempts = (await alive(pod)).map(({ attempt }) => attempt);
       expect(shown.toSorted(byNumber), pod).toEqual(attempts.toSorted(byNumber));

@@ -23,7 +23,7 @@ describe('a node in a cluster under chaos', () => {
   it('without steps and faults nothing happens but the start', () => {
     const { problems, starts, events } = simulate({ seed: 1, steps: [], faults: false }, build);
     expect(problems).toEqual([]);
-    expect(events).toEqual([expect.stringContaining('peace')]);
+    expect(events).toEqual([expect.stringContaining('the disturbances end')]);
     expect(starts.length).toBeLessThanOrEqual(2);
   });
 });

@@ -7,7 +7,7 @@
 import { Encoder } from '../../src/kernel/journal/encoder.ts';
 import { encodeLine } from '../../src/kernel/journal/line.ts';
 import type { KernelRecord } from '../../src/kernel/records.ts';
-import type { Witness } from '../../src/kernel/witness.ts';
+import type { TurnRecorder } from '../../src/kernel/turn-recorder.ts';
 import { image, manifest, PodsNode } from './pods-node.ts';
 
 export interface Decisions {
@@ -66,7 +66,7 @@ export function decisionsOf(pods: number): { readonly each: Decisions; readonly 
     },
   });
   node.world.runtime.images.set('app:1', image('app:1'));
-  tapWitness(node, total);
+  tapRecorder(node, total);
   node.boot().run(REST_MS);
   Object.assign(total, NONE);
   kinds.clear();
@@ -107,20 +107,20 @@ function kindOf(record: KernelRecord): string {
   return record.k === 'state' ? `state ${withoutPods(record.at)}` : record.k;
 }
 
-/** The journal does not show what XState did in vain, so its inspection is counted on the way to the witness. */
-function tapWitness(node: PodsNode, total: Counts): void {
-  const { witness } = node.kernel as unknown as { readonly witness: Witness };
-  const inspected = witness.inspected.bind(witness);
-  const endTurn = witness.endTurn.bind(witness);
+/** The journal does not show what XState did in vain, so its inspection is counted on the way to the recorder. */
+function tapRecorder(node: PodsNode, total: Counts): void {
+  const { recorder } = node.kernel as unknown as { readonly recorder: TurnRecorder };
+  const inspected = recorder.inspected.bind(recorder);
+  const endTurn = recorder.endTurn.bind(recorder);
   const settled = new WeakMap<object, unknown>();
   const seen = new Map<object, unknown>();
-  witness.inspected = (event) => {
+  recorder.inspected = (event) => {
     if (event.type === '@xstate.event') total.macrosteps++;
     else if (event.type === '@xstate.microstep') total.microsteps++;
     else if (event.type === '@xstate.snapshot') seen.set(event.actorRef, event.snapshot);
     inspected(event);
   };
-  witness.endTurn = (...turn) => {
+  recorder.endTurn = (...turn) => {
     total.digested += seen.size;
     for (const [actor, snapshot] of seen) {
       if (settled.get(actor) === snapshot) total.digestedUnchanged++;

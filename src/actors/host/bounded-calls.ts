@@ -9,7 +9,7 @@
 import pLimit from 'p-limit';
 import { OperationError } from '../../kernel/json.ts';
 
-/** What libuv takes by default. `bin/lean-process.js` says more. */
+/** What libuv takes by default. `bin/memory-limits.js` says more. */
 const DEFAULT = 4;
 
 /** As libuv reads `UV_THREADPOOL_SIZE`: what is no number counts for none, and one thread is the least. */

@@ -11,9 +11,9 @@ import { RUN_ONCE_RETRIES, RUN_ONCE_RETRIES_MAX } from '../../machines/startup/r
 import { duration } from '../../visualizer/words.ts';
 import { runDaemon } from '../daemon.ts';
 import { table } from '../insight/table.ts';
-import { leaveSoon } from '../leave.ts';
 import { OWN_FLAGS_HELP } from '../own-flags.ts';
 import { prepareRun, refuse } from '../prepared-run.ts';
+import { endSoon } from '../process-end.ts';
 
 const HELP = `${OWN_FLAGS_HELP}
 Flags of run-once:
@@ -36,7 +36,7 @@ export async function runOnce(given: readonly string[]): Promise<number> {
   const prepared = await prepareRun(hasPort ? split.rest : ['--visualizer-port=off', ...split.rest], HELP);
   if ('exitCode' in prepared) return prepared.exitCode;
   const { format, retries } = split.once;
-  return leaveSoon(
+  return endSoon(
     await runDaemon({
       ...prepared.options,
       runOnce: { retries },

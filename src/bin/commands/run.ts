@@ -1,10 +1,10 @@
 /** `statelet run`: the arguments of a kubelet, and a daemon that runs until a signal. */
 import { runDaemon } from '../daemon.ts';
-import { leaveSoon } from '../leave.ts';
 import { OWN_FLAGS_HELP } from '../own-flags.ts';
 import { prepareRun } from '../prepared-run.ts';
+import { endSoon } from '../process-end.ts';
 
 export async function run(given: readonly string[]): Promise<number> {
   const prepared = await prepareRun(given, OWN_FLAGS_HELP);
-  return 'exitCode' in prepared ? prepared.exitCode : leaveSoon(await runDaemon(prepared.options));
+  return 'exitCode' in prepared ? prepared.exitCode : endSoon(await runDaemon(prepared.options));
 }

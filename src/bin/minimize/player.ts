@@ -4,7 +4,7 @@
  */
 import { Kernel } from '../../kernel/kernel.ts';
 import type { HeaderRecord, InputRecord, KernelRecord } from '../../kernel/records.ts';
-import type { Unnumbered } from '../../kernel/witness.ts';
+import type { Unnumbered } from '../../kernel/turn-recorder.ts';
 import type { AnyStateMachine } from '../../kernel/xstate.ts';
 
 export class Player {

@@ -9,7 +9,7 @@ import { type Journal, JournalError, type JournalWriter } from '../../kernel/jou
 import { Kernel } from '../../kernel/kernel.ts';
 import { Matching } from '../../kernel/matching.ts';
 import type { HeaderRecord, InputRecord, JournalRecord, KernelRecord } from '../../kernel/records.ts';
-import type { Unnumbered } from '../../kernel/witness.ts';
+import type { Unnumbered } from '../../kernel/turn-recorder.ts';
 import { kubeletMachine } from '../../machines/startup/kubelet.ts';
 
 /** After so many turns the writer gets to its disk. */

@@ -36,7 +36,7 @@ it('a pod of which no container runs is in neither, and times of the summary are
     query: new Map(),
     signal: AbortSignal.timeout(1_000),
   } as unknown as ApiRequest);
-  const { node, pods } = JSON.parse(String(answer.body)) as Summary;
+  const { node, pods } = JSON.parse(answer.body as string) as Summary;
   expect(pods.map(({ podRef }) => podRef.name)).toEqual(['runs']);
   expect([node.startTime, pods[0]!.containers[0]!.cpu?.time]).toEqual(['2026-01-02T03:04:05Z', '2026-01-02T03:04:05Z']);
 });

@@ -1,5 +1,5 @@
 /**
- * What a process does when it comes to rest: it gives memory back. `lean-process.js` says what it may take while it
+ * What a process does when it comes to rest: it gives memory back. `memory-limits.js` says what it may take while it
  * works.
  */
 import { getHeapStatistics } from 'node:v8';
@@ -14,7 +14,7 @@ const WORTH_BYTES = 32 * 2 ** 20;
  * From now on gives memory back whenever the process comes to rest; `before` is called the first time, while V8 still
  * has all that it compiled. Does nothing in a process that is not lean.
  */
-export function collectAtRest(before = () => {}, checkMs = REST_CHECK_MS) {
+export function collectWhenIdle(before = () => {}, checkMs = REST_CHECK_MS) {
   const collect = globalThis.gc;
   if (collect === undefined) return;
   let collectedAt = 0;

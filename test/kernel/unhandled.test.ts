@@ -1,7 +1,7 @@
-/** What is called unheard, XState answers with the same snapshot, and asks nobody to act. */
+/** What is called unhandled, XState answers with the same snapshot, and asks nobody to act. */
 import { describe, expect, it, vi } from 'vitest';
 import { type AnyMachineSnapshot, createActor, createMachine } from 'xstate';
-import { unheardBy } from '../../src/kernel/unheard.ts';
+import { unhandledBy } from '../../src/kernel/unhandled.ts';
 
 const acted = vi.fn();
 const machine = createMachine({
@@ -24,7 +24,7 @@ const machine = createMachine({
     },
   },
 });
-const isUnheard = unheardBy(machine);
+const isUnhandled = unhandledBy(machine);
 const after = (...events: string[]): AnyMachineSnapshot => {
   const actor = createActor(machine).start();
   for (const type of events) actor.send({ type });
@@ -51,7 +51,7 @@ describe.each([[[]], [['down']], [['look']], [['unlock']], [['down', 'look', 'un
     'xstate.after.5000.node.life.up',
   ])('%s', (type) => {
     acted.mockClear();
-    if (!isUnheard(snapshot, type)) return;
+    if (!isUnhandled(snapshot, type)) return;
     const actor = createActor(machine, { snapshot: machine.getPersistedSnapshot(snapshot as never) } as never).start();
     const before = actor.getSnapshot();
     actor.send({ type });
@@ -61,12 +61,12 @@ describe.each([[[]], [['down']], [['look']], [['unlock']], [['down', 'look', 'un
   });
 });
 
-it('a handled event, a wildcard, an error and a state with always are never unheard', () => {
+it('a handled event, a wildcard, an error and a state with always are never unhandled', () => {
   expect(
-    ['down', 'pod.added', 'refused', 'xstate.error.actor.x', 'xstate.stop'].map((type) => isUnheard(after(), type)),
+    ['down', 'pod.added', 'refused', 'xstate.error.actor.x', 'xstate.stop'].map((type) => isUnhandled(after(), type)),
   ).toEqual([false, false, false, false, false]);
-  expect(isUnheard(after('look'), 'anything')).toBe(false);
-  expect(isUnheard(after('unlock'), 'other')).toBe(false);
-  expect(['up', 'other', 'xstate.done.actor.x', 'pod'].map((type) => isUnheard(after(), type))).toContain(true);
-  expect(isUnheard(after('down'), 'down')).toBe(true);
+  expect(isUnhandled(after('look'), 'anything')).toBe(false);
+  expect(isUnhandled(after('unlock'), 'other')).toBe(false);
+  expect(['up', 'other', 'xstate.done.actor.x', 'pod'].map((type) => isUnhandled(after(), type))).toContain(true);
+  expect(isUnhandled(after('down'), 'down')).toBe(true);
 });

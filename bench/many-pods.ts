@@ -82,18 +82,18 @@ async function idleCpu({ containerd }: Bench, agent?: number): Promise<number> {
 }
 
 /** What can be measured of a node with many pods, by its name on the command line. */
-export const CROWD = ['batch', 'recovery', 'idle', 'rss'] as const;
-type Crowd = (typeof CROWD)[number];
+export const MANY_PODS = ['batch', 'recovery', 'idle', 'rss'] as const;
+type Crowd = (typeof MANY_PODS)[number];
 type CrowdMeasures = Readonly<Record<Crowd, Measure>>;
 
-interface CrowdSizes {
+interface ManyPodsSizes {
   readonly rounds: number;
   readonly pods: number;
   readonly only: ReadonlySet<string>;
 }
 
 /** A node that has its pods and nothing to do: what it costs, and how fast it is there again. */
-async function withAgent(bench: Bench, node: TestNode, { pods, only }: CrowdSizes, into: CrowdMeasures) {
+async function withAgent(bench: Bench, node: TestNode, { pods, only }: ManyPodsSizes, into: CrowdMeasures) {
   await verified(node, pods);
   await sleep(SETTLE_MS);
   const idle = only.has('idle') ? [await idleCpu(bench, node.pid)] : [];
@@ -106,7 +106,7 @@ async function withAgent(bench: Bench, node: TestNode, { pods, only }: CrowdSize
   return { idle, weight };
 }
 
-async function oneRound(bench: Bench, pilot: PodRequests, sizes: CrowdSizes, into: CrowdMeasures): Promise<void> {
+async function oneRound(bench: Bench, pilot: PodRequests, sizes: ManyPodsSizes, into: CrowdMeasures): Promise<void> {
   const { pods, only } = sizes;
   const control = only.has('batch') ? [await controlBatch(bench, pilot, pods)] : [];
   await removeAll(bench.client);
@@ -135,8 +135,8 @@ async function oneRound(bench: Bench, pilot: PodRequests, sizes: CrowdSizes, int
   await removeAll(bench.client);
 }
 
-/** Measures those of {@link CROWD} that are in `only`; the others stay empty and are left out. */
-export async function crowd(bench: Bench, pilot: PodRequests, sizes: CrowdSizes): Promise<Measure[]> {
+/** Measures those of {@link MANY_PODS} that are in `only`; the others stay empty and are left out. */
+export async function manyPods(bench: Bench, pilot: PodRequests, sizes: ManyPodsSizes): Promise<Measure[]> {
   const { rounds, pods, only } = sizes;
   const into: CrowdMeasures = {
     batch: measure(`${pods} pods at once`, `raw calls, ${CONCURRENCY} at a time`, 'pods/s'),
@@ -148,5 +148,5 @@ export async function crowd(bench: Bench, pilot: PodRequests, sizes: CrowdSizes)
     console.log(`round ${round + 1} of ${rounds} with ${pods} pods, load ${load()}`);
     await oneRound(bench, pilot, sizes, into);
   }
-  return CROWD.filter((name) => only.has(name)).map((name) => into[name]);
+  return MANY_PODS.filter((name) => only.has(name)).map((name) => into[name]);
 }

@@ -23,8 +23,8 @@ export interface Wanted {
 
 type Say = (problem: string) => void;
 
-/** What is not as it should be; empty: there is peace. */
-export function unrest({ node, pods, manifests }: Wanted): string[] {
+/** What is not as it should be; empty: the node has converged. */
+export function differences({ node, pods, manifests }: Wanted): string[] {
   const problems: string[] = [];
   const say: Say = (problem) => void problems.push(problem);
   if (!isStarted(node)) return ['the agent does not synchronize pods'];
@@ -151,8 +151,8 @@ function checkBooks(node: SimulatedNode, wanted: ReadonlySet<string>, say: Say):
   }
 }
 
-/** Lets time pass, and says what a node in peace does not do. */
-export function restlessness(node: SimulatedNode): string[] {
+/** Lets time pass, and says what an undisturbed node does not do. */
+export function activity(node: SimulatedNode): string[] {
   const turn = node.kernel?.turn ?? 0;
   const calls = node.world.calls.length;
   const writes = node.kube.requests.length;

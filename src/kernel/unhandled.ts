@@ -1,7 +1,7 @@
 /**
  * Events that no active state of a machine takes, found by an index of types, so that XState does not ask every state.
  *
- * Invariant: what is called unheard here, XState would answer with the same snapshot and no action. An event that a
+ * Invariant: what is called unhandled here, XState would answer with the same snapshot and no action. An event that a
  * state may take, by its type or a wildcard, whatever its guard says, is never called so; nor is one that XState
  * itself knows, nor any while a state with `always` is active, whose guard may read the event.
  */
@@ -15,9 +15,9 @@ const ALL: ReadonlySet<string> = new Set(['xstate.init', 'xstate.stop']);
 const ERROR = 'xstate.error.actor';
 
 /** Whether an event of this type leaves a snapshot as it is. */
-export type IsUnheard = (snapshot: AnyMachineSnapshot, type: string) => boolean;
+export type IsUnhandled = (snapshot: AnyMachineSnapshot, type: string) => boolean;
 
-export function unheardBy(machine: AnyStateMachine): IsUnheard {
+export function unhandledBy(machine: AnyStateMachine): IsUnhandled {
   const nodes = statesBelow(machine.root as AnyStateNode);
   const eventless = new Set(nodes.filter(({ always }) => always !== undefined));
   const takers = new Map<string, ReadonlySet<AnyStateNode>>();

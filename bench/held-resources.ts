@@ -11,7 +11,7 @@ const CGROUPS = '/sys/fs/cgroup';
 const LINKS = '/sys/class/net';
 
 /** Each by its name in the table; none may grow with the pods that came and went. */
-export type Possessions = Readonly<Record<string, number>>;
+export type HeldResources = Readonly<Record<string, number>>;
 
 interface Where {
   readonly cluster: ClusterNode;
@@ -65,7 +65,7 @@ function veths({ directory }: Containerd): number {
   return unlessGone(() => readdirSync(ports)).length;
 }
 
-export async function possessions({ cluster, containerd, client }: Where): Promise<Possessions> {
+export async function heldResources({ cluster, containerd, client }: Where): Promise<HeldResources> {
   const { node, server } = cluster;
   const open = descriptors(node.pid);
   const { items } = await client.call('ListPodSandbox', {}, CALL);

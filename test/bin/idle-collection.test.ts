@@ -2,15 +2,15 @@
 import { execFileSync } from 'node:child_process';
 import { expect, it } from 'vitest';
 
-const COLLECT = new URL('../../src/bin/collect-at-rest.js', import.meta.url).href;
+const COLLECT = new URL('../../src/bin/idle-collection.js', import.meta.url).href;
 const CHECK_MS = 50;
 
 /** Runs a script that holds 64 MiB for a moment; returns the MiB of its heap after some checks. */
 function heapAfter(flags: readonly string[], afterwards: string): number {
   const script = `
-    const { collectAtRest } = await import(${JSON.stringify(COLLECT)});
+    const { collectWhenIdle } = await import(${JSON.stringify(COLLECT)});
     let held = Array.from({ length: 64 }, (_, i) => new Array(2 ** 17).fill(i));
-    collectAtRest(() => {}, ${CHECK_MS});
+    collectWhenIdle(() => {}, ${CHECK_MS});
     held = undefined;
     ${afterwards}
     setTimeout(() => { console.log(process.memoryUsage().heapTotal / 2 ** 20); process.exit(0); }, ${5 * CHECK_MS});`;

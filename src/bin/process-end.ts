@@ -10,7 +10,7 @@ import { flushCompileCache } from 'node:module';
 const PATIENCE_MS = 1_000;
 
 /** Gives the code back, with which the process ends: by itself when it can. */
-export function leaveSoon(exitCode: number): number {
+export function endSoon(exitCode: number): number {
   const replace = () => {
     // As at an exit of its own, which does not come.
     process.emit('exit', exitCode);

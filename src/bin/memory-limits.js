@@ -1,7 +1,7 @@
 /**
  * The memory of the daemon's process. It runs for months beside the pods of its node, most of that time with nothing to
  * do: while it works it may take what makes it quick, at rest it gives back what V8 keeps for the next time
- * (`collect-at-rest.ts`).
+ * (`idle-collection.js`).
  *
  * V8 and the C library want to know before the process begins, so the process replaces itself once, with the same
  * number, arguments and files, before anything else is read. That costs about 25 ms; `npm run bench -- --only rss`
@@ -31,7 +31,7 @@ const V8_FLAGS = [
 const ENVIRONMENT = { MALLOC_ARENA_MAX: '1', UV_THREADPOOL_SIZE: '16' };
 
 /** Returns only in a process that has these settings; settings that were given win. */
-export function becomeLean() {
+export function limitMemory() {
   if (V8_FLAGS.every((flag) => process.execArgv.includes(flag))) return;
   const argv = [process.execPath, ...V8_FLAGS, ...process.execArgv, ...process.argv.slice(1)];
   process.execve?.(process.execPath, argv, { ...ENVIRONMENT, ...process.env });

@@ -1,5 +1,5 @@
 /**
- * The witness: sees everything that actors do during a turn and turns it into records.
+ * Turns what actors do during a turn into records.
  *
  * Owns: the numbers of records, the addresses of living actors, what changed in this turn and who heard what last.
  * Hears: XState's inspection events (the only tap for derived traffic), log lines, requests.
@@ -37,7 +37,7 @@ interface Shown {
   readonly state: string;
 }
 
-export class Witness {
+export class TurnRecorder {
   /** Number of the next record. */
   n = 0;
   /** While a checkpoint is restored, nothing is news. */
