@@ -49,11 +49,11 @@ function found<Value>(of: ReadonlyMap<string, Value>, id: string): Value {
   return value;
 }
 
-function say(id: string, container_event_type: ContainerEventType): void {
+function send(id: string, container_event_type: ContainerEventType): void {
   const sandbox = sandboxes.get(id) ?? sandboxes.get(members.get(id)?.pod_sandbox_id ?? '');
   const containers_statuses = [...members.values()].filter((member) => member.pod_sandbox_id === sandbox?.id);
   const pod_sandbox_status = sandbox === undefined ? {} : { pod_sandbox_status: sandbox };
-  runtime.say({
+  runtime.emit({
     container_id: id,
     container_event_type,
     created_at: nowNs(),
@@ -69,8 +69,8 @@ async function runPodSandbox({ metadata, labels = {}, annotations = {} }: PodSan
   const network = { ip: `10.0.${made >> 8}.${made & 255}`, additional_ips: [] };
   const common = { id, created_at: nowNs(), network, labels, annotations, runtime_handler: '' };
   sandboxes.set(id, { ...common, state: 'SANDBOX_READY', ...(metadata ? { metadata } : {}) });
-  say(id, 'CONTAINER_CREATED_EVENT');
-  say(id, 'CONTAINER_STARTED_EVENT');
+  send(id, 'CONTAINER_CREATED_EVENT');
+  send(id, 'CONTAINER_STARTED_EVENT');
   return id;
 }
 
@@ -83,14 +83,14 @@ async function createContainer(pod_sandbox_id: string, config: ContainerConfig):
   const named = { image: { image: IMAGE }, image_ref: IMAGE_ID, image_id: IMAGE_ID, reason: '', message: '' };
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the encoder is the only judge of an answer
   members.set(id, { id, pod_sandbox_id, metadata, state: 'CONTAINER_CREATED', ...times, ...kept, ...named } as never);
-  say(id, 'CONTAINER_CREATED_EVENT');
+  send(id, 'CONTAINER_CREATED_EVENT');
   return id;
 }
 
 async function become(id: string, over: Partial<Member>, event: ContainerEventType): Promise<void> {
   await sleep(CALL_MS);
   members.set(id, { ...found(members, id), ...over });
-  say(id, event);
+  send(id, event);
 }
 
 const handlers: Handlers = {
@@ -127,7 +127,7 @@ const handlers: Handlers = {
   },
   StopPodSandbox: ({ pod_sandbox_id: id = '' }) => {
     sandboxes.set(id, { ...found(sandboxes, id), state: 'SANDBOX_NOTREADY' });
-    say(id, 'CONTAINER_STOPPED_EVENT');
+    send(id, 'CONTAINER_STOPPED_EVENT');
     return {};
   },
   RemovePodSandbox: ({ pod_sandbox_id: id = '' }) => {

@@ -21,28 +21,28 @@ export interface Wanted {
   readonly manifests: readonly Manifest[];
 }
 
-type Say = (problem: string) => void;
+type Report = (problem: string) => void;
 
 /** What is not as it should be; empty: the node has converged. */
 export function differences({ node, pods, manifests }: Wanted): string[] {
   const problems: string[] = [];
-  const say: Say = (problem) => void problems.push(problem);
+  const report: Report = (problem) => void problems.push(problem);
   if (!isStarted(node)) return ['the agent does not synchronize pods'];
   const wanted = new Set<string>();
   for (const pod of pods) {
     wanted.add(pod.metadata.uid);
-    checkPod(node, pod.metadata.uid, pod, say);
+    checkPod(node, pod.metadata.uid, pod, report);
   }
   for (const { uid, value } of manifests) {
     wanted.add(uid);
     const name = (value as Any).metadata.name;
     const mirror = node.kube.pod(`${name}-${NODE_NAME}`);
-    if (!mirror) say(`${uid} has no mirror`);
-    else checkPod(node, uid, mirror, say);
+    if (!mirror) report(`${uid} has no mirror`);
+    else checkPod(node, uid, mirror, report);
   }
-  checkNode(node, say);
-  checkLeftovers(node, wanted, say);
-  checkBooks(node, wanted, say);
+  checkNode(node, report);
+  checkLeftovers(node, wanted, report);
+  checkBooks(node, wanted, report);
   return problems;
 }
 
@@ -52,10 +52,10 @@ export function isStarted(node: SimulatedNode): boolean {
   return value.includes('"synchronizing":"up"');
 }
 
-function checkNode({ kube }: SimulatedNode, say: Say): void {
+function checkNode({ kube }: SimulatedNode, report: Report): void {
   const node = kube.store.get('v1', 'nodes', NODE_NAME) as Any;
   const ready = node?.status?.conditions?.find(({ type }: Any) => type === 'Ready');
-  if (ready?.status !== 'True') say(`the Node is not Ready: ${ready?.message ?? 'it has no such condition'}`);
+  if (ready?.status !== 'True') report(`the Node is not Ready: ${ready?.message ?? 'it has no such condition'}`);
 }
 
 /** Its sandbox died before it was initialised, and it never restarts: it stays as it is, as upstream's does. */
@@ -64,12 +64,12 @@ const isLost = (node: SimulatedNode, uid: string, { spec, status }: Any): boolea
   status.phase === 'Pending' &&
   JSON.stringify(node.podState(uid)) === JSON.stringify({ terminated: 'kept' });
 
-function checkPod(node: SimulatedNode, uid: string, pod: Any, report: Say): void {
-  const say = (text: string) => report(`${uid} ${text}; ${JSON.stringify(node.podState(uid))}`);
+function checkPod(node: SimulatedNode, uid: string, pod: Any, report: Report): void {
+  const reportPod = (text: string) => report(`${uid} ${text}; ${JSON.stringify(node.podState(uid))}`);
   const { phase, containerStatuses = [], initContainerStatuses = [] } = pod.status ?? {};
   const own = node.status(uid);
-  if (pod.metadata.deletionTimestamp) return say(`is still being deleted, ${phase}`);
-  if (phase !== own?.phase) say(`is ${phase} there and ${own?.phase} here`);
+  if (pod.metadata.deletionTimestamp) return reportPod(`is still being deleted, ${phase}`);
+  if (phase !== own?.phase) reportPod(`is ${phase} there and ${own?.phase} here`);
   const shown = (list: Any) =>
     JSON.stringify(
       (list ?? [])
@@ -82,57 +82,57 @@ function checkPod(node: SimulatedNode, uid: string, pod: Any, report: Say): void
         ])
         .toSorted(),
     );
-  if (shown(own?.containerStatuses) !== shown(containerStatuses)) say('has other containers there than here');
-  if (shown(own?.initContainerStatuses) !== shown(initContainerStatuses)) say('has other init containers there');
+  if (shown(own?.containerStatuses) !== shown(containerStatuses)) reportPod('has other containers there than here');
+  if (shown(own?.initContainerStatuses) !== shown(initContainerStatuses)) reportPod('has other init containers there');
   const running = [...node.world.runtime.containers.values()].filter(
     ({ sandbox, state }) => sandbox.config.metadata?.uid === uid && state === 'CONTAINER_RUNNING',
   );
   if (isTerminal(phase)) {
-    if (running.length > 0) say(`is ${phase} and runs`);
-    if (pod.spec.restartPolicy === 'Always' && !pod.status.reason) say(`is ${phase} though it restarts always`);
+    if (running.length > 0) reportPod(`is ${phase} and runs`);
+    if (pod.spec.restartPolicy === 'Always' && !pod.status.reason) reportPod(`is ${phase} though it restarts always`);
     return;
   }
   if (isLost(node, uid, pod)) return;
   if (phase !== 'Running')
-    return say(
+    return reportPod(
       `is ${phase}: ${JSON.stringify([...initContainerStatuses, ...containerStatuses].map((each: Any) => [each.name, each.state]))} ${pod.status.reason}`,
     );
   const ids = new Set(running.map(({ id }) => id));
   for (const each of [...initContainerStatuses, ...containerStatuses]) {
     const id = each.state?.running && each.containerID?.replace(/^.*:\/\//, '');
-    if (each.state?.running && !ids.delete(id)) say(`${each.name} is said to run as ${each.containerID}`);
+    if (each.state?.running && !ids.delete(id)) reportPod(`${each.name} is said to run as ${each.containerID}`);
     const isEnded = each.state?.terminated !== undefined;
-    if (!each.ready && !isEnded) say(`${each.name} is not ready: ${JSON.stringify(each)}`);
+    if (!each.ready && !isEnded) reportPod(`${each.name} is not ready: ${JSON.stringify(each)}`);
     if (isEnded && pod.spec.restartPolicy === 'Always' && containerStatuses.includes(each))
-      say(`${each.name} stays ended`);
+      reportPod(`${each.name} stays ended`);
   }
-  for (const id of ids) say(`runs ${id}, which is not said`);
+  for (const id of ids) reportPod(`runs ${id}, which is not said`);
 }
 
-function checkLeftovers(node: SimulatedNode, wanted: ReadonlySet<string>, say: Say): void {
+function checkLeftovers(node: SimulatedNode, wanted: ReadonlySet<string>, report: Report): void {
   const { world } = node;
-  for (const uid of world.runtime.uids) if (!wanted.has(uid)) say(`${uid} is still in the runtime`);
+  for (const uid of world.runtime.uids) if (!wanted.has(uid)) report(`${uid} is still in the runtime`);
   for (const path of [...world.folders, ...world.files.keys()]) {
     const uid = /\/kubelet\/pods\/([^/]+)/.exec(path)?.[1];
-    if (uid !== undefined && !wanted.has(uid)) say(`${path} is left`);
+    if (uid !== undefined && !wanted.has(uid)) report(`${path} is left`);
   }
   for (const path of world.groups.keys()) {
     const uid = /\/pod([^/]+)$/.exec(path)?.[1];
-    if (uid !== undefined && !wanted.has(uid)) say(`cgroup ${path} is left`);
+    if (uid !== undefined && !wanted.has(uid)) report(`cgroup ${path} is left`);
   }
   const open = node.kernel?.outbox.list().filter((effect) => effect.class !== 'stream') ?? [];
-  for (const { name, at } of open) if (!isBeat(name, at)) say(`${at} still waits for ${name}`);
+  for (const { name, at } of open) if (!isBeat(name, at)) report(`${at} still waits for ${name}`);
   for (const address of node.kernel?.addresses ?? []) {
     const uid = /^kubelet\/(?:pods|status)\/pod-([^/]+)$/.exec(address)?.[1];
-    if (uid !== undefined && !wanted.has(uid)) say(`${address} is left`);
+    if (uid !== undefined && !wanted.has(uid)) report(`${address} is left`);
   }
-  for (const uid of world.remembered.keys()) if (!wanted.has(uid)) say(`${uid} is remembered`);
+  for (const uid of world.remembered.keys()) if (!wanted.has(uid)) report(`${uid} is remembered`);
   const mirrors = node.kube.store.list('v1', 'pods').filter(({ metadata }) => /^[stu]-node$/.test(metadata.name));
   const statics = [...wanted].filter((uid) => uid.startsWith('static')).length;
-  if (mirrors.length !== statics) say(`${mirrors.length} mirrors for ${statics} static pods`);
+  if (mirrors.length !== statics) report(`${mirrors.length} mirrors for ${statics} static pods`);
   for (const [table, entries] of Object.entries(world.softState)) {
     for (const key of Object.keys(entries))
-      if (!wanted.has(key.split('/')[0]!)) say(`soft state ${table} of ${key} is left`);
+      if (!wanted.has(key.split('/')[0]!)) report(`soft state ${table} of ${key} is left`);
   }
 }
 
@@ -140,14 +140,15 @@ function checkLeftovers(node: SimulatedNode, wanted: ReadonlySet<string>, say: S
 const isBeat = (name: string, at: string): boolean =>
   name.startsWith('kube.') && /^kubelet\/(lease|nodeStatus|eventRecorder)\b/.test(at);
 
-function checkBooks(node: SimulatedNode, wanted: ReadonlySet<string>, say: Say): void {
+function checkBooks(node: SimulatedNode, wanted: ReadonlySet<string>, report: Report): void {
   const { context } = node.snapshot('kubelet/allocation')!;
   for (const table of ['grants', 'over', 'rejections', 'waiting', 'unjudged', 'resizes', 'arranging']) {
-    for (const uid of Object.keys(context[table])) if (!wanted.has(uid)) say(`${table} of ${uid} is left`);
+    for (const uid of Object.keys(context[table])) if (!wanted.has(uid)) report(`${table} of ${uid} is left`);
   }
   for (const uid of wanted) {
     const isOver = JSON.stringify(node.podState(uid)) === JSON.stringify({ terminated: 'kept' });
-    if (isOver === uid in context.grants) say(`${uid} is ${node.status(uid)?.phase}, grant ${uid in context.grants}`);
+    if (isOver === uid in context.grants)
+      report(`${uid} is ${node.status(uid)?.phase}, grant ${uid in context.grants}`);
   }
 }
 

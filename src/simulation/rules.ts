@@ -15,16 +15,16 @@ export class Rules {
   /** By uid, the spec of every pod that there was. */
   readonly specs = new Map<string, Any>();
   private readonly node: SimulatedNode;
-  private readonly say: (problem: string) => void;
+  private readonly report: (problem: string) => void;
   private readonly restarts = new Map<string, number>();
   private readonly ended = new Map<string, string>();
   private readonly ran = new Set<string>();
   private readonly completed = new Set<string>();
 
-  /** `say` hears of each rule that is broken. */
-  constructor(node: SimulatedNode, say: (problem: string) => void) {
+  /** `report` hears of each rule that is broken. */
+  constructor(node: SimulatedNode, report: (problem: string) => void) {
     this.node = node;
-    this.say = say;
+    this.report = report;
     const { runtime } = node.world;
     const start = runtime.startContainer.bind(runtime);
     const exit = runtime.exit.bind(runtime);
@@ -48,16 +48,16 @@ export class Rules {
     const others = [...runtime.containers.values()].filter(
       (each) => each !== container && each.state === 'CONTAINER_RUNNING' && uidOf(each) === uid,
     );
-    if (others.some((each) => nameOf(each) === name)) this.say(`${uid}/${name} runs twice`);
+    if (others.some((each) => nameOf(each) === name)) this.report(`${uid}/${name} runs twice`);
     const spec = this.specs.get(uid);
-    if (!spec) return this.say(`${uid}/${name} was started, and there is no such pod`);
+    if (!spec) return this.report(`${uid}/${name} was started, and there is no such pod`);
     this.inOrder(container, spec, others);
     const key = `${container.sandbox.id}/${name}/${container.config.annotations?.[HASH]}`;
     const all = [...(spec.initContainers ?? []), ...spec.containers];
     const isNever = spec.restartPolicy === 'Never' && !all.find((each: Any) => each.name === name)?.restartPolicy;
-    if (isNever && this.ran.has(key)) this.say(`${uid}/${name} ran again although it never restarts`);
+    if (isNever && this.ran.has(key)) this.report(`${uid}/${name} ran again although it never restarts`);
     this.ran.add(key);
-    if (this.ended.has(uid)) this.say(`${uid}/${name} was started although the pod had ${this.ended.get(uid)}`);
+    if (this.ended.has(uid)) this.report(`${uid}/${name} was started although the pod had ${this.ended.get(uid)}`);
   }
 
   private inOrder({ sandbox, config }: Container, { initContainers = [] }: Any, others: Container[]): void {
@@ -68,9 +68,9 @@ export class Rules {
       const isSidecar = each.restartPolicy === 'Always';
       const runs = others.some((other) => nameOf(other) === each.name);
       if (isSidecar) continue;
-      if (runs) this.say(`${name} of ${sandbox.config.metadata?.uid} began while ${each.name} ran`);
+      if (runs) this.report(`${name} of ${sandbox.config.metadata?.uid} began while ${each.name} ran`);
       if (!this.completed.has(`${sandbox.id}/${each.name}`)) {
-        this.say(`${name} of ${sandbox.config.metadata?.uid} began before ${each.name} had ended well`);
+        this.report(`${name} of ${sandbox.config.metadata?.uid} began before ${each.name} had ended well`);
       }
     }
   }
@@ -84,12 +84,12 @@ export class Rules {
     if (type === 'DELETED') return;
     const { phase, initContainerStatuses = [], containerStatuses = [] } = pod.status ?? {};
     const before = this.ended.get(uid);
-    if (before !== undefined && phase !== before) this.say(`${name} ${uid} was ${before} and became ${phase}`);
+    if (before !== undefined && phase !== before) this.report(`${name} ${uid} was ${before} and became ${phase}`);
     if (isTerminal(phase)) this.ended.set(uid, phase);
     for (const each of [...initContainerStatuses, ...containerStatuses]) {
       const key = `${uid}/${each.name}`;
       const count = this.restarts.get(key) ?? 0;
-      if (each.restartCount < count) this.say(`${name} ${key}: restartCount ${count} became ${each.restartCount}`);
+      if (each.restartCount < count) this.report(`${name} ${key}: restartCount ${count} became ${each.restartCount}`);
       this.restarts.set(key, each.restartCount);
     }
     if (isTerminal(phase)) this.nothingRuns(uid, name);
@@ -98,7 +98,7 @@ export class Rules {
   private nothingRuns(uid: string, name: string): void {
     for (const each of this.node.world.runtime.containers.values()) {
       if (uidOf(each) === uid && each.state === 'CONTAINER_RUNNING') {
-        this.say(`${name} ${uid} is said to be over, and ${nameOf(each)} runs`);
+        this.report(`${name} ${uid} is said to be over, and ${nameOf(each)} runs`);
       }
     }
   }

@@ -42,15 +42,15 @@ export class ComparePane {
       this.others.replaceChildren(el('option', { value: '' }, 'the last good start'), ...options);
     }
     this.others.hidden = starts.length === 0;
-    if (!facts.runs) return this.say('A node that runs is compared by its journal: press j to open it.');
-    if (facts.isReading) return this.say('The journal is still being read.');
+    if (!facts.runs) return this.showNote('A node that runs is compared by its journal: press j to open it.');
+    if (facts.isReading) return this.showNote('The journal is still being read.');
     if (starts.length === 0 && this.askedFor === '') {
-      return this.say('This journal has one start. Open another journal to compare with.');
+      return this.showNote('This journal has one start. Open another journal to compare with.');
     }
     if (this.askedFor !== facts.incarnation && starts.length > 0) void this.compare(this.others.value || null);
   }
 
-  private say(text: string): void {
+  private showNote(text: string): void {
     this.body.replaceChildren(el('p', { class: 'empty' }, text));
   }
 

@@ -74,7 +74,7 @@ export class Store {
   private readonly names = new Map<string, string>();
   private readonly listeners: ((parts: ReadonlySet<Part>) => void)[] = [];
   private readonly changed = new Set<Part>();
-  private heardAt = 0;
+  private receivedAt = 0;
   private detailAsked = false;
   /** Moments that a person chose by name: a step that is still asked for then goes nowhere. */
   private choices = 0;
@@ -132,7 +132,7 @@ export class Store {
 
   /** The same whatever moment is chosen. */
   get latest(): number {
-    return this.isLive ? this.facts.now + performance.now() - this.heardAt : this.facts.t;
+    return this.isLive ? this.facts.now + performance.now() - this.receivedAt : this.facts.t;
   }
 
   /** The actors now, or as they were at the chosen moment. */
@@ -261,7 +261,7 @@ export class Store {
   heard({ facts, isNew, actors, gone, phases, pods, found }: Notice): void {
     const isMore = facts.n !== this.facts.n;
     this.facts = facts;
-    this.heardAt = performance.now();
+    this.receivedAt = performance.now();
     if (isNew) this.begin();
     for (const address of gone ?? []) this.present.delete(address);
     for (const actor of actors ?? []) this.meet(actor);

@@ -56,7 +56,7 @@ export function runUnder(machine: AnyStateMachine, input: unknown, answers: Answ
   return {
     kernel,
     time,
-    say: (stream: string, event: JsonEvent) => streams.get(stream)!(event),
+    emit: (stream: string, event: JsonEvent) => streams.get(stream)!(event),
     send: (event: JsonEvent) => kernel.dispatch('parent/subject', event, 'test'),
     state: () => (kernel.snapshotOf('parent/subject') as { value: unknown } | undefined)?.value,
     sent: () => messages(sink.records),

@@ -69,7 +69,7 @@ describe('a start that hangs', () => {
 it('a runtime that is not ready is what is waited for', () => {
   const watched = new WatchedNode({ isQuiet: true });
   watched.node.run(200);
-  watched.node.world.say('runtime.watchStatus', RUNTIME_NOT_READY);
+  watched.node.world.emit('runtime.watchStatus', RUNTIME_NOT_READY);
   watched.node.run(WAITED_MS);
   expect(watched.answer()).toMatchObject({ kind: 'waiting', text: expect.stringContaining('waits for RuntimeReady') });
 });
@@ -123,7 +123,7 @@ describe('a node that has started and is not Ready', () => {
   it('for want of a network', () => {
     const watched = new WatchedNode({ isQuiet: true });
     watched.node.run(200);
-    watched.node.world.say('runtime.watchStatus', {
+    watched.node.world.emit('runtime.watchStatus', {
       ...RUNTIME_READY,
       conditions: [
         { type: 'RuntimeReady', status: true, reason: '', message: '' },
@@ -137,7 +137,7 @@ describe('a node that has started and is not Ready', () => {
         /^Not ready for .+: started in .+, but container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:cni plugin not initialized$/,
       ),
     });
-    watched.node.world.say('runtime.watchStatus', RUNTIME_READY);
+    watched.node.world.emit('runtime.watchStatus', RUNTIME_READY);
     watched.node.run(WAITED_MS);
     expect(watched.answer()).toMatchObject({ kind: 'ready', text: expect.stringMatching(/^Ready after /) });
   });

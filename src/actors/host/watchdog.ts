@@ -26,10 +26,10 @@ export function watchdogPorts(environment: NodeJS.ProcessEnv, notify: Notify) {
   });
   const feed: Port<Operations['host.feedWatchdog']> = async (call) => {
     const { id, input, signal } = call;
-    const say = () => notify({ id, input: { state: 'WATCHDOG=1' }, resume: false, signal, emit: () => {} });
+    const notifyAlive = () => notify({ id, input: { state: 'WATCHDOG=1' }, resume: false, signal, emit: () => {} });
     let isHeard = true;
     while (!signal.aborted) {
-      const error = await tryTo(say, input.tries, signal);
+      const error = await tryTo(notifyAlive, input.tries, signal);
       if (signal.aborted) break;
       if (error !== null && isHeard) call.emit({ type: 'watchdog.unheard', message: error });
       if (error === null && !isHeard) call.emit({ type: 'watchdog.heard' });

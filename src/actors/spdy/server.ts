@@ -169,7 +169,7 @@ export class SpdyServer {
     this.streams.set(id, stream);
     this.writeFrame(this.writer.reply(id));
     this.onStream(stream);
-    if (isLast) this.heardLast(stream);
+    if (isLast) this.endReceiving(stream);
   }
 
   /** All blocks of a connection are one stream of zlib, flushed after each. The socket waits meanwhile. */
@@ -204,10 +204,10 @@ export class SpdyServer {
     const stream = this.streams.get(id);
     if (!stream || stream.isHeard) return;
     if (payload.length > 0 && !stream.push(payload)) this.held(stream);
-    if (isLast) this.heardLast(stream);
+    if (isLast) this.endReceiving(stream);
   }
 
-  private heardLast(stream: SpdyServerStream): void {
+  private endReceiving(stream: SpdyServerStream): void {
     stream.isHeard = true;
     stream.push(null);
   }

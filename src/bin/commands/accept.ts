@@ -36,7 +36,7 @@ async function accept(log: string): Promise<number> {
   try {
     const journal = readJournal(log);
     const { divergence } = replay({ ...replayOptions(journal), strict: true });
-    if (!divergence) return say(`${log}: replays the same`);
+    if (!divergence) return print(`${log}: replays the same`);
     const obstacle = obstacleIn(log, journal);
     if (obstacle !== undefined) return refuse('accept', `${log}: ${obstacle}`, exitCodes.couldNotTest);
     const folder = mkdtempSync(join(dirname(log), `.${basename(log)}-`));
@@ -46,7 +46,7 @@ async function accept(log: string): Promise<number> {
     } finally {
       rmSync(folder, { recursive: true, force: true });
     }
-    return say(`${log}: written anew; it differed from record ${divergence.n} on (${divergence.kind})`);
+    return print(`${log}: written anew; it differed from record ${divergence.n} on (${divergence.kind})`);
   } catch (thrown) {
     if (thrown instanceof JournalError) return refuse('accept', thrown.message, exitCodeOf(thrown));
     if (thrown instanceof NotReplayable) return refuse('accept', `${log}: ${thrown.message}`, exitCodes.invalidLog);
@@ -86,7 +86,7 @@ function replaceFiles(log: string, folder: string): void {
   }
 }
 
-function say(sentence: string): number {
+function print(sentence: string): number {
   process.stdout.write(printable(`${sentence}\n`));
   return exitCodes.same;
 }

@@ -305,11 +305,11 @@ function decision(moment: Moment, story: Story): Decision {
   };
 }
 
-function causeText({ k, actor, what, text, cause }: Moment, heardBy: string, story: Story): string {
+function causeText({ k, actor, what, text, cause }: Moment, handledBy: string, story: Story): string {
   const stream = k === 'in' && cause !== undefined ? story.moments.get(cause) : undefined;
   const from = stream?.k === 'effect' ? ` from ${stream.what}` : '';
   const described = k === 'in' || k === 'message' ? `${eventText(what)}${from}` : text;
-  return actor === heardBy ? described : `${actorName(actor, story)}: ${described}`;
+  return actor === handledBy ? described : `${actorName(actor, story)}: ${described}`;
 }
 
 /** An actor that begins enters all its regions at once; the first says what it does. */

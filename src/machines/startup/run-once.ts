@@ -157,7 +157,7 @@ const judge = enqueueActions((args) => {
   const message = verdict === 'Failed' ? failureOf(status) : '';
   const result = verdict === null ? null : resultOf(before, verdict, message, status, now(args) - context.sinceMs);
   enqueue.assign({ pods: { ...context.pods, [before.uid]: { ...before, status, result } } });
-  if (result) sayResult(enqueue, result);
+  if (result) logResult(enqueue, result);
 });
 
 function resultOf(
@@ -172,7 +172,7 @@ function resultOf(
 
 type Enqueue = Parameters<Parameters<typeof enqueueActions>[0]>[0]['enqueue'];
 
-function sayResult(enqueue: Enqueue, { namespace, name, result, message, containers }: PodResult): void {
+function logResult(enqueue: Enqueue, { namespace, name, result, message, containers }: PodResult): void {
   const pod = `${namespace}/${name}`;
   if (result === 'Ready' || result === 'Succeeded') return enqueue(line('info', ['Started pod', { pod, result }]));
   const containerName = containers.filter(({ state }) => state !== 'running').map((container) => container.name);
@@ -186,7 +186,7 @@ const giveUp = enqueueActions((args) => {
     if (pod.result) return pod;
     const message = `timeout error: pod "${formatPod(pod)}" containers not running after ${context.retries} retries`;
     const result = resultOf(pod, 'TimedOut', message, pod.status, now(args) - context.sinceMs);
-    sayResult(enqueue, result);
+    logResult(enqueue, result);
     return { ...pod, result };
   });
   enqueue.assign({ pods: Object.fromEntries(judged.map((pod) => [pod.uid, pod])) });

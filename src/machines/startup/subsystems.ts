@@ -22,7 +22,7 @@ const recordCrash = (id: string) =>
     crashes: { ...context.crashes, [id]: (context.crashes[id] ?? 0) + 1 },
   }));
 
-const sayCrash = (id: string) =>
+const logCrash = (id: string) =>
   line<KubeletContext, Crash, undefined, KubeletEvent>('error', ({ context, event }) => [
     'Subsystem crashed and will be started again',
     { subsystem: id, err: (event.error as Error).message, restartInMs: restartDelay(context.crashes[id] ?? 1) },
@@ -45,7 +45,7 @@ export function subsystem<Id extends string>(
           src: id,
           systemId,
           input,
-          onError: { target: 'crashed', actions: [recordCrash(id), sayCrash(id)] },
+          onError: { target: 'crashed', actions: [recordCrash(id), logCrash(id)] },
         },
       },
       renewing: { after: { [RENEW_MS]: 'running' } },

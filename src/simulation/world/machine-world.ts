@@ -41,7 +41,7 @@ export class MachineWorld implements Performer {
     return this.time.arm(this.time.now() + LATENCY_MS + extraMs, () => settle(result));
   }
 
-  say(stream: keyof Operations, event: JsonEvent): void {
+  emit(stream: keyof Operations, event: JsonEvent): void {
     const listeners = this.streams.get(stream) ?? new Set();
     if (listeners.size === 0) throw new Error(`${stream} is not open`);
     for (const emit of Array.from(listeners)) emit(event);

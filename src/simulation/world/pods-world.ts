@@ -314,7 +314,7 @@ export class PodsWorld implements Performer {
   }
 
   /** The watch of every log that is kept says this. */
-  sayOfLogs(item: JsonEvent): void {
+  sendLogEvent(item: JsonEvent): void {
     for (const emit of this.keptLogs.keys()) emit(item);
   }
 

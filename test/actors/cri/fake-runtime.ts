@@ -134,7 +134,7 @@ export class FakeRuntime {
   }
 
   /** Sends one event to whoever listens. */
-  say(event: Partial<ContainerEventResponse>): void {
+  emit(event: Partial<ContainerEventResponse>): void {
     for (const stream of this.#eventStreams) stream.write(event);
   }
 

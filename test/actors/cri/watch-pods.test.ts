@@ -91,8 +91,8 @@ it('a pod that hangs is stale after its deadline, alone', async () => {
   fake.handlers.ContainerStatus = ({ container_id: id }) =>
     id === 'container-a' ? never() : { status: fakePod('b', 'CONTAINER_EXITED').containers[0]! };
   fake.pods.set('b', fakePod('b', 'CONTAINER_EXITED'));
-  fake.say({ container_id: 'container-a', container_event_type: 'CONTAINER_STOPPED_EVENT' });
-  fake.say({ container_id: 'container-b', container_event_type: 'CONTAINER_STOPPED_EVENT' });
+  fake.emit({ container_id: 'container-a', container_event_type: 'CONTAINER_STOPPED_EVENT' });
+  fake.emit({ container_id: 'container-b', container_event_type: 'CONTAINER_STOPPED_EVENT' });
   await eventually(() => stateIn(items, 'b') === 'CONTAINER_EXITED');
   expect(items.filter(({ type }) => type === 'runtime.podStale')).toEqual([
     { type: 'runtime.podStale', uid: 'a', message: expect.stringContaining('DeadlineExceeded') },
@@ -111,7 +111,7 @@ it('a stale pod is inspected again by each relist, and reported when it recovers
 it('an event that comes before the state does is followed until the state comes', async () => {
   const { fake, items } = await watching({ pods: ['a'] });
   await relisted(items);
-  fake.say({ container_id: 'container-a', container_event_type: 'CONTAINER_STOPPED_EVENT' });
+  fake.emit({ container_id: 'container-a', container_event_type: 'CONTAINER_STOPPED_EVENT' });
   setTimeout(() => fake.pods.set('a', fakePod('a', 'CONTAINER_EXITED')), 100);
   await eventually(() => stateIn(items, 'a') === 'CONTAINER_EXITED');
   expect(reported(items, 'a')).toHaveLength(2);
@@ -122,7 +122,7 @@ it('a hundred hints about one pod are few inspections', async () => {
   await relisted(items);
   const before = fake.count('ContainerStatus');
   for (let hint = 0; hint < 100; hint += 1) {
-    fake.say({ container_id: 'container-a', container_event_type: 'CONTAINER_STARTED_EVENT' });
+    fake.emit({ container_id: 'container-a', container_event_type: 'CONTAINER_STARTED_EVENT' });
   }
   await eventually(() => fake.count('ContainerStatus') > before);
   await new Promise((resolve) => setTimeout(resolve, 200));
@@ -137,7 +137,7 @@ it('an id that no list has shown brings the next relist forward, not one for eac
   await relisted(items);
   fake.pods.set('a', fakePod('a'));
   for (let hint = 0; hint < 20; hint += 1) {
-    fake.say({ container_id: 'container-a', container_event_type: 'CONTAINER_STARTED_EVENT' });
+    fake.emit({ container_id: 'container-a', container_event_type: 'CONTAINER_STARTED_EVENT' });
   }
   await eventually(() => reported(items, 'a').length === 1);
   const periods = Math.ceil((performance.now() - began) / relistPeriodMs);
@@ -146,7 +146,7 @@ it('an id that no list has shown brings the next relist forward, not one for eac
 
 /** A call of the pod `a`, of which the runtime tells an event 100 ms before it answers. */
 const after = (fake: () => FakeRuntime, container_id: string, reply: object) => async (): Promise<object> => {
-  fake().say({ container_id, container_event_type: 'CONTAINER_STARTED_EVENT' });
+  fake().emit({ container_id, container_event_type: 'CONTAINER_STARTED_EVENT' });
   await sleep(100);
   return reply;
 };
@@ -177,11 +177,11 @@ it('what a pod has seen by an inspection of its own is not reported once more, w
   fake.pods.set('a', fakePod('a', 'CONTAINER_CREATED'));
   const { containers } = await ports['cri.podStatus']({ ...callOf, input: { uid: 'a' } });
   expect(containers[0]?.state).toBe('CONTAINER_CREATED');
-  fake.say({ container_id: 'container-a', container_event_type: 'CONTAINER_CREATED_EVENT' });
+  fake.emit({ container_id: 'container-a', container_event_type: 'CONTAINER_CREATED_EVENT' });
   await sleep(100);
   expect(reported(items, 'a')).toHaveLength(1);
   fake.pods.set('a', fakePod('a', 'CONTAINER_RUNNING'));
-  fake.say({ container_id: 'container-a', container_event_type: 'CONTAINER_STARTED_EVENT' });
+  fake.emit({ container_id: 'container-a', container_event_type: 'CONTAINER_STARTED_EVENT' });
   await eventually(() => reported(items, 'a').length === 2);
 });
 
@@ -200,7 +200,7 @@ it('an inspection that nobody waits for any more leaves the report to the watch'
   await expect(inspection).rejects.toThrow('ancel');
   answered.resolve();
   delete fake.handlers.ContainerStatus;
-  fake.say({ container_id: 'container-a', container_event_type: 'CONTAINER_STOPPED_EVENT' });
+  fake.emit({ container_id: 'container-a', container_event_type: 'CONTAINER_STOPPED_EVENT' });
   await eventually(() => stateIn(items, 'a') === 'CONTAINER_EXITED');
 });
 
@@ -257,9 +257,9 @@ it('an event with the status of its container is believed, and nothing is asked 
   const { fake, items } = await watching({ pods: ['a'] });
   await relisted(items);
   const calls = fake.calls.length;
-  fake.say(withStatuses('CONTAINER_STOPPED_EVENT', 'container-a', fakePod('a', 'CONTAINER_EXITED')));
+  fake.emit(withStatuses('CONTAINER_STOPPED_EVENT', 'container-a', fakePod('a', 'CONTAINER_EXITED')));
   await eventually(() => stateIn(items, 'a') === 'CONTAINER_EXITED');
-  fake.say(withStatuses('CONTAINER_STOPPED_EVENT', 'container-a', fakePod('a', 'CONTAINER_EXITED')));
+  fake.emit(withStatuses('CONTAINER_STOPPED_EVENT', 'container-a', fakePod('a', 'CONTAINER_EXITED')));
   await sleep(100);
   expect(reported(items, 'a').map(({ type }) => type)).toEqual(['runtime.podChanged', 'runtime.containerChanged']);
   expect(fake.calls).toHaveLength(calls);
@@ -272,7 +272,7 @@ it('what an event says of another container is not believed', async () => {
   };
   const { fake, items } = await watching({ others: { a: two('CONTAINER_RUNNING') } });
   await relisted(items);
-  fake.say(withStatuses('CONTAINER_STOPPED_EVENT', 'container-a', two('CONTAINER_EXITED')));
+  fake.emit(withStatuses('CONTAINER_STOPPED_EVENT', 'container-a', two('CONTAINER_EXITED')));
   await eventually(() => reported(items, 'a').length === 2);
   await sleep(100);
   expect(reported(items, 'a').slice(1)).toMatchObject([{ status: { id: 'container-a', state: 'CONTAINER_EXITED' } }]);
@@ -283,7 +283,7 @@ it('an event with statuses that answers a call of our own saves the calls that r
   await relisted(items);
   const pod = fakePod('a');
   const says = (type: string, id: string, reply: object) => async () => {
-    fake.say(withStatuses(type, id, pod));
+    fake.emit(withStatuses(type, id, pod));
     await sleep(20);
     return reply;
   };
@@ -306,13 +306,13 @@ it('a container that ends before the answer to its start is there has ended in t
   const { fake, items, ports } = await watching({});
   const pod = fakePod('a');
   fake.pods.set('a', pod);
-  fake.say(withStatuses('CONTAINER_CREATED_EVENT', 'container-a', pod));
+  fake.emit(withStatuses('CONTAINER_CREATED_EVENT', 'container-a', pod));
   await relisted(items);
   fake.handlers.StartContainer = async () => {
-    fake.say(withStatuses('CONTAINER_STARTED_EVENT', 'container-a', pod));
+    fake.emit(withStatuses('CONTAINER_STARTED_EVENT', 'container-a', pod));
     const [ended] = pod.containers;
     const over = { ...pod, containers: [{ ...ended!, state: 'CONTAINER_EXITED' as const, exit_code: 5 }] };
-    fake.say(withStatuses('CONTAINER_STOPPED_EVENT', 'container-a', over));
+    fake.emit(withStatuses('CONTAINER_STOPPED_EVENT', 'container-a', over));
     await sleep(20);
     return {};
   };
@@ -337,7 +337,7 @@ it('the events of a removal of our own cause one inspection, when it is done', a
   fake.handlers.RemovePodSandbox = async () => {
     fake.pods.delete('a');
     for (const container_id of ['container-a', 'sandbox-a']) {
-      fake.say({ container_id, container_event_type: 'CONTAINER_DELETED_EVENT' });
+      fake.emit({ container_id, container_event_type: 'CONTAINER_DELETED_EVENT' });
     }
     await sleep(100);
     return {};
@@ -353,10 +353,10 @@ it('that a container has ended is asked for once, whatever comes after the first
   const { fake, items } = await watching({ pods: ['a'] });
   await relisted(items);
   fake.pods.set('a', fakePod('a', 'CONTAINER_EXITED'));
-  fake.say({ container_id: 'container-a', container_event_type: 'CONTAINER_STOPPED_EVENT' });
+  fake.emit({ container_id: 'container-a', container_event_type: 'CONTAINER_STOPPED_EVENT' });
   await eventually(() => stateIn(items, 'a') === 'CONTAINER_EXITED');
   const calls = fake.calls.length;
-  fake.say({ container_id: 'container-a', container_event_type: 'CONTAINER_STOPPED_EVENT' });
+  fake.emit({ container_id: 'container-a', container_event_type: 'CONTAINER_STOPPED_EVENT' });
   await sleep(100);
   expect(fake.calls).toHaveLength(calls);
 });
@@ -366,7 +366,7 @@ it('a stop of our own shows its end in the answer, and is not published beside i
   await relisted(items);
   fake.handlers.StopContainer = async () => {
     fake.pods.set('a', fakePod('a', 'CONTAINER_EXITED'));
-    fake.say({ container_id: 'container-a', container_event_type: 'CONTAINER_STOPPED_EVENT' });
+    fake.emit({ container_id: 'container-a', container_event_type: 'CONTAINER_STOPPED_EVENT' });
     return {};
   };
   const input = { containerId: 'container-a', timeoutSeconds: 1 };
@@ -420,7 +420,7 @@ it('a broken event stream is warned of once and opened again', async () => {
   fake.breakEventStreams();
   await eventually(() => fake.listeners === 1);
   fake.pods.set('a', fakePod('a', 'CONTAINER_EXITED'));
-  fake.say({ container_id: 'container-a', container_event_type: 'CONTAINER_STOPPED_EVENT' });
+  fake.emit({ container_id: 'container-a', container_event_type: 'CONTAINER_STOPPED_EVENT' });
   await eventually(() => reported(items, 'a').length === 2);
   expect(warnings).toEqual([expect.stringContaining('stream broken')]);
 });

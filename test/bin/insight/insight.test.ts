@@ -249,7 +249,7 @@ describe('why', () => {
   it('names a stream whose last report is a failure, until it reports something else', () => {
     const taken = (node: BootNode) => {
       const at = { type: 'healthz.failed', message: 'address already in use' };
-      for (const _ of [1, 2]) node.world.say('server.healthz', at);
+      for (const _ of [1, 2]) node.world.emit('server.healthz', at);
     };
     const booted = boot();
     taken(booted.node.run(1));
@@ -257,7 +257,7 @@ describe('why', () => {
     expect(whyOf(failing, 'startup').failed).toMatchObject([
       { actor: 'healthz', operation: 'server.healthz', error: 'address already in use', times: 2 },
     ]);
-    booted.node.world.say('server.healthz', { type: 'healthz.listening', address: '127.0.0.1', port: 10_248 });
+    booted.node.world.emit('server.healthz', { type: 'healthz.listening', address: '127.0.0.1', port: 10_248 });
     const working = { node: booted.node.run(1_000), story: storyOf(booted.node.records) };
     expect(whyOf(working, 'startup').failed).toEqual([]);
   });

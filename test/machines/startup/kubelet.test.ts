@@ -67,7 +67,7 @@ describe('the runtime', () => {
     expect(node.state('kubelet/containerManager')).toBe('created');
     expect(node.state('kubelet/syncLoop')).toBe('waiting');
     expect(node.state('kubelet/podConfig'), 'no source is open, so no pod can be wanted').toBe('waiting');
-    node.world.say('runtime.watchStatus', RUNTIME_READY);
+    node.world.emit('runtime.watchStatus', RUNTIME_READY);
     node.run(SET_UP_MS);
     expect(node.state('kubelet/podConfig')).toBe('open');
     expect(node.state()).toMatchObject(SYNCHRONIZING);
@@ -79,7 +79,7 @@ describe('the runtime', () => {
     const node = withPod();
     const changes = () => node.effects().filter(({ name }) => /^cri\.(run|stop|remove|create|start)/.test(name)).length;
     const before = changes();
-    node.world.say('runtime.watchStatus', RUNTIME_NOT_READY);
+    node.world.emit('runtime.watchStatus', RUNTIME_NOT_READY);
     expect(node.state()).toMatchObject({
       alive: { startup: { startKubelet: { kubeletRun: { synchronizing: 'down' } } } },
     });
@@ -87,7 +87,7 @@ describe('the runtime', () => {
     const err = 'container runtime not ready: RuntimeReady=false reason:Stopped message:gone';
     expect(node.lines('error')).toMatchObject([{ text: 'Skipping pod synchronization', fields: { err } }]);
     node.run(120_000);
-    node.world.say('runtime.watchStatus', RUNTIME_READY);
+    node.world.emit('runtime.watchStatus', RUNTIME_READY);
     expect(node.state()).toMatchObject(SYNCHRONIZING);
     expect(node.state('kubelet/syncLoop')).toBe('syncing');
     expect(changes()).toBe(before);
@@ -96,7 +96,7 @@ describe('the runtime', () => {
 
   it('that cannot be asked is as good as down', () => {
     const node = boot();
-    node.world.say('runtime.watchStatus', { type: 'runtime.statusFailed', message: 'connection refused' });
+    node.world.emit('runtime.watchStatus', { type: 'runtime.statusFailed', message: 'connection refused' });
     expect(node.lines('error').map(({ text, fields }) => [text, fields?.['err']])).toEqual([
       ['Container runtime sanity check failed', 'connection refused'],
       ['Skipping pod synchronization', 'container runtime is down: connection refused'],
@@ -107,7 +107,7 @@ describe('the runtime', () => {
   it('without its network is up: pods on the host network need none', () => {
     const conditions = [{ type: 'RuntimeReady', status: true, reason: '', message: '' }];
     const node = boot({ isQuiet: true });
-    node.world.say('runtime.watchStatus', { type: 'runtime.statusChanged', conditions, handlers: [], features: null });
+    node.world.emit('runtime.watchStatus', { type: 'runtime.statusChanged', conditions, handlers: [], features: null });
     node.run(SET_UP_MS);
     expect(node.state()).toMatchObject(SYNCHRONIZING);
   });
@@ -244,7 +244,7 @@ describe('the lock file', () => {
   it('that another process wants ends the node, when the flags say so', () => {
     const node = boot({ argv: LOCK });
     expect(node.ended).toBeNull();
-    node.world.say('host.watchLock', { type: 'lock.contended' });
+    node.world.emit('host.watchLock', { type: 'lock.contended' });
     node.run(10);
     expect(node.ended).toEqual({ exitCode: 0, failure: null });
     expect(node.lines('info').map(({ text }) => text)).toContain('Caught inotify event on the lock file; stopping');

@@ -68,7 +68,7 @@ describe('the runtime service', () => {
 
   it('tells the runtime state of each change and stays when the runtime goes away', () => {
     const run = start(true);
-    run.say('runtime.watchStatus', { type: 'runtime.statusFailed', message: 'connection refused' });
+    run.emit('runtime.watchStatus', { type: 'runtime.statusFailed', message: 'connection refused' });
     expect(run.sent().at(-1)).toEqual({
       to: 'parent/runtimeState',
       type: 'runtime.statusFailed',

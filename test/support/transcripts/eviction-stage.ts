@@ -50,7 +50,7 @@ export class EvictionStage implements Stage {
     },
     available: (mebibytes) => {
       this.available = Number(mebibytes);
-      this.node.say('stats.watchSignals', { type: 'signals.changed', observations: this.observations() });
+      this.node.emit('stats.watchSignals', { type: 'signals.changed', observations: this.observations() });
     },
     run: (time) => this.node.time.advanceTo(this.node.time.now() + milliseconds(time)),
   };

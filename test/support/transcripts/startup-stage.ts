@@ -73,7 +73,7 @@ export class StartupStage implements Stage {
     },
     run: (time) => void this.booted.run(milliseconds(time)),
     runtime: (state) =>
-      this.booted.world.say('runtime.watchStatus', state === 'ready' ? RUNTIME_READY : RUNTIME_NOT_READY),
+      this.booted.world.emit('runtime.watchStatus', state === 'ready' ? RUNTIME_READY : RUNTIME_NOT_READY),
     signal: (signal) => void this.booted.send({ type: 'signal.received', signal }),
   };
 }

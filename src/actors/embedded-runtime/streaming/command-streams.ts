@@ -99,17 +99,19 @@ function overSpdy(session: SpdyServer, found: ReadonlyMap<string, SpdyServerStre
 export function webSocketStreams(client: WebSocket, asked: StreamsAsked): CommandStreams {
   const gone = new AbortController();
   const stdin = asked.stdin ? new PassThrough() : null;
-  const say = (channel: (typeof CHANNELS)[number], chunk: Buffer, done?: (error?: Error) => void) =>
+  const send = (channel: (typeof CHANNELS)[number], chunk: Buffer, done?: (error?: Error) => void) =>
     client.send(Buffer.concat([Buffer.from([CHANNELS.indexOf(channel)]), chunk]), done);
   const output = (name: 'stdout' | 'stderr') =>
-    new Writable({ write: (chunk: Buffer, _encoding, done) => say(name, chunk, done) }).on('error', () => {});
+    new Writable({ write: (chunk: Buffer, _encoding, done) => send(name, chunk, done) }).on('error', () => {});
   const streams: CommandStreams = {
     stdin,
     stdout: asked.stdout ? output('stdout') : null,
     stderr: asked.stderr ? output('stderr') : null,
     sizes: new Sizes(),
     end: (status) =>
-      void outputEnded(streams).then(() => say('error', Buffer.from(JSON.stringify(status)), () => client.close(1000))),
+      void outputEnded(streams).then(() =>
+        send('error', Buffer.from(JSON.stringify(status)), () => client.close(1000)),
+      ),
     gone: gone.signal,
   };
   client.on('message', (data: Buffer) => {
@@ -125,7 +127,7 @@ export function webSocketStreams(client: WebSocket, asked: StreamsAsked): Comman
     gone.abort();
   });
   // Upstream's first word: an empty frame shows the client that the streams are there.
-  say('stdout', Buffer.alloc(0));
+  send('stdout', Buffer.alloc(0));
   return streams;
 }
 

@@ -89,7 +89,7 @@ export class History {
         return this.source.armedBy(record.at, record.event);
       case 'state':
       case 'log':
-        return this.heardBy(record.at);
+        return this.handledBy(record.at);
       default:
         return undefined;
     }
@@ -100,7 +100,7 @@ export class History {
   }
 
   /** What the actor heard last in this turn; one that heard nothing was moved by what its parent heard. */
-  private heardBy(address: Address): number | undefined {
+  private handledBy(address: Address): number | undefined {
     for (let at = address; at !== ''; at = parentOf(at)) {
       const n = this.heard.get(at);
       if (n !== undefined) return n;

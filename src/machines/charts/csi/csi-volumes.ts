@@ -54,7 +54,7 @@ const takeInventory = news((_, event) => {
   return { found: { volumes, devices } };
 });
 
-const sayUnread = s.enqueueActions(({ event, enqueue }) => {
+const logUnread = s.enqueueActions(({ event, enqueue }) => {
   const { errors } = outputOf<CSIInventory>(event);
   for (const error of errors) enqueue(line('error', [error, {}]));
 });
@@ -230,7 +230,7 @@ export const csiVolumesMachine = s.createMachine({
             id: 'inventory',
             src: 'csi.inventory',
             input: ({ context: { rootDir } }) => ({ root: rootDir }),
-            onDone: { target: 'known', actions: [sayUnread, takeInventory] },
+            onDone: { target: 'known', actions: [logUnread, takeInventory] },
             onError: {
               target: 'backingOff',
               actions: line('error', ({ event }) => [

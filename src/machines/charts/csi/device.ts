@@ -168,7 +168,7 @@ const reportFailure = s.enqueueActions(({ context, enqueue }) => {
   enqueue(sendParent({ type: 'device.failed', key, ...failure, isNodeFull: isFull } satisfies DeviceReport));
 });
 
-const sayStuck = s.enqueueActions(({ context, event, enqueue }) => {
+const logStuck = s.enqueueActions(({ context, event, enqueue }) => {
   const err = errorOf(event).message;
   enqueue(line('error', ['UnmountVolume.UnmountDevice failed', { volume: context.key, err }]));
 });
@@ -230,7 +230,7 @@ const leaving = s.createStateConfig({
       invoke: {
         ...askCapabilities,
         onDone: { target: 'unstaging', actions: noteCapabilities },
-        onError: { target: 'backingOff', actions: [sayStuck, backOff] },
+        onError: { target: 'backingOff', actions: [logStuck, backOff] },
       },
     },
     unstaging: {
@@ -250,7 +250,7 @@ const leaving = s.createStateConfig({
           { guard: 'isUsed', target: '#csiDevice.deciding', actions: s.assign({ tries: 0, mayBeStaged: false }) },
           { target: '#csiDevice.gone' },
         ],
-        onError: { target: 'backingOff', actions: [sayStuck, backOff] },
+        onError: { target: 'backingOff', actions: [logStuck, backOff] },
       },
     },
     backingOff: {

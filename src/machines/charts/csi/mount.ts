@@ -109,7 +109,7 @@ const dropForgotten = s.assign(({ context, event }) => ({
 }));
 const notePublished = s.assign({ isPublished: true, tries: 0 });
 
-const sayUnshared = s.enqueueActions(({ event, enqueue }) => {
+const logUnshared = s.enqueueActions(({ event, enqueue }) => {
   const output = outputOf<Unshared | null>(event);
   if (output === null) return;
   const { text, ...fields } = output;
@@ -129,7 +129,7 @@ const sendMapped = s.enqueueActions(({ context, enqueue }) => {
   for (const text of texts) enqueue.sendTo(to('eventRecorder'), eventRecorded(pod, text));
 });
 
-const sayStuck = s.enqueueActions(({ context, event, enqueue }) => {
+const logStuck = s.enqueueActions(({ context, event, enqueue }) => {
   const err = errorOf(event).message;
   const { volume, pod } = context;
   enqueue(line('error', ['UnmountVolume.TearDown failed', { volume: volume.spec, uid: pod.uid, err }]));
@@ -227,7 +227,7 @@ const publishing = s.createStateConfig({
         id: 'publish',
         src: 'csi.publish',
         input: publishInput,
-        onDone: { target: '#csiMount.published', actions: [sayUnshared, sendMapped, notePublished] },
+        onDone: { target: '#csiMount.published', actions: [logUnshared, sendMapped, notePublished] },
         onError: { target: '#csiMount.failing', actions: [failing(), dropForgotten] },
       },
       initial: 'working',
@@ -324,7 +324,7 @@ const leaving = s.createStateConfig({
           return { root, podDirectory, directory, block, endpoint: driver.endpoint!, handle: volume.handle };
         },
         onDone: '#csiMount.gone',
-        onError: { target: 'backingOff', actions: [sayStuck, backOff] },
+        onError: { target: 'backingOff', actions: [logStuck, backOff] },
       },
     },
     backingOff: {

@@ -174,7 +174,7 @@ const noteError = s.assign(({ context, event }) => ({
   errors: [...context.errors, errorOf(event).message],
 }));
 
-const sayUnremoved = line<Context, { type: string; error: unknown }, undefined, Event>(
+const logUnremoved = line<Context, { type: string; error: unknown }, undefined, Event>(
   'error',
   ({ context, event }) => [
     'Failed to remove image',
@@ -335,7 +335,7 @@ export const imageGcMachine = s.createMachine({
         src: 'cri.removeImage',
         input: ({ context }) => ({ image: context.queue[0]?.id ?? '' }),
         onDone: { target: 'next', actions: noteRemoval },
-        onError: { target: 'next', actions: [sayUnremoved, noteError] },
+        onError: { target: 'next', actions: [logUnremoved, noteError] },
       },
     },
   },

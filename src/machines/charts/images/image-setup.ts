@@ -111,7 +111,7 @@ type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
 
 const mayBeServed = ({ policy }: ImageWanted): boolean => policy !== 'Always';
 
-const say = (enqueue: Enqueue, { ref }: ImageWanted, text: EventText): void =>
+const recordEvent = (enqueue: Enqueue, { ref }: ImageWanted, text: EventText): void =>
   enqueue.sendTo(to('eventRecorder'), eventRecorded(ref, text));
 
 const used = (enqueue: Enqueue, { ref }: ImageFacts): void =>
@@ -131,7 +131,7 @@ function give(
 function refuse(enqueue: Enqueue, request: ImageWanted, reason: string, message: string, retryMs: number): void {
   const { uid, container, image: of } = request;
   const answer: ImageReport = { type: 'image.failed', uid, container, of, reason, message, retryMs };
-  say(enqueue, { ...request, ref: request.user ?? request.ref }, containerEvents.failed(reason));
+  recordEvent(enqueue, { ...request, ref: request.user ?? request.ref }, containerEvents.failed(reason));
   enqueue.sendTo(to(podActor(answer.uid)), answer);
 }
 
@@ -142,7 +142,7 @@ function giveKnown(enqueue: Enqueue, request: ImageWanted, image: ImageFacts): v
 
 /** The same text for an absent image and a forbidden one: to a pod without access it does not exist. */
 function refuseNeverPull(enqueue: Enqueue, request: ImageWanted): void {
-  say(enqueue, request, containerEvents.neverPull(request.image));
+  recordEvent(enqueue, request, containerEvents.neverPull(request.image));
   const message = waitingMessages.neverPull(request.image);
   refuse(enqueue, request, waitingReasons.errImageNeverPull, message, HOPELESS_RETRY_MS);
 }
@@ -155,7 +155,7 @@ function refuseInBackoff(enqueue: Enqueue, context: Context, request: ImageWante
   const backoff = backoffOf(context, request);
   if (!backoff || backoff.untilMs <= nowMs) return false;
   const message = waitingMessages.imagePullBackOff(request.image, backoff.message);
-  say(enqueue, request, containerEvents.pullBackOff(request.image));
+  recordEvent(enqueue, request, containerEvents.pullBackOff(request.image));
   refuse(enqueue, request, waitingReasons.imagePullBackOff, message, backoff.untilMs - nowMs);
   return true;
 }
@@ -271,7 +271,7 @@ export const sendLearnt = ({ context }: { context: Context }) => ({
 });
 
 export const beginPull = s.enqueueActions((args) => {
-  for (const request of args.context.turn) say(args.enqueue, request, containerEvents.pulling(request.image));
+  for (const request of args.context.turn) recordEvent(args.enqueue, request, containerEvents.pulling(request.image));
   args.enqueue.assign({ beganAtMs: now(args) });
 });
 
@@ -283,7 +283,7 @@ export const serveTurn = s.enqueueActions((args) => {
   const took = goDuration(now(args) - beganAtMs);
   const withWaiting = goDuration(now(args) - askedAtMs);
   for (const request of turn) {
-    say(enqueue, request, containerEvents.pulled(request.image, took, withWaiting, present.sizeBytes));
+    recordEvent(enqueue, request, containerEvents.pulled(request.image, took, withWaiting, present.sizeBytes));
     give(enqueue, request, present);
     if (backoffOf(context, request)) remember(enqueue, request, null);
   }
@@ -315,7 +315,7 @@ export const failPull = s.enqueueActions((args) => {
     const next = { backoffMs: ms, untilMs: nowMs + ms, message: `${reason}: ${message}` };
     if (backoff[request.uid]?.untilMs !== next.untilMs) remember(enqueue, request, next);
     backoff[request.uid] = next;
-    say(enqueue, request, containerEvents.pullFailed(request.image, error));
+    recordEvent(enqueue, request, containerEvents.pullFailed(request.image, error));
     refuse(enqueue, request, reason, message, SHOW_ERROR_MS);
   }
   enqueue.assign({ turn: [], backoff });
@@ -354,7 +354,7 @@ export const failInspection = s.enqueueActions(({ context, event, enqueue }) => 
   const { message } = errorOf(event);
   const text = `Failed to inspect image "${context.image}": ${message}`;
   for (const request of [...context.waiting, ...context.turn]) {
-    say(enqueue, request, containerEvents.inspectFailed(text));
+    recordEvent(enqueue, request, containerEvents.inspectFailed(text));
     refuse(enqueue, request, waitingReasons.imageInspectError, text, SHOW_ERROR_MS);
   }
   enqueue.assign({ waiting: [], turn: [] });

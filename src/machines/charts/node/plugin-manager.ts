@@ -239,7 +239,7 @@ const respawn = s.enqueueActions(({ context, event, enqueue }) => {
   if (plugin?.id === id) enqueue.assign(start(enqueue, context, { path, identity: plugin.identity }));
 });
 
-const sayBroken = line<Context, { type: string }, undefined, Event>('error', ({ context, event }) => [
+const logBroken = line<Context, { type: string }, undefined, Event>('error', ({ context, event }) => [
   'The watch of the plugin folder broke and starts again',
   { path: context.path, err: errorOf(event).message },
 ]);
@@ -271,7 +271,7 @@ export const pluginManagerMachine = s.createMachine({
         src: 'plugins.watch',
         input: ({ context: { path } }) => ({ path }),
         onDone: 'broken',
-        onError: { target: 'broken', actions: sayBroken },
+        onError: { target: 'broken', actions: logBroken },
       },
     },
     broken: { after: { [RETRY_MS]: 'watching' } },

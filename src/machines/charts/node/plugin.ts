@@ -94,12 +94,12 @@ const sendConnected = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue.sendParent({ type: 'plugin.deviceConnected', socket, device } satisfies PluginReport);
 });
 
-const sayUnheard = line<Context, { type: string }, undefined, Event>('error', ({ context, event }) => [
+const logUnheard = line<Context, { type: string }, undefined, Event>('error', ({ context, event }) => [
   errorOf(event).message,
   { socket: context.socket, retryInMs: context.retryMs },
 ]);
 
-const sayUnreported = line<Context, { type: string }, undefined, Event>('error', ({ context, event }) => [
+const logUnreported = line<Context, { type: string }, undefined, Event>('error', ({ context, event }) => [
   'Failed to tell a plugin whether it is registered',
   { socket: context.socket, err: errorOf(event).message },
 ]);
@@ -121,7 +121,7 @@ const sendChanged = s.enqueueActions(({ context: { info, socket }, event, enqueu
   } else enqueue(line('error', ['Failed to update CSIDriver', { driver: info!.name, socket, err: problem }]));
 });
 
-const sayUnasked = line<Context, { type: string }, undefined, Event>('error', ({ context, event }) => [
+const logUnasked = line<Context, { type: string }, undefined, Event>('error', ({ context, event }) => [
   'Failed to update CSIDriver',
   { driver: context.info?.name ?? '', socket: context.socket, err: errorOf(event).message },
 ]);
@@ -141,7 +141,7 @@ const registered = s.createStateConfig({
         src: 'plugins.followNodeInfo',
         input: (args) => ({ ...endpointIn(args), periodMs: args.context.periodMs }),
         onDone: 'pausing',
-        onError: { target: 'pausing', actions: sayUnasked },
+        onError: { target: 'pausing', actions: logUnasked },
       },
     },
     asking: {
@@ -150,7 +150,7 @@ const registered = s.createStateConfig({
         src: 'plugins.csiNodeGetInfo',
         input: endpointIn,
         onDone: { target: 'following', actions: sendChanged },
-        onError: { target: 'following', actions: sayUnasked },
+        onError: { target: 'following', actions: logUnasked },
       },
     },
     pausing: { after: { [OPERATION_BACK_OFF.maxMs]: 'following' } },
@@ -163,7 +163,7 @@ const report = (registered: boolean) => ({
   input: ({ context: { socket, error } }: { context: Context }) => ({ socket, registered, error }),
 });
 
-const sayRefusal = s.enqueueActions(({ context, enqueue }) => {
+const logRefusal = s.enqueueActions(({ context, enqueue }) => {
   enqueue(line('error', [context.error, { socket: context.socket, plugin: context.info?.name ?? '' }]));
 });
 
@@ -186,7 +186,7 @@ export const pluginMachine = s.createMachine({
         src: 'plugins.getInfo',
         input: ({ context: { socket } }) => ({ socket }),
         onDone: { target: 'judged', actions: introduce },
-        onError: { target: 'backingOff', actions: sayUnheard },
+        onError: { target: 'backingOff', actions: logUnheard },
       },
     },
     judged: {
@@ -244,22 +244,22 @@ export const pluginMachine = s.createMachine({
     },
     accepted: {
       meta: { waitsFor: 'the plugin to hear that it is registered' },
-      invoke: { ...report(true), onDone: 'registered', onError: { target: 'registered', actions: sayUnreported } },
+      invoke: { ...report(true), onDone: 'registered', onError: { target: 'registered', actions: logUnreported } },
     },
     registered,
     refused: {
       meta: { waitsFor: 'the plugin to hear that it is not registered' },
-      entry: sayRefusal,
-      invoke: { ...report(false), onDone: 'backingOff', onError: { target: 'backingOff', actions: sayUnreported } },
+      entry: logRefusal,
+      invoke: { ...report(false), onDone: 'backingOff', onError: { target: 'backingOff', actions: logUnreported } },
     },
     backingOff: {
       exit: assign({ error: '', retryMs: ({ context }) => doubledMs(OPERATION_BACK_OFF, context.retryMs) }),
       after: { retry: 'asking' },
     },
     failed: {
-      entry: sayRefusal,
+      entry: logRefusal,
       meta: { waitsFor: 'the plugin to hear that it is not registered' },
-      invoke: { ...report(false), onDone: 'dismissed', onError: { target: 'dismissed', actions: sayUnreported } },
+      invoke: { ...report(false), onDone: 'dismissed', onError: { target: 'dismissed', actions: logUnreported } },
     },
     dismissed: { meta: { waitsFor: 'the plugin to listen anew' } },
   },

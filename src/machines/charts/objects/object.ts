@@ -99,7 +99,7 @@ const pauseOf = (args: Parameters<Parameters<typeof s.enqueueActions>[0]>[0]) =>
   return { failures: failures + 1, untilMs: now(args) + pauseMs(READ_BACK_OFF, failures, random(args)) };
 };
 
-const sayUnsynced = s.enqueueActions(({ context, enqueue }) => {
+const logUnsynced = s.enqueueActions(({ context, enqueue }) => {
   const { kind } = idOf(context.key);
   const message = `failed to sync ${kind.toLowerCase()} cache: timed out waiting for the condition`;
   sendState(enqueue, context, { state: 'unknown', message });
@@ -168,7 +168,7 @@ export const objectMachine = s.createMachine({
       },
       always: { guard: 'isImmutable', target: 'settled' },
       on: { 'reflector.listed': { actions: takeList }, 'reflector.changed': { actions: takeChange } },
-      after: { [SYNC_MS]: { guard: 'isUnreported', actions: sayUnsynced } },
+      after: { [SYNC_MS]: { guard: 'isUnreported', actions: logUnsynced } },
     },
     reopening: { after: { [REOPEN_MS]: 'watching' } },
     getting: {

@@ -104,7 +104,7 @@ const takeWanted = s.enqueueActions(({ context, event, enqueue }) => {
   });
 });
 
-const sayUnknown = (message: (event: unknown) => string) =>
+const logUnknown = (message: (event: unknown) => string) =>
   s.enqueueActions(({ context, event, enqueue }) =>
     report(enqueue, context.reported, () => ({ state: 'unknown', message: message(event) })),
   );
@@ -124,9 +124,9 @@ const absent = s.createStateConfig({
       'info',
       "No version of the ClusterTrustBundle API was found, the ClusterTrustBundle informer won't be started",
     ),
-    sayUnknown(() => UNSUPPORTED),
+    logUnknown(() => UNSUPPORTED),
   ],
-  on: { 'trustBundles.wanted': { actions: [takeWanted, sayUnknown(() => UNSUPPORTED)] } },
+  on: { 'trustBundles.wanted': { actions: [takeWanted, logUnknown(() => UNSUPPORTED)] } },
   after: { [ABSENT_MS]: { target: 'choosing', actions: s.assign({ version: 0 }) } },
 });
 
@@ -151,7 +151,7 @@ export const trustBundlesMachine = s.createMachine({
             actions: s.assign({ version: ({ context }) => context.version + 1 }),
           },
           { guard: 'isAbsent', target: 'absent' },
-          { target: 'backingOff', actions: [noteFailure, sayUnknown((event) => errorOf(event).message)] },
+          { target: 'backingOff', actions: [noteFailure, logUnknown((event) => errorOf(event).message)] },
         ],
       },
     },
@@ -172,7 +172,7 @@ export const trustBundlesMachine = s.createMachine({
         },
       },
       on: { 'reflector.listed': { actions: takeList }, 'reflector.changed': { actions: takeChange } },
-      after: { [SYNC_MS]: { guard: 'isUnlisted', actions: sayUnknown(() => UNSYNCED) } },
+      after: { [SYNC_MS]: { guard: 'isUnlisted', actions: logUnknown(() => UNSYNCED) } },
     },
     reopening: { after: { [REOPEN_MS]: 'watching' } },
   },

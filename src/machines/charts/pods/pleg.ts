@@ -60,7 +60,7 @@ const s = setup({
   actors: pick(criOperations, 'cri.watchPods'),
   actions: {
     reportHealth: sendTo(to('runtimeState'), (_, params: PlegHealth) => params),
-    sayFailing: line('warn', ({ event }) => [
+    logFailing: line('warn', ({ event }) => [
       'Listing the pods of the runtime fails',
       { error: (event as { message: string }).message },
     ]),
@@ -130,7 +130,7 @@ export const plegMachine = s.createMachine({
     },
     health: {
       initial: 'unseen',
-      on: { 'runtime.relistFailing': { actions: 'sayFailing' } },
+      on: { 'runtime.relistFailing': { actions: 'logFailing' } },
       states: {
         unseen: {
           entry: { type: 'reportHealth', params: unhealthy(NOT_YET) },
@@ -142,7 +142,7 @@ export const plegMachine = s.createMachine({
         healthy: {
           entry: { type: 'reportHealth', params: healthy },
           on: {
-            'runtime.relistFailing': { target: 'failing', actions: 'sayFailing' },
+            'runtime.relistFailing': { target: 'failing', actions: 'logFailing' },
             'pleg.healthWanted': { actions: { type: 'reportHealth', params: healthy } },
           },
         },

@@ -232,7 +232,7 @@ function released(enqueue: Enqueue, records: Records): Records {
   return next;
 }
 
-const sayStale = s.enqueueActions(({ event, enqueue }) => {
+const logStale = s.enqueueActions(({ event, enqueue }) => {
   if (event.type !== 'runtime.podStale') return;
   enqueue(line('warn', ['A pod cannot be inspected', { uid: event.uid, error: event.message }]));
 });
@@ -351,7 +351,7 @@ export const podsMachine = s.createMachine({
     'runtime.sandboxChanged': { actions: forward },
     'runtime.containerChanged': { actions: forward },
     'runtime.podRemoved': { actions: forward },
-    'runtime.podStale': { actions: sayStale },
+    'runtime.podStale': { actions: logStale },
     'runtime.relisted': { actions: takeRelist },
     'images.started': { actions: forward },
     'garbage.wanted': { actions: forward },

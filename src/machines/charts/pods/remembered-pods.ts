@@ -77,7 +77,7 @@ const keepToRemove = s.assign(({ context: { pending, saving } }) => ({
 }));
 
 type Heard = RememberedPodsMessage | Ended;
-const sayFailed = line<Context, Heard, undefined, Heard>('error', ({ context, event }) => [
+const logFailed = line<Context, Heard, undefined, Heard>('error', ({ context, event }) => [
   context.saving.remembered === null
     ? 'Cannot forget a pod that was remembered for a start without the API server'
     : 'Cannot remember a pod for a start without the API server',
@@ -103,8 +103,8 @@ export const rememberedPodsMachine = s.createMachine({
         input: ({ context: { directory, saving } }) => ({ directory, ...saving }),
         onDone: { target: 'saved', actions: noteDone },
         onError: [
-          { guard: 'isRemoval', target: 'kept', actions: [sayFailed, keepToRemove] },
-          { target: 'saved', actions: [sayFailed, noteDone] },
+          { guard: 'isRemoval', target: 'kept', actions: [logFailed, keepToRemove] },
+          { target: 'saved', actions: [logFailed, noteDone] },
         ],
       },
     },

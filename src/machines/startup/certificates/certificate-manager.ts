@@ -30,14 +30,14 @@ import {
   inForce,
   isRefusing,
   judgeServer,
+  logLack,
+  logLine,
   managerSetup,
   notSigned,
   READ_AGAIN_MS,
   readClock,
   refusing,
   SIGNED_TIMEOUT_MS,
-  say,
-  sayLack,
   setDeadline,
   takeNames,
   takeRequest,
@@ -136,7 +136,7 @@ const rotation = managerSetup.createStateConfig({
             target: 'deciding',
             actions: [
               sendParent(({ context }) => isLoaded(context.purpose)),
-              say('Loading cert/key pair from a file'),
+              logLine('Loading cert/key pair from a file'),
               assign(({ event }) => ({
                 certificate: event.output.certificate,
                 validUntilMs: event.output.certificate?.notAfterMs ?? 0,
@@ -163,7 +163,7 @@ const rotation = managerSetup.createStateConfig({
     deciding: {
       always: [
         { guard: 'lacksNames', target: 'awaitingNames' },
-        { guard: 'lacksCertificate', target: 'generating', actions: sayLack },
+        { guard: 'lacksCertificate', target: 'generating', actions: logLack },
         { target: 'waiting' },
       ],
     },
@@ -188,7 +188,7 @@ const rotation = managerSetup.createStateConfig({
       on: { 'certificate.namesChanged': { target: 'deciding', actions: takeNames } },
     },
     generating: {
-      entry: [say('Rotating certificates'), assign({ requested: ({ context }) => context.template })],
+      entry: [logLine('Rotating certificates'), assign({ requested: ({ context }) => context.template })],
       invoke: {
         id: 'generate',
         src: 'certificate.request',
@@ -210,7 +210,7 @@ const rotation = managerSetup.createStateConfig({
         },
         onDone: {
           target: 'awaitingSignature',
-          actions: [takeRequest, say('Certificate signing request created', ({ csrName }) => ({ csr: csrName }))],
+          actions: [takeRequest, logLine('Certificate signing request created', ({ csrName }) => ({ csr: csrName }))],
         },
         onError: {
           target: 'backingOff',

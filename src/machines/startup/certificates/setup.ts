@@ -119,7 +119,7 @@ function clientOf({ purpose, once, certificate }: Context, nowMs: number): KubeT
 export const csrOf = (args: { context: Context; self: { system: unknown } }, name?: string) =>
   csrTarget(clientOf(args.context, now({ system: args.self.system })), name);
 
-export const say = (text: string, fields: (context: Context) => Record<string, string> = () => ({})) =>
+export const logLine = (text: string, fields: (context: Context) => Record<string, string> = () => ({})) =>
   line<Context, Event, undefined, Event>('info', ({ context }) => [
     text,
     { logger: context.signerName, ...fields(context) },
@@ -208,6 +208,6 @@ export const takeNames = managerSetup.assign(({ context, event }) => {
 });
 
 /** A certificate that there is, and that will not do. */
-export const sayLack = managerSetup.enqueueActions(({ context, enqueue }) => {
+export const logLack = managerSetup.enqueueActions(({ context, enqueue }) => {
   if (context.certificate !== null) enqueue(line('info', [lackOf(context), { logger: context.signerName }]));
 });

@@ -108,7 +108,7 @@ const validText = ({ rotateCertificates, kubeconfig }: ClientBuilderContext): st
     ? 'Current kubeconfig file contents are still valid, no bootstrap necessary'
     : ['Kubeconfig exists and is valid, skipping bootstrap', { path: kubeconfig }];
 
-const sayProblem = s.enqueueActions(({ event, enqueue }) => {
+const logProblem = s.enqueueActions(({ event, enqueue }) => {
   const { problem } = outputOf<{ problem: string }>(event);
   if (problem !== '') enqueue(line('error', ['Unhandled Error', { err: problem }]));
 });
@@ -155,7 +155,7 @@ export const clientBuilderMachine = s.createMachine({
           },
           {
             target: 'connectingBootstrap',
-            actions: [assign({ isBootstrapping: true }), sayProblem],
+            actions: [assign({ isBootstrapping: true }), logProblem],
           },
         ],
         onError: { target: 'refused', actions: refuse('') },

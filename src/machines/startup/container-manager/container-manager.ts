@@ -29,11 +29,11 @@ import { cgroupRoots, KERNEL_SETTINGS, missingRoot, refusalOf } from './policy.t
 import {
   judgeFiles,
   judgeResources,
+  logHeld,
   noteDemand,
   noteHeld,
   refuse,
   containerManagerSetup as s,
-  sayHeld,
 } from './setup.ts';
 
 const FAILED_TO_START = 'Failed to start ContainerManager';
@@ -172,7 +172,7 @@ export const containerManagerMachine = s.createMachine({
     running: {
       type: 'parallel',
       entry: [sendParent({ type: 'containerManager.started' }), sendTo(to('allocation'), { type: 'resources.wanted' })],
-      on: { 'cgroups.held': { actions: sayHeld } },
+      on: { 'cgroups.held': { actions: logHeld } },
       states: {
         allPods,
         levels,

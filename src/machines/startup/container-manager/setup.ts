@@ -168,7 +168,7 @@ export const stepFailed = s.enqueueActions((args) => {
 });
 
 /** Kept groups: each stream's own event, so that a failure of one is not taken for another's. */
-export const sayHeld = s.enqueueActions((args) => {
+export const logHeld = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'cgroups.held') return;
   const { group, message } = event;

@@ -174,7 +174,7 @@ it('who attaches sees what comes from now on, and ends with the container', asyn
 it('input of a container ends with its first client where that is asked, and stays open where not', async () => {
   const once1 = await podOf('while read line; do echo got $line; done; echo ended', { stdin: true, stdin_once: true });
   const stays = await podOf('while read line; do echo got $line; done; echo ended', { stdin: true });
-  const say = async ({ front }: { front: StreamClients }) => {
+  const send = async ({ front }: { front: StreamClients }) => {
     const client = front.connect('input=1&output=1', V5, 'attach');
     const collected = front.collect(client);
     await once(client, 'open');
@@ -182,9 +182,9 @@ it('input of a container ends with its first client where that is asked, and sta
     client.send(Buffer.from([255, 0]));
     return (await collected).channels;
   };
-  expect(await say(once1)).toEqual({ 1: 'got word\nended\n', 3: success });
-  expect((await say(stays))[3]).toBe(success);
-  expect((await say(stays))[3]).toBe(success);
+  expect(await send(once1)).toEqual({ 1: 'got word\nended\n', 3: success });
+  expect((await send(stays))[3]).toBe(success);
+  expect((await send(stays))[3]).toBe(success);
   await eventually('both words were heard', async () => (await node.logLines(stays.id)).length === 2);
   expect((await node.status(stays.id)).state).toBe('CONTAINER_RUNNING');
 });

@@ -203,7 +203,7 @@ describe('a volume that must be attached', () => {
     if (before !== null) node.send(listed());
     expect(node.disk.calls).toEqual([]);
     const object = { metadata: { name: DRIVER, resourceVersion: '2' }, spec: { attachRequired: false } };
-    node.say('kube.watch', { type: 'watch.changed', change: 'ADDED', object });
+    node.emit('kube.watch', { type: 'watch.changed', change: 'ADDED', object });
     node.advance(0);
     expect(node.disk.calls).toEqual(['stage h1', 'publish h1']);
     expect(node.inUse().at(-1)).toEqual([]);

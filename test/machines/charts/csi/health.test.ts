@@ -4,8 +4,8 @@ import { volumeHealthInput } from '../../../../src/machines/startup/volume-healt
 import { csiNode, ROOT, volumeOf } from './support.ts';
 
 let node: ReturnType<typeof csiNode>;
-const say = (abnormal: boolean, message: string) => {
-  node.say('csi.followHealth', { type: 'csi.health', abnormal, message });
+const send = (abnormal: boolean, message: string) => {
+  node.emit('csi.followHealth', { type: 'csi.health', abnormal, message });
   node.advance(0);
 };
 const cancelled = () => node.records().filter(({ k }) => k === 'cancel').length;
@@ -17,9 +17,9 @@ it('a driver is asked from when the volume is published to its end, and its user
   node.want('u1', volumeOf());
   const path = `${ROOT}/pods/u1/volumes/kubernetes.io~csi/pv1/mount`;
   expect(node.askedFor('csi.followHealth')).toEqual([{ endpoint: '/csi.sock', handle: 'h1', path, periodMs: 60_000 }]);
-  say(false, 'fine');
+  send(false, 'fine');
   expect(node.events()).toEqual([]);
-  say(true, 'the disk is lost');
+  send(true, 'the disk is lost');
   expect(node.events()).toEqual(['Volume data: the disk is lost']);
   node.want('u1', volumeOf());
   expect(node.askedFor('csi.followHealth')).toHaveLength(1);

@@ -18,7 +18,7 @@ const toManager = () =>
 const followed = (periodMs: number) => ({ type: 'csi.limitsFollowed', name: DRIVER, periodMs });
 const changeDriver = (change: string, spec: object) => {
   const object = { metadata: { name: DRIVER, resourceVersion: '2' }, spec };
-  node.say('kube.watch', { type: 'watch.changed', change, object });
+  node.emit('kube.watch', { type: 'watch.changed', change, object });
   node.advance(0);
 };
 

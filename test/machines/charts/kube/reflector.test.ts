@@ -57,7 +57,7 @@ it.each(['the same', 'another'])('a list whose every page has %s next one ends, 
 
 it('tells each change, and goes on after it when the watch fails', () => {
   const run = world([() => page([], '7')]);
-  run.say('kube.watch', changed('ADDED', pod('a', '9')));
+  run.emit('kube.watch', changed('ADDED', pod('a', '9')));
   expect(run.sent().at(-1)).toEqual({
     to: 'parent',
     type: 'reflector.changed',

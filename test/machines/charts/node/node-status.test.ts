@@ -126,7 +126,7 @@ it('tells other news with the next period, and time alone every five minutes', (
   run.send(reported(READY));
   run.settle();
   const before = run.patches.length;
-  run.say('cri.watchImages', {
+  run.emit('cri.watchImages', {
     type: 'images.changed',
     images: [{ id: 'i', repo_tags: ['a:1'], repo_digests: [], size: '5' }],
   });
@@ -185,7 +185,7 @@ it('says that the machine was rebooted, and that somebody closed the node', () =
   run.send(reported(READY));
   run.settle();
   const closed = { ...existing('boot-2'), spec: { unschedulable: true } };
-  run.say('kube.watch', { type: 'watch.changed', change: 'MODIFIED', object: closed });
+  run.emit('kube.watch', { type: 'watch.changed', change: 'MODIFIED', object: closed });
   expect(run.events().at(-1)).toBe('NodeNotSchedulable');
 });
 
@@ -209,7 +209,7 @@ it('a Node that somebody deleted stays away: its status is tried with each perio
   run.send(reported(READY));
   run.settle();
   run.put(null);
-  run.say('kube.watch', { type: 'watch.changed', change: 'DELETED', object: { metadata: { name: 'node1' } } });
+  run.emit('kube.watch', { type: 'watch.changed', change: 'DELETED', object: { metadata: { name: 'node1' } } });
   run.send(reported({ diskPressure: true }));
   run.settle(10_000);
   const problems = () => run.records().flatMap((record) => (record.k === 'log' ? [record.fields?.['err']] : []));
@@ -220,7 +220,7 @@ it('a Node that somebody deleted stays away: its status is tried with each perio
   expect(run.asked().filter((name) => name === 'kube.create')).toHaveLength(1);
   const again = { metadata: { name: 'node1', uid: 'u2', resourceVersion: '9' } };
   run.put(again);
-  run.say('kube.watch', { type: 'watch.changed', change: 'ADDED', object: again });
+  run.emit('kube.watch', { type: 'watch.changed', change: 'ADDED', object: again });
   run.settle();
   expect(run.patches.at(-1)!.status!.conditions).toContainEqual(expect.objectContaining({ type: 'Ready' }));
   expect(run.sent().filter(({ to }) => to === 'parent/lease')).toEqual([

@@ -18,10 +18,10 @@ const refusal = fail('open /dev/kmsg: operation not permitted', 'EPERM');
 
 it('says SystemOOM on the node, with its victim, and nothing of a container at its own limit', () => {
   const run = start('stream');
-  run.say('host.watchOom', { type: 'oom.watching' });
-  run.say('host.watchOom', { ...kill, victimContainer: '/kubepods/pod1' });
-  run.say('host.watchOom', kill);
-  run.say('host.watchOom', { ...kill, processName: '', pid: 0 });
+  run.emit('host.watchOom', { type: 'oom.watching' });
+  run.emit('host.watchOom', { ...kill, victimContainer: '/kubepods/pod1' });
+  run.emit('host.watchOom', kill);
+  run.emit('host.watchOom', { ...kill, processName: '', pid: 0 });
   const event = { to: 'parent/eventRecorder', eventType: 'Warning', reason: 'SystemOOM', ref: { name: 'node1' } };
   expect(run.sent()).toMatchObject([
     { ...event, message: 'System OOM encountered, victim process: stress, pid: 7' },
@@ -49,7 +49,7 @@ it('where the node may do without it, it is only said', () => {
 it('a log that breaks later is opened again', () => {
   let opened = 0;
   const run = start(() => (opened++ === 0 ? 'stream' : fail('broken')));
-  run.say('host.watchOom', { type: 'oom.watching' });
+  run.emit('host.watchOom', { type: 'oom.watching' });
   run.kernel.dispatch(
     'parent/subject',
     { type: 'xstate.error.actor.oom', error: { message: 'gone' }, actorId: 'oom' },

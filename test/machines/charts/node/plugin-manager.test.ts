@@ -36,8 +36,8 @@ function run(plugin: EffectResult, answers: Answers = {}, inCluster = true) {
     },
     ['csiNode', 'csiVolumes', 'deviceManager'],
   );
-  const say = (...sockets: (readonly [string, string])[]) => {
-    world.say('plugins.watch', there(...sockets));
+  const list = (...sockets: (readonly [string, string])[]) => {
+    world.emit('plugins.watch', there(...sockets));
     world.time.advanceTo(world.time.now());
   };
   const advance = (ms: number) => world.time.advanceTo(world.time.now() + ms);
@@ -49,12 +49,12 @@ function run(plugin: EffectResult, answers: Answers = {}, inCluster = true) {
   const toCluster = () => world.sent().filter(({ to }) => to === 'parent/csiNode');
   const asked = (name: string) => world.asked().filter((each) => each === name).length;
   const hear = (stream: string, event: { type: string; [key: string]: unknown }) => {
-    world.say(stream, event);
+    world.emit(stream, event);
     advance(0);
   };
   const inputs = (name: string) =>
     world.records().flatMap((record) => (record.k === 'effect' && record.name === name ? [record.input] : []));
-  return { ...world, advance, statuses, say, hear, written, toCluster, askedFor: asked, inputs };
+  return { ...world, advance, statuses, list, hear, written, toCluster, askedFor: asked, inputs };
 }
 
 const registered = {
@@ -66,32 +66,32 @@ const gone = { to: 'parent/csiNode', type: 'csi.driverGone', name: 'csi.example.
 
 it('a driver is registered, told so, and taken back when its socket is gone', () => {
   const world = run(ok(info()));
-  world.say([SOCKET, '1']);
+  world.list([SOCKET, '1']);
   expect(world.toCluster()).toEqual([registered]);
   expect(world.statuses).toEqual([]);
   world.written();
   expect(world.statuses).toEqual([{ socket: SOCKET, registered: true, error: '' }]);
   world.written();
   expect(world.statuses).toHaveLength(1);
-  world.say([SOCKET, '1']);
+  world.list([SOCKET, '1']);
   expect(world.askedFor('plugins.getInfo')).toBe(1);
-  world.say();
+  world.list();
   expect(world.toCluster()).toEqual([registered, gone]);
   expect(world.divergence()).toBeNull();
 });
 
 it('a driver whose socket was made anew is taken back and registered again', () => {
   const world = run(ok(info()));
-  world.say([SOCKET, '1']);
-  world.say([SOCKET, '2']);
+  world.list([SOCKET, '1']);
+  world.list([SOCKET, '2']);
   expect(world.toCluster()).toEqual([registered, gone, registered]);
   expect(world.divergence()).toBeNull();
 });
 
 it('without an API server nobody but the plugin is told', () => {
   const world = run(ok(info()), {}, false);
-  world.say([SOCKET, '1']);
-  world.say();
+  world.list([SOCKET, '1']);
+  world.list();
   expect(world.toCluster()).toEqual([]);
   expect(world.statuses).toHaveLength(1);
   expect(world.logged()).toEqual(expect.arrayContaining(['Registered CSI driver', 'DeRegisterPlugin called']));
@@ -103,12 +103,12 @@ it('a device plugin is connected where it says how it wants to be asked, and tak
   const options = { preStart: true, prefers: false };
   const world = run(ok(gpu), { 'devices.getOptions': ok(options) });
   const toDevices = () => world.sent().filter(({ to }) => to === 'parent/deviceManager');
-  world.say([SOCKET, '1']);
+  world.list([SOCKET, '1']);
   const plugin = { resource: 'example.com/gpu', endpoint: SOCKET };
   const connected = { to: 'parent/deviceManager', type: 'devices.registered', ...plugin, options };
   expect(toDevices()).toEqual([connected]);
   expect(world.statuses).toEqual([{ socket: SOCKET, registered: true, error: '' }]);
-  world.say();
+  world.list();
   expect(toDevices()).toEqual([connected, { to: 'parent/deviceManager', type: 'devices.withdrawn', ...plugin }]);
   expect(world.toCluster()).toEqual([]);
   expect(world.divergence()).toBeNull();
@@ -123,14 +123,14 @@ it.each([
   ],
 ])('a device plugin that will not do is told why', (plugin, options, reason) => {
   const world = run(ok(plugin), { 'devices.getOptions': options });
-  world.say([SOCKET, '1']);
+  world.list([SOCKET, '1']);
   const error = `RegisterPlugin error -- plugin ${reason}`;
   expect(world.statuses).toEqual([{ socket: SOCKET, registered: false, error }]);
 });
 
 it.each(['DRAPlugin', 'Whatever'])('a %s is refused, and asked again with longer pauses', (type) => {
   const world = run(ok(info({ type })));
-  world.say([SOCKET, '1']);
+  world.list([SOCKET, '1']);
   const error = `RegisterPlugin error -- no handler registered for plugin type: ${type} at socket ${SOCKET}`;
   expect(world.statuses).toEqual([{ socket: SOCKET, registered: false, error }]);
   world.advance(500);
@@ -145,7 +145,7 @@ it.each(['DRAPlugin', 'Whatever'])('a %s is refused, and asked again with longer
 
 it('the pause between tries grows to 122 s and no further', () => {
   const world = run(fail('RegisterPlugin error -- dial failed'));
-  world.say([SOCKET, '1']);
+  world.list([SOCKET, '1']);
   world.advance(127_500);
   expect(world.askedFor('plugins.getInfo')).toBe(9);
   world.advance(122_000);
@@ -164,12 +164,12 @@ it.each([
   ],
 ])('a driver with %s of its own is told once and must listen anew', (_what, nodeInfo, reason) => {
   const world = run(ok(info()), { 'plugins.csiNodeGetInfo': nodeInfo });
-  world.say([SOCKET, '1']);
+  world.list([SOCKET, '1']);
   const error = `RegisterPlugin error -- plugin registration failed with err: ${reason}`;
   expect(world.statuses).toEqual([{ socket: SOCKET, registered: false, error }]);
   world.advance(600_000);
   expect(world.askedFor('plugins.getInfo')).toBe(1);
-  world.say([SOCKET, '2']);
+  world.list([SOCKET, '2']);
   expect(world.askedFor('plugins.getInfo')).toBe(2);
   expect(world.toCluster()).toEqual([gone, gone]);
   expect(world.divergence()).toBeNull();
@@ -177,7 +177,7 @@ it.each([
 
 it('of two drivers of one name and version the first is taken; the other when the first is gone', () => {
   const world = run(ok(info()));
-  world.say(['/registry/a.sock', '1'], ['/registry/b.sock', '2']);
+  world.list(['/registry/a.sock', '1'], ['/registry/b.sock', '2']);
   world.written();
   expect(world.statuses).toMatchObject([
     {
@@ -187,7 +187,7 @@ it('of two drivers of one name and version the first is taken; the other when th
     },
     { socket: '/registry/a.sock', registered: true },
   ]);
-  world.say(['/registry/b.sock', '2']);
+  world.list(['/registry/b.sock', '2']);
   world.advance(500);
   world.written();
   expect(world.statuses.at(-1)).toMatchObject({ socket: '/registry/b.sock', registered: true });
@@ -199,18 +199,18 @@ it('a newer driver keeps its entry when the older one of its name is gone', () =
   const world = run(ok(null), {
     'plugins.getInfo': ({ socket }: { socket: string }) => ok(info(socket === newer ? { versions: ['1.1.0'] } : {})),
   });
-  world.say([SOCKET, '1']);
-  world.say([SOCKET, '1'], [newer, '2']);
-  world.say([newer, '2']);
+  world.list([SOCKET, '1']);
+  world.list([SOCKET, '1'], [newer, '2']);
+  world.list([newer, '2']);
   expect(world.toCluster()).toEqual([registered, registered]);
-  world.say();
+  world.list();
   expect(world.toCluster()).toEqual([registered, registered, gone]);
   expect(world.divergence()).toBeNull();
 });
 
 it('a plugin that cannot be told is registered all the same', () => {
   const world = run(ok(info()), { 'plugins.notifyRegistrationStatus': fail('away') });
-  world.say([SOCKET, '1']);
+  world.list([SOCKET, '1']);
   world.written();
   expect(world.toCluster()).toEqual([registered]);
   expect(world.logged()).toContain('Failed to tell a plugin whether it is registered');
@@ -220,7 +220,7 @@ const UPDATING = 'error updating CSINode object with CSI driver node info';
 
 it('a driver of which the cluster cannot be told is not registered, and hears why', () => {
   const world = run(ok(info()));
-  world.say([SOCKET, '1']);
+  world.list([SOCKET, '1']);
   world.send({ type: 'csi.driversUnwritten', names: ['csi.example.test'], error: `${UPDATING}: no` });
   world.advance(0);
   const error = `RegisterPlugin error -- plugin registration failed with err: ${UPDATING}: no`;
@@ -231,7 +231,7 @@ it('a driver of which the cluster cannot be told is not registered, and hears wh
 
 it('a driver waits a minute for the cluster, not for ever', () => {
   const world = run(ok(info()));
-  world.say([SOCKET, '1']);
+  world.list([SOCKET, '1']);
   world.advance(59_999);
   expect(world.statuses).toEqual([]);
   world.advance(1);
@@ -243,7 +243,7 @@ it('a watch that breaks begins again and registers nothing twice', () => {
   let watches = 0;
   const world = run(ok(info()), { 'plugins.watch': () => (++watches === 1 ? fail('EIO') : 'stream') });
   world.advance(5_000);
-  world.say([SOCKET, '1']);
+  world.list([SOCKET, '1']);
   expect(watches).toBe(2);
   expect(world.toCluster()).toEqual([registered]);
 });
@@ -310,7 +310,7 @@ it('a registered driver is asked again how many volumes fit, as often as the clu
     const reported = { nodeID: 'n', maxVolumes, topologyKeys: ['zone'] };
     world.hear('plugins.followNodeInfo', { type: 'plugin.nodeInfo', info: reported, error: '' });
   };
-  world.say([SOCKET, '1']);
+  world.list([SOCKET, '1']);
   order(10_000);
   expect(world.askedFor('plugins.followNodeInfo')).toBe(0);
   world.written();
@@ -327,7 +327,7 @@ it('a registered driver is asked again how many volumes fit, as often as the clu
   expect(world.divergence()).toBeNull();
 });
 
-it('a driver with less room than it said is asked at once; what it cannot say changes nothing', () => {
+it('a driver with less room than it said is asked at once; what it cannot list changes nothing', () => {
   const answers = [
     ok({ nodeID: 'n', maxVolumes: '7', topologyKeys: [] }),
     ok({ nodeID: 'n', maxVolumes: '3', topologyKeys: [] }),
@@ -336,7 +336,7 @@ it('a driver with less room than it said is asked at once; what it cannot say ch
     'plugins.followNodeInfo': 'stream',
     'plugins.csiNodeGetInfo': () => answers.shift() ?? fail('rpc error: code = Internal desc = no metadata'),
   });
-  world.say([SOCKET, '1']);
+  world.list([SOCKET, '1']);
   world.written();
   world.send({ type: 'csi.limitsFollowed', name: 'csi.example.test', periodMs: 10_000 });
   const full = () => {
@@ -355,11 +355,11 @@ it('a driver with less room than it said is asked at once; what it cannot say ch
 
 it('a driver that registers anew, and one of which csiVolumes knows nothing any more, are asked as before', () => {
   const world = run(ok(info()), { 'plugins.followNodeInfo': 'stream' });
-  world.say([SOCKET, '1']);
+  world.list([SOCKET, '1']);
   world.written();
   world.send({ type: 'csi.limitsFollowed', name: 'csi.example.test', periodMs: 10_000 });
   world.advance(0);
-  world.say([SOCKET, '2']);
+  world.list([SOCKET, '2']);
   world.written();
   expect(world.inputs('plugins.followNodeInfo')).toHaveLength(2);
   world.send({ type: 'csi.driversWanted' });

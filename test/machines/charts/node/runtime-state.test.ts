@@ -63,7 +63,7 @@ describe('healthz', () => {
 
   it('says where it serves', () => {
     const run = runUnder(healthzMachine, { address: '127.0.0.1', port: 0 }, { 'server.healthz': 'stream' });
-    run.say('server.healthz', { type: 'healthz.listening', address: '127.0.0.1', port: 4711 });
+    run.emit('server.healthz', { type: 'healthz.listening', address: '127.0.0.1', port: 4711 });
     expect(run.sent()).toEqual([{ to: 'parent', type: 'healthz.serving', address: '127.0.0.1', port: 4711 }]);
   });
 });

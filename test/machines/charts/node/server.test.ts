@@ -15,7 +15,7 @@ describe('a server', () => {
     run.time.advanceTo(run.time.now() + 100);
     expect(run.asked()).toEqual(['server.selfSign', 'server.serve']);
     expect(run.state()).toEqual({ open: 'listening' });
-    run.say('server.serve', listening);
+    run.emit('server.serve', listening);
     expect(run.state()).toEqual({ open: 'serving' });
     expect(run.sent()).toEqual([
       { to: 'parent', type: 'server.serving', address: '127.0.0.1', port: 10_250, isReadOnly: true },
@@ -44,9 +44,9 @@ describe('a server', () => {
 
   it('goes on when a file that changed cannot be used', () => {
     const run = runUnder(serverMachine, { served, selfSign: null }, { 'server.serve': 'stream' });
-    run.say('server.serve', listening);
-    run.say('server.serve', { type: 'server.reloadFailed', message: 'kubelet.crt: no PEM data' });
-    run.say('server.serve', { type: 'server.clientCAChanged' });
+    run.emit('server.serve', listening);
+    run.emit('server.serve', { type: 'server.reloadFailed', message: 'kubelet.crt: no PEM data' });
+    run.emit('server.serve', { type: 'server.clientCAChanged' });
     expect(run.state()).toEqual({ open: 'serving' });
   });
 });

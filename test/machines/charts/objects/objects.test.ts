@@ -29,12 +29,12 @@ describe('how long an object is good enough', () => {
     cluster = clusterNode({ apiServer: { changeDetection } });
     const { node, kube } = cluster;
     node.boot().run(1_000);
-    const say = (objectTtl: string | null) =>
+    const send = (objectTtl: string | null) =>
       node.kernel.dispatch('kubelet/objects', { type: 'node.labels', labels: {}, objectTtl }, 'test');
     configMap('settings', { a: '1' });
     kube.createPod('one', of('settings'));
     node.until('Running', isRunning('one'));
-    say(ttl);
+    send(ttl);
     const before = asks();
     const at: number[] = [];
     for (let second = 1; second <= seconds; second++) {

@@ -23,13 +23,13 @@ afterEach(() => {
 });
 
 describe('pleg', () => {
-  const say = (type: string) => node.kernel.dispatch('kubelet/pleg', { type, message: 'refused' }, 'test');
+  const send = (type: string) => node.kernel.dispatch('kubelet/pleg', { type, message: 'refused' }, 'test');
 
   it('is healthy with the first complete list, and unhealthy when listing has failed for three minutes', () => {
     prepare().boot().run(10);
     const health = () => (stateOf('kubelet/pleg') as { health: string }).health;
     expect(health()).toBe('healthy');
-    say('runtime.relistFailing');
+    send('runtime.relistFailing');
     node.run(179_000);
     expect(health()).toBe('failing');
     node.run(1_000);
@@ -37,7 +37,7 @@ describe('pleg', () => {
     expect(reported('kubelet', 'pleg.unhealthy').at(-1)).toMatchObject({
       message: 'PLEG is not healthy: pleg was last seen active 3m0s ago; threshold is 3m0s',
     });
-    say('runtime.relistWorking');
+    send('runtime.relistWorking');
     expect(health()).toBe('healthy');
   });
 

@@ -81,7 +81,7 @@ describe('a pod whose definition changes while it runs', () => {
 });
 
 describe('eventRecorder', () => {
-  const say = (message: string, reason = 'BackOff') =>
+  const send = (message: string, reason = 'BackOff') =>
     node.kernel.dispatch(
       'kubelet/eventRecorder',
       {
@@ -96,22 +96,22 @@ describe('eventRecorder', () => {
 
   it('lets 25 events of one object through, then one every five minutes', () => {
     prepare().boot().run(10);
-    for (let i = 0; i < 40; i++) say('same');
+    for (let i = 0; i < 40; i++) send('same');
     expect(node.events()).toHaveLength(25);
     expect(node.logs('Event occurred').at(-1)).toMatchObject({ count: 25 });
     node.run(300_000);
-    say('same');
-    say('same');
+    send('same');
+    send('same');
     expect(node.events()).toHaveLength(26);
   });
 
   it('tells similar ones as one from the tenth on', () => {
     prepare().boot().run(10);
-    for (let i = 0; i < 12; i++) say(`different ${i}`);
+    for (let i = 0; i < 12; i++) send(`different ${i}`);
     expect(node.events().at(8)).toBe('BackOff: different 8');
     expect(node.events().at(9)).toBe('BackOff: (combined from similar events): different 9');
     expect(node.logs('Event occurred').at(-1)).toMatchObject({ count: 3 });
-    say('different 11');
+    send('different 11');
     expect(node.events().at(-1)).toBe('BackOff: different 11');
   });
 });

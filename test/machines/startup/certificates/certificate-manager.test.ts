@@ -67,7 +67,7 @@ describe('the certificate manager', () => {
     const subject = run({ 'kube.get': pending });
     expect(subject.asked().at(-1)).toBe('kube.watch');
     const change = (status: object) =>
-      subject.say('kube.watch', { type: 'watch.changed', change: 'MODIFIED', object: { metadata, status } });
+      subject.emit('kube.watch', { type: 'watch.changed', change: 'MODIFIED', object: { metadata, status } });
     change({ conditions: [{ type: 'Approved' }] });
     expect(subject.logged().at(-1)).toBe('Certificate signing request is approved, waiting to be issued');
     change({ conditions: [{ type: 'Approved' }], certificate: 'UEVN' });

@@ -114,12 +114,12 @@ function node(fields: Record<string, Json> = {}, answers: Answers = {}) {
   started.boot().run(10_000);
   const change = (next: Record<string, Json>) => {
     content = document(next);
-    started.world.say('host.watchConfiguration', { type: 'configuration.changed' });
+    started.world.emit('host.watchConfiguration', { type: 'configuration.changed' });
     started.run(5_000);
   };
   const breakFile = (message: string) => {
     error = fail(message);
-    started.world.say('host.watchConfiguration', { type: 'configuration.changed' });
+    started.world.emit('host.watchConfiguration', { type: 'configuration.changed' });
     started.run(1_000);
   };
   return { started, change, breakFile, set: (next: Record<string, Json>) => (content = document(next)) };

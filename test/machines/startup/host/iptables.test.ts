@@ -7,14 +7,14 @@ import { ARGV, BootNode, ok } from '../boot-node.ts';
 describe('the machine', () => {
   it('says what became of each protocol, in upstream words', () => {
     const run = runUnder(iptablesMachine, undefined, { 'host.keepIptables': 'stream' });
-    run.say('host.keepIptables', { type: 'iptables.initialized', protocol: 'IPv4' });
-    run.say('host.keepIptables', {
+    run.emit('host.keepIptables', { type: 'iptables.initialized', protocol: 'IPv4' });
+    run.emit('host.keepIptables', {
       type: 'iptables.failed',
       protocol: 'IPv6',
       step: 'Failed to ensure that iptables hint chain exists',
       message: 'ip6tables: no such file',
     });
-    run.say('host.keepIptables', { type: 'iptables.restored', protocol: 'IPv4' });
+    run.emit('host.keepIptables', { type: 'iptables.restored', protocol: 'IPv4' });
     expect(run.logged()).toEqual([
       'Initialized iptables rules.',
       'Failed to ensure that iptables hint chain exists',

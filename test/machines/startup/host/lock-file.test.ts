@@ -24,7 +24,7 @@ describe('the lock file', () => {
   it('is watched, and contention is told once, only when the flag asks for it', () => {
     const answers = { 'host.acquireLock': ok(null), 'host.watchLock': 'stream' } as const;
     const run = runUnder(lockFileMachine, input(true), answers);
-    run.say('host.watchLock', { type: 'lock.contended' });
+    run.emit('host.watchLock', { type: 'lock.contended' });
     expect(run.sent().map(({ type }) => type)).toEqual(['lockFile.acquired', 'lockFile.contended']);
     expect(run.state()).toEqual({ held: 'keeping' });
     expect(run.divergence()).toBeNull();

@@ -87,7 +87,7 @@ describe('the machine', () => {
   it('tells a new content, and judges it anew', () => {
     const text = search(40);
     const started = run({ 'host.readFile': ok({ content: text }) });
-    started.say('host.watchConfiguration', { type: 'configuration.changed' });
+    started.emit('host.watchConfiguration', { type: 'configuration.changed' });
     started.time.advanceTo(started.time.now() + 1_000);
     expect(started.sent()).toMatchObject([{ type: 'resolver.changed', text }, { reason: 'CheckLimitsForResolvConf' }]);
     expect(started.state()).toBe('watching');
@@ -97,7 +97,7 @@ describe('the machine', () => {
   it('tells nobody when the content is the same, or gone', () => {
     for (const content of [input.text, null]) {
       const started = run({ 'host.readFile': ok({ content }) });
-      started.say('host.watchConfiguration', { type: 'configuration.changed' });
+      started.emit('host.watchConfiguration', { type: 'configuration.changed' });
       started.time.advanceTo(started.time.now() + 1_000);
       expect(started.sent()).toEqual([]);
       expect(started.state()).toBe('watching');
@@ -106,7 +106,7 @@ describe('the machine', () => {
 
   it('says when it cannot read, and keeps what it has', () => {
     const started = run({ 'host.readFile': fail('permission denied') });
-    started.say('host.watchConfiguration', { type: 'configuration.changed' });
+    started.emit('host.watchConfiguration', { type: 'configuration.changed' });
     started.time.advanceTo(started.time.now() + 1_000);
     expect(started.sent()).toMatchObject([{ message: 'permission denied' }]);
     expect(started.logged()).toEqual(['Check limits for resolv.conf failed at file open']);
@@ -123,7 +123,7 @@ function nodeWithPod() {
   node.boot().run(10_000);
   const change = () => {
     content = 'nameserver 192.0.2.53\nsearch example.org\n';
-    node.world.say('host.watchConfiguration', { type: 'configuration.changed' });
+    node.world.emit('host.watchConfiguration', { type: 'configuration.changed' });
     node.run(5_000);
   };
   return { node, change };

@@ -58,7 +58,7 @@ describe('the machine', () => {
     expect(started.state()).toEqual({ feeding: { trusted: 'halted' } });
     started.time.advanceTo(started.time.now() + 1_000);
     expect(started.state()).toEqual({ feeding: 'doubted' });
-    expect(() => started.say('host.feedWatchdog', { type: 'watchdog.heard' }), 'nobody feeds').toThrow();
+    expect(() => started.emit('host.feedWatchdog', { type: 'watchdog.heard' }), 'nobody feeds').toThrow();
     expect(started.logged()).toContain(
       'Do not notify watchdog this iteration as the kubelet is reportedly not healthy',
     );
@@ -88,8 +88,8 @@ describe('the machine', () => {
 
   it('says when nobody hears it', () => {
     const started = run(ok(settings('30000000')));
-    started.say('host.feedWatchdog', { type: 'watchdog.unheard', message: 'connection refused' });
-    started.say('host.feedWatchdog', { type: 'watchdog.heard' });
+    started.emit('host.feedWatchdog', { type: 'watchdog.unheard', message: 'connection refused' });
+    started.emit('host.feedWatchdog', { type: 'watchdog.heard' });
     expect(started.logged().slice(1)).toEqual([
       'Failed to notify watchdog',
       'The service manager hears the watchdog again',
@@ -123,10 +123,10 @@ describe('a node', () => {
   it('feeds while pods are synchronised, and not when the runtime was away for five minutes', () => {
     const node = new BootNode({ argv: ARGV, answers: answers('30000000') }).boot().run(5_000);
     expect(node.effects('host.feedWatchdog').map(({ input }) => input)).toEqual([{ intervalMs: 15_000, tries: 2 }]);
-    node.world.say('runtime.watchStatus', RUNTIME_NOT_READY);
+    node.world.emit('runtime.watchStatus', RUNTIME_NOT_READY);
     node.run(301_000);
     expect(node.state('kubelet/watchdog')).toEqual({ feeding: 'doubted' });
-    node.world.say('runtime.watchStatus', RUNTIME_READY);
+    node.world.emit('runtime.watchStatus', RUNTIME_READY);
     node.run(1_000);
     expect(node.state('kubelet/watchdog')).toEqual({ feeding: { trusted: 'going' } });
     expect(node.replay().divergence).toBeNull();

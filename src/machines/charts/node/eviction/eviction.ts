@@ -133,7 +133,7 @@ const noteTime = s.enqueueActions((args) => {
   settle(enqueue, context, reobserved(context, now(args)));
 });
 
-const sayFailure = s.enqueueActions(({ context, event, enqueue }) => {
+const logFailure = s.enqueueActions(({ context, event, enqueue }) => {
   const err = event.type === 'signals.failed' ? event.message : errorOf(event).message;
   if (!context.failing) enqueue(line('error', ['Eviction manager: failed to get summary stats', { err }]));
   enqueue.assign({ failing: true });
@@ -232,7 +232,7 @@ const evictFirst = s.enqueueActions(({ context, enqueue }) => {
   enqueue.assign({ victim: victim.uid, ordered: [...context.ordered, victim.uid], evictions });
 });
 
-const sayThreshold = s.enqueueActions(({ context, enqueue }) => {
+const logThreshold = s.enqueueActions(({ context, enqueue }) => {
   const threshold = target(context);
   if (threshold === null) return;
   const resource = resourceOf(threshold.signal);
@@ -252,7 +252,7 @@ const watch = s.createStateConfig({
         src: 'stats.diskLayout',
         input: ({ context }) => ({ place: context.place }),
         onDone: { target: 'choosing', actions: noteLayout },
-        onError: { target: 'unlocated', actions: sayFailure },
+        onError: { target: 'unlocated', actions: logFailure },
       },
     },
     unlocated: { after: { [MONITORING_MS]: 'locating' } },
@@ -263,9 +263,9 @@ const watch = s.createStateConfig({
         id: 'signals',
         src: 'stats.watchSignals',
         input: ({ context }) => ({ place: context.place, thresholds: context.thresholds, periodMs: MONITORING_MS }),
-        onError: { target: 'blind', actions: sayFailure },
+        onError: { target: 'blind', actions: logFailure },
       },
-      on: { 'signals.changed': { actions: noteSignals }, 'signals.failed': { actions: sayFailure } },
+      on: { 'signals.changed': { actions: noteSignals }, 'signals.failed': { actions: logFailure } },
     },
     blind: { after: { [MONITORING_MS]: 'watching' } },
   },
@@ -296,12 +296,12 @@ const turn = s.createStateConfig({
         id: 'observe',
         ...observing,
         onDone: { target: 'judging', actions: noteObservations },
-        onError: { target: 'pausing', actions: sayFailure },
+        onError: { target: 'pausing', actions: logFailure },
       },
     },
     judging: { always: [{ guard: 'isDue', target: 'clearing' }, { target: 'idle' }] },
     clearing: {
-      entry: sayThreshold,
+      entry: logThreshold,
       initial: 'containers',
       states: {
         containers: {
@@ -331,7 +331,7 @@ const turn = s.createStateConfig({
             id: 'observeAgain',
             ...observing,
             onDone: { target: 'judging', actions: noteObservations },
-            onError: { target: '#evicting', actions: sayFailure },
+            onError: { target: '#evicting', actions: logFailure },
           },
         },
         judging: {

@@ -81,11 +81,11 @@ function complain(enqueue: Enqueue, { complaint }: Context, text: string, err: s
   enqueue.assign({ complaint: err });
 }
 
-const sayUnavailable = s.enqueueActions(({ context, event, enqueue }) =>
+const logUnavailable = s.enqueueActions(({ context, event, enqueue }) =>
   complain(enqueue, context, 'Failed to start node shutdown manager', reasonOf(event)),
 );
 
-const sayTooShort = s.enqueueActions(({ context, enqueue }) => {
+const logTooShort = s.enqueueActions(({ context, enqueue }) => {
   const requested = `${requestedMs(context) / MS_PER_SECOND}s`;
   const current = `${context.delayMs / MS_PER_SECOND}s`;
   const err =
@@ -94,7 +94,7 @@ const sayTooShort = s.enqueueActions(({ context, enqueue }) => {
   complain(enqueue, context, 'Failed to start node shutdown manager', err);
 });
 
-const sayLost = s.enqueueActions(({ context, event, enqueue }) =>
+const logLost = s.enqueueActions(({ context, event, enqueue }) =>
   complain(enqueue, context, 'Unable to watch the node for shutdown events', reasonOf(event)),
 );
 
@@ -146,7 +146,7 @@ const endGroup = s.enqueueActions(({ context, enqueue }) => {
   }
 });
 
-const sayTimeOut = line<Context, Event, undefined, Event>('info', ({ context }) => [
+const logTimeOut = line<Context, Event, undefined, Event>('info', ({ context }) => [
   'Shutdown manager pod killing time out',
   { gracePeriod: graceSeconds(context), priority: context.settings.periods[context.group]?.priority },
 ]);
@@ -165,7 +165,7 @@ const notePod = s.assign({
 
 // ---- the chart ------------------------------------------------------------------------------------------------------
 
-const sayUnstored = line<Context, { type: string; error: unknown }, undefined, Event>('error', ({ event }) => [
+const logUnstored = line<Context, { type: string; error: unknown }, undefined, Event>('error', ({ event }) => [
   'Failed to store graceful shutdown state',
   { err: reasonOf(event) },
 ]);
@@ -184,8 +184,8 @@ const guarding = s.createStateConfig({
     id: 'lock',
     src: 'logind.inhibitShutdown',
     input: {},
-    onDone: { guard: 'isWaiting', target: 'reacquiring', actions: sayLost },
-    onError: [{ guard: 'isWaiting', target: 'reacquiring', actions: sayLost }, { actions: sayLost }],
+    onDone: { guard: 'isWaiting', target: 'reacquiring', actions: logLost },
+    onError: [{ guard: 'isWaiting', target: 'reacquiring', actions: logLost }, { actions: logLost }],
   },
   initial: 'waiting',
   states: {
@@ -197,14 +197,14 @@ const guarding = s.createStateConfig({
         src: 'logind.storeShutdown',
         input: state,
         onDone: 'ending',
-        onError: { target: 'ending', actions: sayUnstored },
+        onError: { target: 'ending', actions: logUnstored },
       },
     },
     /** Waits until the pods of this group are gone, or their time is over. */
     ending: {
       entry: endGroup,
       always: { guard: 'isGroupGone', target: 'ended' },
-      after: { group: { target: 'ended', actions: sayTimeOut } },
+      after: { group: { target: 'ended', actions: logTimeOut } },
     },
     ended: {
       always: [
@@ -218,7 +218,7 @@ const guarding = s.createStateConfig({
         src: 'logind.storeShutdown',
         input: state,
         onDone: '#released',
-        onError: { target: '#released', actions: sayUnstored },
+        onError: { target: '#released', actions: logUnstored },
       },
     },
   },
@@ -230,8 +230,8 @@ const active = s.createStateConfig({
     id: 'bus',
     src: 'logind.watchShutdown',
     input: {},
-    onDone: { guard: 'isWaiting', target: 'lost', actions: sayLost },
-    onError: [{ guard: 'isWaiting', target: 'lost', actions: sayLost }, { actions: sayLost }],
+    onDone: { guard: 'isWaiting', target: 'lost', actions: logLost },
+    onError: [{ guard: 'isWaiting', target: 'lost', actions: logLost }, { actions: logLost }],
   },
   initial: 'guarding',
   states: {
@@ -273,7 +273,7 @@ export const shutdownMachine = s.createMachine({
         id: 'delay',
         ...delay,
         onDone: { target: 'judging', actions: noteDelay },
-        onError: { target: 'absent', actions: sayUnavailable },
+        onError: { target: 'absent', actions: logUnavailable },
       },
     },
     judging: { always: [{ guard: 'waitsLongEnough', target: 'active' }, { target: 'overriding' }] },
@@ -284,7 +284,7 @@ export const shutdownMachine = s.createMachine({
         src: 'logind.overrideInhibitDelay',
         input: ({ context }) => ({ seconds: periodRequestedSeconds(context.settings.periods) }),
         onDone: 'checking',
-        onError: { target: 'absent', actions: sayUnavailable },
+        onError: { target: 'absent', actions: logUnavailable },
       },
     },
     checking: {
@@ -292,13 +292,13 @@ export const shutdownMachine = s.createMachine({
         id: 'newDelay',
         ...delay,
         onDone: { target: 'accepting', actions: noteDelay },
-        onError: { target: 'absent', actions: sayUnavailable },
+        onError: { target: 'absent', actions: logUnavailable },
       },
     },
     accepting: {
       always: [
         { guard: 'waitsLongEnough', target: 'active' },
-        { target: 'absent', actions: sayTooShort },
+        { target: 'absent', actions: logTooShort },
       ],
     },
     /** Shutting down is not graceful for now. */

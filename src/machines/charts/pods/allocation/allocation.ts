@@ -177,7 +177,7 @@ const takeDevices = s.enqueueActions((args) => {
 });
 
 /** What plugins answered for a pod that is still there. */
-const hearPlugins = keeping((w) => {
+const takePluginAnswers = keeping((w) => {
   const { event } = w.args;
   if (!('uid' in event) || !event.type.startsWith('devices.')) return;
   const arranging = w.books.arranging[event.uid];
@@ -363,9 +363,9 @@ export const allocationMachine = s.createMachine({
     'allocation.released': { actions: free },
     'allocation.waited': { actions: stopWaiting },
     'pods.known': { actions: forgetOthers },
-    'devices.preferred': { actions: hearPlugins },
-    'devices.allocated': { actions: hearPlugins },
-    'devices.refused': { actions: hearPlugins },
+    'devices.preferred': { actions: takePluginAnswers },
+    'devices.allocated': { actions: takePluginAnswers },
+    'devices.refused': { actions: takePluginAnswers },
     'devices.changed': { actions: takeDevices },
     'devices.heldWanted': {
       actions: sendTo(to('deviceManager'), ({ context }) => devicesHeldBy(context.grants)),

@@ -106,7 +106,7 @@ const forget = s.assign(({ context, event }) => {
   return { versions: event.uids === null ? null : versions, reported: forgotten(reported, event.uids) };
 });
 
-const sayBroken = line<Context, { error: unknown; type: string }, undefined, ManifestsChanged | ConfigWanted | Ended>(
+const logBroken = line<Context, { error: unknown; type: string }, undefined, ManifestsChanged | ConfigWanted | Ended>(
   'error',
   ({ context, event }) => [
     'Unable to read config path',
@@ -138,7 +138,7 @@ export const fileSourceMachine = s.createMachine({
           periodMs: settings.fileCheckFrequencyMs,
         }),
         onDone: 'reopening',
-        onError: { target: 'reopening', actions: sayBroken },
+        onError: { target: 'reopening', actions: logBroken },
       },
       on: { 'manifests.changed': { actions: take } },
     },

@@ -175,7 +175,7 @@ export const containerSetup = setup({
         ...(seen === undefined ? {} : { seen }),
       }),
     ),
-    sayUnseen: sendParent({ type: 'container.unseen' } satisfies ContainerReport),
+    logUnseen: sendParent({ type: 'container.unseen' } satisfies ContainerReport),
     askTurn: sendParent(
       ({ context }): ContainerReport => ({ type: 'container.wanted', name: context.name, request: requestOf(context) }),
     ),
@@ -298,7 +298,7 @@ export const imageReady = s.assign(({ event }) =>
 );
 
 /** The image is there; people learn that when it is used. */
-export const sayImage = s.enqueueActions(({ context: { image }, enqueue }) => {
+export const logImage = s.enqueueActions(({ context: { image }, enqueue }) => {
   if (image?.event) enqueue({ type: 'record', params: image.event });
 });
 
@@ -333,7 +333,7 @@ export const replaceUnknown = s.assign(({ context }) => ({
 }));
 
 /** For its pod a container that was stopped for good has ended; one that comes again is still on its way. */
-export const sayStopped = s.enqueueActions(({ context, event, enqueue }) => {
+export const logStopped = s.enqueueActions(({ context, event, enqueue }) => {
   const isSeen = hasExited(context) && shownIn(event) === null;
   const phase = context.stop?.after === 'end' ? 'ended' : 'stopping';
   enqueue({ type: 'report', params: { phase, ...(isSeen ? {} : afterCall({ event })) } });
@@ -356,7 +356,7 @@ export const failPostStart = s.assign(({ context }) => ({
 }));
 
 /** People learn that the server does not speak what the hook asks for. */
-export const sayFallback = s.enqueueActions(({ context, event, enqueue }) => {
+export const logFallback = s.enqueueActions(({ context, event, enqueue }) => {
   const output = outputOf<{ fellBack: boolean }>(event);
   const hook = context.stop === null ? context.wanted.postStart : context.wanted.preStop;
   if (!output.fellBack || hook?.kind !== 'httpGet') return;
@@ -374,7 +374,7 @@ export const beginWait = s.assign({ hookBeganAtMs: (args) => now(args) });
 /** The hook of its end answered; a failure of it is recorded. */
 export const endHook = s.enqueueActions(({ event, enqueue }) => {
   const { output } = event as unknown as { output?: { exitCode?: number; fellBack?: boolean } };
-  if (output?.fellBack) enqueue(sayFallback);
+  if (output?.fellBack) enqueue(logFallback);
   if (output === undefined || (output.exitCode ?? 0) !== 0) enqueue({ type: 'record', params: preStopFailed });
   enqueue.assign({ hookBeganAtMs: 0 });
 });

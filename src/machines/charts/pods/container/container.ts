@@ -31,6 +31,8 @@ import {
   imageFailed,
   imageReady,
   limit,
+  logImage,
+  logStopped,
   nextInstance,
   noteAfter,
   noteMessage,
@@ -43,8 +45,6 @@ import {
   replace,
   replaceUnknown,
   containerSetup as s,
-  sayImage,
-  sayStopped,
   take,
   takeShown,
 } from './container-setup.ts';
@@ -112,12 +112,12 @@ const waiting = s.createStateConfig({
         ...redefined,
         'container.permitted': [
           { guard: 'isCreated', target: 'starting', actions: [take, notePlace] },
-          { target: 'creating', actions: [notePlace, sayImage] },
+          { target: 'creating', actions: [notePlace, logImage] },
         ],
         'container.refused': {
           target: 'failed',
           actions: [
-            sayImage,
+            logImage,
             refused,
             { type: 'record', params: ({ event }) => containerEvents.failed(event.message) },
           ],
@@ -289,7 +289,7 @@ const stopping = s.createStateConfig({
 
 /** Waits until the runtime shows the end of what was stopped. */
 const stopped = s.createStateConfig({
-  entry: sayStopped,
+  entry: logStopped,
   always: { guard: 'hasExited', target: 'exited' },
   on: {
     'container.observed': [{ guard: 'isLost', target: 'exited', actions: observe }, { actions: observe }],
@@ -299,7 +299,7 @@ const stopped = s.createStateConfig({
   states: {
     unseen: {
       after: {
-        [SHOW_END_MS]: { target: 'unseen', reenter: true, actions: 'sayUnseen' },
+        [SHOW_END_MS]: { target: 'unseen', reenter: true, actions: 'logUnseen' },
         givenUp: { guard: 'neverRan', target: '#container.waiting', actions: beginAnew },
       },
     },

@@ -14,11 +14,11 @@ import {
   failPostStart,
   hookRequest,
   leaveHook,
+  logFallback,
   noteHookFailure,
   noteStop,
   observe,
   containerSetup as s,
-  sayFallback,
 } from './container-setup.ts';
 import { stopCall } from './stop-call.ts';
 
@@ -64,7 +64,7 @@ export const started = s.createStateConfig({
         id: 'postStart',
         src: 'probe.httpHook',
         input: ({ context }) => hookRequest(context.wanted.postStart, context.podIP),
-        onDone: { target: '#container.running', actions: sayFallback },
+        onDone: { target: '#container.running', actions: logFallback },
         onError: { target: 'failed', actions: noteHookFailure },
       },
     },

@@ -111,7 +111,7 @@ const begin = s.assign({ writing: ({ context }) => context.series.count });
 const noteWritten = s.assign({ written: ({ context }) => context.writing, tries: 0 });
 const countTry = s.assign({ tries: ({ context }) => context.tries + 1 });
 
-const sayRejected = line<Context, EventCounted | Ended, undefined, EventCounted | Ended>(
+const logRejected = line<Context, EventCounted | Ended, undefined, EventCounted | Ended>(
   'error',
   ({ context: { series }, event }) => [
     'Server rejected event (will not retry!)',
@@ -122,7 +122,7 @@ const sayRejected = line<Context, EventCounted | Ended, undefined, EventCounted 
 const failing = [
   { guard: 'isSettled', target: 'given', actions: noteWritten },
   { guard: 'mayRetry', target: 'backingOff', actions: countTry },
-  { target: 'given', actions: [noteWritten, sayRejected] },
+  { target: 'given', actions: [noteWritten, logRejected] },
 ] as const;
 
 export const eventWriterMachine = s.createMachine({

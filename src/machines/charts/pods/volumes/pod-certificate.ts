@@ -224,11 +224,11 @@ const failAt = (doing: string) =>
 const failLost = fail((context) => `PodCertificateRequest "${nameOf(context)}" appears to have been deleted`);
 const failMalformed = fail((context) => `PodCertificateRequest "${nameOf(context)}" was issued without a certificate`);
 
-const sayUnissued = s.enqueueActions(({ context, enqueue }) =>
+const logUnissued = s.enqueueActions(({ context, enqueue }) =>
   report(enqueue, context, { state: 'unknown', message: NOT_ISSUED }),
 );
 
-const say = (event: 'certificateOverdue' | 'certificateExpired') =>
+const recordCertificateEvent = (event: 'certificateOverdue' | 'certificateExpired') =>
   s.enqueueActions(({ context, enqueue }) =>
     enqueue.sendTo(to('eventRecorder'), eventRecorded(context.ref, podEvents[event]())),
   );
@@ -246,7 +246,7 @@ const news = [
 /** The uids that a request names. */
 const lookingUp = {
   gettingAccount: s.createStateConfig({
-    meta: { waitsFor: 'the API server to say who the pod’s service account is' },
+    meta: { waitsFor: 'the API server to recordCertificateEvent who the pod’s service account is' },
     invoke: {
       id: 'account',
       src: 'kube.get',
@@ -262,7 +262,7 @@ const lookingUp = {
     },
   }),
   gettingNode: s.createStateConfig({
-    meta: { waitsFor: 'the API server to say which Node this is' },
+    meta: { waitsFor: 'the API server to recordCertificateEvent which Node this is' },
     invoke: {
       id: 'node',
       src: 'kube.get',
@@ -326,7 +326,7 @@ const issuing = s.createStateConfig({
       },
       on: { 'reflector.listed': news, 'reflector.changed': news },
       after: {
-        [UNISSUED_MS]: { guard: 'isUnissued', actions: sayUnissued },
+        [UNISSUED_MS]: { guard: 'isUnissued', actions: logUnissued },
         abandon: { guard: 'isUnseen', target: 'backingOff', actions: failLost },
       },
     },
@@ -365,11 +365,11 @@ export const podCertificateMachine = s.createMachine({
         none: {},
         fresh: {
           after: {
-            overdue: { target: 'overdue', actions: say('certificateOverdue') },
-            expiry: { target: 'expired', actions: say('certificateExpired') },
+            overdue: { target: 'overdue', actions: recordCertificateEvent('certificateOverdue') },
+            expiry: { target: 'expired', actions: recordCertificateEvent('certificateExpired') },
           },
         },
-        overdue: { after: { expiry: { target: 'expired', actions: say('certificateExpired') } } },
+        overdue: { after: { expiry: { target: 'expired', actions: recordCertificateEvent('certificateExpired') } } },
         expired: {},
       },
     },

@@ -99,7 +99,7 @@ const wantPublished = s.enqueueActions(({ context: { plan, ref, serviceAccount }
   enqueue.sendTo(to('csiVolumes'), wanted);
 });
 
-const sayOverdue = s.enqueueActions(({ context, enqueue }) => {
+const logOverdue = s.enqueueActions(({ context, enqueue }) => {
   enqueue.sendTo(to('csiVolumes'), { type: 'csi.overdue', uid: context.ref.uid } satisfies CSIOverdue);
 });
 
@@ -181,7 +181,7 @@ export const volumesMachine = s.createMachine({
     /** Waits for the drivers, if there are any: each volume is tried by an actor of its own. */
     publishing: {
       always: { guard: 'isPublished', target: 'mounted' },
-      after: { [OVERDUE_MS]: { target: 'publishing', reenter: true, actions: sayOverdue } },
+      after: { [OVERDUE_MS]: { target: 'publishing', reenter: true, actions: logOverdue } },
     },
     /** Waits for a change. */
     mounted: { entry: 'reportMounted' },

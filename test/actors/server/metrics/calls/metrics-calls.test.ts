@@ -154,9 +154,9 @@ it('every call of the runtime counts under the name that upstream has for it', a
   const watch = { relistPeriodMs: 20, inspectDeadlineMs: 60_000, inspectParallel: 2 };
   const watching = ports['cri.watchPods'](call(watch));
   await expect.poll(() => fake.listeners).toBe(1);
-  fake.say({ container_id: 'container-u1', created_at: String(BigInt(Date.now() - 50) * 1_000_000n) });
-  const heardLate = () => value('kubelet_evented_pleg_connection_latency_seconds', {}, '_sum');
-  await expect.poll(heardLate).toBeGreaterThanOrEqual(0.05);
+  fake.emit({ container_id: 'container-u1', created_at: String(BigInt(Date.now() - 50) * 1_000_000n) });
+  const connectedLate = () => value('kubelet_evented_pleg_connection_latency_seconds', {}, '_sum');
+  await expect.poll(connectedLate).toBeGreaterThanOrEqual(0.05);
   await expect.poll(() => value('kubelet_pleg_relist_interval_seconds', {}, '_count')).toBeGreaterThan(0);
   expect(await value('kubelet_pleg_last_seen_seconds')).toBeCloseTo(Date.now() / 1_000, -1);
   expect(await value('kubelet_evented_pleg_connection_success_count')).toBe(1);

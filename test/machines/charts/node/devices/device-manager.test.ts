@@ -47,11 +47,11 @@ function run(answers: Answers = {}) {
     written,
     settle,
     register: (endpoint?: string) => {
-      world.say('devices.serveRegistration', registered(endpoint));
+      world.emit('devices.serveRegistration', registered(endpoint));
       settle();
     },
     list: (...devices: readonly Device[]) => {
-      world.say('devices.listAndWatch', { type: 'devices.listed', devices });
+      world.emit('devices.listAndWatch', { type: 'devices.listed', devices });
       settle();
     },
     devices: () => all().findLast(({ type }) => type === 'devices.changed')?.devices,

@@ -67,7 +67,7 @@ function start(thresholds: readonly EvictionThreshold[], answers: Answers = {}, 
     ...run,
     add: (uid: string, facts: NodePod | null) => run.send({ type: 'node.podChanged', uid, pod: facts }),
     free: (uid: string) => run.send({ type: 'node.podChanged', uid, pod: null, isReclaimed: true }),
-    see: (observations: Observations) => run.say('stats.watchSignals', { type: 'signals.changed', observations }),
+    see: (observations: Observations) => run.emit('stats.watchSignals', { type: 'signals.changed', observations }),
     kills: () => sentTo('pods').filter(({ type }) => type === 'pods.kill'),
     killed: () => sentTo('pods').flatMap((message) => ('uid' in message ? [message.uid] : [])),
     events: () => sentTo('eventRecorder'),
@@ -326,7 +326,7 @@ describe('limits of local storage', () => {
     const run = start([]);
     run.add('a', limited(limits));
     run.pass(0);
-    run.say('stats.watchStorage', { type: 'storage.changed', exceeded });
+    run.emit('stats.watchStorage', { type: 'storage.changed', exceeded });
     expect(run.kills()).toMatchObject([
       {
         uid: 'a',
@@ -335,8 +335,8 @@ describe('limits of local storage', () => {
       },
     ]);
     expect(run.events()).toMatchObject([{ reason: 'Evicted', message }]);
-    run.say('stats.watchStorage', { type: 'storage.changed', exceeded: null });
-    run.say('stats.watchStorage', { type: 'storage.changed', exceeded });
+    run.emit('stats.watchStorage', { type: 'storage.changed', exceeded: null });
+    run.emit('stats.watchStorage', { type: 'storage.changed', exceeded });
     expect(run.kills()).toHaveLength(1);
     expect(run.divergence()).toBeNull();
   });
@@ -348,7 +348,7 @@ describe('limits of local storage', () => {
     run.add('a', limited({ pod: '1Gi' }));
     expect(run.asked()).toContain('stats.watchStorage');
     run.add('a', null);
-    expect(() => run.say('stats.watchStorage', { type: 'storage.changed', exceeded: null })).toThrow(TypeError);
+    expect(() => run.emit('stats.watchStorage', { type: 'storage.changed', exceeded: null })).toThrow(TypeError);
     const off = start([], {}, { localStorage: false });
     off.add('a', limited({ pod: '1Gi' }));
     expect(off.asked()).not.toContain('stats.watchStorage');

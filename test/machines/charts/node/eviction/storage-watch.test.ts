@@ -19,8 +19,8 @@ const exceeded = { kind: 'emptyDir', name: 'd' };
 
 it('tells what is exceeded, and nothing when it no longer is', () => {
   const run = runUnder(storageWatchMachine, input, { 'stats.watchStorage': 'stream' });
-  run.say('stats.watchStorage', { type: 'storage.changed', exceeded });
-  run.say('stats.watchStorage', { type: 'storage.changed', exceeded: null });
+  run.emit('stats.watchStorage', { type: 'storage.changed', exceeded });
+  run.emit('stats.watchStorage', { type: 'storage.changed', exceeded: null });
   expect(run.sent()).toEqual([{ to: 'parent', type: 'storage.exceeded', uid: 'u', exceeded }]);
   expect(run.divergence()).toBeNull();
 });

@@ -42,7 +42,7 @@ function start(answers: Answers = {}) {
     ...run,
     sentTo,
     add: (uid: string, facts: NodePod | null) => run.send({ type: 'node.podChanged', uid, pod: facts }),
-    bus: (event: { type: string }) => run.say('logind.watchShutdown', event),
+    bus: (event: { type: string }) => run.emit('logind.watchShutdown', event),
     kills: () =>
       sentTo('pods').flatMap((sent) =>
         sent.type === 'pods.kill' ? [sent as unknown as { uid: string; graceSeconds: number }] : [],

@@ -151,7 +151,7 @@ describe('a crash of one actor', () => {
 
   it('eventWriter: its event is lost, the next one is not', () => {
     const { node, kube } = running();
-    const say = (message: string) =>
+    const send = (message: string) =>
       node.kernel.dispatch(
         'kubelet/eventRecorder',
         {
@@ -163,11 +163,11 @@ describe('a crash of one actor', () => {
         },
         'test',
       );
-    say('one');
+    send('one');
     const { writing } = (node.kernel.snapshotOf('kubelet/eventRecorder') as { context: { writing: string[] } }).context;
     node.kernel.dispatch(`kubelet/eventRecorder/event-${writing.at(-1)}`, { type: 'event.counted', series: 5 }, 'test');
     node.run(1_000);
-    say('two');
+    send('two');
     node.run(1_000);
     expect(kube.of('create', /events$/).map(({ body }) => body.message)).toContain('two');
   });

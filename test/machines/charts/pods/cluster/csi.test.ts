@@ -7,7 +7,7 @@ let cluster: ClusterNode;
 
 afterEach(() => cluster.node.assertReplays());
 
-const say = (id: string, event: object) => cluster.node.kernel.dispatch(`kubelet/${id}`, event as never, 'test');
+const send = (id: string, event: object) => cluster.node.kernel.dispatch(`kubelet/${id}`, event as never, 'test');
 
 function booted({ listens = true } = {}): ClusterNode {
   cluster = clusterNode();
@@ -18,7 +18,7 @@ function booted({ listens = true } = {}): ClusterNode {
   if (listens) listen();
   return cluster;
 }
-const listen = () => say('csiVolumes', { type: 'csi.driverListening', name: DRIVER, endpoint: '/csi.sock' });
+const listen = () => send('csiVolumes', { type: 'csi.driverListening', name: DRIVER, endpoint: '/csi.sock' });
 
 function createClaim(spec: object = {}, metadata: object = {}, name = 'data'): void {
   const { kube } = cluster;
@@ -65,7 +65,7 @@ describe('a pod with a volume of a CSI driver', () => {
     node.until('Running', isRunning('web'), 10_000);
     const uid = kube.pod('web').metadata.uid as string;
     for (const address of ['csiVolumes', `pods/pod-${uid}/volumes`]) {
-      say(address, { type: address === 'csiVolumes' ? 'csi.wanted' : 'volumes.planned', pod: null, plan: null });
+      send(address, { type: address === 'csiVolumes' ? 'csi.wanted' : 'volumes.planned', pod: null, plan: null });
       node.run(3_000);
       listen();
     }
@@ -175,7 +175,7 @@ describe('what lies behind a claim', () => {
       required: { nodeSelectorTerms: [{ matchExpressions: [{ key: 'zone', operator: 'In', values: [zone] }] }] },
     },
   });
-  const label = (zone: string) => say('objects', { type: 'node.labels', labels: { zone } });
+  const label = (zone: string) => send('objects', { type: 'node.labels', labels: { zone } });
 
   it('and is on another node waits until it is not', () => {
     const { node, kube } = booted();

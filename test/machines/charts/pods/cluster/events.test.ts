@@ -11,7 +11,7 @@ function booted(): ClusterNode {
   return cluster;
 }
 
-const say = (message: string, reason = 'BackOff', name = 'p') =>
+const send = (message: string, reason = 'BackOff', name = 'p') =>
   cluster.node.kernel.dispatch(
     'kubelet/eventRecorder',
     {
@@ -42,7 +42,7 @@ afterEach(() => {
 describe('eventWriter', () => {
   it('is posted as the recorded kubelet posts it', () => {
     const { node } = booted();
-    say('no');
+    send('no');
     node.run(100);
     expect(created().at(-1)!.body).toEqual({
       kind: 'Event',
@@ -73,7 +73,7 @@ describe('eventWriter', () => {
   it('about an object whose name is as long as names may be has a name that the API server takes', () => {
     const { node } = booted();
     const longest = `${'long-name.'.repeat(25)}pod`;
-    for (const message of ['no', 'neither']) say(message, 'BackOff', longest);
+    for (const message of ['no', 'neither']) send(message, 'BackOff', longest);
     node.run(100);
     const [first, second] = created().slice(-2);
     expect([first!.body.metadata.name, second!.body.metadata.name]).toEqual([
@@ -86,7 +86,7 @@ describe('eventWriter', () => {
 
   it('that stands for different ones does not say who reported these', () => {
     const { node } = booted();
-    for (let i = 0; i < 10; i++) say(`different ${i}`);
+    for (let i = 0; i < 10; i++) send(`different ${i}`);
     node.run(1_000);
     const combined = created().find(({ body }) => body.message.startsWith('(combined from similar events)'));
     expect(combined!.body).toMatchObject({
@@ -99,7 +99,7 @@ describe('eventWriter', () => {
   it('that happens again counts up the one that is there', () => {
     const { node } = booted();
     for (let i = 0; i < 3; i++) {
-      say('no');
+      send('no');
       node.run(1_000);
     }
     expect(created()).toHaveLength(1);
@@ -111,7 +111,7 @@ describe('eventWriter', () => {
     const { node } = booted();
     const [before, reasons] = [created().length, ['Scheduled', 'Pulled', 'Created', 'BackOff']];
     for (let round = 0; round < 3; round++) {
-      for (let i = 0; i < 70; i++) for (const reason of reasons) say('no', reason, `p${i}`);
+      for (let i = 0; i < 70; i++) for (const reason of reasons) send('no', reason, `p${i}`);
       node.run(1_000);
     }
     expect([created().length - before, counted().length]).toEqual([280, 560]);
@@ -119,7 +119,7 @@ describe('eventWriter', () => {
 
   it('that happens many times during one call is written once more', () => {
     const { node } = booted();
-    for (let i = 0; i < 20; i++) say('no');
+    for (let i = 0; i < 20; i++) send('no');
     node.run(1_000);
     expect(created()).toHaveLength(1);
     expect(counted().length).toBeLessThanOrEqual(1);
@@ -128,10 +128,10 @@ describe('eventWriter', () => {
 
   it('whose object is gone meanwhile is posted anew', () => {
     const { node, kube } = booted();
-    say('no');
+    send('no');
     node.run(100);
     kube.delete('events', created()[0]!.body.metadata.name);
-    say('no');
+    send('no');
     node.run(100);
     expect(created().map(({ body }) => body.count)).toEqual([1, 2]);
   });
@@ -158,7 +158,7 @@ describe('an API server', () => {
     const { node, kube } = booted();
     kube.refuse = (verb, path) =>
       verb === 'create' && path.endsWith('events') ? new Refusal('bad', { code: 422, reason: 'Invalid' }) : undefined;
-    say('no');
+    send('no');
     node.run(600_000);
     expect(created()).toHaveLength(1);
     expect(node.logs('Server rejected event (will not retry!)')).toHaveLength(1);
@@ -167,8 +167,8 @@ describe('an API server', () => {
   it('that is away gets the events when it is back', () => {
     const { node, kube } = booted();
     kube.isAway = true;
-    say('one');
-    say('two');
+    send('one');
+    send('two');
     node.run(45_000);
     kube.isAway = false;
     node.run(20_000);
@@ -179,7 +179,7 @@ describe('an API server', () => {
   it('that stays away is asked twelve times, and the event is given up', () => {
     const { node, kube } = booted();
     kube.isAway = true;
-    say('lost');
+    send('lost');
     node.run(600_000);
     expect(created()).toHaveLength(13);
     expect(node.logs('Server rejected event (will not retry!)')).toHaveLength(1);

@@ -66,8 +66,8 @@ describe('the log of a container that runs', () => {
   });
 
   it('is opened anew by the runtime when it was moved aside, or is missing', () => {
-    running().world.sayOfLogs({ type: 'log.rotated', aside: '0.log.1' });
-    node.run(100).world.sayOfLogs({ type: 'log.missing' });
+    running().world.sendLogEvent({ type: 'log.rotated', aside: '0.log.1' });
+    node.run(100).world.sendLogEvent({ type: 'log.missing' });
     node.run(100);
     expect(effects('cri.reopenContainerLog')).toHaveLength(2);
     expect(effects('logs.restore')).toEqual([]);
@@ -75,17 +75,17 @@ describe('the log of a container that runs', () => {
 
   it('gets its name back when the runtime does not open it', () => {
     running().world.fault = (name) => (name === 'cri.reopenContainerLog' ? { error: 'no', code: 'X' } : undefined);
-    node.world.sayOfLogs({ type: 'log.rotated', aside: '0.log.1' });
+    node.world.sendLogEvent({ type: 'log.rotated', aside: '0.log.1' });
     node.run(100);
     expect(effects('logs.restore').map(({ input }) => input['aside'])).toEqual(['0.log.1']);
-    node.world.sayOfLogs({ type: 'log.missing' });
+    node.world.sendLogEvent({ type: 'log.missing' });
     node.run(100);
     expect(effects('logs.restore')).toHaveLength(1);
     expect(node.logs('Failed to reopen container log')).toMatchObject([{ err: 'no' }]);
   });
 
   it('is said to fail where it fails, and is kept on', () => {
-    running().world.sayOfLogs({ type: 'log.failed', message: 'disk full' });
+    running().world.sendLogEvent({ type: 'log.failed', message: 'disk full' });
     node.run(100);
     expect(node.logs('Failed to rotate container log')).toMatchObject([{ err: 'disk full' }]);
     expect(node.world.openLogs()).toHaveLength(1);
