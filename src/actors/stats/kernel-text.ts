@@ -57,7 +57,7 @@ export function parsePressure(text: string): PressureStall {
     const [, avg10, avg60, avg300, total] = line;
     return { total: BigInt(total!), avg10: Number(avg10), avg60: Number(avg60), avg300: Number(avg300) };
   };
-  return { some: of('some'), full: of('full') };
+  return { full: of('full'), some: of('some') };
 }
 
 export function readPressure(path: string): PressureStall | null {

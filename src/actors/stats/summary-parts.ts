@@ -20,7 +20,7 @@ import type {
 /** What the kubelet takes for the interface that pods use. */
 const DEFAULT_INTERFACE = 'eth0';
 /** cgroup v1 counts no waiting: upstream says zeros of pods and of the node then, and nothing of containers. */
-export const NO_STALL: PressureStall = { some: NO_PRESSURE, full: NO_PRESSURE };
+export const NO_STALL: PressureStall = { full: NO_PRESSURE, some: NO_PRESSURE };
 
 /** RFC 3339 with milliseconds, which metrics have; the text of a summary leaves them out. */
 export const timeOf = (ms: number): string => new Date(ms).toISOString();
