@@ -169,7 +169,10 @@ export const podSetup = setup({
     hasTurn: ({ context }) => turnsOf(context).length > 0,
     isFresh: ({ context }) => context.inspected,
     isQueueEmpty: ({ context }) => context.queue.length === 0,
-    noneRuns: ({ context }) => Object.values(context.containers).every(({ view }) => !isGoing(view)),
+    noneRuns: ({ context }) =>
+      Object.entries(context.containers).every(
+        ([name, { view }]) => !isGoing(view) && factsOf(context.runtime, name)?.state !== 'running',
+      ),
     allGone: ({ context }) => allGone(context),
     isFreshAndStopped: ({ context }) => context.inspected && !anyAlive(context) && !anyReadySandbox(context),
     needsUsers: ({ context }) => context.pod?.spec.hostUsers === false && context.users === null,

@@ -79,6 +79,18 @@ it('a new agent goes on where the one before was in a sandbox that replaced anot
   ]);
 });
 
+it('a new agent lets what runs in a sandbox that has died end with its grace', () => {
+  boot();
+  runtime().programs.set('app', [{ stopsMs: 2_000 }]);
+  node.until('the regular one', hasStarted('app#0'));
+  node.run(500);
+  [...runtime().sandboxes.values()][0]!.state = 'SANDBOX_NOTREADY';
+  node = node.restart();
+  node.until('the regular one again', hasStarted('app#1'));
+  const [old] = [...runtime().containers.values()].filter(({ config }) => config.metadata?.name === 'app');
+  expect(old).toMatchObject({ state: 'CONTAINER_EXITED', exitCode: 143 });
+});
+
 it('a regular container begins when the hook of the one before it is done', () => {
   node = new PodsNode();
   runtime().images.set('app:1', image('app:1'));
