@@ -41,7 +41,8 @@ function objectReferences(spec: PodSpec): Reference[] {
   const containers = (['initContainers', 'containers'] as const).flatMap((list) =>
     (spec[list] ?? []).flatMap((container, at) => inContainer(container, `spec.${list}[${at}]`)),
   );
-  return [...volumes, ...containers];
+  const pulling = (spec.imagePullSecrets ?? []).map((_, at) => [`spec.imagePullSecrets[${at}]`, 'secrets'] as const);
+  return [...pulling, ...volumes, ...containers];
 }
 
 function inContainer({ env = [], envFrom = [] }: Container, path: string): Reference[] {

@@ -81,6 +81,9 @@ function validateSpec(spec: PodSpec, path: string): FieldError[] {
     ...validatePodSecurityContext(spec, `${path}.securityContext`),
     ...validateDns(spec, path),
     ...validateNames(spec, path),
+    ...((spec.schedulingGates ?? []).length > 0 && spec.nodeName
+      ? [forbidden(`${path}.nodeName`, 'cannot be set until all schedulingGates have been cleared')]
+      : []),
     ...validateHostNamespaces(spec, path),
     ...(spec.tolerations ?? []).flatMap((each, at) => validateToleration(each, `${path}.tolerations[${at}]`)),
     ...validateHostAliases(spec, `${path}.hostAliases`),

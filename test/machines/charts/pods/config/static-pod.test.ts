@@ -43,6 +43,21 @@ it('may name what the API server has where a gate says so, but for trust bundles
   ]);
 });
 
+it('may not need a pull secret of the API server, and has one beside it where there is none', () => {
+  const pulling = manifest(podOf({ imagePullSecrets: [{ name: 'login' }] }));
+  expect(staticPod(pulling, 'node1', true).errors).toEqual([
+    'spec.imagePullSecrets[0]: Forbidden: static pods may not reference secrets',
+  ]);
+  expect(staticPod(pulling, 'node1', true, 'any').errors).toBeUndefined();
+  expect(staticPod(pulling, 'node1').errors).toBeUndefined();
+});
+
+it('has its node already, so nothing may hold it back from one', () => {
+  expect(errorsOf(podOf({ schedulingGates: [{ name: 'x.y/z' }] }))).toEqual([
+    'spec.nodeName: Forbidden: cannot be set until all schedulingGates have been cleared',
+  ]);
+});
+
 it('a minimal manifest gets the identity of a static pod and the defaults of the API', () => {
   expect(build(podOf())).toEqual({
     apiVersion: 'v1',
