@@ -166,6 +166,18 @@ export const allocationOf = ({ spec }: Pod): Allocation => ({
   ),
 });
 
+/**
+ * What was given before, for the pod as it is now: a file may give it other containers without a resize of one. Those
+ * that are new have what they are given at once.
+ */
+export function carriedOver(before: Allocation, after: Allocation): Allocation {
+  const own = Object.entries(after).filter(([name]) => name !== WHOLE_POD);
+  return {
+    ...(before[WHOLE_POD] === undefined ? {} : { [WHOLE_POD]: before[WHOLE_POD] }),
+    ...Object.fromEntries(own.map(([name, resources]) => [name, before[name] ?? resources])),
+  };
+}
+
 /** The pod as it may be: with the resources that it was given, not those that it asks for now. */
 export function withAllocation(pod: Pod, allocation: Allocation | null): Pod {
   if (allocation === null) return pod;

@@ -31,7 +31,7 @@ import {
 import { deviceHealth } from '../../../model/allocation/device-state.ts';
 import type { AllocationReport } from '../../../model/allocation/messages.ts';
 import { isOfThisStart, type Rejection } from '../../../model/allocation/predicates.ts';
-import type { AdmissionRequest } from '../../../model/allocation/request.ts';
+import { type AdmissionRequest, carriedOver } from '../../../model/allocation/request.ts';
 import type { Assignment } from '../../../model/allocation/resource-assignment.ts';
 import {
   assignedTo,
@@ -214,7 +214,8 @@ function keep(w: Work, wanted: AllocationRequest): void {
   const { uid } = wanted.request;
   const held = w.books.grants[uid]!;
   const { allocation } = held;
-  if (!isSame(allocation, wanted.allocation)) return change(w, wanted);
+  if (!isSame(carriedOver(allocation, wanted.allocation), wanted.allocation)) return change(w, wanted);
+  if (!isSame(allocation, wanted.allocation)) return give(w, wanted);
   w.books.resizes = without(w.books.resizes, uid);
   reply(w, { type: 'allocation.granted', uid, allocation, ...podShares(w.args.context.settings, w.books.grants, uid) });
   reportHealth(w, uid, held, w.args.context.devices);

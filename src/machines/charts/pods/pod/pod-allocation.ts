@@ -7,7 +7,7 @@
  */
 import { errorOf, now, to } from '../../../../kernel/xstate.ts';
 import type { AllocationMessage } from '../../../model/allocation/messages.ts';
-import { admissionRequest, allocationOf, withAllocation } from '../../../model/allocation/request.ts';
+import { admissionRequest, allocationOf, carriedOver, withAllocation } from '../../../model/allocation/request.ts';
 import type { PodShares } from '../../../model/allocation/resource-grants.ts';
 import type { Pod } from '../../../model/api/pod.ts';
 import { podGroup, podGroupName } from '../../../model/cgroups/pod-cgroup.ts';
@@ -47,13 +47,13 @@ export const takeGrant = s.enqueueActions((args) => {
   if (event.type !== 'allocation.granted' || context.asked === null) return;
   const { allocation } = event;
   const pod = withAllocation(context.asked, allocation);
-  const had = context.allocation ?? event.before ?? allocation;
+  const had = carriedOver(context.allocation ?? event.before ?? allocation, allocation);
   const isOther = !isSame(had, allocation);
   if (isOther) {
     const text = podEvents.resizeStarted(resizeSummary(pod));
     enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), text));
   }
-  const actuated = context.actuated ?? had;
+  const actuated = carriedOver(context.actuated ?? had, allocation);
   settle(enqueue, context, { allocation, actuated, refusal: null, pod, ...sharesOf(event) }, now(args));
 });
 

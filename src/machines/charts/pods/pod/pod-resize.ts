@@ -111,6 +111,11 @@ const isNext =
   (kind: ResizeStep['kind']) =>
   ({ context }: { readonly context: PodContext }): boolean =>
     nextStep(context)?.kind === kind;
+/** For an instance that is being stopped or has ended: the next one begins with what is given. */
+const isForNothing = ({ context }: { readonly context: PodContext }): boolean => {
+  const step = nextStep(context);
+  return step?.kind === 'container' && !isRunning(context, step.name);
+};
 /** Asked only where it is there. */
 const stepOf = <Kind extends ResizeStep['kind']>(context: PodContext, kind: Kind) => {
   const step = nextStep(context);
@@ -209,6 +214,7 @@ export const resizing = s.createStateConfig({
         { guard: 'isKilled', target: 'idle' },
         { guard: isNext('group'), target: 'holding' },
         { guard: isNext('sandbox'), target: 'sandbox' },
+        { guard: isForNothing, target: 'stepping', actions: noteStep, reenter: true },
         { guard: isNext('container'), target: 'reporting' },
         { target: 'settling', actions: noteActuated },
       ],

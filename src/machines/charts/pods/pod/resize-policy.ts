@@ -146,7 +146,10 @@ function sandboxOf(pod: Pod, held: Held, { cgroupVersion }: NodeSettings): Linux
   };
 }
 
-/** Of one resource what is new, of the others what it has; also where it has them from its pod. */
+/**
+ * Of one resource what is new, of the others what it has; also where it has them from its pod. Upstream names each
+ * request in an update, also one that is not there: then the least shares, not those of the limit of its pod.
+ */
 function containerStep(
   pod: Pod,
   actuated: Allocation,
@@ -158,7 +161,8 @@ function containerStep(
   const now = (had: ResourceRequirements = {}, wanted: ResourceRequirements = {}): ResourceRequirements =>
     withPart(resource === 'memory' ? had : withPart(had, wanted, 'memory'), wanted, resource);
   const whole = { ...pod, spec: { ...pod.spec, resources: now(actuated[WHOLE_POD], pod.spec.resources) } };
-  const resources = now(actuated[name], container.resources);
+  const { limits = {}, requests = {} } = now(actuated[name], container.resources);
+  const resources = { limits, requests: { cpu: '0', ...requests } };
   const amount = ({ limits, requests }: ResourceRequirements) =>
     nanoOf(limits?.[resource] ?? requests?.[resource] ?? '0');
   const takesMore =

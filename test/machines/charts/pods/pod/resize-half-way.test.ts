@@ -2,11 +2,11 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Container, Pod } from '../../../../../src/machines/model/api/pod.ts';
 import { apiPod, bootCountingNode, removePod, sendPods } from '../../../../support/counting-node.ts';
-import type { PodsNode } from '../../../../support/pods-node.ts';
+import { image, type PodsNode } from '../../../../support/pods-node.ts';
 
 let node: PodsNode;
 
-const of = (generation: number, containers: readonly Omit<Container, 'image'>[]): Pod =>
+const of = (generation: number, containers: readonly (Omit<Container, 'image'> & { image?: string })[]): Pod =>
   apiPod('p', { containers: containers.map((each) => ({ image: 'app:1', ...each })) }, generation);
 const cpu = (amount: string, more: Partial<Container> = {}) => ({
   name: 'c',
@@ -156,6 +156,25 @@ describe('a container that is on its way with what was given before', () => {
     expect(node.world.runtime.started).toEqual(['p/c#0', 'p/c#1', 'p/c#2']);
     expect(isUnderWay()).toBe(false);
   });
+});
+
+it('an instance that another one is about to replace is told nothing: the next one has what is given', () => {
+  const large = { resources: { requests: { cpu: '200m', memory: '64Mi' }, limits: { memory: '64Mi' } } };
+  const small = { resources: { requests: { cpu: '100m', memory: '32Mi' }, limits: { memory: '32Mi' } } };
+  node.world.runtime.programs.set('c', [{ stopsMs: 5_000 }]);
+  sendPods(node, 'ADD', of(1, [{ name: 'c', ...small }]));
+  node.until('Running', isRunning);
+  node.world.fault = (name) => (name === 'cgroup.update' ? { extraMs: 1_000 } : undefined);
+  sendPods(node, 'UPDATE', of(2, [{ name: 'c', ...large }]));
+  node.run(500);
+  node.world.runtime.images.set('app:2', image('app:2'));
+  sendPods(node, 'UPDATE', of(3, [{ name: 'c', ...large, image: 'app:2' }]));
+  node.run(30_000);
+  expect(node.world.runtime.started).toEqual(['p/c#0', 'p/c#1']);
+  expect(node.world.callsOf('cri.updateContainerResources')).toEqual([]);
+  expect(node.world.runtime.running('c')?.config.linux?.resources?.cpu_shares).toBe('204');
+  expect(resizeEvents()).toEqual(['ResizeStarted', 'ResizeCompleted']);
+  expect(isUnderWay()).toBe(false);
 });
 
 it('a resize of a pod that is killed meanwhile is never called done', () => {

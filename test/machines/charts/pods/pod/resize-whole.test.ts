@@ -46,6 +46,14 @@ describe('the plan for a pod as a whole', () => {
     ]);
   });
 
+  it('gives a container that asks for no CPU the least shares, as upstream does in an update', () => {
+    const actuated = { '': small, c: {} };
+    const whole = of(large, container());
+    const steps = resizeSteps(whole, actuated, node, changesOf(whole, actuated));
+    const shares = steps.flatMap((step) => (step.kind === 'container' ? [step.resources.cpu_shares] : []));
+    expect(shares).toEqual(['2', '2']);
+  });
+
   it.each([
     ['raises the pod before', small, large, ['group', 'sandbox', 'c', 'group', 'sandbox', 'c']],
     ['lowers the pod after', large, small, ['c', 'group', 'sandbox', 'c', 'group', 'sandbox']],

@@ -207,6 +207,24 @@ it('a static pod keeps its resources, and why is in its status', () => {
   expect(node.world.resizes).toEqual([]);
 });
 
+it('other containers in the file of a static pod are no resize', () => {
+  boot();
+  const uid = 'fixed';
+  const of = (...names: string[]) =>
+    manifest({
+      uid,
+      containers: names.map((name) => ({ name, image: 'app:1', resources: { requests: { cpu: '100m' } } })),
+    });
+  node.world.setManifests([of('c')]);
+  node.until('Running', running(uid));
+  node.world.setManifests([of('c', 'added')]);
+  node.until('the other one', () => node.world.runtime.running('added') !== undefined);
+  node.run(3_000);
+  expect(conditions(uid)).toEqual([]);
+  expect(resizeEvents()).toEqual([]);
+  expect(node.world.resizes).toEqual([]);
+});
+
 describe('the plan', () => {
   const of = (resources: ResourceRequirements) => pod({ containers: [container({ resources })] });
   const small = { requests: { cpu: '100m' }, limits: { cpu: '200m', memory: '64Mi' } };
