@@ -66,12 +66,13 @@ function createClaim(csi: object = {}, status: object = {}, volumeMode = 'Filesy
   const create = (kind: string, name: string, more: object) =>
     server.create({ apiVersion: 'v1', kind, metadata: { name }, ...more });
   const accessModes = ['ReadWriteOnce'];
-  create('PersistentVolume', 'pv1', {
-    spec: { capacity: { storage: '128Ki' }, accessModes, volumeMode, csi: source },
-  });
-  create('PersistentVolumeClaim', 'data', {
+  const claim = create('PersistentVolumeClaim', 'data', {
     spec: { accessModes, volumeName: 'pv1', resources: { requests: { storage: '128Ki' } } },
     status: { phase: 'Bound', ...status },
+  });
+  const claimRef = { uid: claim.metadata.uid };
+  create('PersistentVolume', 'pv1', {
+    spec: { capacity: { storage: '128Ki' }, accessModes, volumeMode, csi: source, claimRef },
   });
 }
 

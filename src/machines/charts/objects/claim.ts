@@ -150,14 +150,19 @@ const specOf = (volume: KubeObject): PersistentVolumeSpec => (isRecord(volume['s
 const termsOf = (volume: KubeObject | null): readonly NodeTerm[] | null =>
   (volume && specOf(volume).nodeAffinity?.required?.nodeSelectorTerms) ?? null;
 
-const otherHolder = (volume: string, holder: string, claim: string): string =>
-  `found PV object ${volume} but its pv.Spec.ClaimRef.UID ${holder} does not point to claim.UID ${claim}`;
+/** Why a volume is not the claim's, although the claim names it; empty: it is. A volume says by uid whose it is. */
+function holderProblem({ metadata: { name } }: KubeObject, holder: { readonly uid?: string } | undefined, uid: string) {
+  if (!isRecord(holder))
+    return `found PV object ${name} but it has a nil pv.Spec.ClaimRef indicating it is not yet bound to the claim`;
+  if (holder.uid === uid) return '';
+  return `found PV object ${name} but its pv.Spec.ClaimRef.UID ${holder.uid ?? ''} does not point to claim.UID ${uid}`;
+}
 
 function stateOf({ key, labels, owner, size }: Context, volume: KubeObject): ObjectState {
   const { claimRef, ...spec } = specOf(volume);
   const { namespace, name } = idOf(key);
-  const [holder, claim] = [claimRef?.uid ?? size.claim.uid, size.claim.uid];
-  if (holder !== claim) return problem({ key }, otherHolder(volume.metadata.name, holder, claim));
+  const notHeld = holderProblem(volume, claimRef, size.claim.uid);
+  if (notHeld !== '') return problem({ key }, notHeld);
   if (!KINDS.some((kind) => isRecord(spec[kind]))) {
     const kinds = Object.keys(spec).filter((each) => isRecord(spec[each as 'nfs']) && !NO_SOURCES.has(each));
     const text = `PV "${volume.metadata.name}" is of kind ${kinds.join(', ')}, which this node agent cannot mount`;

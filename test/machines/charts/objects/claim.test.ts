@@ -14,8 +14,10 @@ function wanting(
   node.boot().run(1_000);
   node.world.folders.add('/srv/data');
   const { annotations = {}, spec } = volume;
-  create('PersistentVolume', 'pv', { hostPath: { path: '/srv/data' }, ...spec }, {}, { annotations });
-  create('PersistentVolumeClaim', 'data', { volumeName: 'pv', ...claim.spec }, { phase: 'Bound' }, claim.metadata);
+  const wanted = { volumeName: 'pv', ...claim.spec };
+  const { metadata } = create('PersistentVolumeClaim', 'data', wanted, { phase: 'Bound' }, claim.metadata);
+  const held = { hostPath: { path: '/srv/data' }, claimRef: { uid: metadata.uid }, ...spec };
+  create('PersistentVolume', 'pv', held, {}, { annotations });
   if (claim.isGoing) kube.delete('persistentvolumeclaims', 'data');
   kube.createPod('web', { volumes: [{ name: 'v', persistentVolumeClaim: { claimName: 'data' } }] });
   return cluster;
@@ -102,7 +104,19 @@ describe('a claim', () => {
       'lost its volume to another',
       { spec: { claimRef: { uid: 'u9' } } },
       {},
-      'found PV object pv but its pv.Spec.Claim',
+      'found PV object pv but its pv.Spec.ClaimRef.UID u9 does not point to claim.UID ',
+    ],
+    [
+      'has a volume that is of another without a uid',
+      { spec: { claimRef: { namespace: 'default', name: 'other' } } },
+      {},
+      'found PV object pv but its pv.Spec.ClaimRef.UID  does not point to claim.UID ',
+    ],
+    [
+      'has a volume that is of nobody yet',
+      { spec: { claimRef: null } },
+      {},
+      'found PV object pv but it has a nil pv.Spec.ClaimRef indicating it is not yet bound to the claim',
     ],
   ])('that %s is not had', (_, volume, claim, text) => {
     const { node, kube } = wanting(volume, claim);

@@ -31,13 +31,13 @@ const roots = {
 function createClaim({ node, kube }: ClusterNode): void {
   node.world.folders.add('/srv');
   const bound = { spec: { volumeName: 'pv' }, status: { phase: 'Bound' } };
+  const claim = kube.create({ apiVersion: 'v1', kind: 'PersistentVolumeClaim', metadata: { name: 'data' }, ...bound });
   kube.create({
     apiVersion: 'v1',
     kind: 'PersistentVolume',
     metadata: { name: 'pv' },
-    spec: { hostPath: { path: '/srv' } },
+    spec: { hostPath: { path: '/srv' }, claimRef: { uid: claim.metadata.uid } },
   });
-  kube.create({ apiVersion: 'v1', kind: 'PersistentVolumeClaim', metadata: { name: 'data' }, ...bound });
 }
 
 function running(): ClusterNode {

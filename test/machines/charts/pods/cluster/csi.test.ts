@@ -24,9 +24,10 @@ function createClaim(spec: object = {}, metadata: object = {}, name = 'data'): v
   const { kube } = cluster;
   const source = { csi: { driver: DRIVER, volumeHandle: 'h1' }, accessModes: ['ReadWriteOnce'] };
   const [volume, claim] = ['PersistentVolume', 'PersistentVolumeClaim'];
-  kube.create({ apiVersion: 'v1', kind: volume, metadata: { name: 'pv1' }, spec: { ...source, ...spec } });
   const bound = { spec: { volumeName: 'pv1' }, status: { phase: 'Bound' } };
-  kube.create({ apiVersion: 'v1', kind: claim, metadata: { name, ...metadata }, ...bound });
+  const { uid } = kube.create({ apiVersion: 'v1', kind: claim, metadata: { name, ...metadata }, ...bound }).metadata;
+  const held = { claimRef: { uid }, ...source, ...spec };
+  kube.create({ apiVersion: 'v1', kind: volume, metadata: { name: 'pv1' }, spec: held });
 }
 
 const mounting = (volume: object, container: object = { volumeMounts: [{ name: 'v', mountPath: '/data' }] }) => ({

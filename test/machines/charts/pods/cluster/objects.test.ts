@@ -227,7 +227,12 @@ describe('services', () => {
 describe('a PersistentVolumeClaim', () => {
   const create = (kind: string, name: string, spec: object, status = {}) => {
     const { kube } = cluster;
-    kube.create({ apiVersion: 'v1', kind, metadata: { name }, spec, status });
+    return kube.create({ apiVersion: 'v1', kind, metadata: { name }, spec, status });
+  };
+  /** The claim `data` and its volume. */
+  const createBound = (source: object, bound: object = { volumeName: 'pv' }, phase = 'Bound'): void => {
+    const { uid } = create('PersistentVolumeClaim', 'data', bound, { phase }).metadata;
+    create('PersistentVolume', 'pv', { claimRef: { uid }, ...source });
   };
   const claim = { volumes: [{ name: 'v', persistentVolumeClaim: { claimName: 'data' } }] };
   const mount = { containers: [{ name: 'app', image: 'app:1', volumeMounts: [{ name: 'v', mountPath: '/data' }] }] };
@@ -239,8 +244,7 @@ describe('a PersistentVolumeClaim', () => {
   ])('is mounted from where its volume of kind %s lies', (_, source, place) => {
     const { node, kube } = booted();
     node.world.folders.add('/srv/data');
-    create('PersistentVolume', 'pv', { capacity: { storage: '1Gi' }, ...source });
-    create('PersistentVolumeClaim', 'data', { volumeName: 'pv' }, { phase: 'Bound' });
+    createBound({ capacity: { storage: '1Gi' }, ...source });
     kube.createPod('web', { ...claim, ...mount });
     node.until('Running', isRunning('web'), 10_000);
     expect(mounts()[0]).not.toHaveProperty('readonly', true);
@@ -252,8 +256,7 @@ describe('a PersistentVolumeClaim', () => {
   it('that another pod has with another group is had as it is, and said', () => {
     const { node, kube } = booted();
     node.world.notGiven = { kept: [{ spec: 'pv', wanted: 4321, has: 1234 }] };
-    create('PersistentVolume', 'pv', { local: { path: '/srv/data' } });
-    create('PersistentVolumeClaim', 'data', { volumeName: 'pv' }, { phase: 'Bound' });
+    createBound({ local: { path: '/srv/data' } });
     kube.createPod('web', { ...claim, ...mount, securityContext: { fsGroup: 4321 } });
     node.until('Running', isRunning('web'), 10_000);
     node.run(1_000);
@@ -267,8 +270,7 @@ describe('a PersistentVolumeClaim', () => {
     const { node, kube } = booted();
     const fields = { path: '/v/f', err: 'EPERM', more: 2 };
     node.world.notGiven = { unshared: [{ text: 'Lchown failed', ...fields }] };
-    create('PersistentVolume', 'pv', { local: { path: '/srv/data' } });
-    create('PersistentVolumeClaim', 'data', { volumeName: 'pv' }, { phase: 'Bound' });
+    createBound({ local: { path: '/srv/data' } });
     kube.createPod('web', { ...claim, ...mount, securityContext: { fsGroup: 4321 } });
     node.until('Running', isRunning('web'), 10_000);
     expect(node.logs('Lchown failed')).toEqual([fields]);
@@ -285,8 +287,7 @@ describe('a PersistentVolumeClaim', () => {
     expect(messages()).toContain(
       `${failed}failed to fetch PVC from API server: persistentvolumeclaims "data" not found`,
     );
-    create('PersistentVolume', 'pv', { hostPath: { path: '/srv/data' } });
-    create('PersistentVolumeClaim', 'data', {}, { phase: 'Pending' });
+    createBound({ hostPath: { path: '/srv/data' } }, {}, 'Pending');
     node.run(3_000);
     expect(messages()).toContain(`${failed}PVC is not bound`);
     kube.patch('persistentvolumeclaims', 'data', { spec: { volumeName: 'pv' } });
@@ -296,8 +297,7 @@ describe('a PersistentVolumeClaim', () => {
 
   it('whose volume cannot be mounted here says which kind that is', () => {
     const { node, kube } = booted();
-    create('PersistentVolume', 'pv', { capacity: { storage: '1Gi' }, nfs: { server: 's', path: '/p' } });
-    create('PersistentVolumeClaim', 'data', { volumeName: 'pv' }, { phase: 'Bound' });
+    createBound({ capacity: { storage: '1Gi' }, nfs: { server: 's', path: '/p' } });
     kube.createPod('web', claim);
     node.run(3_000);
     expect(messages().some((each) => each.includes('PV "pv" is of kind nfs, which this node agent cannot mount'))).toBe(
