@@ -49,7 +49,43 @@ const state = (name: string) => node.status('u1')?.containerStatuses?.find((each
 const runs = (name: string) => () => state(name)?.running !== undefined;
 const waits = (name: string, reason: string) => () => state(name)?.waiting?.reason === reason;
 
+/** How many of these containers were being created at the same time, at most. */
+function atOnce(...names: string[]): number {
+  const open = new Set<number>();
+  let most = 0;
+  for (const record of node.sink.records) {
+    if (record.k === 'result') open.delete(record.id);
+    if (record.k !== 'effect' || record.name !== 'cri.createContainer') continue;
+    const { config } = record.input as unknown as { config: ContainerConfig };
+    if (names.includes(config.metadata?.name ?? '')) open.add(record.id);
+    most = Math.max(most, open.size);
+  }
+  return most;
+}
+
 describe('an image volume', () => {
+  it('is mounted for one container at a time', () => {
+    node = new PodsNode();
+    for (const name of ['app:1', DATA]) node.world.registry.set(name, image(name));
+    const names = ['one', 'two', 'three'];
+    const volumeMounts = [{ name: 'data', mountPath: '/data' }];
+    node.world.setManifests([
+      manifest({
+        uid: 'u1',
+        spec: { volumes: [{ name: 'data', image: { reference: DATA } }] },
+        containers: [
+          ...names.map((name) => ({ name, image: 'app:1', volumeMounts })),
+          { name: 'other', image: 'app:1' },
+        ],
+      }),
+    ]);
+    node.world.fault = (name) => (name === 'cri.createContainer' ? { extraMs: 1_000 } : undefined);
+    node.boot();
+    node.until('all run', () => names.every((name) => runs(name)()));
+    expect(atOnce('one', 'two', 'three')).toBe(1);
+    expect(atOnce('one', 'other')).toBe(2);
+  });
+
   it('is pulled before the container that sees it, and mounted as the runtime knows it', () => {
     boot().until('both run', () => runs('app')() && runs('other')());
     expect(pulled().sort()).toEqual([DATA, 'app:1']);

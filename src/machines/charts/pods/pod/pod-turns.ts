@@ -40,7 +40,21 @@ export function turnsOf(context: PodContext): Member[] {
     context.containers[container.name]?.request != null && (kind !== 'regular' || hook === -1 || at <= hook);
   const reachedNow = context.initialised ? members.filter(({ kind }) => kind !== 'init') : reached(context, members);
   const isReachedNow = new Set(reachedNow);
-  return members.filter((member, at) => isReachedNow.has(member) && waits(member, at));
+  return oneByOne(
+    context,
+    members.filter((member, at) => isReachedNow.has(member) && waits(member, at)),
+  );
+}
+
+/** A runtime may mount an image for one container of a sandbox at a time: two that begin at once disturb each other. */
+function oneByOne({ pod, containers }: PodContext, turns: Member[]): Member[] {
+  const images = new Set((pod?.spec.volumes ?? []).flatMap(({ name, image }) => (image === undefined ? [] : [name])));
+  if (images.size === 0) return turns;
+  const sees = ({ container }: Member): boolean => (container.volumeMounts ?? []).some(({ name }) => images.has(name));
+  const begins = ({ container: { name } }: Member): boolean =>
+    containers[name]?.begins === true || containers[name]?.view.phase === 'starting';
+  const next = membersOf(pod!).some((member) => sees(member) && begins(member)) ? undefined : turns.find(sees);
+  return turns.filter((member) => member === next || !sees(member));
 }
 
 /** It begins, or its hook runs: the kubelet starts the regular containers after it when that is done or has failed. */
