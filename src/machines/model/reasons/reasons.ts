@@ -68,6 +68,8 @@ export const podMessages = {
   deadlineExceeded: 'Pod was active on the node longer than the specified deadline',
   nodeShutdown: 'Pod was terminated in response to imminent node shutdown.',
   preempted: 'Preempted in order to admit critical pod',
+  /** Of the condition `DisruptionTarget`. */
+  preemptedFor: 'Pod was preempted by Kubelet to accommodate a critical pod.',
   rejected: (message: string): string => `Pod was rejected: ${message}`,
 } as const;
 
@@ -230,6 +232,7 @@ export const nodeWithoutClusterDNS: EventText = warning('MissingClusterDNS', NO_
 
 /** Events about a whole pod. */
 export const podEvents = {
+  preempting: (): EventText => warning(podReasons.preempting, podMessages.preempted),
   sandboxChanged: (): EventText => normal('SandboxChanged', 'Pod sandbox changed, it will be killed and re-created.'),
   failedCreatePodSandBox: (error: string): EventText =>
     warning('FailedCreatePodSandBox', `Failed to create pod sandbox: ${error}`),

@@ -11,6 +11,7 @@ import {
   conditionReasons,
   lostContainerMessages,
   podMessages,
+  podReasons,
   terminatedReasons,
   UNKNOWN_EXIT_CODE,
 } from '../reasons/reasons.ts';
@@ -175,7 +176,7 @@ function disruption({ kill, pod, previous, nowMs }: PodStatusFacts): readonly Po
     type: 'DisruptionTarget',
     status: 'True',
     reason: conditionReasons.terminationByKubelet,
-    message: kill.message,
+    message: kill.reason === podReasons.preempting ? podMessages.preemptedFor : kill.message,
   };
   return dated([verdict], before === undefined ? [] : [before], nowMs, pod.metadata.generation);
 }

@@ -257,6 +257,8 @@ export const noteKill = s.enqueueActions((args) => {
   const { event, context, enqueue } = args;
   const kill = mergedKill(context, event.type === 'pod.kill' ? event : BY_ITSELF, now(args));
   const isNew = context.kill === null || kill.graceSeconds < context.kill.graceSeconds;
+  if (kill.verdict?.reason === podReasons.preempting && context.kill?.verdict == null)
+    enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), podEvents.preempting()));
   settle(enqueue, context, { kill }, now(args));
   if (!isNew) return;
   for (const [name, { view }] of Object.entries(context.containers)) {

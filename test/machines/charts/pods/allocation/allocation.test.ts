@@ -222,9 +222,17 @@ describe('a critical pod', () => {
       reason: 'Preempting',
       message: 'Preempted in order to admit critical pod',
       conditions: expect.arrayContaining([
-        expect.objectContaining({ type: 'DisruptionTarget', status: 'True', reason: 'TerminationByKubelet' }),
+        expect.objectContaining({
+          type: 'DisruptionTarget',
+          status: 'True',
+          reason: 'TerminationByKubelet',
+          message: 'Pod was preempted by Kubelet to accommodate a critical pod.',
+        }),
       ]),
     });
+    expect(node.events().filter((text) => text.startsWith('Preempting'))).toEqual([
+      'Preempting: Preempted in order to admit critical pod',
+    ]);
   });
 
   it('gets what was last asked for, also when that came while it waited for its room', () => {
