@@ -24,6 +24,9 @@ interface Reference {
   readonly digest: string;
 }
 
+/** Domains of the registry whose names of one part are those of its library. */
+const HUB = ['docker.io', 'index.docker.io'];
+
 /** Parses an image name; the error is the text of upstream's parser. */
 export function parseImage(image: string): Reference | { readonly error: string } {
   if (IDENTIFIER.test(image)) {
@@ -47,7 +50,10 @@ function nameError(name: string): string | null {
   const isDomain = rest.length > 0 && (/[.:]/.test(first) || first === 'localhost' || first.toLowerCase() !== first);
   const path = isDomain ? rest : [first, ...rest];
   const remote = path.join('/').split(':', 1)[0] ?? '';
-  if (remote.toLowerCase() !== remote) return `${INVALID}: repository name (${remote}) must be lowercase`;
+  if (remote.toLowerCase() !== remote) {
+    const isOfficial = (!isDomain || HUB.includes(first)) && path.length === 1;
+    return `${INVALID}: repository name (${isOfficial ? 'library/' : ''}${remote}) must be lowercase`;
+  }
   if (isDomain && !isDomainName(first)) return INVALID;
   if (!path.every((component) => PATH_COMPONENT.test(component))) return INVALID;
   if (path.join('/').length > MAX_NAME_LENGTH) return 'repository name must not be more than 255 characters';

@@ -35,6 +35,9 @@ describe('images', () => {
   it('lets the container decide', () => expect(pullPolicy({ image: 'a', imagePullPolicy: 'Never' })).toBe('Never'));
 
   it.each([
+    ['UPPER:1', 'invalid reference format: repository name (library/UPPER) must be lowercase'],
+    ['docker.io/UPPER', 'invalid reference format: repository name (library/UPPER) must be lowercase'],
+    ['docker.io/a/UPPER', 'invalid reference format: repository name (a/UPPER) must be lowercase'],
     ['localhost/Bad:UPPER:x', 'invalid reference format: repository name (Bad) must be lowercase'],
     ['', 'invalid reference format'],
     ['a b', 'invalid reference format'],
