@@ -33,7 +33,7 @@ export function withRecent<Value>(recent: Recent<Value>, key: string, value: Val
   return recent.with(place, JSON.stringify([...others.slice(-LENGTH_MAX + 1), [key, value]]));
 }
 
-/** As upstream's spam filter: tokens by source and object. */
+/** As upstream's spam filter: tokens by source, object and type, so that warnings do not use up what is normal. */
 const SPAM_BURST = 25;
 const SPAM_REFILL_MS = 300_000;
 /** As upstream's aggregation: from this many different messages under one reason on, they are combined into one. */
@@ -110,7 +110,8 @@ function uuidOf(text: string): string {
 export function correlate(before: Correlation, event: EventRecorded, nowMs: number): Correlated {
   const { ref, reason, eventType, message } = event;
   const object = hashOf(`${ref.kind}/${ref.namespace}/${ref.name}/${ref.uid}`);
-  const spent = spend(recentOf(before.tokens, object), nowMs);
+  const purse = hashOf(`${object}/${eventType}`);
+  const spent = spend(recentOf(before.tokens, purse), nowMs);
   const group = hashOf(`${object}/${eventType}/${reason}`);
   const [similarMs, ...known] = recentOf(before.similar, group) ?? [nowMs];
   const fresh = nowMs - similarMs < SIMILAR_WINDOW_MS ? known : [];
@@ -129,7 +130,7 @@ export function correlate(before: Correlation, event: EventRecorded, nowMs: numb
     isCombined,
     isSpam: spent.isSpam,
     correlation: {
-      tokens: withRecent(before.tokens, object, spent.tokens),
+      tokens: withRecent(before.tokens, purse, spent.tokens),
       // Upstream forgets one of a full set, so that those it still knows are counted for themselves.
       similar: withRecent(before.similar, group, [nowMs, ...(isCombined ? messages.slice(1) : messages)]),
       counters: withRecent(before.counters, key, [count, firstMs, serial]),

@@ -11,7 +11,7 @@ function booted(): ClusterNode {
   return cluster;
 }
 
-const send = (message: string, reason = 'BackOff', name = 'p') =>
+const send = (message: string, reason = 'BackOff', name = 'p', eventType: 'Normal' | 'Warning' = 'Warning') =>
   cluster.node.kernel.dispatch(
     'kubelet/eventRecorder',
     {
@@ -24,7 +24,7 @@ const send = (message: string, reason = 'BackOff', name = 'p') =>
         resourceVersion: '7',
         fieldPath: 'spec.containers{c}',
       },
-      eventType: 'Warning',
+      eventType,
       reason,
       message,
     },
@@ -68,6 +68,20 @@ describe('eventWriter', () => {
       reportingComponent: 'kubelet',
       reportingInstance: 'node',
     });
+  });
+
+  it('is posted whatever the warnings about the object, of which there are 25 at once', () => {
+    const { node } = booted();
+    for (let nth = 0; nth < 30; nth += 1) send('Readiness probe failed: ', 'Unhealthy');
+    send('Stopping container c', 'Killing', 'p', 'Normal');
+    send('no more', 'FailedMount');
+    node.run(5_000);
+    const bodies = [...created(), ...counted()].map(({ body }) => body as { reason?: string; count: number });
+    expect(Math.max(...bodies.map(({ count }) => count))).toBe(25);
+    expect(created().map(({ body }) => (body as { reason: string }).reason)).toEqual(
+      expect.arrayContaining(['Unhealthy', 'Killing']),
+    );
+    expect(created().some(({ body }) => (body as { reason: string }).reason === 'FailedMount')).toBe(false);
   });
 
   it('about an object whose name is as long as names may be has a name that the API server takes', () => {
