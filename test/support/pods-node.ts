@@ -25,7 +25,7 @@ import { softStateMachine } from '../../src/machines/charts/pods/soft-state.ts';
 import { statusMachine } from '../../src/machines/charts/pods/status/status.ts';
 import { syncLoopMachine } from '../../src/machines/charts/pods/sync-loop.ts';
 import type { PodStatus } from '../../src/machines/model/api/pod.ts';
-import { NEWEST_BEHAVIOR } from '../../src/machines/model/settings/behaviors.ts';
+import { hasBehavior, NEWEST_BEHAVIOR } from '../../src/machines/model/settings/behaviors.ts';
 import type { NodeSettings } from '../../src/machines/model/settings/node-settings.ts';
 import { image, manifest, type PodOptions } from '../../src/simulation/world/objects.ts';
 import { PodsWorld } from '../../src/simulation/world/pods-world.ts';
@@ -93,7 +93,10 @@ const subsystems = {
 
 function inputOf(id: keyof typeof subsystems, node: NodeSettings): unknown {
   if (id === 'pods' || id === 'allocation') return { settings: node };
-  if (id === 'eventRecorder') return { nodeName: node.nodeName, publishes: node.apiServer !== undefined };
+  if (id === 'eventRecorder') {
+    const { nodeName, apiServer } = node;
+    return { nodeName, publishes: apiServer !== undefined, ofEachType: hasBehavior(node, 'eventsOfEachType') };
+  }
   return node;
 }
 

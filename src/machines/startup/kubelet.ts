@@ -17,6 +17,7 @@
  */
 import { assign, enqueueActions, line, sendTo, to } from '../../kernel/xstate.ts';
 import { commandFailed, millisecondsOf } from '../configuration/index.ts';
+import { hasBehavior } from '../model/settings/behaviors.ts';
 import type { NodeChanged } from '../model/settings/node-settings.ts';
 import { clientCertificateInput } from './clients/client-builder.ts';
 import { clientBuilderInput, servingCertificateInput } from './clients/client-input.ts';
@@ -87,6 +88,7 @@ const subsystems = {
   eventRecorder: subsystem('eventRecorder', ({ context }) => ({
     nodeName: context.node!.nodeName,
     publishes: context.flags!.kubeconfig !== '',
+    ofEachType: hasBehavior(context.input, 'eventsOfEachType'),
   })),
   objects: subsystem('objects', settings),
   mirrorPods: subsystem('mirrorPods', settings),

@@ -12,6 +12,11 @@ const BEHAVIORS = [
     before: 'A probe that names a port which the container does not have was an event once.',
     since: 'It is an event in each period of the probe, as of the kubelet.',
   },
+  {
+    name: 'eventsOfEachType',
+    before: 'Of one object 25 events were written at once, then one now and then.',
+    since: 'That many of each type are, as of the kubelet: warnings do not use up what is normal.',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];

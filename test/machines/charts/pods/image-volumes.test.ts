@@ -56,7 +56,7 @@ function atOnce(...names: string[]): number {
   for (const record of node.sink.records) {
     if (record.k === 'result') open.delete(record.id);
     if (record.k !== 'effect' || record.name !== 'cri.createContainer') continue;
-    const { config } = record.input as unknown as { config: ContainerConfig };
+    const { config } = record.input as never as { config: ContainerConfig };
     if (names.includes(config.metadata?.name ?? '')) open.add(record.id);
     most = Math.max(most, open.size);
   }

@@ -107,10 +107,11 @@ function uuidOf(text: string): string {
   return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-8${hex.slice(13, 16)}-a${hex.slice(17, 20)}-${hex.slice(20)}`;
 }
 
-export function correlate(before: Correlation, event: EventRecorded, nowMs: number): Correlated {
+/** `ofEachType`: behavior `eventsOfEachType`. */
+export function correlate(before: Correlation, event: EventRecorded, nowMs: number, ofEachType: boolean): Correlated {
   const { ref, reason, eventType, message } = event;
   const object = hashOf(`${ref.kind}/${ref.namespace}/${ref.name}/${ref.uid}`);
-  const purse = hashOf(`${object}/${eventType}`);
+  const purse = ofEachType ? hashOf(`${object}/${eventType}`) : object;
   const spent = spend(recentOf(before.tokens, purse), nowMs);
   const group = hashOf(`${object}/${eventType}/${reason}`);
   const [similarMs, ...known] = recentOf(before.similar, group) ?? [nowMs];

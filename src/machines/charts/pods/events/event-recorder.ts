@@ -7,7 +7,7 @@
  * Hears: `event.recorded` of every actor.
  * Asks: nothing; its writers do (`event-writer.ts`).
  * Invariants:
- *   R1 of one object at most so many events at once, then one now and then.
+ *   R1 of one object and type at most so many events at once, then one now and then.
  *   R2 equal events are one with a count; similar ones within ten minutes become `(combined from similar events)`.
  *   R3 an API server that does not answer holds up no actor; beyond {@link WRITERS_MAX} events are only lines.
  */
@@ -24,11 +24,11 @@ export interface EventRecorderInput {
   readonly nodeName: string;
   /** There is an API server. */
   readonly publishes: boolean;
+  /** Warnings do not use up what is normal: behavior `eventsOfEachType`. */
+  readonly ofEachType: boolean;
 }
 
-interface Context extends Correlation {
-  readonly nodeName: string;
-  readonly publishes: boolean;
+interface Context extends Correlation, EventRecorderInput {
   /** Keys of the series that are being written. */
   readonly writing: readonly string[];
 }
@@ -44,7 +44,8 @@ const take = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'event.recorded') return;
   const nowMs = now(args);
-  const { correlation, key, isSpam, count, name, firstMs, message, isCombined } = correlate(context, event, nowMs);
+  const correlated = correlate(context, event, nowMs, context.ofEachType);
+  const { correlation, key, isSpam, count, name, firstMs, message, isCombined } = correlated;
   enqueue.assign(correlation);
   if (isSpam) return;
   const { ref, eventType, reason } = event;

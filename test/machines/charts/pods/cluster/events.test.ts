@@ -1,12 +1,13 @@
 /** Events in the API server: what is posted, what is counted up, and what an unwilling server costs. */
 import { afterEach, describe, expect, it } from 'vitest';
+import { NEWEST_BEHAVIOR } from '../../../../../src/machines/model/settings/behaviors.ts';
 import { Refusal } from '../../../../../src/simulation/api-server/errors.ts';
 import { type ClusterNode, clusterNode } from './support.ts';
 
 let cluster: ClusterNode;
 
-function booted(): ClusterNode {
-  cluster = clusterNode();
+function booted(settings: Parameters<typeof clusterNode>[0] = {}): ClusterNode {
+  cluster = clusterNode(settings);
   cluster.node.boot().run(1_000);
   return cluster;
 }
@@ -70,18 +71,21 @@ describe('eventWriter', () => {
     });
   });
 
-  it('is posted whatever the warnings about the object, of which there are 25 at once', () => {
-    const { node } = booted();
+  it.each([
+    ['is posted whatever the warnings about the object, of which there are 25 at once', NEWEST_BEHAVIOR, true],
+    ['was not posted by a node of before, when 25 of the object were', 1, false],
+  ])('that is normal %s', (_, behavior, isPosted) => {
+    const { node } = booted({ behavior });
     for (let nth = 0; nth < 30; nth += 1) send('Readiness probe failed: ', 'Unhealthy');
-    send('Stopping container c', 'Killing', 'p', 'Normal');
     send('no more', 'FailedMount');
+    send('Stopping container c', 'Killing', 'p', 'Normal');
     node.run(5_000);
-    const bodies = [...created(), ...counted()].map(({ body }) => body as { reason?: string; count: number });
-    expect(Math.max(...bodies.map(({ count }) => count))).toBe(25);
-    expect(created().map(({ body }) => (body as { reason: string }).reason)).toEqual(
-      expect.arrayContaining(['Unhealthy', 'Killing']),
-    );
-    expect(created().some(({ body }) => (body as { reason: string }).reason === 'FailedMount')).toBe(false);
+    const counts = counted().map(({ body }) => (body as { count: number }).count);
+    expect(Math.max(...counts)).toBe(25);
+    const reasons = created().map(({ body }) => (body as { reason: string }).reason);
+    expect(reasons).toContain('Unhealthy');
+    expect(reasons).not.toContain('FailedMount');
+    expect(reasons.includes('Killing')).toBe(isPosted);
   });
 
   it('about an object whose name is as long as names may be has a name that the API server takes', () => {
