@@ -111,8 +111,8 @@ function uuidOf(text: string): string {
 export function correlate(before: Correlation, event: EventRecorded, nowMs: number, ofEachType: boolean): Correlated {
   const { ref, reason, eventType, message } = event;
   const object = hashOf(`${ref.kind}/${ref.namespace}/${ref.name}/${ref.uid}`);
-  const purse = ofEachType ? hashOf(`${object}/${eventType}`) : object;
-  const spent = spend(recentOf(before.tokens, purse), nowMs);
+  const tokenKey = ofEachType ? hashOf(`${object}/${eventType}`) : object;
+  const spent = spend(recentOf(before.tokens, tokenKey), nowMs);
   const group = hashOf(`${object}/${eventType}/${reason}`);
   const [similarMs, ...known] = recentOf(before.similar, group) ?? [nowMs];
   const fresh = nowMs - similarMs < SIMILAR_WINDOW_MS ? known : [];
@@ -131,7 +131,7 @@ export function correlate(before: Correlation, event: EventRecorded, nowMs: numb
     isCombined,
     isSpam: spent.isSpam,
     correlation: {
-      tokens: withRecent(before.tokens, purse, spent.tokens),
+      tokens: withRecent(before.tokens, tokenKey, spent.tokens),
       // Upstream forgets one of a full set, so that those it still knows are counted for themselves.
       similar: withRecent(before.similar, group, [nowMs, ...(isCombined ? messages.slice(1) : messages)]),
       counters: withRecent(before.counters, key, [count, firstMs, serial]),
