@@ -35,6 +35,8 @@ const LIMITS: RequestLimits = { headMs: 30_000, requestMs: 60_000, checkEveryMs:
 const IDLE_TIMEOUT_MS = 90_000;
 /** Upstream matches any length that the header's limit lets through. */
 const SEGMENT_MAX_CHARS = HEADER_MAX_BYTES;
+/** Upstream's: its HTTP library says the length only of what its first buffer holds. */
+const MEASURED_BYTES = 2_048;
 /** Paths below which a client may leave HTTP; an upgrade to anything else is ignored. */
 const STREAMED = /^\/+(exec|attach|portForward)\b/;
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'];
@@ -259,7 +261,10 @@ export class ApiServer {
     if (body instanceof Readable) return request.method === 'HEAD' ? headOnly(body, reply) : streamed(body, reply);
     if (status === 304) return reply.send();
     if (body.length === 0) return reply.header('content-length', '0').send();
-    return reply.send(Buffer.isBuffer(body) ? body : Buffer.from(body));
+    const bytes = Buffer.isBuffer(body) ? body : Buffer.from(body);
+    return bytes.length > MEASURED_BYTES && !reply.hasHeader('content-length')
+      ? unmeasured(bytes, reply)
+      : reply.send(bytes);
   }
 }
 
@@ -276,6 +281,17 @@ function responseTo(request: IncomingMessage, socket: Duplex): ServerResponse {
 function streamed(body: Readable, reply: FastifyReply): FastifyReply {
   reply.send(body);
   reply.raw.flushHeaders();
+  return reply;
+}
+
+/** Without a length: in chunks, to clients of HTTP/1.0 until the connection ends, and to HEAD nothing but the head. */
+function unmeasured(body: Buffer, reply: FastifyReply): FastifyReply {
+  const { raw } = reply.hijack();
+  for (const [name, value] of Object.entries(reply.getHeaders())) if (value !== undefined) raw.setHeader(name, value);
+  raw.statusCode = reply.statusCode;
+  // Node would say the length otherwise.
+  raw.removeHeader('content-length');
+  raw.end(body);
   return reply;
 }
 
