@@ -27,8 +27,8 @@ async function logs(script: string, options: object = {}): Promise<string> {
   );
   chmodSync(path, 0o755);
   const request = { signal: new AbortController().signal, raw: { rawHeaders: [], headers: {} } };
-  const { body } = serviceLogs(request as unknown as ApiRequest, { services: ['s'], options } as never, folder);
-  return await text(body as Readable);
+  const { body } = await serviceLogs(request as unknown as ApiRequest, { services: ['s'], options } as never, folder);
+  return Buffer.isBuffer(body) ? body.toString() : await text(body as Readable);
 }
 
 it('its errors are told among its output', async () => {
@@ -42,4 +42,9 @@ it('that it cannot be started is told, unless an earlier boot is meant', async (
   writeFileSync(join(folder, 'rm'), '#!/bin/sh\nexec /bin/rm "$@"\n', { mode: 0o755 });
   expect(await logs('')).toBe('\nerror: journal output not available\n');
   expect(await logs('', { boot: -1 })).toBe('');
+});
+
+it('what is longer than the first buffer comes whole, too', async () => {
+  const lines = await logs('for i in $(seq 2000); do echo line $i; done');
+  expect(lines).toBe(Array.from({ length: 2_000 }, (_, at) => `line ${at + 1}\n`).join(''));
 });

@@ -24,9 +24,13 @@ const HEADERS = [
 ];
 /** There, whatever its value: it is of one process, or of one file. */
 const PRESENT = ['process-start-time-unix', 'last-modified', 'date'];
+/** How a body ends; of those whose size is not of one moment, and where a yes to CONNECT says nothing of it. */
+const FRAMING = ['content-length', 'transfer-encoding'];
 /** Bodies that are of one moment of one node; their shapes are judged by other tests. */
 const OF_A_MOMENT =
   /^\/(pods\/?|runningpods\/|stats\/summary\/?|metrics.*|configz|flagz|statusz|debug\/pprof\/.*)(\?|$)/;
+
+const OF_A_HOST = /host (listing|directory|file)|host file|<gzip|<binary>/;
 
 const judged = recordings().filter(({ group, error }) => !ELSEWHERE.test(group) && error === undefined);
 
@@ -89,11 +93,12 @@ const normalized = (body: string): string =>
     .replace(/containerd:\/\/[a-z0-9-]+/g, 'containerd://<id>')
     .replaceAll('x'.repeat(1_000), '{x*1000}');
 
+const bare = (path: string): string => path.replace(/^http:\/\/[^/]+/, '').replace('%70', 'p');
+
 function bodyDifference(recorded: Recorded, reply: Reply): string | null {
   const { body = '', bodyTruncated, bodyEncoding, request } = recorded;
-  const path = request.path.replace(/^http:\/\/[^/]+/, '').replace('%70', 'p');
-  if (request.method === 'HEAD' || OF_A_MOMENT.test(path)) return null;
-  if (/host (listing|directory|file)|host file|<gzip|<binary>/.test(body)) return null;
+  if (request.method === 'HEAD' || OF_A_MOMENT.test(bare(request.path))) return null;
+  if (OF_A_HOST.test(body)) return null;
   const text = normalized(reply.body.toString(bodyEncoding?.startsWith('latin1') ? 'latin1' : 'utf8'));
   const wanted = body.replace('<cut time>', '').replace(/<cut [^>]*>$/, '');
   const isCut = bodyTruncated === true || body.includes('<cut') || Number(recorded.bodyBytes) > body.length;
@@ -108,7 +113,10 @@ function differences(recorded: Recorded, reply: Reply): string[] {
     const [wanted, got] = [recordedHeader(recorded, name), headerOf(reply, name)];
     if (wanted !== got) found.push(`${name}: ${wanted} but ${got}`);
   }
-  for (const name of PRESENT) {
+  const { method, path } = recorded.request;
+  const isSized = method === 'CONNECT' || recorded.status !== 200 || !OF_A_MOMENT.test(bare(path));
+  const isFramed = isSized && !OF_A_HOST.test(recorded.body ?? '');
+  for (const name of isFramed ? [...PRESENT, ...FRAMING] : PRESENT) {
     if ((recordedHeader(recorded, name) === undefined) !== (headerOf(reply, name) === undefined)) {
       found.push(`${name} is ${headerOf(reply, name) === undefined ? 'missing' : 'too much'}`);
     }

@@ -1,6 +1,6 @@
 /** What an endpoint answers, and the forms that recur. Upstream's texts are byte for byte. */
 import { STATUS_CODES } from 'node:http';
-import type { Readable } from 'node:stream';
+import { Readable } from 'node:stream';
 
 export interface Answer {
   readonly status: number;
@@ -10,6 +10,26 @@ export interface Answer {
 
 /** The connection is no longer HTTP: the endpoint that answered this has it. */
 export const TAKEN: Answer = { status: 101, headers: {}, body: '' };
+
+/** Upstream's: its HTTP library says the length only of what its first buffer holds. */
+export const MEASURED_BYTES = 2_048;
+
+/** What ends within the first buffer, whole; a longer body from its beginning on. */
+export async function measured(body: Readable): Promise<Buffer | Readable> {
+  const rest: AsyncIterator<Buffer | string> = body[Symbol.asyncIterator]();
+  const chunks: Buffer[] = [];
+  for (let bytes = 0; bytes <= MEASURED_BYTES; bytes += chunks.at(-1)!.length) {
+    const { done, value } = await rest.next();
+    if (done) return Buffer.concat(chunks);
+    chunks.push(Buffer.from(value));
+  }
+  return Readable.from(continued(chunks, rest));
+}
+
+async function* continued(chunks: readonly Buffer[], rest: AsyncIterator<Buffer | string>) {
+  yield Buffer.concat(chunks);
+  yield* { [Symbol.asyncIterator]: () => rest };
+}
 
 const TEXT = 'text/plain; charset=utf-8';
 

@@ -13,7 +13,16 @@ import type { Socket } from 'node:net';
 import { type Duplex, Readable } from 'node:stream';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { firstHeader, takesOneOf } from './accept.ts';
-import { type Answer, methodNotAllowed, notAcceptable, notFound, redirect, TAKEN, text } from './answer.ts';
+import {
+  type Answer,
+  MEASURED_BYTES,
+  methodNotAllowed,
+  notAcceptable,
+  notFound,
+  redirect,
+  TAKEN,
+  text,
+} from './answer.ts';
 import type { ApiRequest, Endpoint, Upgrade } from './endpoint.ts';
 import { closeSoon, noteAnswering, whenAnswered } from './in-order.ts';
 import { answerMalformed, isAnswerable, knownMethod, sentMethod } from './malformed.ts';
@@ -35,8 +44,6 @@ const LIMITS: RequestLimits = { headMs: 30_000, requestMs: 60_000, checkEveryMs:
 const IDLE_TIMEOUT_MS = 90_000;
 /** Upstream matches any length that the header's limit lets through. */
 const SEGMENT_MAX_CHARS = HEADER_MAX_BYTES;
-/** Upstream's: its HTTP library says the length only of what its first buffer holds. */
-const MEASURED_BYTES = 2_048;
 /** Paths below which a client may leave HTTP; an upgrade to anything else is ignored. */
 const STREAMED = /^\/+(exec|attach|portForward)\b/;
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'];
@@ -257,14 +264,15 @@ export class ApiServer {
     if (answer === TAKEN) return this.taken(request, reply);
     const { status, headers, body } = answer;
     reply.code(status).headers(headers);
-    if (!request.raw.complete) endAfter(request.raw, reply);
+    const isTunnel = sentMethod(request.raw) === 'CONNECT' && status < 300;
+    if (!request.raw.complete && !isTunnel) endAfter(request.raw, reply);
     if (body instanceof Readable) return request.method === 'HEAD' ? headOnly(body, reply) : streamed(body, reply);
     if (status === 304) return reply.send();
     if (body.length === 0) return reply.header('content-length', '0').send();
     const bytes = Buffer.isBuffer(body) ? body : Buffer.from(body);
-    return bytes.length > MEASURED_BYTES && !reply.hasHeader('content-length')
-      ? unmeasured(bytes, reply)
-      : reply.send(bytes);
+    if (isTunnel) return without(FRAME, bytes, reply);
+    const isMeasured = bytes.length <= MEASURED_BYTES || reply.hasHeader('content-length');
+    return isMeasured ? reply.send(bytes) : without(LENGTH, bytes, reply);
   }
 }
 
@@ -284,13 +292,17 @@ function streamed(body: Readable, reply: FastifyReply): FastifyReply {
   return reply;
 }
 
-/** Without a length: in chunks, to clients of HTTP/1.0 until the connection ends, and to HEAD nothing but the head. */
-function unmeasured(body: Buffer, reply: FastifyReply): FastifyReply {
+/** Without it an answer goes in chunks, to clients of HTTP/1.0 until the connection ends, and to HEAD as a mere head. */
+const LENGTH = ['content-length'];
+/** What follows a yes to CONNECT has no frame (RFC 9110 9.3.6). */
+const FRAME = ['connection', 'content-length', 'transfer-encoding'];
+
+/** Sends the body without headers that Node or fastify would add. */
+function without(names: readonly string[], body: Buffer, reply: FastifyReply): FastifyReply {
   const { raw } = reply.hijack();
   for (const [name, value] of Object.entries(reply.getHeaders())) if (value !== undefined) raw.setHeader(name, value);
   raw.statusCode = reply.statusCode;
-  // Node would say the length otherwise.
-  raw.removeHeader('content-length');
+  for (const name of names) raw.removeHeader(name);
   raw.end(body);
   return reply;
 }

@@ -6,10 +6,10 @@
 import { type ChildProcessByStdio, spawn } from 'node:child_process';
 import { createReadStream } from 'node:fs';
 import { join } from 'node:path';
-import { PassThrough, Readable } from 'node:stream';
+import { PassThrough, pipeline, Readable } from 'node:stream';
 import { createGzip } from 'node:zlib';
 import { firstHeader } from '../http/accept.ts';
-import type { Answer } from '../http/answer.ts';
+import { type Answer, measured } from '../http/answer.ts';
 import type { ApiRequest } from '../http/endpoint.ts';
 import { nanoseconds } from './container-log.ts';
 import type { NodeLogQuery } from './node-log-query.ts';
@@ -18,13 +18,15 @@ import { type OpenedPlace, openBelow } from './open-below.ts';
 /** Upstream's: both tries of a query together. */
 const QUERY_TIMEOUT_MS = 30_000;
 
-export function serviceLogs(request: ApiRequest, query: NodeLogQuery, directory: string): Answer {
+export async function serviceLogs(request: ApiRequest, query: NodeLogQuery, directory: string): Promise<Answer> {
   const signal = AbortSignal.any([request.signal, AbortSignal.timeout(QUERY_TIMEOUT_MS)]);
   const plain = Readable.from(answered(query, directory, signal));
   const headers = { 'content-type': 'text/plain;charset=UTF-8' };
   // Upstream compares the whole header.
-  if (firstHeader(request.raw, 'accept-encoding') !== 'gzip') return { status: 200, headers, body: plain };
-  return { status: 200, headers: { ...headers, 'content-encoding': 'gzip' }, body: plain.pipe(createGzip()) };
+  if (firstHeader(request.raw, 'accept-encoding') !== 'gzip')
+    return { status: 200, headers, body: await measured(plain) };
+  const body = await measured(pipeline(plain, createGzip(), () => {}));
+  return { status: 200, headers: { ...headers, 'content-encoding': 'gzip' }, body };
 }
 
 async function* answered(
@@ -55,6 +57,9 @@ async function* answered(
 async function* contentOf({ path, handle }: OpenedPlace, signal: AbortSignal): AsyncGenerator<Buffer> {
   try {
     yield* createReadStream(path, { signal }) as AsyncIterable<Buffer>;
+  } catch (error) {
+    // Past its time, and without its client, an answer ends where it is.
+    if (!signal.aborted) throw error;
   } finally {
     await handle.close();
   }
