@@ -52,23 +52,32 @@ export const openSpdy = (url: string, protocols: readonly string[]): Promise<Ope
     'Content-Length': '0',
   });
 
-/** Headers that are for this node, not for the runtime. */
-const KEPT_HERE = new Set(['authorization', 'cookie', 'host']);
+const FORWARDED_FOR = 'X-Forwarded-For';
+/** Headers that are for this node, not for the runtime, or that it gets in another form. */
+const KEPT_HERE = new Set(['authorization', 'cookie', 'host', 'x-forwarded-for']);
 /** How long the one side of a tunnel may take nothing of what is left for it when the other is gone. */
 const LINGER_MS = 10_000;
 /** A browser cannot set Authorization, so a token may come as the name of a subprotocol. */
 const TOKEN_PROTOCOL = 'base64url.bearer.authorization.k8s.io.';
 
-/** Header pairs of a client as they go on, with the runtime's own name as host. */
-export function forwardedHeaders({ rawHeaders }: Pick<IncomingMessage, 'rawHeaders'>, url: string) {
+/** What upstream's HTTP library says of a client that does not. */
+const USER_AGENT = 'Go-http-client/1.1';
+
+/**
+ * Header pairs of a client as they go on, with the runtime's own name as host and, as upstream adds, the client's
+ * address: runtimes say in their refusals how many headers came.
+ */
+export function forwardedHeaders({ rawHeaders, headers: known, socket }: IncomingMessage, url: string) {
   const headers: Record<string, string | string[]> = { Host: new URL(url).host };
+  if (known['user-agent'] === undefined) headers['User-Agent'] = USER_AGENT;
   for (let at = 0; at + 1 < rawHeaders.length; at += 2) {
     const [name, value] = [rawHeaders[at] ?? '', rawHeaders[at + 1] ?? ''];
     if (KEPT_HERE.has(name.toLowerCase())) continue;
     const kept = name.toLowerCase() === 'sec-websocket-protocol' ? withoutToken(value) : value;
-    const known = headers[name];
-    headers[name] = known === undefined ? kept : [known, kept].flat();
+    const before = headers[name];
+    headers[name] = before === undefined ? kept : [before, kept].flat();
   }
+  headers[FORWARDED_FOR] = [known['x-forwarded-for'] ?? [], socket.remoteAddress ?? []].flat().join(', ');
   return headers;
 }
 

@@ -1,7 +1,8 @@
-/** What is left of a tunnel when one of its sides is gone. */
+/** What of a client's head goes on to the runtime, and what is left of a tunnel when one of its sides is gone. */
+import type { IncomingMessage } from 'node:http';
 import { Duplex, PassThrough } from 'node:stream';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
-import { join } from '../../../../src/actors/server/streaming/tunnel.ts';
+import { forwardedHeaders, join } from '../../../../src/actors/server/streaming/tunnel.ts';
 
 beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'setInterval', 'clearInterval'] }));
 afterEach(() => void vi.useRealTimers());
@@ -77,4 +78,24 @@ it('a tunnel that has ended leaves no timer', async () => {
   runtime.destroy();
   await rounds();
   expect(vi.getTimerCount()).toBe(0);
+});
+
+const headOf = (headers: Record<string, string>) =>
+  ({
+    rawHeaders: Object.entries(headers).flat(),
+    headers,
+    socket: { remoteAddress: '192.0.2.7' },
+  }) as unknown as IncomingMessage;
+
+it.each([
+  [
+    { authorization: 'Bearer x', upgrade: 'SPDY/3.1' },
+    { upgrade: 'SPDY/3.1', 'User-Agent': 'Go-http-client/1.1', 'X-Forwarded-For': '192.0.2.7' },
+  ],
+  [
+    { 'user-agent': 'kubectl', 'x-forwarded-for': '192.0.2.1' },
+    { 'user-agent': 'kubectl', 'X-Forwarded-For': '192.0.2.1, 192.0.2.7' },
+  ],
+])('of the headers %j goes on what the runtime may see, and whose they are', (sent, gone) => {
+  expect(forwardedHeaders(headOf(sent), 'http://127.0.0.1:9/exec/token')).toEqual({ Host: '127.0.0.1:9', ...gone });
 });
