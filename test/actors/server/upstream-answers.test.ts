@@ -215,6 +215,12 @@ describe('/statusz and /flagz', () => {
     ['/flagz', accept(`application/json;as=Flagz;${version};q=0.1, text/plain;q=0.9`), 200, /^\nkubelet flagz\n/],
     ['/flagz', accept('application/json;x=y'), 406, /^\{"kind":"Status".*\}\n$/],
     ['/flagz', accept('application/vnd.kubernetes.protobuf'), 406, /^\{\n  "kind": "Status"/],
+    [
+      '/flagz',
+      accept('application/yaml'),
+      406,
+      /\nmessage: 'only the following media types are accepted: application\/json, application\/yaml,\n  text\/plain'\n/,
+    ],
     ['/flagz?pretty=true', accept('application/json'), 406, /^\{\n  "kind": "Status"[^]*\}$/],
     [
       '/statusz',
@@ -346,5 +352,6 @@ describe('what is no request for anything', () => {
     ],
     [`GET /healthz HTTP/1.1\r\n${HOST}\r\nExpect: 200-ok`, 'HTTP/1.1 417 Expectation Failed|'],
     [`OPTIONS * HTTP/1.1\r\n${HOST}`, 'HTTP/1.1 200 OK|'],
+    ['PRI * HTTP/2.0\r\n\r\nSM', 'HTTP/1.1 400 Bad Request|'],
   ])('%j', async (head, answer) => expect(await answerTo(head)).toBe(answer));
 });

@@ -145,7 +145,14 @@ function isForPeople(request: ApiRequest): boolean {
 
 function encoded(type: string, value: object, isPretty: boolean): string {
   if (type !== JSON_FORM.join('/')) {
-    return stringify(value, { sortMapEntries: true, indentSeq: false, singleQuote: true });
+    const lines = stringify(value, { sortMapEntries: true, indentSeq: false, singleQuote: true, lineWidth: 0 });
+    return lines.replaceAll(/^( *)(.*)$/gm, (line, indent: string) => folded(line, `${indent}  `));
   }
   return isPretty ? JSON.stringify(value, null, 2) : `${JSON.stringify(value)}\n`;
+}
+
+/** Broken as upstream's library of YAML breaks a long line: at the first space past the 80th column, not before. */
+function folded(line: string, indent: string): string {
+  const [, head, rest] = /^(.{81,}?) (\S.*)$/.exec(line) ?? [];
+  return head === undefined ? line : `${head}\n${folded(`${indent}${rest}`, indent)}`;
 }

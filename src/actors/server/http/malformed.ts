@@ -40,6 +40,15 @@ function end(socket: Socket, status: string, body = status): void {
   closeSoon(socket);
 }
 
+/** To upstream what a client of HTTP/2 begins with is a request for the target `*`. */
+const HTTP2_PREFACE = 'PRI * HTTP/2.0\r\n\r\n';
+
+function refuseHttp2(socket: Socket): void {
+  const date = `Date: ${new Date().toUTCString()}`;
+  socket.write(`HTTP/1.1 ${BAD_REQUEST}\r\nConnection: close\r\n${date}\r\nContent-Length: 0\r\n\r\n`);
+  closeSoon(socket);
+}
+
 /** A body in an unsupported coding; upstream does not repeat its name. */
 const refuseCoding = (socket: Socket): void => end(socket, '501 Not Implemented', 'Unsupported transfer encoding');
 
@@ -74,10 +83,13 @@ type Dispatch = (request: IncomingMessage, response: ServerResponse) => void;
 
 /** For the event `clientError` of a server. */
 export function answerMalformed(error: ParserError, socket: Socket, dispatch: Dispatch): void {
-  if (error.code === 'ECONNRESET' || !socket.writable) return void socket.destroy();
+  // Upstream answers nobody who is late: the next request of a client would get what was said to none.
+  const isOver = error.code === 'ECONNRESET' || error.code === 'ERR_HTTP_REQUEST_TIMEOUT';
+  if (isOver || !socket.writable) return void socket.destroy();
   if (isAnswering(socket)) return whenAnswered(socket, () => closeSoon(socket));
   const packet = Buffer.isBuffer(error.rawPacket) ? error.rawPacket.toString('latin1') : '';
   if (error.code === 'HPE_INVALID_METHOD' && serveUnknownMethod(packet, socket, dispatch)) return;
+  if (packet.startsWith(HTTP2_PREFACE)) return refuseHttp2(socket);
   if (/^[A-Z]+ \S+ HTTP\/[2-9]\.\d\r\n/.test(packet)) return end(socket, UNSUPPORTED_VERSION);
   if (error.code === 'HPE_INVALID_TRANSFER_ENCODING') return refuseCoding(socket);
   if (error.code === 'HPE_HEADER_OVERFLOW') return end(socket, '431 Request Header Fields Too Large');
