@@ -276,6 +276,10 @@ describe('too slow', () => {
     expect(performance.now() - began).toBeLessThan(20_000);
   });
 
+  it.each(['', 'GET /healthz HTTP/1.1\r\n'])('after %j nothing is said, only closed', async (sent) => {
+    expect((await exchangeRaw(sent, { port: open, isPlain: true, withinMs: 20_000 })).toString()).toBe('');
+  });
+
   it('a hundred of them keep nobody else from being served', async () => {
     const sockets = await Promise.all(Array.from({ length: 100 }, () => connect({ port: secure, shown: {} })));
     for (const socket of sockets) socket.on('error', () => {}).write('GET / HTTP/1.1\r\nX-Slow: ');
