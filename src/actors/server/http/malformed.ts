@@ -83,7 +83,7 @@ type Dispatch = (request: IncomingMessage, response: ServerResponse) => void;
 
 /** For the event `clientError` of a server. */
 export function answerMalformed(error: ParserError, socket: Socket, dispatch: Dispatch): void {
-  // Upstream answers nobody who is late: the next request of a client would get what was said to none.
+  // Upstream answers no client that is late: its next request would get what answered nothing.
   const isOver = error.code === 'ECONNRESET' || error.code === 'ERR_HTTP_REQUEST_TIMEOUT';
   if (isOver || !socket.writable) return void socket.destroy();
   if (isAnswering(socket)) return whenAnswered(socket, () => closeSoon(socket));
