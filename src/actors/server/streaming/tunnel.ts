@@ -60,8 +60,8 @@ const LINGER_MS = 10_000;
 /** A browser cannot set Authorization, so a token may come as the name of a subprotocol. */
 const TOKEN_PROTOCOL = 'base64url.bearer.authorization.k8s.io.';
 
-/** What upstream's HTTP library says of a client that does not. */
-const USER_AGENT = 'Go-http-client/1.1';
+/** Of a client that does not say what it is: upstream's HTTP library adds a name, too. */
+const USER_AGENT = 'statelet';
 
 /**
  * Header pairs of a client as they go on, with the runtime's own name as host and, as upstream adds, the client's

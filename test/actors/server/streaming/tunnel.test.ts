@@ -90,7 +90,7 @@ const headOf = (headers: Record<string, string>) =>
 it.each([
   [
     { authorization: 'Bearer x', upgrade: 'SPDY/3.1' },
-    { upgrade: 'SPDY/3.1', 'User-Agent': 'Go-http-client/1.1', 'X-Forwarded-For': '192.0.2.7' },
+    { upgrade: 'SPDY/3.1', 'User-Agent': 'statelet', 'X-Forwarded-For': '192.0.2.7' },
   ],
   [
     { 'user-agent': 'kubectl', 'x-forwarded-for': '192.0.2.1' },
