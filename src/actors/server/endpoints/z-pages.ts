@@ -145,8 +145,9 @@ function isForPeople(request: ApiRequest): boolean {
 
 function encoded(type: string, value: object, isPretty: boolean): string {
   if (type !== JSON_FORM.join('/')) {
-    const lines = stringify(value, { sortMapEntries: true, indentSeq: false, singleQuote: true, lineWidth: 0 });
-    return lines.replaceAll(/^( *)(.*)$/gm, (line, indent: string) => folded(line, `${indent}  `));
+    const text = stringify(value, { sortMapEntries: true, indentSeq: false, singleQuote: true, lineWidth: 0 });
+    const lines = text.split('\n').map((line) => folded(line, `${/^ */.exec(line)![0]}  `));
+    return lines.join('\n');
   }
   return isPretty ? JSON.stringify(value, null, 2) : `${JSON.stringify(value)}\n`;
 }
