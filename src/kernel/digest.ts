@@ -48,16 +48,40 @@ function difference(before: unknown, after: unknown): string | undefined {
     const text = JSON.stringify(after) as string | undefined;
     return text === JSON.stringify(before) ? undefined : (text ?? 'nothing');
   }
+  const parts = Array.isArray(after)
+    ? partsOfList(before as unknown as readonly unknown[], after)
+    : partsOfObject(before, after);
+  if (parts.length === 0) return undefined;
+  return `{${(parts.length === 1 ? parts : parts.sort()).join()}}`;
+}
+
+function partsOfList(before: readonly unknown[], after: readonly unknown[]): string[] {
   const parts: string[] = [];
-  for (const name of Object.keys(after)) {
+  for (let at = 0; at < after.length; at++) {
+    if (before[at] === after[at]) continue;
+    const its = difference(before[at], after[at]);
+    if (its !== undefined) parts.push(`"${at}":${its}`);
+  }
+  for (let at = after.length; at < before.length; at++) if (before[at] !== undefined) parts.push(`"${at}":nothing`);
+  return parts;
+}
+
+/** A context that is replaced has its members in the order of before: then none of them is gone. */
+function partsOfObject(before: Container, after: Container): string[] {
+  const parts: string[] = [];
+  const [names, earlier] = [Object.keys(after), Object.keys(before)];
+  let areSameNames = names.length === earlier.length;
+  for (let at = 0; at < names.length; at++) {
+    const name = names[at]!;
+    if (name !== earlier[at]) areSameNames = false;
+    if (before[name] === after[name]) continue;
     const its = difference(before[name], after[name]);
     if (its !== undefined) parts.push(`${JSON.stringify(name)}:${its}`);
   }
-  for (const name of Object.keys(before)) {
+  if (areSameNames) return parts;
+  for (const name of earlier)
     if (!Object.hasOwn(after, name) && before[name] !== undefined) parts.push(`${JSON.stringify(name)}:nothing`);
-  }
-  if (parts.length === 0) return undefined;
-  return `{${(parts.length === 1 ? parts : parts.sort()).join()}}`;
+  return parts;
 }
 
 /** Paths of what is another, at most so many: `.context.pods.web.phase`. */

@@ -9,12 +9,23 @@ import type { Container } from '../api/pod.ts';
 const FNV_OFFSET_32 = 0x811c9dc5;
 const FNV_PRIME_32 = 0x01000193;
 
+const ASCII_MAX = 0x7f;
+
+/** Of the text's UTF-8. */
 export function fnv1a32(text: string): number {
   let hash = FNV_OFFSET_32;
-  for (const byte of new TextEncoder().encode(text)) {
-    hash = Math.imul(hash ^ byte, FNV_PRIME_32) >>> 0;
+  for (let at = 0; at < text.length; at++) {
+    const byte = text.charCodeAt(at);
+    if (byte > ASCII_MAX) return hashOfBytes(new TextEncoder().encode(text));
+    hash = Math.imul(hash ^ byte, FNV_PRIME_32);
   }
-  return hash;
+  return hash >>> 0;
+}
+
+function hashOfBytes(bytes: Uint8Array): number {
+  let hash = FNV_OFFSET_32;
+  for (const byte of bytes) hash = Math.imul(hash ^ byte, FNV_PRIME_32);
+  return hash >>> 0;
 }
 
 const HTML_ESCAPES: Readonly<Record<string, string>> = {

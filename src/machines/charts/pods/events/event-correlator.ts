@@ -9,28 +9,35 @@ import { fnv1a32 } from '../../../model/spec/hash.ts';
 const LISTS = 128;
 const LENGTH_MAX = 32;
 
-/** As JSON: each turn's digest writes the whole of it, and a text is written at once. */
+/** A line of JSON for each, newest last: each turn's digest writes the whole of it, and a text is written at once. */
 type List<Value> = string & { readonly value?: Value };
 /**
  * What was kept lately, by key: bounded, and cheap to change where nothing may be changed in place. Pure.
  *
- * Invariant: a value lies in the one of many short lists that the hash of its key says, newest last; keeping one copies
- * that list only, and the oldest of a full list goes.
+ * Invariant: a value lies in the one of many short lists that the hash of its key says; keeping one copies that list
+ * only, and the oldest of a full list goes.
  */
 export type Recent<Value> = readonly List<Value>[];
 
-export const noneRecent: Recent<never> = Array.from({ length: LISTS }, () => '[]');
+export const noneRecent: Recent<never> = Array.from({ length: LISTS }, () => '');
 
 const placeOf = (key: string): number => fnv1a32(key) % LISTS;
-const read = <Value>(list: List<Value>) => JSON.parse(list) as (readonly [key: string, value: Value])[];
+const linesOf = (list: List<unknown>): string[] => (list === '' ? [] : list.split('\n'));
+const isOf = (key: string) => {
+  const start = `[${JSON.stringify(key)},`;
+  return (line: string): boolean => line.startsWith(start);
+};
 
-export const recentOf = <Value>(recent: Recent<Value>, key: string): Value | undefined =>
-  read(recent[placeOf(key)]!).find(([known]) => known === key)?.[1];
+export function recentOf<Value>(recent: Recent<Value>, key: string): Value | undefined {
+  const line = linesOf(recent[placeOf(key)]!).find(isOf(key));
+  return line === undefined ? undefined : (JSON.parse(line) as [key: string, value: Value])[1];
+}
 
 export function withRecent<Value>(recent: Recent<Value>, key: string, value: Value): Recent<Value> {
   const place = placeOf(key);
-  const others = read(recent[place]!).filter(([known]) => known !== key);
-  return recent.with(place, JSON.stringify([...others.slice(-LENGTH_MAX + 1), [key, value]]));
+  const isSame = isOf(key);
+  const others = linesOf(recent[place]!).filter((line) => !isSame(line));
+  return recent.with(place, [...others.slice(-LENGTH_MAX + 1), JSON.stringify([key, value])].join('\n'));
 }
 
 /** As upstream's spam filter: tokens by source, object and type, so that warnings do not use up what is normal. */
