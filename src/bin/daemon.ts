@@ -38,6 +38,7 @@ import { openJournal, openVault, type Vault } from '../kernel/journal/index.ts';
 import type { PlainError } from '../kernel/json.ts';
 import { Kernel } from '../kernel/kernel.ts';
 import { FORMAT_VERSION, type HeaderRecord, type LogLevel } from '../kernel/records.ts';
+import { messageOf } from '../kernel/thrown.ts';
 import { commandFailed } from '../machines/configuration/index.ts';
 import { NEWEST_BEHAVIOR } from '../machines/model/settings/behaviors.ts';
 import { kubeletMachine } from '../machines/startup/kubelet.ts';
@@ -87,7 +88,7 @@ function openPlaces({ rootDir, journalDir, journalPlain }: DaemonOptions) {
     const vault = openVault(join(rootDir, SECRETS_KEY), { isPlain: journalPlain });
     return { journal: openJournal({ directory: journalDir, report }), vault };
   } catch (error) {
-    return { error: (error as Error).message };
+    return { error: messageOf(error) };
   }
 }
 
@@ -212,7 +213,7 @@ function pageOf(options: DaemonOptions, server: NodeServer): ServedPage | null {
     const token = keptToken(join(rootDir, TOKEN));
     return server.page({ port: visualizerPort, token, journal: journalPlain ? null : journalDir });
   } catch (error) {
-    noPage(`its token cannot be kept: ${(error as Error).message}`, '--visualizer-port=off');
+    noPage(`its token cannot be kept: ${messageOf(error)}`, '--visualizer-port=off');
     return null;
   }
 }

@@ -19,6 +19,7 @@ import { Kernel, type KernelOptions } from './kernel.ts';
 import { Matching } from './matching.ts';
 import { RecordedState } from './recorded-state.ts';
 import type { HeaderRecord, InputRecord, JournalRecord, KernelRecord } from './records.ts';
+import { messageOf } from './thrown.ts';
 
 export interface ReplayReport {
   readonly records: number;
@@ -227,7 +228,7 @@ function restored(options: ReplayOptions, from: NonNullable<ReplayOptions['from'
     return kernel;
   } catch (error) {
     // Charts can differ in as many ways from those of a checkpoint as XState has words for.
-    throw new NotReplayable(`the checkpoint that it begins with is of other machines: ${(error as Error).message}`);
+    throw new NotReplayable(`the checkpoint that it begins with is of other machines: ${messageOf(error)}`);
   }
 }
 

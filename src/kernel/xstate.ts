@@ -24,3 +24,4 @@ export { idempotent, once, pick, query, stream } from './operation.ts';
 export { errorIn, errorOf, outputOf } from './outcome.ts';
 export type { LogLevel } from './records.ts';
 export { sha256 } from './sha256.ts';
+export { messageOf } from './thrown.ts';

@@ -2,6 +2,8 @@
  * Two starts side by side: the phases of both on one scale, aligned by state, where the difference in time came from,
  * and the first decision that differs.
  */
+
+import { messageOf } from '../kernel/thrown.ts';
 import { byId, el } from './dom.ts';
 import { refocus, walk } from './start.ts';
 import type { Store } from './store.ts';
@@ -59,7 +61,7 @@ export class ComparePane {
     try {
       this.show(await this.store.ask('compare', { with: other }));
     } catch (error) {
-      this.body.replaceChildren(el('p', { class: 'error' }, (error as Error).message));
+      this.body.replaceChildren(el('p', { class: 'error' }, messageOf(error)));
     }
   }
 

@@ -1,4 +1,6 @@
 /** Opening a journal: files, a folder, or what is dropped on the page. What is opened stays in the browser. */
+
+import { messageOf } from '../kernel/thrown.ts';
 import { byId, setText } from './dom.ts';
 import type { Store } from './store.ts';
 import type { Content } from './worker/node/fs.ts';
@@ -53,7 +55,7 @@ export class OpeningDialog {
       await work();
       this.#dialog.close();
     } catch (error) {
-      setText(this.#error, (error as Error).message);
+      setText(this.#error, messageOf(error));
       if (!this.#dialog.open) this.#dialog.showModal();
     }
   }

@@ -10,12 +10,12 @@ import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { mkdir, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { OperationError } from '../../kernel/json.ts';
+import { codeOf } from '../../kernel/thrown.ts';
 import {
   type CertificateFacts,
   type CertificatePlace,
   currentPair,
 } from '../../machines/model/operations/certificate.ts';
-import { codeOf } from '../thrown.ts';
 
 const DIRECTORY_MODE = 0o755;
 const PAIR_MODE = 0o600;

@@ -8,6 +8,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { OperationError } from '../../kernel/json.ts';
 import type { InputOf, PortCall, Ports } from '../../kernel/operation.ts';
+import { codeOf } from '../../kernel/thrown.ts';
 import type {
   CgroupDriver,
   CgroupsHeld,
@@ -140,7 +141,7 @@ function kill(pid: number): void {
   try {
     process.kill(pid, 'SIGKILL');
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
+    if (codeOf(error) !== 'ESRCH') throw error;
   }
 }
 

@@ -6,6 +6,7 @@
  */
 import { readFile, readlink, writeFile } from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';
+import { messageOf } from '../../kernel/thrown.ts';
 import { errnoOf } from '../host/below-root.ts';
 import type { Hierarchies } from './hierarchies.ts';
 import { enter, make } from './tree.ts';
@@ -78,7 +79,7 @@ export async function gatherSystem(root: string, hierarchies: Hierarchies, path:
 }
 
 const moved = (pid: number, path: string, error: unknown): OperationError =>
-  new OperationError(`failed to move PID ${pid} into the system container "${path}": ${(error as Error).message}`);
+  new OperationError(`failed to move PID ${pid} into the system container "${path}": ${messageOf(error)}`);
 
 /** A thread of the kernel has no program. */
 async function isMovable(root: string, pid: number): Promise<boolean> {

@@ -12,6 +12,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import pLimit from 'p-limit';
 import { OperationError } from '../../kernel/json.ts';
+import { messageOf } from '../../kernel/thrown.ts';
 import type { CgroupResources } from '../../machines/model/operations/cgroup.ts';
 import { errnoOf } from '../host/below-root.ts';
 import { shareOfThreads } from '../host/bounded-calls.ts';
@@ -283,7 +284,7 @@ async function write(path: string, value: string): Promise<void> {
       closeSync(fd);
     }
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
+    const why = messageOf(error);
     throw new OperationError(`failed to write ${JSON.stringify(value)} to ${path}: ${why}`, { code: errnoOf(error) });
   }
 }

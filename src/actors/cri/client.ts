@@ -6,6 +6,7 @@
  */
 import * as grpc from '@grpc/grpc-js';
 import { OperationError } from '../../kernel/json.ts';
+import { messageOf } from '../../kernel/thrown.ts';
 import type { ImageServiceCalls, RuntimeServiceCalls, RuntimeServiceStreams } from '../../machines/model/api/cri.ts';
 import { Contract } from '../contract.ts';
 import { withoutOthers } from './event-bytes.ts';
@@ -110,7 +111,7 @@ function isServiceError(thrown: unknown): thrown is grpc.ServiceError {
 
 /** An error of gRPC with the text that the Go kubelet puts into events and statuses. */
 export function toOperationError(thrown: unknown): OperationError {
-  if (!isServiceError(thrown)) return new OperationError(thrown instanceof Error ? thrown.message : String(thrown));
+  if (!isServiceError(thrown)) return new OperationError(messageOf(thrown));
   return new OperationError(`rpc error: code = ${goCodeName(thrown.code)} desc = ${thrown.details}`, {
     name: 'RuntimeError',
     code: grpc.status[thrown.code],

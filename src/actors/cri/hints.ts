@@ -11,6 +11,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { OperationError } from '../../kernel/json.ts';
+import { messageOf } from '../../kernel/thrown.ts';
 import type { ContainerEventResponse, ContainerEventType } from '../../machines/model/api/cri.ts';
 import { decodeEvent, type Envelope, type RuntimeClient, type StreamName } from './client.ts';
 import { isMet, type Outcome } from './expectations.ts';
@@ -143,7 +144,7 @@ async function keepListening(client: RuntimeClient, source: StreamName, to: Hint
       to.onLost();
     } catch (error) {
       if (error instanceof OperationError && error.code === 'UNIMPLEMENTED') return to.onLost();
-      to.onLost(`${source}: ${error instanceof Error ? error.message : String(error)}`);
+      to.onLost(`${source}: ${messageOf(error)}`);
     }
     backoffMs = performance.now() - openedAt > GOOD_STREAM_MS ? MIN_BACKOFF_MS : backoffMs * 2;
     await pause(Math.min(backoffMs, MAX_BACKOFF_MS) * (0.5 + Math.random() / 2), signal);

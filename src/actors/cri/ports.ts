@@ -7,6 +7,7 @@
  */
 import { OperationError } from '../../kernel/json.ts';
 import type { InputOf, PortCall, Ports } from '../../kernel/operation.ts';
+import { codeOf } from '../../kernel/thrown.ts';
 import type { ContainerConfig, ContainerStatus } from '../../machines/model/api/cri.ts';
 import type { criOperations } from '../../machines/model/operations/cri.ts';
 import { Adapter, type CriOptions } from './adapter.ts';
@@ -179,7 +180,7 @@ function resourcePorts(adapter: Adapter) {
         await client.call('UpdatePodSandboxResources', request, adapter.limits(call));
         return { isSupported: true };
       } catch (error) {
-        if ((error as { code?: string }).code === 'UNIMPLEMENTED') return { isSupported: false };
+        if (codeOf(error) === 'UNIMPLEMENTED') return { isSupported: false };
         throw error;
       }
     },

@@ -12,6 +12,7 @@
  * the runtime has.
  */
 import pLimit, { type LimitFunction } from 'p-limit';
+import { messageOf } from '../../kernel/thrown.ts';
 import type { PodRuntimeStatus, WatchPodsItem } from '../../machines/model/operations/cri.ts';
 import type { RuntimeClient } from './client.ts';
 import { type Expectations, expecting, type Outcome, stillOpen } from './expectations.ts';
@@ -69,8 +70,6 @@ interface Inspection {
 
 /** What an inspection has shown: of the whole pod, or of what was named. */
 type Seen = Pick<PodRuntimeStatus, 'sandboxes' | 'containers'>;
-
-const messageOf = (error: unknown) => (error instanceof Error ? error.message : String(error));
 
 export class PodWatcher {
   readonly #options: WatchOptions;

@@ -9,6 +9,7 @@ import { constants, type Dirent } from 'node:fs';
 import { mkdir, open, readdir, rename, rm, rmdir, unlink } from 'node:fs/promises';
 import { basename } from 'node:path';
 import { OperationError } from '../../kernel/json.ts';
+import { messageOf } from '../../kernel/thrown.ts';
 import type { CSIInventory, FoundDevice, FoundVolume, VolumeData } from '../../machines/model/operations/csi.ts';
 import { errnoOf, openParent } from '../host/below-root.ts';
 import { mountsBelow, realPath } from '../volume/mounter.ts';
@@ -189,7 +190,7 @@ async function believed(root: string, directory: string, spec: string, errors: s
     if (data !== null && (spec === '' || data['specVolID'] === spec)) return data;
     errors.push(`${directory}/${RECORD} is missing or says nothing of "${basename(directory)}": it is left alone`);
   } catch (error) {
-    errors.push(`${directory}/${RECORD} cannot be read: ${error instanceof Error ? error.message : String(error)}`);
+    errors.push(`${directory}/${RECORD} cannot be read: ${messageOf(error)}`);
   }
   return null;
 }

@@ -12,6 +12,7 @@ import { getSystemErrorMap } from 'node:util';
 import { isSecretHandle, type Vault } from '../../kernel/journal/index.ts';
 import { OperationError } from '../../kernel/json.ts';
 import type { InputOf } from '../../kernel/operation.ts';
+import { messageOf } from '../../kernel/thrown.ts';
 import type { SecretHandle } from '../../kernel/xstate.ts';
 import type {
   csiOperations,
@@ -235,7 +236,7 @@ async function share({ root, directory, ownership, request }: Published): Promis
       await folder.close();
     }
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
+    const why = messageOf(error);
     throw new OperationError(`applyFSGroup failed for vol ${request.volume_id}: ${why}`, { retriable: true });
   } finally {
     place.folder.close();

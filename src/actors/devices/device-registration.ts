@@ -11,6 +11,7 @@ import { dirname, isAbsolute, join, normalize } from 'node:path';
 import * as grpc from '@grpc/grpc-js';
 import { OperationError } from '../../kernel/json.ts';
 import type { Port, PortCall } from '../../kernel/operation.ts';
+import { messageOf } from '../../kernel/thrown.ts';
 import { registrationProblem } from '../../machines/charts/node/devices/device-policy.ts';
 import type {
   DevicePluginOptions,
@@ -20,7 +21,6 @@ import type {
 import { Contract } from '../contract.ts';
 import { bindSocket } from '../grpc-socket.ts';
 import { connected, methodOf, unary } from '../plugins/connection.ts';
-import { messageOf } from '../thrown.ts';
 
 /** How long a plugin may take to say how it wants to be asked. */
 const OPTIONS_TIMEOUT_MS = 10_000;

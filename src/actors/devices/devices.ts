@@ -8,6 +8,7 @@
 import * as grpc from '@grpc/grpc-js';
 import { OperationError } from '../../kernel/json.ts';
 import type { Port, PortCall, Ports } from '../../kernel/operation.ts';
+import { messageOf } from '../../kernel/thrown.ts';
 import { deviceStateText } from '../../machines/model/allocation/device-state.ts';
 import type {
   Device,
@@ -20,7 +21,6 @@ import type {
 import { toOperationError } from '../cri/client.ts';
 import { replaceFile } from '../host/state/checkpoints.ts';
 import { connected, methodOf, unary } from '../plugins/connection.ts';
-import { messageOf } from '../thrown.ts';
 import { type AllocateReply, DEVICE_PLUGIN, optionsAt, serveRegistration } from './device-registration.ts';
 
 type Operations = typeof deviceOperations;

@@ -11,7 +11,7 @@
 
 import { readFileSync, statSync } from 'node:fs';
 import { status } from '@grpc/grpc-js';
-import { messageOf } from '../thrown.ts';
+import { messageOf } from '../../kernel/thrown.ts';
 
 /** Milliseconds: longer than any deadline that a node agent sets. */
 const MAX_DELAY_MS = 3_600_000;

@@ -11,6 +11,7 @@ import { steadyNow } from '../../kernel/clock.ts';
 import type { Vault } from '../../kernel/journal/index.ts';
 import { OperationError, toPlainError } from '../../kernel/json.ts';
 import type { Ports } from '../../kernel/operation.ts';
+import { messageOf } from '../../kernel/thrown.ts';
 import type { AuthConfig } from '../../machines/model/api/cri.ts';
 import type {
   CredentialSource,
@@ -20,7 +21,6 @@ import type {
 } from '../../machines/model/operations/image.ts';
 import type { ConfigObject } from '../../machines/model/operations/volume.ts';
 import { goJson } from '../../machines/model/spec/hash.ts';
-import { messageOf } from '../thrown.ts';
 import { dockerConfigJson, dockercfg, type Held, Keyring, type Login, type Logins, nodeLogins } from './keyring.ts';
 import { type OnPluginRun, Plugin } from './plugin.ts';
 import { type Provider, readProviders } from './provider-config.ts';

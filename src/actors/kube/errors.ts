@@ -1,5 +1,6 @@
 /** What goes wrong between a request and its answer: Go's words for it, and a code that machines can test. */
 import { OperationError } from '../../kernel/json.ts';
+import { codeOf } from '../../kernel/thrown.ts';
 import { dialText, exchangeText, hostPort } from '../go-errors.ts';
 
 /** Codes of undici that have a name in every system. */
@@ -34,15 +35,14 @@ const VERBS: Readonly<Record<string, string>> = {
 export function requestError({ method, url }: Request, thrown: unknown): OperationError {
   if (thrown instanceof OperationError) return thrown;
   const error = thrown instanceof Error ? thrown : new Error(String(thrown));
-  const code = codeOf(error);
+  const code = requestCode(error);
   const message = `${VERBS[method] ?? method} "${url}": ${textOf(error, code, new URL(url))}`;
   return new OperationError(message, { name: 'RequestError', code, retriable: true });
 }
 
-function codeOf(error: Error): string {
-  const { code, cause } = error as { code?: string; cause?: { code?: string } };
-  const own =
-    code ?? cause?.code ?? (error instanceof AggregateError ? (error.errors[0] as { code?: string }).code : undefined);
+function requestCode(error: Error): string {
+  const first: unknown = error instanceof AggregateError ? error.errors[0] : undefined;
+  const own = codeOf(error) ?? codeOf(error.cause) ?? codeOf(first);
   if (error.name === 'TimeoutError') return 'ETIMEDOUT';
   return own === undefined ? 'ECONNRESET' : (CODES[own] ?? own);
 }
@@ -50,7 +50,7 @@ function codeOf(error: Error): string {
 function textOf(error: Error, code: string, { hostname, port }: URL): string {
   const address = hostPort(hostname.replace(/^\[|\]$/g, ''), Number(port || 443));
   if (error.name === 'TimeoutError') return 'context deadline exceeded';
-  const { code: own } = error as { code?: string };
+  const own = codeOf(error);
   if (own === 'UND_ERR_CONNECT_TIMEOUT') return `dial tcp ${address}: i/o timeout`;
   if (own === 'UND_ERR_HEADERS_TIMEOUT') return 'net/http: timeout awaiting response headers';
   const certificate = certificateText(code);

@@ -7,6 +7,7 @@
 import type { Vault } from '../../kernel/journal/index.ts';
 import { type Json, OperationError } from '../../kernel/json.ts';
 import type { InputOf as OperationInput, PortCall, Ports } from '../../kernel/operation.ts';
+import { codeOf } from '../../kernel/thrown.ts';
 import type {
   KubeClient as ClientName,
   KubeObject,
@@ -185,7 +186,7 @@ class Connection {
         call.emit({ type: 'watch.changed', change, object: sealed(input, object, this.vault) }),
       );
     } catch (error) {
-      const { code } = error as { code?: string };
+      const code = codeOf(error);
       if (code === 'Expired' || code === 'Gone') return { reason: 'expired' as const, resourceVersion };
       throw error;
     }

@@ -12,6 +12,7 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { DBusError, type Message } from 'dbus-native';
 import { OperationError } from '../../kernel/json.ts';
 import type { Ports } from '../../kernel/operation.ts';
+import { codeOf, messageOf } from '../../kernel/thrown.ts';
 import type { logindOperations } from '../../machines/model/operations/logind.ts';
 import { CALL_TIMEOUT_MS, connectBus } from '../bus.ts';
 
@@ -189,7 +190,7 @@ async function holdLock(address: string, signal: AbortSignal, held: () => void):
     if (!signal.aborted)
       throw new OperationError(`failed creating systemd inhibitor: ${output.trim() || `exit code ${code}`}`);
   } catch (error) {
-    const { code, message } = error as NodeJS.ErrnoException;
+    const [code, message] = [codeOf(error), messageOf(error)];
     if (code !== 'ENOENT') throw error;
     throw new OperationError(`failed creating systemd inhibitor: ${message}; is systemd installed?`, { code });
   } finally {

@@ -2,6 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { OperationError } from '../../kernel/json.ts';
 import type { Port, Ports } from '../../kernel/operation.ts';
+import { messageOf } from '../../kernel/thrown.ts';
 import type { deviceOperations } from '../../machines/model/operations/devices.ts';
 import type { CSINodeInfo, pluginOperations } from '../../machines/model/operations/plugins.ts';
 import { callDriver } from '../csi/volumes.ts';
@@ -93,7 +94,7 @@ const followNodeInfo: Port<(typeof pluginOperations)['plugins.followNodeInfo']> 
   const ask = () =>
     askNodeInfo(endpoint, signal).then(
       (info) => ({ info, error: '' }),
-      (error: unknown) => ({ info: null, error: error instanceof Error ? error.message : String(error) }),
+      (error: unknown) => ({ info: null, error: messageOf(error) }),
     );
   // It was asked when it registered.
   await sleep(periodMs, undefined, { signal }).catch(() => {});

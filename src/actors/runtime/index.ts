@@ -10,6 +10,7 @@ import { accessSync, constants, statSync } from 'node:fs';
 import type { Vault } from '../../kernel/journal/index.ts';
 import { OperationError } from '../../kernel/json.ts';
 import type { InputOf, Ports } from '../../kernel/operation.ts';
+import { messageOf } from '../../kernel/thrown.ts';
 import { criOperations } from '../../machines/model/operations/cri.ts';
 import type { RuntimeCondition, runtimeOperations } from '../../machines/model/operations/runtime.ts';
 import { parseEndpoint } from '../../machines/model/values/endpoint.ts';
@@ -18,7 +19,6 @@ import type { RuntimeClient } from '../cri/client.ts';
 import { type CriPorts, criPorts } from '../cri/ports.ts';
 import type { OnRuntime } from '../cri/seen.ts';
 import type { EmbeddedRuntime, RuntimeLog } from '../embedded-runtime/embedded-runtime.ts';
-import { messageOf } from '../thrown.ts';
 import { watchChanges } from '../watch-changes.ts';
 
 type RuntimePorts = Ports<typeof runtimeOperations> & Ports<typeof criOperations>;

@@ -5,6 +5,7 @@
  * had is reported once for each reason and tried again every {@link RETRY_MS}; it never ends the node.
  */
 import type { Port } from '../../kernel/operation.ts';
+import { messageOf } from '../../kernel/thrown.ts';
 import type { hostOperations } from '../../machines/model/operations/host.ts';
 import { aborted } from './aborted.ts';
 import { healthEndpoints } from './endpoints/health.ts';
@@ -43,7 +44,7 @@ async function listened(listener: Listener, { address, port }: { address: string
   try {
     return { type: 'healthz.listening', address, port: await listener.listen() };
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
+    const why = messageOf(error);
     return { type: 'healthz.failed', message: `Failed to start healthz server on ${address}:${port}: ${why}` };
   }
 }

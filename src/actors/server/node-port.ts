@@ -7,8 +7,8 @@
 
 import { OperationError } from '../../kernel/json.ts';
 import type { PortCall } from '../../kernel/operation.ts';
+import { codeOf, messageOf } from '../../kernel/thrown.ts';
 import type { ServedPort, ServerItem } from '../../machines/model/operations/server.ts';
-import { codeOf, messageOf } from '../thrown.ts';
 import { aborted } from './aborted.ts';
 import { authenticate } from './auth/authentication.ts';
 import { alwaysAllow, authorize, unauthorized } from './auth/authorization.ts';
@@ -110,7 +110,7 @@ async function listened(listener: Listener, { address, port }: ServedPort): Prom
   try {
     return await listener.listen();
   } catch (error) {
-    const { code, message } = error as NodeJS.ErrnoException;
+    const [code, message] = [codeOf(error), messageOf(error)];
     // Go resolves what is no address before it binds.
     if (code === 'ENOTFOUND') throw new OperationError('listen tcp: lookup <nil>: no such host', { code });
     const why = (code && SYSTEM_TEXTS[code]) || message;

@@ -10,6 +10,7 @@ import { chmod, mkdir, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import * as grpc from '@grpc/grpc-js';
 import type { PortCall } from '../../kernel/operation.ts';
+import { messageOf } from '../../kernel/thrown.ts';
 import type { Devices } from '../../machines/model/allocation/device-state.ts';
 import { allocatableMemory } from '../../machines/model/allocation/memory-state.ts';
 import type { Holding, MemoryBlock } from '../../machines/model/operations/grants.ts';
@@ -18,7 +19,6 @@ import type { NodeSettings } from '../../machines/model/settings/node-settings.t
 import { parseCpuSet } from '../../machines/model/values/cpu-set.ts';
 import { Contract } from '../contract.ts';
 import { bindSocket } from '../grpc-socket.ts';
-import { messageOf } from '../thrown.ts';
 import { TokenBucket } from '../token-bucket.ts';
 import { aborted } from './aborted.ts';
 import type { PodResourcesMethod, PodResourcesMetrics } from './metrics/calls/request-metrics.ts';

@@ -9,6 +9,7 @@ import { stat } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { OperationError } from '../../kernel/json.ts';
 import type { Port } from '../../kernel/operation.ts';
+import { messageOf } from '../../kernel/thrown.ts';
 import { metThresholds } from '../../machines/model/eviction/thresholds.ts';
 import type {
   DiskLayout,
@@ -44,7 +45,7 @@ const deviceOf = async (path: string): Promise<number> => {
   try {
     return (await stat(path)).dev;
   } catch (error) {
-    throw new OperationError(`failed to get device for dir ${JSON.stringify(path)}: ${(error as Error).message}`);
+    throw new OperationError(`failed to get device for dir ${JSON.stringify(path)}: ${messageOf(error)}`);
   }
 };
 
@@ -148,7 +149,7 @@ const watchSignals =
         last = now;
         failing = false;
       } catch (error) {
-        if (!failing) call.emit({ type: 'signals.failed', message: (error as Error).message });
+        if (!failing) call.emit({ type: 'signals.failed', message: messageOf(error) });
         failing = true;
       }
       await sleep(periodMs, undefined, { signal }).catch(() => {});

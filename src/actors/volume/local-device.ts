@@ -11,6 +11,7 @@ import { execFile } from 'node:child_process';
 import { constants } from 'node:fs';
 import { type FileHandle, open, rmdir } from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';
+import { messageOf } from '../../kernel/thrown.ts';
 import type { VolumeSetUp } from '../../machines/model/operations/volume.ts';
 import { errnoOf, makeFolder, openParent } from '../host/below-root.ts';
 import { type Mounter, mountsBelow, realPath } from './mounter.ts';
@@ -36,7 +37,7 @@ export async function mountLocalDevice(root: string, volume: LocalVolume, mounte
     return await mounted(root, volume, mounter);
   } catch (error) {
     await leave(root, volume.spec);
-    const message = error instanceof Error ? error.message : String(error);
+    const message = messageOf(error);
     throw new DeviceFailure(message, { code: errnoOf(error), retriable: true });
   }
 }

@@ -10,6 +10,7 @@ import { execFile } from 'node:child_process';
 import { readFile, realpath } from 'node:fs/promises';
 import { promisify } from 'node:util';
 import { OperationError } from '../../kernel/json.ts';
+import { messageOf } from '../../kernel/thrown.ts';
 import { namesBelow } from '../host/below-root.ts';
 import { type Mount, parseMounts } from '../host/kernel/mounts.ts';
 import { type SystemCalls, systemCalls } from '../host/kernel/syscall.ts';
@@ -100,7 +101,7 @@ function programFailure(program: string, error: unknown, timeoutMs: number): Ope
     });
   }
   if (code === 'ENOENT') return new OperationError(`there is no program ${program}: install util-linux`, { code });
-  const output = stderr.trim() || (error instanceof Error ? error.message : String(error));
+  const output = stderr.trim() || messageOf(error);
   const isRefused = /permission denied|must be superuser|not permitted/i.test(output);
   const isBadOption = /bad option|wrong fs type|invalid argument|bad superblock/i.test(output);
   return new OperationError(output, { code: isRefused ? 'EPERM' : isBadOption ? 'EINVAL' : 'EIO', retriable: true });

@@ -10,6 +10,7 @@ import { type FileHandle, open, readdir } from 'node:fs/promises';
 import { isSecretHandle, type SecretHandle, type Vault } from '../../kernel/journal/index.ts';
 import { OperationError } from '../../kernel/json.ts';
 import type { InputOf } from '../../kernel/operation.ts';
+import { codeOf, messageOf } from '../../kernel/thrown.ts';
 import type {
   VolumeFailure,
   VolumeFile,
@@ -20,7 +21,6 @@ import type {
 } from '../../machines/model/operations/volume.ts';
 import { makeFolder, openParent } from '../host/below-root.ts';
 import { boundedCall } from '../host/bounded-calls.ts';
-import { codeOf } from '../thrown.ts';
 import { writeAtomically } from './atomic-writer.ts';
 import { bindDevice, linkDevice } from './block-device.ts';
 import { checkHostPath } from './host-path.ts';
@@ -77,7 +77,7 @@ export async function setUpVolumes(
 
 /** Events name the PersistentVolume, where there is one, and what was attempted. */
 function failureOf(volume: VolumeSetUp, error: unknown): VolumeFailure {
-  const failure = { name: volume.name, message: error instanceof Error ? error.message : String(error) };
+  const failure = { name: volume.name, message: messageOf(error) };
   if (volume.kind === 'device') return { ...failure, spec: volume.spec, step: 'MapVolume.MapBlockVolume' };
   if (volume.kind === 'local') {
     const step = error instanceof NoSource ? LOCAL_STEP : error instanceof DeviceFailure ? DEVICE_STEP : undefined;
@@ -232,7 +232,7 @@ async function mountOn(target: string, { type, options }: VolumeMount, mounter: 
 const isForbidden = (error: unknown): boolean => codeOf(error) === 'EPERM' || codeOf(error) === 'EACCES';
 
 function explained(error: unknown, { type }: VolumeMount): Error {
-  const why = error instanceof Error ? error.message : String(error);
+  const why = messageOf(error);
   const hint = isForbidden(error) ? '; the agent needs CAP_SYS_ADMIN to mount: run it as root' : '';
   return new OperationError(`cannot mount ${type}: ${why}${hint}`, { code: codeOf(error) ?? 'EIO' });
 }

@@ -10,6 +10,7 @@ import { constants } from 'node:fs';
 import { chmod, type FileHandle, mkdir, open, readlink, realpath, stat } from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';
 import type { InputOf } from '../../kernel/operation.ts';
+import { messageOf } from '../../kernel/thrown.ts';
 import type { SubPath, Unprepared, volumeOperations } from '../../machines/model/operations/volume.ts';
 import { trimRight } from '../../machines/model/values/go-text.ts';
 import { errnoOf, openParent } from '../host/below-root.ts';
@@ -39,7 +40,7 @@ export async function bindSubPaths(
       signal.throwIfAborted();
       await bindSubPath(root, subPath, mounter);
     } catch (error) {
-      const why = error instanceof Error ? error.message : String(error);
+      const why = messageOf(error);
       failed[subPath.container] ??= { message: await complaint(subPath), why };
     }
   }

@@ -10,6 +10,7 @@ import { constants } from 'node:fs';
 import { type FileHandle, open, readdir, stat } from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';
 import type { InputOf } from '../../kernel/operation.ts';
+import { messageOf } from '../../kernel/thrown.ts';
 import type { volumeOperations } from '../../machines/model/operations/volume.ts';
 import { errnoOf, namesBelow, openParent } from '../host/below-root.ts';
 import { unbindDevice } from './block-device.ts';
@@ -111,7 +112,7 @@ async function unmount(root: string, path: string, mounter: Mounter): Promise<vo
   try {
     await mounter.unmount(fdPath(folder, path.slice(path.lastIndexOf('/') + 1)));
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
+    const why = messageOf(error);
     throw new OperationError(`cannot unmount ${path}: ${why}`, { code: 'EBUSY', retriable: true });
   } finally {
     await folder.close();

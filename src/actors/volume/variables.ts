@@ -9,6 +9,7 @@ import { open } from 'node:fs/promises';
 import type { Vault } from '../../kernel/journal/index.ts';
 import { OperationError } from '../../kernel/json.ts';
 import type { InputOf } from '../../kernel/operation.ts';
+import { messageOf } from '../../kernel/thrown.ts';
 import type { FileValues, FileVariable, Unprepared, volumeOperations } from '../../machines/model/operations/volume.ts';
 import { boundedCall } from '../host/bounded-calls.ts';
 import { openSubPath } from './sub-path.ts';
@@ -42,7 +43,7 @@ export async function readVariables(
 class KeyMissing extends Error {}
 
 function unprepared(error: unknown): Unprepared {
-  const why = error instanceof Error ? error.message : String(error);
+  const why = messageOf(error);
   return { message: error instanceof KeyMissing ? why : "couldn't parse env file", why };
 }
 

@@ -15,6 +15,7 @@ import { newToken } from '../../actors/server/visualizer/token.ts';
 import { Visualizer } from '../../actors/server/visualizer/visualizer.ts';
 import { JournalError } from '../../kernel/journal/index.ts';
 import type { Journal } from '../../kernel/journal/reader.ts';
+import { messageOf } from '../../kernel/thrown.ts';
 import { exitCodes } from '../exit-codes.ts';
 import { journalAt, placeOf, refuse } from '../insight/command.ts';
 import { visitTexts } from '../rewrite/private-values.ts';
@@ -47,11 +48,7 @@ export async function viewCommand(log: string | undefined, options: ViewOptions)
   } catch (thrown) {
     if (thrown instanceof JournalError) return refuse('view', thrown.message, exitCodeOf(thrown));
     if ((thrown as NodeJS.ErrnoException).syscall !== 'listen') throw thrown;
-    return refuse(
-      'view',
-      `no page on port ${port}: ${(thrown as Error).message}; try --port 0`,
-      exitCodes.couldNotTest,
-    );
+    return refuse('view', `no page on port ${port}: ${messageOf(thrown)}; try --port 0`, exitCodes.couldNotTest);
   }
 }
 
@@ -61,7 +58,7 @@ async function write(output: string, files: JournalFiles | undefined, what: stri
   try {
     await writeFile(output, await reportHtml(files));
   } catch (error) {
-    return refuse('view', `no report in ${output}: ${(error as Error).message}`, exitCodes.couldNotTest);
+    return refuse('view', `no report in ${output}: ${messageOf(error)}`, exitCodes.couldNotTest);
   }
   process.stdout.write(`${output}: ${what}; open it in a browser\n`);
   return exitCodes.same;

@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { type IncomingMessage, request } from 'node:http';
 import { connect } from 'node:net';
 import { join, resolve } from 'node:path';
+import { codeOf, messageOf } from '../../kernel/thrown.ts';
 import type { Pod, PodStatus } from '../../machines/model/api/pod.ts';
 import { LOCAL_SOCKET } from '../../machines/startup/server-ports.ts';
 
@@ -52,8 +53,7 @@ async function silence(path: string): Promise<string | null> {
     await once(socket, 'connect');
     return null;
   } catch (error) {
-    const { code = '', message } = error as NodeJS.ErrnoException;
-    return REASONS[code] ?? message;
+    return REASONS[codeOf(error) ?? ''] ?? messageOf(error);
   } finally {
     socket.destroy();
   }

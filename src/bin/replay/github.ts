@@ -4,6 +4,7 @@
  * Invariants: what a log says cannot end its annotation or begin another one; no more annotations than GitHub shows.
  */
 import { appendFileSync } from 'node:fs';
+import { messageOf } from '../../kernel/thrown.ts';
 import { printable } from '../printable.ts';
 import type { Outcome } from './outcome.ts';
 import { describeOutcome } from './text.ts';
@@ -38,6 +39,6 @@ export function writeStepSummary(markdown: string): void {
   try {
     appendFileSync(file, markdown);
   } catch (error) {
-    process.stderr.write(`statelet replay: the summary of the step was not written: ${(error as Error).message}\n`);
+    process.stderr.write(`statelet replay: the summary of the step was not written: ${messageOf(error)}\n`);
   }
 }

@@ -7,8 +7,9 @@
 import { hash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { codeOf, messageOf } from '../thrown.ts';
 import type { LoadedBlob } from './decoder.ts';
-import { codeOf, JournalError } from './errors.ts';
+import { JournalError } from './errors.ts';
 import { BLOB_DIRECTORY } from './layout.ts';
 import { BLOB } from './references.ts';
 import { isTooDeep, NESTING_MAX } from './shape.ts';
@@ -25,7 +26,11 @@ export function readBlob(directory: string, sha256: unknown, segment: string): L
   try {
     json = readFileSync(file);
   } catch (error) {
-    throw new JournalError('missing', { file }, `the blob that ${segment} refers to cannot be read (${codeOf(error)})`);
+    throw new JournalError(
+      'missing',
+      { file },
+      `the blob that ${segment} refers to cannot be read (${codeOf(error) ?? messageOf(error)})`,
+    );
   }
   if (hash('sha256', json) !== sha256) {
     throw new JournalError('damaged', { file }, `the blob that ${segment} refers to is not what was written`);

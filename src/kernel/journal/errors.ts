@@ -43,10 +43,3 @@ function describe(place: JournalPlace): string {
   if (place.n !== undefined) parts.push(`record ${place.n}`);
   return parts.join(', ');
 }
-
-export function codeOf(error: unknown): string {
-  const code = (error as { code?: unknown } | null)?.code;
-  return typeof code === 'string' ? code : 'unknown error';
-}
-
-export const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));

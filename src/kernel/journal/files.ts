@@ -1,7 +1,8 @@
 /** Reading segments as chunks of bytes, plain or compressed. */
 import { closeSync, openSync, readFileSync, readSync } from 'node:fs';
 import { zstdDecompressSync } from 'node:zlib';
-import { codeOf, JournalError } from './errors.ts';
+import { codeOf, messageOf } from '../thrown.ts';
+import { JournalError } from './errors.ts';
 
 const CHUNK_BYTES = 1024 * 1024;
 /** A segment is closed at 16 MiB; a compressed file that claims to hold four times that was not made here. */
@@ -58,11 +59,11 @@ function decompressed(path: string): Buffer {
   } catch (error) {
     const isTooLarge = codeOf(error) === 'ERR_BUFFER_TOO_LARGE';
     const why = isTooLarge ? `it holds more than ${DECOMPRESSED_MAX_BYTES} bytes` : 'it cannot be decompressed';
-    throw new JournalError('damaged', { file: path }, `${why} (${codeOf(error)})`, error);
+    throw new JournalError('damaged', { file: path }, `${why} (${codeOf(error) ?? messageOf(error)})`, error);
   }
 }
 
 function unreadable(file: string, error: unknown): JournalError {
   const kind = codeOf(error) === 'ENOENT' ? 'missing' : 'unusable';
-  return new JournalError(kind, { file }, `it cannot be read (${codeOf(error)})`, error);
+  return new JournalError(kind, { file }, `it cannot be read (${codeOf(error) ?? messageOf(error)})`, error);
 }

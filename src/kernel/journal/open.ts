@@ -5,9 +5,10 @@
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { statfs } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import { codeOf, messageOf } from '../thrown.ts';
 import { Archive } from './archive.ts';
 import { type Disk, type Durability, PRIVATE, realDisk } from './disk.ts';
-import { codeOf, JournalError, messageOf } from './errors.ts';
+import { JournalError } from './errors.ts';
 import { isIncarnation, nextIncarnation, type SegmentFile, segmentsIn, UNFINISHED, unfinishedIn } from './layout.ts';
 import { type Owner, takeOwnership } from './owner.ts';
 import { Store } from './store.ts';
@@ -90,7 +91,7 @@ function troubleWith(directory: string): string | undefined {
     rmSync(probe);
     return undefined;
   } catch (error) {
-    if (!DISK_ERRORS.has(codeOf(error))) throw unusable(directory, error);
+    if (!DISK_ERRORS.has(codeOf(error) ?? '')) throw unusable(directory, error);
     rmSync(probe, { force: true });
     return messageOf(error);
   }

@@ -8,7 +8,8 @@
 import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { JournalError, messageOf } from './errors.ts';
+import { messageOf } from '../thrown.ts';
+import { JournalError } from './errors.ts';
 
 /** SQLITE_BUSY: another process has the lock. */
 const BUSY = 5;

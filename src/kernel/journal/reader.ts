@@ -7,7 +7,8 @@ import { hash } from 'node:crypto';
 import { readFileSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { type CheckpointRecord, FORMAT_VERSION, type HeaderRecord, type JournalRecord } from '../records.ts';
-import { codeOf, JournalError } from './errors.ts';
+import { codeOf, messageOf } from '../thrown.ts';
+import { JournalError } from './errors.ts';
 import { segmentName, segmentsIn } from './layout.ts';
 import { scanSegment } from './scan.ts';
 import { Sequence, type TornTail } from './sequence.ts';
@@ -131,7 +132,7 @@ export function readCheckpoint(segment: string, { file: name, sha256 }: Checkpoi
   try {
     text = readFileSync(file);
   } catch (error) {
-    const sentence = `the checkpoint that ${segment} begins with cannot be read (${codeOf(error)})`;
+    const sentence = `the checkpoint that ${segment} begins with cannot be read (${codeOf(error) ?? messageOf(error)})`;
     throw new JournalError('missing', { file }, sentence, error);
   }
   if (isTooDeep(text)) throw new JournalError('damaged', { file }, `it is nested deeper than ${NESTING_MAX} levels`);
@@ -166,7 +167,12 @@ export function isDirectory(path: string): boolean {
   try {
     return statSync(path).isDirectory();
   } catch (error) {
-    throw new JournalError('no-journal', { file: path }, `there is nothing to read (${codeOf(error)})`, error);
+    throw new JournalError(
+      'no-journal',
+      { file: path },
+      `there is nothing to read (${codeOf(error) ?? messageOf(error)})`,
+      error,
+    );
   }
 }
 

@@ -13,8 +13,9 @@ import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes } f
 import { chmodSync, linkSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { OperationError } from '../json.ts';
+import { codeOf, messageOf } from '../thrown.ts';
 import { PRIVATE } from './disk.ts';
-import { codeOf, JournalError, messageOf } from './errors.ts';
+import { JournalError } from './errors.ts';
 
 const KEY_BYTES = 32;
 /** 132 bits: no two secrets of a node will ever share a handle. */

@@ -9,9 +9,9 @@ import { hash } from 'node:crypto';
 import { access, mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { CheckpointRecord, GapRecord, JournalLine, JournalRecord, KernelRecord } from '../records.ts';
+import { codeOf } from '../thrown.ts';
 import { type Disk, type Durability, syncDirectory, writeWhole } from './disk.ts';
 import { Encoder } from './encoder.ts';
-import { codeOf } from './errors.ts';
 import { BLOB_DIRECTORY, checkpointName, segmentName } from './layout.ts';
 import { encodeLine } from './line.ts';
 import { Segment } from './segment.ts';
@@ -95,8 +95,9 @@ export class Store {
     try {
       await this.append(open, records, upto);
     } catch (error) {
-      if (!NO_SPACE.has(codeOf(error))) throw error;
-      await this.append(open, thin(records, codeOf(error)), upto);
+      const code = codeOf(error) ?? '';
+      if (!NO_SPACE.has(code)) throw error;
+      await this.append(open, thin(records, code), upto);
     }
   }
 

@@ -13,8 +13,9 @@
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import type { KernelRecord } from '../records.ts';
+import { messageOf } from '../thrown.ts';
 import type { Archive } from './archive.ts';
-import { JournalError, messageOf } from './errors.ts';
+import { JournalError } from './errors.ts';
 import { encodeLine } from './line.ts';
 import type { JournalSink } from './sink.ts';
 import type { Store } from './store.ts';

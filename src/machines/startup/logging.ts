@@ -9,7 +9,7 @@
  *   I1 what cannot be set never keeps the node from starting.
  * Seeds: S025.
  */
-import { line, pick, setup } from '../../kernel/xstate.ts';
+import { errorOf, line, pick, setup } from '../../kernel/xstate.ts';
 import type { KubeletConfiguration } from '../configuration/index.ts';
 import type { LogForm } from '../model/operations/host.ts';
 import { operations } from '../model/operations/index.ts';
@@ -41,10 +41,7 @@ export const loggingMachine = setup({
         onDone: 'set',
         onError: {
           target: 'set',
-          actions: line('error', ({ event }) => [
-            'Cannot set how lines are printed',
-            { err: (event.error as Error).message },
-          ]),
+          actions: line('error', ({ event }) => ['Cannot set how lines are printed', { err: errorOf(event).message }]),
         },
       },
     },

@@ -4,7 +4,7 @@
  * Steps: S115 to S208. Parts are created in the order of `NewMainKubelet`; what they need of each other they find by
  * name, so that none holds another.
  */
-import { assign, enqueueActions, line, raise, to } from '../../kernel/xstate.ts';
+import { assign, enqueueActions, errorOf, line, raise, to } from '../../kernel/xstate.ts';
 import { cgroupV1, memoryOnDisk, nodeRef, starting } from '../model/reasons/reasons.ts';
 import { logLines } from '../model/values/go-text.ts';
 import { gatesOf } from './context/derive-features.ts';
@@ -137,7 +137,7 @@ export const runKubelet = kubeletSetup.createStateConfig({
             },
             onError: {
               target: '#kubelet.failed',
-              actions: assign({ failure: ({ event }) => noCredentialProviders((event.error as Error).message) }),
+              actions: assign({ failure: ({ event }) => noCredentialProviders(errorOf(event).message) }),
             },
           },
         },

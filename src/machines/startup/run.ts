@@ -3,7 +3,7 @@
  *
  * Steps: S040 to S106. Each phase asks the subsystem that owns it and waits for its answer by name.
  */
-import { assign, enqueueActions, line, raise } from '../../kernel/xstate.ts';
+import { assign, enqueueActions, errorOf, line, raise } from '../../kernel/xstate.ts';
 import { reservedCPULines } from '../configuration/validation/resource-managers.ts';
 import { CLIENT_CA_MAX_BYTES, clientCARefusal } from './clients/client-ca.ts';
 import { clientBuilderInput } from './clients/client-input.ts';
@@ -86,7 +86,7 @@ export const run = kubeletSetup.createStateConfig({
           {
             target: '#kubelet.failed',
             actions: assign({
-              failure: ({ event }) => hostnameFailure(`couldn't determine hostname: ${(event.error as Error).message}`),
+              failure: ({ event }) => hostnameFailure(`couldn't determine hostname: ${errorOf(event).message}`),
             }),
           },
         ],

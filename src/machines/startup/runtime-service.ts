@@ -14,7 +14,7 @@
  *   R3 a runtime that goes away later never ends the node.
  * Seeds: S106, S236. Upstream: PreInitRuntimeService, getCgroupDriverFromCRI, updateRuntimeUp.
  */
-import { assign, line, pick, sendParent, sendTo, setup, to } from '../../kernel/xstate.ts';
+import { assign, errorOf, line, pick, sendParent, sendTo, setup, to } from '../../kernel/xstate.ts';
 import type { RuntimeHandler } from '../model/api/cri.ts';
 import { operations } from '../model/operations/index.ts';
 import type { RuntimeAbilities, RuntimeCondition } from '../model/operations/runtime.ts';
@@ -44,7 +44,6 @@ const STATUS_PERIOD_MS = 5_000;
 /** Upstream's wait between tries of RuntimeConfig, and how many. */
 const RUNTIME_CONFIG_RETRY_MS = 2_000;
 
-const messageOf = (error: unknown): string => (error as Error).message;
 const failure = (message: string) => ({ type: 'runtimeService.failed', message }) as const;
 const reportFailure = sendParent<
   RuntimeServiceContext,
@@ -52,7 +51,7 @@ const reportFailure = sendParent<
   undefined,
   ReturnType<typeof failure>,
   RuntimeServiceEvent
->(({ event }) => failure(messageOf(event.error)));
+>(({ event }) => failure(errorOf(event).message));
 
 export const runtimeServiceMachine = setup({
   types: {

@@ -2,7 +2,16 @@
  * The vocabulary of the supervisor: its actors, its operations, how a phase fails. The chart itself is in
  * `src/machines/startup/kubelet.ts` and the files of this folder, one for each step of the documents.
  */
-import { AGENT_PHASE, type AgentFault, type AnyStateMachine, assign, line, pick, setup } from '../../kernel/xstate.ts';
+import {
+  AGENT_PHASE,
+  type AgentFault,
+  type AnyStateMachine,
+  assign,
+  errorOf,
+  line,
+  pick,
+  setup,
+} from '../../kernel/xstate.ts';
 import { csiVolumesMachine } from '../charts/csi/csi-volumes.ts';
 import { imageGcMachine } from '../charts/images/image-gc.ts';
 import { imagesMachine } from '../charts/images/images.ts';
@@ -149,7 +158,7 @@ type Failing = {
 
 /** What the event says of why something failed. */
 export function messageOf(event: Failing): string {
-  if (event.error) return (event.error as Error).message;
+  if (event.error) return errorOf(event).message;
   if (event.message) return event.message;
   return (event.output as { message?: string } | undefined)?.message ?? 'unknown error';
 }

@@ -4,7 +4,7 @@
  * `kubeletRun` brings the node to synchronising pods; `serving` is the rest of `run()`: healthz, READY=1, and then the
  * wait for the end. Steps: S209 to S244, S110 to S114.
  */
-import { enqueueActions, line, raise, sendTo, to } from '../../kernel/xstate.ts';
+import { enqueueActions, errorOf, line, raise, sendTo, to } from '../../kernel/xstate.ts';
 import { nodeRef, setupFailed } from '../model/reasons/reasons.ts';
 import type { KubeletContext } from './context/types.ts';
 import { CONTAINER_MANAGER_PHASE, containerLogs, dataDirectories, startContainerManagerAgain } from './last-phases.ts';
@@ -52,7 +52,7 @@ const kubeletRun = kubeletSetup.createStateConfig({
             sendTo(to('eventRecorder'), ({ context, event }) => ({
               type: 'event.recorded',
               ref: nodeRef(context.node!.nodeName),
-              ...setupFailed((event.error as Error).message),
+              ...setupFailed(errorOf(event).message),
             })),
             failing('startKubelet.initializingModules').actions,
           ],

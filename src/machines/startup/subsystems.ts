@@ -6,7 +6,7 @@
  * configuration changes (`reload.<id>`), the same happens at once.
  * Invariant: a crash of one subsystem never stops another.
  */
-import { assign, line } from '../../kernel/xstate.ts';
+import { assign, errorOf, line } from '../../kernel/xstate.ts';
 import { pauseMs, RESPAWN_BACK_OFF } from '../model/values/back-off.ts';
 import type { KubeletContext, KubeletEvent } from './context/types.ts';
 
@@ -25,7 +25,7 @@ const recordCrash = (id: string) =>
 const logCrash = (id: string) =>
   line<KubeletContext, Crash, undefined, KubeletEvent>('error', ({ context, event }) => [
     'Subsystem crashed and will be started again',
-    { subsystem: id, err: (event.error as Error).message, restartInMs: restartDelay(context.crashes[id] ?? 1) },
+    { subsystem: id, err: errorOf(event).message, restartInMs: restartDelay(context.crashes[id] ?? 1) },
   ]);
 
 /** State of the region that holds subsystem `id`; others find it by `systemId`, its own name if there is no other. */

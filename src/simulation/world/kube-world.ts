@@ -6,6 +6,7 @@
 import type { EffectResult } from '../../kernel/effects.ts';
 import { Vault } from '../../kernel/journal/index.ts';
 import type { JsonEvent } from '../../kernel/json.ts';
+import { codeOf, messageOf } from '../../kernel/thrown.ts';
 import type { KubeObject } from '../../machines/model/operations/kube.ts';
 import { Refusal, unknownPath } from '../api-server/errors.ts';
 import { knownKind, kindOf as servedKind } from '../api-server/kinds.ts';
@@ -126,7 +127,7 @@ export class KubeWorld {
       this.note(verb, path, input);
       return answer({ output });
     } catch (error) {
-      this.note(verb, path, input, (error as Error).message);
+      this.note(verb, path, input, messageOf(error));
       return answer({ error: plain(error) });
     }
   }
@@ -261,6 +262,6 @@ function plain(error: unknown) {
     const retriable = error.code === 429 || error.code >= 500;
     return { name: 'ApiError', message, code: error.reason, retriable, ...retryAfterMs };
   }
-  const code = (error as { code?: string }).code;
+  const code = codeOf(error);
   return { name: 'Error', message, ...(code === undefined ? {} : { code }), retriable: true };
 }

@@ -8,6 +8,7 @@
  */
 import { RE2JS } from 're2js';
 import type { ShownRecord } from '../../actors/server/visualizer/protocol.ts';
+import { messageOf } from '../../kernel/thrown.ts';
 import { kindText, recordText, whoOf } from '../words.ts';
 import type { Row } from './book.ts';
 
@@ -53,7 +54,7 @@ export function queryOf(text: string, names: Names): Query {
       }),
     };
   } catch (error) {
-    return failed((error as Error).message);
+    return failed(messageOf(error));
   }
 }
 
@@ -90,7 +91,7 @@ function compiledOf(pattern: string): RE2JS {
   try {
     return RE2JS.compile(pattern, RE2JS.CASE_INSENSITIVE);
   } catch (error) {
-    throw new Error(`/${pattern}/ is no expression: ${(error as Error).message}`, { cause: error });
+    throw new Error(`/${pattern}/ is no expression: ${messageOf(error)}`, { cause: error });
   }
 }
 

@@ -1,4 +1,6 @@
 /** The worker of the page: all that takes time is done here, so that the page never waits. */
+
+import { messageOf } from '../../kernel/thrown.ts';
 import { Desk } from './desk.ts';
 import type { FromWorker, ToWorker } from './requests.ts';
 
@@ -14,6 +16,6 @@ self.addEventListener('message', ({ data }: MessageEvent<ToWorker>) => {
   const ask = desk[name] as (asked: unknown) => Promise<unknown>;
   ask.call(desk, asked).then(
     (answer) => post({ id, answer }),
-    (error: unknown) => post({ id, error: error instanceof Error ? error.message : String(error) }),
+    (error: unknown) => post({ id, error: messageOf(error) }),
   );
 });

@@ -8,8 +8,8 @@
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { constants } from 'node:os';
+import { codeOf } from '../../../kernel/thrown.ts';
 import type { Signal } from '../../../machines/model/api/cri.ts';
-import { codeOf } from '../../thrown.ts';
 
 /** Environment variable that every process of a container inherits; its value is the container's id. */
 export const MARKER = 'STATELET_CONTAINER_ID';

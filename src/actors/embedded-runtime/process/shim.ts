@@ -14,7 +14,7 @@ import { flushCompileCache } from 'node:module';
 import { constants } from 'node:os';
 import { dirname } from 'node:path';
 import type { Readable } from 'node:stream';
-import { codeOf } from '../../thrown.ts';
+import { codeOf, messageOf } from '../../../kernel/thrown.ts';
 import { nowNanos } from '../clock.ts';
 import { claim, readJson, writeJson } from '../store/files.ts';
 import {
@@ -143,7 +143,7 @@ function explain(thrown: unknown, spec: ProcessSpec): string {
     case 'EACCES':
       return `exec: "${file}": permission denied`;
     default:
-      return thrown instanceof Error ? thrown.message : String(thrown);
+      return messageOf(thrown);
   }
 }
 

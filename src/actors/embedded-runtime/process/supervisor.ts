@@ -10,7 +10,7 @@ import { spawn } from 'node:child_process';
 import { closeSync, existsSync, type FSWatcher, openSync, watch } from 'node:fs';
 import { extname, join } from 'node:path';
 import { status } from '@grpc/grpc-js';
-import { messageOf } from '../../thrown.ts';
+import { messageOf } from '../../../kernel/thrown.ts';
 import { nowNanos } from '../clock.ts';
 import { CriError } from '../errors.ts';
 import { claim, readJson, writeJson } from '../store/files.ts';

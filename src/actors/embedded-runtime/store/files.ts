@@ -6,7 +6,7 @@
  */
 
 import { linkSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
-import { codeOf } from '../../thrown.ts';
+import { codeOf } from '../../../kernel/thrown.ts';
 
 /** State names commands and environments: for the owner's eyes only. */
 const FILE_MODE = 0o600;

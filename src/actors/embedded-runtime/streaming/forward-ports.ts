@@ -7,8 +7,8 @@
 
 import { connect, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import { codeOf, messageOf } from '../../../kernel/thrown.ts';
 import { SpdyServer, type SpdyServerStream } from '../../spdy/server.ts';
-import { codeOf, messageOf } from '../../thrown.ts';
 
 export const PORT_PROTOCOL = 'portforward.k8s.io';
 

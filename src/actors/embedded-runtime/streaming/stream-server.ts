@@ -15,7 +15,7 @@ import { createServer, type IncomingMessage, type Server, STATUS_CODES } from 'n
 import type { AddressInfo } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { status } from '@grpc/grpc-js';
-import { messageOf } from '../../thrown.ts';
+import { messageOf } from '../../../kernel/thrown.ts';
 import { CriError } from '../errors.ts';
 import {
   COMMAND_PROTOCOL,

@@ -10,6 +10,7 @@ import { open, readFile, rename, writeFile } from 'node:fs/promises';
 import { setImmediate, setTimeout as sleep } from 'node:timers/promises';
 import { OperationError } from '../../../kernel/json.ts';
 import type { Port } from '../../../kernel/operation.ts';
+import { messageOf } from '../../../kernel/thrown.ts';
 import type { hostOperations } from '../../../machines/model/operations/host.ts';
 import { errnoOf } from '../below-root.ts';
 import { OomParser, parseRecord } from './oom-records.ts';
@@ -61,7 +62,7 @@ async function openLog(path: string) {
     return await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
   } catch (error) {
     const code = errnoOf(error);
-    throw new OperationError(`open ${path}: ${REASONS[code] ?? (error as Error).message}`, { code });
+    throw new OperationError(`open ${path}: ${REASONS[code] ?? messageOf(error)}`, { code });
   }
 }
 

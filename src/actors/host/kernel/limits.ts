@@ -2,6 +2,7 @@
 import { writeFile } from 'node:fs/promises';
 import { OperationError } from '../../../kernel/json.ts';
 import type { Port } from '../../../kernel/operation.ts';
+import { messageOf } from '../../../kernel/thrown.ts';
 import type { hostOperations } from '../../../machines/model/operations/host.ts';
 import { errnoOf } from '../below-root.ts';
 import { runCommand } from '../commands.ts';
@@ -15,7 +16,7 @@ export function limitPorts(root: string, system: SystemCalls | null) {
     try {
       await writeFile(path, String(input.value));
     } catch (error) {
-      const why = error instanceof Error ? error.message : String(error);
+      const why = messageOf(error);
       throw new OperationError(`failed to write ${input.value} to ${path}: ${why}`, { code: errnoOf(error) });
     }
     return null;

@@ -26,6 +26,7 @@ import {
   type YAMLMap,
 } from 'yaml';
 import type { Json } from '../../../kernel/json.ts';
+import { messageOf } from '../../../kernel/thrown.ts';
 import { goTags } from '../configuration/yaml-tags.ts';
 
 /**
@@ -88,7 +89,7 @@ function expand(document: Document): Json {
     const value: Json = document.toJS({ maxAliasCount: MAX_ALIASES });
     return value;
   } catch (error) {
-    throw new DocumentError(error instanceof Error ? error.message : String(error));
+    throw new DocumentError(messageOf(error));
   }
 }
 

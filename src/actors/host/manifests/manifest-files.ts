@@ -22,6 +22,7 @@ import { lstat, open, readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Vault } from '../../../kernel/journal/index.ts';
 import type { Json } from '../../../kernel/json.ts';
+import { messageOf } from '../../../kernel/thrown.ts';
 import { staticPod } from '../../../machines/charts/pods/config/static-pod.ts';
 import { objectKeysOf } from '../../../machines/model/objects/config-objects.ts';
 import type { Manifest, ManifestError } from '../../../machines/model/operations/host.ts';
@@ -287,12 +288,12 @@ async function decode(
     return { manifest, object: null, error: null };
   } catch (error) {
     const isObject = what !== 'pod' && !(error instanceof DocumentError);
-    return broken(file, isObject ? new Error(`invalid ${what}: ${(error as Error).message}`) : error, before);
+    return broken(file, isObject ? new Error(`invalid ${what}: ${messageOf(error)}`) : error, before);
   }
 }
 
 function broken(file: string, error: unknown, before?: FileState): Decoded {
-  const problem = error instanceof Error ? error.message : String(error);
+  const problem = messageOf(error);
   const why = error instanceof DocumentError ? `couldn't parse as pod(${problem}), please check config file` : problem;
   const { manifest = null, object = null } = before ?? {};
   const kept = manifest

@@ -15,6 +15,7 @@
 import { resolve } from 'node:path';
 import type { Vault } from '../../../kernel/journal/index.ts';
 import type { InputOf, ItemOf, Port, PortCall } from '../../../kernel/operation.ts';
+import { messageOf } from '../../../kernel/thrown.ts';
 import type { hostOperations, ManifestError } from '../../../machines/model/operations/host.ts';
 import { Hints } from '../hints.ts';
 import { PathWatch } from '../path-watch.ts';
@@ -95,7 +96,7 @@ class ManifestFollower {
       }
       return unfinishedForMs;
     } catch (error) {
-      const why = error instanceof Error ? error.message : String(error);
+      const why = messageOf(error);
       const message = `Unable to read config path "${this.#path}": ${why}; the pods read before keep running`;
       const known = [...this.#files.values()];
       this.#emit({

@@ -19,6 +19,7 @@ import { readFile, rm } from 'node:fs/promises';
 import { normalize } from 'node:path';
 import { OperationError } from '../../../kernel/json.ts';
 import type { Port } from '../../../kernel/operation.ts';
+import { messageOf } from '../../../kernel/thrown.ts';
 import type { hostOperations, NodeText } from '../../../machines/model/operations/host.ts';
 import { errnoOf, makeFolder, openParent, RootFolder } from '../below-root.ts';
 import { parseMounts } from '../kernel/mounts.ts';
@@ -115,7 +116,7 @@ function replaceContent(fd: number, content: Buffer, size: number): void {
 
 function named(error: unknown, path: string, what: string): Error {
   const code = errnoOf(error);
-  const why = error instanceof Error ? error.message : String(error);
+  const why = messageOf(error);
   const isForeign = code === 'ELOOP' || code === 'ENOTDIR' || code === 'EISDIR' || code === 'ENXIO';
   return new OperationError(`cannot prepare ${path}: ${isForeign ? `it exists and is not ${what}` : why}`, { code });
 }

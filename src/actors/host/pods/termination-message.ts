@@ -12,6 +12,7 @@ import { constants } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { OperationError } from '../../../kernel/json.ts';
 import type { Port } from '../../../kernel/operation.ts';
+import { messageOf } from '../../../kernel/thrown.ts';
 import type { hostOperations } from '../../../machines/model/operations/host.ts';
 
 const LOG_LINES = 80;
@@ -41,7 +42,7 @@ export const terminationMessage: Port<Operation> = async ({ input: { file, logFi
 /** Who wrote nothing may also have taken the file away. */
 const isMissing = (error: unknown): boolean => error instanceof Error && 'code' in error && error.code === 'ENOENT';
 
-const reason = (error: unknown): string => (error instanceof Error ? error.message : String(error));
+const reason = (error: unknown): string => messageOf(error);
 
 async function readEnd(path: string, maxBytes: number): Promise<Buffer> {
   const handle = await open(path, constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW);

@@ -8,7 +8,7 @@
 import { createHash, type X509Certificate } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import type { TLSSocket } from 'node:tls';
-import { messageOf } from '../../thrown.ts';
+import { messageOf } from '../../../kernel/thrown.ts';
 import type { User } from '../http/endpoint.ts';
 
 /** The user of a token by TokenReview; `null`: it is no user's. A rejection means that the review failed. */

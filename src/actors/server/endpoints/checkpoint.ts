@@ -1,8 +1,8 @@
 /** `/checkpoint/<namespace>/<pod>/<container>`: a snapshot of a running container, made by the runtime as a file. */
 
 import { join } from 'node:path';
+import { messageOf } from '../../../kernel/thrown.ts';
 import { parseDecimal, quote } from '../../../machines/model/values/go-text.ts';
-import { messageOf } from '../../thrown.ts';
 import { type Answer, json, pageNotFound, text } from '../http/answer.ts';
 import type { ApiRequest, Endpoint } from '../http/endpoint.ts';
 import { type ApiView, containerSpec, podNamed } from '../node-pods.ts';

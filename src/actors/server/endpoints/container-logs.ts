@@ -1,5 +1,6 @@
 /** `/containerLogs/<namespace>/<pod>/<container>`: what a container wrote, now or as it is written. */
 import { Readable } from 'node:stream';
+import { codeOf, messageOf } from '../../../kernel/thrown.ts';
 import type { ContainerStatus as PodContainerStatus, PodStatus } from '../../../machines/model/api/pod.ts';
 import { quote } from '../../../machines/model/values/go-text.ts';
 import { type Answer, pageNotFound, text } from '../http/answer.ts';
@@ -164,7 +165,7 @@ async function* body(
   try {
     yield* containerLog(path, query, query.follow ? { signal, isRunning } : undefined);
   } catch (error) {
-    const { code, message } = error as NodeJS.ErrnoException;
+    const [code, message] = [codeOf(error), messageOf(error)];
     const why = code === 'ENOENT' ? `lstat ${path}: no such file or directory` : message;
     yield Buffer.from(`failed to try resolving symlinks in path ${quote(path)}: ${why}`);
   }

@@ -1,7 +1,7 @@
 /** `/stats/summary`: what the node, its pods and their containers use, measured at each request. */
 
+import { messageOf } from '../../../kernel/thrown.ts';
 import { ofRunningPods, type Summary, statsText } from '../../stats/summary-types.ts';
-import { messageOf } from '../../thrown.ts';
 import { json, pageNotFound, text } from '../http/answer.ts';
 import { type ApiRequest, type Endpoint, first } from '../http/endpoint.ts';
 

@@ -12,6 +12,7 @@ import { createServer, type IncomingMessage, type Server, ServerResponse } from 
 import type { Socket } from 'node:net';
 import { type Duplex, Readable } from 'node:stream';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { messageOf } from '../../../kernel/thrown.ts';
 import { firstHeader, takesOneOf } from './accept.ts';
 import {
   type Answer,
@@ -235,7 +236,7 @@ export class ApiServer {
   private async failed(error: unknown, request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     this.options.onFailure?.(request.url, error);
     if (!this.ends.has(request.raw)) this.begin(request, reply);
-    const why = error instanceof Error ? error.message : String(error);
+    const why = messageOf(error);
     return this.send(text(500, `Internal Error: ${why}`), request, reply);
   }
 

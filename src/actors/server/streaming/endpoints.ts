@@ -10,7 +10,7 @@ import type { IncomingMessage } from 'node:http';
 import { type Duplex, Readable } from 'node:stream';
 import { WebSocketServer } from 'ws';
 import type { OperationError } from '../../../kernel/json.ts';
-import { messageOf } from '../../thrown.ts';
+import { messageOf } from '../../../kernel/thrown.ts';
 import { type Answer, pageNotFound, refusal, TAKEN, text } from '../http/answer.ts';
 import type { ApiRequest, Endpoint } from '../http/endpoint.ts';
 import { type ApiView, containerSpec, isAnswer, type NodePod, podOf, runningContainer } from '../node-pods.ts';

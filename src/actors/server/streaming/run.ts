@@ -1,5 +1,5 @@
 /** `/run/<namespace>/<pod>[/<uid>]/<container>?cmd=`: one command to its end, with everything it said. */
-import { messageOf } from '../../thrown.ts';
+import { messageOf } from '../../../kernel/thrown.ts';
 import { type Answer, json, pageNotFound, text } from '../http/answer.ts';
 import { type ApiRequest, type Endpoint, first } from '../http/endpoint.ts';
 import { type ApiView, isAnswer, podOf, runningContainer } from '../node-pods.ts';

@@ -9,6 +9,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
 import { OperationError } from '../../../kernel/json.ts';
+import { messageOf } from '../../../kernel/thrown.ts';
 import { THREAD_LOST } from '../../../machines/model/operations/server.ts';
 import { Channel } from './channel.ts';
 import type { QuestionAnswers, ThreadFacts } from './questions.ts';
@@ -111,7 +112,7 @@ export class ServerThread {
     const worker = new Worker(entry, { name: 'servers', workerData: { facts, isBundled }, resourceLimits: LIMITS });
     const channel = new Channel(worker, answers);
     let why = '';
-    worker.on('error', (error) => (why = error instanceof Error ? error.message : String(error)));
+    worker.on('error', (error) => (why = messageOf(error)));
     const watch = this.#watched(worker, channel, (problem) => (why = problem));
     worker.once('exit', (code) => {
       clearInterval(watch);

@@ -18,7 +18,7 @@
  * Seeds: S193, S220. Upstream: pkg/kubelet/volumemanager, pkg/volume/csi.
  */
 
-import { errorOf, line, outputOf, type PlainError, to } from '../../../kernel/xstate.ts';
+import { errorOf, line, outputOf, to } from '../../../kernel/xstate.ts';
 import type { ObjectReference } from '../../model/api/pod.ts';
 import type { CSIDriverSpec } from '../../model/api/storage.ts';
 import type { CSILimits, CSIReport } from '../../model/csi/messages.ts';
@@ -235,7 +235,7 @@ export const csiVolumesMachine = s.createMachine({
               target: 'backingOff',
               actions: line('error', ({ event }) => [
                 'Cannot look for volumes of CSI drivers on disk',
-                { err: (event.error as PlainError).message },
+                { err: errorOf(event).message },
               ]),
             },
           },
@@ -260,7 +260,7 @@ export const csiVolumesMachine = s.createMachine({
               target: 'reopening',
               actions: line('error', ({ event }) => [
                 'Following the CSIDriver objects crashed and starts again',
-                { err: (event.error as PlainError).message },
+                { err: errorOf(event).message },
               ]),
             },
           },

@@ -176,10 +176,7 @@ const noteError = s.assign(({ context, event }) => ({
 
 const logUnremoved = line<Context, { type: string; error: unknown }, undefined, Event>(
   'error',
-  ({ context, event }) => [
-    'Failed to remove image',
-    { image: context.queue[0]?.id, err: (event.error as PlainError).message },
-  ],
+  ({ context, event }) => ['Failed to remove image', { image: context.queue[0]?.id, err: errorOf(event).message }],
 );
 
 const FAILED_ONCE = 'Image garbage collection failed once. Stats initialization may not have completed yet';

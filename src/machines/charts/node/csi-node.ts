@@ -13,7 +13,7 @@
  * Upstream: pkg/volume/csi/nodeinfomanager.
  */
 import type { Json } from '../../../kernel/json.ts';
-import { assign, errorOf, line, outputOf, type PlainError, pick, sendTo, setup, to } from '../../../kernel/xstate.ts';
+import { assign, errorOf, line, outputOf, pick, sendTo, setup, to } from '../../../kernel/xstate.ts';
 import type { CSINode } from '../../model/api/node.ts';
 import { strategicPatch } from '../../model/api/strategic-patch.ts';
 import { kubeOperations } from '../../model/operations/kube.ts';
@@ -106,7 +106,7 @@ const s = setup({
   delays: { retry: ({ context }) => context.retryMs },
 });
 
-const codeOf = (event: { error: unknown }): string => (event.error as PlainError).code ?? '';
+const codeOf = (event: { error: unknown }): string => errorOf(event).code ?? '';
 
 const failed = s.enqueueActions(({ context, event, enqueue }) => {
   const { message } = errorOf(event);

@@ -10,7 +10,7 @@
  *   H1 a port that is taken never ends the node; it is tried again every 5 s.
  * Seeds: S110, S111. Upstream: cmd/kubelet/app/server.go.
  */
-import { line, type PlainError, pick, sendParent, setup } from '../../../kernel/xstate.ts';
+import { errorOf, line, pick, sendParent, setup } from '../../../kernel/xstate.ts';
 import { operations } from '../../model/operations/index.ts';
 import { isThreadLost, REOPEN_MS } from '../../model/operations/server.ts';
 
@@ -41,10 +41,7 @@ export const healthzMachine = setup({
         id: 'listen',
         src: 'server.healthz',
         input: ({ context }) => context,
-        onError: [
-          { guard: ({ event }) => isThreadLost(event.error as PlainError), target: 'lost' },
-          { target: 'retrying' },
-        ],
+        onError: [{ guard: ({ event }) => isThreadLost(errorOf(event)), target: 'lost' }, { target: 'retrying' }],
       },
       on: {
         'healthz.listening': { actions: sendParent(({ event }) => ({ ...event, type: 'healthz.serving' })) },

@@ -14,7 +14,7 @@
  * Upstream: component-helpers/apimachinery/lease. Seeds: S202, S223.
  */
 import type { Json } from '../../../kernel/json.ts';
-import { assign, errorOf, line, now, outputOf, type PlainError, pick, random, setup } from '../../../kernel/xstate.ts';
+import { assign, errorOf, line, now, outputOf, pick, random, setup } from '../../../kernel/xstate.ts';
 import type { Lease } from '../../model/api/node.ts';
 import { kubeOperations } from '../../model/operations/kube.ts';
 import type { Ended } from '../../model/pods/messages.ts';
@@ -101,8 +101,7 @@ const failed = (text: string) =>
     enqueue(line('error', [text, { node: context.nodeName, err: message }]));
   });
 
-const isCode = (code: string) => (args: { event: { error: unknown } }) =>
-  (args.event.error as PlainError).code === code;
+const isCode = (code: string) => (args: { event: { error: unknown } }) => errorOf(args.event).code === code;
 
 export const leaseMachine = s.createMachine({
   id: 'lease',

@@ -9,7 +9,7 @@
  * Invariants:
  *   W1 who may use it is decided by the rights on the socket's file alone.
  */
-import { line, type PlainError, pick, setup } from '../../../kernel/xstate.ts';
+import { errorOf, line, pick, setup } from '../../../kernel/xstate.ts';
 import {
   isThreadLost,
   type LocalSocket,
@@ -38,12 +38,12 @@ export const localServerMachine = s.createMachine({
         input: ({ context }) => context,
         onDone: 'closed',
         onError: [
-          { guard: ({ event }) => isThreadLost(event.error as PlainError), target: 'lost' },
+          { guard: ({ event }) => isThreadLost(errorOf(event)), target: 'lost' },
           {
             target: 'closed',
             actions: line('warn', ({ context, event }) => [
               'Cannot serve a local socket, and tries again',
-              { path: context.path, service: context.service, err: (event.error as PlainError).message },
+              { path: context.path, service: context.service, err: errorOf(event).message },
             ]),
           },
         ],

@@ -9,7 +9,7 @@
  *   D1 the runtime gets each change once, and again until it accepts it.
  * Seeds: S222. Upstream: updatePodCIDR.
  */
-import { assign, line, pick, setup } from '../../../kernel/xstate.ts';
+import { assign, errorOf, line, pick, setup } from '../../../kernel/xstate.ts';
 import type { Node } from '../../model/api/node.ts';
 import { criOperations } from '../../model/operations/cri.ts';
 import type { Ended } from '../../model/pods/messages.ts';
@@ -59,7 +59,7 @@ export const podCIDRMachine = s.createMachine({
         onDone: { target: 'judging', actions: assign({ known: ({ context }) => context.wanted }) },
         onError: {
           target: 'pausing',
-          actions: line('error', ({ event }) => ['Failed to update pod CIDR', { err: (event.error as Error).message }]),
+          actions: line('error', ({ event }) => ['Failed to update pod CIDR', { err: errorOf(event).message }]),
         },
       },
     },

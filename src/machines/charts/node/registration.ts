@@ -12,7 +12,7 @@
  * Upstream: registerWithAPIServer. Seeds: S146, S216.
  */
 
-import { assign, errorOf, line, type PlainError, pick, setup } from '../../../kernel/xstate.ts';
+import { assign, errorOf, line, pick, setup } from '../../../kernel/xstate.ts';
 import type { Node } from '../../model/api/node.ts';
 import { kubeOperations } from '../../model/operations/kube.ts';
 import type { Ended } from '../../model/pods/messages.ts';
@@ -40,7 +40,7 @@ interface Context extends RegistrationInput {
   readonly existing: Node | null;
 }
 
-const codeOf = (event: { error: unknown }): string => (event.error as PlainError).code ?? '';
+const codeOf = (event: { error: unknown }): string => errorOf(event).code ?? '';
 
 const mayExist = ({ getsOnExistsOnly = false }: Context, code: string): boolean =>
   code === 'AlreadyExists' || (code === 'Forbidden' && !getsOnExistsOnly);

@@ -12,7 +12,7 @@
  *   V2 a changed file that cannot be used is reported, and the last good one stays in force.
  * Seeds: S065, S187, S210 to S212. Upstream: pkg/kubelet/server/server.go.
  */
-import { assign, line, type PlainError, pick, sendParent, setup } from '../../../kernel/xstate.ts';
+import { assign, errorOf, line, pick, sendParent, setup } from '../../../kernel/xstate.ts';
 import { http2Refusal } from '../../model/configuration/tls-options.ts';
 import {
   isThreadLost,
@@ -59,7 +59,7 @@ export const serverMachine = s.createMachine({
         onError: {
           target: 'failed',
           actions: assign({
-            failure: ({ event }) => `unable to generate self signed cert: ${(event.error as PlainError).message}`,
+            failure: ({ event }) => `unable to generate self signed cert: ${errorOf(event).message}`,
           }),
         },
       },
@@ -76,14 +76,14 @@ export const serverMachine = s.createMachine({
         onDone: 'failed',
         onError: [
           {
-            guard: ({ event }) => isThreadLost(event.error as PlainError),
+            guard: ({ event }) => isThreadLost(errorOf(event)),
             target: 'lost',
             actions: line('error', ({ context: { served }, event }) => [
               'A server was lost, and opens its port anew',
-              { address: served.address, port: served.port, err: (event.error as PlainError).message },
+              { address: served.address, port: served.port, err: errorOf(event).message },
             ]),
           },
-          { target: 'failed', actions: assign({ failure: ({ event }) => (event.error as PlainError).message }) },
+          { target: 'failed', actions: assign({ failure: ({ event }) => errorOf(event).message }) },
         ],
       },
       initial: 'listening',

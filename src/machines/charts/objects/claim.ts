@@ -12,7 +12,7 @@
  *   A2 a volume that this agent cannot mount is reported by its kind, never left out.
  *   A3 of a volume that only some nodes can reach nothing is reported before the labels of this one are known.
  */
-import { errorOf, now, outputOf, type PlainError, pick, random, sendParent, setup } from '../../../kernel/xstate.ts';
+import { errorOf, now, outputOf, pick, random, sendParent, setup } from '../../../kernel/xstate.ts';
 import { matchesTerm } from '../../model/allocation/predicates.ts';
 import type { NodeTerm } from '../../model/allocation/request.ts';
 import type { PersistentVolumeClaim, PersistentVolumeSpec } from '../../model/api/storage.ts';
@@ -195,8 +195,7 @@ const noteFailure = s.enqueueActions((args) => {
   report(enqueue, context, problem(context, `failed to fetch PV ${context.volumeName} from API server: ${message}`));
 });
 
-const isMissing = ({ event }: { event: { error: unknown } }): boolean =>
-  (event.error as PlainError).code === 'NotFound';
+const isMissing = ({ event }: { event: { error: unknown } }): boolean => errorOf(event).code === 'NotFound';
 
 export const claimMachine = s.createMachine({
   id: 'claim',

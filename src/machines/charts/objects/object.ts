@@ -162,7 +162,7 @@ export const objectMachine = s.createMachine({
           target: 'reopening',
           actions: line('error', ({ context, event }) => [
             'Following an object of the API server crashed and starts again',
-            { object: context.key, error: (event.error as Error).message },
+            { object: context.key, error: errorOf(event).message },
           ]),
         },
       },

@@ -10,7 +10,7 @@
  *   S1 nothing is published before the first complete list: a pod must not miss the address of the API server.
  *   S2 a service without an address of its own makes no variables.
  */
-import { line, sendParent, setup } from '../../../kernel/xstate.ts';
+import { errorOf, line, sendParent, setup } from '../../../kernel/xstate.ts';
 import { versionOf } from '../../model/objects/config-objects.ts';
 import { idOf } from '../../model/objects/keys.ts';
 import type { ObjectObserved } from '../../model/objects/messages.ts';
@@ -108,7 +108,7 @@ export const servicesMachine = s.createMachine({
           target: 'reopening',
           actions: line('error', ({ event }) => [
             'Following the services of the API server crashed and starts again',
-            { error: (event.error as Error).message },
+            { error: errorOf(event).message },
           ]),
         },
       },

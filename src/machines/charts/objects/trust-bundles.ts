@@ -167,7 +167,7 @@ export const trustBundlesMachine = s.createMachine({
           target: 'reopening',
           actions: line('error', ({ event }) => [
             'Following the ClusterTrustBundles of the API server crashed and starts again',
-            { error: (event.error as Error).message },
+            { error: errorOf(event).message },
           ]),
         },
       },

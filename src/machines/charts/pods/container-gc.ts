@@ -9,7 +9,7 @@
  *   G1 nothing that runs is ever removed, and of each container at least the newest instances that the settings keep.
  *   G2 an idle node is silent: without too much garbage there is no timer and no call.
  */
-import { errorOf, line, now, type PlainError, pick, sendTo, setup, to } from '../../../kernel/xstate.ts';
+import { errorOf, line, now, pick, sendTo, setup, to } from '../../../kernel/xstate.ts';
 import { operations } from '../../model/operations/index.ts';
 import { type Ended, eventRecorded, type GarbagePurge } from '../../model/pods/messages.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
@@ -175,7 +175,7 @@ export const containerGcMachine = s.createMachine({
           target: 'idle',
           actions: line('warn', ({ event }) => [
             'Cannot look for links to logs that are gone',
-            { error: (event.error as PlainError).message },
+            { error: errorOf(event).message },
           ]),
         },
       },

@@ -10,7 +10,7 @@
  *   P1 unhealthy until the first complete list; unhealthy again when listing has failed for {@link PLEG_THRESHOLD_MS}.
  *   P2 one pod that cannot be inspected never makes the node unhealthy.
  */
-import { line, type PlainError, pick, sendTo, setup, to } from '../../../kernel/xstate.ts';
+import { errorOf, line, type PlainError, pick, sendTo, setup, to } from '../../../kernel/xstate.ts';
 import { criOperations, type WatchPodsItem } from '../../model/operations/cri.ts';
 import {
   type PlegHealth,
@@ -106,7 +106,7 @@ export const plegMachine = s.createMachine({
               target: 'broken',
               actions: line('error', ({ event }) => [
                 'The watch of the runtime broke; opening it again',
-                { error: (event.error as PlainError).message },
+                { error: errorOf(event).message },
               ]),
             },
           },

@@ -17,7 +17,7 @@
  *   M5 what a pod has for itself (CPUs, memory of chosen nodes, devices) is written at once: no agent that was killed
  *      and started again gives it to another.
  */
-import { line, now, outputOf, type PlainError, pick, sendParent, sendTo, setup, to } from '../../../kernel/xstate.ts';
+import { errorOf, line, now, outputOf, pick, sendParent, sendTo, setup, to } from '../../../kernel/xstate.ts';
 import { hostOperations, type SoftState } from '../../model/operations/host.ts';
 import type { Ended, SoftStateMessage } from '../../model/pods/messages.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
@@ -193,7 +193,7 @@ export const softStateMachine = s.createMachine({
           target: 'ready',
           actions: line('warn', ({ context, event }) => [
             'Cannot read what was remembered; starting without it',
-            { path: context.path, error: (event.error as PlainError).message },
+            { path: context.path, error: errorOf(event).message },
           ]),
         },
       },
@@ -216,7 +216,7 @@ export const softStateMachine = s.createMachine({
               target: 'retrying',
               actions: line('error', ({ context, event }) => [
                 'Cannot write what is remembered',
-                { path: context.path, error: (event.error as PlainError).message },
+                { path: context.path, error: errorOf(event).message },
               ]),
             },
           },

@@ -5,6 +5,8 @@
  * Upstream: checkpointmanager/checksum (FNV-1a of what go-spew prints). Invariant: what a Go kubelet wrote is taken,
  * and a Go kubelet takes what is written here.
  */
+
+import { messageOf } from '../../../kernel/xstate.ts';
 import { fnv1a32 } from '../spec/hash.ts';
 
 /** A Go value as spew prints it, without the name of its type where the place implies it. */
@@ -42,7 +44,7 @@ export function decoded(
     const value: unknown = JSON.parse(text);
     return isRecord(value) ? { value } : { error: CORRUPTED };
   } catch (error) {
-    return { error: (error as Error).message };
+    return { error: messageOf(error) };
   }
 }
 

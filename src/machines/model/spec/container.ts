@@ -4,6 +4,8 @@
  * Decides nothing that needs the world: image, addresses and mounted volumes are given. Invariant: either a complete
  * config or an error with the waiting reason and upstream's text; never a config that lacks what the pod asked for.
  */
+
+import { messageOf } from '../../../kernel/xstate.ts';
 import type { ContainerConfig, Device, Image, KeyValue, LinuxContainerSecurityContext, Mount } from '../api/cri.ts';
 import type { Container, Pod } from '../api/pod.ts';
 import type { DeviceResponse } from '../operations/devices.ts';
@@ -68,7 +70,7 @@ export function containerConfig(input: ContainerConfigInput): ContainerConfigRes
   try {
     return { config: buildConfig(input) };
   } catch (error) {
-    return configError(error instanceof Error ? error.message : String(error));
+    return configError(messageOf(error));
   }
 }
 

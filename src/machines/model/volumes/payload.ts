@@ -5,6 +5,8 @@
  * own (`..data`); of two sources with one path the later one wins; what is missing and not optional is an error with
  * upstream's text.
  */
+
+import { messageOf } from '../../../kernel/xstate.ts';
 import type { KeyToPath, Volume, VolumeProjection } from '../api/pod.ts';
 import { type ObjectKind, objectKey } from '../objects/config-objects.ts';
 import type { VolumeFile } from '../operations/volume.ts';
@@ -49,7 +51,7 @@ function all<Part>(parts: readonly Part[], filesOf: (part: Part, at: number) => 
     try {
       return filesOf(part, at);
     } catch (error) {
-      errors.push(error instanceof Error ? error.message : String(error));
+      errors.push(messageOf(error));
       return [];
     }
   });

@@ -4,6 +4,8 @@
  * Decides which kinds this agent can set up, where each volume lies, on what medium, and why one cannot be had now.
  * Invariant: a volume that the agent cannot set up, now or ever, is a failure; it is never left out in silence.
  */
+
+import { messageOf } from '../../../kernel/xstate.ts';
 import type { Pod, Volume } from '../api/pod.ts';
 import { memoryBound } from '../cgroups/pod-cgroup.ts';
 import type { CSIVolume } from '../csi/messages.ts';
@@ -58,7 +60,7 @@ export function volumePlan(input: PayloadInput): VolumePlan {
       else if (setUp !== null) addSetUp(setUps, setUp);
       if (published) addPublished(csi, published);
     } catch (error) {
-      const failure = { name: volume.name, message: error instanceof Error ? error.message : String(error) };
+      const failure = { name: volume.name, message: messageOf(error) };
       if (error instanceof Unprocessed) failures.push({ ...failure, isUnprocessed: true });
       else failures.push(error instanceof BoundVolumeError ? { ...failure, ...error.at } : failure);
     }

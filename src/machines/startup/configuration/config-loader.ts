@@ -12,7 +12,7 @@
  *   F2 nothing of the machine is changed before the answer is accepted.
  * Seeds: S006 to S025, S044, S045. Upstream: cmd/kubelet/app/server.go.
  */
-import { assign, enqueueActions, line, pick, setup } from '../../../kernel/xstate.ts';
+import { assign, enqueueActions, errorOf, line, messageOf, pick, setup } from '../../../kernel/xstate.ts';
 import { hintForRefusal } from '../../configuration/flags/removed-flags.ts';
 import {
   type ConfigurationSource,
@@ -101,8 +101,7 @@ function answerOf(context: ConfigLoaderContext): ConfigLoaderAnswer {
   };
 }
 
-const unreadable = (path: string, error: unknown) =>
-  ({ kind: 'unreadable', path, message: (error as Error).message }) as const;
+const unreadable = (path: string, error: unknown) => ({ kind: 'unreadable', path, message: messageOf(error) }) as const;
 
 export const configLoaderMachine = setup({
   types: {
@@ -176,7 +175,7 @@ export const configLoaderMachine = setup({
         onError: {
           target: 'answered',
           actions: assign({
-            resolution: ({ event }) => ({ ...commandFailed((event.error as Error).message), warnings: [] }),
+            resolution: ({ event }) => ({ ...commandFailed(errorOf(event).message), warnings: [] }),
           }),
         },
       },

@@ -13,7 +13,7 @@
  * Seeds: S024, S109. Upstream, until 1.23: pkg/kubelet/kubeletconfig (it restarted the process).
  */
 
-import { assign, line, pick, sendParent, sendTo, setup, to } from '../../../kernel/xstate.ts';
+import { assign, errorOf, line, pick, sendParent, sendTo, setup, to } from '../../../kernel/xstate.ts';
 import type { KubeletConfiguration } from '../../configuration/index.ts';
 import { type ConfigurationChange, changeOf } from '../../configuration/reloadable.ts';
 import { operations } from '../../model/operations/index.ts';
@@ -81,7 +81,7 @@ export const configReloadMachine = setup({
           target: 'reopening',
           actions: line('error', ({ event }) => [
             'Cannot watch the configuration; a change is noticed by SIGHUP only',
-            { err: (event.error as Error).message },
+            { err: errorOf(event).message },
           ]),
         },
       },
@@ -106,7 +106,7 @@ export const configReloadMachine = setup({
         },
         onError: {
           target: 'judging',
-          actions: assign({ change: null, error: ({ event }) => (event.error as Error).message }),
+          actions: assign({ change: null, error: ({ event }) => errorOf(event).message }),
         },
       },
     },

@@ -2,14 +2,13 @@
  * The node's groups under the container manager: setting them up once, then keeping them as they have to be. Part of
  * the chart of `container-manager.ts`.
  */
-import { assign, line, sendTo, to } from '../../../kernel/xstate.ts';
+import { assign, errorOf, line, sendTo, to } from '../../../kernel/xstate.ts';
 import { nodeAllocatablePath, podParents } from '../../model/cgroups/names.ts';
 import { nodeAllocatableGroup, qosGroups } from '../../model/cgroups/node-groups.ts';
 import { daemonGroup, setUpSteps } from './policy.ts';
 import {
   draftFile,
   judgeGroups,
-  messageOf,
   noteDemand,
   noteHeld,
   noteWritten,
@@ -151,7 +150,7 @@ export const own = s.createStateConfig({
           target: 'known',
           actions: line('warn', ({ event }) => [
             "Failed to get the kubelet's cgroup. Kubelet system container metrics may be missing.",
-            { err: messageOf(event) },
+            { err: errorOf(event).message },
           ]),
         },
       },
@@ -176,7 +175,7 @@ export const orphans = s.createStateConfig({
         onDone: { target: 'comparing', actions: assign({ found: ({ event }) => event.output.pods }) },
         onError: {
           target: 'waiting',
-          actions: line('error', ({ event }) => ['Failed to list pod cgroups', { err: messageOf(event) }]),
+          actions: line('error', ({ event }) => ['Failed to list pod cgroups', { err: errorOf(event).message }]),
         },
       },
     },
@@ -198,7 +197,10 @@ export const orphans = s.createStateConfig({
         onDone: 'waiting',
         onError: {
           target: 'waiting',
-          actions: line('error', ({ event }) => ['Failed to remove orphaned pod cgroups', { err: messageOf(event) }]),
+          actions: line('error', ({ event }) => [
+            'Failed to remove orphaned pod cgroups',
+            { err: errorOf(event).message },
+          ]),
         },
       },
     },
@@ -219,7 +221,7 @@ export const stateFiles = s.createStateConfig({
         onDone: { target: 'choosing', actions: noteWritten },
         onError: {
           target: 'failing',
-          actions: line('error', ({ event }) => ['Could not save checkpoint', { err: messageOf(event) }]),
+          actions: line('error', ({ event }) => ['Could not save checkpoint', { err: errorOf(event).message }]),
         },
       },
     },

@@ -123,11 +123,8 @@ export const judgeGroups = s.assign(({ context, event }) =>
   event.type === 'pods.known' ? { found: [], orphans: orphansOf(event.uids, context.found) } : {},
 );
 
-type Failing = { readonly error?: unknown };
-export const messageOf = (event: unknown): string => ((event as Failing).error as Error).message;
-
 export const refuse = (text: (message: string) => string) =>
-  s.assign({ refusal: ({ event }) => text(messageOf(event)) });
+  s.assign({ refusal: ({ event }) => text(errorOf(event).message) });
 
 export const judgeResources = s.assign(({ context, event }) => {
   const storage = (event as { output?: { capacityBytes: string } }).output?.capacityBytes ?? null;

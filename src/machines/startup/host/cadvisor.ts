@@ -10,7 +10,7 @@
  *   I1 the machine is described once, before anything is derived from it.
  * Seeds: S070, S072, S077, S164. Upstream: pkg/kubelet/cadvisor.
  */
-import { assign, pick, setup } from '../../../kernel/xstate.ts';
+import { assign, errorOf, pick, setup } from '../../../kernel/xstate.ts';
 import type { MachineInfo } from '../../model/operations/host.ts';
 import { operations } from '../../model/operations/index.ts';
 import type { Answer } from '../context/types.ts';
@@ -38,7 +38,7 @@ export const cadvisorMachine = setup({
         },
         onError: {
           target: 'answered',
-          actions: assign({ answer: ({ event }) => ({ ok: false, message: (event.error as Error).message }) }),
+          actions: assign({ answer: ({ event }) => ({ ok: false, message: errorOf(event).message }) }),
         },
       },
     },

@@ -9,7 +9,7 @@
  *   I1 a node without iptables is a node all the same.
  * Seeds: S138, S224, S225. Upstream: pkg/kubelet/kubelet_network_linux.go.
  */
-import { line, pick, setup } from '../../../kernel/xstate.ts';
+import { errorOf, line, pick, setup } from '../../../kernel/xstate.ts';
 import type { IptablesItem } from '../../model/operations/host.ts';
 import { operations } from '../../model/operations/index.ts';
 
@@ -34,7 +34,7 @@ export const iptablesMachine = setup({
           target: 'ended',
           actions: line('error', ({ event }) => [
             'Failed to initialize iptables rules; some functionality may be missing.',
-            { err: (event.error as Error).message },
+            { err: errorOf(event).message },
           ]),
         },
       },

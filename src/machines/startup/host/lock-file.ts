@@ -11,7 +11,7 @@
  *   L2 contention ends the process only with `--exit-on-lock-contention`.
  * Seeds: S047 to S049. Upstream: cmd/kubelet/app/server.go, server_linux.go.
  */
-import { line, pick, sendParent, setup } from '../../../kernel/xstate.ts';
+import { errorOf, line, pick, sendParent, setup } from '../../../kernel/xstate.ts';
 import { operations } from '../../model/operations/index.ts';
 
 export interface LockFileInput {
@@ -46,7 +46,7 @@ export const lockFileMachine = setup({
           target: 'failed',
           actions: sendParent(({ context, event }) => ({
             type: 'lockFile.failed',
-            message: `unable to acquire file lock on ${JSON.stringify(context.path)}: ${(event.error as Error).message}`,
+            message: `unable to acquire file lock on ${JSON.stringify(context.path)}: ${errorOf(event).message}`,
           })),
         },
       },
@@ -66,7 +66,7 @@ export const lockFileMachine = setup({
               target: 'keeping',
               actions: line('error', ({ context, event }) => [
                 'Cannot watch the lock file; contention will not be noticed',
-                { path: context.path, err: (event.error as Error).message },
+                { path: context.path, err: errorOf(event).message },
               ]),
             },
           },

@@ -11,7 +11,7 @@
  *   D2 unchanged content is not published.
  * Seeds: S155, S157, S243. Upstream: pkg/kubelet/network/dns.
  */
-import { assign, line, pick, sendParent, sendTo, setup, to } from '../../../kernel/xstate.ts';
+import { assign, errorOf, line, pick, sendParent, sendTo, setup, to } from '../../../kernel/xstate.ts';
 import { operations } from '../../model/operations/index.ts';
 import { nodeRef } from '../../model/reasons/reasons.ts';
 import { parseResolvConf } from '../context/derive-settings.ts';
@@ -109,7 +109,7 @@ export const resolverMachine = s.createMachine({
           target: 'reopening',
           actions: line('error', ({ context, event }) => [
             'Cannot watch resolv.conf',
-            { path: context.path, err: (event.error as Error).message },
+            { path: context.path, err: errorOf(event).message },
           ]),
         },
       },
@@ -139,10 +139,10 @@ export const resolverMachine = s.createMachine({
         onError: {
           target: 'watching',
           actions: [
-            sendTo(to('eventRecorder'), ({ context, event }) => complaint(context, (event.error as Error).message)),
+            sendTo(to('eventRecorder'), ({ context, event }) => complaint(context, errorOf(event).message)),
             line('warn', ({ event }) => [
               'Check limits for resolv.conf failed at file open',
-              { err: (event.error as Error).message },
+              { err: errorOf(event).message },
             ]),
           ],
         },

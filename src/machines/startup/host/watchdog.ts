@@ -14,7 +14,7 @@
  *      are.
  * Seeds: S113, S230. Upstream: pkg/kubelet/watchdog.
  */
-import { assign, line, pick, sendParent, setup } from '../../../kernel/xstate.ts';
+import { assign, errorOf, line, pick, sendParent, setup } from '../../../kernel/xstate.ts';
 import { operations } from '../../model/operations/index.ts';
 import { formatDuration } from '../../model/values/time.ts';
 import type { Answer } from '../context/types.ts';
@@ -98,7 +98,7 @@ export const watchdogMachine = setup({
             return interval.ok ? { intervalMs: interval.value } : { error: interval.message };
           }),
         },
-        onError: { target: 'judging', actions: assign({ error: ({ event }) => (event.error as Error).message }) },
+        onError: { target: 'judging', actions: assign({ error: ({ event }) => errorOf(event).message }) },
       },
     },
     judging: {
@@ -139,7 +139,7 @@ export const watchdogMachine = setup({
             onError: {
               actions: line('error', ({ event }) => [
                 'Failed to notify watchdog',
-                { err: (event.error as Error).message, retries: TRIES },
+                { err: errorOf(event).message, retries: TRIES },
               ]),
             },
           },

@@ -15,7 +15,7 @@
  * Seeds: S241. Upstream: pkg/kubelet/cm/devicemanager.
  */
 
-import { errorOf, line, outputOf, type PlainError, pick, sendTo, setup, to } from '../../../../kernel/xstate.ts';
+import { errorOf, line, outputOf, pick, sendTo, setup, to } from '../../../../kernel/xstate.ts';
 import { deviceAmounts } from '../../../model/allocation/device-state.ts';
 import { deviceOperations, type RegistrationItem } from '../../../model/operations/devices.ts';
 import type { DeviceHoldings } from '../../../model/operations/grants.ts';
@@ -195,7 +195,7 @@ export const deviceManagerMachine = s.createMachine({
           target: 'ready',
           actions: line('error', ({ event }) => [
             'Continue after failing to read checkpoint file. Device allocation info may NOT be up-to-date',
-            { err: (event.error as PlainError).message },
+            { err: errorOf(event).message },
           ]),
         },
       },
@@ -225,7 +225,7 @@ export const deviceManagerMachine = s.createMachine({
                   target: 'broken',
                   actions: line('error', ({ event }) => [
                     'Failed to serve device plugin registration grpc server, retrying...',
-                    { err: (event.error as PlainError).message },
+                    { err: errorOf(event).message },
                   ]),
                 },
               },
@@ -252,7 +252,7 @@ export const deviceManagerMachine = s.createMachine({
                   target: 'failing',
                   actions: line('error', ({ event }) => [
                     'Writing checkpoint encountered',
-                    { err: (event.error as PlainError).message },
+                    { err: errorOf(event).message },
                   ]),
                 },
               },

@@ -10,7 +10,7 @@
  *   D1 what a plugin says after its end is not heard.
  * Upstream: pkg/kubelet/cm/devicemanager/plugin/v1beta1/client.go.
  */
-import { line, type PlainError, pick, sendParent, setup } from '../../../../kernel/xstate.ts';
+import { errorOf, line, pick, sendParent, setup } from '../../../../kernel/xstate.ts';
 import {
   type Device,
   type DevicePlugin,
@@ -63,7 +63,7 @@ export const devicePluginMachine = s.createMachine({
           target: 'stopped',
           actions: line('error', ({ context, event }) => [
             'ListAndWatch ended unexpectedly for device plugin',
-            { resource: context.resource, err: (event.error as PlainError).message },
+            { resource: context.resource, err: errorOf(event).message },
           ]),
         },
       },

@@ -10,7 +10,7 @@
  *   I1 a watch that fails is started again; the pod is not evicted for it.
  * Upstream: pkg/kubelet/eviction/eviction_manager.go, localStorageEviction.
  */
-import { line, type PlainError, pick, sendParent, setup } from '../../../../kernel/xstate.ts';
+import { errorOf, line, pick, sendParent, setup } from '../../../../kernel/xstate.ts';
 import {
   type StatsPlace,
   type StorageExceeded,
@@ -55,7 +55,7 @@ export const storageWatchMachine = s.createMachine({
           target: 'retrying',
           actions: line('warn', ({ context, event }) => [
             'Cannot measure what a pod keeps on disk',
-            { uid: context.pod.uid, err: (event.error as PlainError).message },
+            { uid: context.pod.uid, err: errorOf(event).message },
           ]),
         },
       },

@@ -13,7 +13,7 @@
  *   K3 an object of the API server that is no valid pod is reported once and ignored.
  *   K4 a pod that is remembered is published only while nothing else is known, and makes the source not ready.
  */
-import { line, now, outputOf, pick, setup, to } from '../../../../kernel/xstate.ts';
+import { errorOf, line, now, outputOf, pick, setup, to } from '../../../../kernel/xstate.ts';
 import { CONFIG_MIRROR_ANNOTATION, isMirrorPod, type Pod, type PodRef } from '../../../model/api/pod.ts';
 import type { ObjectFound, ObjectState } from '../../../model/objects/messages.ts';
 import { hostOperations, type RememberedPod } from '../../../model/operations/host.ts';
@@ -263,7 +263,7 @@ const following = s.createStateConfig({
           target: 'reopening',
           actions: line('error', ({ event }) => [
             'Following the pods of the API server crashed and starts again',
-            { error: (event.error as Error).message },
+            { error: errorOf(event).message },
           ]),
         },
       },
@@ -288,7 +288,7 @@ const remembering = s.createStateConfig({
           target: 'unread',
           actions: line('error', ({ event }) => [
             'Cannot read the pods that are remembered',
-            { error: (event.error as Error).message },
+            { error: errorOf(event).message },
           ]),
         },
       },

@@ -13,7 +13,7 @@
  *   C3 the source is ready when its first complete list is in, even when that list is empty.
  *   C4 with an API server ConfigMaps and Secrets come from there alone, and a static pod may name none.
  */
-import { line, now, type PlainError, pick, setup, to } from '../../../../kernel/xstate.ts';
+import { errorOf, line, now, pick, setup, to } from '../../../../kernel/xstate.ts';
 import { objectKey } from '../../../model/objects/config-objects.ts';
 import { hostOperations, type Manifest, type ManifestError } from '../../../model/operations/host.ts';
 import type { ConfigObject } from '../../../model/operations/volume.ts';
@@ -110,7 +110,7 @@ const logBroken = line<Context, { error: unknown; type: string }, undefined, Man
   'error',
   ({ context, event }) => [
     'Unable to read config path',
-    { path: context.settings.staticPodPath, error: (event.error as PlainError).message },
+    { path: context.settings.staticPodPath, error: errorOf(event).message },
   ],
 );
 

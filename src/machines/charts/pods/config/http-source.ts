@@ -12,7 +12,7 @@
  *   H2 an error is reported once, and once more when it is gone.
  *   H3 the values of headers are handles here.
  */
-import { line, now, type PlainError, pick, setup } from '../../../../kernel/xstate.ts';
+import { errorOf, line, now, pick, setup } from '../../../../kernel/xstate.ts';
 import { hostOperations, type Manifest } from '../../../model/operations/host.ts';
 import { type ConfigWanted, type Ended, type Receiver, receiverOf } from '../../../model/pods/messages.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
@@ -118,7 +118,7 @@ export const httpSourceMachine = s.createMachine({
           target: 'reopening',
           actions: line('error', ({ context, event }) => [
             'Failed to read pods from URL',
-            { url: context.staticPodURL ?? '', error: (event.error as PlainError).message },
+            { url: context.staticPodURL ?? '', error: errorOf(event).message },
           ]),
         },
       },

@@ -17,7 +17,7 @@
  *   T4 between two starts lies the back-off: 0, 10 s, 20 s, ... up to the maximum; ten good minutes forgive it, and a
  *      start that ended with the agent that asked for it is none.
  */
-import { errorOf, line, outputOf, type PlainError } from '../../../../kernel/xstate.ts';
+import { errorOf, line, outputOf } from '../../../../kernel/xstate.ts';
 import { containerEvents, startErrorText, waitingReasons } from '../../../model/reasons/reasons.ts';
 import { afterCall, initialContext, podOf } from './container-policy.ts';
 import {
@@ -239,7 +239,7 @@ const exited = s.createStateConfig({
           target: 'decided',
           actions: line('warn', ({ context, event }) => [
             'Cannot read the termination message',
-            { container: context.name, error: (event.error as PlainError).message },
+            { container: context.name, error: errorOf(event).message },
           ]),
         },
       },

@@ -1,5 +1,5 @@
 /** The call that stops a container, and its next try. Part of the chart of `container.ts`, also beside a hook. */
-import { line, type PlainError } from '../../../../kernel/xstate.ts';
+import { errorOf, line } from '../../../../kernel/xstate.ts';
 import { stopSeconds } from './container-policy.ts';
 import { containerSetup as s, takeShown } from './container-setup.ts';
 
@@ -14,12 +14,12 @@ const asking = s.createStateConfig({
     input: ({ context }) => ({ containerId: context.id, timeoutSeconds: stopSeconds(context) }),
     onDone: { target: '#container.stopped', actions: takeShown },
     onError: [
-      { guard: ({ event }) => (event.error as PlainError).code === 'NOT_FOUND', target: '#container.stopped' },
+      { guard: ({ event }) => errorOf(event).code === 'NOT_FOUND', target: '#container.stopped' },
       {
         target: 'failed',
         actions: line('error', ({ context, event }) => [
           'Kill container failed',
-          { container: context.name, error: (event.error as PlainError).message },
+          { container: context.name, error: errorOf(event).message },
         ]),
       },
     ],

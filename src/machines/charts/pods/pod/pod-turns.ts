@@ -6,6 +6,8 @@
  * runtime forgets an init container. A regular container waits for the hooks of those before it that begin. Ephemeral
  * containers wait for no other, and no other waits for them.
  */
+
+import { messageOf } from '../../../../kernel/xstate.ts';
 import type { Pod } from '../../../model/api/pod.ts';
 import type { PodRuntimeStatus } from '../../../model/operations/cri.ts';
 import { claimRefusal, sandboxConfig, usersRefusal } from '../../../model/spec/index.ts';
@@ -163,6 +165,6 @@ export function impossibility(context: PodContext): string | null {
     sandboxConfig(pod, 0, node);
     return null;
   } catch (error) {
-    return (error as Error).message;
+    return messageOf(error);
   }
 }

@@ -10,6 +10,7 @@
  *      (and not started) until a probe succeeds.
  */
 
+import { messageOf } from '../../../../kernel/xstate.ts';
 import type { Container, HTTPGetAction, Pod, Probe } from '../../../model/api/pod.ts';
 import type { ProbeHandler, ProbeWatch, Verdict } from '../../../model/operations/probe.ts';
 import type { ContainerView, HttpRequest, ProbedInstance } from '../../../model/pods/messages.ts';
@@ -108,7 +109,7 @@ export function handlerOf(probe: Probe, container: Container, containerId: strin
       const handles = { ...(secrets.length === 0 ? {} : { secrets }), ...(words.length === 0 ? {} : { words }) };
       return { handler: { kind: 'exec', containerId, command, ...handles } };
     } catch (error) {
-      return { error: (error as Error).message };
+      return { error: messageOf(error) };
     }
   }
   if (httpGet) return httpHandler(httpGet, container, podIP);

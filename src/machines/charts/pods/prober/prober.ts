@@ -12,7 +12,7 @@
  *   B2 after a failed liveness, or any verdict of startup, nothing is asked any more.
  */
 
-import { line, type PlainError, pick, setup, to } from '../../../../kernel/xstate.ts';
+import { errorOf, line, pick, setup, to } from '../../../../kernel/xstate.ts';
 import type { ObjectReference } from '../../../model/api/pod.ts';
 import {
   type ProbeJudged,
@@ -125,7 +125,7 @@ export const proberMachine = s.createMachine({
           target: 'backingOff',
           actions: line('error', ({ context, event }) => [
             'Probing failed',
-            { container: context.container, probe: context.kind, error: (event.error as PlainError).message },
+            { container: context.container, probe: context.kind, error: errorOf(event).message },
           ]),
         },
       },
