@@ -10,10 +10,9 @@
  */
 import type { Vault } from '../kernel/journal/index.ts';
 import type { Json } from '../kernel/json.ts';
-import { isObject } from '../machines/configuration/fields/decode.ts';
+import { isObject, type JsonObject } from '../kernel/json.ts';
 import { piecesOf } from '../machines/model/spec/expansion.ts';
 
-type Fields = Readonly<Record<string, Json | undefined>>;
 type Change = (text: string) => string;
 
 const CONTAINERS = ['containers', 'initContainers', 'ephemeralContainers'] as const;
@@ -87,18 +86,18 @@ interface Changes {
   readonly header: Change;
 }
 
-function changed(pod: Json, changesOf: (container: Fields) => Changes): Json {
+function changed(pod: Json, changesOf: (container: JsonObject) => Changes): Json {
   if (!isObject(pod) || !isObject(pod['spec'])) return pod;
-  const spec: Fields = pod['spec'];
+  const spec: JsonObject = pod['spec'];
   const lists = CONTAINERS.flatMap((name) => {
     const list = spec[name];
     if (!Array.isArray(list)) return [];
-    return [[name, list.map((each) => (isObject(each) ? ofContainer(each, changesOf(each)) : each))] as const];
+    return [[name, list.map((each: Json) => (isObject(each) ? ofContainer(each, changesOf(each)) : each))] as const];
   });
   return { ...pod, spec: { ...spec, ...Object.fromEntries(lists) } };
 }
 
-function ofContainer(container: Fields, { variable, word, header }: Changes): Json {
+function ofContainer(container: JsonObject, { variable, word, header }: Changes): Json {
   const { env, lifecycle } = container;
   const probes = PROBES.flatMap((name) => [...handlerAt(container, name, header), ...commandAt(container, name, word)]);
   const hooks = isObject(lifecycle) ? HOOKS.flatMap((name) => handlerAt(lifecycle, name, header)) : [];
@@ -111,12 +110,12 @@ function ofContainer(container: Fields, { variable, word, header }: Changes): Js
   };
 }
 
-function wordsAt(container: Fields, name: string, change: Change): readonly (readonly [string, Json])[] {
+function wordsAt(container: JsonObject, name: string, change: Change): readonly (readonly [string, Json])[] {
   const words = container[name];
   return Array.isArray(words) ? [[name, words.map((each) => (typeof each === 'string' ? change(each) : each))]] : [];
 }
 
-function commandAt(owner: Fields, name: string, change: Change): readonly (readonly [string, Json])[] {
+function commandAt(owner: JsonObject, name: string, change: Change): readonly (readonly [string, Json])[] {
   const handler = owner[name];
   if (!isObject(handler) || !isObject(handler['exec'])) return [];
   return [
@@ -127,7 +126,7 @@ function commandAt(owner: Fields, name: string, change: Change): readonly (reado
   ];
 }
 
-function handlerAt(owner: Fields, name: string, header: Change): readonly (readonly [string, Json])[] {
+function handlerAt(owner: JsonObject, name: string, header: Change): readonly (readonly [string, Json])[] {
   const handler = owner[name];
   if (!isObject(handler) || !isObject(handler['httpGet'])) return [];
   const { httpHeaders } = handler['httpGet'];
@@ -149,9 +148,9 @@ function withoutLastApplied(pod: Json, { isPlain }: Vault): Json {
 }
 
 /** The variables that sub-paths of this container are made of, also by way of others. */
-function namesInPaths({ volumeMounts, env }: Fields): ReadonlySet<string> {
-  const mounts = Array.isArray(volumeMounts) ? volumeMounts.filter(isObject) : [];
-  const variables = Array.isArray(env) ? env.filter(isObject) : [];
+function namesInPaths({ volumeMounts, env }: JsonObject): ReadonlySet<string> {
+  const mounts = Array.isArray(volumeMounts) ? volumeMounts.filter((each: Json) => isObject(each)) : [];
+  const variables = Array.isArray(env) ? env.filter((each: Json) => isObject(each)) : [];
   const texts = new Map(variables.map(({ name, value }) => [textOf(name), value]));
   const names = new Set(mounts.flatMap(({ subPathExpr }) => namesIn(subPathExpr)));
   // A set is walked with what is added on the way.

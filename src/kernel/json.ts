@@ -4,7 +4,16 @@
  * 64-bit integers travel as decimal strings, bytes as base64 or as the hash of a blob, times as RFC 3339 text or as
  * milliseconds of the kernel's clock, errors as {@link PlainError}.
  */
-export type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json | undefined };
+export type Json = null | boolean | number | string | readonly Json[] | JsonObject;
+
+export type JsonObject = { readonly [key: string]: Json | undefined };
+
+/** Neither a list nor `null`. */
+export function isObject(value: Json | undefined): value is JsonObject;
+export function isObject(value: unknown): value is Readonly<Record<string, unknown>>;
+export function isObject(value: unknown): boolean {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
 
 /** An event as the journal keeps it. */
 export interface JsonEvent {

@@ -18,7 +18,7 @@ export {
 export { AGENT_PHASE, type AgentFault } from './fault.ts';
 export { line, now, random, to } from './helpers.ts';
 export type { SecretHandle } from './journal/secrets.ts';
-export type { JsonEvent, PlainError } from './json.ts';
+export { isObject, type JsonEvent, type JsonObject, type PlainError } from './json.ts';
 export type { InputOf, ItemOf, OperationTable, OutputOf } from './operation.ts';
 export { idempotent, once, pick, query, stream } from './operation.ts';
 export { errorIn, errorOf, outputOf } from './outcome.ts';

@@ -11,6 +11,7 @@
 
 import { readFileSync, statSync } from 'node:fs';
 import { status } from '@grpc/grpc-js';
+import { isObject } from '../../kernel/json.ts';
 import { messageOf } from '../../kernel/thrown.ts';
 
 /** Milliseconds: longer than any deadline that a node agent sets. */
@@ -100,7 +101,3 @@ const ERROR_CODES = new Map<unknown, status>(
     .filter((code) => typeof code === 'number' && code !== status.OK)
     .flatMap((code) => [[code, code] as const, [status[code], code] as const]),
 );
-
-function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}

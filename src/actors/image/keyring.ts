@@ -6,7 +6,7 @@
 import { constants } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';
-import { isObject } from '../../machines/configuration/fields/decode.ts';
+import { isObject } from '../../kernel/json.ts';
 import { matches, parseRegistryUrl } from './registry-url.ts';
 
 /** A file with a thousand registries has about 200 KiB. */

@@ -11,7 +11,8 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { steadyNow } from '../../kernel/clock.ts';
-import { decodeAs, isObject } from '../../machines/configuration/fields/decode.ts';
+import { isObject } from '../../kernel/json.ts';
+import { decodeAs } from '../../machines/configuration/fields/decode.ts';
 import { readTypeMeta } from '../../machines/configuration/fields/source.ts';
 import {
   duration,

@@ -9,9 +9,8 @@ import { createHash } from 'node:crypto';
 import { mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { SecretHandle, Vault } from '../../kernel/journal/index.ts';
-import { toPlainError } from '../../kernel/json.ts';
+import { isObject, toPlainError } from '../../kernel/json.ts';
 import type { Ports } from '../../kernel/operation.ts';
-import { isObject } from '../../machines/configuration/fields/decode.ts';
 import type { imageOperations, PulledCredentials } from '../../machines/model/operations/image.ts';
 
 type Operations = typeof imageOperations;

@@ -6,7 +6,7 @@
  * long as it is good when a new one cannot be had; it leaves this folder towards a plugin only.
  */
 import type { Json } from '../../kernel/json.ts';
-import { isObject } from '../../machines/configuration/fields/decode.ts';
+import { isObject, type JsonObject } from '../../kernel/json.ts';
 import type { PullingPod } from '../../machines/model/operations/image.ts';
 import type { KubeTarget } from '../../machines/model/operations/kube.ts';
 
@@ -104,5 +104,4 @@ function tokenIn(answer: Json, nowMs: number): Token {
   return { text: token, issuedAtMs: nowMs, expiresAtMs };
 }
 
-const fieldsOf = (value: Json | undefined): Readonly<Record<string, Json | undefined>> =>
-  value !== undefined && isObject(value) ? value : {};
+const fieldsOf = (value: Json | undefined): JsonObject => (value !== undefined && isObject(value) ? value : {});

@@ -5,13 +5,12 @@
  * annotations are maps of text; `spec`, `status` and `data` are maps where they are there; nothing is nested deeper
  * than {@link NESTING_MAX}, which recursion can bear. Anything else is an error that names the field.
  */
-import { type Json, OperationError } from '../../kernel/json.ts';
+import { isObject, type Json, type JsonObject, OperationError } from '../../kernel/json.ts';
 import type { KubeObject } from '../../machines/model/operations/kube.ts';
 
 /** Objects of the API have a dozen levels, those of custom fields some more. */
 const NESTING_MAX = 200;
 
-type Fields = Readonly<Record<string, Json | undefined>>;
 type Check = (value: Json, at: string) => void;
 
 const refused = (at: string, wanted: string, value: Json | undefined): OperationError =>
@@ -27,9 +26,6 @@ function kindOf(value: Json | undefined): string {
   return typeof value === 'object' ? 'a map' : `a ${typeof value}`;
 }
 
-const isFields = (value: Json | undefined): value is { readonly [key: string]: Json | undefined } =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
-
 const text: Check = (value, at) => {
   if (typeof value !== 'string') throw refused(at, 'text', value);
 };
@@ -37,11 +33,11 @@ const number: Check = (value, at) => {
   if (typeof value !== 'number') throw refused(at, 'a number', value);
 };
 const map: Check = (value, at) => {
-  if (!isFields(value)) throw refused(at, 'a map', value);
+  if (!isObject(value)) throw refused(at, 'a map', value);
 };
 const texts: Check = (value, at) => {
   map(value, at);
-  for (const [key, each] of Object.entries(value as Fields)) text(each ?? null, `${at}[${JSON.stringify(key)}]`);
+  for (const [key, each] of Object.entries(value as JsonObject)) text(each ?? null, `${at}[${JSON.stringify(key)}]`);
 };
 const listOf =
   (check: Check): Check =>
@@ -68,7 +64,7 @@ const OF_METADATA: Readonly<Record<string, Check>> = {
 const OF_OBJECT: Readonly<Record<string, Check>> = { spec: map, status: map, data: texts, binaryData: texts };
 
 /** A field that is null is none, as in Go. */
-function checkFields(fields: Fields, checks: Readonly<Record<string, Check>>, at: string): void {
+function checkFields(fields: JsonObject, checks: Readonly<Record<string, Check>>, at: string): void {
   for (const [name, check] of Object.entries(checks)) {
     const value = Object.hasOwn(fields, name) ? fields[name] : undefined;
     if (value !== undefined && value !== null) check(value, `${at}.${name}`);
@@ -82,16 +78,16 @@ function checkNesting(value: Json | undefined, at: string, levels: number): void
 }
 
 /** Of none as of an empty one, as in Go. */
-function metadataOf(value: Fields, at: string): Fields {
+function metadataOf(value: JsonObject, at: string): JsonObject {
   const metadata = value['metadata'] ?? {};
-  if (!isFields(metadata)) throw refused(`${at}.metadata`, 'a map', metadata);
+  if (!isObject(metadata)) throw refused(`${at}.metadata`, 'a map', metadata);
   checkFields(metadata, OF_METADATA, `${at}.metadata`);
   return metadata;
 }
 
 /** `at` names the object in errors. */
 export function decodedObject(value: Json | undefined, at: string): KubeObject {
-  if (!isFields(value)) throw refused(at, 'a map', value);
+  if (!isObject(value)) throw refused(at, 'a map', value);
   const metadata = metadataOf(value, at);
   // What a Status says of its request is text.
   if (value['kind'] !== 'Status') checkFields(value, OF_OBJECT, at);
@@ -105,7 +101,7 @@ interface DecodedList {
 }
 
 export function decodedList(value: Json | undefined): DecodedList {
-  if (!isFields(value)) throw refused('list', 'a map', value);
+  if (!isObject(value)) throw refused('list', 'a map', value);
   const metadata = metadataOf(value, 'list');
   const { items } = value;
   if (items === undefined || items === null) return { metadata, items: [] };

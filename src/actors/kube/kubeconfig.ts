@@ -7,11 +7,9 @@
 
 import { accessSync, readFileSync } from 'node:fs';
 import { dirname, isAbsolute, join } from 'node:path';
-import { type Json, OperationError, toPlainError } from '../../kernel/json.ts';
+import { isObject, type Json, type JsonObject, OperationError, toPlainError } from '../../kernel/json.ts';
 import { trimRight } from '../../machines/model/values/go-text.ts';
 import { decodeYaml } from '../host/configuration/configuration.ts';
-
-type Fields = Readonly<Record<string, Json | undefined>>;
 
 /** A PEM that is in a file or in the kubeconfig itself. */
 export type Pem = { readonly file: string } | { readonly data: Buffer };
@@ -85,7 +83,7 @@ export function loadKubeconfig(path: string, { mayLackCertificate = false } = {}
   };
 }
 
-function readDocument(path: string): Fields {
+function readDocument(path: string): JsonObject {
   let content: string;
   try {
     accessSync(path);
@@ -95,12 +93,12 @@ function readDocument(path: string): Fields {
   }
   const decoded = decodeYaml(content);
   if (decoded.error !== undefined) throw failure(`error loading config file "${path}": ${decoded.error}`);
-  const document = isFields(decoded.value) ? decoded.value : {};
+  const document = isObject(decoded.value) ? decoded.value : {};
   checkType(path, document);
   return document;
 }
 
-function checkType(path: string, document: Fields): void {
+function checkType(path: string, document: JsonObject): void {
   const { kind, apiVersion, 'current-context': context } = document;
   if (context !== undefined && context !== null && typeof context !== 'string') {
     const type = GO_TYPES[typeof context] ?? typeof context;
@@ -113,21 +111,21 @@ function checkType(path: string, document: Fields): void {
   throw failure(`error loading config file "${path}": ${why}`);
 }
 
-function entry(document: Fields, list: string, name: string, field: string): Fields | undefined {
+function entry(document: JsonObject, list: string, name: string, field: string): JsonObject | undefined {
   const entries = document[list];
   const found = Array.isArray(entries)
-    ? (entries as Json[]).find((each) => isFields(each) && each['name'] === name)
+    ? (entries as Json[]).find((each) => isObject(each) && each['name'] === name)
     : undefined;
-  if (!isFields(found)) return undefined;
-  return isFields(found[field]) ? found[field] : {};
+  if (!isObject(found)) return undefined;
+  return isObject(found[field]) ? found[field] : {};
 }
 
 function contextProblems(
   contextName: string,
-  context: Fields | undefined,
+  context: JsonObject | undefined,
   clusterName: string,
   userName: string,
-  user: Fields | undefined,
+  user: JsonObject | undefined,
 ): string[] {
   if (context === undefined) return [`context was not found for specified context: ${contextName}`];
   return [
@@ -137,7 +135,7 @@ function contextProblems(
   ];
 }
 
-function clusterProblems(cluster: Fields, name: string, folder: string): string[] {
+function clusterProblems(cluster: JsonObject, name: string, folder: string): string[] {
   const file = fileOf(cluster, 'certificate-authority', folder);
   const data = text(cluster['certificate-authority-data']);
   return [
@@ -146,7 +144,7 @@ function clusterProblems(cluster: Fields, name: string, folder: string): string[
   ];
 }
 
-function userProblems(user: Fields, name: string, folder: string | null): string[] {
+function userProblems(user: JsonObject, name: string, folder: string | null): string[] {
   const methods = [
     ...(text(user['token']) === '' ? [] : ['token']),
     ...(text(user['username']) === '' && text(user['password']) === '' ? [] : ['basicAuth']),
@@ -159,7 +157,7 @@ function userProblems(user: Fields, name: string, folder: string | null): string
   ];
 }
 
-function certificateProblems(user: Fields, name: string, folder: string): string[] {
+function certificateProblems(user: JsonObject, name: string, folder: string): string[] {
   const has = (field: string) => text(user[field]) !== '' || text(user[`${field}-data`]) !== '';
   if (!has('client-certificate') && !has('client-key')) return [];
   if (!has('client-key')) {
@@ -175,7 +173,7 @@ function certificateProblems(user: Fields, name: string, folder: string): string
 }
 
 function execProblems(exec: Json | undefined, name: string): string[] {
-  if (!isFields(exec)) return [];
+  if (!isObject(exec)) return [];
   return [
     ...(text(exec['command']) === ''
       ? [`command must be specified for ${name} to use exec authentication plugin`]
@@ -196,7 +194,7 @@ function unreadable(file: string | undefined, what: string, name: string): strin
   }
 }
 
-function userOf(user: Fields, name: string, folder: string): KubeUser {
+function userOf(user: JsonObject, name: string, folder: string): KubeUser {
   const [username, password] = [text(user['username']), text(user['password'])];
   return {
     name,
@@ -206,11 +204,11 @@ function userOf(user: Fields, name: string, folder: string): KubeUser {
     tokenFile: fileOf(user, 'tokenFile', folder),
     basic: username === '' ? undefined : Buffer.from(`${username}:${password}`).toString('base64'),
     impersonate: optional(user['as']),
-    plugin: isFields(user['exec']) || isFields(user['auth-provider']),
+    plugin: isObject(user['exec']) || isObject(user['auth-provider']),
   };
 }
 
-function pem(fields: Fields, field: string, folder: string): Pem | undefined {
+function pem(fields: JsonObject, field: string, folder: string): Pem | undefined {
   const data = text(fields[`${field}-data`]);
   if (data !== '') return { data: Buffer.from(data, 'base64') };
   const file = fileOf(fields, field, folder);
@@ -218,7 +216,7 @@ function pem(fields: Fields, field: string, folder: string): Pem | undefined {
 }
 
 /** Paths in a kubeconfig are relative to it. */
-function fileOf(fields: Fields, field: string, folder: string): string | undefined {
+function fileOf(fields: JsonObject, field: string, folder: string): string | undefined {
   const file = text(fields[field]);
   if (file === '') return undefined;
   return isAbsolute(file) ? file : join(folder, file);
@@ -239,5 +237,3 @@ function reasonOf(error: unknown): string {
 
 const text = (value: Json | undefined): string => (typeof value === 'string' ? value : '');
 const optional = (value: Json | undefined): string | undefined => text(value) || undefined;
-const isFields = (value: unknown): value is Fields =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);

@@ -5,10 +5,10 @@
  */
 import type { Vault } from '../../kernel/journal/index.ts';
 import type { Json } from '../../kernel/json.ts';
+import { isObject, type JsonObject } from '../../kernel/json.ts';
 import type { KubeObject, KubeTarget } from '../../machines/model/operations/kube.ts';
 import { sealedPod } from '../pod-values.ts';
 
-type Fields = Readonly<Record<string, Json | undefined>>;
 /** kubectl keeps the whole object there, with its values. */
 const LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration';
 
@@ -16,28 +16,28 @@ export const isPod = ({ apiVersion, resource }: KubeTarget): boolean => apiVersi
 
 /** The object as machines get it. */
 export function sealed(target: KubeTarget, object: Json, vault: Vault): KubeObject {
-  const plain = withoutManagedFields(object as Fields);
+  const plain = withoutManagedFields(object as JsonObject);
   if (target.subresource === 'token') return withSealedToken(plain, vault) as KubeObject;
   const isSecret = target.apiVersion === 'v1' && target.resource === 'secrets' && target.subresource === undefined;
   if (isPod(target)) return sealedPod(plain, vault) as KubeObject;
   return (isSecret ? withSealedData(plain, vault) : plain) as KubeObject;
 }
 
-function withoutManagedFields(object: Fields): Fields {
-  if (!isFields(object['metadata']) || object['metadata']['managedFields'] === undefined) return object;
+function withoutManagedFields(object: JsonObject): JsonObject {
+  if (!isObject(object['metadata']) || object['metadata']['managedFields'] === undefined) return object;
   const { managedFields: _dropped, ...metadata } = object['metadata'];
   return { ...object, metadata };
 }
 
-function withSealedToken(object: Fields, vault: Vault): Fields {
+function withSealedToken(object: JsonObject, vault: Vault): JsonObject {
   const status = object['status'];
-  if (!isFields(status) || typeof status['token'] !== 'string') return object;
+  if (!isObject(status) || typeof status['token'] !== 'string') return object;
   return { ...object, status: { ...status, token: vault.seal(status['token']) } as unknown as Json };
 }
 
-function withSealedData(object: Fields, vault: Vault): Fields {
+function withSealedData(object: JsonObject, vault: Vault): JsonObject {
   const { data, metadata, ...rest } = object;
-  const contents = isFields(data)
+  const contents = isObject(data)
     ? Object.entries(data).map(
         ([key, value]) => [key, sealedContent(typeof value === 'string' ? value : '', vault)] as const,
       )
@@ -53,10 +53,7 @@ function sealedContent(encoded: string, vault: Vault) {
 }
 
 function withoutLastApplied(metadata: Json | undefined): Json | undefined {
-  if (!isFields(metadata) || !isFields(metadata['annotations'])) return metadata;
+  if (!isObject(metadata) || !isObject(metadata['annotations'])) return metadata;
   const { [LAST_APPLIED]: _dropped, ...annotations } = metadata['annotations'];
   return { ...metadata, annotations };
 }
-
-const isFields = (value: Json | undefined): value is { readonly [key: string]: Json | undefined } =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);

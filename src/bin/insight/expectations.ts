@@ -4,7 +4,7 @@
  * Invariants: a file that says something unknown is refused, so that a typing error never passes as an expectation that
  * holds; each expectation has one finding, in the order of the file's keys as they are listed here.
  */
-import type { Json } from '../../kernel/json.ts';
+import type { Json, JsonObject } from '../../kernel/json.ts';
 import { duration } from '../../visualizer/words.ts';
 import { millisecondsOf } from './log.ts';
 import { phaseName, startupPhases, startupTime } from './startup-time.ts';
@@ -77,7 +77,7 @@ export function expectationsIn(document: Json): Expectations {
 const GOALS = ['healthz', 'synchronizing', 'firstPod'];
 const isGoal = (name: string): boolean => GOALS.includes(name) || /^pod\/./.test(name);
 
-function objectIn(value: Json | undefined, what: string): { readonly [key: string]: Json | undefined } {
+function objectIn(value: Json | undefined, what: string): JsonObject {
   if (typeof value === 'object' && value !== null && !isList(value)) return value;
   throw new ExpectationsError(`${what} is an object with names and values`);
 }

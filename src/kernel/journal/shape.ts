@@ -4,6 +4,8 @@
  * Invariants: a line that passes has every field that its kind promises, of the type that it promises; nothing in it is
  * nested deeper than {@link NESTING_MAX}, which code that goes down by recursion can bear. The cost is linear.
  */
+
+import { isObject } from '../json.ts';
 import type { JournalLine } from '../records.ts';
 import { isReadableFormat } from './upcast.ts';
 
@@ -12,9 +14,6 @@ export const NESTING_MAX = 400;
 
 type Check = (value: unknown) => boolean;
 type Fields = Readonly<Record<string, Check>>;
-
-const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
 
 const text: Check = (value) => typeof value === 'string';
 const count: Check = (value) => Number.isSafeInteger(value) && (value as number) >= 0;

@@ -5,13 +5,13 @@
  * file replaces the defaults of the command line entirely.
  */
 import type { Json } from '../../kernel/json.ts';
-import type { JsonObject } from '../model/configuration/field-types.ts';
+import { isObject, type JsonObject } from '../../kernel/xstate.ts';
 import type { KubeletConfiguration } from '../model/configuration/fields.ts';
 import { API_VERSION, KIND } from '../model/configuration/fields.ts';
 import type { ConfigurationSource, DropInListing } from '../model/operations/host.ts';
 import { byBytes, logLines, quote } from '../model/values/go-text.ts';
 import { directoryOf, joinPath } from '../model/values/paths.ts';
-import { decodeConfiguration, decodeMerged, isObject } from './fields/decode.ts';
+import { decodeConfiguration, decodeMerged } from './fields/decode.ts';
 import { applyDefaults, evictionHardOf } from './fields/defaults.ts';
 import { decideFeatures, type FeatureSettings } from './fields/feature-gates.ts';
 import { emptyFile, type GroupVersionKind, printKind, readDropInMeta, readTypeMeta } from './fields/source.ts';

@@ -6,12 +6,11 @@
  */
 
 import type { Json } from '../../kernel/json.ts';
-import type { JsonObject } from '../model/configuration/field-types.ts';
+import { isObject, type JsonObject } from '../../kernel/xstate.ts';
 import { type Field, isZero, type StructType } from '../model/configuration/field-types.ts';
 import type { KubeletConfiguration } from '../model/configuration/fields.ts';
 import { kubeletConfigurationType } from '../model/configuration/fields.ts';
 import type { ConfigurationSource } from '../model/operations/host.ts';
-import { isObject } from './fields/decode.ts';
 import { toMasked } from './fields/versioned.ts';
 import { FLAGS } from './flags/flag-table.ts';
 import type { GivenFlags } from './flags/flags.ts';

@@ -6,6 +6,7 @@
  * else is refused by name. Pure.
  */
 import type { Json } from '../../kernel/json.ts';
+import type { JsonObject } from '../../kernel/xstate.ts';
 import type { KubeletConfiguration } from './index.ts';
 
 /** By path of a field: the subsystems that read it. */
@@ -52,8 +53,6 @@ export interface ConfigurationChange {
   readonly readers: readonly string[];
 }
 
-type Values = Readonly<Record<string, Json | undefined>>;
-
 const same = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);
 
 /** What of `next` can take the place of `current`. */
@@ -70,12 +69,12 @@ export function changeOf(current: KubeletConfiguration, next: KubeletConfigurati
 
 const isReloadable = (path: string): boolean => Object.hasOwn(RELOADABLE, path);
 
-function differingPaths(current: Values, next: Values): string[] {
+function differingPaths(current: JsonObject, next: JsonObject): string[] {
   const names = [...new Set([...Object.keys(current), ...Object.keys(next)])];
   return names.flatMap((name) => {
     if (same(current[name], next[name])) return [];
     if (!STRUCTURES.includes(name)) return [name];
-    const [before, after] = [current[name] ?? {}, next[name] ?? {}] as [Values, Values];
+    const [before, after] = [current[name] ?? {}, next[name] ?? {}] as [JsonObject, JsonObject];
     const inner = [...new Set([...Object.keys(before), ...Object.keys(after)])];
     return inner.filter((key) => !same(before[key], after[key])).map((key) => `${name}.${key}`);
   });
@@ -83,15 +82,15 @@ function differingPaths(current: Values, next: Values): string[] {
 
 function withField(config: KubeletConfiguration, path: string, from: KubeletConfiguration): KubeletConfiguration {
   const [name, key] = path.split('.') as [string, string | undefined];
-  const target: Values = config;
-  const source: Values = from;
+  const target: JsonObject = config;
+  const source: JsonObject = from;
   const value = key === undefined ? source[name] : replaced(target[name], source[name], key);
   const { [name]: _old, ...rest } = target;
   return { ...rest, ...(value === undefined ? {} : { [name]: value }) } as unknown as KubeletConfiguration;
 }
 
-function replaced(target: Json | undefined, source: Json | undefined, key: string): Values {
-  const { [key]: _old, ...rest } = (target ?? {}) as Values;
-  const value = ((source ?? {}) as Values)[key];
+function replaced(target: Json | undefined, source: Json | undefined, key: string): JsonObject {
+  const { [key]: _old, ...rest } = (target ?? {}) as JsonObject;
+  const value = ((source ?? {}) as JsonObject)[key];
   return { ...rest, ...(value === undefined ? {} : { [key]: value }) };
 }

@@ -1,5 +1,6 @@
 /** What differs between two values of JSON, by path. Pure. */
 import { shortText } from '../../actors/server/visualizer/trim.ts';
+import { isObject } from '../../kernel/json.ts';
 import type { ContextChange } from './requests.ts';
 
 /** Members that are listed; a person reads no more. */
@@ -14,9 +15,6 @@ export function differences(before: unknown, after: unknown): ContextChange[] {
   collect(before, after, '', 0, found);
   return found;
 }
-
-const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
 
 function collect(before: unknown, after: unknown, path: string, depth: number, found: ContextChange[]): void {
   if (before === after || found.length >= CHANGES_MAX) return;

@@ -9,8 +9,7 @@
 import { lstat, readdir, readFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { LineCounter, parseAllDocuments } from 'yaml';
-import { type Json, toPlainError } from '../../../kernel/json.ts';
-import { isObject } from '../../../machines/configuration/fields/decode.ts';
+import { isObject, type Json, toPlainError } from '../../../kernel/json.ts';
 import type { ConfigurationSource, DropInListing } from '../../../machines/model/operations/host.ts';
 import { reasonOf } from '../go-error.ts';
 import { MAX_DEPTH, readDocument } from './go-yaml.ts';

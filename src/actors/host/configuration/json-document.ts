@@ -5,7 +5,7 @@
  * size are bounded by the caller and by {@link MAX_DEPTH}, so that no text can exhaust the stack.
  */
 import type { Json } from '../../../kernel/json.ts';
-import { isObject } from '../../../machines/configuration/fields/decode.ts';
+import { isObject } from '../../../kernel/json.ts';
 import { numberOf } from '../../../machines/configuration/fields/exact-number.ts';
 import { quote } from '../../../machines/model/values/go-text.ts';
 

@@ -9,7 +9,7 @@
  */
 
 import type { Json } from '../../../kernel/json.ts';
-import { isObject } from '../../../machines/configuration/fields/decode.ts';
+import { isObject } from '../../../kernel/json.ts';
 import { isNumber } from '../../../machines/configuration/fields/exact-number.ts';
 import { MASKED } from '../../../machines/configuration/fields/versioned.ts';
 import type { ConfigurationSource, DropInListing } from '../../../machines/model/operations/host.ts';

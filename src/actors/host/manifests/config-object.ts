@@ -8,6 +8,7 @@
 import { createHash } from 'node:crypto';
 import type { SecretHandle, Vault } from '../../../kernel/journal/index.ts';
 import type { Json } from '../../../kernel/json.ts';
+import { isObject, type JsonObject } from '../../../kernel/json.ts';
 import type { ConfigObject, Content } from '../../../machines/model/operations/volume.ts';
 import { isConfigKey, isDnsLabel, isDnsSubdomain } from '../../../machines/model/validation/field.ts';
 
@@ -20,20 +21,19 @@ const FIELDS = {
 } as const;
 
 type Kind = keyof typeof FIELDS;
-type Map = { readonly [key: string]: Json | undefined };
 
 /** What the document says it is, when that is one of the two. */
 export function configObjectKind(value: Json): Kind | null {
-  if (!isMap(value)) return null;
+  if (!isObject(value)) return null;
   return value['kind'] === 'ConfigMap' || value['kind'] === 'Secret' ? value['kind'] : null;
 }
 
 /** The object with the values of a Secret sealed. Throws with everything that is wrong, in the author's words. */
 export function configObject(value: Json, kind: Kind, vault: Vault): ConfigObject {
-  const document = value as Map;
+  const document = value as JsonObject;
   const errors: string[] = [];
   if (document['apiVersion'] !== 'v1') errors.push(`apiVersion: must be v1 for a ${kind}`);
-  const metadata = isMap(document['metadata']) ? document['metadata'] : {};
+  const metadata = isObject(document['metadata']) ? document['metadata'] : {};
   const name = text(metadata['name']);
   const namespace = text(metadata['namespace']) || 'default';
   errors.push(...(name === '' ? ['metadata.name: Required value'] : problems('metadata.name', isDnsSubdomain(name))));
@@ -57,7 +57,7 @@ const problems = (path: string, reasons: readonly string[]): string[] =>
 /** Keys with their bytes. Errors name the key, never the value. */
 function entries(value: Json | undefined, field: string, kind: Kind, errors: string[]): [string, Buffer][] {
   if (value === undefined || value === null) return [];
-  if (!isMap(value)) {
+  if (!isObject(value)) {
     errors.push(`${field}: must be a map of keys and values`);
     return [];
   }
@@ -83,5 +83,3 @@ function contentOf(bytes: Buffer, seal: (value: string) => string | SecretHandle
 }
 
 const text = (value: Json | undefined): string => (typeof value === 'string' ? value : '');
-const isMap = (value: Json | undefined): value is Map =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);

@@ -22,6 +22,7 @@ import { lstat, open, readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Vault } from '../../../kernel/journal/index.ts';
 import type { Json } from '../../../kernel/json.ts';
+import { isObject } from '../../../kernel/json.ts';
 import { messageOf } from '../../../kernel/thrown.ts';
 import { staticPod } from '../../../machines/charts/pods/config/static-pod.ts';
 import { objectKeysOf } from '../../../machines/model/objects/config-objects.ts';
@@ -315,9 +316,6 @@ export function uidOf(file: string, nodeName: string, value: Json): string {
 
 const field = (value: Json | undefined, name: string): Json | undefined =>
   isObject(value) && Object.hasOwn(value, name) ? value[name] : undefined;
-
-const isObject = (value: Json | undefined): value is { readonly [key: string]: Json | undefined } =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
 
 /** JSON with sorted keys: two documents that say the same give the same text. */
 function canonicalJson(value: Json | undefined): string {

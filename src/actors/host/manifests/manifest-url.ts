@@ -9,7 +9,7 @@
 import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Vault } from '../../../kernel/journal/index.ts';
-import type { Json } from '../../../kernel/json.ts';
+import type { Json, JsonObject } from '../../../kernel/json.ts';
 import type { InputOf, Port } from '../../../kernel/operation.ts';
 import type { hostOperations, Manifest } from '../../../machines/model/operations/host.ts';
 import { environmentProxy } from '../../environment-proxy.ts';
@@ -124,17 +124,15 @@ async function bodyOf(response: Response): Promise<Uint8Array> {
   return Buffer.concat(chunks);
 }
 
-type Document = { readonly [key: string]: Json | undefined };
-
 function podsIn(value: Json): readonly Json[] {
-  const document = value as Document | null;
+  const document = value as JsonObject | null;
   if (typeof document !== 'object' || document === null) throw new Error('received data is not a Pod or a PodList');
   if (document['kind'] !== 'PodList' && document['kind'] !== 'List') return [value];
   const items = document['items'] ?? [];
   if (!Array.isArray(items)) throw new Error('items: must be a list');
   if (items.length > PODS_MAX) throw new Error(`items: ${items.length} pods; at most ${PODS_MAX} are read`);
   return items.map((item: Json) => {
-    const pod = typeof item === 'object' && item !== null ? (item as Document) : {};
+    const pod = typeof item === 'object' && item !== null ? (item as JsonObject) : {};
     return { apiVersion: 'v1', kind: 'Pod', ...pod };
   });
 }

@@ -12,8 +12,7 @@
  *   C2 an entry of a driver is written before pods may use that driver.
  * Upstream: pkg/volume/csi/nodeinfomanager.
  */
-import type { Json } from '../../../kernel/json.ts';
-import { assign, errorOf, line, outputOf, pick, sendTo, setup, to } from '../../../kernel/xstate.ts';
+import { assign, errorOf, type JsonObject, line, outputOf, pick, sendTo, setup, to } from '../../../kernel/xstate.ts';
 import type { CSINode } from '../../model/api/node.ts';
 import { strategicPatch } from '../../model/api/strategic-patch.ts';
 import { kubeOperations } from '../../model/operations/kube.ts';
@@ -84,7 +83,7 @@ function csiNode({ nodeName, nodeUid, drivers }: Context): CSINode {
 }
 
 /** Annotation and drivers of an existing CSINode as they should be, or `null` when they are. */
-function csiNodePatch(context: Context): Readonly<Record<string, Json>> | null {
+function csiNodePatch(context: Context): JsonObject | null {
   const existing = context.existing!;
   const names = new Set([...Object.keys(context.drivers), ...context.gone]);
   const others = (existing.spec?.drivers ?? []).filter(({ name }) => !names.has(name));

@@ -12,7 +12,7 @@
  *   A2 a volume that this agent cannot mount is reported by its kind, never left out.
  *   A3 of a volume that only some nodes can reach nothing is reported before the labels of this one are known.
  */
-import { errorOf, now, outputOf, pick, random, sendParent, setup } from '../../../kernel/xstate.ts';
+import { errorOf, isObject, now, outputOf, pick, random, sendParent, setup } from '../../../kernel/xstate.ts';
 import { matchesTerm } from '../../model/allocation/predicates.ts';
 import type { NodeTerm } from '../../model/allocation/request.ts';
 import type { PersistentVolumeClaim, PersistentVolumeSpec } from '../../model/api/storage.ts';
@@ -22,7 +22,6 @@ import type { NodeLabels, ObjectObserved, ObjectState } from '../../model/object
 import { type KubeObject, kubeOperations } from '../../model/operations/kube.ts';
 import type { BoundVolume } from '../../model/operations/volume.ts';
 import type { Ended } from '../../model/pods/messages.ts';
-import { isRecord } from '../../model/validation/schema.ts';
 import { pauseMs, READ_BACK_OFF } from '../../model/values/back-off.ts';
 
 /** How long what is known of a claim that is in use is good enough: as often as a kubelet syncs a pod. */
@@ -79,8 +78,8 @@ function refusalOf(claim: KubeObject | null, name: string): string {
   if (claim === null) return `failed to fetch PVC from API server: persistentvolumeclaims "${name}" not found`;
   if (isGoing(claim)) return 'PVC is being deleted';
   const [spec, status] = [claim['spec'], claim['status']];
-  if (!isRecord(status) || status['phase'] !== 'Bound') return 'PVC is not bound';
-  return isRecord(spec) && spec['volumeName'] ? '' : 'PVC has empty pvc.Spec.VolumeName';
+  if (!isObject(status) || status['phase'] !== 'Bound') return 'PVC is not bound';
+  return isObject(spec) && spec['volumeName'] ? '' : 'PVC has empty pvc.Spec.VolumeName';
 }
 
 const PROTECTION = 'kubernetes.io/pvc-protection';
@@ -122,9 +121,9 @@ const noteUnread = s.enqueueActions((args) => {
 function ownerOf(claim: KubeObject | null): string {
   const owners = claim?.metadata['ownerReferences'];
   const controller = Array.isArray(owners)
-    ? owners.find((each) => isRecord(each) && each['controller'] === true)
+    ? owners.find((each) => isObject(each) && each['controller'] === true)
     : null;
-  return isRecord(controller) && typeof controller['uid'] === 'string' ? controller['uid'] : '';
+  return isObject(controller) && typeof controller['uid'] === 'string' ? controller['uid'] : '';
 }
 
 function sizeOf({ namespace, name }: ObjectId, claim: KubeObject | null): BoundVolume['size'] {
@@ -144,7 +143,7 @@ const sendVolume = s.enqueueActions(({ context, enqueue }) => {
   if (context.volume !== null) report(enqueue, context, stateOf(context, context.volume));
 });
 
-const specOf = (volume: KubeObject): PersistentVolumeSpec => (isRecord(volume['spec']) ? volume['spec'] : {});
+const specOf = (volume: KubeObject): PersistentVolumeSpec => (isObject(volume['spec']) ? volume['spec'] : {});
 
 /** Of which a node has to match one; `null`: every node will do. */
 const termsOf = (volume: KubeObject | null): readonly NodeTerm[] | null =>
@@ -152,7 +151,7 @@ const termsOf = (volume: KubeObject | null): readonly NodeTerm[] | null =>
 
 /** Why a volume is not the claim's, although the claim names it; empty: it is. A volume says by uid whose it is. */
 function holderProblem({ metadata: { name } }: KubeObject, holder: { readonly uid?: string } | undefined, uid: string) {
-  if (!isRecord(holder))
+  if (!isObject(holder))
     return `found PV object ${name} but it has a nil pv.Spec.ClaimRef indicating it is not yet bound to the claim`;
   if (holder.uid === uid) return '';
   return `found PV object ${name} but its pv.Spec.ClaimRef.UID ${holder.uid ?? ''} does not point to claim.UID ${uid}`;
@@ -163,8 +162,8 @@ function stateOf({ key, labels, owner, size }: Context, volume: KubeObject): Obj
   const { namespace, name } = idOf(key);
   const notHeld = holderProblem(volume, claimRef, size.claim.uid);
   if (notHeld !== '') return problem({ key }, notHeld);
-  if (!KINDS.some((kind) => isRecord(spec[kind]))) {
-    const kinds = Object.keys(spec).filter((each) => isRecord(spec[each as 'nfs']) && !NO_SOURCES.has(each));
+  if (!KINDS.some((kind) => isObject(spec[kind]))) {
+    const kinds = Object.keys(spec).filter((each) => isObject(spec[each as 'nfs']) && !NO_SOURCES.has(each));
     const text = `PV "${volume.metadata.name}" is of kind ${kinds.join(', ')}, which this node agent cannot mount`;
     return problem({ key }, `${text}; use ${KINDS.join(', ')}`);
   }
@@ -181,7 +180,7 @@ const GROUP_ANNOTATION = 'pv.beta.kubernetes.io/gid';
 /** Text that is no number names no group, as upstream has it. */
 function groupOf({ metadata }: KubeObject): Pick<BoundVolume, 'groupId'> {
   const { annotations } = metadata;
-  const text = isRecord(annotations) ? annotations[GROUP_ANNOTATION] : undefined;
+  const text = isObject(annotations) ? annotations[GROUP_ANNOTATION] : undefined;
   return typeof text === 'string' && /^[+-]?\d{1,15}$/.test(text) ? { groupId: Number(text) } : {};
 }
 

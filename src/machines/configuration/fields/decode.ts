@@ -6,7 +6,7 @@
  * upstream's first error. Nothing is defaulted here: only what the document sets is in the result.
  */
 import type { Json } from '../../../kernel/json.ts';
-import type { JsonObject } from '../../model/configuration/field-types.ts';
+import { isObject, type JsonObject } from '../../../kernel/xstate.ts';
 import {
   type Field,
   type FieldType,
@@ -207,8 +207,4 @@ export function wordFor(value: Json): string {
   if (value === null) return 'null';
   if (isNumber(value)) return 'number';
   return typeof value === 'boolean' ? 'bool' : typeof value;
-}
-
-export function isObject(value: Json | undefined): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

@@ -6,7 +6,8 @@
  * field that a flag has changed since.
  */
 import type { Json } from '../../../kernel/json.ts';
-import type { JsonObject, StringMap } from '../../model/configuration/field-types.ts';
+import { isObject, type JsonObject } from '../../../kernel/xstate.ts';
+import type { StringMap } from '../../model/configuration/field-types.ts';
 import { type Field, isZero, type StructType, zeroOf } from '../../model/configuration/field-types.ts';
 import {
   asConfiguration,
@@ -14,7 +15,7 @@ import {
   kubeletConfigurationType,
 } from '../../model/configuration/fields.ts';
 import { roundedToMilli } from '../../model/values/quantity.ts';
-import { isObject, type SparseConfiguration } from './decode.ts';
+import { type SparseConfiguration } from './decode.ts';
 import type { FeatureSettings } from './feature-gates.ts';
 import { isEnabled } from './feature-gates.ts';
 
@@ -57,7 +58,7 @@ function fillField(field: Field, value: Json | undefined): [string, Json][] {
 function fillItems(field: Field, value: Json): Json {
   if (field.type.kind !== 'list' || field.type.of.kind !== 'struct' || !Array.isArray(value)) return value;
   const { of } = field.type;
-  return value.map((item) => (isObject(item) ? fill(of, item) : item));
+  return value.map((item: Json) => (isObject(item) ? fill(of, item) : item));
 }
 
 function dependentDefaults(sparse: SparseConfiguration, gates: FeatureSettings): JsonObject {
@@ -109,7 +110,7 @@ export function evictionHardOf(sparse: SparseConfiguration): StringMap {
 
 function reservedMemory(value: Json | undefined): JsonObject {
   if (!Array.isArray(value)) return {};
-  return { reservedMemory: value.map((item) => (isObject(item) ? withRoundedLimits(item) : item)) };
+  return { reservedMemory: value.map((item: Json) => (isObject(item) ? withRoundedLimits(item) : item)) };
 }
 
 function withRoundedLimits(reservation: JsonObject): JsonObject {

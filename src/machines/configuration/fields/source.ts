@@ -5,9 +5,9 @@
  */
 
 import type { Json } from '../../../kernel/json.ts';
-import type { JsonObject } from '../../model/configuration/field-types.ts';
+import { isObject, type JsonObject } from '../../../kernel/xstate.ts';
 import { quote } from '../../model/values/go-text.ts';
-import { isObject, wordFor } from './decode.ts';
+import { wordFor } from './decode.ts';
 import { isNumber } from './exact-number.ts';
 
 export interface GroupVersionKind {

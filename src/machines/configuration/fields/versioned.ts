@@ -5,12 +5,11 @@
  * Invariant: what upstream leaves out when it is zero is left out here.
  */
 import type { Json } from '../../../kernel/json.ts';
-import type { JsonObject } from '../../model/configuration/field-types.ts';
+import { isObject, type JsonObject } from '../../../kernel/xstate.ts';
 import { type Field, type FieldType, isZero, type StructType } from '../../model/configuration/field-types.ts';
 import type { KubeletConfiguration } from '../../model/configuration/fields.ts';
 import { API_VERSION, KIND, kubeletConfigurationType } from '../../model/configuration/fields.ts';
 import { parseCpuSet } from '../../model/values/cpu-set.ts';
-import { isObject } from './decode.ts';
 
 export const MASKED = '<masked>';
 

@@ -5,10 +5,9 @@
  * is a flag with a fixed default, so that a file cannot set it.
  */
 import type { Json } from '../../../kernel/json.ts';
-import type { JsonObject } from '../../model/configuration/field-types.ts';
+import { isObject, type JsonObject } from '../../../kernel/xstate.ts';
 import { asConfiguration, type KubeletConfiguration } from '../../model/configuration/fields.ts';
 import { joinPath } from '../../model/values/paths.ts';
-import { isObject } from '../fields/decode.ts';
 import { type FeatureSettings, mergeFeatureSettings } from '../fields/feature-gates.ts';
 import { FLAGS } from './flag-table.ts';
 import type { GivenFlags, KubeletFlags } from './flags.ts';

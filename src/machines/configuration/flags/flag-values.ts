@@ -5,6 +5,7 @@
  * of the same flag on this command line made, because lists and maps add up while scalars replace. Invariant: total.
  */
 import type { Json } from '../../../kernel/json.ts';
+import { isObject } from '../../../kernel/xstate.ts';
 import {
   type Parsed,
   parseBool,
@@ -17,7 +18,6 @@ import { isIpAddress } from '../../model/values/ip.ts';
 import { parseTaints } from '../../model/values/labels.ts';
 import { quantityText } from '../../model/values/quantity.ts';
 import { formatDuration, parseDuration } from '../../model/values/time.ts';
-import { isObject } from '../fields/decode.ts';
 
 export type FlagReader = (text: string, earlier: Json | undefined) => Parsed<Json>;
 

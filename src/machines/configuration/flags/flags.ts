@@ -5,7 +5,8 @@
  * the same in a name; the result says which flags were given, because those win over every configuration file.
  */
 import type { Json } from '../../../kernel/json.ts';
-import type { JsonObject, StringMap } from '../../model/configuration/field-types.ts';
+import type { JsonObject } from '../../../kernel/xstate.ts';
+import type { StringMap } from '../../model/configuration/field-types.ts';
 import { parseBool, quote } from '../../model/values/go-text.ts';
 import { FLAGS } from './flag-table.ts';
 import { FLAG_READERS, type FlagKind, type FlagSpec } from './flag-values.ts';

@@ -4,8 +4,8 @@
  * Owns the layout of pflag's usage (two columns, sorted, defaults in brackets); the sentences are ours.
  */
 import type { Json } from '../../../kernel/json.ts';
+import { isObject } from '../../../kernel/xstate.ts';
 import { byBytes, quote } from '../../model/values/go-text.ts';
-import { isObject } from '../fields/decode.ts';
 import { flagDefaults } from '../fields/defaults.ts';
 import { FEATURE_GATES, FEATURE_GROUPS } from '../fields/feature-gate-table.ts';
 import { FLAGS } from './flag-table.ts';

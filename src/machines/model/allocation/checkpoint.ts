@@ -6,7 +6,7 @@
  * and a Go kubelet takes what is written here.
  */
 
-import { messageOf } from '../../../kernel/xstate.ts';
+import { isObject, messageOf } from '../../../kernel/xstate.ts';
 import { fnv1a32 } from '../spec/hash.ts';
 
 /** A Go value as spew prints it, without the name of its type where the place implies it. */
@@ -42,14 +42,11 @@ export function decoded(
   if (text.trim() === '') return { error: 'unexpected end of JSON input' };
   try {
     const value: unknown = JSON.parse(text);
-    return isRecord(value) ? { value } : { error: CORRUPTED };
+    return isObject(value) ? { value } : { error: CORRUPTED };
   } catch (error) {
     return { error: messageOf(error) };
   }
 }
-
-export const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
 
 /** `manager` as upstream names it: `CPU`, `memory`. */
 export const notRestored = (manager: string, file: string, error: string): string =>

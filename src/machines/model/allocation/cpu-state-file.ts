@@ -3,10 +3,11 @@
  * gave. Pure. Upstream: cpumanager/state/checkpoint.go (form 2) and policy_static.go (validateState).
  */
 
+import { isObject } from '../../../kernel/xstate.ts';
 import type { ExclusiveCpus } from '../operations/grants.ts';
 import type { CpuManagerSettings } from '../settings/resource-managers.ts';
 import { formatCpuSet, parseCpuSet } from '../values/cpu-set.ts';
-import { CORRUPTED, checksumOf, decoded, goField, goMap, goStruct, isRecord } from './checkpoint.ts';
+import { CORRUPTED, checksumOf, decoded, goField, goMap, goStruct } from './checkpoint.ts';
 
 /** Kubelets since 1.36 print the type with its number; they take the older name, too. */
 const TYPE = 'state.CPUManagerCheckpoint';
@@ -116,5 +117,5 @@ function stateOf(value: Readonly<Record<string, unknown>>): CpuState | null {
 }
 
 const isEntries = (value: unknown): value is CpuState['entries'] =>
-  isRecord(value) &&
-  Object.values(value).every((cpus) => isRecord(cpus) && Object.values(cpus).every((text) => typeof text === 'string'));
+  isObject(value) &&
+  Object.values(value).every((cpus) => isObject(cpus) && Object.values(cpus).every((text) => typeof text === 'string'));

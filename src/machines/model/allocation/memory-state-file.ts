@@ -3,9 +3,10 @@
  * what `allocation` gave. Pure. Upstream: memorymanager/state/checkpoint.go and policy_static.go (validateState).
  */
 
+import { isObject } from '../../../kernel/xstate.ts';
 import type { MemoryBlock, MemoryBlocks } from '../operations/grants.ts';
 import type { MemoryManagerSettings } from '../settings/resource-managers.ts';
-import { CORRUPTED, checksumOf, decoded, goField, goList, goMap, goPointer, goStruct, isRecord } from './checkpoint.ts';
+import { CORRUPTED, checksumOf, decoded, goField, goList, goMap, goPointer, goStruct } from './checkpoint.ts';
 import { type MachineMemory, type MemoryTable, machineMemory } from './memory-state.ts';
 
 /** Kubelets since 1.36 print the type with its number; they take the older name, too. */
@@ -183,24 +184,24 @@ const isIds = (value: unknown): value is readonly number[] =>
   Array.isArray(value) && value.every((id) => Number.isInteger(id));
 
 const isTable = (value: unknown): boolean =>
-  isRecord(value) &&
+  isObject(value) &&
   ['total', 'systemReserved', 'allocatable', 'reserved', 'free'].every((name) => isText(value[name]));
 
 const isNode = (value: unknown): boolean =>
-  isRecord(value) &&
+  isObject(value) &&
   typeof value['numberOfAssignments'] === 'number' &&
   isIds(value['cells']) &&
-  isRecord(value['memoryMap']) &&
+  isObject(value['memoryMap']) &&
   Object.values(value['memoryMap']).every(isTable);
 
 const isMachine = (value: unknown): value is MemoryState['machineState'] =>
-  isRecord(value) && Object.values(value).every(isNode);
+  isObject(value) && Object.values(value).every(isNode);
 
 const isBlock = (value: unknown): boolean =>
-  isRecord(value) && isIds(value['numaAffinity']) && isText(value['type']) && isText(value['size']);
+  isObject(value) && isIds(value['numaAffinity']) && isText(value['type']) && isText(value['size']);
 
 const isEntries = (value: unknown): value is MemoryState['entries'] =>
-  isRecord(value) &&
+  isObject(value) &&
   Object.values(value).every(
-    (blocks) => isRecord(blocks) && Object.values(blocks).every((list) => Array.isArray(list) && list.every(isBlock)),
+    (blocks) => isObject(blocks) && Object.values(blocks).every((list) => Array.isArray(list) && list.every(isBlock)),
   );

@@ -6,25 +6,21 @@
  * `{$patch: delete}`. Shapes as recorded of kubelet 1.36 (PATCH of nodes/status and pods/status).
  */
 import type { Json } from '../../../kernel/json.ts';
-
-type Fields = Readonly<Record<string, Json>>;
+import { isObject, type JsonObject } from '../../../kernel/xstate.ts';
 
 /** Merge key by the path of its list (`status.conditions`: `type`). */
 export type MergeKeys = Readonly<Record<string, string>>;
-
-const isFields = (value: Json | undefined): value is Fields =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
 
 const isSame = (left: Json | undefined, right: Json | undefined): boolean =>
   left === right || JSON.stringify(sorted(left)) === JSON.stringify(sorted(right));
 
 function sorted(value: Json | undefined): Json | undefined {
-  if (Array.isArray(value)) return value.map((each) => sorted(each) as Json);
-  if (!isFields(value)) return value;
+  if (Array.isArray(value)) return value.map((each) => sorted(each) ?? null);
+  if (!isObject(value)) return value;
   return Object.fromEntries(
     Object.keys(value)
       .sort()
-      .map((key) => [key, sorted(value[key]) as Json]),
+      .map((key) => [key, sorted(value[key])]),
   );
 }
 
@@ -33,12 +29,12 @@ const isNothing = (value: Json | undefined): boolean =>
   value === undefined || value === null || (Array.isArray(value) && value.length === 0);
 
 /** `null` when both are the same. */
-export function strategicPatch(before: Fields, after: Fields, mergeKeys: MergeKeys): Fields | null {
+export function strategicPatch(before: JsonObject, after: JsonObject, mergeKeys: MergeKeys): JsonObject | null {
   const patch = fieldsPatch(before, after, '', mergeKeys);
   return Object.keys(patch).length === 0 ? null : patch;
 }
 
-function fieldsPatch(before: Fields, after: Fields, path: string, mergeKeys: MergeKeys): Fields {
+function fieldsPatch(before: JsonObject, after: JsonObject, path: string, mergeKeys: MergeKeys): JsonObject {
   const patch: Record<string, Json> = {};
   for (const name of new Set([...Object.keys(before), ...Object.keys(after)])) {
     const [from, to] = [before[name], after[name]];
@@ -47,8 +43,8 @@ function fieldsPatch(before: Fields, after: Fields, path: string, mergeKeys: Mer
     const key = mergeKeys[at];
     if (to === undefined || to === null) patch[name] = null;
     else if (key !== undefined && Array.isArray(from) && Array.isArray(to)) {
-      Object.assign(patch, listPatch(name, from as Fields[], to as Fields[], key));
-    } else if (isFields(from) && isFields(to)) {
+      Object.assign(patch, listPatch(name, from, to, key));
+    } else if (isObject(from) && isObject(to)) {
       const fields = fieldsPatch(from, to, at, mergeKeys);
       if (Object.keys(fields).length > 0) patch[name] = fields;
     } else patch[name] = to;
@@ -56,21 +52,21 @@ function fieldsPatch(before: Fields, after: Fields, path: string, mergeKeys: Mer
   return patch;
 }
 
-function listPatch(name: string, before: readonly Fields[], after: readonly Fields[], key: string): Fields {
+function listPatch(name: string, before: readonly JsonObject[], after: readonly JsonObject[], key: string): JsonObject {
   const known = new Map(before.map((entry) => [entry[key], entry]));
   const wanted = new Set(after.map((entry) => entry[key]));
   const changed = after.flatMap((entry) => {
     const from = known.get(entry[key]);
     if (from === undefined) return [entry];
     const fields = fieldsPatch(from, entry, '', {});
-    return Object.keys(fields).length === 0 ? [] : [{ ...fields, [key]: entry[key] as Json }];
+    return Object.keys(fields).length === 0 ? [] : [{ ...fields, [key]: entry[key] }];
   });
   const gone = before
     .filter((entry) => !wanted.has(entry[key]))
-    .map((entry) => ({ $patch: 'delete', [key]: entry[key] as Json }));
+    .map((entry) => ({ $patch: 'delete', [key]: entry[key] }));
   const entries = [...changed, ...gone];
   return {
-    [`$setElementOrder/${name}`]: after.map((entry) => ({ [key]: entry[key] as Json })),
+    [`$setElementOrder/${name}`]: after.map((entry) => ({ [key]: entry[key] })),
     ...(entries.length === 0 ? {} : { [name]: entries }),
   };
 }

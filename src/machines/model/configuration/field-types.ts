@@ -5,7 +5,6 @@
  */
 import type { Json } from '../../../kernel/json.ts';
 
-export type JsonObject = { readonly [key: string]: Json | undefined };
 export type StringMap = Readonly<Record<string, string>>;
 
 export type FieldType =

@@ -4,6 +4,8 @@
  * The order is upstream's and therefore the order of `/configz`. Defaults that depend on another field or on a feature
  * gate are in `defaults.ts`.
  */
+
+import type { JsonObject } from '../../../kernel/xstate.ts';
 import {
   always,
   bool,
@@ -12,7 +14,6 @@ import {
   float64,
   int32,
   int64,
-  type JsonObject,
   listOf,
   mapOf,
   named,

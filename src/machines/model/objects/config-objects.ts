@@ -5,13 +5,13 @@
  * value is only ever a handle here; where text is wanted, the handle's name stands for it until a port opens it.
  */
 import type { SecretHandle } from '../../../kernel/xstate.ts';
+import { isObject } from '../../../kernel/xstate.ts';
 import type { Container, Pod, Volume, VolumeProjection } from '../api/pod.ts';
 import type { KubeObject } from '../operations/kube.ts';
 import type { ConfigObject, Content } from '../operations/volume.ts';
 import type { References } from '../spec/environment.ts';
 import { fnv1a32 } from '../spec/hash.ts';
 import { podContainers } from '../spec/qos.ts';
-import { isRecord } from '../validation/schema.ts';
 import type { ObjectId } from './keys.ts';
 
 export type ObjectKind = ConfigObject['kind'];
@@ -127,7 +127,7 @@ function dataOf(kind: string, object: KubeObject): ConfigObject['data'] | null {
       return { ...contents(object['data'], 'text'), ...contents(object['binaryData'], 'base64') };
     case 'Secret':
       // The port has sealed them as `{ text: handle }` or `{ base64: handle }`.
-      return isRecord(object['data']) ? (object['data'] as unknown as ConfigObject['data']) : {};
+      return isObject(object['data']) ? (object['data'] as unknown as ConfigObject['data']) : {};
     case 'RuntimeClass':
       return { handler: { text: typeof object['handler'] === 'string' ? object['handler'] : '' } };
     default:
@@ -136,7 +136,7 @@ function dataOf(kind: string, object: KubeObject): ConfigObject['data'] | null {
 }
 
 function contents(value: unknown, form: 'text' | 'base64'): Readonly<Record<string, Content>> {
-  if (!isRecord(value)) return {};
+  if (!isObject(value)) return {};
   return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, { [form]: String(each) } as Content]));
 }
 

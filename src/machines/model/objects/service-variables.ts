@@ -3,8 +3,9 @@
  *
  * Names are those of Docker's links and of Kubernetes' own convention, as upstream has them; the recordings hold them.
  */
+
+import { isObject } from '../../../kernel/xstate.ts';
 import type { KubeObject } from '../operations/kube.ts';
-import { isRecord } from '../validation/schema.ts';
 import { LINKED } from './keys.ts';
 
 interface ServicePort {
@@ -27,7 +28,7 @@ const MASTER_NAMES: ReadonlySet<string> = new Set(['kubernetes']);
 /** `null` for a service without an address or without ports. */
 export function serviceOf({ metadata, ...object }: KubeObject): Service | null {
   const spec = object['spec'];
-  if (!isRecord(spec)) return null;
+  if (!isObject(spec)) return null;
   const { clusterIP, ports } = spec;
   if (typeof clusterIP !== 'string' || clusterIP === '' || clusterIP === 'None') return null;
   if (!Array.isArray(ports) || ports.length === 0) return null;
@@ -35,7 +36,7 @@ export function serviceOf({ metadata, ...object }: KubeObject): Service | null {
     namespace: typeof metadata['namespace'] === 'string' ? metadata['namespace'] : '',
     name: metadata.name,
     clusterIP,
-    ports: ports.filter(isRecord).map(({ name, protocol, port }) => ({
+    ports: ports.filter(isObject).map(({ name, protocol, port }) => ({
       name: typeof name === 'string' ? name : '',
       protocol: typeof protocol === 'string' ? protocol : 'TCP',
       port: Number(port),

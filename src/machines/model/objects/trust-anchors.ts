@@ -6,9 +6,9 @@
  * Upstream: pkg/kubelet/clustertrustbundle/clustertrustbundle_manager.go.
  */
 
+import { isObject } from '../../../kernel/xstate.ts';
 import { matches } from '../allocation/predicates.ts';
 import type { KubeObject } from '../operations/kube.ts';
-import { isRecord } from '../validation/schema.ts';
 import { versionOf } from './config-objects.ts';
 import { idOf, type TrustQuery, type TrustSelector, type TrustSource, trustQueryOf } from './keys.ts';
 import type { ObjectState } from './messages.ts';
@@ -28,11 +28,11 @@ export const UNSUPPORTED = 'ClusterTrustBundle projection is not supported in st
 const OPERATORS: ReadonlySet<string> = new Set(['In', 'NotIn', 'Exists', 'DoesNotExist']);
 
 export function trustBundleOf({ metadata, spec }: KubeObject): TrustBundle {
-  const { signerName, trustBundle } = isRecord(spec) ? spec : {};
+  const { signerName, trustBundle } = isObject(spec) ? spec : {};
   return {
     name: metadata.name,
     signerName: typeof signerName === 'string' ? signerName : '',
-    labels: isRecord(metadata['labels']) ? (metadata['labels'] as Record<string, string>) : {},
+    labels: isObject(metadata['labels']) ? (metadata['labels'] as Record<string, string>) : {},
     pem: typeof trustBundle === 'string' ? trustBundle : '',
   };
 }

@@ -4,6 +4,8 @@
  * Expects a pod with defaults. Invariant: a pod without errors can be turned into names, paths and CRI messages without
  * further checks; names that become parts of paths (name, namespace, uid) are safe there.
  */
+
+import { isObject } from '../../../kernel/xstate.ts';
 import type { Pod, PodSpec, Toleration } from '../api/pod.ts';
 import { isIpAddress } from '../values/ip.ts';
 import { labelValueErrors } from '../values/labels.ts';
@@ -24,7 +26,6 @@ import {
   required,
 } from './field.ts';
 import { validateAmounts, validateResources } from './resources.ts';
-import { isRecord } from './schema.ts';
 import { validatePodSecurityContext } from './security.ts';
 import { validateVolumes } from './volumes.ts';
 
@@ -211,7 +212,7 @@ export const POD_VALUES_MAX = 50_000;
  * made between two others, so what one pod can cost is bounded. Invariant: the check costs no more than the limit.
  */
 export function sizeProblem(document: unknown): string | null {
-  const spec = isRecord(document) && isRecord(document['spec']) ? document['spec'] : {};
+  const spec = isObject(document) && isObject(document['spec']) ? document['spec'] : {};
   const [containers, initContainers] = [lengthOf(spec['containers']), lengthOf(spec['initContainers'])];
   if (containers + initContainers > POD_CONTAINERS_MAX) {
     const detail = `this node takes pods of at most ${POD_CONTAINERS_MAX} containers, init containers among them`;

@@ -5,6 +5,8 @@
  * is an error. Invariant: what comes out has the shape of the schema, so that defaults and validation need not check
  * again. Messages never repeat the value: an unquoted number may be a password.
  */
+
+import { isObject } from '../../../kernel/xstate.ts';
 import { formatQuantity, parseQuantity, QUANTITY_REFUSAL } from '../values/quantity.ts';
 import type { FieldError } from './field.ts';
 
@@ -70,7 +72,7 @@ function conformList(value: unknown, of: Schema, path: string, errors: FieldErro
 }
 
 function conformMap(value: unknown, of: Schema, path: string, errors: FieldError[]): unknown {
-  if (!isRecord(value)) return void errors.push(`${path}: must be a map, not ${nameOf(value)}`);
+  if (!isObject(value)) return void errors.push(`${path}: must be a map, not ${nameOf(value)}`);
   const zero = of.kind === 'quantity' ? '0' : '';
   const entries = Object.entries(value).map(([key, item]) => [
     key,
@@ -82,7 +84,7 @@ function conformMap(value: unknown, of: Schema, path: string, errors: FieldError
 type Fields = Readonly<Record<string, Schema>>;
 
 function conformObject(value: unknown, fields: Fields, path: string, errors: FieldError[]): unknown {
-  if (!isRecord(value)) return void errors.push(`${path}: must be a map, not ${nameOf(value)}`);
+  if (!isObject(value)) return void errors.push(`${path}: must be a map, not ${nameOf(value)}`);
   const entries = Object.entries(fields).flatMap(([name, schema]) => {
     const given = Object.hasOwn(value, name) ? value[name] : undefined;
     const item = conform(given, schema, path === '' ? name : `${path}.${name}`, errors) ?? zeroOf(schema);
@@ -96,9 +98,6 @@ function zeroOf({ kind, required }: Schema): unknown {
   if (kind === 'list') return [];
   return kind === 'string' ? '' : 0;
 }
-
-export const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
 
 type ScalarKind = Exclude<Schema['kind'], 'list' | 'map' | 'object' | 'any'>;
 

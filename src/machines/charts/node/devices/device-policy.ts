@@ -4,7 +4,8 @@
  * Upstream: pkg/kubelet/cm/devicemanager/plugin/v1beta1/server.go and handler.go.
  */
 
-import { decoded, isRecord } from '../../../model/allocation/checkpoint.ts';
+import { isObject } from '../../../../kernel/xstate.ts';
+import { decoded } from '../../../model/allocation/checkpoint.ts';
 import { type Devices, entriesOf } from '../../../model/allocation/device-state.ts';
 import { isExtendedResource } from '../../../model/allocation/request.ts';
 import type { Device, DeviceEntry, DevicePluginOptions } from '../../../model/operations/devices.ts';
@@ -69,8 +70,8 @@ export function rememberedResources(text: string | null): readonly string[] {
   const found = decoded(text ?? '{}');
   if ('error' in found) return [];
   const { Data: data } = found.value;
-  const registered = isRecord(data) ? data['RegisteredDevices'] : null;
-  return isRecord(registered) ? Object.keys(registered).filter(isResource) : [];
+  const registered = isObject(data) ? data['RegisteredDevices'] : null;
+  return isObject(registered) ? Object.keys(registered).filter(isResource) : [];
 }
 
 /** What the checkpoint says of registered devices: those that are healthy. */

@@ -2,7 +2,7 @@
  * The Node object as this agent registers it, and what it corrects in one that exists already.
  * Upstream: pkg/kubelet/kubelet_node_status.go (initialNode, tryRegisterWithAPIServer). Seeds: S146, S216.
  */
-import type { Json } from '../../../../kernel/json.ts';
+import type { JsonObject } from '../../../../kernel/xstate.ts';
 import type { Node, NodeStatus, Taint } from '../../../model/api/node.ts';
 import { strategicPatch } from '../../../model/api/strategic-patch.ts';
 import type { NodeFacts } from './facts.ts';
@@ -59,7 +59,7 @@ export function newNode(facts: NodeFacts, status: NodeStatus): Node {
  * The patch that brings an existing Node's labels and annotations in line; `null` when they are. Labels and taints that
  * others set stay, and so do `--node-labels` and taints of an earlier registration: they apply to new nodes only.
  */
-export function reconciliation(facts: NodeFacts, existing: Node): Readonly<Record<string, Json>> | null {
+export function reconciliation(facts: NodeFacts, existing: Node): JsonObject | null {
   const { [ATTACH_DETACH]: _managed, ...others } = existing.metadata?.annotations ?? {};
   const labels = existing.metadata?.labels ?? {};
   const wanted = { labels: { ...labels, ...defaultLabels(facts) }, annotations: { ...others, ...annotations(facts) } };

@@ -3,12 +3,11 @@
  * Upstream: pkg/kubelet/nodestatus/setters.go. Judge: the recording `node-register`.
  */
 import type { Json } from '../../../../kernel/json.ts';
+import type { JsonObject } from '../../../../kernel/xstate.ts';
 import type { NodeStatus } from '../../../model/api/node.ts';
 import { strategicPatch } from '../../../model/api/strategic-patch.ts';
 import { nodeConditions } from './conditions.ts';
 import type { NodeFacts, NodeReports } from './facts.ts';
-
-type Fields = Readonly<Record<string, Json>>;
 
 /** Lists of the status that the API merges by a key. Addresses are replaced whole, as upstream does. */
 const MERGE_KEYS = { 'status.conditions': 'type' };
@@ -39,10 +38,10 @@ export function nodeStatus(facts: NodeFacts, reports: NodeReports, before: NodeS
 }
 
 /** The PATCH of nodes/status from one status to the next, or `null` when nothing at all differs. */
-export function statusPatch(before: NodeStatus, after: NodeStatus): Fields | null {
+export function statusPatch(before: NodeStatus, after: NodeStatus): JsonObject | null {
   const patch = strategicPatch({ status: before }, { status: after }, MERGE_KEYS);
   if (patch === null || before.addresses === undefined) return patch;
-  const status = patch.status as Fields;
+  const status = patch.status as JsonObject;
   if (status.addresses === undefined || status.addresses === null) return patch;
   // The API would merge addresses by type and so mix two of one type; `$patch: replace` says that these are all.
   return { ...patch, status: { ...status, addresses: [...(status.addresses as Json[]), { $patch: 'replace' }] } };

@@ -4,11 +4,12 @@
  * Decides nothing about defaults: the API server has set them. Invariants: what is not a pod never gets to a pod's
  * actor; who wrote which field last (`managedFields`) is of no use here and is dropped.
  */
+
+import { isObject } from '../../../../kernel/xstate.ts';
 import { CONFIG_MIRROR_ANNOTATION, type Pod, type PodMeta, type PodStatus } from '../../../model/api/pod.ts';
 import type { KubeObject } from '../../../model/operations/kube.ts';
 import type { SeenPod } from '../../../model/pods/api-messages.ts';
 import { sizeProblem } from '../../../model/validation/pod.ts';
-import { isRecord } from '../../../model/validation/schema.ts';
 
 export type ApiPod = { readonly pod: Pod; readonly error?: undefined } | { readonly error: string };
 
@@ -21,11 +22,11 @@ const isUid = (value: unknown): value is string =>
 
 export function podFromApi(object: KubeObject): ApiPod {
   const { metadata, spec, status } = object;
-  if (!isRecord(metadata)) return { error: 'metadata: the object has none' };
+  if (!isObject(metadata)) return { error: 'metadata: the object has none' };
   const { managedFields: _, ...meta } = metadata as Record<string, unknown>;
   if (!isText(meta['name']) || !isText(meta['namespace'])) return { error: 'metadata: name and namespace are needed' };
   if (!isUid(meta['uid'])) return { error: `metadata.uid: ${JSON.stringify(meta['uid'])} is no uid` };
-  if (!isRecord(spec) || !Array.isArray(spec['containers'])) return { error: 'spec.containers: must be a list' };
+  if (!isObject(spec) || !Array.isArray(spec['containers'])) return { error: 'spec.containers: must be a list' };
   const lists = ['containers', 'initContainers', 'ephemeralContainers', 'volumes'] as const;
   const broken = lists.find((list) => !isListOfNamed((spec as Record<string, unknown>)[list]));
   if (broken !== undefined) return { error: `spec.${broken}: must be a list of objects with a name` };
@@ -36,7 +37,7 @@ export function podFromApi(object: KubeObject): ApiPod {
     kind: 'Pod',
     metadata: meta as unknown as PodMeta,
     spec: spec as unknown as Pod['spec'],
-    status: (isRecord(status) ? status : {}) as PodStatus,
+    status: (isObject(status) ? status : {}) as PodStatus,
   };
   return { pod };
 }
@@ -44,7 +45,7 @@ export function podFromApi(object: KubeObject): ApiPod {
 const isListOfNamed = (value: unknown): boolean =>
   value === undefined ||
   value === null ||
-  (Array.isArray(value) && value.every((each) => isRecord(each) && isText(each['name'])));
+  (Array.isArray(value) && value.every((each) => isObject(each) && isText(each['name'])));
 
 /** What the publisher of its status needs of it. */
 export const seenPod = ({ metadata, status }: Pod): SeenPod => ({

@@ -9,6 +9,8 @@
  *   P1 a pod that comes out has all defaults and passed the validation of the API server.
  *   P2 a bad file costs only its own pod. Of two files that claim one name or one uid, the first in order keeps it.
  */
+
+import { isObject } from '../../../../kernel/xstate.ts';
 import {
   CONFIG_HASH_ANNOTATION,
   CONFIG_SOURCE_ANNOTATION,
@@ -22,7 +24,7 @@ import type { Manifest, ManifestError } from '../../../model/operations/host.ts'
 import { type ApiReferenceRule, apiReferences } from '../../../model/validation/api-references.ts';
 import { sizeProblem, validatePod } from '../../../model/validation/pod.ts';
 import { podSchema } from '../../../model/validation/pod-schema.ts';
-import { conform, isRecord } from '../../../model/validation/schema.ts';
+import { conform } from '../../../model/validation/schema.ts';
 import { aggregate } from '../../../model/values/go-text.ts';
 import { withDefaults } from './defaults.ts';
 
@@ -77,10 +79,10 @@ interface Decoded {
 }
 
 /** What conforms to the schema of the Pod has this shape. */
-const isDecoded = (value: unknown): value is Decoded => isRecord(value);
+const isDecoded = (value: unknown): value is Decoded => isObject(value);
 
 function wrongKind(value: unknown): string | null {
-  if (!isRecord(value)) return 'the document is not a map of fields';
+  if (!isObject(value)) return 'the document is not a map of fields';
   const { kind, apiVersion } = value;
   if (typeof kind !== 'string' || kind === '') return "Object 'Kind' is missing";
   if (typeof apiVersion !== 'string' || apiVersion === '') return "Object 'apiVersion' is missing";

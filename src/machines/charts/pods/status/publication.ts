@@ -4,7 +4,7 @@
  * Invariants: conditions and fields of others stay as they are; what is as it was keeps its time, so that a restart of
  * the agent is no change; a pod is not published as ended while one of its containers may still run.
  */
-import type { Json } from '../../../../kernel/json.ts';
+import type { JsonObject } from '../../../../kernel/xstate.ts';
 import type { ContainerState, PodCondition, PodStatus } from '../../../model/api/pod.ts';
 import { strategicPatch } from '../../../model/api/strategic-patch.ts';
 import type { SeenPod } from '../../../model/pods/api-messages.ts';
@@ -71,7 +71,7 @@ const isSharedAndAbsent = ({ type }: PodCondition, own: readonly PodCondition[])
   type === SHARED_CONDITION && !own.some((each) => each.type === type);
 
 /** The body of the PATCH of `pods/status`; `null` when there is nothing to say. The uid guards against a namesake. */
-export function statusPatch(own: PodStatus, seen: SeenPod, stage: PodStage): Readonly<Record<string, Json>> | null {
+export function statusPatch(own: PodStatus, seen: SeenPod, stage: PodStage): JsonObject | null {
   const before = withoutNulls(seen.status) as PodStatus;
   const after = mergedStatus(own, before, stage);
   const patch = strategicPatch(fieldsOf(before), fieldsOf(after), MERGE_KEYS);
@@ -79,7 +79,7 @@ export function statusPatch(own: PodStatus, seen: SeenPod, stage: PodStage): Rea
 }
 
 /** A status is JSON; its generated type does not say so. */
-const fieldsOf = (status: unknown): Readonly<Record<string, Json>> => ({ status }) as Readonly<Record<string, Json>>;
+const fieldsOf = (status: unknown): JsonObject => ({ status }) as JsonObject;
 
 /** Where Go writes `null` there is nothing. */
 function withoutNulls(value: unknown): unknown {

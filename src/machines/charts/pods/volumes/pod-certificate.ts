@@ -19,6 +19,7 @@
 import {
   assign,
   errorIn,
+  isObject,
   now,
   outputOf,
   pick,
@@ -36,7 +37,6 @@ import { certificateOperations } from '../../../model/operations/certificate.ts'
 import { type KubeObject, kubeOperations } from '../../../model/operations/kube.ts';
 import { type Ended, eventRecorded } from '../../../model/pods/messages.ts';
 import { podEvents } from '../../../model/reasons/reasons.ts';
-import { isRecord } from '../../../model/validation/schema.ts';
 import { type BackOff, OPERATION_BACK_OFF, pauseMs } from '../../../model/values/back-off.ts';
 import { type CertificateSource, NOT_ISSUED } from '../../../model/volumes/certificates.ts';
 import { type ReflectorReport, reflectorMachine } from '../../kube/reflector.ts';
@@ -93,8 +93,8 @@ function outcomeOf(event: Event): Outcome {
 const textOf = (value: unknown): string => (typeof value === 'string' ? value : '');
 
 function read(object: KubeObject): Outcome {
-  const status = isRecord(object['status']) ? object['status'] : {};
-  const conditions = Array.isArray(status['conditions']) ? status['conditions'].filter(isRecord) : [];
+  const status = isObject(object['status']) ? object['status'] : {};
+  const conditions = Array.isArray(status['conditions']) ? status['conditions'].filter(isObject) : [];
   const done = conditions.find(({ type }) => type === 'Denied' || type === 'Failed' || type === 'Issued');
   if (done === undefined) return { is: 'pending' };
   const { type } = done;
