@@ -38,21 +38,29 @@ export async function authenticate(request: IncomingMessage, options: Authentica
     if (found && 'user' in found) return found;
     if (found) refusals.push(found.refused);
   }
-  const token = options.reviewToken === null ? null : bearerToken(request);
-  if (token !== null) {
-    const found = await options.reviewToken!(token).then(
-      (user) => (user === null ? 'invalid bearer token' : { user: authenticated(user) }),
-      (error: unknown) => messageOf(error),
-    );
-    if (typeof found !== 'string') return found;
-    refusals.push(found);
-  }
+  const found = options.reviewToken && (await tokenUser(request, options.reviewToken));
+  if (found && 'user' in found) return found;
+  if (found) refusals.push(found.refused);
   if (refusals.length === 0 && options.anonymous) return { user: ANONYMOUS };
   return { refused: refusals.join(', ') || 'no credentials' };
 }
 
+/** A token may be that of the anonymous user: who shows it is no more authenticated than one without. */
 const authenticated = (user: User): User =>
-  user.groups.includes(AUTHENTICATED) ? user : { ...user, groups: [...user.groups, AUTHENTICATED] };
+  user.name === ANONYMOUS.name || user.groups.includes(AUTHENTICATED)
+    ? user
+    : { ...user, groups: [...user.groups, AUTHENTICATED] };
+
+async function tokenUser(request: IncomingMessage, reviewToken: ReviewToken): Promise<Authentication | null> {
+  try {
+    const token = bearerToken(request) ?? protocolToken(request);
+    if (token === null) return null;
+    const user = await reviewToken(token);
+    return user === null ? { refused: 'invalid bearer token' } : { user: authenticated(user) };
+  } catch (error) {
+    return { refused: messageOf(error) };
+  }
+}
 
 function certificateUser(
   socket: TLSSocket,
@@ -74,14 +82,22 @@ const fingerprint = (certificate: X509Certificate): string =>
 
 const SUBPROTOCOL = 'base64url.bearer.authorization.k8s.io.';
 
-/** From the header, or from a WebSocket's protocols where a browser cannot set one. */
-function bearerToken(request: IncomingMessage): string | null {
-  const [scheme = '', token = ''] = (request.headers.authorization ?? '').trim().split(' ');
-  if (scheme.toLowerCase() === 'bearer' && token !== '') return token;
-  if (request.headers.upgrade?.toLowerCase() !== 'websocket') return null;
-  const offered = (request.headers['sec-websocket-protocol'] ?? '').split(',').map((name) => name.trim());
-  const encoded = offered.filter((name) => name.startsWith(SUBPROTOCOL)).map((name) => name.slice(SUBPROTOCOL.length));
+function bearerToken({ headers }: IncomingMessage): string | null {
+  const [scheme = '', token = ''] = (headers.authorization ?? '').trim().split(' ');
+  return scheme.toLowerCase() === 'bearer' && token !== '' ? token : null;
+}
+
+/** From the protocols of a WebSocket, where a browser cannot set the header. Throws where it is none. */
+function protocolToken({ headers }: IncomingMessage): string | null {
+  if (headers.upgrade?.toLowerCase() !== 'websocket') return null;
+  const offered = (headers['sec-websocket-protocol'] ?? '').split(',').map((name) => name.trim());
+  const [encoded, ...further] = offered.flatMap((name) =>
+    name.startsWith(SUBPROTOCOL) ? [name.slice(SUBPROTOCOL.length)] : [],
+  );
+  if (encoded === undefined) return null;
+  if (further.length > 0) throw new Error('multiple base64.bearer.authorization tokens specified');
+  if (!/^[\w-]*$/.test(encoded)) throw new Error('invalid base64.bearer.authorization token encoding');
   // The token may not be the only protocol: it would come back to the client.
-  if (encoded.length !== 1 || offered.length < 2 || !/^[\w-]+$/.test(encoded[0]!)) return null;
-  return Buffer.from(encoded[0]!, 'base64url').toString('utf8');
+  if (offered.length < 2) throw new Error('missing additional subprotocol');
+  return Buffer.from(encoded, 'base64url').toString('utf8') || null;
 }

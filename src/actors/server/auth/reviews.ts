@@ -74,12 +74,11 @@ export function accessReviewer(create: Create, nodeName: string, ttls: Omit<Ttls
   });
   const apiVersion = 'authorization.k8s.io/v1';
   return ({ user, verb, subresource }) => {
-    const resourceAttributes = { verb, version: 'v1', resource: 'nodes', subresource, name: nodeName };
     const { name, uid, groups, extra } = user;
     const spec = {
-      resourceAttributes,
-      user: name,
-      groups: [...groups],
+      resourceAttributes: { ...(verb && { verb }), version: 'v1', resource: 'nodes', subresource, name: nodeName },
+      ...(name && { user: name }),
+      ...(groups.length > 0 && { groups: [...groups] }),
       ...(uid === undefined ? {} : { uid }),
       ...(extra === undefined ? {} : { extra }),
     } as unknown as { readonly [key: string]: Json };

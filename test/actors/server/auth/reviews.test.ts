@@ -51,6 +51,13 @@ describe('rights', () => {
     vi.useRealTimers();
   });
 
+  it('name only what there is', async () => {
+    const { create, bodies } = server([{ allowed: true }]);
+    await accessReviewer(create, 'node1', TTLS)({ user: { name: '', groups: [] }, verb: '', subresource: 'pods' });
+    const resourceAttributes = { version: 'v1', resource: 'nodes', subresource: 'pods', name: 'node1' };
+    expect(bodies).toEqual([expect.objectContaining({ spec: { resourceAttributes } })]);
+  });
+
   it('of nobody else: each user, verb and part has an answer of its own', async () => {
     const { create, bodies } = server([{ allowed: true }]);
     const mayHave = accessReviewer(create, 'node1', TTLS);
@@ -175,4 +182,49 @@ it('a cache has a limit, and forgets the oldest', async () => {
   expect(calls).toBe(3);
   await cache.get('a', ask);
   expect(calls).toBe(4);
+});
+
+describe('a token among the protocols of a WebSocket', () => {
+  const OFFER = 'base64url.bearer.authorization.k8s.io.';
+  const ofWebSocket = async (protocols: string) => {
+    const headers = { upgrade: 'websocket', 'sec-websocket-protocol': protocols };
+    return authenticate({ headers, socket: {} } as unknown as IncomingMessage, {
+      anonymous: true,
+      clientCertificates: false,
+      isTrusted: () => true,
+      reviewToken: async (name) => ({ name, groups: [] }),
+      onCertificate: () => undefined,
+    });
+  };
+
+  it('is a token like any other', async () => {
+    const user = { name: 'good', groups: ['system:authenticated'] };
+    expect(await ofWebSocket(`${OFFER}Z29vZA, v4.channel.k8s.io`)).toEqual({ user });
+  });
+
+  it.each([
+    [`${OFFER}Z29vZA`, 'missing additional subprotocol'],
+    [`${OFFER}Z29vZA, ${OFFER}Z29vZA, v4.channel.k8s.io`, 'multiple base64.bearer.authorization tokens specified'],
+    [`${OFFER}!!!, v4.channel.k8s.io`, 'invalid base64.bearer.authorization token encoding'],
+  ])('%s refuses its client', async (protocols, refused) => {
+    expect(await ofWebSocket(protocols)).toEqual({ refused });
+  });
+
+  it('where there is none, the client is anonymous', async () => {
+    const anonymous = { user: { name: 'system:anonymous', groups: ['system:unauthenticated'] } };
+    expect(await ofWebSocket('v4.channel.k8s.io')).toEqual(anonymous);
+    expect(await ofWebSocket(`${OFFER}, v4.channel.k8s.io`)).toEqual(anonymous);
+  });
+});
+
+it('the token of the anonymous user makes nobody authenticated', async () => {
+  const anonymous = { name: 'system:anonymous', groups: ['g'] };
+  const found = await authenticate({ headers: { authorization: 'Bearer t' }, socket: {} } as IncomingMessage, {
+    anonymous: false,
+    clientCertificates: false,
+    isTrusted: () => true,
+    reviewToken: async () => anonymous,
+    onCertificate: () => undefined,
+  });
+  expect(found).toEqual({ user: anonymous });
 });
