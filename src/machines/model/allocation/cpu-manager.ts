@@ -44,10 +44,8 @@ export function sharedCpus(settings: CpuManagerSettings, grants: readonly Grante
 }
 
 /** CPUs that containers may have for themselves. */
-export function allocatableCpus({ cpus, reserved, wholeCores }: CpuManagerSettings): readonly number[] {
-  const cores = new Set(cpus.filter(({ id }) => wholeCores && reserved.includes(id)).map(coreOf));
-  return cpus.filter((cpu) => !reserved.includes(cpu.id) && !cores.has(coreOf(cpu))).map(({ id }) => id);
-}
+export const allocatableCpus = ({ cpus, reserved }: CpuManagerSettings): readonly number[] =>
+  cpus.map(({ id }) => id).filter((id) => !reserved.includes(id));
 
 /** What a pod has so far, while its containers are given their CPUs one after the other. */
 export interface CpuProgress {
@@ -78,9 +76,10 @@ export function allocateCpus(
 ): CpuProgress | { readonly rejection: Rejection } {
   const free = assignable(settings, [...grants, { cpus }]);
   const own = choose(settings, count, { reusable, free, nodes });
-  if (own === null) return { rejection: shortage(settings, count, free.length + reusable.length) };
-  const others = reusable.filter((id) => !own.includes(id));
-  return { cpus: { ...cpus, [container]: formatCpuSet(own) }, reusable: isInit ? [...others, ...own] : others };
+  if ('rejection' in own) return own;
+  const others = reusable.filter((id) => !own.ids.includes(id));
+  const left = isInit ? [...others, ...own.ids] : others;
+  return { cpus: { ...cpus, [container]: formatCpuSet(own.ids) }, reusable: left };
 }
 
 /** Where so many CPUs could come from, the narrowest first. */
@@ -114,40 +113,46 @@ interface Choice {
   readonly nodes: NumaSet | null;
 }
 
-/** Those of the wanted nodes first, and of them what an init container has had. */
-function choose(
-  { cpus, wholeCores }: CpuManagerSettings,
-  count: number,
-  { reusable, free, nodes }: Choice,
-): readonly number[] | null {
-  if (wholeCores && count % threadsPerCore(cpus) !== 0) return null;
-  const aligned = new Set(
-    cpus.filter(({ numaNode }) => nodes === null || nodes.includes(numaNode)).map(({ id }) => id),
-  );
-  const pools = [reusable, free].map((ids) => ids.filter((id) => aligned.has(id)));
-  const rest = [reusable, free].map((ids) => ids.filter((id) => !aligned.has(id)));
-  let own: readonly number[] = [];
-  for (const pool of [...pools, ...rest]) {
-    own = [...own, ...(pack(cpus, pool, Math.min(count - own.length, pool.length)) ?? [])];
-  }
-  return own.length < count ? null : own.toSorted((a, b) => a - b);
+type Chosen = { readonly ids: readonly number[] } | { readonly rejection: Rejection };
+
+/** Those of the wanted nodes first. What an init container has had is as good as what is free. */
+function choose(settings: CpuManagerSettings, count: number, { reusable, free, nodes }: Choice): Chosen {
+  const { cpus } = settings;
+  const rejection = settings.wholeCores ? misaligned(settings, count, free) : null;
+  if (rejection !== null) return { rejection };
+  const pool = [...new Set([...free, ...reusable])];
+  const nodeOf = new Map(cpus.map(({ id, numaNode }) => [id, numaNode]));
+  const aligned = nodes === null ? [] : pool.filter((id) => nodes.includes(nodeOf.get(id)!));
+  const first = pack(cpus, aligned, Math.min(count, aligned.length)) ?? [];
+  const rest = pool.filter((id) => !first.includes(id));
+  const second = pack(cpus, rest, count - first.length);
+  if (second === null) return { rejection: shortage(count - first.length, rest.length) };
+  return { ids: [...first, ...second].toSorted((a, b) => a - b) };
 }
 
 const threadsPerCore = (cpus: readonly Cpu[]): number =>
   Math.max(1, Math.floor(cpus.length / new Set(cpus.map(coreOf)).size));
 
-function shortage({ cpus, wholeCores }: CpuManagerSettings, requested: number, available: number): Rejection {
+/** What could not be had when those of the wanted nodes were taken. */
+function shortage(requested: number, available: number): Rejection {
+  const cause = `not enough cpus available to satisfy request: requested=${requested}, available=${available}`;
+  return { reason: 'UnexpectedAdmissionError', message: `Allocate failed due to ${cause}, which is unexpected` };
+}
+
+/**
+ * Why so many CPUs are no whole cores, as upstream counts them: not those of a core of which a CPU is reserved, and not
+ * what the pod's init containers have had. `null`: they may be.
+ */
+function misaligned({ cpus, reserved }: CpuManagerSettings, count: number, free: readonly number[]): Rejection | null {
   const threads = threadsPerCore(cpus);
-  if (!wholeCores) {
-    const cause = `not enough cpus available to satisfy request: requested=${requested}, available=${available}`;
-    const message = `Allocate failed due to ${cause}, which is unexpected`;
-    return { reason: 'UnexpectedAdmissionError', message };
-  }
-  const isUneven = requested % threads !== 0;
-  const cause = isUneven
-    ? `requested ${requested} cpus not multiple cpus per core = ${threads}`
-    : `not enough free physical CPUs: available physical CPUs = ${available}, requested CPUs = ${requested}, ` +
-      `CPUs per core = ${threads}`;
+  const kept = new Set(cpus.filter(({ id }) => reserved.includes(id)).map(coreOf));
+  const available = cpus.filter((cpu) => free.includes(cpu.id) && !kept.has(coreOf(cpu))).length;
+  if (count % threads === 0 && count <= available) return null;
+  const cause =
+    count % threads !== 0
+      ? `requested ${count} cpus not multiple cpus per core = ${threads}`
+      : `not enough free physical CPUs: available physical CPUs = ${available}, requested CPUs = ${count}, ` +
+        `CPUs per core = ${threads}`;
   return { reason: 'SMTAlignmentError', message: `SMT Alignment Error: ${cause}` };
 }
 
@@ -188,6 +193,7 @@ export function pack(cpus: readonly Cpu[], available: readonly number[], wanted:
   const taken = new Set<number>();
   const free = (): readonly Cpu[] =>
     inOrder(
+      cpus,
       cpus.filter(({ id }) => available.includes(id) && !taken.has(id)),
       parts,
     );
@@ -208,17 +214,28 @@ function wholeParts(cpus: readonly Cpu[], free: readonly Cpu[], part: Part): rea
   );
 }
 
-/** Parts with the fewest free CPUs come first, so that whole ones stay whole. */
-function inOrder(free: readonly Cpu[], parts: readonly Part[]): readonly Cpu[] {
+/** Parts with the fewest free CPUs come first, so that whole ones stay whole; of equal ones that of the lower number. */
+function inOrder(all: readonly Cpu[], free: readonly Cpu[], parts: readonly Part[]): readonly Cpu[] {
   const ranks = parts.map((part) => {
     const members = Map.groupBy(free, part);
-    return (cpu: Cpu): readonly [count: number, first: number] => {
-      const ids = (members.get(part(cpu)) ?? []).map(({ id }) => id);
-      return [ids.length, Math.min(...ids)];
-    };
+    const numbers = numbersOf(all, part);
+    return (cpu: Cpu): readonly [count: number, number: number] => [
+      members.get(part(cpu))!.length,
+      numbers.get(part(cpu))!,
+    ];
   });
   const ranked = free.map((cpu) => ({ cpu, rank: [...ranks.flatMap((rank) => rank(cpu)), cpu.id] }));
   return ranked.toSorted((a, b) => firstDifference(a.rank, b.rank)).map(({ cpu }) => cpu);
+}
+
+/** NUMA nodes and sockets have numbers; a core has that of its first CPU, free or not. */
+function numbersOf(all: readonly Cpu[], part: Part): ReadonlyMap<string, number> {
+  const numbers = new Map<string, number>();
+  for (const cpu of all) {
+    const [name, number] = [part(cpu), part === coreOf ? cpu.id : Number(part(cpu))];
+    numbers.set(name, Math.min(number, numbers.get(name) ?? number));
+  }
+  return numbers;
 }
 
 const firstDifference = (a: readonly number[], b: readonly number[]): number =>

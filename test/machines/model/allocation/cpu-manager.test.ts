@@ -37,6 +37,13 @@ describe('CPUs are packed', () => {
     ['all', ONE_SOCKET, [0, 1, 2, 3, 4, 5, 6, 7], 8, [0, 1, 2, 3, 4, 5, 6, 7]],
     ['a whole socket', TWO_SOCKETS, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11], 6, [1, 3, 5, 7, 9, 11]],
     ['a core of the socket that is broken into', TWO_SOCKETS, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11], 2, [2, 8]],
+    [
+      'a core of the lower of two like sockets, whichever CPU is its first',
+      TWO_SOCKETS,
+      [1, 2, 4, 7, 8, 10, 3, 9],
+      2,
+      [2, 8],
+    ],
     ['none', ONE_SOCKET, [0], 0, []],
     ['more than there are, as nothing', ONE_SOCKET, [0, 2, 4, 6], 5, null],
   ] as const)('%s', (_, cpus, available, wanted, expected) => {
@@ -120,8 +127,13 @@ describe('CPUs of their own are', () => {
       ['j', '1'],
     ];
     expect(assignCpus(settings(), cpuRequests(pod([['a', '4']], inits)), [])).toEqual({
-      cpus: { i: '1-2,5-6', s: '1,5', j: '2', a: '2-3,6-7' },
+      cpus: { i: '1-2,5-6', s: '1,5', j: '4', a: '2-3,6-7' },
     });
+  });
+
+  it('of init containers no better than free ones: a whole core comes first', () => {
+    const inits: readonly Amount[] = [['i', '1']];
+    expect(assignCpus(settings(), cpuRequests(pod([['a', '2']], inits)), [])).toEqual({ cpus: { i: '4', a: '1,5' } });
   });
 
   it('refused where there are too few, in upstream words', () => {
@@ -139,9 +151,21 @@ describe('CPUs of their own are', () => {
 describe('with full-pcpus-only', () => {
   const whole = settings({ wholeCores: true });
 
-  it('a core with a reserved thread is of nobody', () => {
-    expect(allocatableCpus(whole)).toEqual([1, 2, 3, 5, 6, 7]);
-    expect(allocatableCpus(settings())).toEqual([1, 2, 3, 4, 5, 6, 7]);
+  it("a core with a reserved thread is counted as nobody's", () => {
+    expect(allocatableCpus(whole)).toEqual([1, 2, 3, 4, 5, 6, 7]);
+    const six = assignCpus(whole, cpuRequests(pod([['a', '6']])), []);
+    expect(six).toEqual({ cpus: { a: '1-3,5-7' } });
+  });
+
+  it('what an init container has had does not count as free', () => {
+    const inits: readonly Amount[] = [['i', '4']];
+    const cause = 'available physical CPUs = 2, requested CPUs = 4, CPUs per core = 2';
+    expect(assignCpus(whole, cpuRequests(pod([['a', '4']], inits)), [])).toEqual({
+      rejection: {
+        reason: 'SMTAlignmentError',
+        message: `SMT Alignment Error: not enough free physical CPUs: ${cause}`,
+      },
+    });
   });
 
   it.each([
