@@ -84,6 +84,12 @@ function read(text: string, policy: string): CpuState | string {
   return state;
 }
 
+/** By uid of a pod, the CPUs of which the file says that they are of single containers. */
+export function cpuEntries(text: string, policy: string): CpuState['entries'] {
+  const state = read(text, policy);
+  return typeof state === 'string' ? {} : state.entries;
+}
+
 /** The file is of a machine with other CPUs, or of another reservation. */
 function mismatch({ shared, entries }: CpuState, { cpus, reserved, isReservationStrict }: CpuManagerSettings): string {
   const common = idsIn(shared);

@@ -1,8 +1,10 @@
 /** The devices that plugins offer, those that containers hold, and the device manager's checkpoint of them. Pure. */
+
+import { isObject } from '../../../kernel/xstate.ts';
 import type { Device, DeviceEntry, DeviceResponse } from '../operations/devices.ts';
 import type { DeviceHolding, DeviceHoldings } from '../operations/grants.ts';
 import { fnv1a32 } from '../spec/hash.ts';
-import { goField, goList, goMap, goStruct } from './checkpoint.ts';
+import { CORRUPTED, decoded, goField, goList, goMap, goStruct } from './checkpoint.ts';
 
 /** What a plugin offers of one resource. */
 export interface DeviceResource {
@@ -153,6 +155,39 @@ const checksum = (entries: readonly DeviceStateEntry[], registered: Registered):
       ),
     )}`,
   );
+
+/** What a checkpoint says. */
+export interface DeviceState {
+  readonly entries: readonly DeviceStateEntry[];
+  readonly registered: Registered;
+}
+
+/** Why a checkpoint says nothing, in upstream's words, or what it says. */
+export function readDeviceState(text: string): DeviceState | { readonly error: string } {
+  const found = decoded(text);
+  if ('error' in found) return found;
+  const { Data: data, Checksum: written } = found.value;
+  const { PodDeviceEntries: list, RegisteredDevices: registered } = isObject(data) ? data : {};
+  const entries = (Array.isArray(list) ? list : []).map(entryOf);
+  if (!isListTable(registered) || !entries.every((entry) => entry !== null)) return { error: CORRUPTED };
+  return written === checksum(entries, registered) ? { entries, registered } : { error: CORRUPTED };
+}
+
+function entryOf(value: unknown): DeviceStateEntry | null {
+  if (!isObject(value)) return null;
+  const { PodUID: podUid, ContainerName: container, ResourceName: resource, DeviceIDs: nodes } = value;
+  const base64 = value['AllocResp'] ?? '';
+  if (typeof podUid !== 'string' || typeof container !== 'string' || typeof resource !== 'string') return null;
+  if (!isListTable(nodes) || typeof base64 !== 'string' || !BASE64.test(base64)) return null;
+  const bytes = [...atob(base64)].map((character) => character.codePointAt(0)!);
+  return { podUid, container, resource, nodes, bytes, base64 };
+}
+
+const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/;
+
+const isListTable = (value: unknown): value is Registered =>
+  isObject(value) &&
+  Object.values(value).every((list) => Array.isArray(list) && list.every((id) => typeof id === 'string'));
 
 export function deviceStateText(entries: readonly DeviceStateEntry[], registered: Registered): string {
   const written = entries.map(({ podUid, container, resource, nodes, base64 }) => ({

@@ -145,6 +145,12 @@ export function memoryStateProblem(text: string, policy: string): string {
         JSON.stringify(state.policyName);
 }
 
+/** By uid of a pod, the memory of which the file says that containers have it from chosen nodes. */
+export function memoryEntries(text: string): MemoryState['entries'] {
+  const state = read(text);
+  return typeof state === 'string' ? {} : state.entries;
+}
+
 /** A file of another machine, or of other reservations, though of the right policy; empty when it fits. */
 export function memoryMismatch(text: string, manager: MemoryManagerSettings): string {
   const state = read(text);

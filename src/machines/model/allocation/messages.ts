@@ -1,7 +1,7 @@
 /** What the actors of pods and `allocation` say to each other. */
 
 import type { Node } from '../api/node.ts';
-import type { Allocation } from '../operations/grants.ts';
+import type { Allocation, Holding } from '../operations/grants.ts';
 import type { ResizeRefusal } from './admit.ts';
 import type { DeviceHealth } from './device-state.ts';
 import type { Rejection } from './predicates.ts';
@@ -19,6 +19,12 @@ export interface PodsWanted {
   readonly type: 'pods.wanted';
 }
 
+/** What single containers hold by the files of an earlier start, also of another kubelet; by uid of a pod. */
+export interface ResourcesHandedOver {
+  readonly type: 'resources.handedOver';
+  readonly holdings: Readonly<Record<string, Holding>>;
+}
+
 export type AllocationMessage =
   /** A pod wants to run with these resources, or to have them from now on. */
   | {
@@ -32,6 +38,7 @@ export type AllocationMessage =
   | { readonly type: 'allocation.ended'; readonly uid: string; readonly byItself: boolean }
   /** It is gone. */
   | { readonly type: 'allocation.released'; readonly uid: string }
+  | ResourcesHandedOver
   /** All pods that exist: state that is kept of any other pod is obsolete. */
   | PodsKnown
   /** Say what single containers hold. */

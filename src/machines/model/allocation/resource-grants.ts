@@ -9,17 +9,26 @@ import { nanoOf } from '../values/quantity.ts';
 import { infeasible, type ResizeRefusal } from './admit.ts';
 import { CPU_STATE_FILE, MEMORY_STATE_FILE, notRestored } from './checkpoint.ts';
 import { type PodCpus, sharedCpus } from './cpu-manager.ts';
-import { cpuStateProblem, cpuStateText } from './cpu-state-file.ts';
+import { cpuEntries, cpuStateProblem, cpuStateText } from './cpu-state-file.ts';
 import { deviceSetup, idsOf } from './device-state.ts';
-import { memoryMismatch, memoryState, memoryStateProblem, memoryStateText } from './memory-state-file.ts';
+import {
+  memoryEntries,
+  memoryMismatch,
+  memoryState,
+  memoryStateProblem,
+  memoryStateText,
+} from './memory-state-file.ts';
+import type { ResourcesHandedOver } from './messages.ts';
 import type { AdmissionRequest } from './request.ts';
 import { type Assignment, assign, type DeviceKnowledge } from './resource-assignment.ts';
 
 type Settings = Pick<NodeSettings, 'admission'>;
 type Grants = Readonly<Record<string, Grant>>;
+/** By uid of a pod. */
+type Holdings = Readonly<Record<string, Holding>>;
 
 /** What all others share; empty where nothing is kept apart. */
-const sharedBy = ({ admission }: Settings, grants: Grants): string =>
+const sharedBy = ({ admission }: Settings, grants: Holdings): string =>
   admission?.cpuManager === undefined ? '' : sharedCpus(admission.cpuManager, Object.values(grants));
 
 /** What pods of the two upper classes asked for in sum. */
@@ -38,7 +47,7 @@ export function demandOf(grants: Grants): QOSDemand {
 }
 
 /** Everything that single containers hold. */
-export function heldBy(settings: Settings, grants: Grants): ResourcesHeld {
+export function heldBy(settings: Settings, grants: Holdings): ResourcesHeld {
   const all = Object.entries(grants);
   return {
     type: 'resources.held',
@@ -50,7 +59,7 @@ export function heldBy(settings: Settings, grants: Grants): ResourcesHeld {
 
 /** What is of others, and what is known of devices. */
 interface Given extends DeviceKnowledge {
-  readonly grants: Grants;
+  readonly grants: Holdings;
   /** To pods whose plugins are still asked. */
   readonly promised: readonly Holding[];
 }
@@ -67,14 +76,14 @@ export function assignedTo(
   return admission === undefined ? {} : assign(admission, containers, others, { devices, answers });
 }
 
-const holdingIn = ({ cpus, memory, devices }: Grant): Holding => ({
+const holdingIn = ({ cpus, memory, devices }: Holding): Holding => ({
   ...(cpus === undefined ? {} : { cpus }),
   ...(memory === undefined ? {} : { memory }),
   ...(devices === undefined ? {} : { devices }),
 });
 
 /** Who has which devices. */
-export const devicesHeldBy = (grants: Grants) => ({
+export const devicesHeldBy = (grants: Holdings) => ({
   type: 'devices.held' as const,
   held: Object.fromEntries(
     Object.entries(grants).flatMap(([uid, { devices }]) => (devices === undefined ? [] : [[uid, devices] as const])),
@@ -97,7 +106,7 @@ export interface ContainerDevices {
   readonly setup: DeviceResponse;
 }
 
-export function podShares(settings: Settings, grants: Grants, uid: string): PodShares {
+export function podShares(settings: Settings, grants: Holdings, uid: string): PodShares {
   const { cpus = {}, memory, devices } = grants[uid] ?? {};
   return {
     ...(settings.admission?.cpuManager === undefined
@@ -194,6 +203,24 @@ export function stateFilesProblem(settings: StateFileSettings, contents: readonl
   if (unread !== '') return `start memory manager error: ${notRestored('memory', memoryFile, unread)}`;
   const mismatch = managers.memoryManager === undefined ? '' : memoryMismatch(memory, managers.memoryManager);
   return mismatch === '' ? '' : `start memory manager error: ${mismatch}`;
+}
+
+/** What the files of an earlier start say that containers hold; `null`: nothing. */
+export function handedOver(
+  { cpuManagerPolicy, memoryManagerPolicy, managers }: StateFileSettings,
+  [cpu, memory]: readonly (string | null | undefined)[],
+): ResourcesHandedOver | null {
+  const cpus = cpu == null || managers.cpuManager === undefined ? {} : cpuEntries(cpu, cpuManagerPolicy);
+  const blocks = memory == null || memoryManagerPolicy === 'None' ? {} : memoryEntries(memory);
+  const uids = [...new Set([...Object.keys(cpus), ...Object.keys(blocks)])];
+  const holdings = uids.map((uid) => [
+    uid,
+    {
+      ...(cpus[uid] === undefined ? {} : { cpus: cpus[uid] }),
+      ...(blocks[uid] === undefined ? {} : { memory: blocks[uid] }),
+    },
+  ]);
+  return uids.length === 0 ? null : { type: 'resources.handedOver', holdings: Object.fromEntries(holdings) };
 }
 
 /** The files as they have to be now. */

@@ -10,7 +10,8 @@
  * Asks: `host.cgroups`, `host.fileSystem`, `host.tuneKernel`, `host.readCheckpoints`, `host.writeCheckpoint`,
  *   `cgroup.*`.
  * Sends: the supervisor `containerManager.created`, `containerManager.started`, `containerManager.failed`; informs
- *   `eventRecorder` what became of enforcing; asks `pods` which there are.
+ *   `eventRecorder` what became of enforcing, `allocation` what the files of an earlier start say; asks `pods` which there
+ *   are.
  * Invariants:
  *   M1 it refuses before anything of a pod exists.
  *   M2 it is created before RunKubelet and started only after the runtime was up once.
@@ -27,6 +28,7 @@ import { aggregate } from '../../model/values/go-text.ts';
 import { allPods, gathered, levels, orphans, own, settingUp, stateFiles } from './groups.ts';
 import { cgroupRoots, KERNEL_SETTINGS, missingRoot, refusalOf } from './policy.ts';
 import {
+  handOver,
   judgeFiles,
   judgeResources,
   logHeld,
@@ -138,7 +140,7 @@ export const containerManagerMachine = s.createMachine({
         id: 'readState',
         src: 'host.readCheckpoints',
         input: ({ context }) => ({ paths: stateFilePaths(context) }),
-        onDone: { target: 'judgingFiles', actions: judgeFiles },
+        onDone: { target: 'judgingFiles', actions: [judgeFiles, handOver] },
         onError: { target: 'refused', actions: refuse((message) => `start cpu manager error: ${message}`) },
       },
     },

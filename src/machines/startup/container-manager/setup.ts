@@ -5,6 +5,7 @@
 import { errorOf, line, outputOf, pick, setup, to } from '../../../kernel/xstate.ts';
 import type { PodsKnown } from '../../model/allocation/messages.ts';
 import {
+  handedOver,
   type ResourcesHeld,
   type StateFile,
   stateFilePaths,
@@ -117,6 +118,13 @@ export const judgeFiles = s.assign(({ context, event }) => {
     return content == null ? [] : [[path, content] as const];
   });
   return { refusal: stateFilesProblem(context, contents), written: Object.fromEntries(found) };
+});
+
+/** What they say that single containers hold goes to `allocation` before any pod does. */
+export const handOver = s.enqueueActions(({ context, event, enqueue }) => {
+  const { contents } = outputOf<{ contents: readonly (string | null)[] }>(event);
+  const message = context.refusal === '' ? handedOver(context, contents) : null;
+  if (message !== null) enqueue.sendTo(to('allocation'), message);
 });
 
 export const judgeGroups = s.assign(({ context, event }) =>

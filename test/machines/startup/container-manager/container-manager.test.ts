@@ -1,5 +1,7 @@
 /** The container manager beyond acceptance: the groups that it makes, holds and removes, and what it says of them. */
 import { describe, expect, it } from 'vitest';
+import { cpuStateText } from '../../../../src/machines/model/allocation/cpu-state-file.ts';
+import { memoryState, memoryStateText } from '../../../../src/machines/model/allocation/memory-state-file.ts';
 import { containerManagerMachine } from '../../../../src/machines/startup/container-manager/container-manager.ts';
 import type { ContainerManagerInput } from '../../../../src/machines/startup/container-manager/policy.ts';
 import { type Answers, fail, ok, runUnder } from '../../../support/answering-world.ts';
@@ -358,6 +360,27 @@ describe('state files', () => {
     expect(run.divergence()).toBeNull();
   });
 
+  it('of another kubelet tell what containers hold', () => {
+    const change = {
+      cpuManagerPolicy: 'static',
+      memoryManagerPolicy: 'Static',
+      managers: { cpuManager: CPUS, memoryManager: MEMORY },
+    };
+    const cpus = { u: { c: '1-2' } };
+    const memory = { u: { c: [{ numaAffinity: [0], type: 'memory', size: '512' }] }, v: {} };
+    const contents = [
+      cpuStateText({ policy: 'static', shared: '0,3', entries: cpus }),
+      memoryStateText(memoryState('Static', MEMORY, memory)),
+    ];
+    const run = start(change, { 'host.readCheckpoints': ok({ contents }) });
+    expect(run.sent()).toContainEqual({
+      to: 'parent/allocation',
+      type: 'resources.handedOver',
+      holdings: { u: { cpus: cpus.u, memory: memory.u }, v: { memory: {} } },
+    });
+    expect(run.divergence()).toBeNull();
+  });
+
   it('follow what is held, and are tried again when they could not be written', () => {
     let tries = 0;
     const change = { cpuManagerPolicy: 'static', managers: { cpuManager: CPUS } };
@@ -373,6 +396,7 @@ describe('state files', () => {
   });
 });
 
+const MEMORY = { nodes: [{ id: 0, memory: { memory: { total: '2048', systemReserved: '512' } } }] };
 const CPUS = {
   cpus: [0, 1, 2, 3].map((id) => ({ id, core: id, socket: 0, numaNode: 0 })),
   reserved: [0],

@@ -6,7 +6,7 @@
  * Hears: `devices.registered` of its server and of the plugin manager, `devices.withdrawn` of the latter; `device.*` of
  *   its actors; `devices.held` and `devices.wanted` of `allocation`.
  * Asks: `devices.serveRegistration`, `host.readCheckpoints`, `devices.writeCheckpoint`.
- * Sends: `allocation` `devices.changed`; `nodeStatus` what the node has of them.
+ * Sends: `allocation` `devices.changed`, and at the start who had devices by the checkpoint; `nodeStatus` what the node has of them.
  * Invariants:
  *   R1 a resource has at most one plugin: the newest that registered.
  *   R2 devices of a plugin that is gone are not healthy; five minutes later the resource is none of this node's.
@@ -16,7 +16,7 @@
  */
 
 import { errorOf, line, outputOf, pick, sendTo, setup, to } from '../../../../kernel/xstate.ts';
-import { deviceAmounts } from '../../../model/allocation/device-state.ts';
+import { deviceAmounts, readDeviceState } from '../../../model/allocation/device-state.ts';
 import { deviceOperations, type RegistrationItem } from '../../../model/operations/devices.ts';
 import type { DeviceHoldings } from '../../../model/operations/grants.ts';
 import { hostOperations } from '../../../model/operations/host.ts';
@@ -25,6 +25,7 @@ import { childIn } from '../../children.ts';
 import { type DevicePluginReport, devicePluginMachine } from './device-plugin.ts';
 import {
   CHECKPOINT_FILE,
+  devicesHandedOver,
   devicesOf,
   entriesOfAll,
   NO_OPTIONS,
@@ -36,6 +37,7 @@ import {
   stopped,
 } from './device-policy.ts';
 
+const NOT_READ = 'Continue after failing to read checkpoint file. Device allocation info may NOT be up-to-date';
 /** Upstream's pause before the registration is served again. */
 const SERVE_RETRY_MS = 1_000;
 /** Before a checkpoint that could not be written is tried again. */
@@ -97,8 +99,14 @@ function keep(args: Args, resources: Resources, change: Partial<Context> = {}): 
 
 const remember = s.enqueueActions((args) => {
   const { contents } = outputOf<{ contents: readonly (string | null)[] }>(args.event);
+  const [text] = contents;
+  if (text == null) return;
+  const state = readDeviceState(text);
+  if ('error' in state) return args.enqueue(line('error', [NOT_READ, { err: state.error }]));
+  const message = devicesHandedOver(state);
+  if (message !== null) args.enqueue.sendTo(to('allocation'), message);
   const entry: ResourceEntry = { id: '', endpoint: '', options: NO_OPTIONS, devices: [] };
-  const names = rememberedResources(contents[0] ?? null);
+  const names = rememberedResources(state);
   for (const resource of names) expireLater(args, resource);
   keep(args, Object.fromEntries(names.map((name) => [name, entry])));
 });
@@ -193,10 +201,7 @@ export const deviceManagerMachine = s.createMachine({
         onDone: { target: 'ready', actions: remember },
         onError: {
           target: 'ready',
-          actions: line('error', ({ event }) => [
-            'Continue after failing to read checkpoint file. Device allocation info may NOT be up-to-date',
-            { err: errorOf(event).message },
-          ]),
+          actions: line('error', ({ event }) => [NOT_READ, { err: errorOf(event).message }]),
         },
       },
     },

@@ -4,12 +4,12 @@
  * Upstream: pkg/kubelet/cm/devicemanager/plugin/v1beta1/server.go and handler.go.
  */
 
-import { isObject } from '../../../../kernel/xstate.ts';
-import { decoded } from '../../../model/allocation/checkpoint.ts';
-import { type Devices, entriesOf } from '../../../model/allocation/device-state.ts';
+import { decodedResponse } from '../../../model/allocation/device-response.ts';
+import { type DeviceState, type Devices, entriesOf } from '../../../model/allocation/device-state.ts';
+import type { ResourcesHandedOver } from '../../../model/allocation/messages.ts';
 import { isExtendedResource } from '../../../model/allocation/request.ts';
 import type { Device, DeviceEntry, DevicePluginOptions } from '../../../model/operations/devices.ts';
-import type { DeviceHoldings } from '../../../model/operations/grants.ts';
+import type { DeviceHolding, DeviceHoldings } from '../../../model/operations/grants.ts';
 import { isQualifiedName } from '../../../model/validation/field.ts';
 
 const VERSION = 'v1beta1';
@@ -66,12 +66,19 @@ export const stopped = (entry: ResourceEntry): ResourceEntry => ({
 });
 
 /** Resources of which an earlier start knew: they are there, with nothing, until their plugins register again. */
-export function rememberedResources(text: string | null): readonly string[] {
-  const found = decoded(text ?? '{}');
-  if ('error' in found) return [];
-  const { Data: data } = found.value;
-  const registered = isObject(data) ? data['RegisteredDevices'] : null;
-  return isObject(registered) ? Object.keys(registered).filter(isResource) : [];
+export const rememberedResources = ({ registered }: DeviceState): readonly string[] =>
+  Object.keys(registered).filter(isResource);
+
+/** Who had which devices then. */
+export function devicesHandedOver({ entries }: DeviceState): ResourcesHandedOver | null {
+  const holdings: Record<string, { devices: Record<string, Record<string, DeviceHolding>> }> = {};
+  for (const { podUid, container, resource, nodes, base64 } of entries) {
+    const response = decodedResponse(base64);
+    if (response === null) continue;
+    const { devices } = (holdings[podUid] ??= { devices: {} });
+    (devices[container] ??= {})[resource] = { nodes, response };
+  }
+  return entries.length === 0 ? null : { type: 'resources.handedOver', holdings };
 }
 
 /** What the checkpoint says of registered devices: those that are healthy. */

@@ -2,11 +2,11 @@
 import { setup, to } from '../../../../kernel/xstate.ts';
 import type { DeviceAnswers } from '../../../model/allocation/device-manager.ts';
 import { type Devices, deviceHealth } from '../../../model/allocation/device-state.ts';
-import type { AllocationMessage, AllocationReport } from '../../../model/allocation/messages.ts';
+import type { AllocationMessage, AllocationReport, PodsWanted } from '../../../model/allocation/messages.ts';
 import { judge, type NodeView, type Rejection, type Taint } from '../../../model/allocation/predicates.ts';
 import type { Candidate } from '../../../model/allocation/preemption.ts';
 import type { AdmissionRequest } from '../../../model/allocation/request.ts';
-import { demandOf, devicesHeldBy, heldBy } from '../../../model/allocation/resource-grants.ts';
+import { demandOf, devicesHeldBy, heldBy, type ResourcesHeld } from '../../../model/allocation/resource-grants.ts';
 import type { Node } from '../../../model/api/node.ts';
 import type { QOSDemand } from '../../../model/cgroups/node-groups.ts';
 import type { Allocation, Grant, Holding } from '../../../model/operations/grants.ts';
@@ -57,11 +57,13 @@ export interface Context {
   /** What an agent before noted was heard. */
   readonly remembers: boolean;
   readonly grants: Readonly<Record<string, Grant>>;
+  /** What the files of an earlier start say that pods hold, until each asks for itself; another kubelet may have given it. */
+  readonly handedOver: Readonly<Record<string, Holding>>;
   /** What pods were given that are over and still wanted: they stay taken, and hold nothing. */
   readonly over: Readonly<Record<string, Grant>>;
   readonly rejections: Readonly<Record<string, Rejection>>;
   readonly waiting: Readonly<Record<string, Waiting>>;
-  /** Those that the Node may be right for once it is known. */
+  /** Those that may be taken once the Node is known, or what has become of pods that an earlier agent took. */
   readonly unjudged: Readonly<Record<string, AllocationRequest>>;
   /** Pods that an earlier agent admitted and that were not checked since. */
   readonly recalled: readonly string[];
@@ -99,6 +101,7 @@ type Args = Parameters<Parameters<typeof allocationSetup.enqueueActions>[0]>[0];
 export type Books = {
   -readonly [Key in
     | 'grants'
+    | 'handedOver'
     | 'over'
     | 'rejections'
     | 'waiting'
@@ -114,19 +117,38 @@ export interface Work {
   readonly books: Books;
 }
 
+/** What pods hold: those that were given it, and those that had it before and have not asked yet. */
+export const heldIn = ({ grants, handedOver }: Pick<Books, 'grants' | 'handedOver'>): Context['handedOver'] => ({
+  ...handedOver,
+  ...grants,
+});
+
+type Pair = [before: ResourcesHeld, after: ResourcesHeld];
+
 /** Does the work, then keeps the books and sends what follows from them. */
 export const keeping = (work: (w: Work) => void) =>
   allocationSetup.enqueueActions((args) => {
     const { context, enqueue } = args;
-    const { grants, over, rejections, waiting, unjudged, recalled, resizes, arranging, talks } = context;
-    const books: Books = { grants, over, rejections, waiting, unjudged, recalled, resizes, arranging, talks };
+    const { grants, handedOver, over, rejections, waiting, unjudged, recalled, resizes, arranging, talks } = context;
+    const books: Books = {
+      grants,
+      handedOver,
+      over,
+      rejections,
+      waiting,
+      unjudged,
+      recalled,
+      resizes,
+      arranging,
+      talks,
+    };
     work({ args, books });
     const demand = demandOf(books.grants);
     if (!isSame(demand, context.demand)) enqueue.sendTo(to('containerManager'), { type: 'qos.changed', demand });
-    const [before, held] = [heldBy(context.settings, grants), heldBy(context.settings, books.grants)];
+    const [before, held] = [context, books].map((each) => heldBy(context.settings, heldIn(each))) as Pair;
     if (!isSame(held, before)) enqueue.sendTo(to('containerManager'), held);
-    const devices = devicesHeldBy(books.grants);
-    if (!isSame(devices, devicesHeldBy(grants))) enqueue.sendTo(to('deviceManager'), devices);
+    const devices = devicesHeldBy(heldIn(books));
+    if (!isSame(devices, devicesHeldBy(heldIn(context)))) enqueue.sendTo(to('deviceManager'), devices);
     const { shared } = held;
     if (shared !== before.shared) reply({ args }, { type: 'allocation.shared', shared });
     enqueue.assign({ ...books, demand });
@@ -148,6 +170,19 @@ export const remember = keeping(({ args: { context, event }, books }) => {
   books.grants = { ...grants, ...books.grants };
   books.over = { ...over, ...books.over };
   books.rejections = { ...event.state.rejections, ...books.rejections };
+});
+
+/** Of pods that are not known here: what is remembered of a pod is newer than any file. */
+export const takeOver = keeping(({ args, books }) => {
+  const { event, enqueue } = args;
+  if (event.type !== 'resources.handedOver') return;
+  const isKnown = (uid: string) => [books.grants, books.over, books.rejections].some((table) => uid in table);
+  const fresh = Object.entries(event.holdings).filter(([uid]) => !isKnown(uid));
+  for (const [uid, holding] of fresh) {
+    books.handedOver = { ...books.handedOver, [uid]: { ...books.handedOver[uid], ...holding } };
+  }
+  // Some may be of pods that are gone: what they held is free.
+  if (fresh.length > 0) enqueue.sendTo(to('pods'), { type: 'pods.wanted' } satisfies PodsWanted);
 });
 
 /** It is over, and holds nothing of the node any more: also for the next agent. */

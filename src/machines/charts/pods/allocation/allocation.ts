@@ -5,7 +5,7 @@
  *   or never.
  * Owns: by uid what a pod holds and was given; who was refused and why; who waits for more; who waits for room.
  * Hears: `allocation.*` of pods, `pods.known` of `pods`, `node.*` of the actors that watch the node, `softState.loaded`,
- *   `resources.wanted` of `containerManager`, `devices.changed` of `deviceManager`, `devices.*` of its actors that talk
+ *   `resources.wanted` and, as of `deviceManager`, `resources.handedOver` of `containerManager`, `devices.changed` of `deviceManager`, `devices.*` of its actors that talk
  *   with plugins.
  * Asks: `pods` to end the pods that a critical one displaces.
  * Sends: pods its answers, and through `pods` what is for all of them; `softState` what must outlive the agent,
@@ -16,7 +16,9 @@
  *   A2 the sum of what pods were given never exceeds what the node allows, but for pods taken before it shrank.
  *   A3 a pod that displaces others is admitted only when they have ended, or when they took too long.
  *   A4 an answer comes in the same turn as the question; only a refusal for labels or taints waits until the Node was
- *      seen, and a pod with devices until their plugins have answered.
+ *      seen, one for want of room until it is known what became of the pods that an earlier agent took, and a pod with
+ *      devices until their plugins have answered.
+ *   A5 what another kubelet's files say that a pod holds, it keeps.
  */
 
 import { errorOf, line, now, sendTo, to } from '../../../../kernel/xstate.ts';
@@ -51,6 +53,7 @@ import {
   allocationSetup,
   type Context,
   candidates,
+  heldIn,
   isSame,
   judgeRecalled,
   keeping,
@@ -61,11 +64,13 @@ import {
   remember,
   reply,
   reportHealth,
+  takeOver,
   viewOf,
   type Work,
   without,
 } from './allocation-setup.ts';
 import type { DeviceCallsInput } from './device-calls.ts';
+import { forgetOthers, forgetRecalled, isShortEarly, mayLeave, postpone } from './early.ts';
 
 const s = allocationSetup;
 
@@ -93,9 +98,10 @@ function take(w: Work, wanted: AllocationRequest): void {
   const { request, allocation } = wanted;
   const { uid } = request;
   const { rejection, victims = [], shortOf } = admit(request, viewOf(w.args.context), candidates(w.books));
-  const isEarly = !w.args.context.isNodeKnown && !request.rules.isStatic && mayChange(rejection);
-  w.books.unjudged = isEarly ? { ...w.books.unjudged, [uid]: wanted } : without(w.books.unjudged, uid);
-  if (isEarly) return;
+  const isNodeEarly = !w.args.context.isNodeKnown && !request.rules.isStatic && mayChange(rejection);
+  if (isNodeEarly || (victims.length > 0 && mayLeave(w, uid)) || isShortEarly(w, uid, rejection))
+    return postpone(w, wanted);
+  w.books.unjudged = without(w.books.unjudged, uid);
   if (rejection !== null) return refuse(w, request, ownShortage(w, wanted, rejection) ?? rejection);
   if (victims.length === 0) return give(w, wanted);
   w.books.waiting = { ...w.books.waiting, [uid]: { request, allocation, victims } };
@@ -110,6 +116,7 @@ const mayChange = (rejection: Rejection | null): boolean =>
 function refuse(w: Work, request: AdmissionRequest, rejection: Rejection): void {
   const { uid } = request;
   w.books.rejections = { ...w.books.rejections, [uid]: rejection };
+  w.books.handedOver = without(w.books.handedOver, uid);
   if (!isOfThisStart(request, rejection)) {
     w.args.enqueue.sendTo(to('softState'), { type: 'softState.rejected', uid, rejection });
   }
@@ -128,7 +135,7 @@ function assigned(w: Work, request: AdmissionRequest, answers: DeviceAnswers): A
   const { settings, devices } = w.args.context;
   const { [request.uid]: _own, ...others } = w.books.arranging;
   const promised = Object.values(others).flatMap(({ holding }) => holding ?? []);
-  return assignedTo(settings, request, { grants: w.books.grants, promised, devices, answers });
+  return assignedTo(settings, request, { grants: heldIn(w.books), promised, devices, answers });
 }
 
 /** It is taken: at once, or when the plugins of its devices have answered. */
@@ -137,7 +144,10 @@ function give(w: Work, { request, allocation }: AllocationRequest, answers: Devi
   w.books.waiting = without(w.books.waiting, uid);
   w.books.arranging = without(w.books.arranging, uid);
   const answer = assigned(w, request, answers);
-  if ('rejection' in answer) return refuse(w, request, answer.rejection);
+  if ('rejection' in answer) {
+    if (isShortEarly(w, uid, answer.rejection)) return postpone(w, { request, allocation });
+    return refuse(w, request, answer.rejection);
+  }
   if ('question' in answer) {
     return talk(w, { request, allocation, holding: null, answers }, { uid, question: answer.question, calls: [] });
   }
@@ -158,9 +168,10 @@ function grant(w: Work, { request: { uid, demand }, allocation }: AllocationRequ
   const held = w.books.grants[uid];
   const before = held === undefined ? {} : { before: held.allocation };
   w.books.grants = { ...w.books.grants, [uid]: given };
+  w.books.handedOver = without(w.books.handedOver, uid);
   w.books.resizes = without(w.books.resizes, uid);
   w.args.enqueue.sendTo(to('softState'), { type: 'softState.allocated', uid, grant: given });
-  const shares = podShares(w.args.context.settings, w.books.grants, uid);
+  const shares = podShares(w.args.context.settings, heldIn(w.books), uid);
   reply(w, { type: 'allocation.granted', uid, allocation, ...before, ...shares });
   reportHealth(w, uid, given, w.args.context.devices);
 }
@@ -217,9 +228,15 @@ function keep(w: Work, wanted: AllocationRequest): void {
   if (!isSame(carriedOver(allocation, wanted.allocation), wanted.allocation)) return change(w, wanted);
   if (!isSame(allocation, wanted.allocation)) return give(w, wanted);
   w.books.resizes = without(w.books.resizes, uid);
-  reply(w, { type: 'allocation.granted', uid, allocation, ...podShares(w.args.context.settings, w.books.grants, uid) });
+  reply(w, {
+    type: 'allocation.granted',
+    uid,
+    allocation,
+    ...podShares(w.args.context.settings, heldIn(w.books), uid),
+  });
   reportHealth(w, uid, held, w.args.context.devices);
   judgeRecalled(w, wanted);
+  if (!w.books.recalled.includes(uid)) judgeUnjudged(w);
 }
 
 function change(w: Work, wanted: AllocationRequest): void {
@@ -236,7 +253,7 @@ function change(w: Work, wanted: AllocationRequest): void {
   const sinceMs = before?.sinceMs ?? now(w.args);
   const pending = refusal.reason === 'Deferred' ? { ...w.books.resizes, [uid]: { ...wanted, sinceMs } } : null;
   w.books.resizes = pending ?? without(w.books.resizes, uid);
-  const shares = podShares(settings, w.books.grants, uid);
+  const shares = podShares(settings, heldIn(w.books), uid);
   reply(w, { type: 'allocation.pending', uid, allocation, refusal, ...shares });
 }
 
@@ -258,7 +275,6 @@ const increases = (grant: Grant | undefined, { demand }: AdmissionRequest): bool
 const retryNow = keeping(retry);
 
 // ---- who is gone ----------------------------------------------------------------------------------------------------
-
 const free = keeping((w) => {
   const { event } = w.args;
   if (event.type !== 'allocation.ended' && event.type !== 'allocation.released') return;
@@ -267,6 +283,7 @@ const free = keeping((w) => {
   const held = grants[uid];
   const counted = held ?? waiting[uid] ?? arranging[uid];
   w.books.grants = without(w.books.grants, uid);
+  forgetRecalled(w, uid);
   w.books.waiting = without(w.books.waiting, uid);
   w.books.unjudged = without(w.books.unjudged, uid);
   w.books.resizes = without(w.books.resizes, uid);
@@ -299,19 +316,6 @@ const stopWaiting = keeping((w) => {
   give(w, waiting);
 });
 
-/** What is remembered of pods that are not on this node any more holds nothing. */
-const forgetOthers = keeping((w) => {
-  const { event } = w.args;
-  if (event.type !== 'pods.known') return;
-  const known = new Set(event.uids);
-  const remembered = [w.books.grants, w.books.over, w.books.rejections].flatMap((table) => Object.keys(table));
-  for (const uid of remembered.filter((each) => !known.has(each))) {
-    w.books.grants = without(w.books.grants, uid);
-    w.books.over = without(w.books.over, uid);
-    w.books.rejections = without(w.books.rejections, uid);
-  }
-});
-
 const observe = s.assign(({ context, event }): Partial<Context> => {
   if (event.type === 'node.known') return observed(event.node);
   if (event.type === 'node.pressed') return { pressures: event.pressures };
@@ -321,13 +325,15 @@ const observe = s.assign(({ context, event }): Partial<Context> => {
   return event.type === 'node.shuttingDown' ? { isShuttingDown: event.active } : {};
 });
 
-/** The Node is known from now on: who had to wait for that is judged. */
-const judgeEarly = keeping((w) => {
+/** More is known from now on: who had to wait for that is judged. */
+const judgeEarly = keeping(judgeUnjudged);
+
+function judgeUnjudged(w: Work): void {
   for (const wanted of Object.values(w.books.unjudged)) {
     if (w.books.grants[wanted.request.uid]) judgeRecalled(w, wanted);
     else take(w, wanted);
   }
-});
+}
 
 export const allocationMachine = s.createMachine({
   id: 'allocation',
@@ -340,6 +346,7 @@ export const allocationMachine = s.createMachine({
     isNodeKnown: settings.apiServer === undefined,
     strictGroups: false,
     ...recalledOf({}),
+    handedOver: {},
     remembers: false,
     rejections: {},
     waiting: {},
@@ -359,21 +366,22 @@ export const allocationMachine = s.createMachine({
   }),
   on: {
     'softState.loaded': { actions: [remember, s.assign({ remembers: true })] },
+    'resources.handedOver': { actions: takeOver },
     'allocation.wanted': { actions: judge },
-    'allocation.ended': { actions: free },
-    'allocation.released': { actions: free },
+    'allocation.ended': { actions: [free, judgeEarly] },
+    'allocation.released': { actions: [free, judgeEarly] },
     'allocation.waited': { actions: stopWaiting },
-    'pods.known': { actions: forgetOthers },
+    'pods.known': { actions: [forgetOthers, judgeEarly] },
     'devices.preferred': { actions: takePluginAnswers },
     'devices.allocated': { actions: takePluginAnswers },
     'devices.refused': { actions: takePluginAnswers },
     'devices.changed': { actions: takeDevices },
     'devices.heldWanted': {
-      actions: sendTo(to('deviceManager'), ({ context }) => devicesHeldBy(context.grants)),
+      actions: sendTo(to('deviceManager'), ({ context }) => devicesHeldBy(heldIn(context))),
     },
     'xstate.error.actor.*': { actions: reapCrashed },
     'resources.wanted': {
-      actions: sendTo(to('containerManager'), ({ context }) => heldBy(context.settings, context.grants)),
+      actions: sendTo(to('containerManager'), ({ context }) => heldBy(context.settings, heldIn(context))),
     },
     'node.known': { actions: [observe, judgeEarly] },
     'node.pressed': { actions: observe },

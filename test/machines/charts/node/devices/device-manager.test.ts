@@ -7,7 +7,11 @@ import {
   registrationProblem,
   rememberedResources,
 } from '../../../../../src/machines/charts/node/devices/device-policy.ts';
-import type { Devices } from '../../../../../src/machines/model/allocation/device-state.ts';
+import {
+  type Devices,
+  deviceStateText,
+  readDeviceState,
+} from '../../../../../src/machines/model/allocation/device-state.ts';
 import type { Device } from '../../../../../src/machines/model/operations/devices.ts';
 import { type Answers, fail, ok, runUnder } from '../../../../support/answering-world.ts';
 
@@ -128,13 +132,45 @@ it('a plugin that is back in time stays', () => {
 });
 
 it('what an earlier start knew is there with nothing, until it registers again or five minutes went by', () => {
-  const text = `{"Data":{"PodDeviceEntries":null,"RegisteredDevices":{"${GPU}":["a"],"cpu":[]}},"Checksum":1}`;
+  const text = deviceStateText([], { [GPU]: ['a'], cpu: [] });
   const world = run({ 'host.readCheckpoints': ok({ contents: [text] }) });
   expect(world.devices()).toEqual({ [GPU]: { devices: [], prefers: false } });
   expect(world.reported()).toEqual(counts('0', '0'));
   world.settle(300_000);
   expect(world.devices()).toEqual({});
-  expect([null, '', 'x', '[]', '{"Data":1}'].map(rememberedResources)).toEqual([[], [], [], [], []]);
+  expect(rememberedResources({ entries: [], registered: { cpu: [] } })).toEqual([]);
+});
+
+/** As the Go kubelet left it on a node with one pod. */
+const LEFT =
+  '{"Data":{"PodDeviceEntries":[{"PodUID":"362f2b12-ea17-4790-aa79-194f055926aa","ContainerName":"m","R' +
+  'esourceName":"example.com/x","DeviceIDs":{"0":["d1"]},"AllocResp":"CgkKA0RFVhICZDE="}],"RegisteredDe' +
+  'vices":{"example.com/x":["d0","d1"]}},"Checksum":4280179160}';
+const LEFT_UID = '362f2b12-ea17-4790-aa79-194f055926aa';
+
+it('what another kubelet gave to pods goes to those who give', () => {
+  const world = run({ 'host.readCheckpoints': ok({ contents: [LEFT] }) });
+  const response = { envs: { DEV: 'd1' }, mounts: [], devices: [], annotations: {}, cdiDevices: [] };
+  expect(world.sent()).toContainEqual({
+    to: 'parent/allocation',
+    type: 'resources.handedOver',
+    holdings: { [LEFT_UID]: { devices: { m: { 'example.com/x': { nodes: { '0': ['d1'] }, response } } } } },
+  });
+});
+
+it.each([
+  ['', 'unexpected end of JSON input'],
+  ['[]', 'checkpoint is corrupted'],
+  ['{"Data":{"PodDeviceEntries":null,"RegisteredDevices":{}},"Checksum":5}', 'checkpoint is corrupted'],
+  [LEFT.replace('"d1"]}', '"d0"]}'), 'checkpoint is corrupted'],
+])('a checkpoint that was damaged says nothing: %s', (text, err) => {
+  const world = run({ 'host.readCheckpoints': ok({ contents: [text] }) });
+  expect(world.logged()).toContain(
+    'Continue after failing to read checkpoint file. Device allocation info may NOT be up-to-date',
+  );
+  expect(readDeviceState(text)).toEqual({ error: err });
+  expect(JSON.stringify(world.sent())).not.toContain('handedOver');
+  expect(world.devices()).toBeUndefined();
 });
 
 it('who holds what is written down, and tried again when it could not be', () => {

@@ -1,4 +1,4 @@
-/** Pods on a node that counts: proves A1 to A4 of `allocation.ts` and G1 to G3 of `pod-allocation.ts`. */
+/** Pods on a node that counts: proves A1 to A5 of `allocation.ts` and G1 to G3 of `pod-allocation.ts`. */
 import { afterEach, describe, expect, it } from 'vitest';
 import { allocationMachine } from '../../../../../src/machines/charts/pods/allocation/allocation.ts';
 import { admissionRequest, allocationOf } from '../../../../../src/machines/model/allocation/request.ts';
@@ -168,6 +168,52 @@ describe('a pod that the node takes', () => {
     want(asking('u2', { cpu: '1' }));
     expect(sent('allocation.refused')).toEqual([]);
     expect(sent('allocation.granted')).toHaveLength(2);
+    expect(run.divergence()).toBeNull();
+  });
+
+  it('keeps what another kubelet gave to it, which is of nobody else, until the pod is known to be gone', () => {
+    boot();
+    const cpus = [0, 1, 2].map((id) => ({ id, core: id, socket: 0, numaNode: 0 }));
+    const cpuManager = { cpus, reserved: [0], wholeCores: false, isReservationStrict: false };
+    const input = { settings: { ...settings, admission: { ...ADMISSION, cpuManager } } };
+    const run = runUnder(allocationMachine, input, {}, ['pods', 'softState', 'eventRecorder', 'containerManager']);
+    const resources = { requests: { cpu: '1', memory: '1Mi' }, limits: { cpu: '1', memory: '1Mi' } };
+    const want = (uid: string) => {
+      const pod = apiPod(uid, { containers: [{ name: 'app', image: 'app:1', resources }] });
+      run.send({ type: 'allocation.wanted', request: admissionRequest(pod), allocation: allocationOf(pod) });
+    };
+    const holdings = { old: { cpus: { app: '2' } }, gone: { cpus: { app: '1' } } };
+    const last = (type: string) => (run.sent() as readonly { type: string }[]).findLast((sent) => sent.type === type);
+    run.send({ type: 'resources.handedOver', holdings });
+    expect(last('resources.held')).toMatchObject({ cpus: { old: { app: '2' }, gone: { app: '1' } }, shared: '0' });
+    want('old');
+    expect(last('allocation.granted')).toMatchObject({ uid: 'old', cpus: { exclusive: { app: '2' } } });
+    want('new');
+    expect(last('allocation.refused')).toBeUndefined();
+    run.send({ type: 'pods.known', uids: ['old', 'new'] });
+    expect(last('allocation.granted')).toMatchObject({ uid: 'new', cpus: { exclusive: { app: '1' } } });
+    want('third');
+    expect(last('allocation.refused')).toMatchObject({ uid: 'third' });
+    expect(run.divergence()).toBeNull();
+  });
+
+  it.each(['it is known to be gone', 'it has ended'])('of an earlier agent refuses nobody: %s', (how) => {
+    boot();
+    const input = { settings: { ...settings, admission: ADMISSION } };
+    const run = runUnder(allocationMachine, input, {}, ['pods', 'softState', 'eventRecorder']);
+    const want = (pod: Pod) =>
+      run.send({ type: 'allocation.wanted', request: admissionRequest(pod), allocation: allocationOf(pod) });
+    const sent = (type: string) => run.sent().filter((message) => (message as { type: string }).type === type);
+    const { demand } = admissionRequest(asking('u1', { cpu: '1500m' }));
+    const grants = { u1: { demand, allocation: {} } };
+    run.send({ type: 'softState.loaded', state: { containers: {}, probes: {}, grants } });
+    want(asking('u2', { cpu: '1' }));
+    expect(sent('allocation.refused')).toEqual([]);
+    if (how === 'it has ended') run.send({ type: 'allocation.ended', uid: 'u1', byItself: false });
+    else run.send({ type: 'pods.known', uids: ['u2'] });
+    expect(sent('allocation.granted')).toMatchObject([{ uid: 'u2' }]);
+    want(asking('u3', { cpu: '1500m' }));
+    expect(sent('allocation.refused')).toMatchObject([{ uid: 'u3' }]);
     expect(run.divergence()).toBeNull();
   });
 

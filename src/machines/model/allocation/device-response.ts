@@ -1,0 +1,106 @@
+/**
+ * What a plugin answered, out of the bytes in which the device manager's checkpoint keeps it: `ContainerAllocateResponse`
+ * of proto/deviceplugin. Pure. Invariants: fields that are not known are passed over; bytes that are no such message
+ * are `null`.
+ */
+import type { DeviceResponse } from '../operations/devices.ts';
+
+/** Bytes of a message of the protocol, and how far they were read. */
+interface Reader {
+  readonly bytes: Uint8Array;
+  at: number;
+}
+
+/** Fields by number, in the order in which they came: of what has a length its bytes, of numbers themselves. */
+type Fields = ReadonlyMap<number, readonly (Uint8Array | number)[]>;
+
+class Malformed extends Error {}
+
+const VARINT = 0;
+const FIXED_64 = 1;
+const DELIMITED = 2;
+const FIXED_32 = 5;
+/** Seven bits of a number a byte, and whether there are more. */
+const MORE = 0x80;
+const BITS = 7;
+/** The kind of a field is in the lowest three bits of its key. */
+const KINDS = 8;
+const LONGEST_VARINT = 10;
+
+export function decodedResponse(base64: string): DeviceResponse | null {
+  try {
+    const fields = fieldsOf(Uint8Array.from(atob(base64), (character) => character.codePointAt(0)!));
+    return {
+      envs: table(fields, 1),
+      mounts: messages(fields, 2).map((mount) => ({
+        containerPath: text(mount, 1),
+        hostPath: text(mount, 2),
+        readOnly: mount.get(3)?.at(-1) === 1,
+      })),
+      devices: messages(fields, 3).map((device) => ({
+        containerPath: text(device, 1),
+        hostPath: text(device, 2),
+        permissions: text(device, 3),
+      })),
+      annotations: table(fields, 4),
+      cdiDevices: messages(fields, 5).map((device) => text(device, 1)),
+    };
+  } catch {
+    return null;
+  }
+}
+
+function fieldsOf(bytes: Uint8Array): Fields {
+  const reader = { bytes, at: 0 };
+  const fields = new Map<number, (Uint8Array | number)[]>();
+  while (reader.at < bytes.length) {
+    const key = readVarint(reader);
+    const number = Math.floor(key / KINDS);
+    fields.set(number, [...(fields.get(number) ?? []), readValue(reader, key % KINDS)]);
+  }
+  return fields;
+}
+
+function readValue(reader: Reader, kind: number): Uint8Array | number {
+  if (kind === VARINT) return readVarint(reader);
+  if (kind === DELIMITED) return take(reader, readVarint(reader));
+  if (kind === FIXED_64) return take(reader, 8);
+  if (kind === FIXED_32) return take(reader, 4);
+  throw new Malformed();
+}
+
+function readVarint(reader: Reader): number {
+  let value = 0;
+  for (let place = 0; place < LONGEST_VARINT; place += 1) {
+    const byte = reader.bytes[reader.at];
+    if (byte === undefined) throw new Malformed();
+    reader.at += 1;
+    value += (byte % MORE) * 2 ** (BITS * place);
+    if (byte < MORE) return value;
+  }
+  throw new Malformed();
+}
+
+function take(reader: Reader, length: number): Uint8Array {
+  const end = reader.at + length;
+  if (end > reader.bytes.length) throw new Malformed();
+  const taken = reader.bytes.subarray(reader.at, end);
+  reader.at = end;
+  return taken;
+}
+
+const messages = (fields: Fields, number: number): readonly Fields[] =>
+  (fields.get(number) ?? []).map((value) => {
+    if (typeof value === 'number') throw new Malformed();
+    return fieldsOf(value);
+  });
+
+function text(fields: Fields, number: number): string {
+  const value = fields.get(number)?.at(-1) ?? new Uint8Array();
+  if (typeof value === 'number') throw new Malformed();
+  return new TextDecoder().decode(value);
+}
+
+/** A map is a list of messages with a key and a value. */
+const table = (fields: Fields, number: number): Readonly<Record<string, string>> =>
+  Object.fromEntries(messages(fields, number).map((entry) => [text(entry, 1), text(entry, 2)]));
