@@ -214,7 +214,7 @@ function wholeParts(cpus: readonly Cpu[], free: readonly Cpu[], part: Part): rea
   );
 }
 
-/** Parts with the fewest free CPUs come first, so that whole ones stay whole; of equal ones that of the lower number. */
+/** Parts with the fewest free CPUs come first, so that whole ones stay whole; of like ones that of the lower number. */
 function inOrder(all: readonly Cpu[], free: readonly Cpu[], parts: readonly Part[]): readonly Cpu[] {
   const ranks = parts.map((part) => {
     const members = Map.groupBy(free, part);

@@ -1,7 +1,7 @@
 /**
- * What a plugin answered, out of the bytes in which the device manager's checkpoint keeps it: `ContainerAllocateResponse`
- * of proto/deviceplugin. Pure. Invariants: fields that are not known are passed over; bytes that are no such message
- * are `null`.
+ * What a plugin answered, out of the bytes in which the device manager's checkpoint keeps it:
+ * `ContainerAllocateResponse` of proto/deviceplugin. Pure. Invariants: fields that are not known are passed over; bytes
+ * that are no such message are `null`.
  */
 import type { DeviceResponse } from '../operations/devices.ts';
 

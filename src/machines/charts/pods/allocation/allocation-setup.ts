@@ -57,7 +57,7 @@ export interface Context {
   /** What an agent before noted was heard. */
   readonly remembers: boolean;
   readonly grants: Readonly<Record<string, Grant>>;
-  /** What the files of an earlier start say that pods hold, until each asks for itself; another kubelet may have given it. */
+  /** What the files of an earlier start, maybe of another kubelet, say that pods hold, until each asks for itself. */
   readonly handedOver: Readonly<Record<string, Holding>>;
   /** What pods were given that are over and still wanted: they stay taken, and hold nothing. */
   readonly over: Readonly<Record<string, Grant>>;

@@ -5,8 +5,8 @@
  *   or never.
  * Owns: by uid what a pod holds and was given; who was refused and why; who waits for more; who waits for room.
  * Hears: `allocation.*` of pods, `pods.known` of `pods`, `node.*` of the actors that watch the node, `softState.loaded`,
- *   `resources.wanted` and, as of `deviceManager`, `resources.handedOver` of `containerManager`, `devices.changed` of `deviceManager`, `devices.*` of its actors that talk
- *   with plugins.
+ *   `resources.*` of `containerManager` and `deviceManager`, `devices.*` of the latter and of the actors that talk with
+ *   plugins.
  * Asks: `pods` to end the pods that a critical one displaces.
  * Sends: pods its answers, and through `pods` what is for all of them; `softState` what must outlive the agent,
  *   `containerManager` the sums by QoS class, it and `deviceManager` what single containers hold.
@@ -74,7 +74,7 @@ import { forgetOthers, forgetRecalled, isShortEarly, mayLeave, postpone } from '
 
 const s = allocationSetup;
 
-/** Upstream's period of retrying resizes that wait; ends of pods come first. */
+/** Upstream's, of resizes that wait; ends of pods come first. */
 const RETRY_MS = 180_000;
 /** A pod that is displaced and does not end by then holds up a critical one no longer. */
 const PREEMPTION_WAIT_MS = 60_000;
@@ -272,8 +272,6 @@ function retry(w: Work): void {
 const increases = (grant: Grant | undefined, { demand }: AdmissionRequest): boolean =>
   ['cpu', 'memory'].some((name) => BigInt(demand.requests[name] ?? '0') > BigInt(grant?.demand.requests[name] ?? '0'));
 
-const retryNow = keeping(retry);
-
 // ---- who is gone ----------------------------------------------------------------------------------------------------
 const free = keeping((w) => {
   const { event } = w.args;
@@ -394,7 +392,7 @@ export const allocationMachine = s.createMachine({
     /** Some pod waits for more than there is. */
     pending: {
       always: { guard: 'hasNoPending', target: 'quiet' },
-      after: { [RETRY_MS]: { target: 'pending', reenter: true, actions: retryNow } },
+      after: { [RETRY_MS]: { target: 'pending', reenter: true, actions: keeping(retry) } },
     },
   },
 });

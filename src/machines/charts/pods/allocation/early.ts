@@ -1,6 +1,6 @@
 /**
- * Who cannot be judged yet: what an agent before this one, or another kubelet, gave to pods counts until it is known
- * whether they are there, but refuses nobody. Part of `allocation.ts`.
+ * Who cannot be judged yet: what an earlier agent, or another kubelet, gave to pods counts until it is known which of
+ * these pods there are, but no other pod is refused for it. Part of `allocation.ts`.
  */
 import type { Rejection } from '../../../model/allocation/predicates.ts';
 import { type AllocationRequest, keeping, type Work, without } from './allocation-setup.ts';
