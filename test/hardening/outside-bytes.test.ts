@@ -9,7 +9,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { decodeSource } from '../../src/actors/host/configuration/configuration.ts';
-import { decodeJson } from '../../src/actors/host/configuration/json-document.ts';
 import { decodeDocument } from '../../src/actors/host/manifests/document.ts';
 import { dockerConfigJson } from '../../src/actors/image/keyring.ts';
 import { matches, parseRegistryUrl } from '../../src/actors/image/registry-url.ts';
@@ -31,6 +30,7 @@ import { expand } from '../../src/machines/model/spec/expansion.ts';
 import { parseImage } from '../../src/machines/model/spec/index.ts';
 import { validatePod } from '../../src/machines/model/validation/pod.ts';
 import { parseDecimal } from '../../src/machines/model/values/go-text.ts';
+import { decodeJson } from '../../src/machines/model/values/json-document.ts';
 import { parseQuantity } from '../../src/machines/model/values/quantity.ts';
 import { parseDuration } from '../../src/machines/model/values/time.ts';
 

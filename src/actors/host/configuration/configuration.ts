@@ -11,9 +11,9 @@ import { join, resolve } from 'node:path';
 import { LineCounter, parseAllDocuments } from 'yaml';
 import { isObject, type Json, toPlainError } from '../../../kernel/json.ts';
 import type { ConfigurationSource, DropInListing } from '../../../machines/model/operations/host.ts';
+import { decodeJson } from '../../../machines/model/values/json-document.ts';
 import { reasonOf } from '../go-error.ts';
 import { MAX_DEPTH, readDocument } from './go-yaml.ts';
-import { decodeJson } from './json-document.ts';
 import { earlyRefusal, explain } from './yaml-errors.ts';
 
 /** Largest configuration file, in bytes. A file with every field set has about 8 KiB. */

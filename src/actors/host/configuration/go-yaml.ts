@@ -7,7 +7,7 @@
  */
 import { type Document, isAlias, isMap, isScalar, isSeq, type LineCounter, type Node, type YAMLMap } from 'yaml';
 import type { Json } from '../../../kernel/json.ts';
-import { numberOf, textOfNumber } from '../../../machines/configuration/fields/exact-number.ts';
+import { numberOf, textOfNumber } from '../../../machines/model/values/exact-number.ts';
 import { printFloat } from '../../../machines/model/values/go-float.ts';
 import { parseInteger, quote } from '../../../machines/model/values/go-text.ts';
 

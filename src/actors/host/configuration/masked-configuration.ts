@@ -10,9 +10,9 @@
 
 import type { Json } from '../../../kernel/json.ts';
 import { isObject } from '../../../kernel/json.ts';
-import { isNumber } from '../../../machines/configuration/fields/exact-number.ts';
 import { MASKED } from '../../../machines/configuration/fields/versioned.ts';
 import type { ConfigurationSource, DropInListing } from '../../../machines/model/operations/host.ts';
+import { isNumber } from '../../../machines/model/values/exact-number.ts';
 import { hasLogin, withLogin } from '../../url-login.ts';
 
 const SECRET_FIELD = /^staticpodurlheader$/i;

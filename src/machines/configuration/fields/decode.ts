@@ -16,10 +16,10 @@ import {
   zeroOf,
 } from '../../model/configuration/field-types.ts';
 import { kubeletConfigurationType } from '../../model/configuration/fields.ts';
+import { isNumber, textOfNumber } from '../../model/values/exact-number.ts';
 import { quote } from '../../model/values/go-text.ts';
 import { QUANTITY_REFUSAL, quantityText } from '../../model/values/quantity.ts';
 import { formatDuration, parseDuration } from '../../model/values/time.ts';
-import { isNumber, textOfNumber } from './exact-number.ts';
 
 /** What a document sets: typed, canonical, without defaults. */
 export type SparseConfiguration = JsonObject;

@@ -6,9 +6,9 @@
 
 import type { Json } from '../../../kernel/json.ts';
 import { isObject, type JsonObject } from '../../../kernel/xstate.ts';
+import { isNumber } from '../../model/values/exact-number.ts';
 import { quote } from '../../model/values/go-text.ts';
 import { wordFor } from './decode.ts';
-import { isNumber } from './exact-number.ts';
 
 export interface GroupVersionKind {
   readonly apiVersion: string;

@@ -6,8 +6,11 @@
  * and a Go kubelet takes what is written here.
  */
 
-import { isObject, messageOf } from '../../../kernel/xstate.ts';
+import type { Json } from '../../../kernel/json.ts';
+import { isObject } from '../../../kernel/xstate.ts';
 import { fnv1a32 } from '../spec/hash.ts';
+import { isNumber } from '../values/exact-number.ts';
+import { decodeJson } from '../values/json-document.ts';
 
 /** A Go value as spew prints it, without the name of its type where the place implies it. */
 export type GoText = string;
@@ -35,17 +38,23 @@ export const MEMORY_STATE_FILE = 'memory_manager_state';
 
 export const CORRUPTED = 'checkpoint is corrupted';
 
-/** An object of any content, or why the text is none; the words for an empty file are Go's. */
+/** An object of any content, or in Go's words why the text is none; `null` leaves a value of `type` as it is, empty. */
 export function decoded(
   text: string,
+  type: string,
 ): { readonly value: Readonly<Record<string, unknown>> } | { readonly error: string } {
-  if (text.trim() === '') return { error: 'unexpected end of JSON input' };
-  try {
-    const value: unknown = JSON.parse(text);
-    return isObject(value) ? { value } : { error: CORRUPTED };
-  } catch (error) {
-    return { error: messageOf(error) };
-  }
+  const { value = null, error } = decodeJson(text) as { readonly value?: Json; readonly error?: string };
+  if (error !== undefined) return { error };
+  if (value === null) return { value: {} };
+  if (isObject(value)) return { value };
+  return { error: `json: cannot unmarshal ${wordFor(value)} into Go value of type ${type}` };
+}
+
+/** Go's word for a JSON value in a decoding error. */
+function wordFor(value: Json): string {
+  if (Array.isArray(value)) return 'array';
+  if (isNumber(value)) return 'number';
+  return typeof value === 'boolean' ? 'bool' : typeof value;
 }
 
 /** `manager` as upstream names it: `CPU`, `memory`. */

@@ -7,11 +7,14 @@ import { isObject } from '../../../kernel/xstate.ts';
 import type { ExclusiveCpus } from '../operations/grants.ts';
 import type { CpuManagerSettings } from '../settings/resource-managers.ts';
 import { formatCpuSet, parseCpuSet } from '../values/cpu-set.ts';
+import { quote } from '../values/go-text.ts';
 import { CORRUPTED, checksumOf, decoded, goField, goMap, goStruct } from './checkpoint.ts';
 
 /** Kubelets since 1.36 print the type with its number; they take the older name, too. */
 const TYPE = 'state.CPUManagerCheckpoint';
 const NUMBERED_TYPE = 'state.CPUManagerCheckpointV2';
+/** The last form that is tried. */
+const OLDEST_TYPE = 'state.CPUManagerCheckpointV1';
 
 export interface CpuState {
   readonly policy: string;
@@ -72,7 +75,7 @@ export function cpuStateProblem(
 
 /** What the file says, or why it cannot be used. */
 function read(text: string, policy: string): CpuState | string {
-  const found = decoded(text);
+  const found = decoded(text, OLDEST_TYPE);
   if ('error' in found) return found.error;
   const state = stateOf(found.value);
   if (state === null) return CORRUPTED;
@@ -81,13 +84,30 @@ function read(text: string, policy: string): CpuState | string {
   if (state.policy !== policy) {
     return `configured policy ${JSON.stringify(policy)} differs from state checkpoint policy ${JSON.stringify(state.policy)}`;
   }
-  return state;
+  return unparsed(state) ?? state;
 }
 
 /** By uid of a pod, the CPUs of which the file says that they are of single containers. */
 export function cpuEntries(text: string, policy: string): CpuState['entries'] {
   const state = read(text, policy);
   return typeof state === 'string' ? {} : state.entries;
+}
+
+/** The first list of CPUs that is none, in upstream's words. */
+function unparsed({ shared, entries }: CpuState): string | null {
+  const lists = [
+    [shared, 'default cpu set', ''] as const,
+    ...sorted(entries).flatMap(([uid, cpus]) =>
+      sorted(cpus).map(
+        ([name, list]) => [list, 'cpuset', ` for container ${quote(name)} in pod ${quote(uid)}`] as const,
+      ),
+    ),
+  ];
+  for (const [list, what, where] of lists) {
+    const { error } = parseCpuSet(list);
+    if (error !== undefined) return `could not parse ${what} ${quote(list)}${where}: ${error}`;
+  }
+  return null;
 }
 
 /** The file is of a machine with other CPUs, or of another reservation. */
@@ -117,7 +137,7 @@ function idsIn(text: string): readonly number[] {
 /** Names of fields are read as Go reads them, in any case. */
 function stateOf(value: Readonly<Record<string, unknown>>): CpuState | null {
   const field = (name: string): unknown => Object.entries(value).find(([key]) => key.toLowerCase() === name)?.[1];
-  const [policy, shared, entries] = [field('policyname'), field('defaultcpuset') ?? '', field('entries') ?? {}];
+  const [policy, shared, entries] = [field('policyname') ?? '', field('defaultcpuset') ?? '', field('entries') ?? {}];
   if (typeof policy !== 'string' || typeof shared !== 'string' || !isEntries(entries)) return null;
   return { policy, shared, entries };
 }

@@ -164,7 +164,7 @@ export interface DeviceState {
 
 /** Why a checkpoint says nothing, in upstream's words, or what it says. */
 export function readDeviceState(text: string): DeviceState | { readonly error: string } {
-  const found = decoded(text);
+  const found = decoded(text, 'checkpoint.Data');
   if ('error' in found) return found;
   const { Data: data, Checksum: written } = found.value;
   const { PodDeviceEntries: list, RegisteredDevices: registered } = isObject(data) ? data : {};

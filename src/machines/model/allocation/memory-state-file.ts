@@ -177,9 +177,9 @@ const BARE_AMOUNTS = /"(total|systemReserved|allocatable|reserved|free|size)"\s*
 
 /** What the file says, or why it says nothing. */
 function read(text: string): MemoryState | string {
-  const found = decoded(text.replaceAll(BARE_AMOUNTS, '"$1":"$2"'));
+  const found = decoded(text.replaceAll(BARE_AMOUNTS, '"$1":"$2"'), NUMBERED_TYPE);
   if ('error' in found) return found.error;
-  const { policyName, machineState = {}, entries = {}, checksum: written = 0 } = found.value;
+  const { policyName = '', machineState = {}, entries = {}, checksum: written = 0 } = found.value;
   if (typeof policyName !== 'string' || !isMachine(machineState) || !isEntries(entries)) return CORRUPTED;
   const state = { policyName, machineState, entries };
   return [0, checksum(state), checksum(state, NUMBERED_TYPE)].includes(Number(written)) ? state : CORRUPTED;

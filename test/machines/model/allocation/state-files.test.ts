@@ -39,10 +39,19 @@ describe('cpu_manager_state', () => {
   const written = (shared: string, entries = {}) => cpuStateText({ policy: 'static', shared, entries });
   it.each([
     ['', 'unexpected end of JSON input'],
-    ['[]', 'checkpoint is corrupted'],
+    ['[]', 'json: cannot unmarshal array into Go value of type state.CPUManagerCheckpointV1'],
+    ['7', 'json: cannot unmarshal number into Go value of type state.CPUManagerCheckpointV1'],
+    ['null', 'configured policy "static" differs from state checkpoint policy ""'],
+    ['{"policyName":', 'unexpected end of JSON input'],
+    ['garbage', "invalid character 'g' looking for beginning of value"],
     ['{"policyName":"static","defaultCpuSet":"0-3","checksum":1}', 'checkpoint is corrupted'],
     ['{"policyName":"static","entries":{"u":3},"checksum":0}', 'checkpoint is corrupted'],
     ['{"policyName":"none","checksum":0}', 'configured policy "static" differs from state checkpoint policy "none"'],
+    [written('0-x'), 'could not parse default cpu set "0-x": strconv.Atoi: parsing "x": invalid syntax'],
+    [
+      written('0,3', { u: { c: '1,' } }),
+      'could not parse cpuset "1," for container "c" in pod "u": strconv.Atoi: parsing "": invalid syntax',
+    ],
     [written('0-1'), 'current set of available CPUs "0-3" doesn\'t match with CPUs in state "0-1"'],
     [written('1-3'), 'not all reserved cpus: "0" are present in defaultCpuSet: "1-3"'],
     [written('0,3', { u: { c: '1-2' } }), ''],
@@ -78,6 +87,14 @@ describe('memory_manager_state', () => {
     expect(memoryStateProblem('{"policyName":"Static","machineState":{"0":{}}}', 'Static')).toBe(
       'checkpoint is corrupted',
     );
+  });
+
+  it.each([
+    ['[]', 'json: cannot unmarshal array into Go value of type state.MemoryManagerCheckpointV1'],
+    ['null', '[memorymanager] configured policy "Static" differs from state checkpoint policy ""'],
+    ['{', 'unexpected end of JSON input'],
+  ])("that is damaged is told in Go's words: %s", (text, error) => {
+    expect(memoryStateProblem(text, 'Static')).toBe(error);
   });
 
   it('is written as a Go kubelet writes it', () => {

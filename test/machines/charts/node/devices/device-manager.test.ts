@@ -160,7 +160,7 @@ it('what another kubelet gave to pods goes to those who give', () => {
 
 it.each([
   ['', 'unexpected end of JSON input'],
-  ['[]', 'checkpoint is corrupted'],
+  ['[]', 'json: cannot unmarshal array into Go value of type checkpoint.Data'],
   ['{"Data":{"PodDeviceEntries":null,"RegisteredDevices":{}},"Checksum":5}', 'checkpoint is corrupted'],
   [LEFT.replace('"d1"]}', '"d0"]}'), 'checkpoint is corrupted'],
 ])('a checkpoint that was damaged says nothing: %s', (text, err) => {

@@ -5,9 +5,9 @@
  * size are bounded by the caller and by {@link MAX_DEPTH}, so that no text can exhaust the stack.
  */
 import type { Json } from '../../../kernel/json.ts';
-import { isObject } from '../../../kernel/json.ts';
-import { numberOf } from '../../../machines/configuration/fields/exact-number.ts';
-import { quote } from '../../../machines/model/values/go-text.ts';
+import { isObject } from '../../../kernel/xstate.ts';
+import { numberOf } from './exact-number.ts';
+import { quote } from './go-text.ts';
 
 export type JsonDocument =
   | { readonly value: Json; readonly duplicates: readonly string[]; readonly error?: undefined }
