@@ -64,20 +64,24 @@ export const FLEET: readonly Row[] = [
           return isReady && status.nodeInfo.kubeletVersion.includes('+statelet') === isStatelet;
         });
       const restart = 'systemctl daemon-reload && systemctl restart kubelet';
-      await guest.run(KUBEADM);
-      await served(false);
-      for (const name of THREE) await cluster.create(name, SLEEP);
-      await cluster.allRun();
-      const before = await processes(guest);
-      await guest.run(`cp /usr/share/statelet/20-statelet.conf ${DROP_IN} && ${restart}`);
-      await served(true);
-      await cluster.allRun();
-      expect(await processes(guest)).toEqual(before);
-      await guest.run(`rm ${DROP_IN} && ${restart}`);
-      await served(false);
-      await cluster.allRun();
-      expect(await processes(guest)).toEqual(before);
-      await guest.run('systemctl disable --now kubelet; systemctl enable --now statelet');
+      try {
+        await guest.run(KUBEADM);
+        await served(false);
+        for (const name of THREE) await cluster.create(name, SLEEP);
+        await cluster.allRun();
+        const before = await processes(guest);
+        await guest.run(`cp /usr/share/statelet/20-statelet.conf ${DROP_IN} && ${restart}`);
+        await served(true);
+        await cluster.allRun();
+        expect(await processes(guest)).toEqual(before);
+        await guest.run(`rm ${DROP_IN} && ${restart}`);
+        await served(false);
+        await cluster.allRun();
+        expect(await processes(guest)).toEqual(before);
+      } finally {
+        // The rows after this one are of Statelet, also when this one fails.
+        await guest.run('systemctl disable --now kubelet; systemctl enable --now statelet');
+      }
       await served(true);
       for (const name of THREE) await cluster.delete(name);
     },

@@ -106,8 +106,9 @@ mount -t tmpfs tmpfs /srv/outer/inner`,
   fleet: {
     name: 'fleet',
     joined: true,
-    // A shutdown that gives pods time to end ends those of the API server for good, as the kubelet's does.
-    configuration: { ...OPEN, shutdownGracePeriodByPodPriority: [] },
+    // A shutdown that gives pods time to end ends those of the API server for good, as the kubelet's does. The test API
+    // server takes JSON only; a Go kubelet sends protobuf unless it is told.
+    configuration: { ...OPEN, shutdownGracePeriodByPodPriority: [], contentType: 'application/json' },
     rows: FLEET,
   },
 } as const satisfies Readonly<Record<string, Plan>>;

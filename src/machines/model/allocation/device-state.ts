@@ -179,7 +179,7 @@ function entryOf(value: unknown): DeviceStateEntry | null {
   const base64 = value['AllocResp'] ?? '';
   if (typeof podUid !== 'string' || typeof container !== 'string' || typeof resource !== 'string') return null;
   if (!isListTable(nodes) || typeof base64 !== 'string' || !BASE64.test(base64)) return null;
-  const bytes = [...atob(base64)].map((character) => character.codePointAt(0)!);
+  const bytes = Array.from(atob(base64), (character) => character.charCodeAt(0));
   return { podUid, container, resource, nodes, bytes, base64 };
 }
 
