@@ -78,7 +78,10 @@ const SERVING_FLAGS = [
 ];
 
 async function credentialFlags(authority: Authority, directory: string): Promise<string[]> {
-  const names = [{ type: 'ip' as const, value: '127.0.0.1' }];
+  const names = [
+    { type: 'ip' as const, value: '127.0.0.1' },
+    { type: 'dns' as const, value: 'localhost' },
+  ];
   const serving = await authority.issue({ commonName: 'kube-apiserver', names, usages: ['server auth'] });
   const toNodes = await authority.issue({
     commonName: 'kube-apiserver-kubelet-client',

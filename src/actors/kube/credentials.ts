@@ -7,6 +7,8 @@
  */
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { readFileSync, statSync } from 'node:fs';
+import { isIP } from 'node:net';
+import { checkServerIdentity } from 'node:tls';
 import type { Kubeconfig, Pem } from './kubeconfig.ts';
 
 /** Often enough for a rotated token, seldom enough not to matter. client-go rereads tokens each minute, less 10 s. */
@@ -18,6 +20,7 @@ export interface Credentials {
     readonly cert?: string | Buffer;
     readonly key?: string | Buffer;
     readonly servername?: string;
+    readonly checkServerIdentity?: typeof checkServerIdentity;
     readonly rejectUnauthorized?: boolean;
   };
   readonly headers: Readonly<Record<string, string>>;
@@ -34,6 +37,10 @@ interface PluginOptions {
   headers?: Record<string, string>;
 }
 type PluginUser = (options: PluginOptions) => Promise<void>;
+
+/** TLS has no way to ask for an address: it is only looked for in the certificate. */
+const nameToCheck = (name: string): Pick<Credentials['tls'], 'servername' | 'checkServerIdentity'> =>
+  isIP(name) === 0 ? { servername: name } : { checkServerIdentity: (_host, cert) => checkServerIdentity(name, cert) };
 
 export class CredentialSource {
   private readonly config: Kubeconfig;
@@ -78,7 +85,7 @@ export class CredentialSource {
     const tls = {
       ...(authority ? { ca: authority } : {}),
       ...(cert && key ? { cert, key } : {}),
-      ...(tlsServerName ? { servername: tlsServerName } : {}),
+      ...(tlsServerName ? nameToCheck(tlsServerName) : {}),
       ...(insecure ? { rejectUnauthorized: false } : {}),
     };
     const headers = { ...this.headers(), ...fromPlugin.headers };

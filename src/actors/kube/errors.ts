@@ -1,4 +1,5 @@
 /** What goes wrong between a request and its answer: Go's words for it, and a code that machines can test. */
+import { isIP } from 'node:net';
 import { OperationError } from '../../kernel/json.ts';
 import { codeOf } from '../../kernel/thrown.ts';
 import { dialText, exchangeText, hostPort } from '../go-errors.ts';
@@ -53,7 +54,7 @@ function textOf(error: Error, code: string, { hostname, port }: URL): string {
   const own = codeOf(error);
   if (own === 'UND_ERR_CONNECT_TIMEOUT') return `dial tcp ${address}: i/o timeout`;
   if (own === 'UND_ERR_HEADERS_TIMEOUT') return 'net/http: timeout awaiting response headers';
-  const certificate = certificateText(code);
+  const certificate = certificateText(code, error);
   if (certificate !== undefined) return `tls: failed to verify certificate: ${certificate}`;
   if (code === 'ECONNREFUSED') return dialText(address, Object.assign(new Error('connection refused'), { code }));
   if (own?.startsWith('UND_ERR') || own?.startsWith('ERR_HTTP2')) return 'EOF';
@@ -61,7 +62,7 @@ function textOf(error: Error, code: string, { hostname, port }: URL): string {
 }
 
 /** OpenSSL's verdicts in Go's words. */
-function certificateText(code: string): string | undefined {
+function certificateText(code: string, error: Error): string | undefined {
   switch (code) {
     case 'CERT_HAS_EXPIRED':
     case 'CERT_NOT_YET_VALID':
@@ -72,10 +73,27 @@ function certificateText(code: string): string | undefined {
     case 'UNABLE_TO_GET_ISSUER_CERT_LOCALLY':
       return 'x509: certificate signed by unknown authority';
     case 'ERR_TLS_CERT_ALTNAME_INVALID':
-      return 'x509: certificate is not valid for that name';
+      return `x509: ${hostnameText(error)}`;
     default:
       return undefined;
   }
+}
+
+/** More names than these are counted, not listed. */
+const LISTED_NAMES = 100;
+
+/** Why the certificate is not this server's: as crypto/x509's HostnameError. */
+function hostnameText(error: Error): string {
+  const { host = '', cert } = (error.cause ?? error) as { host?: string; cert?: { subjectaltname?: string } };
+  const name = host.replace(/\.$/, '');
+  const wanted = isIP(name) === 0 ? 'DNS:' : 'IP Address:';
+  const entries = (cert?.subjectaltname ?? '').split(', ').filter((entry) => entry.startsWith(wanted));
+  if (wanted !== 'DNS:' && entries.length === 0)
+    return `cannot validate certificate for ${name} because it doesn't contain any IP SANs`;
+  if (entries.length === 0) return `certificate is not valid for any names, but wanted to match ${name}`;
+  if (entries.length > LISTED_NAMES)
+    return `certificate is valid for ${entries.length} names, but none matched ${name}`;
+  return `certificate is valid for ${entries.map((entry) => entry.slice(wanted.length)).join(', ')}, not ${name}`;
 }
 
 /** The same request may be carried out later. A conflict is not among them: it needs another request. */

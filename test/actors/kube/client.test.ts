@@ -1,4 +1,5 @@
 /** The clients of the API server against the test API server: limits, faults, exactness. */
+import { readFileSync, writeFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { isSecretHandle } from '../../../src/kernel/journal/index.ts';
@@ -275,6 +276,22 @@ describe('what may not be seen, and what must stay exact', () => {
 
 const reviveRaw = (_key: string, value: unknown, { source }: { source?: string } = {}): unknown =>
   typeof value === 'number' ? (JSON as unknown as { rawJSON(text: string): unknown }).rawJSON(source!) : value;
+
+it.each([
+  ['api.example', 'certificate is valid for localhost, kubernetes.default.svc, not api.example'],
+  ['192.0.2.1', 'certificate is valid for 127.0.0.1, not 192.0.2.1'],
+])('a server that is not %s is refused with the names that it has', async (name, text) => {
+  server = await startApiServer();
+  node = bench();
+  const path = await server.kubeconfig('n1');
+  const config = JSON.parse(readFileSync(path, 'utf8')) as { clusters: { cluster: object }[] };
+  Object.assign(config.clusters[0]!.cluster, { 'tls-server-name': name });
+  writeFileSync(path, JSON.stringify(config));
+  await node.ask('kube.connect', settings(path));
+  await expect(node.ask('kube.get', pods('a'))).rejects.toMatchObject({
+    message: `Get "${server.url}/api/v1/namespaces/default/pods/a": tls: failed to verify certificate: x509: ${text}`,
+  });
+});
 
 describe('a server that is away', () => {
   beforeEach(() => start());
