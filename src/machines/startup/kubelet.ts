@@ -129,6 +129,7 @@ const subsystems = {
   imageGC: subsystem('imageGC', settings),
   eviction: subsystem('eviction', settings),
   deviceManager: subsystem('deviceManager', ({ context }) => ({
+    behavior: context.input.behavior,
     folder: `${context.settings!.rootDir}/device-plugins`,
   })),
   pluginManager: subsystem('pluginManager', ({ context }) => ({

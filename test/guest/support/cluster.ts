@@ -31,6 +31,10 @@ export class GuestCluster {
     return new GuestCluster(cluster, await startRelay(Number(new URL(cluster.url).port)));
   }
 
+  get isReal(): boolean {
+    return this.cluster.isReal;
+  }
+
   /** Writes the node's kubeconfig, with everything that it names. */
   async writeKubeconfig(file: string): Promise<void> {
     const config = JSON.parse(readFileSync(await this.cluster.kubeconfig(`system:node:${NODE}`), 'utf8')) as Kubeconfig;

@@ -1,5 +1,7 @@
 /** The small subsystems of starting that accept or refuse: auth, container manager, cadvisor, node IPs. */
+
 import { describe, expect, it } from 'vitest';
+import { NEWEST_BEHAVIOR } from '../../../src/machines/model/settings/behaviors.ts';
 import { authMachine, buildAuth } from '../../../src/machines/startup/clients/auth.ts';
 import { containerManagerMachine } from '../../../src/machines/startup/container-manager/container-manager.ts';
 import { type ContainerManagerInput, cgroupRoots } from '../../../src/machines/startup/container-manager/policy.ts';
@@ -34,6 +36,7 @@ describe('auth', () => {
 
 describe('the container manager', () => {
   const input: ContainerManagerInput = {
+    behavior: NEWEST_BEHAVIOR,
     machineInfo: {
       cores: 2,
       memoryBytes: '1024',

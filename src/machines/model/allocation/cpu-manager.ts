@@ -8,7 +8,9 @@ import type { ExclusiveCpus, NumaSet } from '../operations/grants.ts';
 import type { Cpu, CpuManagerSettings } from '../settings/resource-managers.ts';
 import { formatCpuSet, parseCpuSet } from '../values/cpu-set.ts';
 import { MILLI } from '../values/quantity.ts';
+import { alignmentError, byNumber, coreOf, pack, shortage, threadsPerCore } from './cpu-packing.ts';
 import type { Rejection } from './predicates.ts';
+import * as released from './released-cpu-choice.ts';
 import { type NumaHint, subsetsOf } from './topology-manager.ts';
 
 /** The CPUs of a pod: of single containers, and of the rest of them. */
@@ -44,8 +46,10 @@ export function sharedCpus(settings: CpuManagerSettings, grants: readonly Grante
 }
 
 /** CPUs that containers may have for themselves. */
-export const allocatableCpus = ({ cpus, reserved }: CpuManagerSettings): readonly number[] =>
-  cpus.map(({ id }) => id).filter((id) => !reserved.includes(id));
+export const allocatableCpus = (settings: CpuManagerSettings): readonly number[] =>
+  settings.isAsReleased === true
+    ? released.allocatableCpus(settings)
+    : settings.cpus.map(({ id }) => id).filter((id) => !settings.reserved.includes(id));
 
 /** What a pod has so far, while its containers are given their CPUs one after the other. */
 export interface CpuProgress {
@@ -75,7 +79,7 @@ export function allocateCpus(
   nodes: NumaSet | null,
 ): CpuProgress | { readonly rejection: Rejection } {
   const free = assignable(settings, [...grants, { cpus }]);
-  const own = choose(settings, count, { reusable, free, nodes });
+  const own = (settings.isAsReleased === true ? released.choose : choose)(settings, count, { reusable, free, nodes });
   if ('rejection' in own) return own;
   const others = reusable.filter((id) => !own.ids.includes(id));
   const left = isInit ? [...others, ...own.ids] : others;
@@ -107,13 +111,13 @@ function assignable(settings: CpuManagerSettings, grants: readonly Granted[]): r
   return freeCpus(settings, grants).filter((id) => allocatable.has(id));
 }
 
-interface Choice {
+export interface Choice {
   readonly reusable: readonly number[];
   readonly free: readonly number[];
   readonly nodes: NumaSet | null;
 }
 
-type Chosen = { readonly ids: readonly number[] } | { readonly rejection: Rejection };
+export type Chosen = { readonly ids: readonly number[] } | { readonly rejection: Rejection };
 
 /** Those of the wanted nodes first. What an init container has had is as good as what is free. */
 function choose(settings: CpuManagerSettings, count: number, { reusable, free, nodes }: Choice): Chosen {
@@ -130,113 +134,27 @@ function choose(settings: CpuManagerSettings, count: number, { reusable, free, n
   return { ids: [...first, ...second].toSorted((a, b) => a - b) };
 }
 
-const threadsPerCore = (cpus: readonly Cpu[]): number =>
-  Math.max(1, Math.floor(cpus.length / new Set(cpus.map(coreOf)).size));
-
-/** What could not be had when those of the wanted nodes were taken. */
-function shortage(requested: number, available: number): Rejection {
-  const cause = `not enough cpus available to satisfy request: requested=${requested}, available=${available}`;
-  return { reason: 'UnexpectedAdmissionError', message: `Allocate failed due to ${cause}, which is unexpected` };
-}
-
 /**
  * Why so many CPUs are no whole cores, as upstream counts them: not those of a core of which a CPU is reserved, and not
  * what the pod's init containers have had. `null`: they may be.
  */
 function misaligned({ cpus, reserved }: CpuManagerSettings, count: number, free: readonly number[]): Rejection | null {
-  const threads = threadsPerCore(cpus);
   const kept = new Set(cpus.filter(({ id }) => reserved.includes(id)).map(coreOf));
   const available = cpus.filter((cpu) => free.includes(cpu.id) && !kept.has(coreOf(cpu))).length;
-  if (count % threads === 0 && count <= available) return null;
-  const cause =
-    count % threads !== 0
-      ? `requested ${count} cpus not multiple cpus per core = ${threads}`
-      : `not enough free physical CPUs: available physical CPUs = ${available}, requested CPUs = ${count}, ` +
-        `CPUs per core = ${threads}`;
-  return { reason: 'SMTAlignmentError', message: `SMT Alignment Error: ${cause}` };
+  const isWhole = count % threadsPerCore(cpus) === 0;
+  return isWhole && count <= available ? null : alignmentError(cpus, count, available);
 }
 
 /** Reserved CPUs by number, or else as many as the reserved time needs. */
-export function reservedCpus(cpus: readonly Cpu[], list: string, milli: bigint): readonly number[] {
+export function reservedCpus(
+  cpus: readonly Cpu[],
+  list: string,
+  milli: bigint,
+  isAsReleased = false,
+): readonly number[] {
   const named = parseCpuSet(list);
   if (list !== '' && named.error === undefined) return named.value;
   const wanted = Number((milli + MILLI - 1n) / MILLI);
-  return (
-    pack(
-      cpus,
-      cpus.map(({ id }) => id),
-      wanted,
-    ) ?? cpus.map(({ id }) => id)
-  );
+  const all = cpus.map(({ id }) => id);
+  return pack(cpus, all, wanted, isAsReleased ? released.byFirstFree : byNumber) ?? all;
 }
-
-/** The part of the machine that a CPU belongs to. */
-type Part = (cpu: Cpu) => string;
-
-const numaNodeOf: Part = ({ numaNode }) => `${numaNode}`;
-const socketOf: Part = ({ socket }) => `${socket}`;
-/**
- * Which CPUs a container gets so that it shares as little of the machine as it can: whole NUMA nodes and sockets first,
- * then whole cores, then single threads, each from where the fewest are free. Pure.
- *
- * Upstream: cpumanager/cpu_assignment.go (takeByTopologyNUMAPacked).
- */
-const coreOf: Part = ({ socket, core }) => `${socket}/${core}`;
-
-const partsIn = (cpus: readonly Cpu[], part: Part): number => new Set(cpus.map(part)).size;
-
-/** `wanted` of the `available` CPUs, ascending; `null`: there are fewer. */
-export function pack(cpus: readonly Cpu[], available: readonly number[], wanted: number): readonly number[] | null {
-  if (available.length < wanted) return null;
-  const wide = partsIn(cpus, socketOf) >= partsIn(cpus, numaNodeOf) ? [numaNodeOf, socketOf] : [socketOf, numaNodeOf];
-  const parts = [...wide, coreOf];
-  const taken = new Set<number>();
-  const free = (): readonly Cpu[] =>
-    inOrder(
-      cpus,
-      cpus.filter(({ id }) => available.includes(id) && !taken.has(id)),
-      parts,
-    );
-  for (const part of parts) {
-    for (const whole of wholeParts(cpus, free(), part)) {
-      if (whole.length <= wanted - taken.size) for (const { id } of whole) taken.add(id);
-    }
-  }
-  for (const { id } of free().slice(0, wanted - taken.size)) taken.add(id);
-  return [...taken].toSorted((a, b) => a - b);
-}
-
-/** Parts of which every CPU is free, in the order of the free ones. */
-function wholeParts(cpus: readonly Cpu[], free: readonly Cpu[], part: Part): readonly (readonly Cpu[])[] {
-  const sizes = Map.groupBy(cpus, part);
-  return [...Map.groupBy(free, part)].flatMap(([name, members]) =>
-    members.length === sizes.get(name)?.length ? [members] : [],
-  );
-}
-
-/** Parts with the fewest free CPUs come first, so that whole ones stay whole; of like ones that of the lower number. */
-function inOrder(all: readonly Cpu[], free: readonly Cpu[], parts: readonly Part[]): readonly Cpu[] {
-  const ranks = parts.map((part) => {
-    const members = Map.groupBy(free, part);
-    const numbers = numbersOf(all, part);
-    return (cpu: Cpu): readonly [count: number, number: number] => [
-      members.get(part(cpu))!.length,
-      numbers.get(part(cpu))!,
-    ];
-  });
-  const ranked = free.map((cpu) => ({ cpu, rank: [...ranks.flatMap((rank) => rank(cpu)), cpu.id] }));
-  return ranked.toSorted((a, b) => firstDifference(a.rank, b.rank)).map(({ cpu }) => cpu);
-}
-
-/** NUMA nodes and sockets have numbers; a core has that of its first CPU, free or not. */
-function numbersOf(all: readonly Cpu[], part: Part): ReadonlyMap<string, number> {
-  const numbers = new Map<string, number>();
-  for (const cpu of all) {
-    const [name, number] = [part(cpu), part === coreOf ? cpu.id : Number(part(cpu))];
-    numbers.set(name, Math.min(number, numbers.get(name) ?? number));
-  }
-  return numbers;
-}
-
-const firstDifference = (a: readonly number[], b: readonly number[]): number =>
-  a.map((value, at) => value - b[at]!).find((difference) => difference !== 0) ?? 0;

@@ -10,7 +10,7 @@ import { podContainers, podQOS } from '../spec/qos.ts';
 import {
   cpuQuota,
   cpuShares,
-  exclusiveCount,
+  ownsCpus,
   pageSizeName,
   podLimits,
   podOverhead,
@@ -104,10 +104,6 @@ const bounds = (pod: Pod, name: 'cpu' | 'memory'): boolean =>
 const isPositive = (quantity: string | undefined): boolean => quantity !== undefined && nanoOf(quantity) > 0n;
 
 const UNLIMITED = '-1';
-
-/** Whether the pod has exclusive CPUs: time on them is not limited. */
-const ownsCpus = (pod: Pod, { admission }: NodeSettings): boolean =>
-  admission?.cpuManager !== undefined && podContainers(pod).some((container) => exclusiveCount(pod, container) > 0);
 
 function quota(milli: bigint, node: NodeSettings, isFree: boolean): CgroupResources {
   const period = BigInt(node.cpuCFSQuotaPeriodUs);

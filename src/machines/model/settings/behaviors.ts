@@ -17,6 +17,18 @@ const BEHAVIORS = [
     before: 'Of one object 25 events were written at once, then one now and then.',
     since: 'That many of each type are, as of the kubelet: warnings do not use up what is normal.',
   },
+  {
+    name: 'resourcesAsKubelet',
+    before:
+      "Exclusive CPUs were chosen, pinned and bounded in ways of this agent's own; what another kubelet's state files say " +
+      'was not read; and who found no room at a start was refused before it was known which pods there are.',
+    since: 'All of that is as of the kubelet.',
+  },
+  {
+    name: 'resizeConditionsEnd',
+    before: 'A pod that had ended kept the condition of a resize that waits.',
+    since: 'Its end removes them, as of the kubelet.',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];

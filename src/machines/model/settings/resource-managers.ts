@@ -16,6 +16,8 @@ export interface CpuManagerSettings {
   readonly wholeCores: boolean;
   /** `strict-cpu-reservation`. */
   readonly isReservationStrict: boolean;
+  /** They are chosen as 0.2.0 chose them; absent: as the kubelet does. */
+  readonly isAsReleased?: boolean;
 }
 
 /** Bytes of one node, by resource: all of it, and what is kept for the system. */

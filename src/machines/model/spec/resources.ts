@@ -12,6 +12,7 @@ import {
   type QOSClass,
   type ResourceRequirements,
 } from '../api/pod.ts';
+import { hasBehavior } from '../settings/behaviors.ts';
 import type { NodeSettings } from '../settings/node-settings.ts';
 import { memoize } from '../values/memoize.ts';
 import { MILLI, milliUnits, type Nano, nanoOf, wholeUnits } from '../values/quantity.ts';
@@ -129,8 +130,19 @@ function linuxResources(requests: Amounts, limits: Amounts, node: ResourceSettin
 }
 
 /** `resources` of a sandbox: all containers together, without the overhead. */
-export const sandboxResources = (pod: Pod, node: ResourceSettings): LinuxContainerResources =>
-  linuxResources(podRequests(pod), podLimits(pod), node);
+export const sandboxResources = (
+  pod: Pod,
+  node: ResourceSettings & Pick<NodeSettings, 'behavior'>,
+): LinuxContainerResources => ({
+  ...linuxResources(podRequests(pod), podLimits(pod), node),
+  ...(hasBehavior(node, 'resourcesAsKubelet') && ownsCpus(pod, node) && node.cpuCFSQuota
+    ? { cpu_quota: UNLIMITED }
+    : {}),
+});
+
+/** Whether the pod has exclusive CPUs: time on them is not limited. */
+export const ownsCpus = (pod: Pod, { admission }: Pick<NodeSettings, 'admission'>): boolean =>
+  admission?.cpuManager !== undefined && podContainers(pod).some((container) => exclusiveCount(pod, container) > 0);
 
 /** `overhead` of a sandbox; empty when its runtime class has none. */
 export function sandboxOverhead(pod: Pod, node: ResourceSettings): LinuxContainerResources {
@@ -144,11 +156,11 @@ export function containerResources(pod: Pod, container: Container, node: Resourc
   const limits = { ...pick(podLevel), ...positive(amountsOf(container.resources?.limits)) };
   const resources = linuxResources(requestsOf(container.resources), limits, node);
   const unified = { ...resources.unified, ...memoryQoSOf(pod, container, node) };
-  const ownsCpus = node.admission?.cpuManager !== undefined && exclusiveCount(pod, container) > 0;
+  const hasOwnCpus = node.admission?.cpuManager !== undefined && exclusiveCount(pod, container) > 0;
   return {
     ...resources,
     ...(Object.keys(unified).length === 0 ? {} : { unified }),
-    ...(ownsCpus && node.cpuCFSQuota ? { cpu_quota: UNLIMITED } : {}),
+    ...(hasOwnCpus && node.cpuCFSQuota ? { cpu_quota: UNLIMITED } : {}),
     oom_score_adj: String(oomScoreAdj(pod, container, node)),
     ...(node.hugePageSizes === undefined || node.hugePageSizes.length === 0
       ? {}

@@ -15,6 +15,7 @@ import {
   terminatedReasons,
   UNKNOWN_EXIT_CODE,
 } from '../reasons/reasons.ts';
+import { hasBehavior } from '../settings/behaviors.ts';
 import type { NodeSettings } from '../settings/node-settings.ts';
 import { podQOS } from '../spec/qos.ts';
 import { isSidecar } from '../spec/resources.ts';
@@ -120,7 +121,7 @@ export function podStatus(facts: PodStatusFacts): PodStatus {
     conditions: [
       ...foreign,
       ...disruption(facts),
-      ...resizeConditions(facts),
+      ...resizeConditions(facts, verdict.phase),
       ...dated(verdicts, previous?.conditions ?? [], nowMs, generation),
     ],
     ...addresses(facts),
@@ -182,7 +183,10 @@ function disruption({ kill, pod, previous, nowMs }: PodStatusFacts): readonly Po
 }
 
 /** Gone with what they are about; only these have a time of observation. */
-function resizeConditions({ resizePending, resizing, pod, previous, nowMs }: PodStatusFacts): readonly PodCondition[] {
+function resizeConditions(facts: PodStatusFacts, phase: string): readonly PodCondition[] {
+  const { resizePending, resizing, pod, previous, nowMs } = facts;
+  const ends = hasBehavior(facts.node, 'resizeConditionsEnd');
+  if (ends && isTerminalPhase(phase)) return [];
   const pending = resizePending && {
     type: 'PodResizePending',
     status: 'True',
@@ -192,11 +196,20 @@ function resizeConditions({ resizePending, resizing, pod, previous, nowMs }: Pod
   const error = resizing?.error ? { reason: conditionReasons.resizeError, message: resizing.error } : {};
   const inProgress = resizing && { type: 'PodResizeInProgress', status: 'True', ...error };
   const verdicts = [...(pending ? [pending] : []), ...(inProgress ? [inProgress] : [])];
-  return dated(verdicts, previous?.conditions ?? [], nowMs, pod.metadata.generation).map((condition) => ({
+  // A pod that ends is not judged again.
+  const isEnding = ends && (facts.kill !== undefined || pod.metadata.deletionTimestamp !== undefined);
+  const before = previous?.conditions ?? [];
+  return dated(verdicts, before, nowMs, pod.metadata.generation).map((condition) => ({
     ...condition,
+    ...(isEnding ? observedBefore(condition, before) : {}),
     lastProbeTime: condition.lastTransitionTime!,
   }));
 }
+
+const observedBefore = ({ type }: PodCondition, before: readonly PodCondition[]): Partial<PodCondition> => {
+  const observedGeneration = before.find((each) => each.type === type)?.observedGeneration;
+  return observedGeneration === undefined ? {} : { observedGeneration };
+};
 
 type Addresses = Pick<PodStatus, 'hostIP' | 'hostIPs' | 'podIP' | 'podIPs'>;
 

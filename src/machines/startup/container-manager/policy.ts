@@ -24,6 +24,8 @@ import { hugePageName } from '../context/derive-settings.ts';
 import type { KubeletContext } from '../context/types.ts';
 
 export interface ContainerManagerInput extends NodeGroupSettings {
+  /** How many changed decisions this node takes: `behaviors.ts`. */
+  readonly behavior: number;
   readonly nodeName: string;
   readonly machineInfo: MachineInfo;
   /** The runtime puts its containers into groups. The embedded one does not: nothing is made for it. */
@@ -59,6 +61,7 @@ const absolute = (path: string): string => (path === '' || path.startsWith('/') 
 
 /** Needs a context in which the runtime and the machine are known. */
 export function containerManagerInput({
+  input: { behavior },
   config,
   flags,
   node,
@@ -70,6 +73,7 @@ export function containerManagerInput({
   const parsed = parseQosReserved(config.qosReserved);
   const qosReserved = parsed.error === undefined ? parsed.value : {};
   return {
+    behavior,
     nodeName: node.nodeName,
     machineInfo,
     usesCgroups: !runtime.embedded,
@@ -88,7 +92,7 @@ export function containerManagerInput({
     maxNumaNodes: Number(config.topologyManagerPolicyOptions['max-allowable-numa-nodes'] ?? MAX_NUMA_NODES),
     memoryManagerPolicy: config.memoryManagerPolicy,
     memoryManagerError: memoryManagerError(config, memoryMachine(machineInfo))?.error ?? '',
-    managers: resourceManagers(config, machineInfo),
+    managers: resourceManagers(behavior, config, machineInfo),
     rootDir: flags.rootDir,
     oomScoreAdj: config.oomScoreAdj,
     storagePath: config.localStorageCapacityIsolation ? flags.rootDir : '',

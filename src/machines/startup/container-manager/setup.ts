@@ -18,6 +18,7 @@ import { type CgroupsHeld, cgroupOperations } from '../../model/operations/cgrou
 import { type CgroupInfo, hostOperations } from '../../model/operations/host.ts';
 import type { Ended } from '../../model/pods/messages.ts';
 import { nodeRef } from '../../model/reasons/reasons.ts';
+import { hasBehavior } from '../../model/settings/behaviors.ts';
 import {
   type ContainerManagerInput,
   orphansOf,
@@ -123,7 +124,8 @@ export const judgeFiles = s.assign(({ context, event }) => {
 /** What they say that single containers hold goes to `allocation` before any pod does. */
 export const handOver = s.enqueueActions(({ context, event, enqueue }) => {
   const { contents } = outputOf<{ contents: readonly (string | null)[] }>(event);
-  const message = context.refusal === '' ? handedOver(context, contents) : null;
+  if (context.refusal !== '' || !hasBehavior(context, 'resourcesAsKubelet')) return;
+  const message = handedOver(context, contents);
   if (message !== null) enqueue.sendTo(to('allocation'), message);
 });
 

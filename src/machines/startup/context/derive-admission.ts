@@ -10,6 +10,7 @@ import { units } from '../../model/allocation/request.ts';
 import type { NodeResources } from '../../model/cgroups/allocatable.ts';
 import type { StringMap } from '../../model/configuration/field-types.ts';
 import type { MachineInfo } from '../../model/operations/host.ts';
+import { hasBehavior } from '../../model/settings/behaviors.ts';
 import type { AdmissionSettings } from '../../model/settings/node-settings.ts';
 import type { ResourceManagers, TopologyPolicy } from '../../model/settings/resource-managers.ts';
 import { milliUnits, nanoOf, wholeUnits } from '../../model/values/quantity.ts';
@@ -19,6 +20,7 @@ import type { NodeIdentity } from './types.ts';
 const OPERATING_SYSTEM = 'linux';
 
 export function admissionSettings(
+  behavior: number,
   flags: KubeletFlags,
   config: KubeletConfiguration,
   node: NodeIdentity,
@@ -32,14 +34,18 @@ export function admissionSettings(
     taints: config.registerWithTaints,
     sysctls: { kernelVersion: machine.kernelVersion, allowedUnsafe: config.allowedUnsafeSysctls },
     appArmor: machine.appArmor,
-    ...resourceManagers(config, machine),
+    ...resourceManagers(behavior, config, machine),
     ...featureAdmission(gatesOf(config)),
   };
 }
 
 /** What of this machine is given to single containers. */
-export const resourceManagers = (config: KubeletConfiguration, machine: MachineInfo): ResourceManagers => ({
-  ...cpuManager(config, machine),
+export const resourceManagers = (
+  behavior: number,
+  config: KubeletConfiguration,
+  machine: MachineInfo,
+): ResourceManagers => ({
+  ...cpuManager(!hasBehavior({ behavior }, 'resourcesAsKubelet'), config, machine),
   ...memoryManager(config, machine),
   ...topologyManager(config, machine),
 });
@@ -68,7 +74,11 @@ function memoryManager(config: KubeletConfiguration, machine: MachineInfo): Pick
   return { memoryManager: memorySettings(machine, new Map(reserved)) };
 }
 
-function cpuManager(config: KubeletConfiguration, machine: MachineInfo): Pick<ResourceManagers, 'cpuManager'> {
+function cpuManager(
+  isAsReleased: boolean,
+  config: KubeletConfiguration,
+  machine: MachineInfo,
+): Pick<ResourceManagers, 'cpuManager'> {
   if (config.cpuManagerPolicy !== 'static') return {};
   const { cpus } = machine.topology;
   const { kubeReserved, systemReserved, reservedSystemCPUs, cpuManagerPolicyOptions: options } = config;
@@ -79,9 +89,10 @@ function cpuManager(config: KubeletConfiguration, machine: MachineInfo): Pick<Re
   return {
     cpuManager: {
       cpus,
-      reserved: reservedCpus(cpus, reservedSystemCPUs, reserved),
+      reserved: reservedCpus(cpus, reservedSystemCPUs, reserved, isAsReleased),
       wholeCores: isOptionOn(options, 'full-pcpus-only'),
       isReservationStrict: isOptionOn(options, 'strict-cpu-reservation'),
+      ...(isAsReleased ? { isAsReleased } : {}),
     },
   };
 }

@@ -70,7 +70,7 @@ export function deriveSettings(context: KubeletContext): NodeSettings {
     maxPods: config.maxPods,
     capacity: resources.capacity,
     allocatable: resources.allocatable,
-    admission: admissionSettings(flags, config, node, machineInfo, resources),
+    admission: admissionSettings(context.input.behavior, flags, config, node, machineInfo, resources),
     makesPodCgroups: config.cgroupsPerQOS && !runtime.embedded,
     memoryQoS: memoryQoS(config),
     ...featureSettings(gatesOf(config)),

@@ -1,12 +1,8 @@
 /** Which CPUs containers get, held against what the Go kubelet's static policy gives on the same machines. */
 
 import { describe, expect, it } from 'vitest';
-import {
-  allocatableCpus,
-  pack,
-  reservedCpus,
-  sharedCpus,
-} from '../../../../src/machines/model/allocation/cpu-manager.ts';
+import { allocatableCpus, reservedCpus, sharedCpus } from '../../../../src/machines/model/allocation/cpu-manager.ts';
+import { pack } from '../../../../src/machines/model/allocation/cpu-packing.ts';
 import { type ExclusiveRequest, exclusiveRequests } from '../../../../src/machines/model/allocation/request.ts';
 import { assign } from '../../../../src/machines/model/allocation/resource-assignment.ts';
 import type { Pod } from '../../../../src/machines/model/api/pod.ts';

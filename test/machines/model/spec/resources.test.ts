@@ -194,6 +194,16 @@ describe('resources', () => {
     expect(resources).not.toHaveProperty('cpu_period');
   });
 
+  it('does not limit CPU time of a sandbox whose pod has CPUs of its own', () => {
+    const whole = { cpu: '2', memory: '1Mi' };
+    const owner = pod({ containers: [container({ resources: { limits: whole, requests: whole } })] });
+    const cpuManager = { cpus: [], reserved: [], wholeCores: false, isReservationStrict: false };
+    const admission = { cpuManager } as never;
+    expect(sandboxResources(owner, { ...node, admission })).toMatchObject({ cpu_quota: '-1', cpu_period: '100000' });
+    expect(sandboxResources(owner, node)).toMatchObject({ cpu_quota: '200000' });
+    expect(sandboxResources(owner, { ...node, admission, cpuCFSQuota: false })).not.toHaveProperty('cpu_quota');
+  });
+
   it('lets a sidecar live as long as the containers that it serves', () => {
     const sidecar = container({ name: 'side', restartPolicy: 'Always' });
     const big = container({ resources: { requests: { memory: '10Gi' } } });

@@ -2,12 +2,14 @@
 import { describe, expect, it } from 'vitest';
 import { cpuStateText } from '../../../../src/machines/model/allocation/cpu-state-file.ts';
 import { memoryState, memoryStateText } from '../../../../src/machines/model/allocation/memory-state-file.ts';
+import { NEWEST_BEHAVIOR } from '../../../../src/machines/model/settings/behaviors.ts';
 import { containerManagerMachine } from '../../../../src/machines/startup/container-manager/container-manager.ts';
 import type { ContainerManagerInput } from '../../../../src/machines/startup/container-manager/policy.ts';
 import { type Answers, fail, ok, runUnder } from '../../../support/answering-world.ts';
 import { GROUPS, MACHINE_INFO } from '../boot-node.ts';
 
 const INPUT: ContainerManagerInput = {
+  behavior: NEWEST_BEHAVIOR,
   nodeName: 'node1',
   machineInfo: { ...MACHINE_INFO, cores: 2, memoryBytes: '4294967296' },
   usesCgroups: true,

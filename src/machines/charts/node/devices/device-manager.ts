@@ -21,6 +21,7 @@ import { deviceOperations, type RegistrationItem } from '../../../model/operatio
 import type { DeviceHoldings } from '../../../model/operations/grants.ts';
 import { hostOperations } from '../../../model/operations/host.ts';
 import type { Ended } from '../../../model/pods/messages.ts';
+import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import { childIn } from '../../children.ts';
 import { type DevicePluginReport, devicePluginMachine } from './device-plugin.ts';
 import {
@@ -44,6 +45,8 @@ const SERVE_RETRY_MS = 1_000;
 const WRITE_RETRY_MS = 10_000;
 
 interface DeviceManagerInput {
+  /** How many changed decisions this node takes: `behaviors.ts`. */
+  readonly behavior: number;
   /** The folder of device plugins, below the root directory. */
   readonly folder: string;
 }
@@ -104,7 +107,8 @@ const remember = s.enqueueActions((args) => {
   const state = readDeviceState(text);
   if ('error' in state) return args.enqueue(line('error', [NOT_READ, { err: state.error }]));
   const message = devicesHandedOver(state);
-  if (message !== null) args.enqueue.sendTo(to('allocation'), message);
+  if (message !== null && hasBehavior(args.context, 'resourcesAsKubelet'))
+    args.enqueue.sendTo(to('allocation'), message);
   const entry: ResourceEntry = { id: '', endpoint: '', options: NO_OPTIONS, devices: [] };
   const names = rememberedResources(state);
   for (const resource of names) expireLater(args, resource);

@@ -3,6 +3,7 @@
  * these pods there are, but no other pod is refused for it. Part of `allocation.ts`.
  */
 import type { Rejection } from '../../../model/allocation/predicates.ts';
+import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import { type AllocationRequest, keeping, type Work, without } from './allocation-setup.ts';
 
 /** It is judged again when more is known. */
@@ -11,7 +12,8 @@ export function postpone(w: Work, wanted: AllocationRequest): void {
 }
 
 /** What an earlier agent gave to pods that have not asked yet may be of pods that are gone, or that end now. */
-export const mayLeave = ({ books }: Work, uid: string): boolean =>
+export const mayLeave = ({ args: { context }, books }: Work, uid: string): boolean =>
+  hasBehavior(context.settings, 'resourcesAsKubelet') &&
   [...books.recalled, ...Object.keys(books.handedOver)].some((other) => other !== uid);
 
 const OF_OTHERS = ['NodePorts', 'UnexpectedAdmissionError', 'TopologyAffinityError', 'SMTAlignmentError'];

@@ -11,6 +11,7 @@ import {
   podMessages,
   podReasons,
 } from '../../../model/reasons/reasons.ts';
+import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import { claimRefusal, podDns } from '../../../model/spec/index.ts';
 import { factsOf, hasBegunInSandbox, withContainer } from '../../../model/status/runtime-facts.ts';
 import { pauseMs, RESPAWN_BACK_OFF } from '../../../model/values/back-off.ts';
@@ -133,6 +134,7 @@ export const permit = s.enqueueActions((args) => {
   const members = turnsOf(context).filter(({ container }) => context.writing.includes(container.name));
   const containers = { ...context.containers };
   const actuated = { ...context.actuated };
+  const made: string[] = [];
   for (const member of members) {
     const { name } = member.container;
     const answer = permission(context, member);
@@ -140,6 +142,7 @@ export const permit = s.enqueueActions((args) => {
     const isMade = isCreated({ facts: factsOf(context.runtime, name), restartCount });
     containers[name] = { ...containers[name]!, request: null, begins: !('error' in answer) };
     if (!isMade && context.allocation?.[name] !== undefined) actuated[name] = context.allocation[name];
+    if (!isMade && !('error' in answer)) made.push(name);
     if ('error' in answer) order(enqueue, name, { type: 'container.refused', ...answer.error });
     else order(enqueue, name, { type: 'container.permitted', podIP: addressesOf(context)[0] ?? '', ...answer });
   }
@@ -155,8 +158,18 @@ export const permit = s.enqueueActions((args) => {
     fileValues: {},
     unprepared: {},
     actuated: context.actuated === null ? null : actuated,
+    ...createdWith(context, made),
   });
 });
+
+/** Exclusive CPUs that instances are created with: they need no update, unless an earlier agent created them. */
+function createdWith({ cpus, node, createdWith: before }: PodContext, names: readonly string[]): Partial<PodContext> {
+  if (cpus === null || !hasBehavior(node, 'resourcesAsKubelet')) return {};
+  const own = names.flatMap((name) =>
+    cpus.exclusive[name] === undefined ? [] : [[name, cpus.exclusive[name]] as const],
+  );
+  return own.length === 0 ? {} : { createdWith: { ...before, ...Object.fromEntries(own) } };
+}
 
 /** An actor of a container crashed: it starts again from what the runtime shows. */
 export const reapContainer = s.enqueueActions(({ event, context, enqueue }) => {

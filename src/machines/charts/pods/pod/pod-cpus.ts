@@ -1,8 +1,9 @@
 /**
  * The CPUs that the containers of a pod run on, where the node keeps CPUs apart. Part of the chart of `pod.ts`.
  *
- * Invariants: C1 an instance is created with its CPUs, and updated when they change. C2 a failed update is tried
- * again, and nothing that runs is stopped for it. Upstream: cpumanager (reconcileState).
+ * Invariants: C1 an instance is created with its CPUs, and updated when they change; those that are shared are sent
+ * once more. C2 a failed update is tried again, and nothing that runs is stopped for it. Upstream: cpumanager
+ * (reconcileState).
  */
 import { cpusOf } from '../../../model/allocation/cpu-manager.ts';
 import { factsOf } from '../../../model/status/runtime-facts.ts';
@@ -22,7 +23,9 @@ function nextPin(context: PodContext): CpuPin | null {
   for (const name of Object.keys(context.containers)) {
     const facts = factsOf(context.runtime, name);
     const cpus = cpusOf(context.cpus, name);
-    if (facts?.state === 'running' && cpus !== '' && context.pinned[facts.id] !== cpus) return { id: facts.id, cpus };
+    if (facts?.state !== 'running' || cpus === '') continue;
+    const known = context.pinned[facts.id] ?? context.createdWith[name];
+    if (known !== cpus) return { id: facts.id, cpus };
   }
   return null;
 }

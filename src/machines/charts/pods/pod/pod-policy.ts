@@ -114,6 +114,8 @@ export interface PodContext extends PodInput {
   readonly unprepared: Readonly<Record<string, string>>;
   /** By instance, the CPUs of the last update to the runtime. */
   readonly pinned: Readonly<Record<string, string>>;
+  /** By container, the exclusive CPUs that this agent last had an instance of it created with. */
+  readonly createdWith: Readonly<Record<string, string>>;
   /** The update to the runtime that is under way. */
   readonly pin: CpuPin | null;
   /** Why the node does not take it. */
@@ -192,6 +194,7 @@ export const initialPod = (input: PodInput): PodContext => ({
   deviceHealth: {},
   unprepared: {},
   pinned: {},
+  createdWith: {},
   pin: null,
   rejection: null,
   refusal: null,

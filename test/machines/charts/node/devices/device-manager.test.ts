@@ -1,4 +1,5 @@
 /** The device manager in a world whose plugins speak by hand: proves R1 to R4 of `device-manager.ts`, D1 of its plugins. */
+
 import { expect, it } from 'vitest';
 import { deviceManagerMachine } from '../../../../../src/machines/charts/node/devices/device-manager.ts';
 import { devicePluginMachine } from '../../../../../src/machines/charts/node/devices/device-plugin.ts';
@@ -13,6 +14,7 @@ import {
   readDeviceState,
 } from '../../../../../src/machines/model/allocation/device-state.ts';
 import type { Device } from '../../../../../src/machines/model/operations/devices.ts';
+import { NEWEST_BEHAVIOR } from '../../../../../src/machines/model/settings/behaviors.ts';
 import { type Answers, fail, ok, runUnder } from '../../../../support/answering-world.ts';
 
 const GPU = 'example.com/gpu';
@@ -31,7 +33,7 @@ function run(answers: Answers = {}) {
   const written: Written[] = [];
   const world = runUnder(
     deviceManagerMachine,
-    { folder: FOLDER },
+    { behavior: NEWEST_BEHAVIOR, folder: FOLDER },
     {
       'host.readCheckpoints': ok({ contents: [null] }),
       'devices.serveRegistration': 'stream',

@@ -3,7 +3,7 @@ import { afterEach, expect, it } from 'vitest';
 import type { Pod, ResourceRequirements } from '../../../../../src/machines/model/api/pod.ts';
 import type { NodeSettings } from '../../../../../src/machines/model/settings/node-settings.ts';
 import { ADMISSION, apiPod, bootCountingNode, sendPods } from '../../../../support/counting-node.ts';
-import type { PodsNode } from '../../../../support/pods-node.ts';
+import { manifest, type PodsNode } from '../../../../support/pods-node.ts';
 
 const WITH_MANAGER: NonNullable<NodeSettings['admission']> = {
   ...ADMISSION,
@@ -39,7 +39,8 @@ it('others leave the CPUs of a guaranteed container, whose CPU cannot be resized
   send('ADD', asking('own', whole('2')));
   node.until('it runs', () => node.phase('own') === 'Running');
   node.run(1_000);
-  expect(reported()).toBe(3);
+  // Of the shared one; the other was created with its CPUs.
+  expect(reported()).toBe(2);
   expect(node.world.softState.grants).toMatchObject({ own: { cpus: { c: '1-2' } } });
   send('UPDATE', asking('own', whole('3'), 2));
   node.run(1_000);
@@ -50,7 +51,22 @@ it('others leave the CPUs of a guaranteed container, whose CPU cannot be resized
       message: 'Resize is infeasible for Guaranteed Pods alongside CPU Manager policy "static"',
     }),
   );
-  expect(reported()).toBe(3);
+  expect(reported()).toBe(2);
+});
+
+it('a container that begins anew is created with its CPUs, too, and the next agent sends them once', () => {
+  node = bootCountingNode({ admission: WITH_MANAGER });
+  const containers = [{ name: 'c', image: 'app:1', resources: whole('2') }];
+  node.world.setManifests([manifest({ uid: 'own', containers })]);
+  node.until('it runs', () => node.phase('own') === 'Running');
+  node.world.runtime.exit(node.world.runtime.running('c')!, 1);
+  node.until('it runs again', () => node.status('own')?.containerStatuses?.[0]?.restartCount === 1);
+  node.run(1_000);
+  expect(reported()).toBe(0);
+  node = node.restart();
+  node.until('it is known', () => node.phase('own') === 'Running');
+  node.run(1_000);
+  expect(reported()).toBe(1);
 });
 
 it('a guaranteed container is created on the NUMA nodes of its memory, which cannot be resized', () => {

@@ -95,6 +95,22 @@ describe('more of what the node has', () => {
 });
 
 describe('a container whose policy wants a new instance', () => {
+  it('is not waited for by a pod that ends, and no condition says so when it has ended', () => {
+    boot();
+    const resources = { requests: { cpu: '100m' } };
+    send('ADD', asking('p', 1, resources));
+    node.until('Running', running('p'));
+    send('UPDATE', asking('p', 2, { requests: { cpu: '90' } }));
+    const waits = { type: 'PodResizePending', reason: 'Infeasible', observedGeneration: 2 };
+    expect(conditions('p')).toMatchObject([waits]);
+    const { metadata, ...rest } = asking('p', 3, { requests: { cpu: '90' } });
+    send('UPDATE', { ...rest, metadata: { ...metadata, deletionTimestamp: '2023-11-14T22:13:30Z' } });
+    expect(conditions('p')).toMatchObject([waits]);
+    node.world.runtime.exit(node.world.runtime.running('c')!, 0);
+    node.until('ended', () => node.phase('p') === 'Succeeded');
+    expect(conditions('p')).toEqual([]);
+  });
+
   it('begins anew with what was given, as it was recorded', () => {
     boot();
     const policy = [{ resourceName: 'memory', restartPolicy: 'RestartContainer' }];

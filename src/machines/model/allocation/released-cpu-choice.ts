@@ -1,0 +1,35 @@
+/**
+ * How 0.2.0 chose exclusive CPUs, where that was not the kubelet's way: its journals are replayed by it. Pure.
+ *
+ * Behavior: `resourcesAsKubelet`.
+ */
+import type { CpuManagerSettings } from '../settings/resource-managers.ts';
+import type { Choice, Chosen } from './cpu-manager.ts';
+import { alignmentError, coreOf, type Order, pack, ranked, shortage, threadsPerCore } from './cpu-packing.ts';
+
+/** With whole cores, no container was given a sibling of a reserved CPU. */
+export function allocatableCpus({ cpus, reserved, wholeCores }: CpuManagerSettings): readonly number[] {
+  const cores = new Set(cpus.filter(({ id }) => wholeCores && reserved.includes(id)).map(coreOf));
+  return cpus.filter((cpu) => !reserved.includes(cpu.id) && !cores.has(coreOf(cpu))).map(({ id }) => id);
+}
+
+/** Of like parts, that of the lowest free CPU came first. */
+export const byFirstFree: Order = (_all, free, parts) =>
+  ranked(free, parts, (_part, _name, members) => Math.min(...members.map(({ id }) => id)));
+
+/** What an init container had came before what was free, and the latter was never packed together with it. */
+export function choose(settings: CpuManagerSettings, count: number, { reusable, free, nodes }: Choice): Chosen {
+  const { cpus, wholeCores } = settings;
+  const aligned = new Set(
+    cpus.filter(({ numaNode }) => nodes === null || nodes.includes(numaNode)).map(({ id }) => id),
+  );
+  const pools = [reusable, free].map((ids) => ids.filter((id) => aligned.has(id)));
+  const rest = [reusable, free].map((ids) => ids.filter((id) => !aligned.has(id)));
+  const ids: number[] = [];
+  for (const pool of [...pools, ...rest])
+    ids.push(...(pack(cpus, pool, Math.min(count - ids.length, pool.length), byFirstFree) ?? []));
+  if (ids.length === count && !(wholeCores && count % threadsPerCore(cpus) !== 0))
+    return { ids: ids.toSorted((a, b) => a - b) };
+  const available = free.length + reusable.length;
+  return { rejection: wholeCores ? alignmentError(cpus, count, available) : shortage(count, available) };
+}
