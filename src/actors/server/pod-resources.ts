@@ -101,7 +101,7 @@ function methods(
     })),
     Get: limited('Get', ({ pod_name, pod_namespace }: { pod_name: string; pod_namespace: string }) => {
       const found = podNamed(view.pods(), pod_namespace, pod_name);
-      if (!found) throw new Error(`pod ${pod_name} in namespace ${pod_namespace} not found`);
+      if (!found || !isActive(found)) throw new Error(`pod ${pod_name} in namespace ${pod_namespace} not found`);
       return { pod_resources: inView(found) };
     }),
   };

@@ -75,6 +75,10 @@ const listed = async (settings: object): Promise<readonly string[]> =>
 it('those that have ended are left out, unless a gate lists them', async () => {
   expect(await listed({})).toEqual(['a']);
   expect(await listed({ listsEndedPods: true })).toEqual(['a', 'b']);
+  const request = { podName: 'b', podNamespace: 'default' };
+  await expect(asked({ listsEndedPods: true }, { method: 'Get', request })).rejects.toThrow(
+    'pod b in namespace default not found',
+  );
 });
 
 it('agents older than v1 are told of the devices of every pod, on the same socket', async () => {
