@@ -1,7 +1,8 @@
 /**
  * Ports for `devices.*`: the calls to device plugins, each over the connection on which its devices are followed.
  *
- * Invariant: a plugin is known by its resource for as long as its stream is open; without it no call is possible.
+ * Invariant: a plugin is known by its resource while its stream is open, and for five minutes after: its containers
+ * begin again without it, unless it wants to be asked before each start.
  * Upstream: pkg/kubelet/cm/devicemanager/endpoint.go and plugin/v1beta1/client.go.
  */
 
@@ -32,8 +33,13 @@ const PRE_START_TIMEOUT_MS = 30_000;
 /** A node with thousands of devices fits; a plugin that sends more would fill the journal. */
 const LIST_MAX_BYTES = 1_024 * 1_024;
 
+/** Upstream's: by then its plugin is another one, or gone for good. */
+const STOP_GRACE_MS = 300_000;
+
 interface Connection extends DevicePlugin {
   readonly client: grpc.Client;
+  /** When its stream ended. */
+  endedAtMs?: number;
 }
 
 export function devicePorts(): Ports<Operations> {
@@ -69,12 +75,12 @@ async function listAndWatch(
     input.endpoint,
     signal,
     async (client) => {
-      const connection = { ...input, client };
+      const connection: Connection = { ...input, client };
       connections.set(input.resource, connection);
       try {
         await followed(client, call);
       } finally {
-        if (connections.get(input.resource) === connection) connections.delete(input.resource);
+        connection.endedAtMs = performance.now();
       }
     },
     options,
@@ -108,8 +114,14 @@ const deviceOf = ({ ID, health, topology }: ListReply['devices'][number]): Devic
 
 function connectionOf(connections: Connections, resource: string): Connection {
   const found = connections.get(resource);
-  if (found) return found;
+  if (found && (found.endedAtMs === undefined || performance.now() - found.endedAtMs < STOP_GRACE_MS)) return found;
   throw new OperationError(`endpoint not found in cache for a registered resource: ${resource}`, { code: 'NOT_FOUND' });
+}
+
+function openConnection(connections: Connections, resource: string): Connection {
+  const found = connectionOf(connections, resource);
+  if (found.endedAtMs === undefined) return found;
+  throw new OperationError(`endpoint ${resource} has been stopped`, { code: 'NOT_FOUND' });
 }
 
 interface PreferredReply {
@@ -119,7 +131,7 @@ interface PreferredReply {
 const preferredAllocation =
   (connections: Connections): Port<Operations['devices.getPreferredAllocation']> =>
   async ({ input: { resource, available, mustInclude, size } }) => {
-    const { client } = connectionOf(connections, resource);
+    const { client } = openConnection(connections, resource);
     const request = {
       available_deviceIDs: available,
       must_include_deviceIDs: mustInclude,
@@ -133,7 +145,7 @@ const preferredAllocation =
 const allocate =
   (connections: Connections): Port<Operations['devices.allocate']> =>
   async ({ input: { resource, ids } }) => {
-    const { client } = connectionOf(connections, resource);
+    const { client } = openConnection(connections, resource);
     const method = methodOf<object, AllocateReply>(DEVICE_PLUGIN, 'Allocate');
     const request = { container_requests: [{ devices_ids: ids }] };
     const { container_responses: responses } = await unary(client, method, request, ALLOCATE_TIMEOUT_MS);
@@ -174,9 +186,9 @@ const preStartContainers =
   };
 
 async function preStart(connections: Connections, resource: string, ids: readonly string[]): Promise<void> {
-  const { client, options } = connectionOf(connections, resource);
-  if (!options.preStart) return;
+  if (!connectionOf(connections, resource).options.preStart) return;
   try {
+    const { client } = openConnection(connections, resource);
     const method = methodOf<object, object>(DEVICE_PLUGIN, 'PreStartContainer');
     await unary(client, method, { devices_ids: ids }, PRE_START_TIMEOUT_MS);
   } catch (error) {

@@ -11,7 +11,7 @@ import { dirname } from 'node:path';
 import * as grpc from '@grpc/grpc-js';
 import type { PortCall } from '../../kernel/operation.ts';
 import { messageOf } from '../../kernel/thrown.ts';
-import type { Devices } from '../../machines/model/allocation/device-state.ts';
+import { type Devices, healthyIds } from '../../machines/model/allocation/device-state.ts';
 import { allocatableMemory } from '../../machines/model/allocation/memory-state.ts';
 import type { Holding, MemoryBlock } from '../../machines/model/operations/grants.ts';
 import type { LocalSocket, ServerItem } from '../../machines/model/operations/server.ts';
@@ -213,12 +213,14 @@ function givenTo(view: View, uid: string, container: string): Given {
 function allocatable(view: View): Given {
   const books = booksOf(view);
   const manager = books?.settings.admission?.memoryManager;
-  const devices = Object.entries(books?.devices ?? {}).flatMap(([resource, offer]) =>
-    offer.devices.flatMap(({ id, isHealthy, nodes }) =>
-      isHealthy
-        ? [{ resource_name: resource, device_ids: [id], topology: nodes === null ? null : topologyOf(nodes) }]
-        : [],
-    ),
-  );
+  const devices = Object.entries(books?.devices ?? {}).flatMap(([resource, offer]) => {
+    const healthy = healthyIds(offer);
+    const free = offer.devices.filter(({ id }) => healthy.includes(id));
+    return free.map(({ id, nodes }) => ({
+      resource_name: resource,
+      device_ids: [id],
+      topology: nodes === null ? null : topologyOf(nodes),
+    }));
+  });
   return { devices, memory: manager === undefined ? [] : allocatableMemory(manager).map(memoryOf) };
 }

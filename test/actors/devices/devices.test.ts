@@ -98,7 +98,21 @@ it('a plugin that refuses is quoted, and one that is gone ends its stream', asyn
   await expect(asked()).rejects.toThrow('rpc error: code = Internal desc = no more');
   fake.close();
   await expect(stream.ended).rejects.toThrow('rpc error: code = ');
-  await expect(asked()).rejects.toThrow('endpoint not found in cache for a registered resource: example.com/gpu');
+  await expect(asked()).rejects.toThrow('endpoint example.com/gpu has been stopped');
+});
+
+it('containers begin again without their plugin, unless it wants to be asked before', async () => {
+  const started = async (options: object) => {
+    const { ports, fake, stream } = await followed({ devices: [{ ID: 'a' }], options });
+    fake.close();
+    await expect(stream.ended).rejects.toThrow('rpc error: code = ');
+    const containers = [{ name: 'c', devices: { [GPU]: ['a'] } }];
+    return await perform(ports['devices.preStartContainers'], { containers });
+  };
+  expect(await started({})).toEqual({ failed: {} });
+  expect(await started({ pre_start_required: true })).toEqual({
+    failed: { c: 'device plugin PreStartContainer rpc failed with err: endpoint example.com/gpu has been stopped' },
+  });
 });
 
 it('plugins register at the socket of the kubelet, where nothing of an earlier start is left', async () => {

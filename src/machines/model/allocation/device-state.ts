@@ -9,6 +9,8 @@ import { CORRUPTED, decoded, goField, goList, goMap, goStruct } from './checkpoi
 /** What a plugin offers of one resource. */
 export interface DeviceResource {
   readonly devices: readonly Device[];
+  /** No plugin lists these now, so that none can be given; their health is what was said last. */
+  readonly isUnlisted?: boolean;
   /** It wants to be asked which devices go well together. */
   readonly prefers: boolean;
 }
@@ -36,8 +38,8 @@ export function holdingOf(ids: readonly string[], { devices }: DeviceResource): 
   return { nodes, response: null };
 }
 
-export const healthyIds = ({ devices }: DeviceResource): readonly string[] =>
-  devices.filter(({ isHealthy }) => isHealthy).map(({ id }) => id);
+export const healthyIds = ({ devices, isUnlisted }: DeviceResource): readonly string[] =>
+  isUnlisted === true ? [] : devices.filter(({ isHealthy }) => isHealthy).map(({ id }) => id);
 
 /** What the node has of devices, and what of it can be given. */
 export function deviceAmounts(devices: Devices): {

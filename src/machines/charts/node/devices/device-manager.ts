@@ -109,7 +109,7 @@ const remember = s.enqueueActions((args) => {
   const message = devicesHandedOver(state);
   if (message !== null && hasBehavior(args.context, 'resourcesAsKubelet'))
     args.enqueue.sendTo(to('allocation'), message);
-  const entry: ResourceEntry = { id: '', endpoint: '', options: NO_OPTIONS, devices: [] };
+  const entry: ResourceEntry = { id: '', endpoint: '', options: NO_OPTIONS, isListed: false, devices: [] };
   const names = rememberedResources(state);
   for (const resource of names) expireLater(args, resource);
   keep(args, Object.fromEntries(names.map((name) => [name, entry])));
@@ -129,7 +129,8 @@ const connect = s.enqueueActions((args) => {
   const id = `device-plugin-${context.spawned}`;
   enqueue(line('info', ['Device plugin connected', { resourceName: resource, endpoint }]));
   enqueue.spawnChild('devicePlugin', { id, input: { id, resource, endpoint, options } });
-  const entry = { id, endpoint, options, devices: before?.devices ?? [] };
+  const { isListed = false, devices = [] } = before ?? {};
+  const entry = { id, endpoint, options, isListed, devices };
   keep(args, { ...context.resources, [resource]: entry }, { spawned: context.spawned + 1 });
 });
 
@@ -142,14 +143,14 @@ const list = s.enqueueActions((args) => {
   const healthyCount = devices.filter(({ isHealthy }) => isHealthy).length;
   const counts = { resourceName: resource, totalCount: devices.length, healthyCount };
   enqueue(line('info', ['Processed device updates for resource', counts]));
-  keep(args, { ...context.resources, [resource]: { ...entry, devices } });
+  keep(args, { ...context.resources, [resource]: { ...entry, isListed: true, devices } });
 });
 
 /** The plugin of a resource is gone. */
 function end(args: Args, resource: string, entry: ResourceEntry): void {
   args.enqueue(line('info', ['Endpoint became unhealthy', { resourceName: resource, endpoint: entry.endpoint }]));
   expireLater(args, resource);
-  keep(args, { ...args.context.resources, [resource]: stopped(entry) });
+  keep(args, { ...args.context.resources, [resource]: stopped(entry, args.context) });
 }
 
 const stop = s.enqueueActions((args) => {

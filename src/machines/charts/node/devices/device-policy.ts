@@ -5,11 +5,12 @@
  */
 
 import { decodedResponse } from '../../../model/allocation/device-response.ts';
-import { type DeviceState, type Devices, entriesOf } from '../../../model/allocation/device-state.ts';
+import { type DeviceState, type Devices, entriesOf, healthyIds } from '../../../model/allocation/device-state.ts';
 import type { ResourcesHandedOver } from '../../../model/allocation/messages.ts';
 import { isExtendedResource } from '../../../model/allocation/request.ts';
 import type { Device, DeviceEntry, DevicePluginOptions } from '../../../model/operations/devices.ts';
 import type { DeviceHolding, DeviceHoldings } from '../../../model/operations/grants.ts';
+import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import { isQualifiedName } from '../../../model/validation/field.ts';
 
 const VERSION = 'v1beta1';
@@ -46,6 +47,8 @@ export interface ResourceEntry {
   readonly id: string;
   readonly endpoint: string;
   readonly options: DevicePluginOptions;
+  /** A plugin has listed its devices, and is there. */
+  readonly isListed: boolean;
   readonly devices: readonly Device[];
 }
 
@@ -55,14 +58,20 @@ export const NO_OPTIONS: DevicePluginOptions = { preStart: false, prefers: false
 
 export const devicesOf = (resources: Resources): Devices =>
   Object.fromEntries(
-    Object.entries(resources).map(([name, { devices, options }]) => [name, { devices, prefers: options.prefers }]),
+    Object.entries(resources).map(([name, { isListed, devices, options }]) => [
+      name,
+      { devices, prefers: options.prefers, ...(isListed ? {} : { isUnlisted: true }) },
+    ]),
   );
 
-/** Without its plugin, the health of its devices is not known. */
-export const stopped = (entry: ResourceEntry): ResourceEntry => ({
+/** Without its plugin no device can be given; those of containers stay as it said last, not on a node of 0.2.0. */
+export const stopped = (entry: ResourceEntry, node: { readonly behavior: number }): ResourceEntry => ({
   ...entry,
   id: '',
-  devices: entry.devices.map((device) => ({ ...device, isHealthy: false })),
+  isListed: false,
+  devices: hasBehavior(node, 'resourcesAsKubelet')
+    ? entry.devices
+    : entry.devices.map((device) => ({ ...device, isHealthy: false })),
 });
 
 /** Resources of which an earlier start knew: they are there, with nothing, until their plugins register again. */
@@ -83,12 +92,7 @@ export function devicesHandedOver({ entries }: DeviceState): ResourcesHandedOver
 
 /** What the checkpoint says of registered devices: those that are healthy. */
 export const registeredDevices = (resources: Resources): Readonly<Record<string, readonly string[]>> =>
-  Object.fromEntries(
-    Object.entries(resources).map(([name, { devices }]) => [
-      name,
-      devices.filter(({ isHealthy }) => isHealthy).map(({ id }) => id),
-    ]),
-  );
+  Object.fromEntries(Object.entries(devicesOf(resources)).map(([name, resource]) => [name, healthyIds(resource)]));
 
 /** By uid of a pod. */
 export const entriesOfAll = (held: Readonly<Record<string, DeviceHoldings>>): readonly DeviceEntry[] =>

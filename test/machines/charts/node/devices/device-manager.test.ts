@@ -10,6 +10,7 @@ import {
 } from '../../../../../src/machines/charts/node/devices/device-policy.ts';
 import {
   type Devices,
+  deviceHealth,
   deviceStateText,
   readDeviceState,
 } from '../../../../../src/machines/model/allocation/device-state.ts';
@@ -73,7 +74,7 @@ const counts = (capacity: string, allocatable: string) => ({
 it('what a plugin offers is told to whoever decides about pods, to the cluster, and written down', () => {
   const world = run();
   world.register();
-  expect(world.devices()).toEqual({ [GPU]: { devices: [], prefers: true } });
+  expect(world.devices()).toEqual({ [GPU]: { devices: [], isUnlisted: true, prefers: true } });
   world.list(gpu('a'), gpu('b', false));
   expect(world.devices()).toEqual({ [GPU]: { devices: [gpu('a'), gpu('b', false)], prefers: true } });
   expect(world.reported()).toEqual(counts('2', '1'));
@@ -104,13 +105,17 @@ it('the newest plugin of a resource has it, and what an older one says is not he
   expect(world.divergence()).toBeNull();
 });
 
-it('without its plugin nothing is healthy, and after five minutes nothing is there', () => {
+it('without its plugin no device is given, those given stay as they were, for five minutes', () => {
   const world = run();
   world.register();
   world.list(gpu('a'));
   world.send({ type: 'devices.withdrawn', resource: GPU, endpoint: 'gpu.sock' });
   world.settle();
   expect(world.reported()).toEqual(counts('1', '0'));
+  const held = { m: { [GPU]: { nodes: { '-1': ['a'] }, response: null } } };
+  expect(deviceHealth(held, world.devices()!)['m']).toEqual([
+    { name: GPU, resources: [{ resourceID: 'a', health: 'Healthy' }] },
+  ]);
   world.settle(299_000);
   expect(world.reported()).toEqual(counts('1', '0'));
   world.settle(1_000);
@@ -128,6 +133,7 @@ it('a plugin that is back in time stays', () => {
   expect(world.logged()).toContain('ListAndWatch ended unexpectedly for device plugin');
   world.settle(200_000);
   world.register();
+  expect(world.devices()).toMatchObject({ [GPU]: { isUnlisted: true } });
   world.list(gpu('a'));
   world.settle(300_000);
   expect(world.devices()).toMatchObject({ [GPU]: { devices: [gpu('a')] } });
@@ -136,7 +142,7 @@ it('a plugin that is back in time stays', () => {
 it('what an earlier start knew is there with nothing, until it registers again or five minutes went by', () => {
   const text = deviceStateText([], { [GPU]: ['a'], cpu: [] });
   const world = run({ 'host.readCheckpoints': ok({ contents: [text] }) });
-  expect(world.devices()).toEqual({ [GPU]: { devices: [], prefers: false } });
+  expect(world.devices()).toEqual({ [GPU]: { devices: [], isUnlisted: true, prefers: false } });
   expect(world.reported()).toEqual(counts('0', '0'));
   world.settle(300_000);
   expect(world.devices()).toEqual({});
