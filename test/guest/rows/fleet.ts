@@ -195,7 +195,8 @@ export const FLEET: readonly Row[] = [
         await cluster.untilPod(
           name,
           'has been restarted',
-          ({ status }) => status?.containerStatuses?.[0]?.restartCount === 1,
+          // Twice, when the agent outlived the container for a moment.
+          ({ status }) => (status?.containerStatuses?.[0]?.restartCount ?? 0) > 0,
         );
       await cluster.allRun();
     },
