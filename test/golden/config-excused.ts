@@ -74,5 +74,4 @@ const NO_MANAGER =
 /** Cases in which the pure pipeline agrees with the kubelet, and the container manager refuses afterwards. */
 export const REFUSED_HERE: Readonly<Record<string, string>> = {
   'val-cpumanager-options-distribute-and-align': NO_MANAGER,
-  'val-cpumanager-options-uncorecache': NO_MANAGER,
 };

@@ -7,6 +7,7 @@
 import { readdirSync } from 'node:fs';
 import { basename } from 'node:path';
 import type { MachineTopology } from '../../machines/model/operations/host.ts';
+import { parseCpuSet } from '../../machines/model/values/cpu-set.ts';
 import { parseMounts } from '../host/kernel/mounts.ts';
 import { readNumber, readText } from './kernel-text.ts';
 
@@ -41,7 +42,10 @@ export function readTopology(root: string): MachineTopology {
     return { id, memoryBytes: nodeMemory(folder), hugePages: nodeHugePages(folder), ...nodeDistances(folder) };
   });
   return {
-    cpus: processors(root).map((id) => ({ ...placeOf(root, id), numaNode: nodeOfCpu.get(id) ?? 0 })),
+    cpus: withCaches(
+      root,
+      processors(root).map((id) => ({ ...placeOf(root, id), numaNode: nodeOfCpu.get(id) ?? 0 })),
+    ),
     numaNodes,
     disks: disks(root),
     fileSystems: mountedDisks(root),
@@ -59,6 +63,29 @@ function placeOf(root: string, id: number) {
   const core = readNumber(`${folder}/core_id`);
   const socket = readNumber(`${folder}/physical_package_id`);
   return { id, core: core === null ? id : Number(core), socket: socket === null ? 0 : Number(socket) };
+}
+
+const NODE_CACHE_LEVEL = 3;
+
+/** A cache of all CPUs of a node is no place of its own. Upstream: cadvisor's UncoreCaches. */
+function withCaches(root: string, cpus: MachineTopology['cpus']): MachineTopology['cpus'] {
+  const sizes = Map.groupBy(cpus, ({ numaNode }) => numaNode);
+  return cpus.map((cpu) => {
+    const cache = cacheOf(root, cpu.id);
+    return cache === null || cache.cpus === sizes.get(cpu.numaNode)!.length ? cpu : { ...cpu, cache: cache.id };
+  });
+}
+
+/** The first one above level 2, and how many CPUs share it. */
+function cacheOf(root: string, cpu: number): { readonly id: number; readonly cpus: number } | null {
+  const folder = `${root}${CPUS}/cpu${cpu}/cache`;
+  for (const index of numbered(folder, 'index')) {
+    const [level, id] = ['level', 'id'].map((file) => readNumber(`${folder}/index${index}/${file}`));
+    const shared = parseCpuSet(readText(`${folder}/index${index}/shared_cpu_list`)?.trim() ?? '');
+    if (level == null || id == null || level < NODE_CACHE_LEVEL || shared.error !== undefined) continue;
+    return { id: Number(id), cpus: shared.value.length };
+  }
+  return null;
 }
 
 function nodeMemory(folder: string): string {

@@ -171,6 +171,28 @@ it('name and user are those of this process', async () => {
   expect(hostname).not.toBe('');
 });
 
+it('a cache that some of a node share has a number, one of all of them has none', async () => {
+  const folder = (cpu: number, index: number) => `sys/devices/system/cpu/cpu${cpu}/cache/index${index}`;
+  const cache = (cpu: number, id: number, shared: string) => ({
+    [`${folder(cpu, 0)}/level`]: '1\n',
+    [`${folder(cpu, 0)}/id`]: `${cpu}\n`,
+    [`${folder(cpu, 0)}/shared_cpu_list`]: `${cpu}\n`,
+    [`${folder(cpu, 3)}/level`]: '3\n',
+    [`${folder(cpu, 3)}/id`]: `${id}\n`,
+    [`${folder(cpu, 3)}/shared_cpu_list`]: `${shared}\n`,
+  });
+  const cpuinfo = [0, 1, 2, 3].map((id) => `processor\t: ${id}\n`).join('\n');
+  const cachesOf = async (files: Readonly<Record<string, string>>) => {
+    const ports = await machine({ 'proc/cpuinfo': cpuinfo, 'proc/meminfo': MEMINFO, ...files });
+    const { topology } = await perform(ports['host.machineInfo'], {});
+    return topology.cpus.map((cpu) => cpu.cache);
+  };
+  const split = [0, 1, 2, 3].map((cpu) => cache(cpu, cpu < 2 ? 7 : 8, cpu < 2 ? '0-1' : '2-3'));
+  expect(await cachesOf(Object.assign({}, ...split))).toEqual([7, 7, 8, 8]);
+  const whole = [0, 1, 2, 3].map((cpu) => cache(cpu, 0, '0-3'));
+  expect(await cachesOf(Object.assign({}, ...whole))).toEqual([undefined, undefined, undefined, undefined]);
+});
+
 it('sockets, cores, memory nodes and disks are as the machine describes them', async () => {
   const cpu = (id: number, core: number, socket: number) => ({
     [`sys/devices/system/cpu/cpu${id}/topology/core_id`]: `${core}\n`,

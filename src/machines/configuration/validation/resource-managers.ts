@@ -186,7 +186,7 @@ const ALPHA = [BY_SOCKET, ACROSS_CORES];
 const BY_CACHE = 'prefer-align-cpus-by-uncorecache';
 const BETA = [ACROSS_NUMA];
 const STABLE = [FULL_CORES, STRICT_RESERVATION, BY_CACHE];
-const BUILT = [FULL_CORES, STRICT_RESERVATION];
+const BUILT = [FULL_CORES, STRICT_RESERVATION, BY_CACHE, ACROSS_NUMA];
 /** Options that contradict each other, in the order in which upstream checks them. */
 const RIVALS = [
   [FULL_CORES, ACROSS_CORES],

@@ -5,10 +5,11 @@
  * container had is used again by those after it.
  */
 import type { ExclusiveCpus, NumaSet } from '../operations/grants.ts';
-import type { Cpu, CpuManagerSettings } from '../settings/resource-managers.ts';
+import type { CpuManagerSettings } from '../settings/resource-managers.ts';
 import { formatCpuSet, parseCpuSet } from '../values/cpu-set.ts';
 import { MILLI } from '../values/quantity.ts';
-import { alignmentError, byNumber, coreOf, pack, shortage, threadsPerCore } from './cpu-packing.ts';
+import { distribute } from './cpu-distribution.ts';
+import { alignmentError, coreOf, pack, shortage, threadsPerCore } from './cpu-packing.ts';
 import type { Rejection } from './predicates.ts';
 import * as released from './released-cpu-choice.ts';
 import { type NumaHint, subsetsOf } from './topology-manager.ts';
@@ -127,9 +128,9 @@ function choose(settings: CpuManagerSettings, count: number, { reusable, free, n
   const pool = [...new Set([...free, ...reusable])];
   const nodeOf = new Map(cpus.map(({ id, numaNode }) => [id, numaNode]));
   const aligned = nodes === null ? [] : pool.filter((id) => nodes.includes(nodeOf.get(id)!));
-  const first = pack(cpus, aligned, Math.min(count, aligned.length)) ?? [];
+  const first = take(settings, aligned, Math.min(count, aligned.length)) ?? [];
   const rest = pool.filter((id) => !first.includes(id));
-  const second = pack(cpus, rest, count - first.length);
+  const second = take(settings, rest, count - first.length);
   if (second === null) return { rejection: shortage(count - first.length, rest.length) };
   return { ids: [...first, ...second].toSorted((a, b) => a - b) };
 }
@@ -145,16 +146,25 @@ function misaligned({ cpus, reserved }: CpuManagerSettings, count: number, free:
   return isWhole && count <= available ? null : alignmentError(cpus, count, available);
 }
 
+/** So many of the pool, or `null`, as the options say. */
+function take(
+  { cpus, wholeCores, isDistributed = false, isCacheAligned = false, isAsReleased = false }: CpuChoice,
+  pool: readonly number[],
+  count: number,
+): readonly number[] | null {
+  if (isDistributed) return distribute(cpus, pool, count, wholeCores ? threadsPerCore(cpus) : 1);
+  return pack(cpus, pool, count, {
+    byCache: isCacheAligned,
+    ...(isAsReleased ? { inOrder: released.byFirstFree } : {}),
+  });
+}
+
+type CpuChoice = Omit<CpuManagerSettings, 'reserved' | 'isReservationStrict'>;
+
 /** Reserved CPUs by number, or else as many as the reserved time needs. */
-export function reservedCpus(
-  cpus: readonly Cpu[],
-  list: string,
-  milli: bigint,
-  isAsReleased = false,
-): readonly number[] {
+export function reservedCpus(choice: CpuChoice, list: string, milli: bigint): readonly number[] {
   const named = parseCpuSet(list);
   if (list !== '' && named.error === undefined) return named.value;
-  const wanted = Number((milli + MILLI - 1n) / MILLI);
-  const all = cpus.map(({ id }) => id);
-  return pack(cpus, all, wanted, isAsReleased ? released.byFirstFree : byNumber) ?? all;
+  const all = choice.cpus.map(({ id }) => id);
+  return take(choice, all, Number((milli + MILLI - 1n) / MILLI)) ?? all;
 }

@@ -1,6 +1,7 @@
 /**
  * Which CPUs a container gets so that it shares as little of the machine as it can: whole NUMA nodes and sockets first,
- * then whole cores, then single threads, each from where the fewest are free. Pure.
+ * then whole cores, then single threads, each from where the fewest are free. With the option
+ * `prefer-align-cpus-by-uncorecache` caches that several cores share come between nodes and cores. Pure.
  *
  * Upstream: cpumanager/cpu_assignment.go (takeByTopologyNUMAPacked).
  */
@@ -10,25 +11,33 @@ import type { Rejection } from './predicates.ts';
 /** The part of the machine that a CPU belongs to. */
 export type Part = (cpu: Cpu) => string;
 
-const numaNodeOf: Part = ({ numaNode }) => `${numaNode}`;
+export const numaNodeOf: Part = ({ numaNode }) => `${numaNode}`;
 const socketOf: Part = ({ socket }) => `${socket}`;
 export const coreOf: Part = ({ socket, core }) => `${socket}/${core}`;
+
+/** Without a cache that some of its node share, as upstream takes it, that of the socket. */
+const cacheOf: Part = ({ cache, socket }) => `${cache ?? socket}`;
 
 const partsIn = (cpus: readonly Cpu[], part: Part): number => new Set(cpus.map(part)).size;
 
 /** The free ones of `all` in the order in which they are taken. */
 export type Order = (all: readonly Cpu[], free: readonly Cpu[], parts: readonly Part[]) => readonly Cpu[];
 
+interface Packing {
+  /** Default: {@link byNumber}. */
+  readonly inOrder?: Order;
+  readonly byCache?: boolean;
+}
+
 /** `wanted` of the `available` CPUs, ascending; `null`: there are fewer. */
 export function pack(
   cpus: readonly Cpu[],
   available: readonly number[],
   wanted: number,
-  inOrder: Order = byNumber,
+  { inOrder = byNumber, byCache = false }: Packing = {},
 ): readonly number[] | null {
   if (available.length < wanted) return null;
-  const wide = partsIn(cpus, socketOf) >= partsIn(cpus, numaNodeOf) ? [numaNodeOf, socketOf] : [socketOf, numaNodeOf];
-  const parts = [...wide, coreOf];
+  const parts = [...wideParts(cpus), coreOf];
   const taken = new Set<number>();
   const free = (): readonly Cpu[] =>
     inOrder(
@@ -36,13 +45,79 @@ export function pack(
       cpus.filter(({ id }) => available.includes(id) && !taken.has(id)),
       parts,
     );
+  const work = { cpus, taken, wanted, free };
   for (const part of parts) {
-    for (const whole of wholeParts(cpus, free(), part)) {
-      if (whole.length <= wanted - taken.size) for (const { id } of whole) taken.add(id);
-    }
+    if (part === coreOf && byCache) takeOfCaches(work);
+    takeWhole(work, free(), part);
   }
-  for (const { id } of free().slice(0, wanted - taken.size)) taken.add(id);
+  take(work, free().slice(0, wanted - taken.size));
   return [...taken].toSorted((a, b) => a - b);
+}
+
+/** NUMA nodes and sockets, whichever are wider first. */
+const wideParts = (cpus: readonly Cpu[]): readonly Part[] =>
+  partsIn(cpus, socketOf) >= partsIn(cpus, numaNodeOf) ? [numaNodeOf, socketOf] : [socketOf, numaNodeOf];
+
+/** The numbers of the NUMA nodes of free CPUs, in the order in which these are taken. */
+export function nodesInOrder(cpus: readonly Cpu[], available: readonly number[]): readonly number[] {
+  const free = cpus.filter(({ id }) => available.includes(id));
+  return [...new Set(byNumber(cpus, free, [...wideParts(cpus), coreOf]).map(({ numaNode }) => numaNode))];
+}
+
+interface Work {
+  /** Of the machine. */
+  readonly cpus: readonly Cpu[];
+  readonly taken: Set<number>;
+  readonly wanted: number;
+  free(): readonly Cpu[];
+}
+
+const missing = ({ wanted, taken }: Work): number => wanted - taken.size;
+
+function take({ taken }: Work, cpus: readonly Cpu[]): void {
+  for (const { id } of cpus) taken.add(id);
+}
+
+function takeWhole(work: Work, free: readonly Cpu[], part: Part): void {
+  for (const whole of wholeParts(work.cpus, free, part)) if (whole.length <= missing(work)) take(work, whole);
+}
+
+/** Whole caches, then from one cache what is missing, where it has that. */
+function takeOfCaches(work: Work): void {
+  const size = Math.floor(work.cpus.length / partsIn(work.cpus, cacheOf));
+  for (const cache of cachesInOrder(work.free())) {
+    if (missing(work) >= size) {
+      const free = work.free();
+      const inCaches = cachesInOrder(free).flatMap((name) => free.filter((cpu) => cacheOf(cpu) === name));
+      takeWhole(work, inCaches, cacheOf);
+    }
+    const rest = missing(work) === 0 ? [] : coresOfCache(work, cache);
+    if (rest.length === missing(work)) take(work, rest);
+    if (missing(work) === 0) return;
+  }
+}
+
+/** Node by node, the caches with the fewest free CPUs first. */
+function cachesInOrder(free: readonly Cpu[]): readonly string[] {
+  const sizes = Map.groupBy(free, cacheOf);
+  return [...Map.groupBy(free, numaNodeOf).values()].flatMap((inNode) =>
+    [...new Set(inNode.map(cacheOf))].toSorted(
+      (a, b) => sizes.get(a)!.length - sizes.get(b)!.length || Number(a) - Number(b),
+    ),
+  );
+}
+
+/** Free CPUs of as many cores as are needed; of an odd number of them the last thread is left. */
+function coresOfCache(work: Work, cache: string): readonly Cpu[] {
+  const threads = threadsPerCore(work.cpus);
+  const numbers = numbersOf(work.cpus, coreOf);
+  const free = work.free();
+  const cores = [...new Set(free.filter((cpu) => cacheOf(cpu) === cache).map(coreOf))]
+    .toSorted((a, b) => numbers.get(a)! - numbers.get(b)!)
+    .slice(0, Math.ceil(missing(work) / threads));
+  const found = free.filter((cpu) => cores.includes(coreOf(cpu))).toSorted((a, b) => a.id - b.id);
+  const isOdd = threads > 1 && missing(work) % 2 !== 0;
+  return isOdd && found.length > missing(work) ? found.slice(0, -1) : found;
 }
 
 /** Parts of which every CPU is free, in the order of the free ones. */

@@ -27,7 +27,7 @@ export function choose(settings: CpuManagerSettings, count: number, { reusable, 
   const rest = [reusable, free].map((ids) => ids.filter((id) => !aligned.has(id)));
   const ids: number[] = [];
   for (const pool of [...pools, ...rest])
-    ids.push(...(pack(cpus, pool, Math.min(count - ids.length, pool.length), byFirstFree) ?? []));
+    ids.push(...(pack(cpus, pool, Math.min(count - ids.length, pool.length), { inOrder: byFirstFree }) ?? []));
   if (ids.length === count && !(wholeCores && count % threadsPerCore(cpus) !== 0))
     return { ids: ids.toSorted((a, b) => a - b) };
   const available = free.length + reusable.length;

@@ -102,6 +102,8 @@ export interface MachineTopology {
     readonly core: number;
     readonly socket: number;
     readonly numaNode: number;
+    /** Of a cache of level 3 that it shares with some of its node only. */
+    readonly cache?: number;
   }[];
   readonly numaNodes: readonly {
     readonly id: number;

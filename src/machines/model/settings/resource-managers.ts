@@ -16,6 +16,10 @@ export interface CpuManagerSettings {
   readonly wholeCores: boolean;
   /** `strict-cpu-reservation`. */
   readonly isReservationStrict: boolean;
+  /** `distribute-cpus-across-numa`. */
+  readonly isDistributed?: boolean;
+  /** `prefer-align-cpus-by-uncorecache`. */
+  readonly isCacheAligned?: boolean;
   /** They are chosen as 0.2.0 chose them; absent: as the kubelet does. */
   readonly isAsReleased?: boolean;
 }

@@ -86,13 +86,18 @@ function cpuManager(
     (sum, amounts) => sum + milliUnits(nanoOf(amounts['cpu'] ?? '0')),
     0n,
   );
+  const choice = {
+    cpus,
+    wholeCores: isOptionOn(options, 'full-pcpus-only'),
+    ...(isOptionOn(options, 'distribute-cpus-across-numa') ? { isDistributed: true } : {}),
+    ...(isOptionOn(options, 'prefer-align-cpus-by-uncorecache') ? { isCacheAligned: true } : {}),
+    ...(isAsReleased ? { isAsReleased } : {}),
+  };
   return {
     cpuManager: {
-      cpus,
-      reserved: reservedCpus(cpus, reservedSystemCPUs, reserved, isAsReleased),
-      wholeCores: isOptionOn(options, 'full-pcpus-only'),
+      ...choice,
+      reserved: reservedCpus(choice, reservedSystemCPUs, reserved),
       isReservationStrict: isOptionOn(options, 'strict-cpu-reservation'),
-      ...(isAsReleased ? { isAsReleased } : {}),
     },
   };
 }

@@ -2,7 +2,6 @@
 
 import { describe, expect, it } from 'vitest';
 import { allocatableCpus, reservedCpus, sharedCpus } from '../../../../src/machines/model/allocation/cpu-manager.ts';
-import { pack } from '../../../../src/machines/model/allocation/cpu-packing.ts';
 import { type ExclusiveRequest, exclusiveRequests } from '../../../../src/machines/model/allocation/request.ts';
 import { assign } from '../../../../src/machines/model/allocation/resource-assignment.ts';
 import type { Pod } from '../../../../src/machines/model/api/pod.ts';
@@ -20,32 +19,7 @@ function machine(sockets: number, cores: number, threads: number): readonly Cpu[
 
 /** Cores 0/4, 1/5, 2/6 and 3/7. */
 const ONE_SOCKET = machine(1, 4, 2);
-/** Even CPUs in one socket, odd ones in the other; cores 0/6, 2/8, 4/10 and 1/7, 3/9, 5/11. */
-const TWO_SOCKETS = machine(2, 3, 2);
 const ids = (cpus: readonly Cpu[]) => cpus.map(({ id }) => id);
-
-describe('CPUs are packed', () => {
-  it.each([
-    ['one, as a thread', ONE_SOCKET, [0, 1, 2, 3, 4, 5, 6, 7], 1, [0]],
-    ['one, from a core that is broken into', ONE_SOCKET, [1, 2, 3, 4, 5, 6, 7], 1, [4]],
-    ['two, as a core', ONE_SOCKET, [1, 2, 3, 4, 5, 6, 7], 2, [1, 5]],
-    ['three, as a core and a thread that is left', ONE_SOCKET, [1, 2, 3, 4, 5, 6, 7], 3, [1, 4, 5]],
-    ['all', ONE_SOCKET, [0, 1, 2, 3, 4, 5, 6, 7], 8, [0, 1, 2, 3, 4, 5, 6, 7]],
-    ['a whole socket', TWO_SOCKETS, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11], 6, [1, 3, 5, 7, 9, 11]],
-    ['a core of the socket that is broken into', TWO_SOCKETS, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11], 2, [2, 8]],
-    [
-      'a core of the lower of two like sockets, whichever CPU is its first',
-      TWO_SOCKETS,
-      [1, 2, 4, 7, 8, 10, 3, 9],
-      2,
-      [2, 8],
-    ],
-    ['none', ONE_SOCKET, [0], 0, []],
-    ['more than there are, as nothing', ONE_SOCKET, [0, 2, 4, 6], 5, null],
-  ] as const)('%s', (_, cpus, available, wanted, expected) => {
-    expect(pack(cpus, available, wanted)).toEqual(expected);
-  });
-});
 
 const settings = (change: Partial<CpuManagerSettings> = {}): CpuManagerSettings => ({
   cpus: ONE_SOCKET,
@@ -178,10 +152,11 @@ describe('with full-pcpus-only', () => {
 });
 
 describe('reserved are', () => {
-  it('the CPUs that are named', () => expect(reservedCpus(ONE_SOCKET, '1,3-4', 500n)).toEqual([1, 3, 4]));
+  const reserved = (list: string, milli: bigint) => reservedCpus(settings(), list, milli);
+  it('the CPUs that are named', () => expect(reserved('1,3-4', 500n)).toEqual([1, 3, 4]));
   it('or as many as the time needs, in whole cores', () => {
-    expect(reservedCpus(ONE_SOCKET, '', 500n)).toEqual([0]);
-    expect(reservedCpus(ONE_SOCKET, '', 1_500n)).toEqual([0, 4]);
-    expect(reservedCpus(ONE_SOCKET, '', 99_000n)).toEqual(ids(ONE_SOCKET));
+    expect(reserved('', 500n)).toEqual([0]);
+    expect(reserved('', 1_500n)).toEqual([0, 4]);
+    expect(reserved('', 99_000n)).toEqual(ids(ONE_SOCKET));
   });
 });

@@ -189,9 +189,9 @@ describe('a node that cannot start', () => {
     ],
     [
       'CPUs shall be given in a way that is not built',
-      { cpuManagerPolicy: 'static', cpuManagerPolicyOptions: { 'distribute-cpus-across-numa': 'true' } },
+      { cpuManagerPolicy: 'static', cpuManagerPolicyOptions: { 'align-by-socket': 'true' } },
       {},
-      'the option "distribute-cpus-across-numa" of the CPU manager policy "static" is not supported by this kubelet; ' +
+      'the option "align-by-socket" of the CPU manager policy "static" is not supported by this kubelet; ' +
         'leave it out',
     ],
     [

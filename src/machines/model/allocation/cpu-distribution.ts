@@ -1,0 +1,145 @@
+/**
+ * Which CPUs a container gets with the option `distribute-cpus-across-numa`: where one NUMA node is not enough, as many
+ * of each node as of any other, so that no part of a program is slower than the rest. Pure.
+ *
+ * Upstream: KEP-2902; cpumanager/cpu_assignment.go (takeByTopologyNUMADistributed). On machines of more than four nodes
+ * that one now and then takes other nodes than those that it found best: it keeps them in memory that it writes again.
+ */
+import type { Cpu } from '../settings/resource-managers.ts';
+import { nodesInOrder, pack } from './cpu-packing.ts';
+
+type Nodes = readonly number[];
+/** By NUMA node, how many CPUs are free. */
+type Free = ReadonlyMap<number, number>;
+
+/** What each node gives alike, and the nodes that give what is left over, by turns. */
+interface Split {
+  readonly nodes: Nodes;
+  readonly each: number;
+  readonly extra: Nodes;
+  /** How uneven the nodes of the machine are afterwards; 0: not at all. */
+  readonly unevenness: number;
+}
+
+interface Request {
+  readonly cpus: readonly Cpu[];
+  readonly free: Free;
+  readonly wanted: number;
+  /** CPUs that go together: of a core, or one by one. */
+  readonly group: number;
+}
+
+/** `wanted` of the `available` CPUs, ascending, in groups; `null`: there are fewer. */
+export function distribute(
+  cpus: readonly Cpu[],
+  available: readonly number[],
+  wanted: number,
+  group: number,
+): readonly number[] | null {
+  if (available.length < wanted) return null;
+  const nodeOf = new Map(cpus.map(({ id, numaNode }) => [id, numaNode]));
+  const free = new Map([...Map.groupBy(available, (id) => nodeOf.get(id)!)].map(([node, ids]) => [node, ids.length]));
+  const split =
+    wanted === 0 || wanted % group !== 0
+      ? null
+      : bestSplit({ cpus, free, wanted, group }, nodesInOrder(cpus, available));
+  if (split === null) return pack(cpus, available, wanted);
+  const taken = new Set<number>();
+  for (const [node, count] of shares(split, free, wanted, group)) {
+    const inNode = available.filter((id) => nodeOf.get(id) === node && !taken.has(id));
+    for (const id of pack(cpus, inNode, count) ?? []) taken.add(id);
+  }
+  return [...taken].toSorted((a, b) => a - b);
+}
+
+/** Of the fewest nodes among which it can be split evenly, those that leave the machine the most even. */
+function bestSplit(request: Request, nodes: Nodes): Split | null {
+  const { cpus, wanted, group } = request;
+  const all = new Set(cpus.map(({ numaNode }) => numaNode)).size;
+  const groupsPerNode = Math.ceil(Math.ceil(cpus.length / group) / all);
+  const groups = Math.ceil(wanted / group);
+  const most = Math.min(groups, nodes.length);
+  for (let count = Math.ceil(groups / groupsPerNode); count <= most; count += 1) {
+    let best: Split | null = null;
+    for (const some of combinations(nodes, count)) {
+      if (best?.unevenness === 0) break;
+      const split = splitAmong(request, nodes, some);
+      if (split !== null && split.unevenness < (best?.unevenness ?? Number.POSITIVE_INFINITY)) best = split;
+    }
+    if (best !== null) return best;
+  }
+  return null;
+}
+
+function splitAmong({ free, wanted, group }: Request, all: Nodes, nodes: Nodes): Split | null {
+  const freeIn = (node: number): number => free.get(node)!;
+  const groups = nodes.reduce((sum, node) => sum + Math.floor(freeIn(node) / group), 0);
+  const each = Math.floor(wanted / nodes.length / group) * group;
+  if (groups * group < wanted || nodes.some((node) => freeIn(node) < each)) return null;
+  const after = new Map(all.map((node) => [node, freeIn(node) - (nodes.includes(node) ? each : 0)]));
+  const rest = wanted - each * nodes.length;
+  if (rest === 0) return { nodes, each, extra: [], unevenness: deviation([...after.values()]) };
+  const able = nodes.filter((node) => after.get(node)! >= group);
+  let best: Split | null = null;
+  for (let count = able.length; count >= 1; count -= 1) {
+    for (const extra of combinations(able, count)) {
+      const left = new Map(after);
+      if (!takeByTurns(left, extra, rest, group)) continue;
+      const unevenness = deviation([...left.values()]);
+      if (best === null || unevenness < best.unevenness) best = { nodes, each, extra, unevenness };
+    }
+  }
+  return best;
+}
+
+/** Takes the rest from the nodes, a group at a time; false: they do not have it. */
+function takeByTurns(left: Map<number, number>, nodes: Nodes, rest: number, group: number): boolean {
+  let missing = rest;
+  while (missing > 0) {
+    const before = missing;
+    for (const node of nodes) {
+      if (missing === 0 || left.get(node)! < group) continue;
+      left.set(node, left.get(node)! - group);
+      missing -= group;
+    }
+    if (missing === before) return false;
+  }
+  return true;
+}
+
+/** What is taken, in its order: of each node alike, then the rest by turns. */
+function shares(
+  { nodes, each, extra }: Split,
+  free: Free,
+  wanted: number,
+  group: number,
+): (readonly [number, number])[] {
+  const left = new Map([...free].map(([node, count]) => [node, count - (nodes.includes(node) ? each : 0)]));
+  const taken = nodes.map((node) => [node, each] as const);
+  let missing = wanted - each * nodes.length;
+  while (missing > 0) {
+    for (const node of extra) {
+      if (missing === 0 || left.get(node)! < group) continue;
+      left.set(node, left.get(node)! - group);
+      taken.push([node, group]);
+      missing -= group;
+    }
+  }
+  return taken;
+}
+
+function* combinations(nodes: Nodes, count: number): Generator<Nodes> {
+  if (count === 0) return yield [];
+  for (const [at, node] of nodes.entries()) {
+    for (const rest of combinations(nodes.slice(at + 1), count - 1)) yield [node, ...rest];
+  }
+}
+
+/** Thousandths count, as upstream rounds. */
+const rounded = (value: number): number => Math.round(value * 1_000) / 1_000;
+
+function deviation(counts: readonly number[]): number {
+  const mean = rounded(counts.reduce((sum, count) => sum + count, 0) / counts.length);
+  const squares = counts.reduce((sum, count) => sum + (count - mean) ** 2, 0);
+  return rounded(Math.sqrt(squares / counts.length));
+}
