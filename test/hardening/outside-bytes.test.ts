@@ -5,6 +5,7 @@
  */
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import type { IncomingMessage } from 'node:http';
+import { Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
@@ -16,6 +17,7 @@ import { parseExactly } from '../../src/actors/kube/decode.ts';
 import { nodeLogEndpoints } from '../../src/actors/server/endpoints/node-logs.ts';
 import { mediaRanges, prefersGzip, takesOneOf } from '../../src/actors/server/http/accept.ts';
 import type { ApiRequest } from '../../src/actors/server/http/endpoint.ts';
+import { answerMalformed } from '../../src/actors/server/http/malformed.ts';
 import { queryOf, targetOf } from '../../src/actors/server/http/target.ts';
 import { parseCriLine } from '../../src/actors/server/logs/container-log.ts';
 import { nodeLogQuery, patternProblem } from '../../src/actors/server/logs/node-log-query.ts';
@@ -60,6 +62,17 @@ function frames(input: string): void {
   }
 }
 
+/** Each has another name; there are as many of them as a length says characters. */
+const manyHeaders = (size: number): string => list(size / 10, (at) => `h${at}: \r\n`).join('');
+
+function unknownMethod(headers: string): void {
+  const error = Object.assign(new Error(), {
+    code: 'HPE_INVALID_METHOD',
+    rawPacket: Buffer.from(`FOO / HTTP/1.1\r\n${headers}\r\n`),
+  });
+  answerMalformed(error, new Socket(), () => {});
+}
+
 /** As the API server validates a new pod. */
 const validated: Read = (text) => validatePod(JSON.parse(text));
 
@@ -72,6 +85,7 @@ const ROWS: readonly (readonly [place: string, input: (size: number) => string, 
   ['a target of dots', (n) => `/${'../'.repeat(n)}x`, targetOf],
   ['a target in absolute form', (n) => `http://${'a'.repeat(n)}#`, targetOf],
   ['a target of escapes', (n) => `/${'%ff'.repeat(n)}%`, targetOf],
+  ['headers of a method that HTTP does not have', manyHeaders, unknownMethod],
   ['a query of one name', (n) => 'a&'.repeat(n), queryOf],
   ['a query of many names', (n) => Array.from({ length: n }, (_, at) => `k${at}=v`).join('&'), queryOf],
   ['Accept of spaces', (n) => `a${' '.repeat(n)}b`, (text) => takesOneOf(text, ['text/plain'])],

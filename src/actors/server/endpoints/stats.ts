@@ -7,7 +7,7 @@ import { type ApiRequest, type Endpoint, first } from '../http/endpoint.ts';
 
 /** Measures the node now. Rejects when there is nothing to measure with. */
 export interface NodeStats {
-  summary(options: { readonly onlyCpuAndMemory: boolean; readonly signal?: AbortSignal }): Promise<Summary>;
+  summary(options: { readonly onlyCpuAndMemory: boolean }): Promise<Summary>;
 }
 
 export function statsEndpoints(stats: NodeStats): Endpoint[] {
@@ -28,7 +28,7 @@ export function statsEndpoints(stats: NodeStats): Endpoint[] {
 async function summary(request: ApiRequest, stats: NodeStats) {
   const onlyCpuAndMemory = /^(1|t|T|TRUE|true|True)$/.test(first(request, 'only_cpu_and_memory') ?? '');
   try {
-    const measured = await stats.summary({ onlyCpuAndMemory, signal: request.signal });
+    const measured = await stats.summary({ onlyCpuAndMemory });
     return json(statsText(ofRunningPods(measured), 1));
   } catch (error) {
     return text(500, `Internal Error: ${messageOf(error)}`);

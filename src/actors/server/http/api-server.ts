@@ -25,7 +25,7 @@ import {
   text,
 } from './answer.ts';
 import type { ApiRequest, Endpoint, Upgrade } from './endpoint.ts';
-import { closeSoon, noteAnswering, whenAnswered } from './in-order.ts';
+import { closeSoon, inTurn, noteAnswering, whenAnswered } from './in-order.ts';
 import { answerMalformed, isAnswerable, knownMethod, sentMethod } from './malformed.ts';
 import { queryOf, type Target, targetOf } from './target.ts';
 
@@ -115,17 +115,14 @@ export class ApiServer {
 
   private httpServer(handle: (request: IncomingMessage, response: ServerResponse) => void): Server {
     this.dispatch = (request, response) => {
-      const mayBeAnswered = isAnswerable(request);
       // Also of one that is refused: its connection is not free for another.
-      noteAnswering(request.socket, response);
-      if (!mayBeAnswered) return;
-      // Of the server as a whole: upstream answers before any routing.
-      if (request.method === 'OPTIONS' && request.url === '*') {
-        response.setHeader('content-length', 0).end();
-        return;
-      }
-      request.method = knownMethod(request);
-      handle(request, response);
+      if (!isAnswerable(request)) return noteAnswering(request.socket, response);
+      inTurn(request.socket, response, () => {
+        // Of the server as a whole: upstream answers before any routing.
+        if (request.method === 'OPTIONS' && request.url === '*') return response.setHeader('content-length', 0).end();
+        request.method = knownMethod(request);
+        handle(request, response);
+      });
     };
     const { headMs, requestMs, checkEveryMs } = this.options.limits ?? LIMITS;
     this.server = createServer(

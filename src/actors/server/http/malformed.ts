@@ -112,14 +112,16 @@ function serveUnknownMethod(packet: string, socket: Socket, dispatch: Dispatch):
   if (method === undefined || METHODS.includes(method)) return false;
   const request = new IncomingMessage(socket);
   const pairs = fields!.split('\r\n').filter((line) => line !== '');
+  const headers = new Map<string, string>();
   for (const line of pairs) {
     const colon = line.indexOf(':');
     const [name, value] = [line.slice(0, colon), line.slice(colon + 1).trim()];
     request.rawHeaders.push(name, value);
-    request.headers = { [name.toLowerCase()]: value, ...request.headers };
+    if (!headers.has(name.toLowerCase())) headers.set(name.toLowerCase(), value);
   }
   Object.assign(request, {
     method: 'OPTIONS',
+    headers: Object.fromEntries(headers),
     url,
     httpVersion: '1.1',
     httpVersionMajor: 1,

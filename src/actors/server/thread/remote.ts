@@ -75,7 +75,7 @@ export function remoteNode(ask: Ask, { flags, program, logDirectory, checks }: T
     view: remoteView(ask, checks),
     metrics: remoteMetrics(ask, registry),
     requests: new RequestMetrics(registry),
-    stats: { summary: ({ onlyCpuAndMemory, signal }) => ask('summary', { onlyCpuAndMemory }, { signal }) },
+    stats: remoteStats(ask),
     execSync: async (request, signal) => {
       const { exitCode, stdout, stderr } = await ask('execSync', request, { signal });
       return { exitCode, stdout: Buffer.from(stdout), stderr: Buffer.from(stderr) };
@@ -111,25 +111,31 @@ function remoteView(ask: Ask, names: readonly string[]): ApiView {
   const life = new Life(() => ask('checks', null));
   return {
     pods: () => pods.all(),
-    configuration: () => ask('configuration', null),
+    configuration: shared(() => ask('configuration', null)),
     checks: Object.fromEntries(names.map((name) => [name, () => life.problem(name)])),
   };
 }
 
-/** However many scrape one endpoint at once, it is collected once at a time for all of them. */
+/** However many want to know at once, one question is under way, for all of them. */
+function shared<Output>(ask: () => Promise<Output>): () => Promise<Output> {
+  let underWay: Promise<Output> | undefined;
+  return () => {
+    underWay ??= ask().finally(() => (underWay = undefined));
+    return underWay;
+  };
+}
+
+function remoteStats(ask: Ask): ServerOptions['stats'] {
+  const [all, some] = [false, true].map((onlyCpuAndMemory) => shared(() => ask('summary', { onlyCpuAndMemory })));
+  return { summary: ({ onlyCpuAndMemory }) => (onlyCpuAndMemory ? some! : all!)() };
+}
+
 function remoteMetrics(ask: Ask, registry: Registry): NodeMetrics {
-  const underWay = new Map<keyof NodeMetrics, Promise<readonly Family[]>>();
-  const collect = async (endpoint: keyof NodeMetrics) => {
-    const further = endpoint === 'node' ? await familiesOf(registry) : [];
-    return await ask('metrics', { endpoint, further });
-  };
-  const collected = (endpoint: keyof NodeMetrics) => () => {
-    const known = underWay.get(endpoint);
-    if (known) return known;
-    const families = collect(endpoint).finally(() => underWay.delete(endpoint));
-    underWay.set(endpoint, families);
-    return families;
-  };
+  const collected = (endpoint: keyof NodeMetrics): (() => Promise<readonly Family[]>) =>
+    shared(async () => {
+      const further = endpoint === 'node' ? await familiesOf(registry) : [];
+      return await ask('metrics', { endpoint, further });
+    });
   return {
     node: collected('node'),
     cadvisor: collected('cadvisor'),

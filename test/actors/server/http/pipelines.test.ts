@@ -29,12 +29,17 @@ const endpoints: Endpoint[] = [
     methods: 'any',
     subresources: ['proxy'],
     answer: async () => {
+      underWay.most = Math.max(underWay.most, ++underWay.now);
       for (let round = 0; round < ROUNDS; round++) await nextRound();
+      underWay.now--;
       return text(200, 'slow');
     },
   },
   { path: '/exec/*', methods: 'any', subresources: ['proxy'], answer: () => text(403, 'refused') },
 ];
+
+/** Requests that are being answered, and the most that ever were. */
+const underWay = { now: 0, most: 0 };
 
 let api: ApiServer;
 let listener: Listener;
@@ -88,6 +93,21 @@ for (const [first, [head, status]] of Object.entries(REFUSED)) {
 it('what is refused after two that are answered comes third', async () => {
   const bytes = await exchangeRaw(SLOW + SLOW + LAST['a WebSocket'], { port, isPlain: true });
   expect(statuses(bytes)).toEqual(['200', '200', '403']);
+});
+
+it('a client that sends fifty requests at once has one under way', async () => {
+  underWay.most = 0;
+  const bytes = await exchangeRaw(SLOW.repeat(50) + LAST.CONNECT, { port, isPlain: true });
+  expect(statuses(bytes)).toEqual([...Array.from({ length: 50 }, () => '200'), '404']);
+  expect(underWay.most).toBe(1);
+});
+
+it('a client that sends a thousand requests before it has an answer loses its connection', async () => {
+  underWay.most = 0;
+  const bytes = await exchangeRaw(SLOW.repeat(1_000), { port, isPlain: true });
+  expect(statuses(bytes).length).toBeLessThan(2);
+  await expect.poll(() => open).toBe(0);
+  expect(underWay.most).toBeLessThan(2);
 });
 
 it('a client that is refused and does not leave is closed', async () => {

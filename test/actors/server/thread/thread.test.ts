@@ -3,7 +3,7 @@ import { afterEach, describe, expect, it, vi } from 'vitest';
 import type { NodePod } from '../../../../src/actors/server/node-pods.ts';
 import { Pace } from '../../../../src/actors/server/thread/host.ts';
 import { KnownPods, type PodSource, PodVersions } from '../../../../src/actors/server/thread/known-pods.ts';
-import { Life } from '../../../../src/actors/server/thread/remote.ts';
+import { Life, remoteNode } from '../../../../src/actors/server/thread/remote.ts';
 
 afterEach(() => void vi.useRealTimers());
 
@@ -17,6 +17,26 @@ it('the pace: at once after a while, then ever slower up to half a second', () =
   };
   expect([1, 1, 1, 1, 1, 1, 1].map(lostAfter)).toEqual([0, 50, 100, 200, 400, 500, 500]);
   expect([10_000, 1, 1].map(lostAfter)).toEqual([0, 50, 100]);
+});
+
+it('a summary and the configuration are asked for once at a time, for all who want them', async () => {
+  const asked: string[] = [];
+  const ask = async (name: string, input: unknown) => {
+    asked.push(`${name} ${JSON.stringify(input)}`);
+    await new Promise((resolve) => setTimeout(resolve, 1));
+    return {};
+  };
+  const facts = { flags: {}, program: { startedAt: 0, version: '' }, logDirectory: '', checks: [] };
+  const { stats, view } = remoteNode(ask as never, facts);
+  const all = () => Promise.all([false, true, false, true].map((only) => stats.summary({ onlyCpuAndMemory: only })));
+  await Promise.all([all(), all(), view.configuration(), view.configuration()]);
+  expect(asked).toEqual([
+    'summary {"onlyCpuAndMemory":false}',
+    'summary {"onlyCpuAndMemory":true}',
+    'configuration null',
+  ]);
+  await view.configuration();
+  expect(asked).toHaveLength(4);
 });
 
 describe('the life of the kernel', () => {
