@@ -238,6 +238,14 @@ describe('too much', () => {
     expect(sent).toBeLessThan(20_000_000);
   });
 
+  it('an endless body of which the beginning is read is answered, too', async () => {
+    const socket = await connect({ port: secure, shown: node.shown('x509-admin') });
+    socket.write('PUT /debug/flags/v HTTP/1.1\r\nHost: node1\r\nTransfer-Encoding: chunked\r\n\r\n');
+    const { answer } = await flood(socket, `10000\r\n${'1'.repeat(65_536)}\r\n`, 20_000_000);
+    expect(answer).toMatch(/^HTTP\/1\.1 400 Bad Request\r\n/);
+    expect(await isAlive()).toBe(true);
+  });
+
   it('a client that opens more connections than it may have loses its oldest, and the port serves everybody', async () => {
     const sockets: Socket[] = [];
     let closed = 0;

@@ -6,7 +6,6 @@
  * Chrome's developer tools. Profiles of locks and threads have no meaning in one thread and do not exist.
  */
 import type { IncomingMessage } from 'node:http';
-import { Readable } from 'node:stream';
 import { parseUnsigned31 } from '../../../machines/model/values/go-text.ts';
 import { type Answer, pageNotFound, refusal } from '../http/answer.ts';
 import { type ApiRequest, type Endpoint, first } from '../http/endpoint.ts';
@@ -131,11 +130,11 @@ async function verbosity({ method, raw }: ApiRequest, { setVerbosity }: DebugOpt
   return plain(200, `successfully set klog.logging.verbosity to ${text}`);
 }
 
-/** The body, or as much of it as there may be. */
+/** The body, or as much of it as there may be: its client still gets an answer. */
 async function readText(raw: IncomingMessage, maxBytes: number): Promise<string> {
   const chunks: Buffer[] = [];
   let size = 0;
-  for await (const chunk of Readable.from(raw)) {
+  for await (const chunk of raw.iterator({ destroyOnReturn: false })) {
     chunks.push(chunk as Buffer);
     size += (chunk as Buffer).length;
     if (size > maxBytes) break;

@@ -119,7 +119,7 @@ export class ApiServer {
       if (!isAnswerable(request)) return noteAnswering(request.socket, response);
       inTurn(request.socket, response, () => {
         // Of the server as a whole: upstream answers before any routing.
-        if (request.method === 'OPTIONS' && request.url === '*') return response.setHeader('content-length', 0).end();
+        if (request.method === 'OPTIONS' && request.url === '*') return void response.setHeader('content-length', 0).end();
         request.method = knownMethod(request);
         handle(request, response);
       });
@@ -312,8 +312,9 @@ function headOnly(body: Readable, reply: FastifyReply): FastifyReply {
 
 /** An unread body is not read afterwards either: the connection ends with the answer. */
 function endAfter(request: IncomingMessage, reply: FastifyReply): void {
+  const { socket } = request;
   reply.header('connection', 'close');
   reply.raw.once('finish', () => {
-    if (!request.complete) request.socket.destroySoon();
+    if (!request.complete) socket.destroySoon();
   });
 }
