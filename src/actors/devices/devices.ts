@@ -22,6 +22,7 @@ import type {
 import { toOperationError } from '../cri/client.ts';
 import { replaceFile } from '../host/state/checkpoints.ts';
 import { connected, methodOf, unary } from '../plugins/connection.ts';
+import { TokenBucket } from '../token-bucket.ts';
 import { type AllocateReply, DEVICE_PLUGIN, optionsAt, serveRegistration } from './device-registration.ts';
 
 type Operations = typeof deviceOperations;
@@ -32,6 +33,10 @@ const ALLOCATE_TIMEOUT_MS = 120_000;
 const PRE_START_TIMEOUT_MS = 30_000;
 /** A node with thousands of devices fits; a plugin that sends more would fill the journal. */
 const LIST_MAX_BYTES = 1_024 * 1_024;
+/** Each device of a list costs the turn that takes it some microseconds. */
+const DEVICES_MAX = 8_192;
+/** Lists of one plugin that are taken at once, as when its devices fail one by one, and then in a second. */
+const [LISTS_BURST, LISTS_PER_SECOND] = [20, 2];
 
 /** Upstream's: by then its plugin is another one, or gone for good. */
 const STOP_GRACE_MS = 300_000;
@@ -88,23 +93,35 @@ async function listAndWatch(
   return null;
 }
 
-function followed(client: grpc.Client, call: PortCall<DevicePlugin, DevicesListed>): Promise<void> {
+/** A plugin that sends lists without end is stopped by its own stream: nothing waits here for its turn. */
+async function followed(client: grpc.Client, { signal, emit }: PortCall<DevicePlugin, DevicesListed>): Promise<void> {
   const method = methodOf<object, ListReply>(DEVICE_PLUGIN, 'ListAndWatch');
   const stream = client.makeServerStreamRequest(method.path, method.requestSerialize, method.responseDeserialize, {});
   const cancel = () => stream.cancel();
-  call.signal.addEventListener('abort', cancel, { once: true });
+  signal.addEventListener('abort', cancel, { once: true });
+  const bucket = new TokenBucket(LISTS_PER_SECOND, LISTS_BURST);
   let before = '';
-  stream.on('data', ({ devices }: ListReply) => {
-    const listed = devices.map(deviceOf).toSorted((a, b) => (a.id < b.id ? -1 : 1));
-    const text = JSON.stringify(listed);
-    if (text !== before) call.emit({ type: 'devices.listed', devices: listed });
-    before = text;
-  });
-  return new Promise((resolve, reject) => {
-    stream.on('error', (error: grpc.ServiceError) => reject(toOperationError(error)));
-    stream.on('end', resolve);
-  });
+  try {
+    for await (const { devices } of stream as AsyncIterable<ListReply>) {
+      if (devices.length > DEVICES_MAX) throw tooMany(devices.length);
+      await bucket.take(signal);
+      const listed = devices.map(deviceOf).toSorted((a, b) => (a.id < b.id ? -1 : 1));
+      const text = JSON.stringify(listed);
+      if (text !== before) emit({ type: 'devices.listed', devices: listed });
+      before = text;
+    }
+  } catch (error) {
+    throw error instanceof OperationError ? error : toOperationError(error as grpc.ServiceError);
+  } finally {
+    signal.removeEventListener('abort', cancel);
+    cancel();
+  }
 }
+
+const tooMany = (count: number): OperationError =>
+  new OperationError(`the plugin has ${count} devices: a node takes at most ${DEVICES_MAX} of one resource`, {
+    code: 'RESOURCE_EXHAUSTED',
+  });
 
 const deviceOf = ({ ID, health, topology }: ListReply['devices'][number]): Device => ({
   id: ID,

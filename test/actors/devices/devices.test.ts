@@ -48,6 +48,25 @@ it('devices are told as they change, with their health and their place', async (
   expect(stream.items[1]!.devices).toEqual([{ id: 'a', isHealthy: false, nodes: null }]);
 });
 
+const listOf = (count: number, name: string) => Array.from({ length: count }, (_, at) => ({ ID: `${name}${at}` }));
+
+it('a plugin that never stops sending lists is heard a few times a second', async () => {
+  const { fake, stream } = await followed({ devices: [] });
+  const began = performance.now();
+  for (let at = 0; at < 400; at++) fake.send(listOf(10, at % 2 === 0 ? 'a' : 'b'));
+  await stream.until(() => stream.items.length > 22);
+  const seconds = (performance.now() - began) / 1_000;
+  expect(seconds).toBeGreaterThan(0.9);
+  expect(stream.items.length).toBeLessThan(22 + 3 * seconds);
+});
+
+it('a plugin with more devices than a turn can take is given up', async () => {
+  const { fake, stream } = await followed({ devices: listOf(8_192, 'd') });
+  expect(stream.last?.devices).toHaveLength(8_192);
+  fake.send(listOf(8_193, 'd'));
+  await expect(stream.ended).rejects.toThrow('the plugin has 8193 devices: a node takes at most 8192 of one resource');
+});
+
 it('a plugin says what a container needs for its devices', async () => {
   const { ports, fake } = await followed({
     devices: [{ ID: 'a' }],

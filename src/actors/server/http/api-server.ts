@@ -119,7 +119,8 @@ export class ApiServer {
       if (!isAnswerable(request)) return noteAnswering(request.socket, response);
       inTurn(request.socket, response, () => {
         // Of the server as a whole: upstream answers before any routing.
-        if (request.method === 'OPTIONS' && request.url === '*') return void response.setHeader('content-length', 0).end();
+        if (request.method === 'OPTIONS' && request.url === '*')
+          return void response.setHeader('content-length', 0).end();
         request.method = knownMethod(request);
         handle(request, response);
       });
