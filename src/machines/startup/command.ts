@@ -62,14 +62,14 @@ export const command = kubeletSetup.createStateConfig({
       invoke: {
         id: 'certificateFiles',
         src: 'host.readable',
-        input: ({ context }) => ({ paths: [context.config!.tlsCertFile, context.config!.tlsPrivateKeyFile] }),
+        input: ({ context }) => ({ paths: [context.config.tlsCertFile, context.config.tlsPrivateKeyFile] }),
         onDone: [
           { guard: ({ event }) => new Set(event.output.readable).size === 1, target: 'checkingPermissions' },
           {
             target: '#kubelet.failed',
             actions: assign({
               failure: ({ context, event }) => {
-                const { tlsCertFile, tlsPrivateKeyFile } = context.config!;
+                const { tlsCertFile, tlsPrivateKeyFile } = context.config;
                 const missing = event.output.readable[0] ? tlsPrivateKeyFile : tlsCertFile;
                 const message = `failed to construct kubelet dependencies: ${tlsPairError(missing)}`;
                 return { phase: 'command.initializingTLS', message, exitCode: 1 };
@@ -83,10 +83,10 @@ export const command = kubeletSetup.createStateConfig({
     checkingPermissions: {
       meta: { steps: 'S023, S028', waitsFor: 'the user id of this process' },
       entry: enqueueActions(({ context: { config }, enqueue }) => {
-        if ((config?.logging.verbosity ?? 0) >= DUMP_VERBOSITY) {
-          enqueue(line('debug', ['KubeletConfiguration', { configuration: toMasked(config!) }]));
+        if (config.logging.verbosity >= DUMP_VERBOSITY) {
+          enqueue(line('debug', ['KubeletConfiguration', { configuration: toMasked(config) }]));
         }
-        if (isOutsideReserved(config?.kubeletCgroups ?? '', config?.kubeReservedCgroup ?? '')) {
+        if (isOutsideReserved(config.kubeletCgroups ?? '', config.kubeReservedCgroup ?? '')) {
           enqueue(line('info', 'unsupported configuration:KubeletCgroups is not within KubeReservedCgroup'));
         }
       }),

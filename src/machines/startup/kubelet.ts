@@ -25,7 +25,7 @@ import { command } from './command.ts';
 import { containerManagerInput } from './container-manager/policy.ts';
 import { deriveSettings } from './context/derive-settings.ts';
 import { logEntries } from './context/log-entries.ts';
-import type { KubeletContext } from './context/types.ts';
+import type { EstablishedContext, KubeletContext, KubeletInput } from './context/types.ts';
 import { oomWatcherInput } from './host/oom-watcher-input.ts';
 import { logForm } from './logging.ts';
 import { nodeStatusInput } from './node-identity.ts';
@@ -41,37 +41,37 @@ import { volumeHealthInput } from './volume-health.ts';
 /** How long STOPPING=1 may take before the node ends without it. */
 const STOPPING_NOTICE_MS = 1_000;
 
-const settings = ({ context }: { context: KubeletContext }) => context.settings;
+const settings = ({ context }: { context: EstablishedContext }) => context.settings;
 
 /** What a source publishes about pods goes to what runs them once, where that is what this node does. */
-const published = ({ context }: { context: KubeletContext }) => ({
+const published = ({ context }: { context: EstablishedContext }) => ({
   ...context.settings,
   ...(context.input.runOnce ? { receiver: 'syncLoop' } : {}),
 });
 
 /** What each subsystem is given; everything else it finds out by asking. */
 const subsystems = {
-  logging: subsystem('logging', ({ context }) => logForm(context.config!.logging)),
+  logging: subsystem('logging', ({ context }) => logForm(context.config.logging)),
   watchdog: subsystem('watchdog', ({ context }) => ({
-    syncFrequencyMs: millisecondsOf(context.config!.syncFrequency),
+    syncFrequencyMs: millisecondsOf(context.config.syncFrequency),
   })),
   iptables: subsystem('iptables', () => ({})),
   resolver: subsystem('resolver', ({ context }) => ({
-    path: context.config!.resolvConf,
-    nodeName: context.node!.nodeName,
+    path: context.config.resolvConf,
+    nodeName: context.node.nodeName,
     text: context.resolvConf,
-    hasClusterDomain: (context.config!.clusterDomain ?? '') !== '',
+    hasClusterDomain: (context.config.clusterDomain ?? '') !== '',
   })),
   configReload: subsystem('configReload', ({ context }) => ({
     argv: context.input.argv,
     version: context.input.version,
-    nodeName: context.node!.nodeName,
-    paths: [context.flags!.config, context.flags!.configDir].filter((path) => path !== ''),
+    nodeName: context.node.nodeName,
+    paths: [context.flags.config, context.flags.configDir].filter((path) => path !== ''),
     config: context.config,
   })),
   lockFile: subsystem('lockFile', ({ context }) => ({
-    path: context.flags!.lockFile,
-    exitOnContention: context.flags!.exitOnLockContention,
+    path: context.flags.lockFile,
+    exitOnContention: context.flags.exitOnLockContention,
   })),
   clientCertificate: subsystem('clientCertificate', ({ context }) =>
     clientCertificateInput(clientBuilderInput(context), false),
@@ -79,15 +79,15 @@ const subsystems = {
   servingCertificate: subsystem('servingCertificate', ({ context }) => servingCertificateInput(context)),
   runtimeState: subsystem('runtimeState', () => ({})),
   runtimeService: subsystem('runtimeService', ({ context }) => ({
-    endpoint: context.config!.containerRuntimeEndpoint,
-    imageEndpoint: context.config!.imageServiceEndpoint ?? '',
+    endpoint: context.config.containerRuntimeEndpoint,
+    imageEndpoint: context.config.imageServiceEndpoint ?? '',
     endpointNamed: context.endpointNamed,
     requestTimeoutMs: context.requestTimeoutMs,
-    rootDir: context.flags!.rootDir,
+    rootDir: context.flags.rootDir,
   })),
   eventRecorder: subsystem('eventRecorder', ({ context }) => ({
-    nodeName: context.node!.nodeName,
-    publishes: context.flags!.kubeconfig !== '',
+    nodeName: context.node.nodeName,
+    publishes: context.flags.kubeconfig !== '',
     ofEachType: hasBehavior(context.input, 'eventsOfEachType'),
   })),
   objects: subsystem('objects', settings),
@@ -108,21 +108,21 @@ const subsystems = {
   runOnce: subsystem(
     'runOnce',
     ({ context }) => ({
-      staticPodPath: context.config!.staticPodPath,
+      staticPodPath: context.config.staticPodPath,
       retries: context.input.runOnce!.retries,
     }),
     'syncLoop',
   ),
   nodeStatus: subsystem('nodeStatus', ({ context }) => nodeStatusInput(context)),
   lease: subsystem('lease', ({ context }) => ({
-    nodeName: context.node!.nodeName,
-    durationSeconds: context.config!.nodeLeaseDurationSeconds,
+    nodeName: context.node.nodeName,
+    durationSeconds: context.config.nodeLeaseDurationSeconds,
   })),
-  csiNode: subsystem('csiNode', ({ context }) => ({ nodeName: context.node!.nodeName })),
+  csiNode: subsystem('csiNode', ({ context }) => ({ nodeName: context.node.nodeName })),
   csiVolumes: subsystem('csiVolumes', ({ context }) => ({
-    rootDir: context.settings!.rootDir,
-    nodeName: context.node!.nodeName,
-    ...volumeHealthInput(context.config!),
+    rootDir: context.settings.rootDir,
+    nodeName: context.node.nodeName,
+    ...volumeHealthInput(context.config),
   })),
   podCIDR: subsystem('podCIDR', () => ({})),
   containerGC: subsystem('containerGC', settings),
@@ -130,11 +130,11 @@ const subsystems = {
   eviction: subsystem('eviction', settings),
   deviceManager: subsystem('deviceManager', ({ context }) => ({
     behavior: context.input.behavior,
-    folder: `${context.settings!.rootDir}/device-plugins`,
+    folder: `${context.settings.rootDir}/device-plugins`,
   })),
   pluginManager: subsystem('pluginManager', ({ context }) => ({
-    path: `${context.settings!.rootDir}/plugins_registry`,
-    inCluster: context.clients!.mode === 'cluster',
+    path: `${context.settings.rootDir}/plugins_registry`,
+    inCluster: context.clients.mode === 'cluster',
   })),
   shutdown: subsystem('shutdown', settings),
   oomWatcher: subsystem('oomWatcher', ({ context }) => oomWatcherInput(context)),
@@ -143,14 +143,14 @@ const subsystems = {
   localServer: subsystem('localServer', ({ context }) => localSocket(context)),
   podResources: subsystem('podResources', ({ context }) => podResourcesSocket(context)),
   healthz: subsystem('healthz', ({ context }) => ({
-    address: context.config!.healthzBindAddress,
-    port: context.config!.healthzPort,
+    address: context.config.healthzBindAddress,
+    port: context.config.healthzPort,
   })),
 };
 
 /** Sent to the pods where they are: only they know what the node decided about them. */
 const sendPods = kubeletSetup.enqueueActions(({ context, enqueue }) => {
-  const changed: NodeChanged = { type: 'node.changed', settings: context.settings! };
+  const changed: NodeChanged = { type: 'node.changed', settings: context.settings };
   enqueue.sendTo(to('pods'), changed);
 });
 
@@ -164,7 +164,7 @@ const takeConfiguration = kubeletSetup.enqueueActions(({ context, event, enqueue
 });
 
 /** Ended by a signal before the pods had come as far as they should. */
-const isUnfinished = ({ input, podResults }: KubeletContext): boolean =>
+const isUnfinished = ({ input, podResults }: EstablishedContext): boolean =>
   input.runOnce !== undefined && podResults === null;
 
 const alive = kubeletSetup.createStateConfig({
@@ -206,29 +206,33 @@ const alive = kubeletSetup.createStateConfig({
   },
 });
 
+/** Before the first phase. */
+const nothingEstablished = (input: KubeletInput): KubeletContext => ({
+  input,
+  flags: null,
+  config: null,
+  endpointNamed: false,
+  ownsCertificate: false,
+  pullsByServiceAccount: false,
+  requestTimeoutMs: 0,
+  node: null,
+  clients: null,
+  runtime: null,
+  machineInfo: null,
+  cgroups: null,
+  resources: null,
+  resolvConf: '',
+  hostsFile: '',
+  settings: null,
+  failure: null,
+  podResults: null,
+  crashes: {},
+});
+
 export const kubeletMachine = kubeletSetup.createMachine({
   id: 'kubelet',
-  context: ({ input }) => ({
-    input,
-    flags: null,
-    config: null,
-    endpointNamed: false,
-    ownsCertificate: false,
-    pullsByServiceAccount: false,
-    requestTimeoutMs: 0,
-    node: null,
-    clients: null,
-    runtime: null,
-    machineInfo: null,
-    cgroups: null,
-    resources: null,
-    resolvConf: '',
-    hostsFile: '',
-    settings: null,
-    failure: null,
-    podResults: null,
-    crashes: {},
-  }),
+  // The phases run in order (S1): none reads a fact before the step that finds it.
+  context: ({ input }) => nothingEstablished(input) as EstablishedContext,
   initial: 'alive',
   states: {
     alive,

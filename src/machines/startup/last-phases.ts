@@ -5,24 +5,24 @@
 import { to } from '../../kernel/xstate.ts';
 import type { NodeFolder } from '../model/operations/host.ts';
 import { gatesOf } from './context/derive-features.ts';
-import type { KubeletContext } from './context/types.ts';
+import type { EstablishedContext } from './context/types.ts';
 import { kubeletSetup, warning } from './setup.ts';
 
 /**
  * The folders of the node, with upstream's modes and names. The embedded runtime has no namespaces of mounts: there is
  * nothing to share with.
  */
-export function dataDirectories({ settings, config, runtime }: KubeletContext): readonly NodeFolder[] {
-  const { rootDir, podLogsDir } = settings!;
+export function dataDirectories({ settings, config, runtime }: EstablishedContext): readonly NodeFolder[] {
+  const { rootDir, podLogsDir } = settings;
   const folder = (path: string, what: string, mode = 0o750) => ({ path, mode, what });
   return [
-    { ...folder(rootDir, 'root directory'), ...(runtime!.embedded ? {} : { shared: true }) },
+    { ...folder(rootDir, 'root directory'), ...(runtime.embedded ? {} : { shared: true }) },
     folder(podLogsDir, `pod logs root directory ${JSON.stringify(podLogsDir)}`),
     folder(`${rootDir}/pods`, 'pods directory'),
     folder(`${rootDir}/plugins`, 'plugins directory'),
     folder(`${rootDir}/plugins_registry`, 'plugins registry directory'),
     folder(`${rootDir}/pod-resources`, 'podresources directory'),
-    ...(gatesOf(config!)('ContainerCheckpoint')
+    ...(gatesOf(config)('ContainerCheckpoint')
       ? [folder(`${rootDir}/checkpoints`, 'checkpoint directory', 0o700)]
       : []),
   ];
@@ -35,7 +35,7 @@ export const containerLogs = (next: string) =>
     invoke: {
       id: 'containerLogs',
       src: 'host.makeDirectories',
-      input: ({ context }) => ({ directories: [{ path: context.settings!.containerLogsDir, mode: 0o755 }] }),
+      input: ({ context }) => ({ directories: [{ path: context.settings.containerLogsDir, mode: 0o755 }] }),
       onDone: next,
       onError: { target: next, actions: warning('Failed to create the folder of container log links') },
     },

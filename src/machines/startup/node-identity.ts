@@ -6,28 +6,26 @@ import type { KubeletConfiguration, KubeletFlags } from '../configuration/index.
 import { millisecondsOf } from '../configuration/index.ts';
 import type { NodeAddress } from '../model/api/node.ts';
 import { declaredFeatures, gatesOf } from './context/derive-features.ts';
-import type { KubeletContext, NodeIdentity } from './context/types.ts';
+import type { EstablishedContext, NodeIdentity } from './context/types.ts';
 
 /** What `nodeStatus` is given. */
-export function nodeStatusInput(context: KubeletContext): NodeStatusInput {
+export function nodeStatusInput(context: EstablishedContext): NodeStatusInput {
   const { config, resources } = context;
   return {
     facts: nodeFacts(context),
-    reports: { capacity: resources!.capacity, allocatable: resources!.allocatable },
-    register: config!.registerNode,
-    ...(gatesOf(config!)('KubeletRegistrationGetOnExistsOnly') ? { getsOnExistsOnly: true } : {}),
-    updateFrequencyMs: millisecondsOf(config!.nodeStatusUpdateFrequency),
-    reportFrequencyMs: millisecondsOf(config!.nodeStatusReportFrequency),
-    maxImages: config!.nodeStatusMaxImages ?? DEFAULT_MAX_IMAGES,
+    reports: { capacity: resources.capacity, allocatable: resources.allocatable },
+    register: config.registerNode,
+    ...(gatesOf(config)('KubeletRegistrationGetOnExistsOnly') ? { getsOnExistsOnly: true } : {}),
+    updateFrequencyMs: millisecondsOf(config.nodeStatusUpdateFrequency),
+    reportFrequencyMs: millisecondsOf(config.nodeStatusReportFrequency),
+    maxImages: config.nodeStatusMaxImages ?? DEFAULT_MAX_IMAGES,
   };
 }
 
 /** Upstream's default of `nodeStatusMaxImages`. */
 const DEFAULT_MAX_IMAGES = 50;
 
-function nodeFacts({ flags, config, node, machineInfo, runtime, input }: KubeletContext): NodeFacts {
-  if (!flags || !config || !node || !machineInfo || !runtime)
-    throw new Error('the Node was described before RunKubelet');
+function nodeFacts({ flags, config, node, machineInfo, runtime, input }: EstablishedContext): NodeFacts {
   const isOn = gatesOf(config);
   return {
     nodeName: node.nodeName,

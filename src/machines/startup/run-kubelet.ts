@@ -9,15 +9,15 @@ import { cgroupV1, memoryOnDisk, nodeRef, starting } from '../model/reasons/reas
 import { logLines } from '../model/values/go-text.ts';
 import { gatesOf } from './context/derive-features.ts';
 import { deriveSettings, invalidClusterDNS } from './context/derive-settings.ts';
-import type { Failure, KubeletContext } from './context/types.ts';
+import type { EstablishedContext, Failure } from './context/types.ts';
 import { resolveNodeIPs } from './host/node-ip.ts';
 import { failing, kubeletSetup, warning } from './setup.ts';
 
 /** Largest resolv.conf and hosts file read; upstream's cap for resolv.conf is 10 MiB. */
 const NODE_FILE_MAX_BYTES = 10 * 1024 * 1024;
 
-const hasCredentialProviders = ({ context }: { context: KubeletContext }) =>
-  context.flags!.imageCredentialProviderConfig !== '' || context.flags!.imageCredentialProviderBinDir !== '';
+const hasCredentialProviders = ({ context }: { context: EstablishedContext }) =>
+  context.flags.imageCredentialProviderConfig !== '' || context.flags.imageCredentialProviderBinDir !== '';
 
 const TOKENS_GATE = 'KubeletServiceAccountTokenForCredentialProviders';
 
@@ -45,12 +45,12 @@ export const runKubelet = kubeletSetup.createStateConfig({
         input: {},
         onDone: [
           {
-            guard: ({ context, event }) => resolveNodeIPs(context.flags!, event.output.addresses).ok,
+            guard: ({ context, event }) => resolveNodeIPs(context.flags, event.output.addresses).ok,
             target: 'rootDirectory',
             actions: assign({
               node: ({ context, event }) => {
-                const answer = resolveNodeIPs(context.flags!, event.output.addresses);
-                return { ...context.node!, nodeIPs: answer.ok ? answer.value : [] };
+                const answer = resolveNodeIPs(context.flags, event.output.addresses);
+                return { ...context.node, nodeIPs: answer.ok ? answer.value : [] };
               },
             }),
           },
@@ -58,7 +58,7 @@ export const runKubelet = kubeletSetup.createStateConfig({
             target: '#kubelet.failed',
             actions: assign({
               failure: ({ context, event }) => {
-                const answer = resolveNodeIPs(context.flags!, event.output.addresses);
+                const answer = resolveNodeIPs(context.flags, event.output.addresses);
                 const message = answer.ok ? '' : `failed to run Kubelet: ${answer.message}`;
                 return { phase: 'runKubelet.nodeIPs', message, exitCode: 1 };
               },
@@ -70,9 +70,9 @@ export const runKubelet = kubeletSetup.createStateConfig({
     },
     rootDirectory: {
       meta: { steps: 'S121-S125, S136' },
-      entry: line('info', ({ context }) => ['Using root directory', { path: context.flags!.rootDir }]),
+      entry: line('info', ({ context }) => ['Using root directory', { path: context.flags.rootDir }]),
       always: [
-        { guard: ({ context }) => context.flags!.rootDir !== '', target: 'createAndInitKubelet' },
+        { guard: ({ context }) => context.flags.rootDir !== '', target: 'createAndInitKubelet' },
         {
           target: '#kubelet.failed',
           actions: assign({
@@ -95,7 +95,7 @@ export const runKubelet = kubeletSetup.createStateConfig({
             id: 'resolvConf',
             src: 'host.readFile',
             input: ({ context }) => ({
-              path: context.config!.resolvConf || '/dev/null',
+              path: context.config.resolvConf || '/dev/null',
               maxBytes: NODE_FILE_MAX_BYTES,
             }),
             onDone: {
@@ -127,9 +127,9 @@ export const runKubelet = kubeletSetup.createStateConfig({
             id: 'registerProviders',
             src: 'images.registerProviders',
             input: ({ context }) => ({
-              config: context.flags!.imageCredentialProviderConfig,
-              binDir: context.flags!.imageCredentialProviderBinDir,
-              tokens: gatesOf(context.config!)(TOKENS_GATE),
+              config: context.flags.imageCredentialProviderConfig,
+              binDir: context.flags.imageCredentialProviderBinDir,
+              tokens: gatesOf(context.config)(TOKENS_GATE),
             }),
             onDone: {
               target: 'softState',
@@ -153,7 +153,7 @@ export const runKubelet = kubeletSetup.createStateConfig({
           // An eventless transition would come before the raised events: the birth cry before the parts.
           entry: [
             enqueueActions(({ context, enqueue }) => {
-              if (context.settings!.apiServer === undefined) {
+              if (context.settings.apiServer === undefined) {
                 enqueue(line('info', 'Kubelet is running in standalone mode, will skip API server sync'));
               } else {
                 enqueue.raise({ type: 'create.objects' });
@@ -162,12 +162,12 @@ export const runKubelet = kubeletSetup.createStateConfig({
               }
             }),
             enqueueActions(({ context, enqueue }) => {
-              for (const IP of invalidClusterDNS(context.config!))
+              for (const IP of invalidClusterDNS(context.config))
                 enqueue(line('info', ['Invalid clusterDNS IP', { IP }]));
             }),
             raise({ type: 'create.oomWatcher' }),
             enqueueActions(({ context, enqueue }) => {
-              if (context.config!.serverTLSBootstrap) enqueue.raise({ type: 'create.servingCertificate' });
+              if (context.config.serverTLSBootstrap) enqueue.raise({ type: 'create.servingCertificate' });
             }),
             raise({ type: 'create.podConfig' }),
             raise({ type: 'create.images' }),
@@ -179,7 +179,7 @@ export const runKubelet = kubeletSetup.createStateConfig({
           ],
           on: {
             'create.done': [
-              { guard: ({ context }) => context.config!.serverTLSBootstrap, target: 'servingCertificate' },
+              { guard: ({ context }) => context.config.serverTLSBootstrap, target: 'servingCertificate' },
               { target: 'birthCry' },
             ],
           },
@@ -193,11 +193,11 @@ export const runKubelet = kubeletSetup.createStateConfig({
         birthCry: {
           meta: { steps: 'S134' },
           entry: enqueueActions(({ context, enqueue }) => {
-            const ref = nodeRef(context.node!.nodeName);
+            const ref = nodeRef(context.node.nodeName);
             const texts = [
-              ...(context.machineInfo!.noswap === false ? [memoryOnDisk] : []),
+              ...(context.machineInfo.noswap === false ? [memoryOnDisk] : []),
               starting,
-              ...(context.cgroups!.version === 1 ? [cgroupV1] : []),
+              ...(context.cgroups.version === 1 ? [cgroupV1] : []),
             ];
             for (const text of texts) enqueue.sendTo(to('eventRecorder'), { type: 'event.recorded', ref, ...text });
           }),
@@ -217,7 +217,7 @@ export const runKubelet = kubeletSetup.createStateConfig({
       invoke: {
         id: 'openFilesLimit',
         src: 'host.setOpenFilesLimit',
-        input: ({ context }) => ({ limit: context.config!.maxOpenFiles }),
+        input: ({ context }) => ({ limit: context.config.maxOpenFiles }),
         onDone: 'done',
         onError: { target: 'done', actions: warning('Failed to set rlimit on max file handles') },
       },

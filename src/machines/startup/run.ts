@@ -8,25 +8,25 @@ import { reservedCPULines } from '../configuration/validation/resource-managers.
 import { CLIENT_CA_MAX_BYTES, clientCARefusal } from './clients/client-ca.ts';
 import { clientBuilderInput } from './clients/client-input.ts';
 import { gatesOf } from './context/derive-features.ts';
-import type { Failure, KubeletContext, NodeIdentity } from './context/types.ts';
+import type { EstablishedContext, Failure, NodeIdentity } from './context/types.ts';
 import { failing, kubeletSetup, warning } from './setup.ts';
 
-const clientCAFile = ({ config }: KubeletContext): string => config!.authentication.x509.clientCAFile ?? '';
+const clientCAFile = ({ config }: EstablishedContext): string => config.authentication.x509.clientCAFile ?? '';
 
 /** Upstream's warning of a gate that changes nothing on this machine. */
 const MEMORY_QOS = 'Warning: MemoryQoS feature only works with cgroups v2 on Linux, but enabled with cgroups v1';
-const lacksMemoryQoS = ({ config, cgroups }: KubeletContext): boolean =>
-  cgroups!.version === 1 && gatesOf(config!)('MemoryQoS');
+const lacksMemoryQoS = ({ config, cgroups }: EstablishedContext): boolean =>
+  cgroups.version === 1 && gatesOf(config)('MemoryQoS');
 
-const hasLockFile = ({ context }: { context: KubeletContext }) => context.flags?.lockFile !== '';
+const hasLockFile = ({ context }: { context: EstablishedContext }) => context.flags.lockFile !== '';
 
 /** `--hostname-override` or the machine's own name, trimmed and lower-case; upstream's GetHostname. */
 export function nodeNameOf(override: string, hostname: string): string {
   return (override === '' ? hostname : override).trim().toLowerCase();
 }
 
-function nodeNamed(context: KubeletContext, hostname: string): NodeIdentity {
-  const nodeName = nodeNameOf(context.flags!.hostnameOverride, hostname);
+function nodeNamed(context: EstablishedContext, hostname: string): NodeIdentity {
+  const nodeName = nodeNameOf(context.flags.hostnameOverride, hostname);
   return { nodeName, hostname: nodeName, nodeIPs: [] };
 }
 
@@ -68,7 +68,7 @@ export const run = kubeletSetup.createStateConfig({
         input: {},
         onDone: [
           {
-            guard: ({ context, event }) => nodeNameOf(context.flags!.hostnameOverride, event.output.hostname) === '',
+            guard: ({ context, event }) => nodeNameOf(context.flags.hostnameOverride, event.output.hostname) === '',
             target: '#kubelet.failed',
             actions: assign({ failure: hostnameFailure('empty hostname is invalid') }),
           },
@@ -79,7 +79,7 @@ export const run = kubeletSetup.createStateConfig({
         ],
         onError: [
           {
-            guard: ({ context }) => nodeNameOf(context.flags!.hostnameOverride, '') !== '',
+            guard: ({ context }) => nodeNameOf(context.flags.hostnameOverride, '') !== '',
             target: 'clients',
             actions: assign({ node: ({ context }) => nodeNamed(context, '') }),
           },
@@ -104,14 +104,14 @@ export const run = kubeletSetup.createStateConfig({
               event.output.ok && event.output.value.mode === 'cluster' && event.output.value.rotates,
             target: 'clientCA',
             actions: [
-              assign({ clients: ({ event }) => (event.output.ok ? event.output.value : null) }),
+              assign(({ event }) => (event.output.ok ? { clients: event.output.value } : {})),
               raise({ type: 'create.clientCertificate' }),
             ],
           },
           {
             guard: ({ event }) => event.output.ok,
             target: 'clientCA',
-            actions: assign({ clients: ({ event }) => (event.output.ok ? event.output.value : null) }),
+            actions: assign(({ event }) => (event.output.ok ? { clients: event.output.value } : {})),
           },
           failing('run.clients'),
         ],
@@ -150,11 +150,11 @@ export const run = kubeletSetup.createStateConfig({
         id: 'auth',
         src: 'auth',
         input: ({ context }) => ({
-          anonymous: context.config!.authentication.anonymous.enabled,
-          webhookAuthentication: context.config!.authentication.webhook.enabled,
-          clientCAFile: context.config!.authentication.x509.clientCAFile ?? '',
-          authorizationMode: context.config!.authorization.mode,
-          hasClient: context.clients?.mode === 'cluster',
+          anonymous: context.config.authentication.anonymous.enabled,
+          webhookAuthentication: context.config.authentication.webhook.enabled,
+          clientCAFile: context.config.authentication.x509.clientCAFile ?? '',
+          authorizationMode: context.config.authorization.mode,
+          hasClient: context.clients.mode === 'cluster',
         }),
         onDone: [{ guard: ({ event }) => event.output.ok, target: 'runtimeService' }, failing('run.auth')],
         onError: failing('run.auth'),
@@ -177,7 +177,7 @@ export const run = kubeletSetup.createStateConfig({
           {
             guard: ({ event }) => event.output.ok,
             target: 'eventRecorder',
-            actions: assign({ machineInfo: ({ event }) => (event.output.ok ? event.output.value : null) }),
+            actions: assign(({ event }) => (event.output.ok ? { machineInfo: event.output.value } : {})),
           },
           failing('run.cadvisor'),
         ],
@@ -189,7 +189,7 @@ export const run = kubeletSetup.createStateConfig({
       entry: [
         raise({ type: 'create.eventRecorder' }),
         enqueueActions(({ context, enqueue }) => {
-          if (context.flags!.kubeconfig !== '') return;
+          if (context.flags.kubeconfig !== '') return;
           enqueue(line('info', 'No api server defined - no events will be sent to API server'));
         }),
       ],
@@ -199,7 +199,7 @@ export const run = kubeletSetup.createStateConfig({
       meta: { steps: 'S075-S102', waitsFor: 'the container manager to accept this machine' },
       entry: [
         enqueueActions(({ context, enqueue }) => {
-          for (const klog of reservedCPULines(context.config!)) enqueue(line('warn', [klog, { klog }]));
+          for (const klog of reservedCPULines(context.config)) enqueue(line('warn', [klog, { klog }]));
         }),
         raise({ type: 'create.containerManager' }),
       ],
@@ -221,7 +221,7 @@ export const run = kubeletSetup.createStateConfig({
       invoke: {
         id: 'oomScore',
         src: 'host.setOomScoreAdj',
-        input: ({ context }) => ({ value: context.config!.oomScoreAdj }),
+        input: ({ context }) => ({ value: context.config.oomScoreAdj }),
         onDone: 'done',
         onError: { target: 'done', actions: warning('Failed to ApplyOOMScoreAdj') },
       },

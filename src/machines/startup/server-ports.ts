@@ -5,7 +5,7 @@ import { type KubeletConfiguration, millisecondsOf } from '../configuration/inde
 import { curveNames } from '../model/configuration/tls-options.ts';
 import type { ApiSettings, AuthSettings, LocalSocket, ServedPort } from '../model/operations/server.ts';
 import { gatesOf } from './context/derive-features.ts';
-import type { KubeletContext } from './context/types.ts';
+import type { EstablishedContext } from './context/types.ts';
 
 /** Below the root directory. */
 export const LOCAL_SOCKET = 'statelet.sock';
@@ -18,18 +18,18 @@ const GATED = [
   ['ComponentStatusz', 'statusz'],
 ] as const;
 
-function apiSettings({ config, node, settings }: KubeletContext): ApiSettings {
-  const isOn = gatesOf(config!);
+function apiSettings({ config, node, settings }: EstablishedContext): ApiSettings {
+  const isOn = gatesOf(config);
   const without = GATED.filter(([gate]) => !isOn(gate)).map(([, endpoint]) => endpoint);
   return {
-    nodeName: node!.nodeName,
-    rootDir: settings!.rootDir,
-    podLogsDir: settings!.podLogsDir,
-    debuggingHandlers: config!.enableDebuggingHandlers,
-    systemLogHandler: config!.enableSystemLogHandler,
-    systemLogQuery: config!.enableSystemLogQuery && isOn('NodeLogQuery'),
-    profilingHandler: config!.enableProfilingHandler,
-    debugFlagsHandler: config!.enableDebugFlagsHandler,
+    nodeName: node.nodeName,
+    rootDir: settings.rootDir,
+    podLogsDir: settings.podLogsDir,
+    debuggingHandlers: config.enableDebuggingHandlers,
+    systemLogHandler: config.enableSystemLogHandler,
+    systemLogQuery: config.enableSystemLogQuery && isOn('NodeLogQuery'),
+    profilingHandler: config.enableProfilingHandler,
+    debugFlagsHandler: config.enableDebugFlagsHandler,
     splitStreams: isOn('PodLogsQuerySplitStreams'),
     ...(isOn('KubeletPodResourcesListUseActivePods') ? {} : { listsEndedPods: true }),
     ...(without.length === 0 ? {} : { without }),
@@ -52,12 +52,12 @@ function authSettings(config: KubeletConfiguration): AuthSettings {
 }
 
 /** The kubelet's port. Needs a context in which starting has come to the servers. */
-export function apiPort(context: KubeletContext): ServerInput {
+export function apiPort(context: EstablishedContext): ServerInput {
   const { config, flags, node } = context;
-  const { address, port, tlsCertFile, tlsPrivateKeyFile, tlsMinVersion, tlsCipherSuites } = config!;
-  const { tlsCurvePreferences } = config!;
-  const { certDir } = flags!;
-  const isIssued = tlsCertFile === '' && config!.serverTLSBootstrap;
+  const { address, port, tlsCertFile, tlsPrivateKeyFile, tlsMinVersion, tlsCipherSuites } = config;
+  const { tlsCurvePreferences } = config;
+  const { certDir } = flags;
+  const isIssued = tlsCertFile === '' && config.serverTLSBootstrap;
   const tls: NonNullable<ServedPort['secure']>['tls'] = {
     certFile: isIssued ? `${certDir}/${ISSUED}` : tlsCertFile,
     keyFile: isIssued ? `${certDir}/${ISSUED}` : tlsPrivateKeyFile,
@@ -65,30 +65,30 @@ export function apiPort(context: KubeletContext): ServerInput {
     minVersion: tlsMinVersion,
     cipherSuites: tlsCipherSuites,
     ...(tlsCurvePreferences.length === 0 ? {} : { curves: curveNames(tlsCurvePreferences) }),
-    ...(isIssued || gatesOf(config!)('ReloadKubeletServerCertificateFile') ? {} : { isFixed: true }),
+    ...(isIssued || gatesOf(config)('ReloadKubeletServerCertificateFile') ? {} : { isFixed: true }),
   };
   return {
-    served: { address, port, settings: apiSettings(context), secure: { tls, auth: authSettings(config!) } },
-    selfSign: context.ownsCertificate ? { directory: certDir, hostname: node!.hostname } : null,
+    served: { address, port, settings: apiSettings(context), secure: { tls, auth: authSettings(config) } },
+    selfSign: context.ownsCertificate ? { directory: certDir, hostname: node.hostname } : null,
   };
 }
 
 /** The socket for people on the node. */
-export const localSocket = (context: KubeletContext): LocalSocket => ({
-  path: `${context.settings!.rootDir}/${LOCAL_SOCKET}`,
+export const localSocket = (context: EstablishedContext): LocalSocket => ({
+  path: `${context.settings.rootDir}/${LOCAL_SOCKET}`,
   service: 'api',
   settings: apiSettings(context),
 });
 
 /** The socket for agents that monitor devices. */
-export const podResourcesSocket = (context: KubeletContext): LocalSocket => ({
-  path: `${context.settings!.rootDir}/pod-resources/kubelet.sock`,
+export const podResourcesSocket = (context: EstablishedContext): LocalSocket => ({
+  path: `${context.settings.rootDir}/pod-resources/kubelet.sock`,
   service: 'podResources',
   settings: apiSettings(context),
 });
 
 /** The port without authentication. */
-export function readOnlyPort(context: KubeletContext): ServerInput {
-  const { address, readOnlyPort: port } = context.config!;
+export function readOnlyPort(context: EstablishedContext): ServerInput {
+  const { address, readOnlyPort: port } = context.config;
   return { served: { address, port, settings: apiSettings(context), secure: null }, selfSign: null };
 }

@@ -48,7 +48,7 @@ import { clientBuilderMachine } from './clients/client-builder.ts';
 import { configLoaderMachine } from './configuration/config-loader.ts';
 import { configReloadMachine } from './configuration/config-reload.ts';
 import { containerManagerMachine } from './container-manager/container-manager.ts';
-import type { KubeletContext, KubeletEvent, KubeletInput, KubeletMachineOutput } from './context/types.ts';
+import type { EstablishedContext, KubeletEvent, KubeletInput, KubeletMachineOutput } from './context/types.ts';
 import { cadvisorMachine } from './host/cadvisor.ts';
 import { iptablesMachine } from './host/iptables.ts';
 import { lockFileMachine } from './host/lock-file.ts';
@@ -115,7 +115,7 @@ export interface PhaseMeta {
 export const kubeletSetup = setup({
   types: {
     input: {} as KubeletInput,
-    context: {} as KubeletContext,
+    context: {} as EstablishedContext,
     events: {} as KubeletEvent,
     output: {} as KubeletMachineOutput,
     meta: {},
@@ -144,9 +144,9 @@ export const kubeletSetup = setup({
   delays: Object.fromEntries(
     Object.keys(SUBSYSTEMS).map((id) => [
       `restart.${id}`,
-      ({ context }: { context: KubeletContext }) => restartDelay(context.crashes[id] ?? 1),
+      ({ context }: { context: EstablishedContext }) => restartDelay(context.crashes[id] ?? 1),
     ]),
-  ) as Record<string, (args: { context: KubeletContext }) => number>,
+  ) as Record<string, (args: { context: EstablishedContext }) => number>,
 });
 
 type Failing = {
@@ -166,7 +166,7 @@ export function messageOf(event: Failing): string {
 /** Transition of a phase that cannot go on: upstream's sentence, exit code 1, and the phase's own name. */
 export const failing = (phase: string) => ({
   target: '#kubelet.failed' as const,
-  actions: assign<KubeletContext, Failing, undefined, KubeletEvent, never>(({ event }) => ({
+  actions: assign<EstablishedContext, Failing, undefined, KubeletEvent, never>(({ event }) => ({
     failure: { phase, message: `failed to run Kubelet: ${messageOf(event)}`, exitCode: 1 },
   })),
 });
@@ -177,7 +177,7 @@ const PANIC_EXIT_CODE = 2;
 /** The process is not what it was: the service manager starts another one. */
 export const faulted = {
   target: '#kubelet.failed' as const,
-  actions: assign<KubeletContext, AgentFault, undefined, KubeletEvent, never>(({ event: { error, stack } }) => {
+  actions: assign<EstablishedContext, AgentFault, undefined, KubeletEvent, never>(({ event: { error, stack } }) => {
     const message = `uncaught fault: ${error.name}: ${error.message}`;
     const lines = logLines('The agent ends by an uncaught fault', [message, ...stack].join('\n    '));
     return { failure: { phase: AGENT_PHASE, message, exitCode: PANIC_EXIT_CODE, lines } };
@@ -187,13 +187,17 @@ export const faulted = {
 /** A port of the API that cannot be had ends the node, in upstream's words. */
 export const notServing = {
   target: '#kubelet.failed' as const,
-  actions: assign<KubeletContext, { readonly type: string; readonly message: string }, undefined, KubeletEvent, never>(
-    ({ event: { message } }) => ({
-      failure: { phase: 'serving', message, exitCode: 1, lines: logLines('Failed to listen and serve', message) },
-    }),
-  ),
+  actions: assign<
+    EstablishedContext,
+    { readonly type: string; readonly message: string },
+    undefined,
+    KubeletEvent,
+    never
+  >(({ event: { message } }) => ({
+    failure: { phase: 'serving', message, exitCode: 1, lines: logLines('Failed to listen and serve', message) },
+  })),
 };
 
 /** A phase that only warns: upstream logs the error and goes on. */
 export const warning = (text: string) =>
-  line<KubeletContext, Failing, undefined, KubeletEvent>('error', ({ event }) => [text, { err: messageOf(event) }]);
+  line<EstablishedContext, Failing, undefined, KubeletEvent>('error', ({ event }) => [text, { err: messageOf(event) }]);

@@ -6,28 +6,28 @@
  */
 import { enqueueActions, errorOf, line, raise, sendTo, to } from '../../kernel/xstate.ts';
 import { nodeRef, setupFailed } from '../model/reasons/reasons.ts';
-import type { KubeletContext } from './context/types.ts';
+import type { EstablishedContext } from './context/types.ts';
 import { CONTAINER_MANAGER_PHASE, containerLogs, dataDirectories, startContainerManagerAgain } from './last-phases.ts';
 import { failing, kubeletSetup, warning } from './setup.ts';
 
 const startServers = kubeletSetup.enqueueActions(({ context, enqueue }) => {
-  const { enableServer, readOnlyPort } = context.config!;
+  const { enableServer, readOnlyPort } = context.config;
   if (enableServer) enqueue.raise({ type: 'create.server' });
   if (readOnlyPort > 0) enqueue.raise({ type: 'create.readOnlyServer' });
   enqueue.raise({ type: 'create.podResources' });
   enqueue.raise({ type: 'create.localServer' });
 });
 
-const servesHealthz = ({ context }: { context: KubeletContext }) => context.config!.healthzPort > 0;
+const servesHealthz = ({ context }: { context: EstablishedContext }) => context.config.healthzPort > 0;
 
 /** The end of the node ends the recorder of events, too; this long it has for its last one. */
 const LAST_EVENT_MS = 20;
 
 /** The embedded runtime has no pod network: nothing of its pods passes through a table. */
-const usesIptables = ({ config, runtime }: KubeletContext): boolean =>
-  config!.makeIPTablesUtilChains && !runtime!.embedded;
+const usesIptables = ({ config, runtime }: EstablishedContext): boolean =>
+  config.makeIPTablesUtilChains && !runtime.embedded;
 
-const isInCluster = ({ clients }: KubeletContext): boolean => clients?.mode === 'cluster';
+const isInCluster = ({ clients }: EstablishedContext): boolean => clients.mode === 'cluster';
 
 /** What shows the node to the cluster, in upstream's order: status, then lease. */
 const NODE_PARTS = ['nodeStatus', 'lease', 'csiNode', 'csiVolumes', 'podCIDR'] as const;
@@ -51,7 +51,7 @@ const kubeletRun = kubeletSetup.createStateConfig({
             warning('Failed to initialize internal modules'),
             sendTo(to('eventRecorder'), ({ context, event }) => ({
               type: 'event.recorded',
-              ref: nodeRef(context.node!.nodeName),
+              ref: nodeRef(context.node.nodeName),
               ...setupFailed(errorOf(event).message),
             })),
             failing('startKubelet.initializingModules').actions,
@@ -101,9 +101,9 @@ const kubeletRun = kubeletSetup.createStateConfig({
     synchronizing: {
       meta: { steps: 'S239, S241-S244' },
       entry: enqueueActions(({ context, enqueue }) => {
-        if (context.settings!.eviction !== undefined) enqueue.raise({ type: 'create.eviction' });
+        if (context.settings.eviction !== undefined) enqueue.raise({ type: 'create.eviction' });
         enqueue.raise({ type: 'create.pluginManager' });
-        if (context.settings!.shutdown !== undefined) enqueue.raise({ type: 'create.shutdown' });
+        if (context.settings.shutdown !== undefined) enqueue.raise({ type: 'create.shutdown' });
       }),
       initial: 'up',
       on: startContainerManagerAgain,

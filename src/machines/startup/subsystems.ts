@@ -8,7 +8,7 @@
  */
 import { assign, errorOf, line } from '../../kernel/xstate.ts';
 import { pauseMs, RESPAWN_BACK_OFF } from '../model/values/back-off.ts';
-import type { KubeletContext, KubeletEvent } from './context/types.ts';
+import type { EstablishedContext, KubeletEvent } from './context/types.ts';
 
 /** Its name is free again only when the step that stopped it is over. */
 const RENEW_MS = 1;
@@ -18,12 +18,12 @@ export const restartDelay = (crashes: number): number => pauseMs(RESPAWN_BACK_OF
 type Crash = { readonly type: string; readonly error: unknown };
 
 const recordCrash = (id: string) =>
-  assign<KubeletContext, Crash, undefined, KubeletEvent, never>(({ context }) => ({
+  assign<EstablishedContext, Crash, undefined, KubeletEvent, never>(({ context }) => ({
     crashes: { ...context.crashes, [id]: (context.crashes[id] ?? 0) + 1 },
   }));
 
 const logCrash = (id: string) =>
-  line<KubeletContext, Crash, undefined, KubeletEvent>('error', ({ context, event }) => [
+  line<EstablishedContext, Crash, undefined, KubeletEvent>('error', ({ context, event }) => [
     'Subsystem crashed and will be started again',
     { subsystem: id, err: errorOf(event).message, restartInMs: restartDelay(context.crashes[id] ?? 1) },
   ]);
@@ -31,7 +31,7 @@ const logCrash = (id: string) =>
 /** State of the region that holds subsystem `id`; others find it by `systemId`, its own name if there is no other. */
 export function subsystem<Id extends string>(
   id: Id,
-  input: (args: { context: KubeletContext }) => unknown,
+  input: (args: { context: EstablishedContext }) => unknown,
   systemId: string = id,
 ) {
   return {

@@ -21,7 +21,7 @@ import type { Parsed } from '../../model/values/go-text.ts';
 import { resourceManagers } from '../context/derive-admission.ts';
 import { gatesOf } from '../context/derive-features.ts';
 import { hugePageName } from '../context/derive-settings.ts';
-import type { KubeletContext } from '../context/types.ts';
+import type { EstablishedContext } from '../context/types.ts';
 
 export interface ContainerManagerInput extends NodeGroupSettings {
   /** How many changed decisions this node takes: `behaviors.ts`. */
@@ -67,8 +67,7 @@ export function containerManagerInput({
   node,
   runtime,
   machineInfo,
-}: KubeletContext): ContainerManagerInput {
-  if (!config || !flags || !node || !runtime || !machineInfo) throw new Error('the container manager came too early');
+}: EstablishedContext): ContainerManagerInput {
   const isOn = gatesOf(config);
   const parsed = parseQosReserved(config.qosReserved);
   const qosReserved = parsed.error === undefined ? parsed.value : {};

@@ -14,7 +14,7 @@ import { parseQuantity, wholeUnits } from '../../model/values/quantity.ts';
 import { millisecondsOf } from '../../model/values/time.ts';
 import { admissionSettings } from './derive-admission.ts';
 import { featureSettings, gatesOf, longestBackoffMs } from './derive-features.ts';
-import type { KubeletContext, KubeletInput } from './types.ts';
+import type { EstablishedContext, KubeletInput } from './types.ts';
 
 /** `nameserver`, `search` (the last one counts) and `options` of a resolv.conf. */
 /** Of several search lines the last one counts; options add up, of two of one name the later one counts. */
@@ -40,11 +40,8 @@ function bytesOf(quantity: string): number {
 /** Where log shippers look for container logs by name. */
 const CONTAINER_LOGS_DIR = '/var/log/containers';
 
-/** Needs a context in which `run` and `runKubelet` are complete. */
-export function deriveSettings(context: KubeletContext): NodeSettings {
+export function deriveSettings(context: EstablishedContext): NodeSettings {
   const { flags, config, node, runtime, machineInfo, resources, cgroups: hierarchy } = context;
-  if (!flags || !config || !node || !runtime || !machineInfo || !resources || !hierarchy)
-    throw new Error('settings were derived before RunKubelet');
   return {
     behavior: context.input.behavior,
     ...node,
@@ -210,7 +207,7 @@ const resolverOf = ({ resolvConf }: KubeletConfiguration, text: string): NodeSet
   ...(resolvConf === '' ? { isAbsent: true } : {}),
 });
 
-function dns(config: KubeletConfiguration, context: KubeletContext) {
+function dns(config: KubeletConfiguration, context: EstablishedContext) {
   return {
     clusterDNS: (config.clusterDNS ?? []).filter(isIpAddress),
     clusterDomain: config.clusterDomain ?? '',

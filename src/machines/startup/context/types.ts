@@ -52,10 +52,22 @@ export interface KubeletMachineOutput {
   readonly podResults?: readonly PodResult[] | null;
 }
 
-export interface KubeletContext {
+/** What the steps of starting find out, in this order. */
+interface Facts {
+  readonly flags: KubeletFlags;
+  readonly config: KubeletConfiguration;
+  readonly node: NodeIdentity;
+  /** Which clients of the API server there are. */
+  readonly clients: KubeClients;
+  readonly runtime: RuntimeFacts;
+  readonly machineInfo: MachineInfo;
+  readonly cgroups: CgroupInfo;
+  readonly resources: NodeResources;
+  readonly settings: NodeSettings;
+}
+
+interface Progress {
   readonly input: KubeletInput;
-  readonly flags: KubeletFlags | null;
-  readonly config: KubeletConfiguration | null;
   /** True when the runtime's endpoint came from a flag or a file. */
   readonly endpointNamed: boolean;
   /** True when the node makes its serving certificate itself: none is configured, none requested. */
@@ -63,22 +75,20 @@ export interface KubeletContext {
   /** Some plugin is given tokens of the pods' service accounts. */
   readonly pullsByServiceAccount: boolean;
   readonly requestTimeoutMs: number;
-  readonly node: NodeIdentity | null;
-  /** Which clients of the API server there are; `null` before they were built. */
-  readonly clients: KubeClients | null;
-  readonly runtime: RuntimeFacts | null;
-  readonly machineInfo: MachineInfo | null;
-  readonly cgroups: CgroupInfo | null;
-  readonly resources: NodeResources | null;
   readonly resolvConf: string;
   readonly hostsFile: string;
-  readonly settings: NodeSettings | null;
   readonly failure: Failure | null;
   /** Of a node that runs its pods once, when it has. */
   readonly podResults: readonly PodResult[] | null;
   /** Crashes since start, by subsystem: the base of its restart back-off. */
   readonly crashes: Readonly<Record<string, number>>;
 }
+
+/** The supervisor's context as others read it, at any time: a fact is `null` until its step is over. */
+export type KubeletContext = Progress & { readonly [Fact in keyof Facts]: Facts[Fact] | null };
+
+/** The same for the phases, which run in order (S1): each reads only facts of the steps before it. */
+export type EstablishedContext = Progress & Facts;
 
 export type KubeletEvent =
   /** From the process: SIGTERM, SIGINT, or SIGHUP. */
