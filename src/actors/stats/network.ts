@@ -29,21 +29,9 @@ export function parseInterfaces(text: string): InterfaceUsage[] {
     const columns = rest.split(/\s+/);
     if (name === '' || IGNORED.test(name) || columns.length < COLUMNS || !columns.every((each) => /^\d+$/.test(each)))
       return [];
-    const [rxBytes, rxPackets, rxErrors, rxDropped, , , , , txBytes, txPackets, txErrors, txDropped] =
-      columns.map(BigInt);
-    return [
-      {
-        name,
-        rxBytes: rxBytes!,
-        rxPackets: rxPackets!,
-        rxErrors: rxErrors!,
-        rxDropped: rxDropped!,
-        txBytes: txBytes!,
-        txPackets: txPackets!,
-        txErrors: txErrors!,
-        txDropped: txDropped!,
-      },
-    ];
+    const [rxBytes = 0n, rxPackets = 0n, rxErrors = 0n, rxDropped = 0n, ...others] = columns.map(BigInt);
+    const [txBytes = 0n, txPackets = 0n, txErrors = 0n, txDropped = 0n] = others.slice(COLUMNS / 2 - 4);
+    return [{ name, rxBytes, rxPackets, rxErrors, rxDropped, txBytes, txPackets, txErrors, txDropped }];
   });
 }
 

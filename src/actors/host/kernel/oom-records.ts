@@ -15,7 +15,7 @@ export interface KernelRecord {
 /** A line of the log; `null` for the fields that follow a record, and for what is none. */
 export function parseRecord(line: string): KernelRecord | null {
   const found = /^\d+,(\d+),\d+,[^;]*;(.*)$/.exec(line);
-  return found ? { sequence: Number(found[1]), text: found[2]! } : null;
+  return found ? { sequence: Number(found[1]), text: found[2] ?? '' } : null;
 }
 
 const BEGIN = /invoked oom-killer:/;
@@ -48,14 +48,8 @@ export class OomParser {
 function verdict(text: string): OomKill | null {
   const found = VERDICT.exec(text);
   if (!found) return null;
-  const [, constraint, memcg = '/', container, processName, pid] = found;
-  return {
-    processName: processName!,
-    pid: Number(pid),
-    container: container!,
-    victimContainer: memcg,
-    constraint: constraint!,
-  };
+  const [, constraint = '', victimContainer = '/', container = '', processName = '', pid] = found;
+  return { processName, pid: Number(pid), container, victimContainer, constraint };
 }
 
 function withCgroups(episode: OomKill, text: string): OomKill {
@@ -65,5 +59,5 @@ function withCgroups(episode: OomKill, text: string): OomKill {
 
 function legacyVictim(episode: OomKill, text: string): OomKill | null {
   const found = LEGACY_VICTIM.exec(text);
-  return found ? { ...episode, pid: Number(found[1]), processName: found[2]! } : null;
+  return found ? { ...episode, pid: Number(found[1]), processName: found[2] ?? '' } : null;
 }

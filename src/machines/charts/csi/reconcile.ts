@@ -25,11 +25,16 @@ import {
 } from './csi-volumes-setup.ts';
 import { isKnown, isLarger } from './expansion-policy.ts';
 
+/** After the volumes on disk were listed; before, nothing begins. */
+type Listed = Context & { readonly found: NonNullable<Context['found']> };
+
+const isListed = (context: Context): context is Listed => context.found !== null;
+
 /** Does what follows, and says what is known afterwards. */
 export function reconcile(enqueue: Enqueue, before: Context): Context {
-  if (before.found === null) return before;
+  if (!isListed(before)) return before;
   const steps = [beginMounts, beginDevices, noteSizes, sendDevices, sendMounts, sendPods, sendNode, sendPeriods];
-  return steps.reduce((context, step) => step(enqueue, context), before);
+  return steps.reduce<Listed>((context, step) => step(enqueue, context), before);
 }
 
 // ---- volumes of pods ------------------------------------------------------------------------------------------------
@@ -38,7 +43,7 @@ const isSame = (one: { uid: string; spec: string }, other: { uid: string; spec: 
   one.uid === other.uid && one.spec === other.spec;
 
 /** What is wanted begins; what is only found begins when its pod is released, to be taken away. */
-function beginMounts(enqueue: Enqueue, before: Context): Context {
+function beginMounts(enqueue: Enqueue, before: Listed): Listed {
   const crashed = before.mounts.filter(({ id }) => id === '');
   const wanted = Object.entries(before.pods).flatMap(([uid, { volumes, isReleased }]): Begin[] =>
     isReleased
@@ -53,15 +58,15 @@ type Begin = Pick<Mount, 'uid' | 'volume' | 'isWanted'>;
 const foundOf = ({ found }: Context, uid: string): readonly FoundVolume[] =>
   (found?.volumes ?? []).filter((volume) => volume.uid === uid);
 
-function beginMount(enqueue: Enqueue, before: Context, { uid, volume, isWanted }: Begin): Context {
+function beginMount(enqueue: Enqueue, before: Listed, { uid, volume, isWanted }: Begin): Listed {
   const at = { uid, spec: volume.spec };
   const existing = before.mounts.find((mount) => isSame({ uid: mount.uid, spec: mount.volume.spec }, at));
   if (existing && existing.id !== '') return before;
   const mount = { id: `mount-${before.spawned}`, uid, volume, isWanted, isPublished: false, reported: '' };
-  const found = before.found!.volumes;
+  const found = before.found.volumes;
   const context = {
     ...before,
-    found: { ...before.found!, volumes: found.filter((each) => !isSame(each, at)) },
+    found: { ...before.found, volumes: found.filter((each) => !isSame(each, at)) },
     mounts: existing ? before.mounts.map((each) => (each === existing ? mount : each)) : [...before.mounts, mount],
     spawned: before.spawned + 1,
   };
@@ -81,7 +86,7 @@ function beginMount(enqueue: Enqueue, before: Context, { uid, volume, isWanted }
   return noteMountReported(context, mount.id, JSON.stringify(known));
 }
 
-const noteMountReported = (context: Context, id: string, reported: string): Context => ({
+const noteMountReported = (context: Listed, id: string, reported: string): Listed => ({
   ...context,
   mounts: context.mounts.map((mount) => (mount.id === id ? { ...mount, reported } : mount)),
 });
@@ -108,7 +113,7 @@ function expansionOf(context: Context, { id, volume }: Mount, has: string): Expa
   return user?.id === id ? { claim: size.claim, to: size.wanted, status: size.status } : null;
 }
 
-function sendMounts(enqueue: Enqueue, before: Context): Context {
+function sendMounts(enqueue: Enqueue, before: Listed): Listed {
   return before.mounts.reduce((context, mount) => {
     const { type, ...known } = mountOrder(context, mount);
     const reported = JSON.stringify(known);
@@ -121,9 +126,9 @@ function sendMounts(enqueue: Enqueue, before: Context): Context {
 // ---- devices --------------------------------------------------------------------------------------------------------
 
 /** A device begins with its first user; a device that was only found, and is unused, begins to be unstaged. */
-function beginDevices(enqueue: Enqueue, before: Context): Context {
+function beginDevices(enqueue: Enqueue, before: Listed): Listed {
   const used = usedKeys(before);
-  const unused = before.found!.devices.filter((device) => !used.has(deviceKey(device)));
+  const unused = before.found.devices.filter((device) => !used.has(deviceKey(device)));
   const crashed = before.devices.filter(({ id }) => id === '').map(({ volume }) => volume);
   const wanted = before.mounts.flatMap(({ volume, isWanted }) =>
     volume.isEphemeral || !isWanted ? [] : [deviceIdOf(volume)],
@@ -131,7 +136,7 @@ function beginDevices(enqueue: Enqueue, before: Context): Context {
   return [...crashed, ...wanted, ...unused].reduce((context, id) => beginDevice(enqueue, context, id), before);
 }
 
-function beginDevice(enqueue: Enqueue, before: Context, volume: DeviceId): Context {
+function beginDevice(enqueue: Enqueue, before: Listed, volume: DeviceId): Listed {
   const key = deviceKey(volume);
   const existing = before.devices.find((device) => device.key === key);
   if (existing && existing.id !== '') return before;
@@ -144,10 +149,10 @@ function beginDevice(enqueue: Enqueue, before: Context, volume: DeviceId): Conte
     size: '',
     reported: '',
   };
-  const found = before.found!.devices;
+  const found = before.found.devices;
   const context = {
     ...before,
-    found: { ...before.found!, devices: found.filter((each) => deviceKey(each) !== key) },
+    found: { ...before.found, devices: found.filter((each) => deviceKey(each) !== key) },
     devices: [...before.devices.filter((each) => each !== existing), device],
     spawned: before.spawned + 1,
   };
@@ -160,7 +165,7 @@ function beginDevice(enqueue: Enqueue, before: Context, volume: DeviceId): Conte
 }
 
 /** What the users of a volume had when it began is the size that it had on this node. */
-function noteSizes(_enqueue: Enqueue, before: Context): Context {
+function noteSizes(_enqueue: Enqueue, before: Listed): Listed {
   return before.devices.reduce((context, { key, size }) => {
     if (size !== '') return context;
     const had = usersOf(context, key).find(({ volume }) => isKnown(volume.size?.had ?? ''))?.volume.size?.had;
@@ -168,7 +173,7 @@ function noteSizes(_enqueue: Enqueue, before: Context): Context {
   }, before);
 }
 
-const noteDevice = (context: Context, key: string, more: Partial<Device>): Context => ({
+const noteDevice = (context: Listed, key: string, more: Partial<Device>): Listed => ({
   ...context,
   devices: context.devices.map((device) => (device.key === key ? { ...device, ...more } : device)),
 });
@@ -185,7 +190,7 @@ function deviceOrder(context: Context, { key, volume }: Device): DeviceOrder {
   };
 }
 
-function sendDevices(enqueue: Enqueue, before: Context): Context {
+function sendDevices(enqueue: Enqueue, before: Listed): Listed {
   return before.devices.reduce((context, device) => {
     const { type, ...known } = deviceOrder(context, device);
     const reported = JSON.stringify(known);
@@ -222,7 +227,7 @@ export function reportMounted(enqueue: Enqueue, { mounts }: Context, uid: string
   if (names.length > 0) enqueue.sendTo(to('pods'), { type: 'csi.mounted', uid, names } satisfies CSIReport);
 }
 
-function sendPods(enqueue: Enqueue, context: Context): Context {
+function sendPods(enqueue: Enqueue, context: Listed): Listed {
   const gone = Object.entries(context.pods).filter(
     ([uid, { isReleased }]) =>
       isReleased && context.mounts.every((mount) => mount.uid !== uid) && foundOf(context, uid).length === 0,
@@ -233,9 +238,9 @@ function sendPods(enqueue: Enqueue, context: Context): Context {
 }
 
 /** CSIDriver objects decide which volumes are attached; before they are known nothing is sent. */
-function sendNode(enqueue: Enqueue, context: Context): Context {
+function sendNode(enqueue: Enqueue, context: Listed): Listed {
   const { mounts, devices, found } = context;
-  const isEmpty = mounts.length + devices.length + found!.volumes.length + found!.devices.length === 0;
+  const isEmpty = mounts.length + devices.length + found.volumes.length + found.devices.length === 0;
   if (context.drivers === null && !isEmpty) return context;
   const inUse = volumesInUse(context);
   if (JSON.stringify(inUse) === JSON.stringify(context.inUse)) return context;
@@ -244,7 +249,7 @@ function sendNode(enqueue: Enqueue, context: Context): Context {
 }
 
 /** Of drivers that listen, and of those that were asked so far. */
-function sendPeriods(enqueue: Enqueue, context: Context): Context {
+function sendPeriods(enqueue: Enqueue, context: Listed): Listed {
   const { drivers, endpoints, periods: before } = context;
   if (drivers === null) return context;
   const names = [...new Set([...Object.keys(endpoints), ...Object.keys(before)])];

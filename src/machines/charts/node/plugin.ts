@@ -87,10 +87,18 @@ const introduce = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue.sendParent({ type: 'plugin.introduced', socket: context.socket, info } satisfies PluginReport);
 });
 
+/** What the plugin has said of itself. */
+function infoOf({ info, socket }: Context): PluginInfo {
+  if (info === null) throw new Error(`the plugin at ${socket} has not said what it is`);
+  return info;
+}
+
+const endpointIn = ({ context }: { context: Context }) => ({ endpoint: endpointOf(infoOf(context), context.socket) });
+
 const sendConnected = s.enqueueActions(({ context, event, enqueue }) => {
-  const { socket, info } = context;
+  const { socket } = context;
   const options = outputOf<DevicePluginOptions>(event);
-  const device = { resource: info!.name, endpoint: endpointOf(info!, socket), options };
+  const device = { resource: infoOf(context).name, ...endpointIn({ context }), options };
   enqueue.sendParent({ type: 'plugin.deviceConnected', socket, device } satisfies PluginReport);
 });
 
@@ -113,20 +121,19 @@ const fail = (reason: (event: unknown) => string) =>
 const notePeriod = s.assign(({ event }) => (event.type === 'plugin.followed' ? { periodMs: event.periodMs } : {}));
 
 /** What cannot be written changes nothing. */
-const sendChanged = s.enqueueActions(({ context: { info, socket }, event, enqueue }) => {
+const sendChanged = s.enqueueActions(({ context, event, enqueue }) => {
+  const { name } = infoOf(context);
   const { info: now, error } = event.type === 'plugin.nodeInfo' ? event : { info: nodeInfoOf(event), error: '' };
   const problem = now === null ? error : nodeInfoProblem(now);
   if (now !== null && problem === null) {
-    enqueue.sendParent({ type: 'plugin.changed', driver: driverOf(info!.name, now) } satisfies PluginReport);
-  } else enqueue(line('error', ['Failed to update CSIDriver', { driver: info!.name, socket, err: problem }]));
+    enqueue.sendParent({ type: 'plugin.changed', driver: driverOf(name, now) } satisfies PluginReport);
+  } else enqueue(line('error', ['Failed to update CSIDriver', { driver: name, socket: context.socket, err: problem }]));
 });
 
 const logUnasked = line<Context, { type: string }, undefined, Event>('error', ({ context, event }) => [
   'Failed to update CSIDriver',
   { driver: context.info?.name ?? '', socket: context.socket, err: errorOf(event).message },
 ]);
-
-const endpointIn = ({ context }: { context: Context }) => ({ endpoint: endpointOf(context.info!, context.socket) });
 
 /** What registered is asked nothing more, but how many volumes fit on this node, where the cluster wants to know. */
 const registered = s.createStateConfig({
@@ -202,7 +209,7 @@ export const pluginMachine = s.createMachine({
       invoke: {
         id: 'options',
         src: 'devices.getOptions',
-        input: ({ context }) => ({ endpoint: endpointOf(context.info!, context.socket) }),
+        input: endpointIn,
         onDone: { target: 'accepted', actions: sendConnected },
         onError: {
           target: 'failed',
@@ -215,7 +222,7 @@ export const pluginMachine = s.createMachine({
       invoke: {
         id: 'nodeInfo',
         src: 'plugins.csiNodeGetInfo',
-        input: ({ context }) => ({ endpoint: endpointOf(context.info!, context.socket) }),
+        input: endpointIn,
         onDone: [
           {
             guard: ({ event }) => nodeInfoProblem(event.output) === null,
@@ -223,10 +230,10 @@ export const pluginMachine = s.createMachine({
             actions: sendParent(({ context, event }) => ({
               type: 'plugin.registered',
               socket: context.socket,
-              driver: driverOf(context.info!.name, nodeInfoOf(event)),
+              driver: driverOf(infoOf(context).name, nodeInfoOf(event)),
             })),
           },
-          { target: 'failed', actions: fail((event) => nodeInfoProblem(nodeInfoOf(event))!) },
+          { target: 'failed', actions: fail((event) => nodeInfoProblem(nodeInfoOf(event)) ?? '') },
         ],
         onError: { target: 'failed', actions: fail((event) => errorOf(event).message) },
       },

@@ -78,7 +78,12 @@ type Machine = ReadonlyMap<number, NodeMemory>;
 const sumOf = (machine: Machine, nodes: NumaSet, type: string, part: 'free' | 'allocatable'): bigint =>
   nodes.reduce((sum, node) => sum + (machine.get(node)!.tables.get(type)?.[part] ?? 0n), 0n);
 
-function hintsIn(machine: Machine, progress: MemoryProgress, amounts: readonly Amount[]): readonly NumaHint[] {
+/** A hint that names its nodes. */
+interface PlacedHint extends NumaHint {
+  readonly nodes: NumaSet;
+}
+
+function hintsIn(machine: Machine, progress: MemoryProgress, amounts: readonly Amount[]): readonly PlacedHint[] {
   const all = [...machine.keys()].toSorted((a, b) => a - b);
   const able = subsetsOf(all).filter((nodes) =>
     amounts.every(([type, size]) => sumOf(machine, nodes, type, 'allocatable') >= size),
@@ -92,10 +97,10 @@ function hintsIn(machine: Machine, progress: MemoryProgress, amounts: readonly A
 }
 
 /** Preferred ones first, then the narrowest. */
-function best(hints: readonly NumaHint[]): NumaHint | null {
-  return hints.reduce<NumaHint | null>((found, hint) => {
+function best(hints: readonly PlacedHint[]): PlacedHint | null {
+  return hints.reduce<PlacedHint | null>((found, hint) => {
     if (found === null || (hint.preferred && !found.preferred)) return hint;
-    return hint.preferred === found.preferred && isNarrower(hint.nodes!, found.nodes!) ? hint : found;
+    return hint.preferred === found.preferred && isNarrower(hint.nodes, found.nodes) ? hint : found;
   }, null);
 }
 
@@ -113,21 +118,21 @@ function choose(
   hint: NumaHint,
 ): { readonly nodes: NumaSet } | { readonly error: string } {
   const hints = hintsIn(machine, progress, amounts);
-  let chosen = hint;
-  if (chosen.nodes === null) {
+  let { nodes, preferred } = hint;
+  if (nodes === null) {
     const own = best(hints);
     if (own === null) return { error: NO_AFFINITY };
     if (!own.preferred && hint.preferred) return { error: NOT_PREFERRED };
-    chosen = own;
+    ({ nodes, preferred } = own);
   }
-  const nodes = chosen.nodes!;
-  if (!amounts.every(([type, size]) => sumOf(machine, nodes, type, 'free') >= size)) {
-    const wider = best(hints.filter((each) => contains(each.nodes!, nodes)));
+  const narrow = nodes;
+  if (!amounts.every(([type, size]) => sumOf(machine, narrow, type, 'free') >= size)) {
+    const wider = best(hints.filter((each) => contains(each.nodes, narrow)));
     if (wider === null) return { error: NO_EXTENSION };
-    if (!wider.preferred && chosen.preferred) return { error: NOT_EXTENDED };
-    chosen = wider;
+    if (!wider.preferred && preferred) return { error: NOT_EXTENDED };
+    ({ nodes } = wider);
   }
-  return isFree(machine, chosen.nodes!) || chosen.nodes!.length === 1 ? { nodes: chosen.nodes! } : { error: VIOLATION };
+  return isFree(machine, nodes) || nodes.length === 1 ? { nodes } : { error: VIOLATION };
 }
 
 export type MemoryStep = MemoryProgress | { readonly rejection: Rejection };

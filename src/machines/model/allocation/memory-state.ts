@@ -69,9 +69,9 @@ function occupy(machine: Map<number, NodeMemory>, { numaAffinity, type, size }: 
 
 /** A group is taken whole or not at all, and a node in a group is not taken alone. */
 export function isFree(machine: MachineMemory, nodes: NumaSet): boolean {
-  if (nodes.length === 1) return machine.get(nodes[0]!)!.cells.length === 1;
   return nodes.every((id) => {
-    const { assignments, cells } = machine.get(id)!;
+    const { assignments = 0, cells = [] } = machine.get(id) ?? {};
+    if (nodes.length === 1) return cells.length === 1;
     return assignments === 0 || (cells.length > 1 && isSameSet(cells, nodes));
   });
 }

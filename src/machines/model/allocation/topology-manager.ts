@@ -97,12 +97,13 @@ function merge(settings: TopologySettings, lists: readonly (readonly NumaHint[])
 }
 
 function joined({ nodes, preferred, named }: Merged, hint: NumaHint): Merged {
-  if (hint.nodes === null) return { nodes, preferred: preferred && hint.preferred, named };
-  const isAgreed = named === null || String(named) === String(hint.nodes);
+  const { nodes: hinted } = hint;
+  if (hinted === null) return { nodes, preferred: preferred && hint.preferred, named };
+  const isAgreed = named === null || String(named) === String(hinted);
   return {
-    nodes: nodes.filter((node) => hint.nodes!.includes(node)),
+    nodes: nodes.filter((node) => hinted.includes(node)),
     preferred: preferred && hint.preferred && isAgreed,
-    named: named ?? hint.nodes,
+    named: named ?? hinted,
   };
 }
 

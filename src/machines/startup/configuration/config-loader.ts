@@ -101,6 +101,9 @@ function answerOf(context: ConfigLoaderContext): ConfigLoaderAnswer {
   };
 }
 
+const configFile = ({ flags }: ConfigLoaderContext): string => flags?.config ?? '';
+const configDir = ({ flags }: ConfigLoaderContext): string => flags?.configDir ?? '';
+
 const unreadable = (path: string, error: unknown) => ({ kind: 'unreadable', path, message: messageOf(error) }) as const;
 
 export const configLoaderMachine = setup({
@@ -112,8 +115,8 @@ export const configLoaderMachine = setup({
   actors: pick(operations, 'host.readConfiguration', 'host.readDropIns', 'host.cgroups'),
   guards: {
     isRefused: ({ context }) => context.resolution !== null,
-    hasFile: ({ context }) => context.flags?.config !== '',
-    hasDropIns: ({ context }) => context.flags?.configDir !== '',
+    hasFile: ({ context }) => configFile(context) !== '',
+    hasDropIns: ({ context }) => configDir(context) !== '',
   },
 }).createMachine({
   id: 'configLoader',
@@ -132,11 +135,11 @@ export const configLoaderMachine = setup({
       invoke: {
         id: 'readFile',
         src: 'host.readConfiguration',
-        input: ({ context }) => ({ path: context.flags!.config }),
+        input: ({ context }) => ({ path: configFile(context) }),
         onDone: { target: 'choosingDropIns', actions: assign({ file: ({ event }) => event.output }) },
         onError: {
           target: 'choosingDropIns',
-          actions: assign({ file: ({ context, event }) => unreadable(context.flags!.config, event.error) }),
+          actions: assign({ file: ({ context, event }) => unreadable(configFile(context), event.error) }),
         },
       },
     },
@@ -146,11 +149,11 @@ export const configLoaderMachine = setup({
       invoke: {
         id: 'readDropIns',
         src: 'host.readDropIns',
-        input: ({ context }) => ({ path: context.flags!.configDir }),
+        input: ({ context }) => ({ path: configDir(context) }),
         onDone: { target: 'inspectingHost', actions: assign({ dropIns: ({ event }) => event.output }) },
         onError: {
           target: 'inspectingHost',
-          actions: assign({ dropIns: ({ context, event }) => unreadable(context.flags!.configDir, event.error) }),
+          actions: assign({ dropIns: ({ context, event }) => unreadable(configDir(context), event.error) }),
         },
       },
     },

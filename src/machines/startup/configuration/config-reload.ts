@@ -13,7 +13,7 @@
  * Seeds: S024, S109. Upstream, until 1.23: pkg/kubelet/kubeletconfig (it restarted the process).
  */
 
-import { assign, errorOf, line, pick, sendParent, sendTo, setup, to } from '../../../kernel/xstate.ts';
+import { assign, enqueueActions, errorOf, line, pick, sendTo, setup, to } from '../../../kernel/xstate.ts';
 import type { KubeletConfiguration } from '../../configuration/index.ts';
 import { type ConfigurationChange, changeOf } from '../../configuration/reloadable.ts';
 import { operations } from '../../model/operations/index.ts';
@@ -49,7 +49,8 @@ const CHECK_PERIOD_MS = 10_000;
 /** Before the watch is opened again after it broke. */
 const REOPEN_MS = 10_000;
 
-const none = (change: ConfigurationChange): boolean => change.changed.length === 0 && change.refused.length === 0;
+const CHANGED = 'The configuration was changed';
+const NOT_NOW = 'These fields cannot change while the node runs and keep their values; restart it to change them';
 
 export const configReloadMachine = setup({
   types: { input: {} as ConfigReloadInput, context: {} as Context, events: {} as Event },
@@ -57,9 +58,9 @@ export const configReloadMachine = setup({
   guards: {
     hasFiles: ({ context }) => context.paths.length > 0,
     isRefused: ({ context }) => context.error !== '',
-    isSame: ({ context }) => none(context.change!),
-    hasChanges: ({ context }) => context.change!.changed.length > 0,
-    hasRefusals: ({ context }) => context.change!.refused.length > 0,
+    isSame: ({ context: { change } }) => !change || change.changed.length + change.refused.length === 0,
+    hasChanges: ({ context: { change } }) => change !== null && change.changed.length > 0,
+    hasRefusals: ({ context: { change } }) => change !== null && change.refused.length > 0,
   },
   delays: { settle: SETTLE_MS, reopen: REOPEN_MS },
 }).createMachine({
@@ -131,36 +132,24 @@ export const configReloadMachine = setup({
     },
     unchanged: { entry: line('info', 'The configuration is unchanged'), always: 'choosing' },
     namingRefusals: {
-      entry: [
-        line('error', ({ context }) => [
-          'These fields cannot change while the node runs and keep their values; restart it to change them',
-          { fields: context.change!.refused.join(', ') },
-        ]),
-        sendTo(to('eventRecorder'), ({ context }) => ({
-          type: 'event.recorded',
-          ref: nodeRef(context.nodeName),
-          ...configurationRefused(`cannot change while the node runs: ${context.change!.refused.join(', ')}`),
-        })),
-      ],
+      entry: enqueueActions(({ context: { change, nodeName }, enqueue }) => {
+        const fields = change?.refused.join(', ');
+        enqueue(line('error', [NOT_NOW, { fields }]));
+        const text = configurationRefused(`cannot change while the node runs: ${fields}`);
+        enqueue.sendTo(to('eventRecorder'), { type: 'event.recorded', ref: nodeRef(nodeName), ...text });
+      }),
       always: [{ guard: 'hasChanges', target: 'applying' }, { target: 'choosing' }],
     },
     applying: {
-      entry: [
-        line('info', ({ context }) => [
-          'The configuration was changed',
-          { fields: context.change!.changed.join(', '), readers: context.change!.readers.join(', ') },
-        ]),
-        sendTo(to('eventRecorder'), ({ context }) => ({
-          type: 'event.recorded',
-          ref: nodeRef(context.nodeName),
-          ...configurationChanged(context.change!.changed),
-        })),
-        sendParent(({ context }): ConfigReloadApplied => {
-          const { config, changed, readers } = context.change!;
-          return { type: 'configReload.applied', config, changed, readers };
-        }),
-        assign({ config: ({ context }) => context.change!.config }),
-      ],
+      entry: enqueueActions(({ context: { change, nodeName }, enqueue }) => {
+        if (change === null) return;
+        const { config, changed, readers } = change;
+        enqueue(line('info', [CHANGED, { fields: changed.join(', '), readers: readers.join(', ') }]));
+        const text = configurationChanged(changed);
+        enqueue.sendTo(to('eventRecorder'), { type: 'event.recorded', ref: nodeRef(nodeName), ...text });
+        enqueue.sendParent({ type: 'configReload.applied', config, changed, readers } satisfies ConfigReloadApplied);
+        enqueue.assign({ config });
+      }),
       always: 'choosing',
     },
   },

@@ -34,9 +34,21 @@ const DEFAULT_GRACE_SECONDS = 30;
 
 const hasGroups = ({ node }: PodContext): boolean => node.makesPodCgroups === true;
 
+/** The pod as it is given, and the resources that it has. Without them nothing can be compared. */
+function subjectOf({ uid, pod, actuated }: PodContext) {
+  if (pod === null || actuated === null) throw new Error(`pod ${uid} is resized without a specification or resources`);
+  return { pod, actuated };
+}
+
+/** All of them, whether the container runs or not. */
+function allChanges(context: PodContext): readonly ContainerChange[] {
+  const { pod, actuated } = subjectOf(context);
+  return changesOf(pod, actuated);
+}
+
 /** Of what runs. */
 const changes = (context: PodContext): readonly ContainerChange[] =>
-  changesOf(context.pod!, context.actuated!).filter(({ name }) => isRunning(context, name));
+  allChanges(context).filter(({ name }) => isRunning(context, name));
 
 /** On its way with what was given before: only a running instance can be updated, or stopped to begin anew. */
 function isBeginning({ runtime, containers }: PodContext, name: string): boolean {
@@ -48,7 +60,7 @@ function isBeginning({ runtime, containers }: PodContext, name: string): boolean
 }
 
 const noneBegins = ({ context }: { readonly context: PodContext }): boolean =>
-  !changesOf(context.pod!, context.actuated!).some(({ name }) => isBeginning(context, name));
+  !allChanges(context).some(({ name }) => isBeginning(context, name));
 
 /** It is under way for all to see. */
 const announce = s.enqueueActions((args) => {
@@ -85,8 +97,10 @@ const alreadyReported = ({ resize, allocation }: PodContext): readonly string[] 
 
 // ---- memory that is in use ------------------------------------------------------------------------------------------
 
-const decreases = (context: PodContext): MemoryDecreases =>
-  memoryDecreases(context.pod!, context.actuated!, context.node, changes(context));
+function decreases(context: PodContext): MemoryDecreases {
+  const { pod, actuated } = subjectOf(context);
+  return memoryDecreases(pod, actuated, context.node, changes(context));
+}
 
 const takesNoMemory = ({ context }: { readonly context: PodContext }): boolean => {
   const { podBytes, containers } = decreases(context);
@@ -129,7 +143,8 @@ const noteActuated = s.enqueueActions((args) => {
   const { resize, actuated } = context;
   if (resize === null || actuated === null) return;
   const { target, anew } = resize;
-  const kept = Object.fromEntries(anew.flatMap((name) => (isActuated(context, name) ? [] : [[name, actuated[name]!]])));
+  const isKept = (name: string): boolean => anew.includes(name) && !isActuated(context, name);
+  const kept = Object.fromEntries(Object.entries(actuated).filter(([name]) => isKept(name)));
   settle(enqueue, context, { actuated: { ...target, ...kept } }, now(args));
 });
 
@@ -194,7 +209,7 @@ export const resizing = s.createStateConfig({
         id: 'memoryUsage',
         src: 'cgroup.memoryUsage',
         input: ({ context }) => ({
-          path: podGroup(context.pod!, context.node).path,
+          path: podGroup(subjectOf(context).pod, context.node).path,
           containers: Object.values(containerIds(context)),
         }),
         onDone: [
@@ -224,7 +239,7 @@ export const resizing = s.createStateConfig({
         id: 'holdGroup',
         src: 'cgroup.update',
         input: ({ context }) => ({
-          ...podGroup(context.pod!, context.node),
+          ...podGroup(subjectOf(context).pod, context.node),
           resources: stepOf(context, 'group').resources,
         }),
         onDone: { target: 'stepping', actions: noteStep },
@@ -238,7 +253,7 @@ export const resizing = s.createStateConfig({
         src: 'cri.updatePodSandboxResources',
         input: ({ context }) => ({
           podSandboxId: sandboxesOf(context.runtime)[0]?.id ?? '',
-          overhead: sandboxOverhead(context.pod!, context.node),
+          overhead: sandboxOverhead(subjectOf(context).pod, context.node),
           resources: stepOf(context, 'sandbox').resources,
         }),
         onDone: { target: 'stepping', actions: noteStep },
