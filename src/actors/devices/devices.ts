@@ -94,7 +94,8 @@ async function listAndWatch(
 }
 
 /** A plugin that sends lists without end is stopped by its own stream: nothing waits here for its turn. */
-async function followed(client: grpc.Client, { signal, emit }: PortCall<DevicePlugin, DevicesListed>): Promise<void> {
+async function followed(client: grpc.Client, call: PortCall<DevicePlugin, DevicesListed>): Promise<void> {
+  const { signal } = call;
   const method = methodOf<object, ListReply>(DEVICE_PLUGIN, 'ListAndWatch');
   const stream = client.makeServerStreamRequest(method.path, method.requestSerialize, method.responseDeserialize, {});
   const cancel = () => stream.cancel();
@@ -107,11 +108,11 @@ async function followed(client: grpc.Client, { signal, emit }: PortCall<DevicePl
       await bucket.take(signal);
       const listed = devices.map(deviceOf).toSorted((a, b) => (a.id < b.id ? -1 : 1));
       const text = JSON.stringify(listed);
-      if (text !== before) emit({ type: 'devices.listed', devices: listed });
+      if (text !== before) call.emit({ type: 'devices.listed', devices: listed });
       before = text;
     }
   } catch (error) {
-    throw error instanceof OperationError ? error : toOperationError(error as grpc.ServiceError);
+    throw error instanceof OperationError ? error : toOperationError(error);
   } finally {
     signal.removeEventListener('abort', cancel);
     cancel();

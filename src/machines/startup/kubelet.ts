@@ -115,6 +115,7 @@ const subsystems = {
   ),
   nodeStatus: subsystem('nodeStatus', ({ context }) => nodeStatusInput(context)),
   lease: subsystem('lease', ({ context }) => ({
+    behavior: context.input.behavior,
     nodeName: context.node.nodeName,
     durationSeconds: context.config.nodeLeaseDurationSeconds,
   })),

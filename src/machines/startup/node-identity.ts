@@ -13,6 +13,7 @@ export function nodeStatusInput(context: EstablishedContext): NodeStatusInput {
   const { config, resources } = context;
   return {
     facts: nodeFacts(context),
+    behavior: context.input.behavior,
     reports: { capacity: resources.capacity, allocatable: resources.allocatable },
     register: config.registerNode,
     ...(gatesOf(config)('KubeletRegistrationGetOnExistsOnly') ? { getsOnExistsOnly: true } : {}),

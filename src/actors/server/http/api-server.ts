@@ -119,10 +119,11 @@ export class ApiServer {
       if (!isAnswerable(request)) return noteAnswering(request.socket, response);
       inTurn(request.socket, response, () => {
         // Of the server as a whole: upstream answers before any routing.
-        if (request.method === 'OPTIONS' && request.url === '*')
-          return void response.setHeader('content-length', 0).end();
-        request.method = knownMethod(request);
-        handle(request, response);
+        if (request.method === 'OPTIONS' && request.url === '*') response.setHeader('content-length', 0).end();
+        else {
+          request.method = knownMethod(request);
+          handle(request, response);
+        }
       });
     };
     const { headMs, requestMs, checkEveryMs } = this.options.limits ?? LIMITS;

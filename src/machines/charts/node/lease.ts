@@ -18,9 +18,12 @@ import { assign, errorOf, line, now, outputOf, pick, random, setup } from '../..
 import type { Lease } from '../../model/api/node.ts';
 import { kubeOperations } from '../../model/operations/kube.ts';
 import type { Ended } from '../../model/pods/messages.ts';
+import { hasBehavior } from '../../model/settings/behaviors.ts';
 import { doubledMs, NODE_BACK_OFF } from '../../model/values/back-off.ts';
 
 export interface LeaseInput {
+  /** How many changed decisions this node takes: `behaviors.ts`. */
+  readonly behavior: number;
   readonly nodeName: string;
   readonly durationSeconds: number;
 }
@@ -71,7 +74,7 @@ const target = ({ nodeName }: LeaseInput, name?: string) =>
   }) as const;
 
 /** The lease with a new time. */
-function renewed({ nodeName, durationSeconds, lease, ownerUid }: Context, nowMs: number): Lease {
+function renewed({ nodeName, durationSeconds, lease, ownerUid, behavior }: Context, nowMs: number): Lease {
   const owners =
     lease?.metadata?.ownerReferences ??
     (ownerUid ? [{ apiVersion: 'v1', kind: 'Node', name: nodeName, uid: ownerUid }] : undefined);
@@ -84,7 +87,9 @@ function renewed({ nodeName, durationSeconds, lease, ownerUid }: Context, nowMs:
     },
     spec: {
       ...lease?.spec,
-      holderIdentity: nodeName,
+      // Who holds a lease that is there is not changed.
+      holderIdentity:
+        (hasBehavior({ behavior }, 'nodeAsKubelet') ? lease?.spec?.holderIdentity : undefined) ?? nodeName,
       leaseDurationSeconds: durationSeconds,
       renewTime: microTime(nowMs),
     },

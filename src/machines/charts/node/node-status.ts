@@ -13,32 +13,52 @@
  *   O1 a changed condition, or one more volume in use, is published at once, other changes with the next period, and
  *      the time alone rarely.
  *   O2 a PATCH holds what differs from the Node that the API server has, never more.
- *   O3 after a restart neither a PATCH nor an event reports what did not change.
+ *   O3 after a restart no PATCH reports what did not change; what has changed is published at once.
  *   O4 a deleted Node stays away until another client creates it or this agent starts anew; its status is
  *      tried with each period.
  * Upstream: syncNodeStatus, tryUpdateNodeStatus, fastStatusUpdateOnce. Seeds: S216, S220 to S223.
  */
 
-import type { Json } from '../../../kernel/json.ts';
-import { assign, errorOf, line, now, outputOf, pick, random, sendTo, setup, to } from '../../../kernel/xstate.ts';
+import {
+  assign,
+  errorOf,
+  type JsonObject,
+  line,
+  now,
+  outputOf,
+  pick,
+  random,
+  sendTo,
+  setup,
+  to,
+} from '../../../kernel/xstate.ts';
 import type { NodeKnown } from '../../model/allocation/messages.ts';
 import type { Node, NodeStatus } from '../../model/api/node.ts';
-import type { NodeVolumes } from '../../model/csi/messages.ts';
-import type { NodeLabels } from '../../model/objects/messages.ts';
 import { namesOf } from '../../model/operations/certificate.ts';
 import { criOperations, type WatchImagesItem } from '../../model/operations/cri.ts';
 import { kubeOperations } from '../../model/operations/kube.ts';
 import { type Ended, eventRecorded } from '../../model/pods/messages.ts';
 import { nodeRef } from '../../model/reasons/reasons.ts';
+import { hasBehavior } from '../../model/settings/behaviors.ts';
 import { type ReflectorReport, reflectorMachine } from '../kube/reflector.ts';
 import { transitionEvents } from './object/conditions.ts';
-import { isUndecided, NOTHING_REPORTED, type NodeFacts, type NodeReports, nodeImages } from './object/facts.ts';
-import { newNode } from './object/node.ts';
+import {
+  isUndecided,
+  NOTHING_REPORTED,
+  type NodeFacts,
+  type NodeReports,
+  nodeImages,
+  pressures,
+  reported,
+} from './object/facts.ts';
+import { labelsIn, lostLabels, newNode, volumesIn } from './object/node.ts';
 import { hasConditionNews, hasNews, nodeStatus, statusPatch } from './object/status.ts';
 import { nodeTarget, type Registered, registrationMachine } from './registration.ts';
 
 export interface NodeStatusInput {
   readonly facts: NodeFacts;
+  /** How many changed decisions this node takes: `behaviors.ts`. */
+  readonly behavior: number;
   /** What is known before the subsystems speak: capacity and allocatable. */
   readonly reports: Partial<NodeReports>;
   /** `registerNode`: false waits for another client to create the Node. */
@@ -61,8 +81,10 @@ const GET_AGAIN_MS = 1_000;
 interface Context extends Omit<NodeStatusInput, 'reports'> {
   readonly reports: NodeReports;
   readonly node: Node | null;
-  /** Conditions of which an event was recorded, or whose state an earlier start left. */
-  readonly recorded: NonNullable<NodeStatus['conditions']>;
+  /** Conditions of which an event was recorded, or whose state an earlier start left; `null`: as the Node has them. */
+  readonly recorded: NonNullable<NodeStatus['conditions']> | null;
+  /** This start has not published a status yet. */
+  readonly isFirst: boolean;
   readonly next: NodeStatus;
   readonly reportedAtMs: number;
   readonly quietMs: number;
@@ -92,6 +114,12 @@ const statusOf = (context: Context): NodeStatus => context.node?.status ?? {};
 const projected = (context: Context, nowMs: number): NodeStatus =>
   nodeStatus(context.facts, context.reports, statusOf(context), nowMs);
 
+/** Labels to give back to the Node, or `null`. */
+const labelsOf = (context: Context): JsonObject | null =>
+  isAsKubelet(context) && context.node !== null ? lostLabels(context.facts, context.node) : null;
+
+const isAsKubelet = (context: Context): boolean => hasBehavior(context, 'nodeAsKubelet');
+
 const s = setup({
   types: { input: {} as NodeStatusInput, context: {} as Context, events: {} as Event },
   actors: {
@@ -101,18 +129,19 @@ const s = setup({
     ...pick(criOperations, 'cri.watchImages'),
   },
   guards: {
-    isDecided: ({ context }) => context.recorded.length === 0 || !isUndecided(context.reports),
+    isDecided: ({ context }) => context.recorded?.length === 0 || !isUndecided(context.reports),
     registersItself: ({ context }) => context.register,
     isUrgent: ({ context }) => {
       const [before, after] = [statusOf(context), projected(context, context.reportedAtMs)];
-      return context.node !== null && (hasConditionNews(before, after) || holdsMore(before, after));
+      if (context.node === null) return false;
+      return hasConditionNews(before, after) || holdsMore(before, after) || (context.isFirst && hasNews(before, after));
     },
     mayTryAgain: ({ context }) => context.tries < TRIES_MAX,
   },
   delays: {
     nextReport: (args) => {
       const { context } = args;
-      const news = hasNews(statusOf(context), projected(context, context.reportedAtMs));
+      const news = hasNews(statusOf(context), projected(context, context.reportedAtMs)) || labelsOf(context) !== null;
       const period = news ? context.updateFrequencyMs : context.quietMs;
       return Math.max(0, context.reportedAtMs + period - now({ system: args.self.system }));
     },
@@ -124,24 +153,6 @@ const holdsMore = ({ volumesInUse: before = [] }: NodeStatus, { volumesInUse: af
   after.some((name) => !before.includes(name));
 
 type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
-
-const pressures = (conditions: readonly string[]): Partial<NodeReports> => ({
-  memoryPressure: conditions.includes('MemoryPressure'),
-  diskPressure: conditions.includes('DiskPressure'),
-  pidPressure: conditions.includes('PIDPressure'),
-});
-
-/** A resource of devices whose plugin is gone for good stays, at zero. */
-function reported(before: NodeReports, now: Partial<NodeReports>): NodeReports {
-  const { deviceCapacity, deviceAllocatable } = now;
-  if (deviceCapacity === undefined) return { ...before, ...now };
-  const gone = Object.fromEntries(Object.keys(before.deviceCapacity).map((name) => [name, '0']));
-  const devices = {
-    deviceCapacity: { ...gone, ...deviceCapacity },
-    deviceAllocatable: { ...gone, ...deviceAllocatable },
-  };
-  return { ...before, ...now, ...devices };
-}
 
 const take = s.assign({
   reports: ({ context, event }) => {
@@ -159,17 +170,6 @@ function emit(enqueue: Enqueue, { facts }: Context, eventType: 'Normal' | 'Warni
     eventRecorded(nodeRef(facts.nodeName), { type: eventType, reason, message: text }),
   );
 }
-
-const labelsIn = ({ metadata }: Node): NodeLabels => ({
-  type: 'node.labels',
-  labels: metadata?.labels ?? {},
-  objectTtl: metadata?.annotations?.['node.alpha.kubernetes.io/ttl'] ?? null,
-});
-const volumesIn = ({ status }: Node): NodeVolumes => ({
-  type: 'node.volumes',
-  inUse: status?.volumesInUse ?? [],
-  attached: (status?.volumesAttached ?? []).map(({ name }) => name),
-});
 
 /** Those who need a part of the Node hear of it when that part changed. */
 function reportParts(enqueue: Enqueue, before: Node | null, node: Node): void {
@@ -222,13 +222,15 @@ function nodeIn(event: unknown, nodeName: string): Node | null {
   return object ?? items?.find(({ metadata }) => metadata?.name === nodeName) ?? null;
 }
 
-/** An existing Node has published its conditions; one that this start created has not. */
-const remember = s.assign({
-  recorded: ({ context, event }) => {
-    const { isNew } = outputOf<Partial<Registered>>(event);
-    return isNew ? [] : (context.node?.status?.conditions ?? []);
-  },
+/** Each start says of all conditions how they are, but of a Node that was ready before not that it is. */
+const remember = s.assign(({ context, event }) => {
+  const { isNew } = outputOf<Partial<Registered>>(event);
+  const conditions = isNew ? [] : (context.node?.status?.conditions ?? []);
+  return { recorded: isAsKubelet(context) ? conditions.filter(({ type }) => type === 'Ready') : conditions };
 });
+
+/** The Node is known as it is now: the first status need not wait for its period. */
+const begin = s.assign({ isFirst: ({ context }) => isAsKubelet(context) && context.recorded !== null });
 
 const announce = s.enqueueActions(({ context, enqueue }) => {
   const registered = { type: 'node.registered', uid: context.node?.metadata?.uid ?? '' } as const;
@@ -247,8 +249,8 @@ const compose = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   const nowMs = now(args);
   const next = projected(context, nowMs);
-  for (const reason of transitionEvents(context.recorded, next.conditions ?? []))
-    emit(enqueue, context, 'Normal', reason);
+  const before = context.recorded ?? statusOf(context).conditions ?? [];
+  for (const reason of transitionEvents(before, next.conditions ?? [])) emit(enqueue, context, 'Normal', reason);
   enqueue.assign({ next, recorded: next.conditions ?? [], reportedAtMs: nowMs, tries: context.tries + 1 });
 });
 
@@ -258,7 +260,8 @@ const compose = s.enqueueActions((args) => {
 const settle = s.assign((args) => {
   const { context } = args;
   const wasNews = hasNews(statusOf(context), context.next);
-  return { tries: 0, quietMs: context.reportFrequencyMs * (wasNews ? 0.5 + random(args) : 1) };
+  const quietMs = context.reportFrequencyMs * (wasNews ? 0.5 + random(args) : 1);
+  return { tries: 0, quietMs, isFirst: false, ...(isAsKubelet(context) ? { recorded: null } : {}) };
 });
 
 const failed = s.enqueueActions(({ context, event, enqueue }) => {
@@ -274,6 +277,7 @@ export const nodeStatusMachine = s.createMachine({
     reports: { ...NOTHING_REPORTED, ...input.reports },
     node: null,
     recorded: [],
+    isFirst: false,
     next: {},
     reportedAtMs: 0,
     quietMs: input.reportFrequencyMs,
@@ -340,7 +344,7 @@ export const nodeStatusMachine = s.createMachine({
         },
       ],
       on: {
-        'reflector.listed': { target: '.judging', actions: [announceAnother, know] },
+        'reflector.listed': { target: '.judging', actions: [announceAnother, know, begin] },
         'reflector.changed': [
           {
             guard: ({ event }) => event.change === 'DELETED',
@@ -372,7 +376,7 @@ export const nodeStatusMachine = s.createMachine({
               client: 'heartbeat',
               subresource: 'status',
               patchType: 'application/strategic-merge-patch+json' as const,
-              body: (statusPatch(statusOf(context), context.next) ?? {}) as Json,
+              body: { ...statusPatch(statusOf(context), context.next), ...labelsOf(context) },
             }),
             onDone: { target: 'judging', actions: [settle, know] },
             onError: [

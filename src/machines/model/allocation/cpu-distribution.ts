@@ -129,10 +129,11 @@ function shares(
 }
 
 function* combinations(nodes: Nodes, count: number): Generator<Nodes> {
-  if (count === 0) return yield [];
-  for (const [at, node] of nodes.entries()) {
-    for (const rest of combinations(nodes.slice(at + 1), count - 1)) yield [node, ...rest];
-  }
+  if (count === 0) yield [];
+  else
+    for (const [at, node] of nodes.entries()) {
+      for (const rest of combinations(nodes.slice(at + 1), count - 1)) yield [node, ...rest];
+    }
 }
 
 /** Thousandths count, as upstream rounds. */

@@ -11,7 +11,7 @@ import type { Rejection } from './predicates.ts';
 /** The part of the machine that a CPU belongs to. */
 export type Part = (cpu: Cpu) => string;
 
-export const numaNodeOf: Part = ({ numaNode }) => `${numaNode}`;
+const numaNodeOf: Part = ({ numaNode }) => `${numaNode}`;
 const socketOf: Part = ({ socket }) => `${socket}`;
 export const coreOf: Part = ({ socket, core }) => `${socket}/${core}`;
 
@@ -129,7 +129,7 @@ function wholeParts(cpus: readonly Cpu[], free: readonly Cpu[], part: Part): rea
 }
 
 /** Parts with the fewest free CPUs come first, so that whole ones stay whole; of like ones that of the lower number. */
-export const byNumber: Order = (all, free, parts) => {
+const byNumber: Order = (all, free, parts) => {
   const numbers = new Map(parts.map((part) => [part, numbersOf(all, part)]));
   return ranked(free, parts, (part, name) => numbers.get(part)!.get(name)!);
 };

@@ -29,6 +29,13 @@ const BEHAVIORS = [
     before: 'A pod that had ended kept the condition of a resize that waits.',
     since: 'Its end removes them, as of the kubelet.',
   },
+  {
+    name: 'nodeAsKubelet',
+    before:
+      'After a restart the first status of the Node waited for its period, and no event said how its conditions are. ' +
+      'Labels and conditions that others changed were given back late and without events; a lease became its own again.',
+    since: 'All of that is as of the kubelet.',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];

@@ -27,7 +27,7 @@ it('a summary and the configuration are asked for once at a time, for all who wa
     return {};
   };
   const facts = { flags: {}, program: { startedAt: 0, version: '' }, logDirectory: '', checks: [] };
-  const { stats, view } = remoteNode(ask as never, facts);
+  const { stats, view } = remoteNode(ask, facts);
   const all = () => Promise.all([false, true, false, true].map((only) => stats.summary({ onlyCpuAndMemory: only })));
   await Promise.all([all(), all(), view.configuration(), view.configuration()]);
   expect(asked).toEqual([

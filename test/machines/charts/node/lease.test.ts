@@ -1,8 +1,9 @@
 import { expect, it } from 'vitest';
 import { leaseMachine, microTime } from '../../../../src/machines/charts/node/lease.ts';
+import { NEWEST_BEHAVIOR } from '../../../../src/machines/model/settings/behaviors.ts';
 import { fail, ok, runUnder } from '../../../support/answering-world.ts';
 
-const input = { nodeName: 'node1', durationSeconds: 40 };
+const input = { behavior: NEWEST_BEHAVIOR, nodeName: 'node1', durationSeconds: 40 };
 
 interface LeaseBody {
   readonly metadata: { readonly resourceVersion?: string; readonly ownerReferences?: unknown };
@@ -50,6 +51,16 @@ it('keeps an owner that is there, and names the Node once it is known', () => {
   expect(writes.at(-1)!.metadata.ownerReferences).toEqual([
     { apiVersion: 'v1', kind: 'Node', name: 'node1', uid: 'u1' },
   ]);
+});
+
+it.each([
+  ['leaves the holder of a lease that is there', NEWEST_BEHAVIOR, 'someone'],
+  ['held it itself, as 0.2.0 did', 0, 'node1'],
+])('%s', (_, behavior, holder) => {
+  const spec = { holderIdentity: 'someone', leaseDurationSeconds: 7, renewTime: microTime(0) };
+  const { answers, writes } = leaseStore({ metadata: { resourceVersion: '1' }, spec });
+  runUnder(leaseMachine, { ...input, behavior }, answers);
+  expect(writes.at(-1)!.spec).toMatchObject({ holderIdentity: holder, leaseDurationSeconds: 40 });
 });
 
 it('reads again after a conflict and makes a deleted lease again', () => {

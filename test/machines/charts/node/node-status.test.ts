@@ -9,6 +9,7 @@ import {
 import { newNode } from '../../../../src/machines/charts/node/object/node.ts';
 import { nodeStatus } from '../../../../src/machines/charts/node/object/status.ts';
 import type { Node } from '../../../../src/machines/model/api/node.ts';
+import { NEWEST_BEHAVIOR } from '../../../../src/machines/model/settings/behaviors.ts';
 import { fail, late, ok, runUnder } from '../../../support/answering-world.ts';
 
 const facts: NodeFacts = {
@@ -28,6 +29,7 @@ const facts: NodeFacts = {
 const capacity = { cpu: '2', memory: '1Gi', pods: '110', 'ephemeral-storage': '1Gi' };
 const input = {
   facts,
+  behavior: NEWEST_BEHAVIOR,
   reports: { capacity, allocatable: capacity },
   register: true,
   updateFrequencyMs: 10_000,
@@ -72,7 +74,7 @@ function cluster(existing: Node | null, watchMs: number) {
     'cri.watchImages': 'stream' as const,
   };
   const put = (now: Node | null) => void (node = now);
-  return { answers, patches, put, refuse: (times: number) => void (refusals = times) };
+  return { answers, patches, put, node: () => node, refuse: (times: number) => void (refusals = times) };
 }
 
 /** `watchMs`: watches last so long and end because the version is too old; 0: they last. */
@@ -147,13 +149,42 @@ const existing = (bootID: string): Node => {
   return { ...made, metadata: { ...made.metadata, uid: 'u1' } };
 };
 
-it('after a restart says nothing of what did not change', () => {
+const OWN_CONDITIONS = ['NodeHasSufficientMemory', 'NodeHasNoDiskPressure', 'NodeHasSufficientPID'];
+
+it('after a restart publishes nothing of what did not change', () => {
   const run = start(existing('boot-2'));
   run.settle(5_000);
   run.send(reported(READY));
   run.settle(5_000);
   expect(run.patches).toEqual([]);
   expect(run.events()).toEqual([]);
+  run.settle(300_000);
+  expect(run.patches).toHaveLength(1);
+  expect(run.events()).toEqual(OWN_CONDITIONS);
+});
+
+it('after a restart publishes at once what changed meanwhile, and says how each condition is', () => {
+  const before = existing('boot-2');
+  const run = start({ ...before, status: { ...before.status, capacity: { ...capacity, cpu: '1' } } });
+  run.send(reported(READY));
+  run.settle(100);
+  expect(run.patches.map(({ status }) => status!['capacity'])).toEqual([{ cpu: '2' }]);
+  expect(run.events()).toEqual(OWN_CONDITIONS);
+});
+
+it('gives back labels and conditions that others took, and says that the conditions are as they were', () => {
+  const run = start();
+  run.send(reported(READY));
+  run.settle(1_000);
+  const [known, sentBefore, said] = [run.node()!, run.patches.length, run.events().length];
+  const { 'kubernetes.io/os': _os, ...labels } = known.metadata!.labels!;
+  const conditions = [{ ...known.status!.conditions!.find(({ type }) => type === 'Ready')!, status: 'Unknown' }];
+  const changed = { ...known, metadata: { ...known.metadata, labels }, status: { ...known.status, conditions } };
+  run.put(changed);
+  run.emit('kube.watch', { type: 'watch.changed', change: 'MODIFIED', object: changed });
+  run.settle(12_000);
+  expect(run.patches[sentBefore]).toMatchObject({ metadata: { labels: { 'kubernetes.io/os': 'linux' } } });
+  expect(run.events().slice(said).toSorted()).toEqual([...OWN_CONDITIONS, 'NodeReady'].toSorted());
 });
 
 it('leaves what others advertise as it is, and as much of it can be had', () => {
@@ -171,7 +202,7 @@ it('keeps a resource at zero whose plugin is gone', () => {
   const run = start(existing('boot-2'));
   const gpus = { 'example.com/gpu': '2' };
   run.send(reported({ ...READY, deviceCapacity: gpus, deviceAllocatable: gpus }));
-  run.settle(10_000);
+  run.settle(5_000);
   expect(run.patches.at(-1)!.status).toMatchObject({ capacity: gpus, allocatable: gpus });
   run.send(reported({ deviceCapacity: {}, deviceAllocatable: {} }));
   run.settle(10_000);

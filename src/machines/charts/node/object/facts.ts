@@ -102,3 +102,22 @@ export function nodeImages(images: readonly Image[], max: number): NodeImage[] {
     .sort((a, b) => b.sizeBytes - a.sizeBytes || (a.names[0] ?? '').localeCompare(b.names[0] ?? ''));
   return (max < 0 ? named : named.slice(0, max)).filter(({ names }) => names.length > 0);
 }
+
+/** What is said of pressure when these types of conditions are true. */
+export const pressures = (conditions: readonly string[]): Partial<NodeReports> => ({
+  memoryPressure: conditions.includes('MemoryPressure'),
+  diskPressure: conditions.includes('DiskPressure'),
+  pidPressure: conditions.includes('PIDPressure'),
+});
+
+/** A resource of devices whose plugin is gone for good stays, at zero. */
+export function reported(before: NodeReports, now: Partial<NodeReports>): NodeReports {
+  const { deviceCapacity, deviceAllocatable } = now;
+  if (deviceCapacity === undefined) return { ...before, ...now };
+  const gone = Object.fromEntries(Object.keys(before.deviceCapacity).map((name) => [name, '0']));
+  const devices = {
+    deviceCapacity: { ...gone, ...deviceCapacity },
+    deviceAllocatable: { ...gone, ...deviceAllocatable },
+  };
+  return { ...before, ...now, ...devices };
+}

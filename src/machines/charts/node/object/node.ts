@@ -5,6 +5,8 @@
 import type { JsonObject } from '../../../../kernel/xstate.ts';
 import type { Node, NodeStatus, Taint } from '../../../model/api/node.ts';
 import { strategicPatch } from '../../../model/api/strategic-patch.ts';
+import type { NodeVolumes } from '../../../model/csi/messages.ts';
+import type { NodeLabels } from '../../../model/objects/messages.ts';
 import type { NodeFacts } from './facts.ts';
 
 const ATTACH_DETACH = 'volumes.kubernetes.io/controller-managed-attach-detach';
@@ -23,6 +25,16 @@ const defaultLabels = ({ hostname, info }: NodeFacts): Readonly<Record<string, s
   'kubernetes.io/hostname': hostname,
   'kubernetes.io/os': info.operatingSystem,
 });
+
+/** A patch with the labels of system and architecture that others changed or took; `null`: they are as they must be. */
+export function lostLabels(facts: NodeFacts, { metadata }: Node): JsonObject | null {
+  const required = Object.entries(defaultLabels(facts)).filter(([name]) => STABLE_LABELS.includes(name));
+  const lost = required.filter(([name, value]) => metadata?.labels?.[name] !== value);
+  return lost.length === 0 ? null : { metadata: { labels: Object.fromEntries(lost) } };
+}
+
+/** Upstream gives them back with each status, the others with each start. */
+const STABLE_LABELS = ['kubernetes.io/arch', 'kubernetes.io/os'];
 
 function annotations(facts: NodeFacts): Readonly<Record<string, string>> {
   return {
@@ -66,3 +78,16 @@ export function reconciliation(facts: NodeFacts, existing: Node): JsonObject | n
   const before = { labels, annotations: existing.metadata?.annotations ?? {} };
   return strategicPatch({ metadata: before }, { metadata: wanted }, {});
 }
+
+/** What those need who read ConfigMaps and Secrets. */
+export const labelsIn = ({ metadata }: Node): NodeLabels => ({
+  type: 'node.labels',
+  labels: metadata?.labels ?? {},
+  objectTtl: metadata?.annotations?.['node.alpha.kubernetes.io/ttl'] ?? null,
+});
+/** What those need who mount volumes. */
+export const volumesIn = ({ status }: Node): NodeVolumes => ({
+  type: 'node.volumes',
+  inUse: status?.volumesInUse ?? [],
+  attached: (status?.volumesAttached ?? []).map(({ name }) => name),
+});
