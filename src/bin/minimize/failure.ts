@@ -24,8 +24,11 @@ export interface Failure {
 
 const derivedOf = (turn: Turn): Turn => turn.slice(1, -1);
 
-const isSame = (made: Turn, logged: Turn): boolean => {
-  const [one, other] = [contents(derivedOf(made)), contents(derivedOf(logged))];
+/** What machines tell each other, and their states, are promised only where they are the recorded ones. */
+const seenIn = (turn: Turn): Turn => derivedOf(turn).filter(({ k }) => k !== 'message' && k !== 'state');
+
+const isSame = (made: Turn, logged: Turn, of: (turn: Turn) => Turn = derivedOf): boolean => {
+  const [one, other] = [contents(of(made)), contents(of(logged))];
   return one.length === other.length && one.every((content, at) => content === other[at]);
 };
 
@@ -41,11 +44,15 @@ const delaysOf = (turn: Turn): string =>
 
 const hasSameDigest = (made: Turn, logged: Turn): boolean => endOf(made)?.digest === endOf(logged)?.digest;
 
-export function differenceAsFailure({ kind, n, expected, actual, actors }: Divergence): Failure {
+/** `strict`: messages and states count as much as what the world sees. */
+export function differenceAsFailure(divergence: Divergence, strict: boolean): Failure {
+  const { kind, n, expected, actual, actors } = divergence;
   const by = actors.join(', ');
   const isDigest = kind === 'digest';
   const mayPrecede = (made: Turn, logged: Turn): boolean =>
-    isSame(made, logged) && delaysOf(made) === delaysOf(logged) && (!isDigest || hasSameDigest(made, logged));
+    isSame(made, logged, strict || isDigest ? derivedOf : seenIn) &&
+    delaysOf(made) === delaysOf(logged) &&
+    (!isDigest || hasSameDigest(made, logged));
   const isShownBy = (made: Turn, logged: Turn): boolean => {
     if (isDigest) return isSame(made, logged) && !hasSameDigest(made, logged);
     if (kind === 'deadline') return isSame(made, logged) && delaysOf(made) !== delaysOf(logged);

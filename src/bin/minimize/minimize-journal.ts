@@ -50,7 +50,7 @@ export function minimizeJournal(options: MinimizeOptions): MinimizedJournal | st
 function failureIn({ machine, records, strict = false, shows }: MinimizeOptions): Failure | string {
   if (shows !== undefined) return textIn(records, shows) ?? `no record that was decided has ${JSON.stringify(shows)}`;
   const { divergence } = replay({ machine, records, strict });
-  if (divergence) return differenceAsFailure(divergence);
+  if (divergence) return differenceAsFailure(divergence, strict);
   return crashIn(records) ?? 'it replays the same and no actor crashed; name what it shows by --shows';
 }
 

@@ -13,7 +13,7 @@
  *   O1 a changed condition, or one more volume in use, is published at once, other changes with the next period, and
  *      the time alone rarely.
  *   O2 a PATCH holds what differs from the Node that the API server has, never more.
- *   O3 after a restart no PATCH reports what did not change; what has changed is published at once.
+ *   O3 after a restart no PATCH reports what did not change.
  *   O4 a deleted Node stays away until another client creates it or this agent starts anew; its status is
  *      tried with each period.
  * Upstream: syncNodeStatus, tryUpdateNodeStatus, fastStatusUpdateOnce. Seeds: S216, S220 to S223.
@@ -52,7 +52,7 @@ import {
   reported,
 } from './object/facts.ts';
 import { labelsIn, lostLabels, newNode, volumesIn } from './object/node.ts';
-import { hasConditionNews, hasNews, nodeStatus, statusPatch } from './object/status.ts';
+import { hasConditionNews, hasNews, holdsMore, nodeStatus, statusPatch } from './object/status.ts';
 import { nodeTarget, type Registered, registrationMachine } from './registration.ts';
 
 export interface NodeStatusInput {
@@ -83,8 +83,6 @@ interface Context extends Omit<NodeStatusInput, 'reports'> {
   readonly node: Node | null;
   /** Conditions of which an event was recorded, or whose state an earlier start left; `null`: as the Node has them. */
   readonly recorded: NonNullable<NodeStatus['conditions']> | null;
-  /** This start has not published a status yet. */
-  readonly isFirst: boolean;
   readonly next: NodeStatus;
   readonly reportedAtMs: number;
   readonly quietMs: number;
@@ -133,8 +131,7 @@ const s = setup({
     registersItself: ({ context }) => context.register,
     isUrgent: ({ context }) => {
       const [before, after] = [statusOf(context), projected(context, context.reportedAtMs)];
-      if (context.node === null) return false;
-      return hasConditionNews(before, after) || holdsMore(before, after) || (context.isFirst && hasNews(before, after));
+      return context.node !== null && (hasConditionNews(before, after) || holdsMore(before, after));
     },
     mayTryAgain: ({ context }) => context.tries < TRIES_MAX,
   },
@@ -147,10 +144,6 @@ const s = setup({
     },
   },
 });
-
-/** A pod waits until the API server knows that its volume must not be detached. */
-const holdsMore = ({ volumesInUse: before = [] }: NodeStatus, { volumesInUse: after = [] }: NodeStatus): boolean =>
-  after.some((name) => !before.includes(name));
 
 type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
 
@@ -222,15 +215,19 @@ function nodeIn(event: unknown, nodeName: string): Node | null {
   return object ?? items?.find(({ metadata }) => metadata?.name === nodeName) ?? null;
 }
 
-/** Each start says of all conditions how they are, but of a Node that was ready before not that it is. */
-const remember = s.assign(({ context, event }) => {
-  const { isNew } = outputOf<Partial<Registered>>(event);
-  const conditions = isNew ? [] : (context.node?.status?.conditions ?? []);
-  return { recorded: isAsKubelet(context) ? conditions.filter(({ type }) => type === 'Ready') : conditions };
+/** Each start says how pressure is, as upstream; of an existing Node everything else was said by an earlier one. */
+const remember = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
+  const isNew = outputOf<Partial<Registered>>(event).isNew === true;
+  const known = context.node?.status?.conditions ?? [];
+  if (isNew || !isAsKubelet(context)) return enqueue.assign({ recorded: isNew ? [] : known });
+  const pressure = (projected(context, now(args)).conditions ?? []).filter(({ type }) => type !== 'Ready');
+  for (const reason of transitionEvents([], pressure)) emit(enqueue, context, 'Normal', reason);
+  enqueue.assign({ recorded: null });
 });
 
-/** The Node is known as it is now: the first status need not wait for its period. */
-const begin = s.assign({ isFirst: ({ context }) => isAsKubelet(context) && context.recorded !== null });
+/** The Node is known as it is now: a report under way is over. */
+const begin = s.assign(({ context }) => (isAsKubelet(context) ? { tries: 0 } : {}));
 
 const announce = s.enqueueActions(({ context, enqueue }) => {
   const registered = { type: 'node.registered', uid: context.node?.metadata?.uid ?? '' } as const;
@@ -250,8 +247,11 @@ const compose = s.enqueueActions((args) => {
   const nowMs = now(args);
   const next = projected(context, nowMs);
   const before = context.recorded ?? statusOf(context).conditions ?? [];
-  for (const reason of transitionEvents(before, next.conditions ?? [])) emit(enqueue, context, 'Normal', reason);
-  enqueue.assign({ next, recorded: next.conditions ?? [], reportedAtMs: nowMs, tries: context.tries + 1 });
+  const [asKubelet, conditions] = [isAsKubelet(context), next.conditions ?? []];
+  const reasons = asKubelet && context.tries > 0 ? [] : transitionEvents(before, conditions);
+  for (const reason of reasons) emit(enqueue, context, 'Normal', reason);
+  const recorded = asKubelet ? null : conditions;
+  enqueue.assign({ next, recorded, reportedAtMs: nowMs, tries: context.tries + 1 });
 });
 
 /**
@@ -261,7 +261,7 @@ const settle = s.assign((args) => {
   const { context } = args;
   const wasNews = hasNews(statusOf(context), context.next);
   const quietMs = context.reportFrequencyMs * (wasNews ? 0.5 + random(args) : 1);
-  return { tries: 0, quietMs, isFirst: false, ...(isAsKubelet(context) ? { recorded: null } : {}) };
+  return { tries: 0, quietMs };
 });
 
 const failed = s.enqueueActions(({ context, event, enqueue }) => {
@@ -277,7 +277,6 @@ export const nodeStatusMachine = s.createMachine({
     reports: { ...NOTHING_REPORTED, ...input.reports },
     node: null,
     recorded: [],
-    isFirst: false,
     next: {},
     reportedAtMs: 0,
     quietMs: input.reportFrequencyMs,
@@ -351,7 +350,7 @@ export const nodeStatusMachine = s.createMachine({
             target: '.calm',
             actions: s.enqueueActions(({ enqueue }) => lose(enqueue)),
           },
-          { target: '.judging', actions: [announceAnother, know] },
+          { target: '.judging', actions: [announceAnother, know, begin] },
         ],
       },
       initial: 'judging',

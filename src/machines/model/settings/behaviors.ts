@@ -32,8 +32,8 @@ const BEHAVIORS = [
   {
     name: 'nodeAsKubelet',
     before:
-      'After a restart the first status of the Node waited for its period, and no event said how its conditions are. ' +
-      'Labels and conditions that others changed were given back late and without events; a lease became its own again.',
+      'After a restart no event said how the conditions of the Node are. Labels that others took came back with the next ' +
+      'start, conditions that others changed without events; a lease that another one holds became its own again.',
     since: 'All of that is as of the kubelet.',
   },
 ] as const;

@@ -59,3 +59,9 @@ export function hasNews(before: NodeStatus, after: NodeStatus): boolean {
   });
   return statusPatch(calm(before), calm(after)) !== null;
 }
+
+/** A pod waits until the API server knows that its volume must not be detached. */
+export const holdsMore = (
+  { volumesInUse: before = [] }: NodeStatus,
+  { volumesInUse: after = [] }: NodeStatus,
+): boolean => after.some((name) => !before.includes(name));
