@@ -12,6 +12,7 @@ import { type AnyStateMachine, assign, line, sendTo, setup, to } from '../../src
 import { csiVolumesMachine } from '../../src/machines/charts/csi/csi-volumes.ts';
 import { imageGcMachine } from '../../src/machines/charts/images/image-gc.ts';
 import { imagesMachine } from '../../src/machines/charts/images/images.ts';
+import { draManagerMachine } from '../../src/machines/charts/node/dra/dra-manager.ts';
 import { objectsMachine } from '../../src/machines/charts/objects/objects.ts';
 import { allocationMachine } from '../../src/machines/charts/pods/allocation/allocation.ts';
 import { podConfigMachine } from '../../src/machines/charts/pods/config/pod-config.ts';
@@ -71,13 +72,20 @@ export const settings: NodeSettings = {
   relistPeriodMs: 10_000,
 };
 
-const clusterOnly: ReadonlySet<string> = new Set(['mirrorPods', 'objects', 'rememberedPods', 'csiVolumes']);
+const clusterOnly: ReadonlySet<string> = new Set([
+  'mirrorPods',
+  'objects',
+  'rememberedPods',
+  'csiVolumes',
+  'draManager',
+]);
 
 const subsystems = {
   mirrorPods: mirrorPodsMachine,
   objects: objectsMachine,
   rememberedPods: rememberedPodsMachine,
   csiVolumes: csiVolumesMachine,
+  draManager: draManagerMachine,
   eventRecorder: eventRecorderMachine,
   softState: softStateMachine,
   containerGC: containerGcMachine,
@@ -93,6 +101,7 @@ const subsystems = {
 
 function inputOf(id: keyof typeof subsystems, node: NodeSettings): unknown {
   if (id === 'pods' || id === 'allocation') return { settings: node };
+  if (id === 'draManager') return { rootDir: node.rootDir, nodeName: node.nodeName, inCluster: true };
   if (id === 'eventRecorder') {
     const { nodeName, apiServer } = node;
     return { nodeName, publishes: apiServer !== undefined, ofEachType: hasBehavior(node, 'eventsOfEachType') };

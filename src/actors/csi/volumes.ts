@@ -7,8 +7,6 @@
  */
 import { constants } from 'node:fs';
 import { open } from 'node:fs/promises';
-import { constants as system } from 'node:os';
-import { getSystemErrorMap } from 'node:util';
 import { isSecretHandle, type Vault } from '../../kernel/journal/index.ts';
 import { OperationError } from '../../kernel/json.ts';
 import type { InputOf } from '../../kernel/operation.ts';
@@ -23,7 +21,7 @@ import type {
 import type { Content, Unshared } from '../../machines/model/operations/volume.ts';
 import { withoutSecrets } from '../cri/secrets.ts';
 import { openParent } from '../host/below-root.ts';
-import { methodOf, unary, withClient } from '../plugins/connection.ts';
+import { called, methodOf } from '../plugins/connection.ts';
 import type { Mounter } from '../volume/mounter.ts';
 import { unmountAll } from '../volume/tear-down.ts';
 import { shareTree } from '../volume/tree.ts';
@@ -32,7 +30,6 @@ import { isMounted, makeTarget, readRecord, removeRecord, writeRecord } from './
 /** Upstream's limit of a call to a CSI driver. */
 const TIMEOUT_MS = 120_000;
 const SERVICE = 'csi.v1.Node';
-const NOT_CONNECTED = /No connection established\. Last error: .*\b(E[A-Z]+)\b/;
 
 /**
  * One call of a CSI driver's node service, with the text of gRPC in Go for each of its failures.
@@ -46,23 +43,7 @@ export async function callDriver<Reply>(
   request: object,
   signal: AbortSignal,
 ): Promise<Reply> {
-  const method = methodOf<object, Reply>(SERVICE, name);
-  try {
-    return await withClient(endpoint, signal, (client) => unary(client, method, request, TIMEOUT_MS));
-  } catch (error) {
-    throw dialError(error, endpoint);
-  }
-}
-
-/** Go's error for a socket without a listener. */
-function dialError(thrown: unknown, endpoint: string): unknown {
-  const code = thrown instanceof OperationError ? NOT_CONNECTED.exec(thrown.message)?.[1] : undefined;
-  if (code === undefined) return thrown;
-  const number = (system.errno as Readonly<Record<string, number>>)[code] ?? 0;
-  const text = getSystemErrorMap().get(-number)?.[1] ?? code;
-  const reason = `transport: Error while dialing: dial unix ${endpoint}: connect: ${text}`;
-  const message = `rpc error: code = Unavailable desc = connection error: desc = ${JSON.stringify(reason)}`;
-  return new OperationError(message, { name: 'RuntimeError', code: 'UNAVAILABLE', retriable: true });
+  return await called(endpoint, methodOf<object, Reply>(SERVICE, name), request, { timeoutMs: TIMEOUT_MS, signal });
 }
 
 type Operations = typeof csiOperations;

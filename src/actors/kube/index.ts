@@ -102,6 +102,13 @@ class Connection {
         await this.call(input, 'DELETE', { body: JSON.stringify(options), signal });
         return null;
       },
+      'kube.deleteCollection': async ({ input, signal }) => {
+        await this.call(input, 'DELETE', {
+          query: { fieldSelector: input.fieldSelector, labelSelector: input.labelSelector },
+          signal,
+        });
+        return null;
+      },
     };
   }
 

@@ -4,6 +4,8 @@
  * Invariants: one connection for each use, closed with its end; every call ends: by answer, deadline or abort.
  */
 import { channel } from 'node:diagnostics_channel';
+import { constants as system } from 'node:os';
+import { getSystemErrorMap } from 'node:util';
 import * as grpc from '@grpc/grpc-js';
 import { OperationError } from '../../kernel/json.ts';
 import { Contract } from '../contract.ts';
@@ -42,9 +44,12 @@ const contract = new Contract([
   'pluginregistration/v1/api.proto',
   'csi/v1/csi.proto',
   'deviceplugin/v1beta1/api.proto',
+  'dra/v1/api.proto',
+  'dra/v1beta1/api.proto',
+  'dra/health/v1alpha1/api.proto',
 ]);
 
-/** A call of a service of `proto/pluginregistration`, `proto/csi` or `proto/deviceplugin`. */
+/** A call of a service of `proto/pluginregistration`, `proto/csi`, `proto/deviceplugin` or `proto/dra`. */
 export function methodOf<Request, Reply>(service: string, name: string): grpc.MethodDefinition<Request, Reply> {
   return contract.method<Request, Reply>(service, name)!;
 }
@@ -83,6 +88,43 @@ export async function withClient<Answer>(
     signal.removeEventListener('abort', close);
     close();
   }
+}
+
+interface CallOptions {
+  readonly timeoutMs: number;
+  readonly signal: AbortSignal;
+  readonly channel?: grpc.ChannelOptions;
+}
+
+/**
+ * One call over a connection of its own, with the text of gRPC in Go for each of its failures.
+ *
+ * Invariant: a plugin whose socket has no listener costs no wait: as upstream, the call fails at once.
+ */
+export async function called<Request, Reply>(
+  socket: string,
+  method: grpc.MethodDefinition<Request, Reply>,
+  request: Request,
+  { timeoutMs, signal, channel }: CallOptions,
+): Promise<Reply> {
+  try {
+    return await withClient(socket, signal, (client) => unary(client, method, request, timeoutMs), channel);
+  } catch (error) {
+    throw dialError(error, socket);
+  }
+}
+
+const NOT_CONNECTED = /No connection established\. Last error: .*\b(E[A-Z]+)\b/;
+
+/** Go's error for a socket without a listener. */
+function dialError(thrown: unknown, socket: string): unknown {
+  const code = thrown instanceof OperationError ? NOT_CONNECTED.exec(thrown.message)?.[1] : undefined;
+  if (code === undefined) return thrown;
+  const number = (system.errno as Readonly<Record<string, number>>)[code] ?? 0;
+  const text = getSystemErrorMap().get(-number)?.[1] ?? code;
+  const reason = `transport: Error while dialing: dial unix ${socket}: connect: ${text}`;
+  const message = `rpc error: code = Unavailable desc = connection error: desc = ${JSON.stringify(reason)}`;
+  return new OperationError(message, { name: 'RuntimeError', code: 'UNAVAILABLE', retriable: true });
 }
 
 function dialled(client: grpc.Client, socket: string): Promise<void> {

@@ -133,7 +133,13 @@ const subsystems = {
     behavior: context.input.behavior,
     folder: `${context.settings.rootDir}/device-plugins`,
   })),
+  draManager: subsystem('draManager', ({ context }) => ({
+    rootDir: context.settings.rootDir,
+    nodeName: context.node.nodeName,
+    inCluster: context.clients.mode === 'cluster',
+  })),
   pluginManager: subsystem('pluginManager', ({ context }) => ({
+    behavior: context.input.behavior,
     path: `${context.settings.rootDir}/plugins_registry`,
     inCluster: context.clients.mode === 'cluster',
   })),
@@ -196,6 +202,7 @@ const alive = kubeletSetup.createStateConfig({
     'certificate.lost': failing('certificates'),
     'server.failed': notServing,
     'oomWatcher.failed': failing('runKubelet.oomWatcher'),
+    'draManager.failed': failing('runKubelet.createAndInitKubelet.claims'),
     'lockFile.contended': {
       target: 'stopping',
       actions: line('info', 'Caught inotify event on the lock file; stopping'),

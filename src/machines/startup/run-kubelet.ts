@@ -6,6 +6,7 @@
  */
 import { assign, enqueueActions, errorOf, line, raise, to } from '../../kernel/xstate.ts';
 import { cgroupV1, memoryOnDisk, nodeRef, starting } from '../model/reasons/reasons.ts';
+import { hasBehavior } from '../model/settings/behaviors.ts';
 import { logLines } from '../model/values/go-text.ts';
 import { gatesOf } from './context/derive-features.ts';
 import { deriveSettings, invalidClusterDNS } from './context/derive-settings.ts';
@@ -173,6 +174,9 @@ export const runKubelet = kubeletSetup.createStateConfig({
             raise({ type: 'create.images' }),
             raise({ type: 'create.status' }),
             raise({ type: 'create.deviceManager' }),
+            enqueueActions(({ context, enqueue }) => {
+              if (hasBehavior(context.input, 'dynamicResources')) enqueue.raise({ type: 'create.draManager' });
+            }),
             raise({ type: 'create.allocation' }),
             raise({ type: 'create.pods' }),
             raise({ type: 'create.done' }),

@@ -17,6 +17,7 @@ import { imageGcMachine } from '../charts/images/image-gc.ts';
 import { imagesMachine } from '../charts/images/images.ts';
 import { csiNodeMachine } from '../charts/node/csi-node.ts';
 import { deviceManagerMachine } from '../charts/node/devices/device-manager.ts';
+import { draManagerMachine } from '../charts/node/dra/dra-manager.ts';
 import { evictionMachine } from '../charts/node/eviction/eviction.ts';
 import { healthzMachine } from '../charts/node/healthz.ts';
 import { leaseMachine } from '../charts/node/lease.ts';
@@ -78,6 +79,7 @@ export const SUBSYSTEMS = {
   images: imagesMachine,
   status: statusMachine,
   deviceManager: deviceManagerMachine,
+  draManager: draManagerMachine,
   allocation: allocationMachine,
   pods: podsMachine,
   pleg: plegMachine,

@@ -21,7 +21,7 @@ const ADMIN = { name: 'admin', groups: ['system:masters'] };
 
 export interface Write {
   readonly atMs: number;
-  readonly verb: 'create' | 'update' | 'patch' | 'delete' | 'get' | 'list';
+  readonly verb: 'create' | 'update' | 'patch' | 'delete' | 'deleteCollection' | 'get' | 'list';
   readonly path: string;
   // oxlint-disable-next-line typescript/no-explicit-any -- bodies of any kind
   readonly body: any;
@@ -163,6 +163,10 @@ export class KubeWorld {
         return this.shown(this.registry.patch(place, input.patchType, input.body));
       case 'delete':
         this.registry.delete(place, input);
+        return null;
+      case 'deleteCollection':
+        for (const { metadata } of this.store.all(kind, input.namespace).filter(selectorOf(queryOf(input))))
+          this.registry.delete({ kind, namespace: metadata.namespace, name: metadata.name }, {});
         return null;
       default:
         throw new Error(`this API server cannot ${String(verb)}`);

@@ -11,12 +11,14 @@ import type { InputOf } from '../../kernel/xstate.ts';
 import type { ContainerStatus, Image, PodSandboxStatus } from '../../machines/model/api/cri.ts';
 import type { CgroupResources, DesiredCgroup } from '../../machines/model/operations/cgroup.ts';
 import type { PodRuntimeStatus } from '../../machines/model/operations/cri.ts';
+import type { DraPlugin } from '../../machines/model/operations/dra.ts';
 import type { Manifest, ManifestError, RememberedPod, SoftState } from '../../machines/model/operations/host.ts';
 import type { Operations } from '../../machines/model/operations/index.ts';
 import type { KeptLog, PodLogs } from '../../machines/model/operations/logs.ts';
 import type { ProbeHandler, ProbeWatch } from '../../machines/model/operations/probe.ts';
 import type { ConfigObject, Sharing, VolumesSetUp } from '../../machines/model/operations/volume.ts';
 import { CsiWorld } from './csi-world.ts';
+import { DraWorld } from './dra-world.ts';
 import { ImageRights } from './image-rights.ts';
 import type { KubeWorld } from './kube-world.ts';
 import { podsAnswers } from './pods-answers.ts';
@@ -63,6 +65,7 @@ export class PodsWorld implements Performer {
   memoryUsage = '0';
   readonly folders = new Set<string>();
   readonly csi = new CsiWorld(this.folders);
+  readonly dra = new DraWorld();
   /** Cgroups by path, with what they are held to. */
   readonly groups = new Map<string, CgroupResources>();
   readonly files = new Map<string, string>();
@@ -186,8 +189,11 @@ export class PodsWorld implements Performer {
     if (name === 'probe.watch') return this.probe(input as ProbeWatch, emit);
     const driver = this.csi.handlers[name as keyof CsiWorld['handlers']];
     if (driver) return answer({ output: driver(input as never) });
+    if (name === 'dra.follow') return this.dra.follow(input as DraPlugin, emit);
     const right = this.rights.handlers[name as keyof ImageRights['handlers']];
     if (right) return answer({ output: right(input as never) });
+    const resources = this.dra.handlers[name as keyof DraWorld['handlers']];
+    if (resources) return answer(outcomeOf(() => resources(input as never)));
     const handler = this.handlers[name as keyof typeof this.handlers];
     if (!handler) throw new Error(`this world cannot do ${name}`);
     const done = (output: unknown): void => {
@@ -330,6 +336,14 @@ export class PodsWorld implements Performer {
 }
 
 type InstanceStatus = PodSandboxStatus | ContainerStatus;
+
+function outcomeOf(act: () => unknown): EffectResult {
+  try {
+    return { output: act() as never };
+  } catch (error) {
+    return { error: toPlainError(error) };
+  }
+}
 
 const textsOf = ({ sandboxes, containers }: PodRuntimeStatus): Map<string, string> =>
   new Map([...sandboxes, ...containers].map((each) => [each.id, JSON.stringify(each)]));

@@ -1,12 +1,12 @@
 /**
  * The plugin manager: one actor for each plugin that put a socket into the plugin folder.
  *
- * Decides: which plugins are taken (CSI drivers, one a name; device plugins; no resource drivers).
+ * Decides: which plugins are taken (CSI drivers, one a name; device plugins; resource drivers).
  * Owns: the sockets that are there, and which driver registered on which.
  * Hears: `plugins.changed` of its watch; `plugin.*` of its actors; of `csiNode` which drivers the cluster knows; of
  *   `csiVolumes` which drivers are to be asked, how often, how many volumes fit on this node.
  * Asks: `plugins.watch`; its actors ask the plugins.
- * Sends: `deviceManager` which device plugins are connected; in a cluster, `csiNode` which drivers this node has and
+ * Sends: `deviceManager` which device plugins are connected, `draManager` which resource drivers; in a cluster, `csiNode` which drivers this node has and
  *   has no more, and what they report of it now; `csiVolumes` where they listen.
  * Invariants:
  *   M1 a driver is registered exactly as long as its socket is the one it registered on.
@@ -15,13 +15,16 @@
  */
 import { type AnyActorRef, errorOf, line, pick, setup, to } from '../../../kernel/xstate.ts';
 import type { CSIDriverNews, CSILimits } from '../../model/csi/messages.ts';
+import type { DraPluginNews } from '../../model/dra/messages.ts';
 import type { DevicePlugin } from '../../model/operations/devices.ts';
+import type { DraPlugin } from '../../model/operations/dra.ts';
 import { type PluginSocket, type PluginsChanged, pluginOperations } from '../../model/operations/plugins.ts';
 import type { Ended } from '../../model/pods/messages.ts';
+import { hasBehavior } from '../../model/settings/behaviors.ts';
 import { childIn } from '../children.ts';
 import type { CSINodeReport } from './csi-node.ts';
 import { type PluginReport, type PluginVerdict, pluginMachine } from './plugin.ts';
-import { endpointOf, judge, type Verdict } from './plugin-policy.ts';
+import { draKey, endpointOf, judge, type Verdict } from './plugin-policy.ts';
 
 /** Before a watch that broke, or the actor of a plugin that crashed, begins again. */
 const RETRY_MS = 5_000;
@@ -31,6 +34,8 @@ export interface PluginManagerInput {
   readonly path: string;
   /** False: there is no CSINode to update. */
   readonly inCluster: boolean;
+  /** How many changed decisions this node takes: `behaviors.ts`. */
+  readonly behavior: number;
 }
 
 interface Taken {
@@ -50,6 +55,8 @@ interface Plugin {
   readonly driver: Taken | null;
   /** The device plugin that was connected; `null` while none was. */
   readonly device: DevicePlugin | null;
+  /** The resource driver that was taken; `null` while none was. */
+  readonly dra: DraPlugin | null;
 }
 
 interface Context extends PluginManagerInput {
@@ -67,6 +74,7 @@ type Event =
   | CSINodeReport
   | CSILimits
   | { readonly type: 'csi.driversWanted' }
+  | { readonly type: 'dra.driversWanted' }
   | Ended
   | { readonly type: 'plugin.respawn'; readonly path: string; readonly id: string };
 
@@ -80,13 +88,14 @@ type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
 function start(enqueue: Enqueue, context: Context, { path, identity }: PluginSocket): Context {
   const id = `plugin-${context.spawned}`;
   enqueue.spawnChild('plugin', { id, input: { socket: path } });
-  const plugins = { ...context.plugins, [path]: { id, identity, driver: null, device: null } };
+  const plugins = { ...context.plugins, [path]: { id, identity, driver: null, device: null, dra: null } };
   return { ...context, plugins, spawned: context.spawned + 1 };
 }
 
 /** Ends the actor of a socket, and the driver that registered there. */
-function end(enqueue: Enqueue, context: Context, path: string, { id, driver, device }: Plugin): void {
+function end(enqueue: Enqueue, context: Context, path: string, { id, driver, device, dra }: Plugin): void {
   enqueue.stopChild(id);
+  if (dra) enqueue.sendTo(to('draManager'), { type: 'dra.withdrawn', driver: dra.driver, endpoint: dra.endpoint });
   if (device) {
     const { resource, endpoint } = device;
     enqueue.sendTo(to('deviceManager'), { type: 'devices.withdrawn', resource, endpoint });
@@ -161,17 +170,36 @@ const decide = s.enqueueActions(({ context, event, enqueue }) => {
   const { socket, info } = event;
   const plugin = context.plugins[socket];
   if (!plugin) return;
-  const taken = Object.values(context.plugins).flatMap(({ driver }) => (driver ? [driver] : []));
-  const verdict = judge(info, socket, new Map(taken.map(({ name, version }) => [name, version])));
+  const verdict = judge(info, socket, takenBy(context));
+  const endpoint = endpointOf(info, socket);
+  if ('service' in verdict) {
+    const dra = { driver: info.name, endpoint, service: verdict.service };
+    enqueue.sendTo(to('draManager'), { type: 'dra.registered', ...dra } satisfies DraPluginNews);
+    enqueue.assign({ plugins: { ...context.plugins, [socket]: { ...plugin, dra } } });
+  }
   enqueue.sendTo<AnyActorRef>(plugin.id, answerTo(verdict));
   if (!('version' in verdict)) return;
-  const endpoint = endpointOf(info, socket);
   const driver = { name: info.name, version: verdict.version, endpoint, isRegistered: false };
   enqueue.assign({ plugins: { ...context.plugins, [socket]: { ...plugin, driver } } });
 });
 
+function takenBy(context: Context) {
+  const plugins = Object.values(context.plugins);
+  const drivers = plugins.flatMap(({ driver }) => (driver ? [[driver.name, driver.version] as const] : []));
+  const draPlugins = plugins.flatMap(({ dra }) => (dra ? [draKey(dra.driver, dra.endpoint)] : []));
+  const takesDra = hasBehavior(context, 'dynamicResources');
+  return { drivers: new Map(drivers), draPlugins: new Set(draPlugins), takesDra };
+}
+
+/** `draManager` began anew and knows no driver. */
+const sendDraPlugins = s.enqueueActions(({ context, enqueue }) => {
+  for (const { dra } of Object.values(context.plugins))
+    if (dra) enqueue.sendTo(to('draManager'), { type: 'dra.registered', ...dra } satisfies DraPluginNews);
+});
+
 function answerTo(verdict: Verdict): PluginVerdict {
   if ('error' in verdict) return { type: 'plugin.refused', error: verdict.error };
+  if ('service' in verdict) return { type: 'plugin.acceptedDra' };
   return { type: 'version' in verdict ? 'plugin.accepted' : 'plugin.acceptedDevice' };
 }
 
@@ -228,7 +256,7 @@ const reapCrashed = s.enqueueActions(({ context, event, enqueue }) => {
   const { message } = errorOf(event);
   enqueue(line('error', ['The actor of a plugin crashed and starts again', { socket: path, err: message }]));
   end(enqueue, context, path, plugin);
-  enqueue.assign({ plugins: { ...context.plugins, [path]: { ...plugin, driver: null, device: null } } });
+  enqueue.assign({ plugins: { ...context.plugins, [path]: { ...plugin, driver: null, device: null, dra: null } } });
   enqueue.raise({ type: 'plugin.respawn', path, id }, { delay: RETRY_MS, id: `respawn-${id}` });
 });
 
@@ -259,6 +287,7 @@ export const pluginManagerMachine = s.createMachine({
     'csi.driversWritten': { actions: answer },
     'csi.driversUnwritten': { actions: answer },
     'csi.driversWanted': { actions: sendEndpoints },
+    'dra.driversWanted': { actions: sendDraPlugins },
     'csi.limitsFollowed': { actions: noteLimits },
     'csi.limitReached': { actions: askLimits },
     'plugin.respawn': { actions: respawn },

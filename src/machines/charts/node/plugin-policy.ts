@@ -3,6 +3,7 @@
  *
  * Upstream: pkg/volume/csi/csi_plugin.go, pkg/volume/csi/nodeinfomanager, staging apimachinery's util/version.
  */
+import { DRA_SERVICES, type DraService } from '../../model/operations/dra.ts';
 import type { CSINodeInfo, PluginInfo } from '../../model/operations/plugins.ts';
 import { isDnsSubdomain } from '../../model/validation/field.ts';
 import type { CSIDriver } from './csi-node.ts';
@@ -10,6 +11,7 @@ import { announcementProblem } from './devices/device-policy.ts';
 
 const CSI_PLUGIN = 'CSIPlugin';
 const DEVICE_PLUGIN = 'DevicePlugin';
+const DRA_PLUGIN = 'DRAPlugin';
 /** What a CSINode takes: it has the drivers of the whole node, so one bad entry would keep the others out. */
 const DRIVER_NAME_MAX_CHARACTERS = 63;
 const NODE_ID_MAX_BYTES = 256;
@@ -20,8 +22,12 @@ type Version = readonly bigint[];
 /** By name of a driver: the highest version of CSI that it speaks. */
 export type DriverVersions = ReadonlyMap<string, string>;
 
-/** A CSI driver by its version, a device plugin, or neither. */
-export type Verdict = { readonly version: string } | { readonly isDevice: true } | { readonly error: string };
+/** A CSI driver by its version, a device plugin, a resource driver by its service, or none of them. */
+export type Verdict =
+  | { readonly version: string }
+  | { readonly isDevice: true }
+  | { readonly service: DraService }
+  | { readonly error: string };
 
 function parsed(text: string): Version | string {
   const numbers = /^\s*v?([0-9]+(?:\.[0-9]+)*)/.exec(text)?.[1]?.split('.');
@@ -64,7 +70,7 @@ function validated(
   { name, versions }: PluginInfo,
   endpoint: string,
   drivers: DriverVersions,
-): Exclude<Verdict, { readonly isDevice: true }> {
+): Extract<Verdict, { readonly version: string } | { readonly error: string }> {
   const of = `kubernetes.io/csi: ValidatePlugin for CSI driver ${JSON.stringify(name)} failed.`;
   if (versions.length === 0) return { error: `${of} Plugin returned an empty list for supported versions` };
   const highest = highestSupported(versions);
@@ -86,20 +92,51 @@ function validated(
 
 export const endpointOf = ({ endpoint }: PluginInfo, socket: string): string => endpoint || socket;
 
+/** What is taken on this node already. */
+export interface Taken {
+  readonly drivers: DriverVersions;
+  /** Sockets of resource drivers, as `driver endpoint`. */
+  readonly draPlugins: ReadonlySet<string>;
+  /** False on a node of 0.2.0. */
+  readonly takesDra: boolean;
+}
+
+export const draKey = (driver: string, endpoint: string): string => `${driver} ${endpoint}`;
+
+/** A resource driver by the first service of its list that this node knows. */
+function judgedDra(info: PluginInfo, endpoint: string, { draPlugins }: Taken): Verdict {
+  const { name, versions } = info;
+  const [service] = versions.flatMap((version) => DRA_SERVICES.filter((each) => each === version));
+  if (service === undefined) {
+    const none =
+      versions.length === 0
+        ? 'empty list of supported gRPC services (aka supported versions)'
+        : `none of services supported by the plugin (${goQuoted(versions)}) are supported by the kubelet (${goQuoted(DRA_SERVICES)})`;
+    const of = `invalid supported gRPC versions of DRA driver plugin ${name} at endpoint ${endpoint}`;
+    return { error: `RegisterPlugin error -- plugin validation failed with err: ${of}: ${none}` };
+  }
+  if (!draPlugins.has(draKey(name, endpoint))) return { service };
+  const taken = `endpoint ${endpoint} already registered for DRA driver plugin ${name}`;
+  return { error: `RegisterPlugin error -- plugin registration failed with err: ${taken}` };
+}
+
+const goQuoted = (texts: readonly string[]): string => `[${texts.map((text) => JSON.stringify(text)).join(' ')}]`;
+
 /** Whether the plugin that listens on `socket` is taken; `error` is the text for the plugin. */
-export function judge(info: PluginInfo, socket: string, drivers: DriverVersions): Verdict {
+export function judge(info: PluginInfo, socket: string, taken: Taken): Verdict {
   const { type, name } = info;
   if (type === DEVICE_PLUGIN) {
     const problem = announcementProblem(info.versions, name);
     if (problem === '') return { isDevice: true };
     return { error: `RegisterPlugin error -- plugin validation failed with err: ${problem}` };
   }
+  if (type === DRA_PLUGIN && taken.takesDra) return judgedDra(info, endpointOf(info, socket), taken);
   if (type !== CSI_PLUGIN) {
     const what = `no handler registered for plugin type: ${type} at socket ${socket}`;
     return { error: `RegisterPlugin error -- ${what}` };
   }
   const endpoint = endpointOf(info, socket);
-  const verdict = validated(info, endpoint, drivers);
+  const verdict = validated(info, endpoint, taken.drivers);
   if ('version' in verdict) return verdict;
   const reason = `validation failed for CSI Driver ${name} at endpoint ${endpoint}: ${verdict.error}`;
   return { error: `RegisterPlugin error -- plugin validation failed with err: ${reason}` };

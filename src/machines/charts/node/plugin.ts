@@ -3,7 +3,7 @@
  *
  * Decides: when it is called again, and the answer to it.
  * Owns: what the plugin says of itself; how often a driver is asked how many volumes fit on this node.
- * Hears: `plugin.accepted`, `plugin.acceptedDevice`, `plugin.refused`, `plugin.announced`, `plugin.unannounced`,
+ * Hears: `plugin.accepted`, `plugin.acceptedDevice`, `plugin.acceptedDra`, `plugin.refused`, `plugin.announced`, `plugin.unannounced`,
  *   `plugin.followed`, `plugin.asked` of the plugin manager.
  * Asks: `plugins.getInfo`, `plugins.csiNodeGetInfo`, `plugins.followNodeInfo`, `devices.getOptions`,
  *   `plugins.notifyRegistrationStatus`.
@@ -47,6 +47,8 @@ export type PluginReport =
 export type PluginVerdict =
   | { readonly type: 'plugin.accepted' }
   | { readonly type: 'plugin.acceptedDevice' }
+  /** A resource driver is asked nothing more. */
+  | { readonly type: 'plugin.acceptedDra' }
   | { readonly type: 'plugin.refused'; readonly error: string }
   /** The cluster knows of the driver, or there is no cluster. */
   | { readonly type: 'plugin.announced' }
@@ -201,6 +203,7 @@ export const pluginMachine = s.createMachine({
       on: {
         'plugin.accepted': 'identifying',
         'plugin.acceptedDevice': 'connecting',
+        'plugin.acceptedDra': 'accepted',
         'plugin.refused': { target: 'refused', actions: assign({ error: ({ event }) => event.error }) },
       },
     },

@@ -34,6 +34,7 @@ import {
   podActor,
   type RuntimeMessage,
 } from '../../model/pods/messages.ts';
+import { hasBehavior } from '../../model/settings/behaviors.ts';
 import { emptyRuntime } from '../../model/status/runtime-facts.ts';
 import { pauseMs, RESPAWN_BACK_OFF } from '../../model/values/back-off.ts';
 import { childIn, reapChild } from '../children.ts';
@@ -312,7 +313,8 @@ const noteSoftState = s.assign(({ event }) => (event.type === 'softState.loaded'
 
 const sendKnown = s.enqueueActions(({ context, enqueue }) => {
   const known: PodsKnown = { type: 'pods.known', uids: Object.keys(context.records) };
-  for (const id of ['allocation', 'containerManager', 'softState']) enqueue.sendTo(to(id), known);
+  const others = hasBehavior(context.settings, 'dynamicResources') ? ['draManager'] : [];
+  for (const id of ['allocation', 'containerManager', 'softState', ...others]) enqueue.sendTo(to(id), known);
 });
 
 const keeping = s.createStateConfig({
@@ -359,6 +361,7 @@ export const podsMachine = s.createMachine({
     'csi.mounted': { actions: forward },
     'csi.unmounted': { actions: forward },
     'csi.started': { actions: forward },
+    'claims.started': { actions: forward },
     'xstate.done.actor.*': { actions: reap },
     'xstate.error.actor.*': { actions: reapCrashed },
     'pod.respawn': { actions: respawn },

@@ -84,7 +84,12 @@ export function deviceSetup(resources: Readonly<Record<string, DeviceHolding>>):
 /** How the devices of a container are, by resource, as a status says it. */
 interface ResourceStatus {
   readonly name: string;
-  readonly resources: readonly { readonly resourceID: string; readonly health: 'Healthy' | 'Unhealthy' }[];
+  readonly resources: readonly {
+    readonly resourceID: string;
+    readonly health: string;
+    /** Of drivers. */
+    readonly message?: string;
+  }[];
 }
 
 /** By container. */

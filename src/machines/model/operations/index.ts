@@ -5,6 +5,7 @@ import { cgroupOperations } from './cgroup.ts';
 import { criOperations } from './cri.ts';
 import { csiOperations } from './csi.ts';
 import { deviceOperations } from './devices.ts';
+import { draOperations } from './dra.ts';
 import { hostOperations } from './host.ts';
 import { imageOperations } from './image.ts';
 import { kubeOperations } from './kube.ts';
@@ -24,6 +25,7 @@ export const operations = {
   ...criOperations,
   ...csiOperations,
   ...deviceOperations,
+  ...draOperations,
   ...hostOperations,
   ...imageOperations,
   ...logOperations,

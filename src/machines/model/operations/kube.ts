@@ -1,7 +1,7 @@
 /**
  * What the node agent asks of the API server. Implemented by `src/actors/kube`.
  *
- * Seven verbs on one addressing scheme, as kubectl has them; the journal shows which object and which body. Values of
+ * Eight verbs on one addressing scheme, as kubectl has them; the journal shows which object and which body. Values of
  * Secrets and tokens cross this boundary as handles only (`src/kernel/journal/secrets.ts`).
  * A refusal is a PlainError whose `code` is the `reason` of the server's Status (`NotFound`, `Conflict`,
  * `AlreadyExists`, `TooManyRequests`, `Expired`, `Invalid`, `Forbidden`, ...) or the system's (`ECONNREFUSED`,
@@ -107,4 +107,6 @@ export const kubeOperations = {
     KubeTarget & { readonly gracePeriodSeconds?: number; readonly preconditions?: KubeDeletePreconditions },
     null
   >(),
+  /** All objects that are selected. */
+  'kube.deleteCollection': idempotent<KubeTarget & KubeSelection, null>(),
 };

@@ -36,6 +36,11 @@ const BEHAVIORS = [
       'start, conditions that others changed without events; a lease that another one holds became its own again.',
     since: 'All of that is as of the kubelet.',
   },
+  {
+    name: 'dynamicResources',
+    before: 'Pods with ResourceClaims waited for ever, for resource drivers were not taken.',
+    since: 'Their claims are prepared by the drivers of this node, as of the kubelet.',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];

@@ -170,6 +170,10 @@ export interface NodeSettings {
   readonly admission?: AdmissionSettings;
   /** A status says how the devices of its containers are; absent: it does not. */
   readonly reportsDeviceHealth?: boolean;
+  /** With the gate DRAExtendedResource off: the claim that a scheduler made for extended resources is not looked at. */
+  readonly ignoresExtendedClaims?: boolean;
+  /** With the gate ResourceHealthStatusMessage off: a status does not say what drivers say of their devices. */
+  readonly hidesHealthMessages?: boolean;
   /** Whether static pods may name what the API server has; absent: `none`. */
   readonly staticPodReferences?: 'none' | 'any';
   /** Absent: it sees all fields. */

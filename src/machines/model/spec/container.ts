@@ -54,6 +54,8 @@ export interface ContainerConfigInput {
   readonly memoryNodes?: string;
   /** What the plugins of its devices say that it needs; `null`: it has none. */
   readonly devices?: DeviceResponse | null;
+  /** CDI names of the devices of its ResourceClaims. */
+  readonly claimed?: readonly string[];
 }
 
 export type ContainerConfigResult =
@@ -96,7 +98,7 @@ function buildConfig(input: ContainerConfigInput): ContainerConfig {
     mounts: mounts(input, lookup).map((mount) => withUsers(mount, input)),
     labels: { ...podLabels(pod), [CONTAINER_NAME_LABEL]: container.name },
     annotations: { ...devices?.annotations, ...containerAnnotations(pod, container, restartCount) },
-    ...deviceFields(devices, blockDevices(input)),
+    ...deviceFields(devices, blockDevices(input), input.claimed ?? []),
     log_path: containerLogPath(container.name, restartCount),
     ...terminal(container),
     ...(node.hasStopSignals === true ? stopSignal(container) : {}),
@@ -143,6 +145,7 @@ const deviceMounts = (setup: DeviceResponse | null = null): readonly Mount[] =>
 function deviceFields(
   setup: DeviceResponse | null,
   blocks: readonly Device[],
+  claimed: readonly string[],
 ): Pick<ContainerConfig, 'devices' | 'CDI_devices'> {
   const plugged = (setup?.devices ?? []).map(({ containerPath, hostPath, permissions }) => ({
     container_path: containerPath,
@@ -150,7 +153,7 @@ function deviceFields(
     permissions,
   }));
   const devices = [...plugged, ...blocks];
-  const cdi = setup?.cdiDevices ?? [];
+  const cdi = [...claimed, ...(setup?.cdiDevices ?? [])];
   return {
     ...(devices.length === 0 ? {} : { devices }),
     ...(cdi.length === 0 ? {} : { CDI_devices: cdi.map((name) => ({ name })) }),

@@ -27,6 +27,8 @@ type FeatureSettings = Pick<
   | 'reportsDeviceHealth'
   | 'hasStopSignals'
   | 'countsByProject'
+  | 'ignoresExtendedClaims'
+  | 'hidesHealthMessages'
 >;
 
 export function featureSettings(isOn: Gates): FeatureSettings {
@@ -38,6 +40,8 @@ export function featureSettings(isOn: Gates): FeatureSettings {
     reportsDeviceHealth: isOn('ResourceHealthStatus'),
     hasStopSignals: isOn('ContainerStopSignals'),
     ...(isOn('LocalStorageCapacityIsolationFSQuotaMonitoring') ? { countsByProject: true } : {}),
+    ...(isOn('DRAExtendedResource') ? {} : { ignoresExtendedClaims: true }),
+    ...(isOn('ResourceHealthStatusMessage') ? {} : { hidesHealthMessages: true }),
     ...(unseen.length === 0 ? {} : { unseenFields: unseen }),
     ...(isOn('ReduceDefaultCrashLoopBackOffDecay') ? { crashLoopBackOffInitialMs: REDUCED_INITIAL_MS } : {}),
     ...(isOn('PreventStaticPodAPIReferences') ? {} : { staticPodReferences: 'any' }),

@@ -112,6 +112,7 @@ export type KubeletEvent =
     }
   | { readonly type: 'server.failed'; readonly message: string }
   | { readonly type: 'oomWatcher.failed'; readonly message: string }
+  | { readonly type: 'draManager.failed'; readonly message: string }
   | CertificateReport
   | { readonly type: 'runtimeState.up' }
   | { readonly type: 'runtimeState.down'; readonly errors: readonly string[] }

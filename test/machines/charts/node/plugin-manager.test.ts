@@ -3,6 +3,7 @@ import { expect, it } from 'vitest';
 import type { EffectResult } from '../../../../src/kernel/effects.ts';
 import { pluginManagerMachine } from '../../../../src/machines/charts/node/plugin-manager.ts';
 import { highestSupported, judge } from '../../../../src/machines/charts/node/plugin-policy.ts';
+import { NEWEST_BEHAVIOR } from '../../../../src/machines/model/settings/behaviors.ts';
 import { type Answers, fail, ok, runUnder } from '../../../support/answering-world.ts';
 
 const SOCKET = '/registry/csi.sock';
@@ -12,6 +13,11 @@ const info = (fields: object = {}) => ({
   endpoint: '/plugins/csi.sock',
   versions: ['1.0.0'],
   ...fields,
+});
+const taken = (drivers: Readonly<Record<string, string>> = {}) => ({
+  drivers: new Map(Object.entries(drivers)),
+  draPlugins: new Set<string>(),
+  takesDra: true,
 });
 const there = (...sockets: (readonly [string, string])[]) => ({
   type: 'plugins.changed',
@@ -23,7 +29,7 @@ function run(plugin: EffectResult, answers: Answers = {}, inCluster = true) {
   const statuses: unknown[] = [];
   const world = runUnder(
     pluginManagerMachine,
-    { path: '/registry', inCluster },
+    { path: '/registry', inCluster, behavior: NEWEST_BEHAVIOR },
     {
       'plugins.watch': 'stream',
       'plugins.getInfo': plugin,
@@ -34,7 +40,7 @@ function run(plugin: EffectResult, answers: Answers = {}, inCluster = true) {
       },
       ...answers,
     },
-    ['csiNode', 'csiVolumes', 'deviceManager'],
+    ['csiNode', 'csiVolumes', 'deviceManager', 'draManager'],
   );
   const list = (...sockets: (readonly [string, string])[]) => {
     world.emit('plugins.watch', there(...sockets));
@@ -281,21 +287,21 @@ it.each([
     `${prefix('csi.example.test', 'csi.sock')} Its endpoint must be the absolute path of a unix socket`,
   ],
 ])('%j is refused: %s', (plugin, error) => {
-  expect(judge(plugin, SOCKET, new Map())).toEqual({ error });
+  expect(judge(plugin, SOCKET, taken())).toEqual({ error });
 });
 
 it('a name that a CSINode would not take is refused before it keeps other drivers out', () => {
-  expect(judge(info({ name: 'Not_A_Name' }), SOCKET, new Map())).toMatchObject({
+  expect(judge(info({ name: 'Not_A_Name' }), SOCKET, taken())).toMatchObject({
     error: expect.stringContaining('a lowercase RFC 1123 subdomain'),
   });
-  expect(judge(info({ name: 'a'.repeat(64) }), SOCKET, new Map())).toMatchObject({
+  expect(judge(info({ name: 'a'.repeat(64) }), SOCKET, taken())).toMatchObject({
     error: expect.stringContaining('must be no more than 63 bytes'),
   });
-  expect(judge(info({ name: 'constructor' }), SOCKET, new Map())).toEqual({ version: '1.0.0' });
+  expect(judge(info({ name: 'constructor' }), SOCKET, taken())).toEqual({ version: '1.0.0' });
 });
 
 it('a newer version takes the name of an older one', () => {
-  expect(judge(info({ versions: ['1.1.0'] }), SOCKET, new Map([['csi.example.test', '1.0.0']]))).toEqual({
+  expect(judge(info({ versions: ['1.1.0'] }), SOCKET, taken({ 'csi.example.test': '1.0.0' }))).toEqual({
     version: '1.1.0',
   });
 });

@@ -21,6 +21,7 @@ import {
   stopContainers,
 } from './pod-actions.ts';
 import { endAllocation } from './pod-allocation.ts';
+import { abandonClaims, releasingClaims } from './pod-claims.ts';
 import { linksOf, logPaths, podPaths } from './pod-files.ts';
 import { sendNodeEnd } from './pod-node.ts';
 import { forgetPod } from './pod-remembering.ts';
@@ -74,11 +75,13 @@ export const terminating = s.createStateConfig({
     verifying: {
       entry: observeNow,
       always: [
+        { guard: 'mustReleaseClaims', target: 'releasingClaims' },
         { guard: 'isFreshAndStopped', target: '#terminated' },
         { guard: 'isFresh', target: 'unfinished', actions: failed },
       ],
     },
     unfinished: { after: { wait: 'containers' } },
+    releasingClaims,
   },
 });
 
@@ -92,6 +95,7 @@ export const terminated = s.createStateConfig({
     change(() => ({ stage: 'terminated' as const })),
     sendNodeEnd,
     endAllocation,
+    abandonClaims,
     releaseVolumes,
   ],
   initial: 'published',

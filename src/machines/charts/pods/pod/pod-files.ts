@@ -5,6 +5,7 @@ import type { SecretHandle } from '../../../../kernel/xstate.ts';
 import { cpusOf } from '../../../model/allocation/cpu-manager.ts';
 import type { ContainerConfig, KeyValue, PodSandboxConfig } from '../../../model/api/cri.ts';
 import type { Pod } from '../../../model/api/pod.ts';
+import { cdiDevicesOf } from '../../../model/dra/claims.ts';
 import { environmentReferences, handlesIn } from '../../../model/objects/config-objects.ts';
 import { servicesKey } from '../../../model/objects/keys.ts';
 import type { FileVariable, SubPath } from '../../../model/operations/volume.ts';
@@ -28,6 +29,7 @@ import { wordHandles, writtenHandles } from '../../../model/spec/written-handles
 import { factsOf } from '../../../model/status/runtime-facts.ts';
 import { runtimeHandler, unavailable } from './pod-objects.ts';
 import { addressesOf, type Member, membersOf, type PodContext, podOrName } from './pod-policy.ts';
+import { hasClaims } from './pod-turns.ts';
 
 /** Those of the pod and of its logs. */
 export function foldersOf(context: PodContext) {
@@ -185,6 +187,10 @@ const refusal = (message: string): Refusal => ({
   error: { reason: waitingReasons.createContainerConfigError, message },
 });
 
+/** What drivers prepared for a container. */
+const claimedDevices = (context: PodContext, { container }: Member): readonly string[] | { readonly error: string } =>
+  hasClaims(context) ? cdiDevicesOf(podOrName(context), container, context.node, context.claims?.prepared ?? {}) : [];
+
 /** What a container is created from, or why it cannot be. */
 export function permission(context: PodContext, member: Member): Permission | Refusal {
   const { name } = member.container;
@@ -195,7 +201,9 @@ export function permission(context: PodContext, member: Member): Permission | Re
   if (target !== '' && factsOf(context.runtime, target) === null) {
     return refusal(`unable to find target container ${target}`);
   }
-  const result = containerConfig(configInput(context, member));
+  const claimed = claimedDevices(context, member);
+  if ('error' in claimed) return refusal(claimed.error);
+  const result = containerConfig({ ...configInput(context, member), claimed });
   if ('error' in result) return result;
   const secretive = subPaths(configInput(context, member)).find((each) => namesSecret(context, each));
   if (secretive) return refusal(`subPathExpr of volume "${secretive.volume}" must not hold a value of a Secret`);

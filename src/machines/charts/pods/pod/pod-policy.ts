@@ -17,6 +17,7 @@ import {
   type PodStatus,
   type RestartPolicy,
 } from '../../../model/api/pod.ts';
+import type { PodClaims } from '../../../model/dra/messages.ts';
 import type { ConfigObjects } from '../../../model/objects/config-objects.ts';
 import type { PodRuntimeStatus } from '../../../model/operations/cri.ts';
 import type { Allocation } from '../../../model/operations/grants.ts';
@@ -110,6 +111,8 @@ export interface PodContext extends PodInput {
   readonly devices: Readonly<Record<string, ContainerDevices>>;
   /** How they are, by container. */
   readonly deviceHealth: DeviceHealth;
+  /** What of its ResourceClaims is prepared; `null`: that is not known yet. */
+  readonly claims: PodClaims | null;
   /** Containers that cannot begin with their devices: why. */
   readonly unprepared: Readonly<Record<string, string>>;
   /** By instance, the CPUs of the last update to the runtime. */
@@ -192,6 +195,7 @@ export const initialPod = (input: PodInput): PodContext => ({
   memoryNodes: {},
   devices: {},
   deviceHealth: {},
+  claims: null,
   unprepared: {},
   pinned: {},
   createdWith: {},

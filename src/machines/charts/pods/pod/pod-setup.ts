@@ -3,6 +3,7 @@ import { type AnyActorRef, now, type OutputOf, outputOf, pick, setup, to } from 
 import type { AllocationReport } from '../../../model/allocation/messages.ts';
 import type { PodSandboxStatus } from '../../../model/api/cri.ts';
 import type { CSIReport } from '../../../model/csi/messages.ts';
+import type { ClaimReport } from '../../../model/dra/messages.ts';
 import type { NodePodChanged } from '../../../model/eviction/facts.ts';
 import type { ObjectFound } from '../../../model/objects/messages.ts';
 import type { PodRuntimeStatus } from '../../../model/operations/cri.ts';
@@ -53,6 +54,7 @@ import {
 import { isOver, isOverInApi, statusOf } from './pod-status.ts';
 import {
   belated,
+  hasClaims,
   hasOnlySidecars,
   hasToRemove,
   impossibility,
@@ -78,6 +80,7 @@ type Event =
   | StatusWanted
   | ObjectFound
   | CSIReport
+  | ClaimReport
   | VolumesReport
   | Ended
   | { readonly type: 'inspection.due' }
@@ -166,7 +169,9 @@ export const podSetup = setup({
     hasNothingPublished: ({ context }) => !mayBePublished(context),
     hasNoVolumes: ({ context }) => context.pod !== null && (context.pod.spec.volumes ?? []).length === 0,
     hasBelated: ({ context }) => belated(context).length > 0,
-    hasTurn: ({ context }) => turnsOf(context).length > 0,
+    /** Containers with devices wait until it is known what is prepared of its claims. */
+    hasTurn: ({ context }) => (context.claims !== null || !hasClaims(context)) && turnsOf(context).length > 0,
+    hasClaims: ({ context }) => hasClaims(context),
     isFresh: ({ context }) => context.inspected,
     isQueueEmpty: ({ context }) => context.queue.length === 0,
     noneRuns: ({ context }) =>
@@ -174,7 +179,8 @@ export const podSetup = setup({
         ([name, { view }]) => !isGoing(view) && factsOf(context.runtime, name)?.state !== 'running',
       ),
     allGone: ({ context }) => allGone(context),
-    isFreshAndStopped: ({ context }) => context.inspected && !anyAlive(context) && !anyReadySandbox(context),
+    isFreshAndStopped: ({ context }) => isFreshAndStopped(context),
+    mustReleaseClaims: ({ context }) => hasClaims(context) && isFreshAndStopped(context),
     needsUsers: ({ context }) => context.pod?.spec.hostUsers === false && context.users === null,
     isEmpty: ({ context }) => !context.runtime?.sandboxes.length && !context.runtime?.containers.length,
     isFreshAndEmpty: ({ context }) =>
@@ -196,6 +202,9 @@ export const podSetup = setup({
 
 /** Upstream's `cpuManagerReconcilePeriod`. */
 const CPU_RECONCILE_PERIOD_MS = 10_000;
+
+const isFreshAndStopped = (context: PodContext): boolean =>
+  context.inspected && !anyAlive(context) && !anyReadySandbox(context);
 
 const isGoing = ({ phase }: ContainerView): boolean => phase !== 'waiting' && phase !== 'ended';
 

@@ -2,7 +2,9 @@
  * The status of a pod: everything that its machine knows.
  */
 
+import type { DeviceHealth } from '../../../model/allocation/device-state.ts';
 import { isStaticPod, type PodStatus } from '../../../model/api/pod.ts';
+import { claimHealthOf } from '../../../model/dra/claims.ts';
 import type { PodRuntimeStatus } from '../../../model/operations/cri.ts';
 import type { ContainerView } from '../../../model/pods/messages.ts';
 import { waitingReasons } from '../../../model/reasons/reasons.ts';
@@ -10,7 +12,20 @@ import { isTerminalPhase, type PodStatusFacts, podStatus, rejectedStatus } from 
 import { type ContainerFacts, factsOf } from '../../../model/status/runtime-facts.ts';
 import { runtimeHandler } from './pod-objects.ts';
 import type { PodContext } from './pod-policy.ts';
+import { hasClaims } from './pod-turns.ts';
 import { probeResults } from './probe-plan.ts';
+
+/** How the devices of its containers are: of plugins, then of claims. */
+function healthOf(context: PodContext): DeviceHealth {
+  const { pod, claims, node, deviceHealth } = context;
+  if (pod === null || claims === null || node.reportsDeviceHealth !== true || !hasClaims(context)) return deviceHealth;
+  const all = pod.spec.containers.map((container) => {
+    const { prepared, health } = claims;
+    const ofClaims = claimHealthOf(pod, container, prepared, health, node.hidesHealthMessages !== true);
+    return [container.name, [...(deviceHealth[container.name] ?? []), ...ofClaims]] as const;
+  });
+  return Object.fromEntries(all);
+}
 
 export const isOver = ({ status }: PodContext): boolean => isTerminalPhase(status?.phase);
 
@@ -46,7 +61,7 @@ export function statusOf(context: PodContext, nowMs: number): PodStatus | null {
     restartCounts: Object.fromEntries(
       Object.entries(rememberedContainers).map(([name, { restartCount }]) => [name, restartCount]),
     ),
-    deviceHealth: context.deviceHealth,
+    deviceHealth: healthOf(context),
     ...verdictOf(context),
     ...(kill === null ? {} : { wasInitialised: kill.wasInitialised }),
     ...resizeOf(context),

@@ -9,7 +9,9 @@
 
 import { messageOf } from '../../../../kernel/xstate.ts';
 import type { Pod } from '../../../model/api/pod.ts';
+import { usesClaims } from '../../../model/dra/claims.ts';
 import type { PodRuntimeStatus } from '../../../model/operations/cri.ts';
+import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import { claimRefusal, sandboxConfig, usersRefusal } from '../../../model/spec/index.ts';
 import { instancesToRemove, isRestartingAll, needsSandbox, shouldRestart } from '../../../model/status/index.ts';
 import { factsOf, hasBegunInSandbox, sandboxesOf } from '../../../model/status/runtime-facts.ts';
@@ -154,12 +156,17 @@ export function hasOnlySidecars({ containers, pod }: PodContext): boolean {
 }
 
 /** Why this pod cannot have a sandbox here as things are; `null` when it can. */
+/** It has claims that drivers prepare. Only what the API server has can have any. */
+export const hasClaims = ({ pod, node }: PodContext): boolean =>
+  pod !== null && node.apiServer !== undefined && hasBehavior(node, 'dynamicResources') && usesClaims(pod, node);
+
 export function impossibility(context: PodContext): string | null {
   const { pod, node } = context;
   if (pod === null) return null;
   const missing = missingRuntimeClass(context);
   if (missing !== null) return missing;
-  const refusal = claimRefusal(pod) ?? usersRefusal(pod, runtimeHandler(context) ?? '', node);
+  const unprepared = hasBehavior(node, 'dynamicResources') ? null : claimRefusal(pod);
+  const refusal = unprepared ?? usersRefusal(pod, runtimeHandler(context) ?? '', node);
   if (refusal !== null) return refusal;
   try {
     sandboxConfig(pod, 0, node);

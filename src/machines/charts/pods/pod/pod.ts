@@ -46,6 +46,7 @@ import {
   takeGrant,
   takeHealth,
 } from './pod-allocation.ts';
+import { askClaims, preparingClaims, takeClaims } from './pod-claims.ts';
 import { pinning, takeShared } from './pod-cpus.ts';
 import { reapCredential } from './pod-credentials.ts';
 import { deadline } from './pod-deadline.ts';
@@ -163,14 +164,18 @@ const preparing = s.createStateConfig({
       ],
     },
     /** Waits for its cgroup, which has been under way since the pod was admitted. */
-    grouped: { always: { guard: 'hasGroup', target: '#sync.creatingSandbox' } },
+    grouped: { always: { guard: 'hasGroup', target: 'claimed' } },
+    /** Whether there are claims that drivers have to prepare first. */
+    claimed: {
+      always: [{ guard: 'hasClaims', target: '#sync.preparingClaims' }, { target: '#sync.creatingSandbox' }],
+    },
   },
 });
 
 const reconfigured = [sendNodeChange, askChange, configure, adoptContainers, planVolumes];
 
 const sync = s.createStateConfig({
-  entry: [sendNode, adoptContainers, planVolumes],
+  entry: [sendNode, adoptContainers, planVolumes, askClaims],
   initial: 'deciding',
   always: [
     { guard: 'isDeleted', target: '#terminating', actions: noteKill },
@@ -208,6 +213,7 @@ const sync = s.createStateConfig({
     replacing,
     restartingAll,
     preparing,
+    preparingClaims,
     /** Waits for ids that no other pod has. */
     mappingUsers: {
       invoke: {
@@ -340,6 +346,9 @@ export const podMachine = s.createMachine({
         'allocation.pending': { actions: notePending },
         'allocation.shared': { actions: takeShared },
         'allocation.deviceHealth': { actions: takeHealth },
+        'claims.known': { actions: takeClaims },
+        'claims.health': { actions: takeClaims },
+        'claims.started': { actions: askClaims },
         'xstate.error.actor.volumes': { actions: replaceVolumes },
         'prober.judged': { actions: noteVerdict },
         'prober.respawn': { actions: respawnProber },

@@ -1,0 +1,159 @@
+/**
+ * `dra.follow`: whether a resource driver listens, and how its devices are.
+ *
+ * Invariants: the health of a device that was not reported again in time is unknown; only changes are emitted; a driver
+ * that reports without end is slowed by its own stream.
+ * Upstream: pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go, pkg/kubelet/cm/dra/healthinfo.go. KEP 4680.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import * as grpc from '@grpc/grpc-js';
+import { OperationError } from '../../kernel/json.ts';
+import type { Port, PortCall } from '../../kernel/operation.ts';
+import type { DeviceReport, DraItem, DraPlugin, draOperations } from '../../machines/model/operations/dra.ts';
+import { methodOf, withClient } from '../plugins/connection.ts';
+import { TokenBucket } from '../token-bucket.ts';
+
+/** Upstream's pause before a stream of reports is opened again. */
+const REOPEN_MS = 5_000;
+/** A driver that does not report health may learn it with its next version. */
+const UNIMPLEMENTED_MS = 60_000;
+/** Upstream's, where a driver names no other. */
+const REPORT_VALID_MS = 30_000;
+/** Longer ones are not needed: a device that is reported once a day is known. */
+const REPORT_VALID_MAX_MS = 86_400_000;
+const SECOND_MS = 1_000;
+const REPORT_MAX_BYTES = 1_024 * 1_024;
+/** Each device of a report costs the turn that takes it some microseconds. */
+const DEVICES_MAX = 8_192;
+/** Of a message, as upstream's status has it. */
+const MESSAGE_MAX = 1_024;
+/** Reports that are taken at once, as when devices fail one by one, and then in a second. */
+const [REPORTS_BURST, REPORTS_PER_SECOND] = [20, 2];
+
+type Call = PortCall<DraPlugin, DraItem>;
+
+export const followDriver: Port<(typeof draOperations)['dra.follow']> = async (call) => {
+  const { input, signal } = call;
+  const channel = { 'grpc.max_receive_message_length': REPORT_MAX_BYTES };
+  await withClient(
+    input.endpoint,
+    signal,
+    async (client) => {
+      await Promise.race([aborted(signal), followConnection(client, call), followHealth(client, call)]);
+    },
+    channel,
+  );
+  return null;
+};
+
+const aborted = (signal: AbortSignal): Promise<void> =>
+  new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    else signal.addEventListener('abort', () => resolve(), { once: true });
+  });
+
+/** Asks for a connection whenever there is none: a driver that restarts is noticed. */
+async function followConnection(client: grpc.Client, { emit, signal }: Call): Promise<void> {
+  const channel = client.getChannel();
+  let before: boolean | null = null;
+  while (!signal.aborted) {
+    const state = channel.getConnectivityState(true);
+    const isConnected = state === grpc.connectivityState.READY;
+    if (isConnected !== before) emit({ type: 'dra.connected', isConnected });
+    before = isConnected;
+    await new Promise<void>((resolve) => {
+      channel.watchConnectivityState(state, Infinity, () => resolve());
+    });
+  }
+}
+
+interface HealthReply {
+  readonly devices: readonly {
+    readonly device: { readonly pool_name: string; readonly device_name: string } | null;
+    readonly health: string;
+    readonly health_check_timeout_seconds: string;
+    readonly message: string;
+  }[];
+}
+
+async function followHealth(client: grpc.Client, call: Call): Promise<void> {
+  const { signal } = call;
+  while (!signal.aborted) {
+    const known = new KnownHealth(call);
+    const isImplemented = await reports(client, signal, known);
+    known.close();
+    await sleep(isImplemented ? REOPEN_MS : UNIMPLEMENTED_MS, undefined, { signal }).catch(() => {});
+  }
+}
+
+/** Takes the reports of one stream. False: the driver has none to make. */
+async function reports(client: grpc.Client, signal: AbortSignal, known: KnownHealth): Promise<boolean> {
+  const method = methodOf<object, HealthReply>('v1alpha1.DRAResourceHealth', 'NodeWatchResources');
+  const stream = client.makeServerStreamRequest(method.path, method.requestSerialize, method.responseDeserialize, {});
+  const cancel = () => stream.cancel();
+  signal.addEventListener('abort', cancel, { once: true });
+  const bucket = new TokenBucket(REPORTS_PER_SECOND, REPORTS_BURST);
+  try {
+    for await (const { devices } of stream as AsyncIterable<HealthReply>) {
+      await bucket.take(signal);
+      known.take(devices);
+      if (known.size > DEVICES_MAX) throw new OperationError(`the driver reports more than ${DEVICES_MAX} devices`);
+    }
+    return true;
+  } catch (error) {
+    return (error as grpc.ServiceError).code !== grpc.status.UNIMPLEMENTED;
+  } finally {
+    signal.removeEventListener('abort', cancel);
+    cancel();
+  }
+}
+
+/** What a driver has reported and what of it still holds. */
+class KnownHealth {
+  private readonly call: Call;
+  private readonly devices = new Map<string, DeviceReport & { readonly untilMs: number }>();
+  private emitted = '{}';
+  private timer: NodeJS.Timeout | undefined;
+
+  constructor(call: Call) {
+    this.call = call;
+  }
+
+  get size(): number {
+    return this.devices.size;
+  }
+
+  take(devices: HealthReply['devices']): void {
+    const nowMs = performance.now();
+    for (const { device, health, message, health_check_timeout_seconds: seconds } of devices) {
+      const key = `${device?.pool_name ?? ''}/${device?.device_name ?? ''}`;
+      const condition = CONDITIONS[health];
+      const validMs = Number(seconds) > 0 ? Number(seconds) * SECOND_MS : REPORT_VALID_MS;
+      const untilMs = nowMs + Math.min(validMs, REPORT_VALID_MAX_MS);
+      if (condition === undefined) this.devices.delete(key);
+      else this.devices.set(key, { health: condition, message: message.slice(0, MESSAGE_MAX), untilMs });
+    }
+    this.emit();
+  }
+
+  /** Nothing is known any more. */
+  close(): void {
+    this.devices.clear();
+    this.emit();
+  }
+
+  private emit(): void {
+    clearTimeout(this.timer);
+    const nowMs = performance.now();
+    for (const [key, { untilMs }] of this.devices) if (untilMs <= nowMs) this.devices.delete(key);
+    const entries = [...this.devices].map(([key, { health, message }]) => [key, { health, message }] as const);
+    const devices = Object.fromEntries(entries.toSorted(([a], [b]) => (a < b ? -1 : 1)));
+    const text = JSON.stringify(devices);
+    if (text !== this.emitted && !this.call.signal.aborted) this.call.emit({ type: 'dra.healthChanged', devices });
+    this.emitted = text;
+    const next = Math.min(...[...this.devices.values()].map(({ untilMs }) => untilMs));
+    if (Number.isFinite(next)) this.timer = setTimeout(() => this.emit(), next - nowMs + 1).unref();
+  }
+}
+
+const CONDITIONS: Readonly<Record<string, DeviceReport['health']>> = { HEALTHY: 'Healthy', UNHEALTHY: 'Unhealthy' };

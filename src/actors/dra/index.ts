@@ -1,0 +1,88 @@
+/**
+ * Ports for `dra.*`: the calls to resource drivers. What is followed of them is in `follow.ts`.
+ *
+ * Invariant: an answer counts only for claims that were asked for, and each of these needs one.
+ * Upstream: pkg/kubelet/cm/dra/plugin/dra_plugin.go and pkg/kubelet/cm/dra/manager.go.
+ */
+import { OperationError } from '../../kernel/json.ts';
+import type { Ports } from '../../kernel/operation.ts';
+import { messageOf } from '../../kernel/thrown.ts';
+import type { ClaimDevice, DraCall, DraPrepared, draOperations } from '../../machines/model/operations/dra.ts';
+import { called, methodOf } from '../plugins/connection.ts';
+import { followDriver } from './follow.ts';
+
+/** Upstream's limit of a call to a driver. */
+const TIMEOUT_MS = 45_000;
+/** Claims with thousands of devices fit; a driver that sends more would fill the journal. */
+const REPLY_MAX_BYTES = 1_024 * 1_024;
+const PACKAGE = 'k8s.io.kubelet.pkg.apis.dra';
+
+type Method = 'NodePrepareResources' | 'NodeUnprepareResources';
+
+interface Answer {
+  readonly error: string;
+  /** Of a preparation. */
+  readonly devices?: readonly {
+    readonly request_names: readonly string[];
+    readonly pool_name: string;
+    readonly device_name: string;
+    readonly cdi_device_ids: readonly string[];
+    readonly share_id?: string;
+  }[];
+}
+
+interface Reply {
+  readonly claims: Readonly<Record<string, Answer | null>>;
+}
+
+export const draPorts = (): Ports<typeof draOperations> => ({
+  'dra.prepare': async ({ input: { calls }, signal }) => {
+    const prepared: DraPrepared[] = [];
+    for (const call of calls) prepared.push(await prepare(call, signal));
+    return { prepared };
+  },
+  'dra.unprepare': async ({ input: { calls }, signal }) => {
+    for (const call of calls) await answersOf(call, 'NodeUnprepareResources', signal);
+    return null;
+  },
+  'dra.follow': followDriver,
+});
+
+async function prepare(call: DraCall, signal: AbortSignal): Promise<DraPrepared> {
+  const answers = await answersOf(call, 'NodePrepareResources', signal);
+  const claims = answers.map(([uid, answer]) => [uid, (answer?.devices ?? []).map(deviceOf)] as const);
+  return { driver: call.driver, claims: Object.fromEntries(claims) };
+}
+
+const deviceOf = (device: NonNullable<Answer['devices']>[number]): ClaimDevice => ({
+  pool: device.pool_name,
+  device: device.device_name,
+  share: device.share_id ?? null,
+  requests: device.request_names,
+  cdi: device.cdi_device_ids,
+});
+
+/** What a driver answered for each claim of a call, or upstream's error. */
+async function answersOf(
+  { endpoint, service, claims }: DraCall,
+  name: Method,
+  signal: AbortSignal,
+): Promise<readonly (readonly [uid: string, answer: Answer | null])[]> {
+  const method = methodOf<object, Reply>(`${PACKAGE}.${service}`, name);
+  const channel = { 'grpc.max_receive_message_length': REPLY_MAX_BYTES };
+  const answers = await called(endpoint, method, { claims }, { timeoutMs: TIMEOUT_MS, signal, channel }).then(
+    (reply) => Object.entries(reply.claims),
+    (error: unknown) => {
+      throw new OperationError(`${name}: ${messageOf(error)}`, { code: 'UNAVAILABLE', retriable: true });
+    },
+  );
+  for (const [uid, answer] of answers) {
+    const claim = claims.find((each) => each.uid === uid);
+    if (claim === undefined) throw new OperationError(`${name} returned result for unknown claim UID ${uid}`);
+    const error = answer?.error ?? '';
+    if (error !== '') throw new OperationError(`${name} failed for ResourceClaim ${claim.name}: ${error}`);
+  }
+  const skipped = claims.length - answers.length;
+  if (skipped !== 0) throw new OperationError(`${name} skipped ${skipped} ResourceClaims`);
+  return answers;
+}

@@ -1,0 +1,162 @@
+/**
+ * The ResourceClaims that pods of this node use: who has which, and what drivers prepared. Pure.
+ *
+ * Upstream: pkg/kubelet/cm/dra/claiminfo.go. Invariant: a claim is forgotten only when the drivers have taken it back.
+ */
+import type { ClaimState } from '../../../model/dra/claim-state.ts';
+import { allOf, deviceKey } from '../../../model/dra/claims.ts';
+import type { ClaimHealth, FetchedClaim, PreparedClaims } from '../../../model/dra/messages.ts';
+import type { DraCall, DraClaim, DraPlugin, DraPrepared } from '../../../model/operations/dra.ts';
+
+export interface ClaimEntry extends ClaimState {
+  /** Since this agent started, or as far as it knows from the checkpoint of one before. */
+  readonly isPrepared: boolean;
+  /** Its drivers are being asked to take it back. */
+  readonly isEnding: boolean;
+}
+
+/** By `namespace/name`. */
+export type ClaimCache = Readonly<Record<string, ClaimEntry>>;
+
+/** Registrations by name of a driver, the newest last. */
+export type Drivers = Readonly<Record<string, readonly (DraPlugin & { readonly isConnected: boolean })[]>>;
+
+const keyOf = ({ namespace, name }: { readonly namespace: string; readonly name: string }): string =>
+  `${namespace}/${name}`;
+
+/** Whether they are still prepared is not known: drivers are asked again for the next pod. */
+export const restored = (claims: readonly ClaimState[]): ClaimCache =>
+  Object.fromEntries(claims.map((claim) => [keyOf(claim), { ...claim, isPrepared: false, isEnding: false }]));
+
+/** The newest registration that listens, else the newest. */
+export function driverPlugin(drivers: Drivers, driver: string): DraPlugin | null {
+  const all = drivers[driver] ?? [];
+  const { endpoint, service } = all.findLast(({ isConnected }) => isConnected) ?? all.at(-1) ?? {};
+  return endpoint === undefined || service === undefined ? null : { driver, endpoint, service };
+}
+
+export const unregistered = (driver: string): string => `DRA driver ${driver} is not registered`;
+
+interface PodClaims {
+  readonly uid: string;
+  readonly namespace: string;
+  readonly claims: readonly FetchedClaim[];
+}
+
+/** Notes that a pod has claims. `calls` is what drivers have to do for it, `error` in upstream's words why it may not. */
+export function withPod(
+  cache: ClaimCache,
+  { uid, namespace, claims }: PodClaims,
+  drivers: Drivers,
+): { readonly cache: ClaimCache; readonly calls: readonly DraCall[] } | { readonly error: string } {
+  const missing = claims
+    .flatMap(({ drivers: names }) => names)
+    .find((driver) => driverPlugin(drivers, driver) === null);
+  if (missing !== undefined) return { error: unregistered(missing) };
+  const next: Record<string, ClaimEntry> = { ...cache };
+  const unprepared: ClaimEntry[] = [];
+  for (const claim of claims) {
+    const key = keyOf({ namespace, name: claim.name });
+    const before = next[key] ?? newEntry(claim, namespace);
+    const problem = conflict(before, claim);
+    if (problem !== null) return { error: problem };
+    next[key] = { ...before, pods: [...new Set([...before.pods, uid])] };
+    if (!before.isPrepared) unprepared.push(before);
+  }
+  return { cache: next, calls: callsFor(unprepared, drivers) };
+}
+
+const newEntry = ({ uid, name, drivers }: FetchedClaim, namespace: string): ClaimEntry => ({
+  uid,
+  name,
+  namespace,
+  pods: [],
+  drivers: Object.fromEntries(drivers.map((driver) => [driver, []])),
+  isPrepared: false,
+  isEnding: false,
+});
+
+function conflict({ uid, name, isEnding }: ClaimEntry, claim: FetchedClaim): string | null {
+  if (uid !== claim.uid) {
+    const old = `old ResourceClaim with same name ${name} and different UID ${uid} still exists`;
+    return `${old} (previous pod force-deleted?!)`;
+  }
+  return isEnding ? `ResourceClaim ${name} is being unprepared for the pod that had it before` : null;
+}
+
+/** One call a driver, with all of its claims. Drivers that are not registered are not called. */
+function callsFor(entries: readonly ClaimEntry[], drivers: Drivers): readonly DraCall[] {
+  const byDriver = new Map<string, DraClaim[]>();
+  for (const { namespace, uid, name, drivers: own } of entries) {
+    for (const driver of Object.keys(own)) {
+      byDriver.set(driver, [...(byDriver.get(driver) ?? []), { namespace, uid, name }]);
+    }
+  }
+  return [...byDriver].flatMap(([driver, claims]) => {
+    const plugin = driverPlugin(drivers, driver);
+    return plugin === null ? [] : [{ ...plugin, claims }];
+  });
+}
+
+/** Keeps what drivers answered. */
+export function withDevices(cache: ClaimCache, prepared: readonly DraPrepared[]): ClaimCache {
+  const next: Record<string, ClaimEntry> = { ...cache };
+  for (const [key, entry] of Object.entries(cache)) {
+    const answers = prepared.filter(({ claims }) => claims[entry.uid] !== undefined);
+    if (answers.length === 0) continue;
+    const devices = answers.map(({ driver, claims }) => [driver, claims[entry.uid] ?? []] as const);
+    next[key] = { ...entry, drivers: { ...entry.drivers, ...Object.fromEntries(devices) }, isPrepared: true };
+  }
+  return next;
+}
+
+const entriesOf = (cache: ClaimCache, uid: string): readonly ClaimEntry[] =>
+  Object.values(cache).filter(({ pods }) => pods.includes(uid));
+
+export const preparedFor = (cache: ClaimCache, uid: string): PreparedClaims =>
+  Object.fromEntries(entriesOf(cache, uid).map(({ name, drivers }) => [name, drivers]));
+
+export const podsIn = (cache: ClaimCache): readonly string[] => [
+  ...new Set(Object.values(cache).flatMap(({ pods }) => pods)),
+];
+
+/**
+ * A pod has its claims no more. Those of other pods stay; `calls` take the others back. `error`: a driver of them is not
+ * there.
+ */
+export function withoutPod(
+  cache: ClaimCache,
+  uid: string,
+  drivers: Drivers,
+): { readonly cache: ClaimCache; readonly calls: readonly DraCall[]; readonly error: string | null } {
+  const next: Record<string, ClaimEntry> = { ...cache };
+  const last: ClaimEntry[] = [];
+  for (const entry of entriesOf(cache, uid)) {
+    const shared = entry.pods.length > 1;
+    if (!shared) last.push(entry);
+    next[keyOf(entry)] = shared ? { ...entry, pods: entry.pods.filter((pod) => pod !== uid) } : entry;
+  }
+  const missing = last
+    .flatMap((entry) => Object.keys(entry.drivers))
+    .find((name) => driverPlugin(drivers, name) === null);
+  if (missing !== undefined) return { cache: next, calls: [], error: unregistered(missing) };
+  for (const entry of last) next[keyOf(entry)] = { ...entry, isEnding: true };
+  return { cache: next, calls: callsFor(last, drivers), error: null };
+}
+
+/** The drivers have taken the claims of a pod back, or could not. */
+export function ended(cache: ClaimCache, uid: string, isTaken: boolean): ClaimCache {
+  const next = Object.entries(cache).flatMap(([key, entry]): [string, ClaimEntry][] => {
+    if (!entry.isEnding || !entry.pods.includes(uid)) return [[key, entry]];
+    return isTaken ? [] : [[key, { ...entry, isEnding: false }]];
+  });
+  return Object.fromEntries(next);
+}
+
+/** What a pod's status needs of the health of a driver's devices. */
+export function healthFor(cache: ClaimCache, uid: string, health: ClaimHealth): ClaimHealth {
+  const keys = entriesOf(cache, uid).flatMap(({ drivers }) =>
+    allOf(drivers).map(([driver, device]) => deviceKey(driver, device)),
+  );
+  return Object.fromEntries(keys.flatMap((key) => (health[key] === undefined ? [] : [[key, health[key]]])));
+}

@@ -1,0 +1,156 @@
+/**
+ * What `draManager` does about the claims of pods: prepared before their sandboxes, taken back after their ends. Part
+ * of the chart of `dra-manager.ts`.
+ *
+ * Upstream: pkg/kubelet/cm/dra/manager.go.
+ */
+import { errorOf, line, outputOf } from '../../../../kernel/xstate.ts';
+import { childIn } from '../../children.ts';
+import { ended, preparedFor, withDevices, withoutPod, withPod } from './claim-cache.ts';
+import type { ClaimPreparationOutput } from './claim-preparation.ts';
+import type { ClaimReleaseOutput } from './claim-release.ts';
+import { forgetDriver } from './dra-drivers.ts';
+import { answerPod, type DraArgs, type DraManagerContext, draSetup as s } from './dra-setup.ts';
+
+const PREPARE = 'prepare-';
+const RELEASE = 'release-';
+
+const failedToPrepare = (uid: string, error: string) => ({
+  type: 'claims.failed' as const,
+  uid,
+  error: `prepare dynamic resources: ${error}`,
+});
+
+const stillPrepared = (uid: string, error: string) => ({
+  type: 'claims.stillPrepared' as const,
+  uid,
+  error: `unprepare dynamic resources: ${error}`,
+});
+
+/** A pod that asks again does so because it heard nothing: what is under way for it begins anew. */
+export const prepare = s.enqueueActions(({ event, enqueue }) => {
+  if (event.type !== 'claims.wanted') return;
+  const { uid, namespace, pod, wanted } = event;
+  enqueue.stopChild(`${PREPARE}${uid}`);
+  enqueue.spawnChild('preparation', { id: `${PREPARE}${uid}`, input: { uid, namespace, pod, wanted } });
+});
+
+/** The claims of a pod were read. */
+export const judge = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'claims.fetched') return;
+  const { uid } = event;
+  const result = withPod(context.cache, event, context.drivers);
+  if ('error' in result) {
+    enqueue.sendTo(`${PREPARE}${uid}`, { type: 'claims.refused', error: result.error });
+    return;
+  }
+  const waiting = [...context.waiting, { kind: 'recorded' as const, uid, calls: result.calls }];
+  enqueue.assign({ cache: result.cache, waiting, isStale: true });
+});
+
+export const takePrepared = s.enqueueActions(({ context, event, enqueue }) => {
+  const id = childIn(event);
+  if (!id.startsWith(PREPARE)) return;
+  enqueue.stopChild(id);
+  const { uid, error, prepared } = outputOf<ClaimPreparationOutput>(event);
+  if (error !== '') return answerPod(enqueue, uid, failedToPrepare(uid, error));
+  if (prepared.length === 0) {
+    return answerPod(enqueue, uid, { type: 'claims.prepared', uid, claims: preparedFor(context.cache, uid) });
+  }
+  const waiting = [...context.waiting, { kind: 'prepared' as const, uid }];
+  enqueue.assign({ cache: withDevices(context.cache, prepared), waiting, isStale: true });
+});
+
+// ---- the end --------------------------------------------------------------------------------------------------------
+
+/** Nothing of the pod runs any more, and it waits until its claims are taken back. */
+export const release = s.enqueueActions((args) => {
+  if (args.event.type === 'claims.released') args.enqueue.assign(releasePod(args, args.context, args.event.uid, true));
+});
+
+/** The pod is over; what it had is taken back whenever that succeeds. */
+export const abandon = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
+  if (event.type !== 'claims.abandoned' || !hasClaims(context, event.uid)) return;
+  const next = { ...context, abandoned: [...new Set([...context.abandoned, event.uid])] };
+  enqueue.assign(releasePod(args, next, event.uid, false));
+});
+
+/** Claims of pods that are gone. */
+export const reconcile = s.enqueueActions((args) => {
+  let next = args.context;
+  for (const uid of args.context.abandoned) next = releasePod(args, next, uid, false);
+  args.enqueue.assign(next);
+});
+
+const hasClaims = ({ cache }: DraManagerContext, uid: string): boolean =>
+  Object.values(cache).some(({ pods }) => pods.includes(uid));
+
+function releasePod(args: DraArgs, context: DraManagerContext, uid: string, isAwaited: boolean): DraManagerContext {
+  const { enqueue } = args;
+  enqueue.stopChild(`${PREPARE}${uid}`);
+  const before = context.releases[uid];
+  const releases = { ...context.releases, [uid]: { isAwaited: isAwaited || before?.isAwaited === true } };
+  if (before !== undefined) return { ...context, releases };
+  if (!hasClaims(context, uid)) {
+    if (isAwaited) answerPod(enqueue, uid, { type: 'claims.unprepared', uid });
+    return { ...context, abandoned: context.abandoned.filter((each) => each !== uid) };
+  }
+  const { cache, calls, error } = withoutPod(context.cache, uid, context.drivers);
+  if (error !== null) {
+    failRelease(args, uid, error, isAwaited);
+    return { ...context, cache };
+  }
+  if (calls.length > 0) {
+    enqueue.spawnChild('release', { id: `${RELEASE}${uid}`, input: { uid, calls } });
+    return { ...context, cache, releases };
+  }
+  return released({ ...context, cache }, uid, isAwaited);
+}
+
+/** The checkpoint has to forget the claims before the pod hears that they are gone. */
+function released(context: DraManagerContext, uid: string, isAwaited: boolean): DraManagerContext {
+  const { [uid]: _ended, ...releases } = context.releases;
+  const waiting = isAwaited ? [...context.waiting, { kind: 'unprepared' as const, uid }] : context.waiting;
+  const abandoned = context.abandoned.filter((each) => each !== uid);
+  return { ...context, cache: ended(context.cache, uid, true), releases, waiting, abandoned, isStale: true };
+}
+
+function failRelease({ enqueue }: DraArgs, uid: string, error: string, isAwaited: boolean): void {
+  if (isAwaited) return answerPod(enqueue, uid, stillPrepared(uid, error));
+  enqueue(
+    line('info', ['Unpreparing pod resources in reconcile loop failed, will retry', { podUID: uid, err: error }]),
+  );
+}
+
+export const takeReleased = s.enqueueActions((args) => {
+  const { event, enqueue } = args;
+  const id = childIn(event);
+  if (!id.startsWith(RELEASE)) return;
+  enqueue.stopChild(id);
+  const { uid, error } = outputOf<ClaimReleaseOutput>(event);
+  enqueue.assign(endRelease(args, uid, error));
+});
+
+function endRelease(args: DraArgs, uid: string, error: string): DraManagerContext {
+  const { context } = args;
+  const isAwaited = context.releases[uid]?.isAwaited === true;
+  if (error === '') return released(context, uid, isAwaited);
+  failRelease(args, uid, error, isAwaited);
+  const { [uid]: _ended, ...releases } = context.releases;
+  return { ...context, releases, cache: ended(context.cache, uid, false) };
+}
+
+/** What an actor was about has failed; of a driver the registration has to come anew. */
+export const reapCrashed = s.enqueueActions((args) => {
+  const { event, enqueue } = args;
+  const id = childIn(event);
+  const { message } = errorOf(event);
+  enqueue(line('error', ['An actor of dynamic resources crashed', { actor: id, err: message }]));
+  enqueue.stopChild(id);
+  if (id.startsWith(PREPARE)) {
+    const uid = id.slice(PREPARE.length);
+    answerPod(enqueue, uid, failedToPrepare(uid, message));
+  } else if (id.startsWith(RELEASE)) enqueue.assign(endRelease(args, id.slice(RELEASE.length), message));
+  else forgetDriver(args, id);
+});

@@ -1,0 +1,186 @@
+/**
+ * The manager of dynamic resources: ResourceClaims of pods, and the drivers that prepare them.
+ *
+ * Decides: whose claims are prepared, when drivers take them back, when the slices of a driver are deleted.
+ * Owns: the drivers that registered, the claims that pods of this node use, and the checkpoint of them.
+ * Hears: `claims.*` of pods and of its actors; `dra.registered` and `dra.withdrawn` of the plugin manager; `dra.reported`
+ *   of its actors; `pods.known` of `pods`.
+ * Asks: `host.readCheckpoints`, `host.writeCheckpoint`; its actors ask the drivers and the API server.
+ * Sends: pods what became of their claims; the root `draManager.failed` when the checkpoint cannot be read.
+ * Invariants:
+ *   Q1 a pod hears of its claims only what the checkpoint has.
+ *   Q2 a claim of which a driver may know is taken back before it is forgotten, also when its pod is gone.
+ *   Q3 a driver that hangs holds up no claims but those it has to prepare.
+ * Upstream: pkg/kubelet/cm/dra. KEP 4381.
+ */
+import { type AnyActorRef, errorOf, line, outputOf, to } from '../../../../kernel/xstate.ts';
+import { CLAIM_STATE_FILE, claimStateText, readClaimState } from '../../../model/dra/claim-state.ts';
+import { podsIn, preparedFor, restored } from './claim-cache.ts';
+import { abandon, judge, prepare, reapCrashed, reconcile, release, takePrepared, takeReleased } from './dra-claims.ts';
+import { connect, deleteSlices, expireSlices, takeReport, withdraw } from './dra-drivers.ts';
+import { answerPod, podHealth, draSetup as s, stateFile } from './dra-setup.ts';
+
+/** Upstream's period in which claims of pods that are gone are looked for. */
+const RECONCILE_MS = 60_000;
+/** Before a checkpoint that could not be written is tried again. */
+const WRITE_RETRY_MS = 10_000;
+
+const unreadable = (message: string): string =>
+  `failed to run Kubelet: create ResourceClaim cache: GetOrCreate() on checkpoint state: ` +
+  `failed to get checkpoint ${CLAIM_STATE_FILE}: ${message}`;
+
+const sendUnreadable = s.enqueueActions(({ event, enqueue }) => {
+  enqueue.sendParent({ type: 'draManager.failed', message: unreadable(checkpointProblem(event)) });
+});
+
+const contentsOf = (event: unknown) => outputOf<{ contents: readonly (string | null)[] }>(event).contents[0] ?? null;
+
+function checkpointProblem(event: unknown): string {
+  if ((event as { readonly type: string }).type.startsWith('xstate.error')) return errorOf(event).message;
+  const state = readClaimState(contentsOf(event) ?? '{}');
+  return 'error' in state ? state.error : '';
+}
+
+const isReadable = ({ event }: { event: unknown }): boolean => {
+  const text = contentsOf(event);
+  return text === null || 'claims' in readClaimState(text);
+};
+
+const restore = s.assign(({ event }) => {
+  const text = contentsOf(event);
+  const state = text === null ? null : readClaimState(text);
+  return state !== null && 'claims' in state ? { cache: restored(state.claims) } : { isStale: true };
+});
+
+/** Which pods there are; claims of others are taken back. */
+const noteKnown = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'pods.known') return;
+  const known = new Set(event.uids);
+  enqueue.assign({ abandoned: podsIn(context.cache).filter((uid) => !known.has(uid)) });
+});
+
+const sendKnown = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'claims.asked') return;
+  const { uid } = event;
+  const claims = preparedFor(context.cache, uid);
+  answerPod(enqueue, uid, { type: 'claims.known', uid, claims, health: podHealth(context, uid) });
+});
+
+/** No driver has registered yet, and some may never come again: a scheduler must not count on their devices. */
+const startAnew = s.enqueueActions((args) => {
+  const { context, enqueue } = args;
+  if (context.inCluster) deleteSlices(args, '');
+  enqueue.sendTo(to('pluginManager'), { type: 'dra.driversWanted' });
+  for (const type of ['claims.started', 'pods.wanted']) enqueue.sendTo(to('pods'), { type });
+});
+
+/** Answers those whom a write that has ended was for. */
+const answerCovered = s.enqueueActions(({ context, event, enqueue }) => {
+  const failed = event.type.startsWith('xstate.error') ? errorOf(event).message : null;
+  for (const each of context.covered) {
+    const { uid, kind } = each;
+    const problem = failed && `could not save checkpoint ${CLAIM_STATE_FILE}: ${failed}`;
+    if (kind === 'recorded') {
+      const error = `checkpoint ResourceClaim cache: ${problem}`;
+      const verdict =
+        problem === null
+          ? { type: 'claims.recorded' as const, calls: each.calls }
+          : { type: 'claims.refused' as const, error };
+      enqueue.sendTo<AnyActorRef>(`prepare-${uid}`, verdict);
+    } else if (problem !== null) {
+      const error = `checkpoint ResourceClaim state: ${problem}`;
+      const type = kind === 'prepared' ? ('claims.failed' as const) : ('claims.stillPrepared' as const);
+      answerPod(enqueue, uid, { type, uid, error: `${WHAT[kind]}: ${error}` });
+    } else if (kind === 'unprepared') answerPod(enqueue, uid, { type: 'claims.unprepared', uid });
+    else answerPod(enqueue, uid, { type: 'claims.prepared', uid, claims: preparedFor(context.cache, uid) });
+  }
+  enqueue.assign({ covered: [] });
+});
+
+const WHAT = { prepared: 'prepare dynamic resources', unprepared: 'unprepare dynamic resources' } as const;
+
+const checkpoint = s.createStateConfig({
+  initial: 'written',
+  states: {
+    written: { always: { guard: 'isStale', target: 'writing' } },
+    writing: {
+      entry: s.assign(({ context }) => ({ isStale: false, covered: context.waiting, waiting: [] })),
+      invoke: {
+        id: 'write',
+        src: 'host.writeCheckpoint',
+        input: ({ context }) => ({ path: stateFile(context), content: claimStateText(Object.values(context.cache)) }),
+        onDone: { target: 'written', actions: answerCovered },
+        onError: {
+          target: 'failing',
+          actions: [
+            answerCovered,
+            line('error', ({ event }) => [
+              'Cannot write the checkpoint of ResourceClaims',
+              { err: errorOf(event).message },
+            ]),
+          ],
+        },
+      },
+    },
+    failing: { after: { [WRITE_RETRY_MS]: 'writing' } },
+  },
+});
+
+export const draManagerMachine = s.createMachine({
+  id: 'draManager',
+  context: ({ input }) => ({
+    ...input,
+    drivers: {},
+    followed: {},
+    cache: {},
+    health: {},
+    releases: {},
+    abandoned: [],
+    waiting: [],
+    covered: [],
+    isStale: false,
+    spawned: 0,
+  }),
+  initial: 'loading',
+  states: {
+    loading: {
+      meta: { waitsFor: 'the claims that an earlier start prepared' },
+      invoke: {
+        id: 'load',
+        src: 'host.readCheckpoints',
+        input: ({ context }) => ({ paths: [stateFile(context)] }),
+        onDone: [
+          { guard: isReadable, target: 'ready', actions: restore },
+          { target: 'failed', actions: sendUnreadable },
+        ],
+        onError: { target: 'failed', actions: sendUnreadable },
+      },
+    },
+    failed: { meta: { waitsFor: 'the node to end: its claims cannot be known' } },
+    ready: {
+      type: 'parallel',
+      entry: startAnew,
+      on: {
+        'dra.registered': { actions: connect },
+        'dra.withdrawn': { actions: withdraw },
+        'dra.reported': { actions: takeReport },
+        'slices.expired': { actions: expireSlices },
+        'claims.wanted': { actions: prepare },
+        'claims.asked': { actions: sendKnown },
+        'claims.released': { actions: release },
+        'claims.abandoned': { actions: abandon },
+        'claims.fetched': { actions: judge },
+        'pods.known': { actions: [noteKnown, reconcile] },
+        'xstate.done.actor.*': { actions: [takePrepared, takeReleased] },
+        'xstate.error.actor.*': { actions: reapCrashed },
+      },
+      states: {
+        checkpoint,
+        reconciling: {
+          initial: 'resting',
+          states: { resting: { after: { [RECONCILE_MS]: { target: 'resting', reenter: true, actions: reconcile } } } },
+        },
+      },
+    },
+  },
+});

@@ -1,0 +1,90 @@
+/** The vocabulary of `draManager`: its events, its children, its answers. The chart is in `dra-manager.ts`. */
+import { pick, setup, to } from '../../../../kernel/xstate.ts';
+import type { PodsKnown } from '../../../model/allocation/messages.ts';
+import { CLAIM_STATE_FILE } from '../../../model/dra/claim-state.ts';
+import type { ClaimHealth, ClaimReport, ClaimRequest, DraPluginNews } from '../../../model/dra/messages.ts';
+import type { DraCall } from '../../../model/operations/dra.ts';
+import { hostOperations } from '../../../model/operations/host.ts';
+import { type Ended, podActor } from '../../../model/pods/messages.ts';
+import { type ClaimCache, type Drivers, healthFor } from './claim-cache.ts';
+import { type ClaimsFetched, claimPreparationMachine } from './claim-preparation.ts';
+import { claimReleaseMachine } from './claim-release.ts';
+import { type DraDriverReport, draDriverMachine } from './dra-driver.ts';
+import { sliceRemovalMachine } from './slice-removal.ts';
+
+export interface DraManagerInput {
+  readonly rootDir: string;
+  readonly nodeName: string;
+  /** False: there are no ResourceClaims and no ResourceSlices. */
+  readonly inCluster: boolean;
+}
+
+/** What waits until the checkpoint is written. */
+export type Waiting =
+  | { readonly kind: 'recorded'; readonly uid: string; readonly calls: readonly DraCall[] }
+  | { readonly kind: 'prepared'; readonly uid: string }
+  | { readonly kind: 'unprepared'; readonly uid: string };
+
+/** The end of one pod's claims that is under way. */
+export interface Release {
+  /** The pod waits for it. */
+  readonly isAwaited: boolean;
+}
+
+export interface DraManagerContext extends DraManagerInput {
+  readonly drivers: Drivers;
+  /** By actor of a registration, its driver and socket. */
+  readonly followed: Readonly<Record<string, { readonly driver: string; readonly endpoint: string }>>;
+  readonly cache: ClaimCache;
+  /** By driver, how its devices are, by `pool/device`. */
+  readonly health: Readonly<Record<string, ClaimHealth>>;
+  /** By uid of a pod. */
+  readonly releases: Readonly<Record<string, Release>>;
+  /** Uids of pods that are gone and still have claims here. */
+  readonly abandoned: readonly string[];
+  readonly waiting: readonly Waiting[];
+  /** Of those that wait, whom the write that is under way is for. */
+  readonly covered: readonly Waiting[];
+  /** The checkpoint does not say what is. */
+  readonly isStale: boolean;
+  /** Actors that there ever were: their names are never used again. */
+  readonly spawned: number;
+}
+
+export type DraManagerEvent =
+  | ClaimRequest
+  | DraPluginNews
+  | DraDriverReport
+  | ClaimsFetched
+  | PodsKnown
+  | { readonly type: 'slices.expired'; readonly driver: string }
+  | Ended;
+
+export const draSetup = setup({
+  types: { input: {} as DraManagerInput, context: {} as DraManagerContext, events: {} as DraManagerEvent },
+  actors: {
+    preparation: claimPreparationMachine,
+    release: claimReleaseMachine,
+    driver: draDriverMachine,
+    slices: sliceRemovalMachine,
+    ...pick(hostOperations, 'host.readCheckpoints', 'host.writeCheckpoint'),
+  },
+  guards: { isStale: ({ context }) => context.isStale },
+});
+
+export type DraArgs = Parameters<Parameters<typeof draSetup.enqueueActions>[0]>[0];
+export type DraEnqueue = DraArgs['enqueue'];
+
+export const stateFile = ({ rootDir }: DraManagerInput): string => `${rootDir}/${CLAIM_STATE_FILE}`;
+
+export function answerPod(enqueue: DraEnqueue, uid: string, report: ClaimReport): void {
+  enqueue.sendTo(to(podActor(uid)), report);
+}
+
+/** By `driver/pool/device`, what a pod's status needs. */
+export function podHealth({ cache, health }: DraManagerContext, uid: string): ClaimHealth {
+  const all = Object.entries(health).flatMap(([driver, devices]) =>
+    Object.entries(devices).map(([key, report]) => [`${driver}/${key}`, report] as const),
+  );
+  return healthFor(cache, uid, Object.fromEntries(all));
+}

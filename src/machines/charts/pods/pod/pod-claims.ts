@@ -1,0 +1,102 @@
+/**
+ * A pod's ResourceClaims: prepared before its sandbox is made, taken back when nothing of it runs any more. Part of the
+ * chart of `pod.ts`.
+ *
+ * Invariants: C1 no sandbox is made before all claims are prepared. C2 a pod is not over before its claims are taken
+ * back. Upstream: kuberuntime_manager.go (SyncPod), kubelet.go (SyncTerminatingPod).
+ */
+import { line, now, to } from '../../../../kernel/xstate.ts';
+import { claimsWanted } from '../../../model/dra/claims.ts';
+import type { ClaimReport, ClaimRequest } from '../../../model/dra/messages.ts';
+import { eventRecorded } from '../../../model/pods/messages.ts';
+import { podEvents } from '../../../model/reasons/reasons.ts';
+import { configure, failed, noteKill } from './pod-actions.ts';
+import { refOf } from './pod-policy.ts';
+import { type Enqueue, podSetup as s, settle } from './pod-setup.ts';
+import { hasClaims } from './pod-turns.ts';
+
+const ask = (enqueue: Enqueue, request: ClaimRequest): void => enqueue.sendTo(to('draManager'), request);
+
+/** What is prepared of an earlier start, or of a sandbox before this one. */
+export const askClaims = s.enqueueActions(({ context, enqueue }) => {
+  if (hasClaims(context)) ask(enqueue, { type: 'claims.asked', uid: context.uid });
+});
+
+export const takeClaims = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
+  if (event.type === 'claims.known') {
+    settle(enqueue, context, { claims: { prepared: event.claims, health: event.health } }, now(args));
+  } else if (event.type === 'claims.prepared') {
+    settle(enqueue, context, { claims: { prepared: event.claims, health: context.claims?.health ?? {} } }, now(args));
+  } else if (event.type === 'claims.health' && context.claims !== null) {
+    settle(enqueue, context, { claims: { ...context.claims, health: event.health } }, now(args));
+  }
+});
+
+const want = s.enqueueActions(({ context: { uid, namespace, name, pod, node }, enqueue }) => {
+  const wanted = pod === null ? [] : claimsWanted(pod, node);
+  if ('error' in wanted) {
+    const error = `prepare dynamic resources: ${wanted.error}`;
+    enqueue.raise({ type: 'claims.failed', uid, error } satisfies ClaimReport);
+  } else ask(enqueue, { type: 'claims.wanted', uid, namespace, pod: name, wanted });
+});
+
+const recordUnprepared = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'claims.failed') return;
+  const { uid, namespace, name } = context;
+  const text = podEvents.failedPrepareDynamicResources(event.error);
+  enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), text));
+  enqueue(
+    line('error', ['Failed to prepare dynamic resources', { pod: `${namespace}/${name}`, uid, err: event.error }]),
+  );
+});
+
+/** Waits until its claims are prepared. A claim that is made for it meanwhile is news. */
+export const preparingClaims = s.createStateConfig({
+  initial: 'asking',
+  on: { 'pod.kill': { target: '#terminating.settling', actions: noteKill } },
+  states: {
+    asking: {
+      entry: want,
+      on: {
+        'claims.prepared': { target: '#sync.creatingSandbox', actions: takeClaims },
+        'claims.failed': { target: 'refused', actions: [failed, recordUnprepared] },
+        'claims.started': { target: 'asking', reenter: true },
+      },
+    },
+    refused: {
+      on: { 'pod.configured': { target: '#sync.deciding', actions: configure } },
+      after: { wait: '#sync.deciding' },
+    },
+  },
+});
+
+const releaseClaims = s.enqueueActions(({ context: { uid }, enqueue }) =>
+  ask(enqueue, { type: 'claims.released', uid }),
+);
+
+/** It is over, whatever became of its claims: whoever has them takes them back when that is possible. */
+export const abandonClaims = s.enqueueActions(({ context, enqueue }) => {
+  if (hasClaims(context)) ask(enqueue, { type: 'claims.abandoned', uid: context.uid });
+});
+
+const logStillPrepared = s.enqueueActions(({ context: { uid, namespace, name }, event, enqueue }) => {
+  if (event.type !== 'claims.stillPrepared') return;
+  enqueue(line('error', ['Error syncing pod, skipping', { pod: `${namespace}/${name}`, uid, err: event.error }]));
+});
+
+/** Waits until its claims are taken back. */
+export const releasingClaims = s.createStateConfig({
+  initial: 'asking',
+  states: {
+    asking: {
+      entry: releaseClaims,
+      on: {
+        'claims.unprepared': '#terminated',
+        'claims.stillPrepared': { target: 'refused', actions: [failed, logStillPrepared] },
+        'claims.started': { target: 'asking', reenter: true },
+      },
+    },
+    refused: { after: { wait: 'asking' } },
+  },
+});

@@ -1,0 +1,194 @@
+/**
+ * Which ResourceClaims a pod uses, and what its containers get of them. Pure.
+ *
+ * Upstream: staging dynamic-resource-allocation/resourceclaim, pkg/kubelet/cm/dra/manager.go and claiminfo.go. KEP 4381,
+ * KEP 5004 (extended resources that a driver backs).
+ */
+import { isObject, type JsonObject } from '../../../kernel/xstate.ts';
+import { isExtendedResource } from '../allocation/request.ts';
+import type { Container, Pod } from '../api/pod.ts';
+import type { ClaimDevice } from '../operations/dra.ts';
+import { nanoOf } from '../values/quantity.ts';
+import type { ClaimHealth, ClaimWanted, DevicesByDriver, FetchedClaim, PreparedClaims } from './messages.ts';
+
+/** Extended resources of this kind name a DeviceClass: KEP 5004. */
+const DEVICE_CLASS_PREFIX = 'deviceclass.resource.kubernetes.io/';
+/** Upstream's limit for the message of a device in a status. */
+const HEALTH_MESSAGE_MAX = 1_024;
+const CUT = '...';
+
+type PodClaim = NonNullable<Pod['spec']['resourceClaims']>[number];
+
+/** The settings of the node that decide about claims. */
+export interface ClaimSettings {
+  /** The gate `DRAExtendedResource` is off. */
+  readonly ignoresExtendedClaims?: boolean;
+}
+
+/** `null`: none was made, because there was nothing to allocate. */
+function claimNameOf({ metadata, status }: Pod, claim: PodClaim): ClaimWanted | null | { readonly error: string } {
+  const pod = `pod "${metadata.namespace}/${metadata.name}"`;
+  if (claim.resourceClaimName !== undefined) return { name: claim.resourceClaimName, isOwned: false };
+  if (claim.resourceClaimTemplateName === undefined) {
+    return { error: `${pod}, spec.resourceClaim ${JSON.stringify(claim.name)}: none of the supported fields are set` };
+  }
+  const made = status?.resourceClaimStatuses?.find(({ name }) => name === claim.name);
+  if (made === undefined) return { error: `${pod}: ResourceClaim not created yet` };
+  const name = made.resourceClaimName ?? null;
+  return name === null ? null : { name, isOwned: true };
+}
+
+const extendedClaimOf = ({ status }: Pod, { ignoresExtendedClaims }: ClaimSettings): string | undefined =>
+  ignoresExtendedClaims === true ? undefined : status?.extendedResourceClaimStatus?.resourceClaimName;
+
+export const usesClaims = (pod: Pod, node: ClaimSettings): boolean =>
+  (pod.spec.resourceClaims ?? []).length > 0 || extendedClaimOf(pod, node) !== undefined;
+
+/** The ResourceClaims of a pod in their order, or upstream's text when one of them has no name yet. */
+export function claimsWanted(pod: Pod, node: ClaimSettings): readonly ClaimWanted[] | { readonly error: string } {
+  const wanted: ClaimWanted[] = [];
+  for (const claim of pod.spec.resourceClaims ?? []) {
+    const found = claimNameOf(pod, claim);
+    if (found === null) continue;
+    if ('error' in found) return found;
+    wanted.push(found);
+  }
+  const extended = extendedClaimOf(pod, node);
+  return extended === undefined ? wanted : [...wanted, { name: extended, isOwned: false }];
+}
+
+interface ClaimFor {
+  readonly uid: string;
+  readonly pod: string;
+  readonly namespace: string;
+}
+
+/** A claim as the API server has it, or why this pod may not have it. */
+export function judgedClaim(
+  object: JsonObject,
+  { isOwned, name }: ClaimWanted,
+  pod: ClaimFor,
+): FetchedClaim | { readonly error: string } {
+  const { metadata, status } = object;
+  const { uid, ownerReferences } = isObject(metadata) ? metadata : {};
+  const { reservedFor, allocation } = isObject(status) ? status : {};
+  const isOwner = listOf(ownerReferences).some(
+    ({ controller, uid: owner }) => controller === true && owner === pod.uid,
+  );
+  if (isOwned && !isOwner) {
+    const both = `ResourceClaim ${pod.namespace}/${name} was not created for Pod ${pod.namespace}/${pod.pod}`;
+    return { error: `${both} (Pod is not owner)` };
+  }
+  if (!listOf(reservedFor).some((each) => each['uid'] === pod.uid)) {
+    return { error: `pod ${pod.pod} (${pod.uid}) is not allowed to use ResourceClaim ${name} (${String(uid)})` };
+  }
+  if (!isObject(allocation)) return { error: `ResourceClaim ${name}: not allocated` };
+  const { results } = isObject(allocation['devices']) ? allocation['devices'] : {};
+  const drivers = listOf(results).flatMap(({ driver }) => (typeof driver === 'string' ? [driver] : []));
+  return { uid: String(uid), name, drivers: [...new Set(drivers)] };
+}
+
+const listOf = (value: unknown): readonly Readonly<Record<string, unknown>>[] =>
+  Array.isArray(value) ? value.filter((each) => isObject(each)) : [];
+
+/** Which requests of which ResourceClaim a container uses; an empty request stands for all of the claim. */
+function requestsOf(pod: Pod, container: Container, node: ClaimSettings): readonly (readonly [string, string])[] {
+  const asked = container.resources?.claims ?? [];
+  const named = (pod.spec.resourceClaims ?? []).flatMap((claim) => {
+    const found = claimNameOf(pod, claim);
+    if (found === null || 'error' in found) return [];
+    return asked.filter(({ name }) => name === claim.name).map(({ request }) => [found.name, request ?? ''] as const);
+  });
+  return [...named, ...extendedRequestsOf(pod, container, node)];
+}
+
+/** Extended resources that no device plugin, but a claim of the scheduler's has. */
+function extendedRequestsOf(pod: Pod, { name, resources }: Container, node: ClaimSettings) {
+  const claim = extendedClaimOf(pod, node);
+  if (claim === undefined) return [];
+  const isAsked = (resource: string): boolean =>
+    (isExtendedResource(resource) || resource.startsWith(DEVICE_CLASS_PREFIX)) &&
+    nanoOf(resources?.requests?.[resource] ?? '0') !== 0n;
+  return (pod.status?.extendedResourceClaimStatus?.requestMappings ?? []).flatMap(
+    ({ containerName, resourceName, requestName }) =>
+      containerName === name && isAsked(resourceName) ? [[claim, requestName] as const] : [],
+  );
+}
+
+const isFor = ({ requests }: ClaimDevice, request: string): boolean =>
+  request === '' || requests.length === 0 || requests.includes(request);
+
+/** The CDI names of the devices of a container, or upstream's text when a claim of it is not prepared. */
+export function cdiDevicesOf(
+  pod: Pod,
+  container: Container,
+  node: ClaimSettings,
+  claims: PreparedClaims,
+): readonly string[] | { readonly error: string } {
+  const names: string[] = [];
+  for (const [claim, request] of requestsOf(pod, container, node)) {
+    const devices = claims[claim];
+    if (devices === undefined) return { error: unknownClaim(claim, pod.metadata.namespace) };
+    names.push(...allOf(devices).flatMap(([, device]) => (isFor(device, request) ? device.cdi : [])));
+  }
+  return names;
+}
+
+const unknownClaim = (claim: string, namespace: string): string =>
+  `internal error: unable to get claim info for ResourceClaim ${claim} in namespace ${namespace}`;
+
+/** Each device with the name of its driver. */
+export const allOf = (devices: DevicesByDriver): readonly (readonly [driver: string, device: ClaimDevice])[] =>
+  Object.entries(devices).flatMap(([driver, list]) => list.map((device) => [driver, device] as const));
+
+export const deviceKey = (driver: string, { pool, device }: ClaimDevice): string => `${driver}/${pool}/${device}`;
+
+/** The claims of a container that are prepared, each once: for the API of pod resources. */
+export function containerClaims(
+  pod: Pod,
+  container: Container,
+  node: ClaimSettings,
+  claims: PreparedClaims,
+): PreparedClaims {
+  const names = new Set(requestsOf(pod, container, node).map(([claim]) => claim));
+  return Object.fromEntries(Object.entries(claims).filter(([name]) => names.has(name)));
+}
+
+interface ResourceHealth {
+  readonly resourceID: string;
+  readonly health: string;
+  readonly message?: string;
+}
+
+/** `allocatedResourcesStatus` of a container: how the devices of its claims are. KEP 4680. */
+export function claimHealthOf(
+  pod: Pod,
+  { resources }: Container,
+  claims: PreparedClaims,
+  health: ClaimHealth,
+  hasMessages: boolean,
+): readonly { readonly name: string; readonly resources: readonly ResourceHealth[] }[] {
+  return (resources?.claims ?? []).flatMap(({ name, request = '' }) => {
+    const claim = (pod.spec.resourceClaims ?? []).find((each) => each.name === name);
+    const found = claim === undefined ? null : claimNameOf(pod, claim);
+    if (found === null || 'error' in found) return [];
+    const [base = ''] = request.split('/', 1);
+    const devices = allOf(claims[found.name] ?? {}).filter(([, device]) => isFor(device, base));
+    const states = devices.map(([driver, device]) => healthOf(driver, device, health, hasMessages));
+    const each = [...new Map(states.map((state) => [state.resourceID, state])).values()];
+    return each.length === 0 ? [] : [{ name: `claim:${name}${request === '' ? '' : `/${request}`}`, resources: each }];
+  });
+}
+
+function healthOf(driver: string, device: ClaimDevice, known: ClaimHealth, hasMessages: boolean): ResourceHealth {
+  const key = deviceKey(driver, device);
+  const { health = 'Unknown', message = '' } = known[key] ?? {};
+  return {
+    resourceID: device.cdi[0] ?? key,
+    health,
+    ...(hasMessages && message !== '' ? { message: shortened(message) } : {}),
+  };
+}
+
+const shortened = (text: string): string =>
+  text.length <= HEALTH_MESSAGE_MAX ? text : `${text.slice(0, HEALTH_MESSAGE_MAX - CUT.length)}${CUT}`;

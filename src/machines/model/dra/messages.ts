@@ -1,0 +1,73 @@
+/** What pods, the plugin manager, `draManager` and its actors say to each other about ResourceClaims. */
+import type { ClaimDevice, DeviceReport, DraCall, DraPlugin } from '../operations/dra.ts';
+
+/** A ResourceClaim that a pod uses. */
+export interface ClaimWanted {
+  readonly name: string;
+  /** It was made from a template for this pod, and must be owned by it. */
+  readonly isOwned: boolean;
+}
+
+/** Devices of one claim, by driver. */
+export type DevicesByDriver = Readonly<Record<string, readonly ClaimDevice[]>>;
+
+/** What was prepared for a pod, by name of the ResourceClaim. */
+export type PreparedClaims = Readonly<Record<string, DevicesByDriver>>;
+
+/** By `driver/pool/device`; others are unknown. */
+export type ClaimHealth = Readonly<Record<string, DeviceReport>>;
+
+/** What a pod knows of its claims. */
+export interface PodClaims {
+  readonly prepared: PreparedClaims;
+  readonly health: ClaimHealth;
+}
+
+export type ClaimRequest =
+  /** Prepare these before the sandbox. Answered by `claims.prepared` or `claims.failed`. */
+  | {
+      readonly type: 'claims.wanted';
+      readonly uid: string;
+      readonly namespace: string;
+      readonly pod: string;
+      readonly wanted: readonly ClaimWanted[];
+    }
+  /** Say what is prepared. Answered by `claims.known`. */
+  | { readonly type: 'claims.asked'; readonly uid: string }
+  /** Nothing of the pod runs any more. Answered by `claims.unprepared` or `claims.stillPrepared`. */
+  | { readonly type: 'claims.released'; readonly uid: string }
+  /** The pod is over; nobody waits for an answer. */
+  | { readonly type: 'claims.abandoned'; readonly uid: string };
+
+export type ClaimReport =
+  | { readonly type: 'claims.prepared'; readonly uid: string; readonly claims: PreparedClaims }
+  | { readonly type: 'claims.failed'; readonly uid: string; readonly error: string }
+  | {
+      readonly type: 'claims.known';
+      readonly uid: string;
+      readonly claims: PreparedClaims;
+      readonly health: ClaimHealth;
+    }
+  | { readonly type: 'claims.health'; readonly uid: string; readonly health: ClaimHealth }
+  | { readonly type: 'claims.unprepared'; readonly uid: string }
+  | { readonly type: 'claims.stillPrepared'; readonly uid: string; readonly error: string }
+  /** `draManager` has started: who waits for an answer asks again. */
+  | { readonly type: 'claims.started' };
+
+export type DraPluginNews =
+  | ({ readonly type: 'dra.registered' } & DraPlugin)
+  | { readonly type: 'dra.withdrawn'; readonly driver: string; readonly endpoint: string };
+
+/** A ResourceClaim as far as a node needs it. */
+export interface FetchedClaim {
+  readonly uid: string;
+  readonly name: string;
+  /** Drivers with devices in its allocation. */
+  readonly drivers: readonly string[];
+}
+
+/** Between `draManager` and the actor that prepares the claims of one pod. */
+export type ClaimVerdict =
+  /** The checkpoint names the pod: these drivers have to be called now. */
+  | { readonly type: 'claims.recorded'; readonly calls: readonly DraCall[] }
+  | { readonly type: 'claims.refused'; readonly error: string };
