@@ -10,7 +10,6 @@ import { dirname, extname, join } from 'node:path';
 import { certificatePorts } from '../actors/certificate/certificates.ts';
 import { cgroupPorts } from '../actors/cgroup/index.ts';
 import { csiPorts } from '../actors/csi/index.ts';
-import { draPorts } from '../actors/dra/index.ts';
 import { hostPorts } from '../actors/host/index.ts';
 import { credentialPorts } from '../actors/image/index.ts';
 import { ServiceAccounts } from '../actors/image/service-accounts.ts';
@@ -196,7 +195,6 @@ function openParts(options: DaemonOptions, vault: Vault) {
     ...runtime.ports,
     ...pluginPorts(),
     ...csiPorts({ vault }),
-    ...draPorts(),
     ...probePorts(runtime.ports, server.onAttempt, vault),
     ...logindPorts(),
     ...statsPorts(stats),

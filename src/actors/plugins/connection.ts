@@ -108,7 +108,7 @@ export async function called<Request, Reply>(
   { timeoutMs, signal, channel }: CallOptions,
 ): Promise<Reply> {
   try {
-    return await withClient(socket, signal, (client) => unary(client, method, request, timeoutMs), channel);
+    return await withClient(socket, signal, (client) => unary(client, method, request, timeoutMs, signal), channel);
   } catch (error) {
     throw dialError(error, socket);
   }
@@ -142,6 +142,7 @@ export function unary<Request, Reply>(
   { path, requestSerialize, responseDeserialize }: grpc.MethodDefinition<Request, Reply>,
   request: Request,
   timeoutMs: number,
+  signal?: AbortSignal,
 ): Promise<Reply> {
   const deadline = Date.now() + timeoutMs;
   const beganMs = performance.now();
@@ -151,10 +152,14 @@ export function unary<Request, Reply>(
     pluginCalls.publish(call);
   };
   return new Promise((resolve, reject) => {
-    client.makeUnaryRequest(path, requestSerialize, responseDeserialize, request, { deadline }, (error, reply) => {
+    const cancel = () => call.cancel();
+    const done: grpc.requestCallback<Reply> = (error, reply) => {
+      signal?.removeEventListener('abort', cancel);
       answer(error?.code ?? grpc.status.OK);
       if (reply === undefined) reject(toOperationError(error));
       else resolve(reply);
-    });
+    };
+    const call = client.makeUnaryRequest(path, requestSerialize, responseDeserialize, request, { deadline }, done);
+    signal?.addEventListener('abort', cancel, { once: true });
   });
 }

@@ -1,18 +1,21 @@
-/** Ports for `plugins.*` and `devices.*`: the folder where plugins announce themselves, and the calls to them. */
+/** Ports for `plugins.*`, `devices.*` and `dra.*`: the folder where plugins announce themselves, and the calls to them. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { OperationError } from '../../kernel/json.ts';
 import type { Port, Ports } from '../../kernel/operation.ts';
 import { messageOf } from '../../kernel/thrown.ts';
 import type { deviceOperations } from '../../machines/model/operations/devices.ts';
+import type { draOperations } from '../../machines/model/operations/dra.ts';
 import type { CSINodeInfo, pluginOperations } from '../../machines/model/operations/plugins.ts';
 import { callDriver } from '../csi/volumes.ts';
 import { devicePorts } from '../devices/devices.ts';
+import { draPorts } from '../dra/index.ts';
 import { watchChanges } from '../watch-changes.ts';
 import { connected, methodOf, unary } from './connection.ts';
 import { watchPlugins } from './sockets.ts';
 
-export const pluginPorts = (): Ports<typeof pluginOperations & typeof deviceOperations> => ({
+export const pluginPorts = (): Ports<typeof pluginOperations & typeof deviceOperations & typeof draOperations> => ({
   ...devicePorts(),
+  ...draPorts(),
   'plugins.watch': watchPlugins,
   'plugins.getInfo': getInfo,
   'plugins.notifyRegistrationStatus': notifyRegistrationStatus,

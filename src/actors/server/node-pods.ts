@@ -1,7 +1,9 @@
 /** The pods of this node and what else endpoints ask of it, as they see it: copies, between two turns of the kernel. */
+
 import type { KubeletConfiguration } from '../../machines/configuration/index.ts';
 import type { ContainerStatus } from '../../machines/model/api/cri.ts';
 import type { Container, EphemeralContainer, Pod, PodStatus } from '../../machines/model/api/pod.ts';
+import type { PreparedClaims } from '../../machines/model/dra/messages.ts';
 import type { PodRuntimeStatus } from '../../machines/model/operations/cri.ts';
 import type { ExclusiveCpus } from '../../machines/model/operations/grants.ts';
 import type { ClaimPlaces } from '../stats/summary-parts.ts';
@@ -23,6 +25,8 @@ export interface NodePod {
   readonly mounted: readonly string[];
   /** By container, CPUs that are of it alone: `1-2,5`. Absent: none. */
   readonly exclusiveCpus?: ExclusiveCpus;
+  /** What drivers prepared of its ResourceClaims. */
+  readonly prepared?: PreparedClaims;
   /** By volume that is set up and lies on this machine, the claim behind it and where it is. Absent: none. */
   readonly claims?: ClaimPlaces;
 }

@@ -194,10 +194,11 @@ export class KernelView implements NodeView {
 }
 
 function nodePod(context: PodContext): NodePod {
-  const { uid, namespace, name, pod, status, runtime, volumes, cpus } = context;
+  const { uid, namespace, name, pod, status, runtime, volumes, cpus, claims } = context;
   const mounted = Object.keys(volumes ?? {});
   const known = { uid, namespace, name, pod, status, runtime, mounted, exclusiveCpus: cpus?.exclusive ?? {} };
-  return { ...known, ...endingOf(context), ...claimsOf(context) };
+  const prepared = claims === null ? {} : { prepared: claims.prepared };
+  return { ...known, ...prepared, ...endingOf(context), ...claimsOf(context) };
 }
 
 const endingOf = ({ kill, stage }: PodContext): { readonly ending?: PodEnding } =>

@@ -13,6 +13,9 @@ import type { PortCall } from '../../kernel/operation.ts';
 import { messageOf } from '../../kernel/thrown.ts';
 import { type Devices, healthyIds } from '../../machines/model/allocation/device-state.ts';
 import { allocatableMemory } from '../../machines/model/allocation/memory-state.ts';
+import type { Container } from '../../machines/model/api/pod.ts';
+import { allOf, type ClaimSettings, containerClaims } from '../../machines/model/dra/claims.ts';
+import type { PreparedClaims } from '../../machines/model/dra/messages.ts';
 import type { Holding, MemoryBlock } from '../../machines/model/operations/grants.ts';
 import type { LocalSocket, ServerItem } from '../../machines/model/operations/server.ts';
 import type { NodeSettings } from '../../machines/model/settings/node-settings.ts';
@@ -130,15 +133,38 @@ const isActive = ({ status }: NodePod): boolean => status?.phase !== 'Succeeded'
 
 function resourcesOf(
   view: PodResourcesOptions['view'],
-  { uid, name, namespace, pod, exclusiveCpus = {} }: NodePod,
+  { uid, name, namespace, pod, exclusiveCpus = {}, prepared = {} }: NodePod,
 ): PodResources {
   const sidecars = (pod?.spec.initContainers ?? []).filter(({ restartPolicy }) => restartPolicy === 'Always');
   const containers = [...sidecars, ...(pod?.spec.containers ?? [])].map((each) => ({
     name: each.name,
     cpu_ids: cpuIds(exclusiveCpus[each.name] ?? ''),
     ...givenTo(view, uid, each.name),
+    ...dynamicResources(pod, each, prepared, booksOf(view)?.settings ?? {}),
   }));
   return { name, namespace, containers };
+}
+
+/** What drivers prepared for a container: absent where that is nothing. */
+function dynamicResources(
+  pod: NodePod['pod'],
+  container: Container,
+  prepared: PreparedClaims,
+  settings: ClaimSettings,
+): { readonly dynamic_resources?: readonly object[] } {
+  const claims = pod === null ? {} : containerClaims(pod, container, settings, prepared);
+  const resources = Object.entries(claims).map(([claim_name, devices]) => ({
+    claim_name,
+    claim_namespace: pod?.metadata.namespace ?? '',
+    claim_resources: allOf(devices).map(([driver_name, { pool, device, share, cdi }]) => ({
+      cdi_devices: cdi.map((name) => ({ name })),
+      driver_name,
+      pool_name: pool,
+      device_name: device,
+      ...(share === null ? {} : { share_id: share }),
+    })),
+  }));
+  return resources.length === 0 ? {} : { dynamic_resources: resources };
 }
 
 function cpuIds(list: string): readonly number[] {

@@ -8,6 +8,7 @@ import type { CgroupSample } from '../../stats/cgroup-samples.ts';
 import type { DiskSample } from '../../stats/machine-disks.ts';
 import type { Summary, VolumeStats } from '../../stats/summary-types.ts';
 import type { NodeView } from '../node-view.ts';
+import { claimGauge } from './calls/claim-work.ts';
 import { type Family, gaugeOf, one, type Sample } from './family.ts';
 import { familiesOf } from './instruments.ts';
 import {
@@ -83,6 +84,7 @@ export function nodeMetrics({ view, recorder, measurements, version }: MetricsOp
         ...evictionCounts(view),
         pluginCounts(view),
         ...(await pullRecordCounts(view.rootDir())),
+        claimGauge(view),
         ...neverCounts(),
         buildInfo(version),
         ...processFamilies(),

@@ -11,6 +11,7 @@ import type { KernelRecord } from '../../../kernel/records.ts';
 import { isMirrorPod, type PodStatus } from '../../../machines/model/api/pod.ts';
 import type { ConfigMessage } from '../../../machines/model/pods/messages.ts';
 import { type NodeEffect, type NodeMessageRecord, type NodeResult, nodeRecord } from '../../node-records.ts';
+import { ClaimWork } from './calls/claim-work.ts';
 import { DeviceWork } from './calls/plugin-work.ts';
 import { counter, gauge, histogram, sampledGauge } from './instruments.ts';
 import { Certificates } from './node/certificates.ts';
@@ -77,6 +78,7 @@ export class Recorder {
     new Certificates(this.registry),
     new ContainerWork(this.registry),
     new DeviceWork(this.registry),
+    new ClaimWork(this.registry),
     new Evictions(this.registry),
     new ImageWork(this.registry),
     new NodeStart(this.registry),

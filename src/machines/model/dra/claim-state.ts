@@ -1,5 +1,6 @@
 /**
- * `dra_manager_state`: which ResourceClaims are prepared on this node, and for which pods, as the kubelet writes it. Pure.
+ * `dra_manager_state`: which ResourceClaims are prepared on this node, and for which pods, as the kubelet writes it.
+ * Pure.
  *
  * Invariant: what a Go kubelet wrote is taken, and a Go kubelet takes what is written here.
  * Upstream: pkg/kubelet/cm/dra/state (JSON in JSON, with the CRC-32 of the inner text).

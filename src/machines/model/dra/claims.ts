@@ -1,8 +1,8 @@
 /**
  * Which ResourceClaims a pod uses, and what its containers get of them. Pure.
  *
- * Upstream: staging dynamic-resource-allocation/resourceclaim, pkg/kubelet/cm/dra/manager.go and claiminfo.go. KEP 4381,
- * KEP 5004 (extended resources that a driver backs).
+ * Upstream: staging dynamic-resource-allocation/resourceclaim, pkg/kubelet/cm/dra/manager.go and claiminfo.go.
+ * KEP 4381, KEP 5004 (extended resources that a driver backs).
  */
 import { isObject, type JsonObject } from '../../../kernel/xstate.ts';
 import { isExtendedResource } from '../allocation/request.ts';

@@ -36,7 +36,7 @@ export type ClaimRequest =
   | { readonly type: 'claims.asked'; readonly uid: string }
   /** Nothing of the pod runs any more. Answered by `claims.unprepared` or `claims.stillPrepared`. */
   | { readonly type: 'claims.released'; readonly uid: string }
-  /** The pod is over; nobody waits for an answer. */
+  /** The pod is over and waits for no answer. */
   | { readonly type: 'claims.abandoned'; readonly uid: string };
 
 export type ClaimReport =

@@ -134,10 +134,60 @@ it.each([
   expect(world.statuses).toEqual([{ socket: SOCKET, registered: false, error }]);
 });
 
-it.each(['DRAPlugin', 'Whatever'])('a %s is refused, and asked again with longer pauses', (type) => {
-  const world = run(ok(info({ type })));
+const dra = (fields: object = {}) =>
+  info({
+    type: 'DRAPlugin',
+    name: 'gpu.example.test',
+    endpoint: '/plugins/dra.sock',
+    versions: ['v1.DRAPlugin'],
+    ...fields,
+  });
+
+it('a resource driver is taken by the first of its services that this node knows, and taken back with its socket', () => {
+  const world = run(ok(dra({ versions: ['v2.DRAPlugin', 'v1beta1.DRAPlugin', 'v1.DRAPlugin'] })));
   world.list([SOCKET, '1']);
-  const error = `RegisterPlugin error -- no handler registered for plugin type: ${type} at socket ${SOCKET}`;
+  expect(world.statuses).toEqual([{ socket: SOCKET, registered: true, error: '' }]);
+  const place = { driver: 'gpu.example.test', endpoint: '/plugins/dra.sock' };
+  const toManager = () =>
+    world.records().flatMap((each) => {
+      const isSent = each.k === 'message' && each.to === 'parent/draManager' && each.event.type !== 'xstate.init';
+      return isSent ? [each.event] : [];
+    });
+  const registration = { type: 'dra.registered', ...place, service: 'v1beta1.DRAPlugin' };
+  expect(toManager()).toEqual([registration]);
+  world.send({ type: 'dra.driversWanted' });
+  world.list();
+  expect(toManager()).toEqual([registration, registration, { type: 'dra.withdrawn', ...place }]);
+  expect(world.divergence()).toBeNull();
+});
+
+it.each([
+  [[], 'empty list of supported gRPC services (aka supported versions)'],
+  [
+    ['1.0.0'],
+    'none of services supported by the plugin (["1.0.0"]) are supported by the kubelet (["v1.DRAPlugin" "v1beta1.DRAPlugin"])',
+  ],
+])('a resource driver of the versions %j is told why it is not taken', (versions, reason) => {
+  const world = run(ok(dra({ versions })));
+  world.list([SOCKET, '1']);
+  const of = 'invalid supported gRPC versions of DRA driver plugin gpu.example.test at endpoint /plugins/dra.sock';
+  const error = `RegisterPlugin error -- plugin validation failed with err: ${of}: ${reason}`;
+  expect(world.statuses).toEqual([{ socket: SOCKET, registered: false, error }]);
+});
+
+it('of two registrations of a resource driver with one endpoint the first is taken', () => {
+  const world = run(ok(dra()));
+  world.list([SOCKET, '1'], ['/registry/other.sock', '2']);
+  const error =
+    'RegisterPlugin error -- plugin registration failed with err: endpoint /plugins/dra.sock already registered for ' +
+    'DRA driver plugin gpu.example.test';
+  expect(world.statuses).toContainEqual({ socket: '/registry/other.sock', registered: false, error });
+});
+
+it('a plugin of another kind is refused, and asked again with longer pauses', () => {
+  const world = run(ok(info({ type: 'Whatever' })));
+  world.list([SOCKET, '1']);
+  const error = `RegisterPlugin error -- no handler registered for plugin type: Whatever at socket ${SOCKET}`;
   expect(world.statuses).toEqual([{ socket: SOCKET, registered: false, error }]);
   world.advance(500);
   expect(world.statuses).toHaveLength(2);

@@ -1,4 +1,4 @@
-/** What this node says to plugins: calls of CSI drivers, device plugins that came, and devices that were given out. */
+/** What this node says to plugins: calls of drivers, device plugins that came, and devices that were given out. */
 import type { Registry } from 'prom-client';
 import { endpointOf } from '../../../../machines/charts/node/plugin-policy.ts';
 import type { PluginInfo } from '../../../../machines/model/operations/plugins.ts';
@@ -8,17 +8,19 @@ import { type PluginCall, pluginCalls } from '../../../plugins/connection.ts';
 import type { NodeView } from '../../node-view.ts';
 import { counter, histogram } from '../instruments.ts';
 import { DEFAULT_BUCKETS, MS_PER_SECOND, type Projection, type Seen } from '../projection.ts';
+import { CLAIM_BUCKETS } from './claim-work.ts';
 
 /** Upstream's. */
 const CSI_BUCKETS = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600];
 const CSI = '/csi.v1.';
+const DRA = '/k8s.io.kubelet.pkg.apis.dra.';
 
 interface PluginContext {
   readonly socket: string;
   readonly info: PluginInfo | null;
 }
 
-/** Counts calls of CSI drivers from now on. */
+/** Counts calls of CSI drivers and resource drivers from now on. */
 export function countDriverCalls(registry: Registry, view: Pick<NodeView, 'contexts'>): void {
   const durations = histogram(
     registry,
@@ -27,14 +29,23 @@ export function countDriverCalls(registry: Registry, view: Pick<NodeView, 'conte
     CSI_BUCKETS,
     ['driver_name', 'method_name', 'grpc_status_code', 'migrated'],
   );
+  const draDurations = histogram(
+    registry,
+    'dra_grpc_operations_duration_seconds',
+    '[ALPHA] Duration in seconds of the DRA gRPC operations',
+    CLAIM_BUCKETS,
+    ['driver_name', 'method_name', 'grpc_status_code'],
+  );
   pluginCalls.subscribe((message) => {
     const { method, target, code, durationMs } = message as PluginCall;
-    if (!method.startsWith(CSI)) return;
+    const isDra = method.startsWith(DRA);
+    if (!isDra && !method.startsWith(CSI)) return;
     const plugins = view.contexts('kubelet/pluginManager/plugin-') as readonly PluginContext[];
     const plugin = plugins.find(({ info, socket }) => info && `unix://${endpointOf(info, socket)}` === target);
     const driver_name = plugin?.info?.name ?? '';
-    const labels = { driver_name, method_name: method, grpc_status_code: code, migrated: 'false' };
-    durations.observe(labels, durationMs / MS_PER_SECOND);
+    const labels = { driver_name, method_name: method, grpc_status_code: code };
+    if (isDra) draDurations.observe(labels, durationMs / MS_PER_SECOND);
+    else durations.observe({ ...labels, migrated: 'false' }, durationMs / MS_PER_SECOND);
   });
 }
 

@@ -152,18 +152,9 @@ const NEVER: readonly (readonly [name: string, help: string])[] = [
   ],
 ];
 
-const CLAIMS =
-  '[ALPHA] The number of ResourceClaims that are currently in use on the node, by driver name (driver_name label value) ' +
-  'and across all drivers (special value <any> for driver_name). Note that the sum of all by-driver counts is not the ' +
-  'total number of in-use ResourceClaims because the same ResourceClaim might use devices from different drivers. ' +
-  'Instead, use the count for the <any> driver_name.';
-
 /**
  * Upstream's metrics of events that cannot happen on this node: they stay at zero, so that a dashboard or an alert
  * finds the metric.
  */
-export const neverCounts = (): Family[] => [
-  ...NEVER.map(([name, help]): Family => ({ name, help, type: 'counter', samples: [one(0)] })),
-  // This node prepares no claims.
-  gaugeOf('dra_resource_claims_in_use', CLAIMS, [one(0, { driver_name: '<any>' })]),
-];
+export const neverCounts = (): Family[] =>
+  NEVER.map(([name, help]): Family => ({ name, help, type: 'counter', samples: [one(0)] }));

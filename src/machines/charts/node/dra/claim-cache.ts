@@ -121,8 +121,8 @@ export const podsIn = (cache: ClaimCache): readonly string[] => [
 ];
 
 /**
- * A pod has its claims no more. Those of other pods stay; `calls` take the others back. `error`: a driver of them is not
- * there.
+ * A pod has its claims no more. Claims that other pods have stay; `calls` take the rest back. `error`: a driver of them
+ * is not registered.
  */
 export function withoutPod(
   cache: ClaimCache,

@@ -1,5 +1,5 @@
 /**
- * The end of one pod's ResourceClaims: the drivers take back what nobody else has.
+ * The end of one pod's ResourceClaims: the drivers take back those that no other pod has.
  *
  * Decides: nothing; the first driver that refuses ends it.
  * Owns: the calls to the drivers.

@@ -122,7 +122,8 @@ const checkpoint = s.createStateConfig({
         },
       },
     },
-    failing: { after: { [WRITE_RETRY_MS]: 'writing' } },
+    /** Who waits now hears at once whether it can be written. */
+    failing: { always: { guard: 'isAwaited', target: 'writing' }, after: { [WRITE_RETRY_MS]: 'writing' } },
   },
 });
 

@@ -7,7 +7,7 @@
  * Asks: `kube.deleteCollection`.
  * Sends: nothing; it ends when the slices are gone.
  * Invariants:
- *   L1 it never gives up: a scheduler would send pods for devices that nobody prepares.
+ *   L1 it never gives up: a scheduler would send pods for devices that no driver prepares.
  * Upstream: pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go (wipeResourceSlices).
  */
 import { assign, errorOf, line, pick, setup } from '../../../../kernel/xstate.ts';

@@ -75,7 +75,7 @@ const releaseClaims = s.enqueueActions(({ context: { uid }, enqueue }) =>
   ask(enqueue, { type: 'claims.released', uid }),
 );
 
-/** It is over, whatever became of its claims: whoever has them takes them back when that is possible. */
+/** The pod is over, whatever became of its claims: `draManager` takes them back when that is possible. */
 export const abandonClaims = s.enqueueActions(({ context, enqueue }) => {
   if (hasClaims(context)) ask(enqueue, { type: 'claims.abandoned', uid: context.uid });
 });

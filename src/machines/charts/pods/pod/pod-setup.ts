@@ -145,7 +145,7 @@ export const podSetup = setup({
     isFinished: ({ context }) => sandboxPlan(context) === 'finished',
     lacksSandbox: ({ context }) => lacksSandbox(context),
     isMounted: ({ context }) => context.volumes !== null,
-    hasGroup: ({ context }) => context.hasGroup || context.node.makesPodCgroups !== true,
+    hasGroup: ({ context }) => hasGroup(context),
     needsGroup: ({ context }) =>
       context.node.makesPodCgroups === true &&
       context.pod !== null &&
@@ -171,7 +171,7 @@ export const podSetup = setup({
     hasBelated: ({ context }) => belated(context).length > 0,
     /** Containers with devices wait until it is known what is prepared of its claims. */
     hasTurn: ({ context }) => (context.claims !== null || !hasClaims(context)) && turnsOf(context).length > 0,
-    hasClaims: ({ context }) => hasClaims(context),
+    mustPrepareClaims: ({ context }) => hasGroup(context) && hasClaims(context),
     isFresh: ({ context }) => context.inspected,
     isQueueEmpty: ({ context }) => context.queue.length === 0,
     noneRuns: ({ context }) =>
@@ -202,6 +202,8 @@ export const podSetup = setup({
 
 /** Upstream's `cpuManagerReconcilePeriod`. */
 const CPU_RECONCILE_PERIOD_MS = 10_000;
+
+const hasGroup = (context: PodContext): boolean => context.hasGroup || context.node.makesPodCgroups !== true;
 
 const isFreshAndStopped = (context: PodContext): boolean =>
   context.inspected && !anyAlive(context) && !anyReadySandbox(context);

@@ -164,10 +164,11 @@ const preparing = s.createStateConfig({
       ],
     },
     /** Waits for its cgroup, which has been under way since the pod was admitted. */
-    grouped: { always: { guard: 'hasGroup', target: 'claimed' } },
-    /** Whether there are claims that drivers have to prepare first. */
-    claimed: {
-      always: [{ guard: 'hasClaims', target: '#sync.preparingClaims' }, { target: '#sync.creatingSandbox' }],
+    grouped: {
+      always: [
+        { guard: 'mustPrepareClaims', target: '#sync.preparingClaims' },
+        { guard: 'hasGroup', target: '#sync.creatingSandbox' },
+      ],
     },
   },
 });
