@@ -122,6 +122,8 @@ state = "${directory}/state"
   sandbox_image = "${PAUSE_IMAGE}"
   restrict_oom_score_adj = true
   netns_mounts_under_state_dir = true
+  enable_cdi = true
+  cdi_spec_dirs = ["${directory}/cdi"]
 [${CRI}.cni]
   bin_dir = "${directory}/cni-bin"
   conf_dir = "${directory}/cni"

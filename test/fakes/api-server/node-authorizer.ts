@@ -91,10 +91,11 @@ const forNode =
   (node, asked, store) => {
     const { target, verb } = asked;
     if (verb === 'get') return related(['get'])(node, asked, store);
-    if (verb !== 'list' && verb !== 'watch') return rule(verbs.includes(verb), 'not of a node');
+    if (!verbs.includes(verb) && !READING.includes(verb)) return 'not of a node';
+    if (verb !== 'list' && verb !== 'watch' && verb !== 'deletecollection') return '';
     return rule(
       selects(asked, field, node),
-      `can only list/watch ${target.kind.resource} with ${field} field selector`,
+      `can only list/watch/deletecollection ${target.kind.resource} with ${field} field selector`,
     );
   };
 
@@ -125,7 +126,13 @@ const RULES: Readonly<Record<string, Rule>> = {
   'coordination.k8s.io/v1/leases': own,
   'storage.k8s.io/v1/csinodes': own,
   'resource.k8s.io/v1/resourceclaims': related(['get']),
-  'resource.k8s.io/v1/resourceslices': forNode('nodeName', ['create', 'update', 'patch', 'delete']),
+  'resource.k8s.io/v1/resourceslices': forNode('spec.nodeName', [
+    'create',
+    'update',
+    'patch',
+    'delete',
+    'deletecollection',
+  ]),
   'certificates.k8s.io/v1beta1/podcertificaterequests': forNode('spec.nodeName', ['create']),
   'certificates.k8s.io/v1/certificatesigningrequests': verbs('create', 'get', 'list', 'watch'),
   'certificates.k8s.io/v1beta1/clustertrustbundles': verbs(...READING),

@@ -38,7 +38,7 @@ export function nodeReferences(store: Store, node: string): ReadonlySet<string> 
   return found;
 }
 
-function referencesOf({ metadata, spec = {} }: ApiObject): string[] {
+function referencesOf({ metadata, spec = {}, status = {} }: ApiObject): string[] {
   const { name, namespace = '' } = metadata;
   const volumes = Array.isArray(spec['volumes']) ? (spec['volumes'] as Fields[]) : [];
   const generic = volumes.filter((volume) => volume['ephemeral'] !== undefined);
@@ -47,8 +47,19 @@ function referencesOf({ metadata, spec = {} }: ApiObject): string[] {
     ...generic.map((volume) => `persistentvolumeclaims/${name}-${textOf(volume['name'])}`),
     `serviceaccounts/${textOf(spec['serviceAccountName']) || 'default'}`,
     `pods/${name}`,
+    ...claimsOf(spec, status),
   ];
   return found.map((each) => each.replace('/', `/${namespace}/`));
+}
+
+/** ResourceClaims: by name, made from a template, or for extended resources. */
+function claimsOf(spec: Fields, status: Fields): string[] {
+  const named = (list: unknown): string[] =>
+    (Array.isArray(list) ? list.filter(isFields) : []).map((each) => textOf(each['resourceClaimName']));
+  const extended = status['extendedResourceClaimStatus'];
+  return [...named(spec['resourceClaims']), ...named(status['resourceClaimStatuses']), ...named([extended])]
+    .filter((name) => name !== '')
+    .map((name) => `resourceclaims/${name}`);
 }
 
 /** `<resource>/<name>` of every reference below this value. */
