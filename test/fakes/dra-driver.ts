@@ -117,7 +117,7 @@ export async function startDraDriver(options: DraDriverOptions): Promise<DraDriv
 }
 
 /** By default one device a claim, whose CDI name has the name of the claim. */
-export const deviceOf = (driver: string, { name }: Pick<Claim, 'name'>) => ({
+const deviceOf = (driver: string, { name }: Pick<Claim, 'name'>) => ({
   request_names: ['gpu'],
   pool_name: 'node1',
   device_name: `${name}-device`,

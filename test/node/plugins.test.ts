@@ -47,13 +47,13 @@ it('alone: a driver is registered, and the journal replays', async () => {
   expect(node.statelet('replay', node.journal)).toMatchObject({ code: 0 });
 });
 
-it('alone: a resource driver is told that there is nobody for it', async () => {
+it('alone: a plugin that is of no kind that a node knows is told so', async () => {
   await node.start();
   const socket = join(await registry(), 'device.sock');
-  driver = await startCsiDriver({ socket, type: 'DRAPlugin' });
+  driver = await startCsiDriver({ socket, type: 'Whatever' });
   expect(await statusOf(driver)).toEqual({
     plugin_registered: false,
-    error: `RegisterPlugin error -- no handler registered for plugin type: DRAPlugin at socket ${socket}`,
+    error: `RegisterPlugin error -- no handler registered for plugin type: Whatever at socket ${socket}`,
   });
 });
 

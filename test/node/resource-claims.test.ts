@@ -155,7 +155,9 @@ describe.skipIf(skip)('a pod with a claim', () => {
     expect(text).toContain(
       'dra_operations_duration_seconds_count{is_error="false",operation_name="PrepareResources"} 1',
     );
-    expect(text).toMatch(/dra_grpc_operations_duration_seconds_count\{driver_name="gpu.example.test",.*code="OK"\} 1/);
+    expect(text).toMatch(
+      /dra_grpc_operations_duration_seconds_count\{driver_name="gpu.example.test",grpc_status_code="OK",method_name=".*NodePrepareResources"\} 1/,
+    );
 
     await node.stop('SIGKILL');
     await node.start();

@@ -53,13 +53,14 @@ const aborted = (signal: AbortSignal): Promise<void> =>
   });
 
 /** Asks for a connection whenever there is none: a driver that restarts is noticed. */
-async function followConnection(client: grpc.Client, { emit, signal }: Call): Promise<void> {
+async function followConnection(client: grpc.Client, call: Call): Promise<void> {
+  const { signal } = call;
   const channel = client.getChannel();
   let before: boolean | null = null;
   while (!signal.aborted) {
     const state = channel.getConnectivityState(true);
     const isConnected = state === grpc.connectivityState.READY;
-    if (isConnected !== before) emit({ type: 'dra.connected', isConnected });
+    if (isConnected !== before) call.emit({ type: 'dra.connected', isConnected });
     before = isConnected;
     await new Promise<void>((resolve) => {
       channel.watchConnectivityState(state, Infinity, () => resolve());

@@ -1,4 +1,4 @@
-/** Ports for `plugins.*`, `devices.*` and `dra.*`: the folder where plugins announce themselves, and the calls to them. */
+/** Ports for `plugins.*`, `devices.*` and `dra.*`: the folder where plugins register, and the calls to them. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { OperationError } from '../../kernel/json.ts';
 import type { Port, Ports } from '../../kernel/operation.ts';

@@ -70,7 +70,8 @@ export function judgedClaim(
   pod: ClaimFor,
 ): FetchedClaim | { readonly error: string } {
   const { metadata, status } = object;
-  const { uid, ownerReferences } = isObject(metadata) ? metadata : {};
+  const { uid: written, ownerReferences } = isObject(metadata) ? metadata : {};
+  const uid = typeof written === 'string' ? written : '';
   const { reservedFor, allocation } = isObject(status) ? status : {};
   const isOwner = listOf(ownerReferences).some(
     ({ controller, uid: owner }) => controller === true && owner === pod.uid,
@@ -80,12 +81,12 @@ export function judgedClaim(
     return { error: `${both} (Pod is not owner)` };
   }
   if (!listOf(reservedFor).some((each) => each['uid'] === pod.uid)) {
-    return { error: `pod ${pod.pod} (${pod.uid}) is not allowed to use ResourceClaim ${name} (${String(uid)})` };
+    return { error: `pod ${pod.pod} (${pod.uid}) is not allowed to use ResourceClaim ${name} (${uid})` };
   }
   if (!isObject(allocation)) return { error: `ResourceClaim ${name}: not allocated` };
   const { results } = isObject(allocation['devices']) ? allocation['devices'] : {};
   const drivers = listOf(results).flatMap(({ driver }) => (typeof driver === 'string' ? [driver] : []));
-  return { uid: String(uid), name, drivers: [...new Set(drivers)] };
+  return { uid, name, drivers: [...new Set(drivers)] };
 }
 
 const listOf = (value: unknown): readonly Readonly<Record<string, unknown>>[] =>

@@ -29,6 +29,8 @@ export interface ContainerFacts {
   readonly runtimeName: string;
   /** The runtime can make mounts recursively read-only. */
   readonly canRecurse: boolean;
+  /** Its resources name the claims that it uses; not on a node of 0.2.0. */
+  readonly showsClaims: boolean;
   /** Why a container that should run does not, by name. */
   readonly waiting: Readonly<Record<string, Waiting>>;
   /** Containers that the agent itself stops, or stopped, and begins anew. */
@@ -106,13 +108,13 @@ const isMadeOf = (before: Known, seen: Seen, facts: readonly unknown[]): boolean
 /** Of what is known of a pod, what concerns one container; texts, numbers and booleans, but for the pod. */
 function factsFor(container: Container, facts: ContainerFacts, isInit: boolean): readonly unknown[] {
   const { name } = container;
-  const { pod, runtimeName, canRecurse, waiting, replacing, started, ready, restartCounts, restartingAll } = facts;
+  const { pod, runtimeName, canRecurse, showsClaims, waiting, replacing, started, ready, restartCounts } = facts;
   const why = waiting[name];
   const memory = facts.actuated[name]?.requests?.memory;
   const isForgettable = isInit && hasAnyRegularInstance(facts);
   const isReplaced = replacing.includes(name);
   const probes = [started[name], ready[name]];
-  const pods = [pod, runtimeName, canRecurse, restartingAll, isForgettable, isInit];
+  const pods = [pod, runtimeName, canRecurse, showsClaims, facts.restartingAll, isForgettable, isInit];
   return [...pods, why?.reason, why?.message, isReplaced, ...probes, restartCounts[name], memory];
 }
 
@@ -216,7 +218,7 @@ function withInstance(
     imageID: current.image_ref,
     containerID,
     started: false,
-    ...containerResourceStatus(container, current, facts.actuated[container.name]?.requests),
+    ...containerResourceStatus(container, current, facts.showsClaims, facts.actuated[container.name]?.requests),
     ...mountStatuses(container, canRecurse),
     ...userOf(current),
   };

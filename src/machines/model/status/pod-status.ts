@@ -140,6 +140,7 @@ const containerFacts = (facts: PodStatusFacts, restartingAll: boolean): Containe
   pod: facts.pod,
   runtime: facts.runtime,
   runtimeName: facts.node.runtimeName,
+  showsClaims: hasBehavior(facts.node, 'dynamicResources'),
   canRecurse: facts.node.runtimeHandlers?.[facts.handler ?? '']?.recursiveReadOnlyMounts === true,
   waiting: facts.waiting ?? {},
   replacing: facts.replacing ?? [],

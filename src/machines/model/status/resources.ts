@@ -22,16 +22,18 @@ type List = Readonly<Record<string, string>>;
 export function containerResourceStatus(
   container: Container,
   current: CriContainerStatus,
+  showsClaims: boolean,
   /** What it has so far of its requests, for the runtime does not know of memory; absent: what it asks for. */
   actuated: List | undefined = container.resources?.requests,
 ): Pick<ContainerStatus, 'resources' | 'allocatedResources'> {
-  const { requests, limits } = container.resources ?? {};
+  const { requests, limits, claims } = container.resources ?? {};
   const actual = current.state === 'CONTAINER_RUNNING' ? current.resources?.linux : undefined;
   return {
     ...(requests === undefined ? {} : { allocatedResources: requests }),
     resources: {
       ...(limits === undefined ? {} : { limits: actualLimits(limits, actual ?? {}) }),
       ...(requests === undefined ? {} : { requests: actualRequests(requests, actual ?? {}, actual && actuated) }),
+      ...(showsClaims && claims !== undefined ? { claims } : {}),
     },
   };
 }

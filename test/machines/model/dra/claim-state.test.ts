@@ -1,4 +1,5 @@
 /** The file of claims, as a Go kubelet writes and reads it. */
+import { readFileSync } from 'node:fs';
 import { expect, it } from 'vitest';
 import {
   type ClaimState,
@@ -27,6 +28,13 @@ it('the checksum is the CRC-32 of the bytes', () => {
 it('what is written is read again', () => {
   const second = { ...claim, name: 'other', uid: 'c2', pods: [] };
   expect(readClaimState(claimStateText([claim, second]))).toEqual({ claims: [claim, second] });
+});
+
+it('a file of a Go kubelet is taken, and written as it was', () => {
+  const text = readFileSync(new URL('go-dra-manager-state.json', import.meta.url), 'utf8').trim();
+  const state = readClaimState(text);
+  expect(state).toMatchObject({ claims: [{ name: 'c6', drivers: { 'gpu.example.test': [{ device: 'c6-device' }] } }] });
+  expect('claims' in state && claimStateText(state.claims)).toBe(text);
 });
 
 it('an empty file of a Go kubelet has no list', () => {

@@ -29,13 +29,13 @@ export const restored = (claims: readonly ClaimState[]): ClaimCache =>
   Object.fromEntries(claims.map((claim) => [keyOf(claim), { ...claim, isPrepared: false, isEnding: false }]));
 
 /** The newest registration that listens, else the newest. */
-export function driverPlugin(drivers: Drivers, driver: string): DraPlugin | null {
+function driverPlugin(drivers: Drivers, driver: string): DraPlugin | null {
   const all = drivers[driver] ?? [];
   const { endpoint, service } = all.findLast(({ isConnected }) => isConnected) ?? all.at(-1) ?? {};
   return endpoint === undefined || service === undefined ? null : { driver, endpoint, service };
 }
 
-export const unregistered = (driver: string): string => `DRA driver ${driver} is not registered`;
+const unregistered = (driver: string): string => `DRA driver ${driver} is not registered`;
 
 interface PodClaims {
   readonly uid: string;

@@ -14,6 +14,8 @@ import { answerPod, type DraArgs, type DraManagerContext, draSetup as s } from '
 
 const PREPARE = 'prepare-';
 const RELEASE = 'release-';
+/** Before the registration of a driver whose actor crashed is asked for again. */
+const RESPAWN_MS = 5_000;
 
 const failedToPrepare = (uid: string, error: string) => ({
   type: 'claims.failed' as const,
@@ -141,7 +143,7 @@ function endRelease(args: DraArgs, uid: string, error: string): DraManagerContex
   return { ...context, releases, cache: ended(context.cache, uid, false) };
 }
 
-/** What an actor was about has failed; of a driver the registration has to come anew. */
+/** What an actor was about has failed; the registration of a driver is asked for again. */
 export const reapCrashed = s.enqueueActions((args) => {
   const { event, enqueue } = args;
   const id = childIn(event);
@@ -152,5 +154,8 @@ export const reapCrashed = s.enqueueActions((args) => {
     const uid = id.slice(PREPARE.length);
     answerPod(enqueue, uid, failedToPrepare(uid, message));
   } else if (id.startsWith(RELEASE)) enqueue.assign(endRelease(args, id.slice(RELEASE.length), message));
-  else forgetDriver(args, id);
+  else {
+    forgetDriver(args, id);
+    enqueue.raise({ type: 'drivers.missed' }, { delay: RESPAWN_MS, id: 'drivers-missed' });
+  }
 });

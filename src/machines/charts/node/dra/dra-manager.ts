@@ -13,7 +13,7 @@
  *   Q3 a driver that hangs holds up no claims but those it has to prepare.
  * Upstream: pkg/kubelet/cm/dra. KEP 4381.
  */
-import { type AnyActorRef, errorOf, line, outputOf, to } from '../../../../kernel/xstate.ts';
+import { type AnyActorRef, errorOf, line, outputOf, sendTo, to } from '../../../../kernel/xstate.ts';
 import { CLAIM_STATE_FILE, claimStateText, readClaimState } from '../../../model/dra/claim-state.ts';
 import { podsIn, preparedFor, restored } from './claim-cache.ts';
 import { abandon, judge, prepare, reapCrashed, reconcile, release, takePrepared, takeReleased } from './dra-claims.ts';
@@ -166,6 +166,7 @@ export const draManagerMachine = s.createMachine({
         'dra.withdrawn': { actions: withdraw },
         'dra.reported': { actions: takeReport },
         'slices.expired': { actions: expireSlices },
+        'drivers.missed': { actions: sendTo(to('pluginManager'), { type: 'dra.driversWanted' }) },
         'claims.wanted': { actions: prepare },
         'claims.asked': { actions: sendKnown },
         'claims.released': { actions: release },

@@ -58,6 +58,7 @@ export type DraManagerEvent =
   | ClaimsFetched
   | PodsKnown
   | { readonly type: 'slices.expired'; readonly driver: string }
+  | { readonly type: 'drivers.missed' }
   | Ended;
 
 export const draSetup = setup({

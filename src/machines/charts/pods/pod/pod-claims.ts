@@ -12,7 +12,7 @@ import { eventRecorded } from '../../../model/pods/messages.ts';
 import { podEvents } from '../../../model/reasons/reasons.ts';
 import { configure, failed, noteKill } from './pod-actions.ts';
 import { refOf } from './pod-policy.ts';
-import { type Enqueue, podSetup as s, settle } from './pod-setup.ts';
+import { type Enqueue, publishNow, podSetup as s, settle } from './pod-setup.ts';
 import { hasClaims } from './pod-turns.ts';
 
 const ask = (enqueue: Enqueue, request: ClaimRequest): void => enqueue.sendTo(to('draManager'), request);
@@ -80,8 +80,11 @@ export const abandonClaims = s.enqueueActions(({ context, enqueue }) => {
   if (hasClaims(context)) ask(enqueue, { type: 'claims.abandoned', uid: context.uid });
 });
 
-const logStillPrepared = s.enqueueActions(({ context: { uid, namespace, name }, event, enqueue }) => {
+const noteStillPrepared = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
   if (event.type !== 'claims.stillPrepared') return;
+  const { uid, namespace, name } = context;
+  publishNow(enqueue, context, now(args));
   enqueue(line('error', ['Error syncing pod, skipping', { pod: `${namespace}/${name}`, uid, err: event.error }]));
 });
 
@@ -93,7 +96,7 @@ export const releasingClaims = s.createStateConfig({
       entry: releaseClaims,
       on: {
         'claims.unprepared': '#terminated',
-        'claims.stillPrepared': { target: 'refused', actions: [failed, logStillPrepared] },
+        'claims.stillPrepared': { target: 'refused', actions: [failed, noteStillPrepared] },
         'claims.started': { target: 'asking', reenter: true },
       },
     },

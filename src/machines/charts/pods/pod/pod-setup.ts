@@ -242,6 +242,14 @@ export function settle(enqueue: Enqueue, context: PodContext, change: Partial<Po
   return { ...next, status };
 }
 
+/** Publishes how it is now, also while it ends: something holds its end up. */
+export function publishNow(enqueue: Enqueue, context: PodContext, nowMs: number): void {
+  const status = statusOf(context, nowMs);
+  if (isSame(status, context.status)) return;
+  enqueue.assign({ status });
+  sendStatus(enqueue, { ...context, status });
+}
+
 /** While its containers end one by one, its published status stays; the outcome is published once. */
 const isEnding = (before: PodContext, next: PodContext): boolean =>
   before.kill !== null &&

@@ -224,6 +224,10 @@ describe('a pod with resource claims', () => {
     expect(cluster.node.logs('Error syncing pod, skipping')[0]).toMatchObject({
       err: `unprepare dynamic resources: DRA driver ${DRIVER} is not registered`,
     });
+    cluster.node.until('it is seen to have stopped', () => {
+      const [container] = cluster.kube.pod('p').status.containerStatuses;
+      return container.state.terminated !== undefined;
+    });
     register();
     gone();
     expect(calls()).toEqual([`prepare ${DRIVER}/default/mine`, `unprepare ${DRIVER}/default/mine`]);
@@ -287,6 +291,8 @@ describe('a pod with resource claims', () => {
     cluster.node.world.dra.emit(DRIVER, { type: 'dra.healthChanged', devices: { 'node/mine-device': report } });
     cluster.node.until('hot', () => health()?.[0].resources[0].health === 'Unhealthy', 30_000);
     expect(health()[0].resources).toEqual([{ ...id, ...report }]);
+    const { resources } = cluster.kube.pod('p').status.containerStatuses[0];
+    expect(resources).toEqual({ claims: [{ name: 'gpu', request: 'gpu' }] });
   });
 });
 
