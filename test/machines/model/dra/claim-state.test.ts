@@ -31,7 +31,7 @@ it('what is written is read again', () => {
 });
 
 it('a file of a Go kubelet is taken, and written as it was', () => {
-  const text = readFileSync(new URL('go-dra-manager-state.json', import.meta.url), 'utf8').trim();
+  const text = readFileSync(new URL('go-dra-manager-state.txt', import.meta.url), 'utf8').trim();
   const state = readClaimState(text);
   expect(state).toMatchObject({ claims: [{ name: 'c6', drivers: { 'gpu.example.test': [{ device: 'c6-device' }] } }] });
   expect('claims' in state && claimStateText(state.claims)).toBe(text);
