@@ -16,6 +16,7 @@ import type {
   ResultRecord,
 } from '../kernel/records.ts';
 import type { AllocationMessage, AllocationReport } from '../machines/model/allocation/messages.ts';
+import type { ClaimReport, ClaimRequest } from '../machines/model/dra/messages.ts';
 import type { RegistrationItem } from '../machines/model/operations/devices.ts';
 import type { Operations } from '../machines/model/operations/index.ts';
 import type { StatusObserved } from '../machines/model/pods/api-messages.ts';
@@ -32,6 +33,8 @@ import type {
 export type NodeMessage =
   | AllocationMessage
   | AllocationReport
+  | ClaimReport
+  | ClaimRequest
   | ConfigMessage
   | ImageReport
   | SoftStateMessage

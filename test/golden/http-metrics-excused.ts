@@ -33,11 +33,6 @@ export const NOT_HERE: readonly NotHere[] = [
     reason: 'Counts goroutines; connections with an old certificate are closed with the certificate.',
   },
   {
-    families: /^dra_operations_/,
-    names: '`dra_operations_duration_seconds`',
-    reason: 'This node prepares no resource claims.',
-  },
-  {
     families: /^kubelet_imagemanager_inmemory_/,
     names: '`kubelet_imagemanager_inmemory_*`',
     reason: 'Records of pulls are files without a cache in memory.',

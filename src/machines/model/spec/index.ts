@@ -22,7 +22,7 @@ export {
   terminationLogFile,
 } from './paths.ts';
 export { cgroupParent, podQOS } from './qos.ts';
-export { claimRefusal, isSidecar, oomScoreAdj } from './resources.ts';
+export { isSidecar, oomScoreAdj } from './resources.ts';
 export { sandboxConfig } from './sandbox.ts';
 export { usersRefusal } from './security.ts';
 export type { MountedVolume, MountedVolumes } from './volumes.ts';

@@ -5,7 +5,7 @@ import type { NodeRecord } from '../../../node-records.ts';
 import type { NodeView } from '../../node-view.ts';
 import { type Family, gaugeOf, one } from '../family.ts';
 import { histogram } from '../instruments.ts';
-import { MS_PER_SECOND, type Projection, type Seen } from '../projection.ts';
+import { MS_PER_SECOND, type Projection, podUidAt, type Seen } from '../projection.ts';
 
 /** Upstream's: 15 from 0.1 to 40 seconds, each as many times the one before. */
 const [FIRST_BUCKET, LAST_BUCKET, BUCKETS] = [0.1, 40, 15];
@@ -19,21 +19,22 @@ const DURATIONS =
   'starts or stops. Identified by the name of the operation (PrepareResources or UnprepareResources) and separated by ' +
   "the success of the operation. The number of failed operations is provided through the histogram's overall count.";
 
+type Operation = 'Prepare' | 'Unprepare';
+
 /** By message to `draManager`, and by its answer. */
-const BEGINS: Readonly<Record<string, string>> = {
-  'claims.wanted': 'PrepareResources',
-  'claims.released': 'UnprepareResources',
-};
-const ENDS: Readonly<Record<string, readonly [operation: string, isError: boolean]>> = {
-  'claims.prepared': ['PrepareResources', false],
-  'claims.failed': ['PrepareResources', true],
-  'claims.unprepared': ['UnprepareResources', false],
-  'claims.stillPrepared': ['UnprepareResources', true],
+const BEGINS: Readonly<Record<string, Operation>> = { 'claims.wanted': 'Prepare', 'claims.released': 'Unprepare' };
+const ENDS: Readonly<Record<string, readonly [operation: Operation, isError: boolean]>> = {
+  'claims.prepared': ['Prepare', false],
+  'claims.failed': ['Prepare', true],
+  'claims.unprepared': ['Unprepare', false],
+  'claims.stillPrepared': ['Unprepare', true],
 };
 
 export class ClaimWork implements Projection {
-  readonly hears = ['message'] as const;
+  readonly hears = ['message', 'effect'] as const;
   readonly #durations;
+  /** Uids of pods with claims. */
+  readonly #claimed = new Set<string>();
   /** By operation and uid of a pod, when it was asked for. */
   readonly #begun = new Map<string, number>();
 
@@ -43,17 +44,33 @@ export class ClaimWork implements Projection {
   }
 
   on(record: NodeRecord, { kernel }: Seen): void {
-    if (record.k !== 'message' || !record.event.type.startsWith('claims.')) return;
-    const { type } = record.event;
-    const uid = 'uid' in record.event && typeof record.event.uid === 'string' ? record.event.uid : '';
+    if (record.k === 'effect' && record.name === 'cri.runPodSandbox') this.#without('Prepare', podUidAt(record.at));
+    if (record.k !== 'message') return;
+    const { event } = record;
+    if (event.type === 'claims.wanted') this.#claimed.add(event.uid);
+    if (event.type === 'status.removed') {
+      this.#without('Unprepare', event.uid);
+      this.#claimed.delete(event.uid);
+    } else if (event.type in BEGINS || event.type in ENDS) this.#follow(event, kernel.now);
+  }
+
+  /** A pod without claims has nothing to prepare; upstream measures that, too. */
+  #without(operation: Operation, uid: string): void {
+    if (!this.#claimed.has(uid)) this.#observe(operation, false, 0);
+  }
+
+  #follow({ type, uid }: { readonly type: string; readonly uid?: string }, nowMs: number): void {
     const begins = BEGINS[type];
-    if (begins !== undefined) this.#begun.set(`${begins} ${uid}`, kernel.now);
-    const [operation = '', isError = false] = ENDS[type] ?? [];
+    if (begins !== undefined) this.#begun.set(`${begins} ${uid}`, nowMs);
+    const [operation, isError = false] = ENDS[type] ?? [];
     const sinceMs = this.#begun.get(`${operation} ${uid}`);
-    if (sinceMs === undefined) return;
+    if (operation === undefined || sinceMs === undefined) return;
     this.#begun.delete(`${operation} ${uid}`);
-    const labels = { operation_name: operation, is_error: String(isError) };
-    this.#durations.observe(labels, (kernel.now - sinceMs) / MS_PER_SECOND);
+    this.#observe(operation, isError, nowMs - sinceMs);
+  }
+
+  #observe(operation: Operation, isError: boolean, ms: number): void {
+    this.#durations.observe({ operation_name: `${operation}Resources`, is_error: String(isError) }, ms / MS_PER_SECOND);
   }
 }
 

@@ -1,6 +1,7 @@
 /** What a pod's machine does on its way: containers, configuration, sandbox, end. The chart is in `pod.ts`. */
 import { errorIn, errorOf, line, now, outputOf, type PlainError, random, to } from '../../../../kernel/xstate.ts';
 import { withAllocation } from '../../../model/allocation/request.ts';
+import { claimRefusal } from '../../../model/dra/released-claims.ts';
 import type { UserMapping } from '../../../model/operations/users.ts';
 import { eventRecorded } from '../../../model/pods/messages.ts';
 import {
@@ -12,7 +13,7 @@ import {
   podReasons,
 } from '../../../model/reasons/reasons.ts';
 import { hasBehavior } from '../../../model/settings/behaviors.ts';
-import { claimRefusal, podDns } from '../../../model/spec/index.ts';
+import { podDns } from '../../../model/spec/index.ts';
 import { factsOf, hasBegunInSandbox, withContainer } from '../../../model/status/runtime-facts.ts';
 import { pauseMs, RESPAWN_BACK_OFF } from '../../../model/values/back-off.ts';
 import { isSame } from '../../../model/values/same.ts';

@@ -10,9 +10,10 @@
 import { messageOf } from '../../../../kernel/xstate.ts';
 import type { Pod } from '../../../model/api/pod.ts';
 import { usesClaims } from '../../../model/dra/claims.ts';
+import { claimRefusal } from '../../../model/dra/released-claims.ts';
 import type { PodRuntimeStatus } from '../../../model/operations/cri.ts';
 import { hasBehavior } from '../../../model/settings/behaviors.ts';
-import { claimRefusal, sandboxConfig, usersRefusal } from '../../../model/spec/index.ts';
+import { sandboxConfig, usersRefusal } from '../../../model/spec/index.ts';
 import { instancesToRemove, isRestartingAll, needsSandbox, shouldRestart } from '../../../model/status/index.ts';
 import { factsOf, hasBegunInSandbox, sandboxesOf } from '../../../model/status/runtime-facts.ts';
 import { missingRuntimeClass, runtimeHandler } from './pod-objects.ts';
