@@ -193,7 +193,10 @@ export class PodsWorld implements Performer {
     const right = this.rights.handlers[name as keyof ImageRights['handlers']];
     if (right) return answer({ output: right(input as never) });
     const resources = this.dra.handlers[name as keyof DraWorld['handlers']];
-    if (resources) return answer(outcomeOf(() => resources(input as never)));
+    if (resources) {
+      const outcome = outcomeOf(() => resources(input as never));
+      return answer(fault.lost ? { error: faultError(fault) } : outcome);
+    }
     const handler = this.handlers[name as keyof typeof this.handlers];
     if (!handler) throw new Error(`this world cannot do ${name}`);
     const done = (output: unknown): void => {
