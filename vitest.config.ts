@@ -15,7 +15,7 @@ const THOROUGH = [
   'test/actors/**/*.test.ts',
   'test/{hardening,simulation}/**/*.test.ts',
   'test/bin/{commands,minimize,replay,rewrite,simulation}/**/*.test.ts',
-  'test/machines/**/{boot-golden,crashes,groups,recorded.golden}.test.ts',
+  'test/machines/**/{boot-golden,claims-chaos,crashes,groups,recorded.golden}.test.ts',
   'test/**/{faults,damage,disk-full,resolve}.test.ts',
 ];
 
