@@ -84,6 +84,21 @@ describe('a watch', () => {
     expect([sent, isClosed]).toEqual([256, true]);
   });
 
+  it('a change in pieces of one byte takes little more memory than its bytes', async () => {
+    const piece = Buffer.from('x');
+    let heap = 0;
+    async function* drip() {
+      const before = process.memoryUsage().heapUsed;
+      for (let sent = 0; sent < 3_000_000; sent++) yield piece.subarray();
+      heap = process.memoryUsage().heapUsed - before;
+      yield Buffer.from('\n');
+    }
+    const body = { on: () => body, destroy: () => {}, [Symbol.asyncIterator]: drip };
+    const answer = { statusCode: 200, headers: {}, body } as never;
+    await expect(readWatch(answer, '1', () => undefined)).rejects.toThrow('a change is no JSON');
+    expect(heap).toBeLessThan(100 * 1_048_576);
+  });
+
   it.each(['null', '7', '[]', '{}', '{"type":7,"object":{}}', '{"type":"PATCHED","object":{"metadata":{}}}'])(
     'is over with the line %s',
     async (line) => {
@@ -91,6 +106,10 @@ describe('a watch', () => {
       expect([end, seen]).toEqual([{ reason: 'closed', resourceVersion: '2' }, ['ADDED a']]);
     },
   );
+
+  it('that begins with such a line fails: the next one would begin with it, too', async () => {
+    await expect(read('7', good)).rejects.toThrow('a change is no JSON');
+  });
 
   it.each([
     '{"type":"MODIFIED"}',
