@@ -4,6 +4,7 @@
  * Decides: when the watch is over. Invariants: a line that is not complete was never said; the version that is answered
  * is the newest that was seen whole, so that nothing is lost between this watch and the next.
  */
+import { setImmediate } from 'node:timers/promises';
 import { type Json, OperationError } from '../../kernel/json.ts';
 import type { KubeObject } from '../../machines/model/operations/kube.ts';
 import { GrowingBytes } from '../growing-bytes.ts';
@@ -46,6 +47,8 @@ export async function readWatch(
     }
     if (line.type === 'ERROR') return ended(line.object, resourceVersion);
     if (line.type !== 'BOOKMARK') onChange(line.type, line.object);
+    // Changes may come faster than they are taken in: those wait with the server, and what else happens is not behind them.
+    await setImmediate();
     resourceVersion = line.object.metadata.resourceVersion ?? resourceVersion;
   }
   return { reason: 'closed', resourceVersion };

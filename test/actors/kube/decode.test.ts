@@ -84,6 +84,21 @@ describe('a watch', () => {
     expect([sent, isClosed]).toEqual([256, true]);
   });
 
+  it('many changes at once let everything else have its turn between two of them', async () => {
+    let turns = 0;
+    const count = () => {
+      turns++;
+      immediate = setImmediate(count);
+    };
+    let immediate = setImmediate(count);
+    const at: number[] = [];
+    const body = { on: () => body, destroy: () => {}, [Symbol.asyncIterator]: () => [lines].values() };
+    const lines = Buffer.from(`${good}\n`.repeat(100));
+    await readWatch({ statusCode: 200, headers: {}, body } as never, '1', () => at.push(turns));
+    clearImmediate(immediate);
+    expect(new Set(at).size).toBe(100);
+  });
+
   it('a change in pieces of one byte takes little more memory than its bytes', async () => {
     const piece = Buffer.from('x');
     let heap = 0;
