@@ -6,6 +6,8 @@ import type { Json } from '../../../src/kernel/json.ts';
 
 const deep = (levels: number): Json => JSON.parse(`${'{"a":'.repeat(levels)}1${'}'.repeat(levels)}`) as Json;
 
+const keys = (count: number): Json => Object.fromEntries(Array.from({ length: count }, (_, at) => [`k${at}`, '']));
+
 describe('an object', () => {
   it.each<[Json, string]>([
     [null, 'pods: a map expected, not null'],
@@ -21,6 +23,7 @@ describe('an object', () => {
     [{ metadata: {}, spec: 5 }, 'pods.spec: a map expected, not a number'],
     [{ metadata: {}, status: [] }, 'pods.status: a map expected, not a list'],
     [{ metadata: {}, data: { a: 1 } }, 'pods.data["a"]: text expected, not a number'],
+    [{ metadata: {}, data: keys(10_001) }, 'pods.data: at most 10000 keys expected, not a map'],
     [{ metadata: {}, spec: deep(100_000) }, 'pods: at most 200 levels expected, not a map'],
   ])('%o', (value, words) => {
     expect(() => decodedObject(value, 'pods')).toThrow(`the API server's answer cannot be decoded: ${words}`);

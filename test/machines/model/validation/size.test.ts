@@ -30,6 +30,16 @@ describe('a pod', () => {
     expect(staticPod({ file: 'f', uid: 'u', value } as never, 'node').errors).toEqual([sizeProblem(value)]);
   });
 
+  it('of the API server names as many objects as the limit, and none more', () => {
+    const metadata = { name: 'a', namespace: 'b', uid: 'c' };
+    const naming = (length: number) => {
+      const volumes = Array.from({ length }, (_, at) => ({ name: `v${at}`, configMap: { name: `m${at}` } }));
+      return podFromApi({ metadata, spec: { containers: containers(1), volumes } }).error;
+    };
+    expect(naming(500)).toBeUndefined();
+    expect(naming(501)).toBe('the pod names 501 ConfigMaps and Secrets: this node takes pods of at most 500');
+  });
+
   it('of the API server is refused with that', () => {
     const metadata = { name: 'a', namespace: 'b', uid: 'c' };
     const { error } = podFromApi({ metadata, spec: { containers: containers(POD_CONTAINERS_MAX + 1) } });
