@@ -9,6 +9,8 @@
 import { isStaticPod, type Pod, type Volume, type VolumeProjection } from '../api/pod.ts';
 import type { NodeSettings } from '../settings/node-settings.ts';
 import { memoize } from '../values/memoize.ts';
+import { certificatesOf } from '../volumes/certificates.ts';
+import { tokensOf } from '../volumes/tokens.ts';
 import { objectKey, objectKeysOf } from './config-objects.ts';
 
 export const LINKED = 'linked';
@@ -46,6 +48,13 @@ const keysInCluster = memoize((pod: Pod): readonly string[] => {
 });
 
 const keysWithTrust = memoize((pod: Pod): readonly string[] => [...keysInCluster(pod), ...trustKeysOf(pod)].toSorted());
+
+/** All that is followed or fetched for this pod, whatever the node's settings are. */
+export const followedKeys = (pod: Pod): readonly string[] => [
+  ...keysWithTrust(pod),
+  ...Object.keys(tokensOf(pod)),
+  ...Object.keys(certificatesOf(pod)),
+];
 
 /** Of these, what has to be known before the pod can start. A static pod starts without the API server. */
 export const awaitedKeys = (pod: Pod, settings: Pick<NodeSettings, 'apiServer'>): readonly string[] =>
