@@ -49,12 +49,12 @@ const keysInCluster = memoize((pod: Pod): readonly string[] => {
 
 const keysWithTrust = memoize((pod: Pod): readonly string[] => [...keysInCluster(pod), ...trustKeysOf(pod)].toSorted());
 
-/** All that is followed or fetched for this pod, whatever the node's settings are. */
-export const followedKeys = (pod: Pod): readonly string[] => [
-  ...keysWithTrust(pod),
-  ...Object.keys(tokensOf(pod)),
-  ...Object.keys(certificatesOf(pod)),
-];
+/** How much is followed, fetched or mounted by an actor of its own for this pod, whatever the node's settings are. */
+export const followedCount = (pod: Pod): number =>
+  keysWithTrust(pod).length +
+  Object.keys(tokensOf(pod)).length +
+  Object.keys(certificatesOf(pod)).length +
+  (pod.spec.volumes ?? []).filter(({ csi }) => csi != null).length;
 
 /** Of these, what has to be known before the pod can start. A static pod starts without the API server. */
 export const awaitedKeys = (pod: Pod, settings: Pick<NodeSettings, 'apiServer'>): readonly string[] =>

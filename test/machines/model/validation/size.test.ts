@@ -46,8 +46,10 @@ describe('a pod', () => {
       Array.from({ length }, (_, at) => ({ serviceAccountToken: { audience: `a${at}`, path: `p${at}` } }));
     // Besides these, a pod has the services of its namespace.
     expect(naming(configMaps(499))).toBeUndefined();
-    const text = 'the pod needs 501 objects of the API server: this node takes pods of at most 500';
+    const text = 'the pod needs 501 objects, tokens and volumes of drivers: this node takes pods of at most 500';
     expect(naming(configMaps(500))).toBe(text);
+    const drivers = Array.from({ length: 300 }, (_, at) => ({ name: `d${at}`, csi: { driver: `d${at}.example.com` } }));
+    expect(naming([...configMaps(200), ...drivers])).toBe(text);
     expect(naming([...configMaps(200), { name: 't', projected: { sources: tokens(300) } }])).toBe(text);
   });
 

@@ -7,7 +7,7 @@
 
 import { isObject } from '../../../../kernel/xstate.ts';
 import { CONFIG_MIRROR_ANNOTATION, type Pod, type PodMeta, type PodStatus } from '../../../model/api/pod.ts';
-import { followedKeys } from '../../../model/objects/keys.ts';
+import { followedCount } from '../../../model/objects/keys.ts';
 import type { KubeObject } from '../../../model/operations/kube.ts';
 import type { SeenPod } from '../../../model/pods/api-messages.ts';
 import { sizeProblem } from '../../../model/validation/pod.ts';
@@ -16,7 +16,7 @@ export type ApiPod = { readonly pod: Pod; readonly error?: undefined } | { reado
 
 const isText = (value: unknown): value is string => typeof value === 'string' && value !== '';
 
-/** ConfigMaps, Secrets, claims, tokens and the like of one pod: most have an actor and a watch of their own. */
+/** ConfigMaps, Secrets, claims, tokens, volumes of drivers of one pod: each has an actor, and most have a watch. */
 const POD_OBJECTS_MAX = 500;
 const UID_LENGTH_MAX = 128;
 /** As a name of a folder: no way out of it. */
@@ -42,10 +42,10 @@ export function podFromApi(object: KubeObject): ApiPod {
     spec: spec as unknown as Pod['spec'],
     status: (isObject(status) ? status : {}) as PodStatus,
   };
-  const count = followedKeys(pod).length;
+  const count = followedCount(pod);
   if (count > POD_OBJECTS_MAX) {
     return {
-      error: `the pod needs ${count} objects of the API server: this node takes pods of at most ${POD_OBJECTS_MAX}`,
+      error: `the pod needs ${count} objects, tokens and volumes of drivers: this node takes pods of at most ${POD_OBJECTS_MAX}`,
     };
   }
   return { pod };
