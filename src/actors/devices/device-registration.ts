@@ -61,7 +61,7 @@ export function optionsAt(endpoint: string, signal: AbortSignal): Promise<Device
   });
 }
 
-/** Registrations that are heard at once, as when all plugins of a node start, and then in a second: each costs turns. */
+/** Registrations that are heard at once, as when all plugins of a node start, and then in a second. */
 const [REGISTRATIONS_BURST, REGISTRATIONS_PER_SECOND] = [32, 2];
 /** Those that wait for that, or for their plugin's answer; a plugin that is refused comes again. */
 const UNDER_WAY_MAX = 64;

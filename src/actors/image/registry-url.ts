@@ -58,7 +58,7 @@ function splitHost(host: string): { labels: readonly string[]; port: string } {
 function globMatches(pattern: string, label: string): boolean {
   const parts = partsOf(pattern);
   if (parts === null) return false;
-  const characters = [...label];
+  const characters = Array.from(label);
   let [part, at] = [0, 0];
   // Where to go on after the last star: what an earlier one could still take makes no difference.
   let star: { readonly part: number; at: number } | null = null;
@@ -79,7 +79,7 @@ type One = (character: string) => boolean;
 /** `null`: the pattern is none. */
 function partsOf(pattern: string): readonly (typeof STAR | One)[] | null {
   const parts: (typeof STAR | One)[] = [];
-  const rest = [...pattern].values();
+  const rest = Array.from(pattern).values();
   for (const character of rest) {
     if (character === '*') parts.push(STAR);
     else if (character === '?') parts.push((found) => found !== '/');

@@ -211,7 +211,7 @@ type WatchItem = {
   readonly object: KubeObject;
 };
 
-/** As client-go, which waits so long before it lists again. A server that always says so must not be asked without pause. */
+/** As client-go waits before it lists again: a server that always says so is not asked without pause. */
 const EXPIRED_MIN_MS = 800;
 
 async function expired(resourceVersion: string, beganMs: number, signal: AbortSignal) {
@@ -224,8 +224,8 @@ async function expired(resourceVersion: string, beganMs: number, signal: AbortSi
 const UNREADABLE: ReadonlySet<string> = new Set(['MALFORMED', 'TooLarge']);
 
 /**
- * A change that cannot be read would be the first of every watch from the same version: it is passed over by a new list,
- * as client-go does, which has the object as it is by now, or has it no more.
+ * A change that cannot be read would be the first of every watch from the same version: it is passed over by a new
+ * list, as by client-go, which has the object as it is by now, or has it no more.
  */
 const unreadable = (error: unknown): OperationError =>
   new OperationError(messageOf(error), { name: 'DecodeError', code: 'Expired', retriable: true });

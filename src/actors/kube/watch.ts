@@ -47,7 +47,7 @@ export async function readWatch(
     }
     if (line.type === 'ERROR') return ended(line.object, resourceVersion);
     if (line.type !== 'BOOKMARK') onChange(line.type, line.object);
-    // Changes may come faster than they are taken in: those wait with the server, and what else happens is not behind them.
+    // Changes that come faster than they are taken in wait with the server, and keep nothing else waiting.
     await setImmediate();
     resourceVersion = line.object.metadata.resourceVersion ?? resourceVersion;
   }

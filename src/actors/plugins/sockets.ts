@@ -28,7 +28,7 @@ const DEPTH_MAX = 8;
 const FOLDERS_MAX = 128;
 /** Far above the plugins of any node; each is an actor. */
 const SOCKETS_MAX = 256;
-/** Of one folder: whoever puts more there hides only what is his. */
+/** Of one folder: more of them hide only each other. */
 const ENTRIES_MAX = 4_096;
 /** Sets that are told at once, as when plugins start one by one, and then in a second: each costs a turn. */
 const [CHANGES_BURST, CHANGES_PER_SECOND] = [20, 2];

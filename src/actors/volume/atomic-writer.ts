@@ -36,7 +36,7 @@ export interface PlainFile {
 
 const DATA = '..data';
 const DATA_NEW = '..data_tmp';
-/** Folders below each other: each is held open, and an agent without descriptors can do nothing for anybody. */
+/** Folders below each other: each is held open, and a process has a limit of descriptors. */
 const LEVELS_MAX = 256;
 const FOLDER_MODE = 0o755;
 const CREATE = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;

@@ -22,7 +22,7 @@ type Input = InputOf<(typeof volumeOperations)['volume.bindSubPaths']>;
 
 /** As many links as the kernel follows in one path. */
 const LINKS_MAX = 40;
-/** Folders below each other: each is held open, and an agent without descriptors can do nothing for anybody. */
+/** Folders below each other: each is held open, and a process has a limit of descriptors. */
 const LEVELS_MAX = 256;
 /** Only names the thing: a FIFO or a device is not opened. */
 const NAME_ONLY = 0o10000000;

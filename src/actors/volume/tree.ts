@@ -22,8 +22,8 @@ const namesIn = (folder: FileHandle): Promise<Buffer[]> => readdir(fdPath(folder
 const inside = (folder: FileHandle, name: Buffer): Buffer => Buffer.concat([Buffer.from(`${fdPath(folder)}/`), name]);
 
 /**
- * Folders below each other that are open at once. A container may have made a million levels: each costs a descriptor,
- * and an agent without descriptors can do nothing for anybody.
+ * Folders below each other that are open at once. A container may have made a million levels, and each costs one of the
+ * descriptors that the whole agent has.
  */
 const REMOVED_LEVELS_MAX = 64;
 /** A program has a few dozen levels. Upstream gives up where a path has 4,096 bytes. */

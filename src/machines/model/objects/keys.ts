@@ -9,8 +9,6 @@
 import { isStaticPod, type Pod, type Volume, type VolumeProjection } from '../api/pod.ts';
 import type { NodeSettings } from '../settings/node-settings.ts';
 import { memoize } from '../values/memoize.ts';
-import { certificatesOf } from '../volumes/certificates.ts';
-import { tokensOf } from '../volumes/tokens.ts';
 import { objectKey, objectKeysOf } from './config-objects.ts';
 
 export const LINKED = 'linked';
@@ -47,14 +45,10 @@ const keysInCluster = memoize((pod: Pod): readonly string[] => {
   return [...objectKeysOf(pod), ...claimKeys(pod), ...classes, servicesKey(pod)].toSorted();
 });
 
-const keysWithTrust = memoize((pod: Pod): readonly string[] => [...keysInCluster(pod), ...trustKeysOf(pod)].toSorted());
-
-/** How much is followed, fetched or mounted by an actor of its own for this pod, whatever the node's settings are. */
-export const followedCount = (pod: Pod): number =>
-  keysWithTrust(pod).length +
-  Object.keys(tokensOf(pod)).length +
-  Object.keys(certificatesOf(pod)).length +
-  (pod.spec.volumes ?? []).filter(({ csi }) => csi != null).length;
+/** Whatever the node's settings are. */
+export const keysWithTrust = memoize((pod: Pod): readonly string[] =>
+  [...keysInCluster(pod), ...trustKeysOf(pod)].toSorted(),
+);
 
 /** Of these, what has to be known before the pod can start. A static pod starts without the API server. */
 export const awaitedKeys = (pod: Pod, settings: Pick<NodeSettings, 'apiServer'>): readonly string[] =>

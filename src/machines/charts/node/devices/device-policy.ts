@@ -18,7 +18,7 @@ const VERSION = 'v1beta1';
 /** How long a resource is kept whose plugin is gone. */
 export const STOP_GRACE_MS = 300_000;
 
-/** Nodes have a dozen. All of them are in each report and each checkpoint, so that their number is what a change costs. */
+/** Nodes have a dozen. All of them are in each report and each checkpoint: their number is what a change costs. */
 export const RESOURCES_MAX = 128;
 
 export const CHECKPOINT_FILE = 'kubelet_internal_checkpoint';
@@ -57,7 +57,7 @@ export interface ResourceEntry {
 
 export type Resources = Readonly<Record<string, ResourceEntry>>;
 
-/** Whether `after` says something else. What is one and the same object is not looked into: a node may have thousands of devices. */
+/** Whether `after` says something else. A node may have thousands of devices: the same object is not looked into. */
 export function haveChanged(before: Resources, after: Resources): boolean {
   const names = Object.keys(after);
   if (names.length !== Object.keys(before).length) return true;

@@ -7,10 +7,12 @@
 
 import { isObject } from '../../../../kernel/xstate.ts';
 import { CONFIG_MIRROR_ANNOTATION, type Pod, type PodMeta, type PodStatus } from '../../../model/api/pod.ts';
-import { followedCount } from '../../../model/objects/keys.ts';
+import { keysWithTrust } from '../../../model/objects/keys.ts';
 import type { KubeObject } from '../../../model/operations/kube.ts';
 import type { SeenPod } from '../../../model/pods/api-messages.ts';
 import { sizeProblem } from '../../../model/validation/pod.ts';
+import { certificatesOf } from '../../../model/volumes/certificates.ts';
+import { tokensOf } from '../../../model/volumes/tokens.ts';
 
 export type ApiPod = { readonly pod: Pod; readonly error?: undefined } | { readonly error: string };
 
@@ -22,6 +24,12 @@ const UID_LENGTH_MAX = 128;
 /** As a name of a folder: no way out of it. */
 const isUid = (value: unknown): value is string =>
   isText(value) && value.length <= UID_LENGTH_MAX && /^[A-Za-z0-9][A-Za-z0-9-]*$/.test(value);
+
+const followedCount = (pod: Pod): number =>
+  keysWithTrust(pod).length +
+  Object.keys(tokensOf(pod)).length +
+  Object.keys(certificatesOf(pod)).length +
+  (pod.spec.volumes ?? []).filter(({ csi }) => csi != null).length;
 
 export function podFromApi(object: KubeObject): ApiPod {
   const { metadata, spec, status } = object;
