@@ -74,7 +74,9 @@ export class FakeDevicePlugin {
       CONTRACT['v1beta1.Registration'] as grpc.ServiceDefinition,
       'Registration',
     );
-    const client = new Client(`unix://${kubelet}`, grpc.credentials.createInsecure());
+    // Over a connection of its own, as plugins are processes of their own.
+    const own = { 'grpc.use_local_subchannel_pool': 1 };
+    const client = new Client(`unix://${kubelet}`, grpc.credentials.createInsecure(), own);
     const endpoint = this.socket.slice(this.socket.lastIndexOf('/') + 1);
     const request = { version: 'v1beta1', endpoint, resource_name: resource, ...change };
     return new Promise((resolve, reject) => {

@@ -141,6 +141,11 @@ const ROWS: readonly (readonly [place: string, input: (size: number) => string, 
     (n) => `${'*'.repeat(Math.min(n, 40))}.io`,
     (text) => matches(text, `${'a'.repeat(40)}.com/x`),
   ],
+  [
+    'stars between letters in a pattern of a registry',
+    (n) => `${'*a'.repeat(n)}b.io`,
+    (text) => matches(text, `${'a'.repeat(60)}.io/x`),
+  ],
   ['logins', (n) => `{"auths":{"${'a/'.repeat(n)}":{"auth":"YTpi"}}}`, dockerConfigJson],
 ];
 

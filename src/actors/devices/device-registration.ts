@@ -21,6 +21,7 @@ import type {
 import { Contract } from '../contract.ts';
 import { bindSocket } from '../grpc-socket.ts';
 import { connected, methodOf, unary } from '../plugins/connection.ts';
+import { TokenBucket } from '../token-bucket.ts';
 
 /** How long a plugin may take to say how it wants to be asked. */
 const OPTIONS_TIMEOUT_MS = 10_000;
@@ -60,6 +61,13 @@ export function optionsAt(endpoint: string, signal: AbortSignal): Promise<Device
   });
 }
 
+/** Registrations that are heard at once, as when all plugins of a node start, and then in a second. */
+const [REGISTRATIONS_BURST, REGISTRATIONS_PER_SECOND] = [32, 2];
+/** Those that wait for that, or for their plugin's answer; a plugin that is refused comes again. */
+const UNDER_WAY_MAX = 64;
+/** A registration is a few names. */
+const REQUEST_MAX_BYTES = 16 * 1024;
+
 const FOLDER_MODE = 0o750;
 const SOCKET_MODE = 0o600;
 
@@ -76,7 +84,10 @@ export const serveRegistration: Port<(typeof deviceOperations)['devices.serveReg
   const folder = dirname(socket);
   await mkdir(folder, { recursive: true, mode: FOLDER_MODE });
   await removeSockets(folder);
-  const server = new grpc.Server();
+  const server = new grpc.Server({
+    'grpc.max_receive_message_length': REQUEST_MAX_BYTES,
+    'grpc.max_concurrent_streams': UNDER_WAY_MAX,
+  });
   server.addService(service(), { Register: register(call, folder) });
   await bindSocket(server, socket);
   await chmod(socket, SOCKET_MODE);
@@ -106,22 +117,28 @@ const service = (): grpc.ServiceDefinition =>
 
 type Done = grpc.sendUnaryData<object>;
 
-const register =
-  (call: Call, folder: string): grpc.handleUnaryCall<RegisterRequest, object> =>
-  ({ request }, done) => {
-    void answer(call, folder, request, done);
+/** A plugin that registers without end waits, and in the end is refused; the lists of others are heard meanwhile. */
+function register(call: Call, folder: string): grpc.handleUnaryCall<RegisterRequest, object> {
+  const bucket = new TokenBucket(REGISTRATIONS_PER_SECOND, REGISTRATIONS_BURST);
+  let underWay = 0;
+  const answer = async (request: RegisterRequest, done: Done): Promise<void> => {
+    if (underWay >= UNDER_WAY_MAX) return done({ code: grpc.status.RESOURCE_EXHAUSTED, details: TOO_MANY });
+    underWay += 1;
+    try {
+      await registered(call, folder, request, bucket);
+      done(null, {});
+    } catch (error) {
+      done({ code: grpc.status.UNKNOWN, details: messageOf(error) });
+    } finally {
+      underWay -= 1;
+    }
   };
-
-async function answer(call: Call, folder: string, request: RegisterRequest, done: Done): Promise<void> {
-  try {
-    await registered(call, folder, request);
-  } catch (error) {
-    return done({ code: grpc.status.UNKNOWN, details: messageOf(error) });
-  }
-  done(null, {});
+  return ({ request }, done) => void answer(request, done);
 }
 
-async function registered(call: Call, folder: string, request: RegisterRequest): Promise<void> {
+const TOO_MANY = `${UNDER_WAY_MAX} registrations are under way: try again later`;
+
+async function registered(call: Call, folder: string, request: RegisterRequest, bucket: TokenBucket): Promise<void> {
   const { version, endpoint: name, resource_name: resource } = request;
   const problem = registrationProblem(version, resource);
   if (problem !== '') throw new OperationError(problem);
@@ -132,5 +149,6 @@ async function registered(call: Call, folder: string, request: RegisterRequest):
   const options = await optionsAt(endpoint, call.signal).catch((error: Error) => {
     throw new OperationError(`failed to get device plugin options: ${error.message}`);
   });
+  await bucket.take(call.signal);
   call.emit({ type: 'devices.registered', resource, endpoint, options });
 }

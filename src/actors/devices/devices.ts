@@ -35,6 +35,8 @@ const PRE_START_TIMEOUT_MS = 30_000;
 const LIST_MAX_BYTES = 1_024 * 1_024;
 /** Each device of a list costs the turn that takes it some microseconds. */
 const DEVICES_MAX = 8_192;
+/** Of all resources: the whole of them is in each report of the node. */
+const ALL_DEVICES_MAX = 32_768;
 /** Lists of one plugin that are taken at once, as when its devices fail one by one, and then in a second. */
 const [LISTS_BURST, LISTS_PER_SECOND] = [20, 2];
 
@@ -43,6 +45,8 @@ const STOP_GRACE_MS = 300_000;
 
 interface Connection extends DevicePlugin {
   readonly client: grpc.Client;
+  /** Devices in its last list. */
+  count: number;
   /** When its stream ended. */
   endedAtMs?: number;
 }
@@ -80,10 +84,11 @@ async function listAndWatch(
     input.endpoint,
     signal,
     async (client) => {
-      const connection: Connection = { ...input, client };
+      const connection: Connection = { ...input, client, count: 0 };
+      forgetEnded(connections);
       connections.set(input.resource, connection);
       try {
-        await followed(client, call);
+        await followed(connection, connections, call);
       } finally {
         connection.endedAtMs = performance.now();
       }
@@ -94,7 +99,12 @@ async function listAndWatch(
 }
 
 /** A plugin that sends lists without end is stopped by its own stream: nothing waits here for its turn. */
-async function followed(client: grpc.Client, call: PortCall<DevicePlugin, DevicesListed>): Promise<void> {
+async function followed(
+  connection: Connection,
+  connections: Connections,
+  call: PortCall<DevicePlugin, DevicesListed>,
+): Promise<void> {
+  const { client } = connection;
   const { signal } = call;
   const method = methodOf<object, ListReply>(DEVICE_PLUGIN, 'ListAndWatch');
   const stream = client.makeServerStreamRequest(method.path, method.requestSerialize, method.responseDeserialize, {});
@@ -104,7 +114,8 @@ async function followed(client: grpc.Client, call: PortCall<DevicePlugin, Device
   let before = '';
   try {
     for await (const { devices } of stream as AsyncIterable<ListReply>) {
-      if (devices.length > DEVICES_MAX) throw tooMany(devices.length);
+      holdToLimits(devices.length, connection, connections);
+      connection.count = devices.length;
       await bucket.take(signal);
       const listed = devices.map(deviceOf).toSorted((a, b) => (a.id < b.id ? -1 : 1));
       const text = JSON.stringify(listed);
@@ -119,10 +130,15 @@ async function followed(client: grpc.Client, call: PortCall<DevicePlugin, Device
   }
 }
 
-const tooMany = (count: number): OperationError =>
-  new OperationError(`the plugin has ${count} devices: a node takes at most ${DEVICES_MAX} of one resource`, {
-    code: 'RESOURCE_EXHAUSTED',
-  });
+function holdToLimits(count: number, connection: Connection, connections: Connections): void {
+  if (count > DEVICES_MAX) throw tooMany(count, `${DEVICES_MAX} of one resource`);
+  const others = [...connections.values()].filter((each) => each !== connection);
+  const all = others.reduce((sum, each) => sum + each.count, count);
+  if (all > ALL_DEVICES_MAX) throw tooMany(count, `${ALL_DEVICES_MAX} of all resources, and would have ${all}`);
+}
+
+const tooMany = (count: number, limit: string): OperationError =>
+  new OperationError(`the plugin has ${count} devices: a node takes at most ${limit}`, { code: 'RESOURCE_EXHAUSTED' });
 
 const deviceOf = ({ ID, health, topology }: ListReply['devices'][number]): Device => ({
   id: ID,
@@ -130,9 +146,16 @@ const deviceOf = ({ ID, health, topology }: ListReply['devices'][number]): Devic
   nodes: topology === null ? null : topology.nodes.map((node) => Number(node.ID)).toSorted((a, b) => a - b),
 });
 
+const isKnown = ({ endedAtMs }: Connection): boolean =>
+  endedAtMs === undefined || performance.now() - endedAtMs < STOP_GRACE_MS;
+
+function forgetEnded(connections: Map<string, Connection>): void {
+  for (const [resource, connection] of connections) if (!isKnown(connection)) connections.delete(resource);
+}
+
 function connectionOf(connections: Connections, resource: string): Connection {
   const found = connections.get(resource);
-  if (found && (found.endedAtMs === undefined || performance.now() - found.endedAtMs < STOP_GRACE_MS)) return found;
+  if (found && isKnown(found)) return found;
   throw new OperationError(`endpoint not found in cache for a registered resource: ${resource}`, { code: 'NOT_FOUND' });
 }
 

@@ -7,6 +7,7 @@
 import { createHash } from 'node:crypto';
 import { accessSync, constants, statSync } from 'node:fs';
 import { join } from 'node:path';
+import { setImmediate } from 'node:timers/promises';
 import { steadyNow } from '../../kernel/clock.ts';
 import type { Vault } from '../../kernel/journal/index.ts';
 import { OperationError, toPlainError } from '../../kernel/json.ts';
@@ -58,7 +59,7 @@ export function credentialPorts(options: CredentialOptions): Ports<typeof imageO
     'images.credentials': async ({ input: { root, repository, secrets, pod }, signal }) => {
       const home = environment['HOME'] ?? '';
       const rings = [
-        secretRing(secrets, vault),
+        await secretRing(secrets, vault),
         nodeRing(await nodeLogins({ root, workingDirectory, home })),
         await pluginRing(plugins, { repository, pod, signal }, warn),
       ];
@@ -97,9 +98,11 @@ const DECODERS: Readonly<Record<string, readonly [key: string, decode: (text: st
   'kubernetes.io/dockercfg': ['.dockercfg', dockercfg],
 };
 
-function secretRing(secrets: readonly ConfigObject[], vault: Vault): Keyring<Source> {
+/** A pod may name hundreds of secrets, each with thousands of registries: decisions have their turn between them. */
+async function secretRing(secrets: readonly ConfigObject[], vault: Vault): Promise<Keyring<Source>> {
   const ring = new Keyring<Source>();
-  for (const { namespace, name, uid = '', type = '', data } of secrets) {
+  for (const [at, { namespace, name, uid = '', type = '', data }] of secrets.entries()) {
+    if (at > 0) await setImmediate();
     const [key, decode] = DECODERS[type] ?? [];
     const content = key === undefined ? undefined : data[key];
     if (content === undefined || decode === undefined) continue;

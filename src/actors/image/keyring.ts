@@ -11,6 +11,8 @@ import { matches, parseRegistryUrl } from './registry-url.ts';
 
 /** A file with a thousand registries has about 200 KiB. */
 const MAX_CONFIG_BYTES = 1_048_576;
+/** Registries of one configuration: each is compared with the image of each pull. */
+const LOGINS_MAX = 10_000;
 
 /**
  * The docker configuration of a node and of pull secrets: which login belongs to which registry.
@@ -47,7 +49,12 @@ function parsed(text: string): unknown {
 
 function loginsOf(value: unknown): Logins {
   if (!isObject(value as never)) throw new Error('the logins of the docker configuration are not a JSON object');
-  return Object.fromEntries(Object.entries(value as object).map(([registry, entry]) => [registry, loginOf(entry)]));
+  const entries = Object.entries(value as object);
+  if (entries.length > LOGINS_MAX)
+    throw new Error(
+      `the docker configuration has ${entries.length} registries, more than the ${LOGINS_MAX} that are read`,
+    );
+  return Object.fromEntries(entries.map(([registry, entry]) => [registry, loginOf(entry)]));
 }
 
 function loginOf(entry: unknown): Login {

@@ -56,16 +56,72 @@ function splitHost(host: string): { labels: readonly string[]; port: string } {
 
 /** Go's `filepath.Match` for one label; a pattern that is none matches nothing. */
 function globMatches(pattern: string, label: string): boolean {
-  const source = pattern.replaceAll(/\\(.)|(\*)|(\?)|(\[[^[\]]+\])|([.+^${}()|[\]\\])/g, (all, ...groups) => {
-    const [escaped, star, any, set] = groups as (string | undefined)[];
-    if (escaped !== undefined) return `\\u${escaped.charCodeAt(0).toString(16).padStart(4, '0')}`;
-    if (star !== undefined) return '[^/]*';
-    if (any !== undefined) return '[^/]';
-    return set ?? `\\${all}`;
-  });
-  try {
-    return new RegExp(`^${source}$`).test(label);
-  } catch {
-    return false;
+  const parts = partsOf(pattern);
+  if (parts === null) return false;
+  const characters = Array.from(label);
+  let [part, at] = [0, 0];
+  // Where to go on after the last star: what an earlier one could still take makes no difference.
+  let star: { readonly part: number; at: number } | null = null;
+  while (at < characters.length) {
+    const wanted = parts[part];
+    if (wanted === STAR) star = { part: ++part, at };
+    else if (wanted?.(characters[at]!)) [part, at] = [part + 1, at + 1];
+    else if (star !== null && characters[star.at] !== '/') [part, at] = [star.part, ++star.at];
+    else return false;
   }
+  return parts.slice(part).every((rest) => rest === STAR);
+}
+
+const STAR = Symbol('*');
+/** What one character has to be. */
+type One = (character: string) => boolean;
+
+/** `null`: the pattern is none. */
+function partsOf(pattern: string): readonly (typeof STAR | One)[] | null {
+  const parts: (typeof STAR | One)[] = [];
+  const rest = Array.from(pattern).values();
+  for (const character of rest) {
+    if (character === '*') parts.push(STAR);
+    else if (character === '?') parts.push((found) => found !== '/');
+    else {
+      const one = character === '[' ? setIn(rest) : literalIn(character, rest);
+      if (one === null) return null;
+      parts.push(one);
+    }
+  }
+  return parts;
+}
+
+type Characters = Iterator<string>;
+
+function literalIn(first: string, rest: Characters): One | null {
+  const wanted = first === '\\' ? rest.next().value : first;
+  return wanted === undefined ? null : (found) => found === wanted;
+}
+
+/** Characters and ranges up to the bracket that closes them; one at least. */
+function setIn(rest: Characters): One | null {
+  let character = next(rest);
+  const isNegated = character === '^';
+  if (isNegated) character = next(rest);
+  const ranges: (readonly [string, string])[] = [];
+  while (character !== ']' || ranges.length === 0) {
+    const low = bound(character, rest);
+    let high = low;
+    character = next(rest);
+    if (character === '-') {
+      high = bound(next(rest), rest);
+      character = next(rest);
+    }
+    if (low === null || high === null || character === null) return null;
+    ranges.push([low, high]);
+  }
+  return (found) => ranges.some(([low, high]) => low <= found && found <= high) !== isNegated;
+}
+
+const next = (rest: Characters): string | null => (rest.next().value as string | undefined) ?? null;
+
+function bound(character: string | null, rest: Characters): string | null {
+  if (character === '-' || character === ']') return null;
+  return character === '\\' ? next(rest) : character;
 }

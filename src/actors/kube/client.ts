@@ -7,6 +7,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { OperationError } from '../../kernel/json.ts';
 import type { KubeTarget } from '../../machines/model/operations/kube.ts';
+import { GrowingBytes } from '../growing-bytes.ts';
 import type { TokenBucket } from '../token-bucket.ts';
 import { refusal, requestError } from './errors.ts';
 import type { Transport, TransportAnswer, TransportRequest } from './transport.ts';
@@ -152,16 +153,14 @@ function headerOf({ headers }: TransportAnswer, name: string): string | undefine
 }
 
 async function bodyOf({ body }: TransportAnswer): Promise<Buffer> {
-  const chunks: Buffer[] = [];
-  let bytes = 0;
+  const bytes = new GrowingBytes();
   for await (const chunk of body) {
-    chunks.push(chunk as Buffer);
-    bytes += (chunk as Buffer).length;
-    if (bytes > ANSWER_MAX_BYTES) {
+    bytes.add(chunk as Buffer);
+    if (bytes.length > ANSWER_MAX_BYTES) {
       throw new OperationError(`the answer has more than ${ANSWER_MAX_BYTES} bytes`, { code: 'TooLarge' });
     }
   }
-  return Buffer.concat(chunks);
+  return bytes.take();
 }
 
 /** Path of an object, or of its collection when `name` is absent. */

@@ -61,7 +61,14 @@ const OF_METADATA: Readonly<Record<string, Check>> = {
   finalizers: listOf(text),
   ownerReferences: listOf(map),
 };
-const OF_OBJECT: Readonly<Record<string, Check>> = { spec: map, status: map, data: texts, binaryData: texts };
+/** Each key of a ConfigMap or Secret is a file of each volume that has it, and a value of the journal. */
+const KEYS_MAX = 10_000;
+
+const data: Check = (value, at) => {
+  texts(value, at);
+  if (Object.keys(value as JsonObject).length > KEYS_MAX) throw refused(at, `at most ${KEYS_MAX} keys`, value);
+};
+const OF_OBJECT: Readonly<Record<string, Check>> = { spec: map, status: map, data, binaryData: data };
 
 /** A field that is null is none, as in Go. */
 function checkFields(fields: JsonObject, checks: Readonly<Record<string, Check>>, at: string): void {

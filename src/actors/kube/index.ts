@@ -4,10 +4,11 @@
  * Invariants: before `kube.connect` succeeded every other operation fails with a clear text; what leaves towards the
  * machines has no secret in it, what leaves towards the server has the values again.
  */
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Vault } from '../../kernel/journal/index.ts';
 import { type Json, OperationError } from '../../kernel/json.ts';
 import type { InputOf as OperationInput, PortCall, Ports } from '../../kernel/operation.ts';
-import { codeOf } from '../../kernel/thrown.ts';
+import { codeOf, messageOf } from '../../kernel/thrown.ts';
 import type {
   KubeClient as ClientName,
   KubeObject,
@@ -186,16 +187,18 @@ class Connection {
     };
     const limitMs = timeoutSeconds === undefined ? undefined : timeoutSeconds * SECOND_MS + WATCH_GRACE_MS;
     const bounded = limitMs === undefined ? signal : AbortSignal.any([signal, AbortSignal.timeout(limitMs)]);
+    const beganMs = performance.now();
     try {
       const request = { method: 'GET', path: pathFor(input, 'LIST'), query, signal: bounded } as const;
       const answer = await this.client(input.client).open(request);
-      return await readWatch(answer, resourceVersion, (change, object) =>
+      const end = await readWatch(answer, resourceVersion, (change, object) =>
         call.emit({ type: 'watch.changed', change, object: sealed(input, object, this.vault) }),
       );
+      return end.reason === 'expired' ? await expired(resourceVersion, beganMs, signal) : end;
     } catch (error) {
-      const code = codeOf(error);
-      if (code === 'Expired' || code === 'Gone') return { reason: 'expired' as const, resourceVersion };
-      throw error;
+      const code = codeOf(error) ?? '';
+      if (code === 'Expired' || code === 'Gone') return await expired(resourceVersion, beganMs, signal);
+      throw UNREADABLE.has(code) ? unreadable(error) : error;
     }
   }
 }
@@ -207,6 +210,25 @@ type WatchItem = {
   readonly change: 'ADDED' | 'MODIFIED' | 'DELETED';
   readonly object: KubeObject;
 };
+
+/** As client-go waits before it lists again: a server that always says so is not asked without pause. */
+const EXPIRED_MIN_MS = 800;
+
+async function expired(resourceVersion: string, beganMs: number, signal: AbortSignal) {
+  const leftMs = beganMs + EXPIRED_MIN_MS - performance.now();
+  if (leftMs > 0) await sleep(leftMs, undefined, { signal });
+  return { reason: 'expired' as const, resourceVersion };
+}
+
+/** Of a change that cannot be read. */
+const UNREADABLE: ReadonlySet<string> = new Set(['MALFORMED', 'TooLarge']);
+
+/**
+ * A change that cannot be read would be the first of every watch from the same version: it is passed over by a new
+ * list, as by client-go, which has the object as it is by now, or has it no more.
+ */
+const unreadable = (error: unknown): OperationError =>
+  new OperationError(messageOf(error), { name: 'DecodeError', code: 'Expired', retriable: true });
 
 /** An object is created in its collection; a name then belongs to the body, unless a subresource is meant. */
 function pathFor(target: KubeTarget, method: string): string {

@@ -4,8 +4,10 @@
  * Decides: when the watch is over. Invariants: a line that is not complete was never said; the version that is answered
  * is the newest that was seen whole, so that nothing is lost between this watch and the next.
  */
+import { setImmediate } from 'node:timers/promises';
 import { type Json, OperationError } from '../../kernel/json.ts';
 import type { KubeObject } from '../../machines/model/operations/kube.ts';
+import { GrowingBytes } from '../growing-bytes.ts';
 import { decodedObject, parseExactly } from './decode.ts';
 import { refusal } from './errors.ts';
 import type { TransportAnswer } from './transport.ts';
@@ -38,9 +40,15 @@ export async function readWatch(
   let resourceVersion = from;
   for await (const text of lines(answer)) {
     const line = parsed(text);
-    if (line === undefined) break;
+    if (line === undefined) {
+      // The next watch from here would begin with the same line.
+      if (resourceVersion === from) throw new OperationError('a change is no JSON', { code: 'MALFORMED' });
+      break;
+    }
     if (line.type === 'ERROR') return ended(line.object, resourceVersion);
     if (line.type !== 'BOOKMARK') onChange(line.type, line.object);
+    // Changes that come faster than they are taken in wait with the server, and keep nothing else waiting.
+    await setImmediate();
     resourceVersion = line.object.metadata.resourceVersion ?? resourceVersion;
   }
   return { reason: 'closed', resourceVersion };
@@ -66,18 +74,16 @@ function parsed(text: string): WatchLine | undefined {
 
 /** Whole lines; what breaks off in the middle is dropped. A connection that breaks ends the watch, nothing more. */
 async function* lines({ body }: TransportAnswer): AsyncGenerator<string> {
-  let rest: Buffer[] = [];
-  let bytes = 0;
+  const line = new GrowingBytes();
   for await (const chunk of chunks(body)) {
     let start = 0;
     for (let end = chunk.indexOf(NEWLINE); end >= 0; end = chunk.indexOf(NEWLINE, start)) {
-      yield Buffer.concat([...rest, chunk.subarray(start, end)]).toString('utf8');
+      line.add(chunk.subarray(start, end));
+      yield line.take().toString('utf8');
       start = end + 1;
-      [rest, bytes] = [[], 0];
     }
-    rest.push(chunk.subarray(start));
-    bytes += chunk.length - start;
-    if (bytes > LINE_MAX_BYTES) {
+    line.add(chunk.subarray(start));
+    if (line.length > LINE_MAX_BYTES) {
       throw new OperationError(`a change has more than ${LINE_MAX_BYTES} bytes`, { code: 'TooLarge', retriable: true });
     }
   }

@@ -8,13 +8,15 @@
  * Invariants: one scan at a time; what is emitted is always the complete set, and never twice the same; nothing is
  * emitted after the abort. Upstream: pkg/kubelet/pluginmanager/pluginwatcher/plugin_watcher.go.
  */
-import { lstat, readdir } from 'node:fs/promises';
+import type { Dirent } from 'node:fs';
+import { lstat, opendir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout } from 'node:timers/promises';
 import type { InputOf, ItemOf, Port, PortCall } from '../../kernel/operation.ts';
 import type { PluginSocket, pluginOperations } from '../../machines/model/operations/plugins.ts';
 import { Hints } from '../host/hints.ts';
 import { PathWatch } from '../host/path-watch.ts';
+import { TokenBucket } from '../token-bucket.ts';
 
 /** Safety net for the hint that was dropped. */
 const PERIOD_MS = 30_000;
@@ -26,6 +28,10 @@ const DEPTH_MAX = 8;
 const FOLDERS_MAX = 128;
 /** Far above the plugins of any node; each is an actor. */
 const SOCKETS_MAX = 256;
+/** Of one folder: more of them hide only each other. */
+const ENTRIES_MAX = 4_096;
+/** Sets that are told at once, as when plugins start one by one, and then in a second: each costs a turn. */
+const [CHANGES_BURST, CHANGES_PER_SECOND] = [20, 2];
 
 type Operation = (typeof pluginOperations)['plugins.watch'];
 type Call = PortCall<InputOf<Operation>, ItemOf<Operation>>;
@@ -38,13 +44,15 @@ export const watchPlugins: Port<Operation> = async (call) => {
 interface Scan {
   readonly sockets: PluginSocket[];
   readonly folders: string[];
-  readonly errors: string[];
+  /** One sentence for each limit, however much is beyond it: each is a line of the log. */
+  readonly errors: Set<string>;
 }
 
 class SocketFollower {
   readonly #call: Call;
   readonly #watches = new Map<string, PathWatch>();
   readonly #hints: Hints;
+  readonly #changes = new TokenBucket(CHANGES_PER_SECOND, CHANGES_BURST);
   #emitted = '';
 
   constructor(call: Call) {
@@ -59,7 +67,7 @@ class SocketFollower {
       const found = await scan(input.path);
       // A folder that is new may have been filled before it was watched.
       if (await this.#watch(found.folders)) this.#hints.give();
-      this.#say(found);
+      await this.#say(found).catch(() => {});
       await this.#hints.wait(PERIOD_MS);
       if (this.#hints.areNew) await setTimeout(SOON_MS, undefined, { signal }).catch(() => {});
     }
@@ -85,9 +93,13 @@ class SocketFollower {
     return isNew;
   }
 
-  #say({ sockets, errors }: Scan): void {
+  /** Rejects when the abort came first. */
+  async #say({ sockets, errors: noted }: Scan): Promise<void> {
+    const errors = [...noted];
     const report = JSON.stringify([sockets, errors]);
-    if (report === this.#emitted || this.#call.signal.aborted) return;
+    if (report === this.#emitted) return;
+    await this.#changes.take(this.#call.signal);
+    if (this.#call.signal.aborted) return;
     this.#emitted = report;
     this.#call.emit({ type: 'plugins.changed', sockets, errors });
   }
@@ -95,37 +107,52 @@ class SocketFollower {
 
 /** Every folder and socket below `root`; what cannot be read is an error, what vanished meanwhile is not. */
 async function scan(root: string): Promise<Scan> {
-  const found: Scan = { sockets: [], folders: [root], errors: [] };
+  const found: Scan = { sockets: [], folders: [root], errors: new Set() };
   await descend(root, 0, found);
   found.sockets.sort((one, other) => (one.path < other.path ? -1 : 1));
   return found;
 }
 
 async function descend(folder: string, depth: number, found: Scan): Promise<void> {
-  const entries = await readdir(folder, { withFileTypes: true }).catch((error: NodeJS.ErrnoException) => {
-    if (error.code !== 'ENOENT') found.errors.push(`cannot read the plugin folder: ${error.message}`);
-    return [];
-  });
-  for (const entry of entries.toSorted((one, other) => (one.name < other.name ? -1 : 1))) {
-    if (entry.name.startsWith('.')) continue;
+  for (const entry of await entriesOf(folder, found)) {
     const path = join(folder, entry.name);
     if (entry.isSocket()) await note(path, found);
-    else if (entry.isDirectory() && isWithinLimits(path, depth, found)) {
+    else if (entry.isDirectory() && isWithinLimits(depth, found)) {
       found.folders.push(path);
       await descend(path, depth + 1, found);
     }
   }
 }
 
-function isWithinLimits(path: string, depth: number, { folders, errors }: Scan): boolean {
+/** In the order of their names. */
+async function entriesOf(folder: string, { errors }: Scan): Promise<readonly Dirent[]> {
+  const entries: Dirent[] = [];
+  let seen = 0;
+  try {
+    for await (const entry of await opendir(folder)) {
+      if (!entry.name.startsWith('.') && (entry.isSocket() || entry.isDirectory())) entries.push(entry);
+      if (++seen < ENTRIES_MAX) continue;
+      errors.add(`${folder} is not read further: at most ${ENTRIES_MAX} entries of a folder are`);
+      break;
+    }
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    if (code !== 'ENOENT') errors.add(`cannot read the plugin folder: ${message}`);
+  }
+  return entries.sort((one, other) => (one.name < other.name ? -1 : 1));
+}
+
+function isWithinLimits(depth: number, { folders, errors }: Scan): boolean {
   if (depth < DEPTH_MAX && folders.length < FOLDERS_MAX) return true;
-  errors.push(`${path} is not read: at most ${FOLDERS_MAX} folders are, ${DEPTH_MAX} deep`);
+  const [root] = folders;
+  errors.add(`not all folders below ${root} are read: at most ${FOLDERS_MAX} are, ${DEPTH_MAX} deep`);
   return false;
 }
 
-async function note(path: string, { sockets, errors }: Scan): Promise<void> {
+async function note(path: string, { sockets, folders, errors }: Scan): Promise<void> {
   if (sockets.length >= SOCKETS_MAX) {
-    errors.push(`${path} is not asked what it is: at most ${SOCKETS_MAX} plugins are`);
+    const [root] = folders;
+    errors.add(`not all sockets below ${root} are asked what they are: at most ${SOCKETS_MAX} plugins are`);
     return;
   }
   const found = await lstat(path, { bigint: true }).catch(() => null);

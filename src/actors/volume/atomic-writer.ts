@@ -36,6 +36,8 @@ export interface PlainFile {
 
 const DATA = '..data';
 const DATA_NEW = '..data_tmp';
+/** Folders below each other: each is held open, and a process has a limit of descriptors. */
+const LEVELS_MAX = 256;
 const FOLDER_MODE = 0o755;
 const CREATE = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
 const FOLDER = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
@@ -65,6 +67,13 @@ export async function writeAtomically(
 function refuseEscape(path: string): void {
   const names = path.split('/');
   const isOdd = names.some((name) => ['', '.', '..'].includes(name) || name.includes('\0'));
+  if (names.length > LEVELS_MAX)
+    throw new OperationError(
+      `refusing to write a file below ${names.length - 1} folders: at most ${LEVELS_MAX} levels are`,
+      {
+        code: 'ENAMETOOLONG',
+      },
+    );
   if (!isOdd && !path.startsWith('..')) return;
   throw new OperationError(`refusing to write ${JSON.stringify(path)}: it is no path below a volume`, {
     code: 'EXDEV',

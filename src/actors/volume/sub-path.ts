@@ -22,6 +22,8 @@ type Input = InputOf<(typeof volumeOperations)['volume.bindSubPaths']>;
 
 /** As many links as the kernel follows in one path. */
 const LINKS_MAX = 40;
+/** Folders below each other: each is held open, and a process has a limit of descriptors. */
+const LEVELS_MAX = 256;
 /** Only names the thing: a FIFO or a device is not opened. */
 const NAME_ONLY = 0o10000000;
 const WAY_MODE = 0o750;
@@ -95,6 +97,7 @@ async function follow(trail: FileHandle[], { volumePath, subPath }: Part, mayMak
       await goUp(trail, subPath);
       continue;
     }
+    if (trail.length > LEVELS_MAX) throw tooDeep(volumePath);
     const next = await enter(at(trail), name, mode);
     if (!(await next.stat()).isSymbolicLink()) {
       trail.push(next);
@@ -130,6 +133,11 @@ async function goUp(trail: FileHandle[], subPath: string): Promise<void> {
 
 const escapes = (subPath: string): OperationError =>
   new OperationError(`"${subPath}" leads out of its volume through a link`, { code: 'EXDEV' });
+
+const tooDeep = (volumePath: string): OperationError =>
+  new OperationError(`a sub-path of ${volumePath} has more than ${LEVELS_MAX} folders below each other`, {
+    code: 'ENAMETOOLONG',
+  });
 
 async function readlinkOf(link: FileHandle, folder: FileHandle, name: string): Promise<string> {
   await link.close();

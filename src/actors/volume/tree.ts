@@ -4,8 +4,9 @@
  * Invariants: no link is followed, whatever is exchanged for what meanwhile; nothing on another file system is removed;
  * a name is any bytes, as the kernel has it.
  */
+import { randomUUID } from 'node:crypto';
 import { constants } from 'node:fs';
-import { chmod, chown, type FileHandle, lstat, open, readdir, rmdir, unlink } from 'node:fs/promises';
+import { chmod, chown, type FileHandle, lstat, open, readdir, rename, rmdir, unlink } from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';
 import type { Sharing, Unshared } from '../../machines/model/operations/volume.ts';
 import { errnoOf } from '../host/below-root.ts';
@@ -20,8 +21,23 @@ export const fdPath = ({ fd }: { readonly fd: number }, name = ''): string =>
 const namesIn = (folder: FileHandle): Promise<Buffer[]> => readdir(fdPath(folder), { encoding: 'buffer' });
 const inside = (folder: FileHandle, name: Buffer): Buffer => Buffer.concat([Buffer.from(`${fdPath(folder)}/`), name]);
 
+/**
+ * Folders below each other that are open at once. A container may have made a million levels, and each costs one of the
+ * descriptors that the whole agent has.
+ */
+const REMOVED_LEVELS_MAX = 64;
+/** A program has a few dozen levels. Upstream gives up where a path has 4,096 bytes. */
+const SHARED_LEVELS_MAX = 256;
+
 /** Removes what is at `path`, a name in an open folder; nothing there is fine. */
-export async function removeTree(path: string | Buffer, device?: number): Promise<void> {
+export const removeTree = (path: string | Buffer, device?: number): Promise<void> =>
+  removeEntry(path, device, async (folder, dev) => await new Removing(folder, dev).run());
+
+async function removeEntry(
+  path: string | Buffer,
+  device: number | undefined,
+  empty: (folder: FileHandle, device: number) => Promise<void>,
+): Promise<void> {
   try {
     const found = await lstat(path);
     if (!found.isDirectory()) return await unlink(path);
@@ -30,13 +46,48 @@ export async function removeTree(path: string | Buffer, device?: number): Promis
     try {
       const { dev } = await folder.stat();
       if (device !== undefined && dev !== device) throw mounted(path);
-      for (const name of await namesIn(folder)) await removeTree(inside(folder, name), dev);
+      await empty(folder, dev);
     } finally {
       await folder.close();
     }
     await rmdir(path);
   } catch (error) {
     if (errnoOf(error) !== 'ENOENT') throw error;
+  }
+}
+
+/** What lies too deep is moved to the top and goes from there. */
+class Removing {
+  readonly #top: FileHandle;
+  readonly #device: number;
+  readonly #deep: Buffer[] = [];
+
+  constructor(top: FileHandle, device: number) {
+    this.#top = top;
+    this.#device = device;
+  }
+
+  async run(): Promise<void> {
+    await this.#empty(this.#top, 1);
+    for (let name = this.#deep.pop(); name !== undefined; name = this.#deep.pop())
+      await this.#remove(this.#top, name, 1);
+  }
+
+  async #empty(folder: FileHandle, levels: number): Promise<void> {
+    for (const name of await namesIn(folder)) await this.#remove(folder, name, levels);
+  }
+
+  #remove(folder: FileHandle, name: Buffer, levels: number): Promise<void> {
+    return removeEntry(inside(folder, name), this.#device, async (found) => {
+      if (levels < REMOVED_LEVELS_MAX) return await this.#empty(found, levels + 1);
+      for (const each of await namesIn(found)) await this.#moveUp(inside(found, each));
+    });
+  }
+
+  async #moveUp(path: Buffer): Promise<void> {
+    const name = Buffer.from(randomUUID());
+    await rename(path, inside(this.#top, name));
+    this.#deep.push(name);
   }
 }
 
@@ -108,7 +159,11 @@ class Giving {
   }
 
   /** Folders one after the other: each that is open costs a descriptor. Ends when nothing is under way in `folder`. */
-  async below(folder: FileHandle, path: string): Promise<void> {
+  async below(folder: FileHandle, path: string, levels = 1): Promise<void> {
+    if (levels > SHARED_LEVELS_MAX)
+      throw new OperationError(
+        `${this.path} has folders below more than ${SHARED_LEVELS_MAX} others: it cannot be given`,
+      );
     const names = await namesIn(folder);
     const folders: Buffer[] = [];
     const work = async (): Promise<void> => {
@@ -122,7 +177,7 @@ class Giving {
     for (const name of folders) {
       const next = await open(inside(folder, name), FOLDER);
       try {
-        await this.below(next, `${path}/${String(name)}`);
+        await this.below(next, `${path}/${String(name)}`, levels + 1);
       } finally {
         await next.close();
       }

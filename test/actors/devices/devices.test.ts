@@ -67,6 +67,24 @@ it('a plugin with more devices than a turn can take is given up', async () => {
   await expect(stream.ended).rejects.toThrow('the plugin has 8193 devices: a node takes at most 8192 of one resource');
 });
 
+it('all plugins together have no more devices than a report of the node can take', async () => {
+  const ports = pluginPorts();
+  const folder = await temporaryFolder();
+  const options = { preStart: false, prefers: false };
+  const streams = [];
+  for (const name of ['a', 'b', 'c', 'd', 'e']) {
+    const fake = await plugin(folder, { devices: listOf(0, name) }, `${name}.sock`);
+    const endpoint = join(folder, `${name}.sock`);
+    const stream = openStream(ports['devices.listAndWatch'], { resource: `example.com/${name}`, endpoint, options });
+    await stream.until(() => true);
+    fake.send(listOf(8_192, name));
+    if (name !== 'e') await stream.until(({ devices }) => devices.length === 8_192);
+    streams.push(stream);
+  }
+  const limit = 'a node takes at most 32768 of all resources, and would have 40960';
+  await expect(streams.at(-1)!.ended).rejects.toThrow(`the plugin has 8192 devices: ${limit}`);
+});
+
 it('a plugin says what a container needs for its devices', async () => {
   const { ports, fake } = await followed({
     devices: [{ ID: 'a' }],
@@ -193,4 +211,22 @@ it('the checkpoint is the one of the Go kubelet', async () => {
       '"AllocResp":"Ch8KFk5WSURJQV9WSVNJQkxFX0RFVklDRVMSBXRlZ3Jh"}],' +
       '"RegisteredDevices":{"nvidia.com/gpu":["tegra"]}},"Checksum":3660592824}',
   );
+});
+
+it('registrations without end are heard a few times a second, and refused when too many wait', async () => {
+  const folder = await temporaryFolder();
+  const socket = join(folder, 'kubelet.sock');
+  const stream = openStream(pluginPorts()['devices.serveRegistration'], { socket });
+  await stream.until(({ type }) => type === 'devices.serving');
+  const fake = await plugin(folder, { devices: [] });
+  const began = performance.now();
+  const refusals: string[] = [];
+  for (let at = 0; at < 110; at++) {
+    fake.register(socket, `example.com/${at}`).catch(({ message }: Error) => refusals.push(message));
+  }
+  await stream.until(() => stream.items.length > 34);
+  const seconds = (performance.now() - began) / 1_000;
+  expect(seconds).toBeGreaterThan(0.9);
+  expect(stream.items.length).toBeLessThan(35 + 2 * seconds);
+  await expect.poll(() => refusals[0]).toBe('8 RESOURCE_EXHAUSTED: 64 registrations are under way: try again later');
 });

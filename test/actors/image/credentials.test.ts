@@ -55,6 +55,33 @@ describe('pull secrets', () => {
   });
 });
 
+describe('pull secrets without measure', () => {
+  const many = (count: number) =>
+    Object.fromEntries(Array.from({ length: count }, (_, at) => [`h${at}.io`, { username: `${at}`, password: 'p' }]));
+
+  it('are refused when one has more registries than a pull can compare', async () => {
+    const { lookup, secret } = await credentialsIn();
+    expect(await lookup('h9999.io/x', [secret('large', many(10_000))])).toEqual(['9999:p of ns/large']);
+    await expect(lookup('a.io/x', [secret('larger', many(10_001))])).rejects.toThrow(
+      'pull secret ns/larger: the docker configuration has 10001 registries, more than the 10000 that are read',
+    );
+  });
+
+  it('leave decisions their turn between two of them', async () => {
+    const { lookup, secret } = await credentialsIn();
+    const secrets = Array.from({ length: 20 }, (_, at) => secret(`s${at}`, many(10)));
+    let turns = 0;
+    const count = () => {
+      turns++;
+      immediate = setImmediate(count);
+    };
+    let immediate = setImmediate(count);
+    await lookup('a.io/x', secrets);
+    clearImmediate(immediate);
+    expect(turns).toBeGreaterThanOrEqual(19);
+  });
+});
+
 describe('plugins', () => {
   const provider = (more: object = {}) => ({
     name: 'p',

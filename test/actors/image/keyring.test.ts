@@ -65,6 +65,26 @@ describe('registries as URLs', () => {
     expect(parseRegistryUrl(text)).toEqual({ error });
   });
 
+  it.each([
+    ['a*c', 'abc', true],
+    ['a*c', 'abcd', false],
+    ['*a*b*', 'xxaxxbxx', true],
+    ['a**', 'a', true],
+    ['a[b-y]c', 'aüc', false],
+    ['[a-c]1', 'b1', true],
+    ['[^a-c]1', 'b1', false],
+    ['[^a-c]1', 'd1', true],
+    ['[x-]', 'x', false],
+    ['[]a]', ']', false],
+    ['[a', 'a', false],
+    ['a+', 'aa', false],
+    ['(a)', '(a)', true],
+    ['*'.repeat(30), 'a', true],
+    [`${'*a'.repeat(30)}b`, 'a'.repeat(60), false],
+  ])('the glob %s matches %s: %s, as in Go', (glob, label, isMatch) => {
+    expect(matches(`${glob}.io`, `${label}.io/x`)).toBe(isMatch);
+  });
+
   it('keeps a glob to one label', () => {
     expect(matches('*.io', 'a.b.io/x')).toBe(false);
     expect(matches('*', 'localhost/x')).toBe(true);

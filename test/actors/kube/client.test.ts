@@ -99,7 +99,7 @@ describe.each([{ http2: true }, { http2: false }])('the API server over HTTP/2: 
     const watching = node.ask('kube.watch', { ...pods(), resourceVersion: server.store.resourceVersion });
     await until(() => server.load.watches === 1);
     server.faults.dropWatches('garble');
-    await expect(watching).resolves.toMatchObject({ reason: 'closed' });
+    await expect(watching).rejects.toMatchObject({ message: 'a change is no JSON', code: 'Expired' });
     await until(() => server.load.watches === 0);
   });
 

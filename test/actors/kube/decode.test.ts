@@ -6,6 +6,8 @@ import type { Json } from '../../../src/kernel/json.ts';
 
 const deep = (levels: number): Json => JSON.parse(`${'{"a":'.repeat(levels)}1${'}'.repeat(levels)}`) as Json;
 
+const keys = (count: number): Json => Object.fromEntries(Array.from({ length: count }, (_, at) => [`k${at}`, '']));
+
 describe('an object', () => {
   it.each<[Json, string]>([
     [null, 'pods: a map expected, not null'],
@@ -21,6 +23,7 @@ describe('an object', () => {
     [{ metadata: {}, spec: 5 }, 'pods.spec: a map expected, not a number'],
     [{ metadata: {}, status: [] }, 'pods.status: a map expected, not a list'],
     [{ metadata: {}, data: { a: 1 } }, 'pods.data["a"]: text expected, not a number'],
+    [{ metadata: {}, data: keys(10_001) }, 'pods.data: at most 10000 keys expected, not a map'],
     [{ metadata: {}, spec: deep(100_000) }, 'pods: at most 200 levels expected, not a map'],
   ])('%o', (value, words) => {
     expect(() => decodedObject(value, 'pods')).toThrow(`the API server's answer cannot be decoded: ${words}`);
@@ -84,6 +87,36 @@ describe('a watch', () => {
     expect([sent, isClosed]).toEqual([256, true]);
   });
 
+  it('many changes at once let everything else have its turn between two of them', async () => {
+    let turns = 0;
+    const count = () => {
+      turns++;
+      immediate = setImmediate(count);
+    };
+    let immediate = setImmediate(count);
+    const at: number[] = [];
+    const body = { on: () => body, destroy: () => {}, [Symbol.asyncIterator]: () => [lines].values() };
+    const lines = Buffer.from(`${good}\n`.repeat(100));
+    await readWatch({ statusCode: 200, headers: {}, body } as never, '1', () => at.push(turns));
+    clearImmediate(immediate);
+    expect(new Set(at).size).toBe(100);
+  });
+
+  it('a change in pieces of one byte takes little more memory than its bytes', async () => {
+    const piece = Buffer.from('x');
+    let heap = 0;
+    async function* drip() {
+      const before = process.memoryUsage().heapUsed;
+      for (let sent = 0; sent < 3_000_000; sent++) yield piece.subarray();
+      heap = process.memoryUsage().heapUsed - before;
+      yield Buffer.from('\n');
+    }
+    const body = { on: () => body, destroy: () => {}, [Symbol.asyncIterator]: drip };
+    const answer = { statusCode: 200, headers: {}, body } as never;
+    await expect(readWatch(answer, '1', () => undefined)).rejects.toThrow('a change is no JSON');
+    expect(heap).toBeLessThan(100 * 1_048_576);
+  });
+
   it.each(['null', '7', '[]', '{}', '{"type":7,"object":{}}', '{"type":"PATCHED","object":{"metadata":{}}}'])(
     'is over with the line %s',
     async (line) => {
@@ -91,6 +124,10 @@ describe('a watch', () => {
       expect([end, seen]).toEqual([{ reason: 'closed', resourceVersion: '2' }, ['ADDED a']]);
     },
   );
+
+  it('that begins with such a line fails: the next one would begin with it, too', async () => {
+    await expect(read('7', good)).rejects.toThrow('a change is no JSON');
+  });
 
   it.each([
     '{"type":"MODIFIED"}',

@@ -43,6 +43,8 @@ const create = (name: string, value = 0) =>
 const change = (name: string, value: number) =>
   server.patch({ apiVersion: 'v1', resource: 'configmaps', name }, { data: { value: String(value) } });
 
+const nested = (levels: number) => `{"metadata":{},"spec":${'{"a":'.repeat(levels)}1${'}'.repeat(levels)}}`;
+
 /** Name and version of everything, as what was told adds up. */
 function believed(world: ReturnType<typeof runForReal>): Record<string, string> {
   const known = new Map<string, string>();
@@ -125,6 +127,33 @@ describe('a reflector', () => {
     server.store.compact();
     await settled(world);
     expect(kinds(world)).toEqual(['reflector.listed', 'reflector.listed']);
+  });
+
+  it.each([
+    ['has more levels than any', () => JSON.stringify({ type: 'ADDED', object: JSON.parse(nested(300)) as object })],
+    ['is no JSON', () => '{"type":'],
+  ])('lists again when the change that comes next %s, and is not held up by it', async (_name, text) => {
+    server.faults.add({ kind: 'body', text: `${text()}\n`, watch: true });
+    const world = follow();
+    await until(
+      () => server.requests.filter(({ watch }) => watch).length === 1,
+      () => server.load,
+    );
+    create('while-away');
+    await settled(world);
+    expect(kinds(world)).toEqual(['reflector.listed', 'reflector.listed']);
+    expect(world.logged().filter((line) => line === 'Failed to watch')).toHaveLength(1);
+  });
+
+  it('is not asked without pause when the server has always forgotten where it was', async () => {
+    const status = { kind: 'Status', metadata: {}, code: 410, reason: 'Expired' };
+    const text = `${JSON.stringify({ type: 'ERROR', object: status })}\n`;
+    server.faults.add({ kind: 'body', text, watch: true, times: Infinity });
+    follow();
+    await new Promise((resolve) => setTimeout(resolve, 2_000));
+    const watches = server.requests.filter(({ watch }) => watch).length;
+    expect(watches).toBeGreaterThan(0);
+    expect(watches).toBeLessThan(5);
   });
 
   const faults: readonly (readonly [string, FaultKind])[] = [

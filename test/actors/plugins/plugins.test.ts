@@ -79,6 +79,37 @@ it('a folder that is missing is followed from when it is there', async () => {
   await stream.until((item) => item.sockets.length === 1);
 });
 
+it('of more sockets than a node asks the first are said, and one sentence of the others', async () => {
+  const folder = await temporaryFolder();
+  mkdirSync(join(folder, 'p'));
+  for (let at = 0; at < 300; at++) await listen(join(folder, `p/${at}.sock`));
+  const item = await follow(folder).until(() => true);
+  expect(item.sockets).toHaveLength(256);
+  expect(item.errors).toEqual([`not all sockets below ${folder} are asked what they are: at most 256 plugins are`]);
+});
+
+it('folders without end are one sentence', async () => {
+  const folder = await temporaryFolder();
+  for (let at = 0; at < 200; at++) mkdirSync(join(folder, `${at}`));
+  const { errors } = await follow(folder).until(() => true);
+  expect(errors).toEqual([`not all folders below ${folder} are read: at most 128 are, 8 deep`]);
+});
+
+it('a folder of which one file a moment changes is said a few times a second', async () => {
+  const folder = await temporaryFolder();
+  const stream = follow(folder);
+  await stream.until(() => true);
+  const began = performance.now();
+  while (performance.now() - began < 2_500) {
+    const close = await listen(join(folder, 'a.sock'));
+    await times(20);
+    close();
+    await times(20);
+  }
+  expect(stream.items.length).toBeGreaterThan(10);
+  expect(stream.items.length).toBeLessThan(20 + 2 * 3.5);
+});
+
 it('a plugin says what it is and hears what became of it', async () => {
   const folder = await temporaryFolder();
   const socket = join(folder, 'reg.sock');

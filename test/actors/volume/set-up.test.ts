@@ -49,6 +49,12 @@ const read = (path: string) => readFileSync(join(room.path('configmap', 'v'), pa
 const data = () => readlinkSync(join(room.path('configmap', 'v'), '..data'));
 
 describe('written volumes', () => {
+  it('have a file below as many folders as an agent can hold open, and no more', async () => {
+    expect(await setUp(files([file(`${'d/'.repeat(255)}f`, '1')]))).toEqual({ failed: [] });
+    const { failed } = await setUp(files([file(`${'d/'.repeat(256)}f`, '1')]));
+    expect(JSON.stringify(failed)).toContain('refusing to write a file below 256 folders: at most 256 levels are');
+  });
+
   it('change all at once, keep what is equal, and leave nothing of the old', async () => {
     expect(await setUp(files([file('a', '1'), file('x/y', '2', 0o600)]))).toEqual({ failed: [] });
     const first = data();

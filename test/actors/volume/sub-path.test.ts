@@ -121,6 +121,14 @@ describe('where a sub-path leads', () => {
     await handle.close();
   });
 
+  it('is refused with more folders below each other than an agent can hold open', async () => {
+    await (await openSubPath(volume, 'a/'.repeat(256))).close();
+    await expect(openSubPath(volume, 'a/'.repeat(257))).rejects.toThrow(
+      `a sub-path of ${volume} has more than 256 folders below each other`,
+    );
+    expect(handlesIn(volume)).toEqual([]);
+  });
+
   it('leaves no handle open', async () => {
     symlinkSync('/etc', join(volume, 'x'));
     mkdirSync(join(volume, 'a/b/c'), { recursive: true });

@@ -6,6 +6,7 @@ import {
   mkdirSync,
   mkdtempSync,
   readdirSync,
+  readlinkSync,
   rmSync,
   statSync,
   symlinkSync,
@@ -60,6 +61,37 @@ it('a name may be any bytes', async () => {
   write(below(BYTES, BYTES), 0o600);
   await removeTree(top);
   expect(statSync(top, { throwIfNoEntry: false })).toBeUndefined();
+});
+
+function handlesBelow(folder: string): number {
+  const targets = readdirSync('/proc/self/fd').map((fd) => {
+    try {
+      return readlinkSync(`/proc/self/fd/${fd}`);
+    } catch {
+      return '';
+    }
+  });
+  return targets.filter((target) => target.startsWith(folder)).length;
+}
+
+it('levels without end go with few descriptors', async () => {
+  const [wide, levels] = ['x/'.repeat(70), 'd/'.repeat(1_500)];
+  mkdirSync(join(top, levels), { recursive: true });
+  mkdirSync(join(top, wide, 'and'), { recursive: true });
+  for (let file = 0; file < 5; file++) write(join(top, wide, String(file)), 0o600);
+  let most = 0;
+  const timer = setInterval(() => (most = Math.max(most, handlesBelow(top))), 2);
+  await removeTree(top);
+  clearInterval(timer);
+  expect(most).toBeGreaterThan(10);
+  expect(most).toBeLessThan(70);
+  expect(statSync(top, { throwIfNoEntry: false })).toBeUndefined();
+});
+
+it.skipIf(needsRoot)('levels without end are not given to a group, and cost few descriptors', async () => {
+  mkdirSync(join(top, 'd/'.repeat(300)), { recursive: true });
+  await expect(share()).rejects.toThrow('/v has folders below more than 256 others: it cannot be given');
+  expect(statSync(join(top, 'd/'.repeat(257))).gid).not.toBe(GROUP);
 });
 
 it.skipIf(needsRoot)('a name that is given to a group may be any bytes', async () => {

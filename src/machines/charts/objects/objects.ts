@@ -8,7 +8,7 @@
  * Asks: nothing; its actors do.
  * Sends: `pods` `object.found`, and `objects.started` when it lost who wants what.
  * Invariants:
- *   J1 an object is followed exactly as long as one pod wants it.
+ *   J1 an object is followed exactly as long as one pod wants it; of many that are new some begin in each turn.
  *   J2 a pod that wants an object gets what is known of it at once, and every change after that; where objects are not
  *      watched it is asked for anew first.
  *   J3 an object that became unreadable takes nothing back from those who have it.
@@ -37,6 +37,8 @@ import { trustBundlesMachine } from './trust-bundles.ts';
 
 export type ObjectsInput = Pick<NodeSettings, 'nodeName' | 'apiServer'>;
 
+/** Actors that begin in one turn: each costs the more, the more there are. */
+const STARTS_MAX = 50;
 /** Before the actor of an object that crashed starts again. */
 const RESPAWN_MS = 1_000;
 /** A pod is synced so often and asks for no object more often; upstream's default for `Cache`, too. */
@@ -71,6 +73,7 @@ type Event =
   | ObjectObserved
   | NodeLabels
   | Ended
+  | { readonly type: 'objects.more' }
   | { readonly type: 'object.respawn'; readonly id: string };
 
 const s = setup({
@@ -93,11 +96,15 @@ function follow(
   const keys = keysOf(wants);
   const actors = new Set([...keys].map(actorOf));
   for (const id of context.actors) if (!actors.has(id)) enqueue.stopChild(id);
-  const there = new Set(context.actors);
+  const there = new Set(context.actors.filter((id) => actors.has(id)));
+  const most = there.size + STARTS_MAX;
   for (const key of keys) {
-    if (!there.has(actorOf(key))) start(enqueue, context, key);
+    const isLater = there.size >= most && sharedOf(key) === undefined;
+    if (isLater || there.has(actorOf(key))) continue;
+    start(enqueue, context, key);
     there.add(actorOf(key));
   }
+  if (there.size < actors.size) enqueue.raise({ type: 'objects.more' }, { delay: 0, id: 'more' });
   for (const id of Object.values(SHARED)) {
     const wanted = [...keys].filter((key) => sharedOf(key) === id).toSorted();
     const before = [...keysOf(context.wants)].filter((key) => sharedOf(key) === id).toSorted();
@@ -106,7 +113,7 @@ function follow(
   const [known, awaited] = [context.known, context.awaited].map((table) =>
     Object.fromEntries(Object.entries(table).filter(([key]) => keys.has(key))),
   ) as [Context['known'], Context['awaited']];
-  return { wants, actors: [...actors], known, awaited };
+  return { wants, actors: [...there], known, awaited };
 }
 
 const isConfiguration = (key: string): boolean => /^(ConfigMap|Secret)$/.test(idOf(key).kind);
@@ -157,6 +164,10 @@ const release = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'objects.released' || !context.wants[event.uid]) return;
   const { [event.uid]: _gone, ...wants } = context.wants;
   enqueue.assign(follow(enqueue, context, wants));
+});
+
+const startMore = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type === 'objects.more') enqueue.assign(follow(enqueue, context, context.wants));
 });
 
 const observe = s.enqueueActions(({ context, event, enqueue }) => {
@@ -231,6 +242,7 @@ export const objectsMachine = s.createMachine({
   on: {
     'objects.wanted': { actions: take },
     'objects.released': { actions: release },
+    'objects.more': { actions: startMore },
     'object.observed': { actions: observe },
     'node.labels': { actions: label },
     'xstate.error.actor.*': { actions: reapCrashed },

@@ -12,6 +12,7 @@ import type { ConfigObject, Content } from '../operations/volume.ts';
 import type { References } from '../spec/environment.ts';
 import { fnv1a32 } from '../spec/hash.ts';
 import { podContainers } from '../spec/qos.ts';
+import { memoize } from '../values/memoize.ts';
 import type { ObjectId } from './keys.ts';
 
 export type ObjectKind = ConfigObject['kind'];
@@ -23,7 +24,7 @@ export const objectKey = (kind: ObjectKind, namespace: string, name: string): st
 type Named = readonly [kind: ObjectKind, name: string | undefined];
 
 /** The keys of all objects that this pod names, each once, sorted. */
-export function objectKeysOf(pod: Pod): readonly string[] {
+export const objectKeysOf = memoize((pod: Pod): readonly string[] => {
   const named = [
     ...(pod.spec.volumes ?? []).flatMap(inVolume),
     ...[...podContainers(pod), ...(pod.spec.ephemeralContainers ?? [])].flatMap(inContainer),
@@ -31,7 +32,7 @@ export function objectKeysOf(pod: Pod): readonly string[] {
   ];
   const keys = named.flatMap(([kind, name]) => (name ? [objectKey(kind, pod.metadata.namespace, name)] : []));
   return [...new Set(keys)].toSorted();
-}
+});
 
 const inVolume = ({ configMap, secret, projected }: Volume): Named[] => [
   ...(configMap ? [['ConfigMap', configMap.name] as const] : []),

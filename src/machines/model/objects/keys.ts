@@ -8,6 +8,7 @@
  */
 import { isStaticPod, type Pod, type Volume, type VolumeProjection } from '../api/pod.ts';
 import type { NodeSettings } from '../settings/node-settings.ts';
+import { memoize } from '../values/memoize.ts';
 import { objectKey, objectKeysOf } from './config-objects.ts';
 
 export const LINKED = 'linked';
@@ -34,15 +35,20 @@ const claimKeys = ({ metadata: { namespace, name }, spec }: Pod): readonly strin
 /** Everything that the pod uses and that may change while it lives. */
 export function neededKeys(pod: Pod, { apiServer }: Pick<NodeSettings, 'apiServer'>): readonly string[] {
   if (apiServer === undefined) return objectKeysOf(pod);
-  const runtimeClass = runtimeClassKey(pod);
-  return [
-    ...objectKeysOf(pod),
-    ...claimKeys(pod),
-    ...(runtimeClass === null ? [] : [runtimeClass]),
-    servicesKey(pod),
-    ...(apiServer.trustBundles === true ? trustKeysOf(pod) : []),
-  ].toSorted();
+  return apiServer.trustBundles === true ? keysWithTrust(pod) : keysInCluster(pod);
 }
+
+/** Asked for each object that is found, of a pod that may name thousands. */
+const keysInCluster = memoize((pod: Pod): readonly string[] => {
+  const runtimeClass = runtimeClassKey(pod);
+  const classes = runtimeClass === null ? [] : [runtimeClass];
+  return [...objectKeysOf(pod), ...claimKeys(pod), ...classes, servicesKey(pod)].toSorted();
+});
+
+/** Whatever the node's settings are. */
+export const keysWithTrust = memoize((pod: Pod): readonly string[] =>
+  [...keysInCluster(pod), ...trustKeysOf(pod)].toSorted(),
+);
 
 /** Of these, what has to be known before the pod can start. A static pod starts without the API server. */
 export const awaitedKeys = (pod: Pod, settings: Pick<NodeSettings, 'apiServer'>): readonly string[] =>

@@ -41,6 +41,11 @@ const BEHAVIORS = [
     before: 'Pods with ResourceClaims waited for ever, for resource drivers were not taken.',
     since: 'Their claims are prepared by the drivers of this node, as of the kubelet.',
   },
+  {
+    name: 'resourcesLimited',
+    before: 'A node took device plugins of as many resources as there were.',
+    since: 'It takes those of 128, and says of further ones that they are not followed.',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];

@@ -200,7 +200,7 @@ function validateOs(name: string, path: string): FieldError[] {
   return oneOf(path, name, ['linux', 'windows']);
 }
 
-/** Containers of one pod, init containers among them: far more than a machine can run. */
+/** Containers of one pod, init and ephemeral ones among them: far more than a machine can run. */
 export const POD_CONTAINERS_MAX = 2_000;
 /** Entries of all lists and maps of one pod: fields, variables, ports, volumes, labels. */
 export const POD_VALUES_MAX = 50_000;
@@ -213,10 +213,11 @@ export const POD_VALUES_MAX = 50_000;
  */
 export function sizeProblem(document: unknown): string | null {
   const spec = isObject(document) && isObject(document['spec']) ? document['spec'] : {};
-  const [containers, initContainers] = [lengthOf(spec['containers']), lengthOf(spec['initContainers'])];
-  if (containers + initContainers > POD_CONTAINERS_MAX) {
+  const lists = [spec['containers'], spec['initContainers'], spec['ephemeralContainers']];
+  const containers = lists.reduce((sum: number, list) => sum + lengthOf(list), 0);
+  if (containers > POD_CONTAINERS_MAX) {
     const detail = `this node takes pods of at most ${POD_CONTAINERS_MAX} containers, init containers among them`;
-    return `spec.containers: Too many: ${containers + initContainers}: ${detail}`;
+    return `spec.containers: Too many: ${containers}: ${detail}`;
   }
   if (!hasMoreValues(document, POD_VALUES_MAX)) return null;
   return `the pod has more than ${POD_VALUES_MAX} fields and entries of lists, the most that this node takes`;

@@ -1,6 +1,7 @@
 /** The certificates that a pod's projected volumes ask for (`podCertificate`). Pure. */
 import type { Pod } from '../api/pod.ts';
 import { objectKey } from '../objects/config-objects.ts';
+import { memoize } from '../values/memoize.ts';
 
 /** Upstream's text while there is none. */
 export const NOT_ISSUED = 'credential bundle is not issued yet';
@@ -20,7 +21,7 @@ export const certificateKey = (pod: Pod, volume: string, at: number): string =>
   objectKey('PodCertificate', pod.metadata.namespace, `${volume}:${at}`);
 
 /** By key, every certificate that the pod needs. */
-export function certificatesOf(pod: Pod): Readonly<Record<string, CertificateSource>> {
+export const certificatesOf = memoize((pod: Pod): Readonly<Record<string, CertificateSource>> => {
   const sources = (pod.spec.volumes ?? []).flatMap(({ name, projected }) =>
     (projected?.sources ?? []).map(({ podCertificate }, at) => ({
       key: certificateKey(pod, name, at),
@@ -34,4 +35,4 @@ export function certificatesOf(pod: Pod): Readonly<Record<string, CertificateSou
       return [[key, { signerName, keyType, maxExpirationSeconds, userAnnotations }]];
     }),
   );
-}
+});

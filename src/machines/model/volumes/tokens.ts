@@ -1,6 +1,7 @@
 /** The service account tokens that a pod's projected volumes ask for. Pure. */
 import type { Pod, PodRef, VolumeProjection } from '../api/pod.ts';
 import { objectKey } from '../objects/config-objects.ts';
+import { memoize } from '../values/memoize.ts';
 
 /** Upstream's default where the API's defaults say nothing. */
 const EXPIRATION_SECONDS = 3_600;
@@ -38,9 +39,9 @@ export const tokenKey = (pod: Pod, token: NonNullable<VolumeProjection['serviceA
 };
 
 /** By key, every token that the pod needs. */
-export function tokensOf(pod: Pod): Readonly<Record<string, TokenSource>> {
+export const tokensOf = memoize((pod: Pod): Readonly<Record<string, TokenSource>> => {
   const sources = (pod.spec.volumes ?? []).flatMap(({ projected }) => projected?.sources ?? []);
   return Object.fromEntries(
     sources.flatMap(({ serviceAccountToken: token }) => (token ? [[tokenKey(pod, token), sourceOf(token)]] : [])),
   );
-}
+});

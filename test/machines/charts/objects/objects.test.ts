@@ -60,6 +60,27 @@ describe('how long an object is good enough', () => {
   });
 });
 
+it('of many objects of one pod some are asked for in each turn, and all in the end', () => {
+  cluster = clusterNode({ apiServer: { changeDetection: 'Get' } });
+  const { node, kube } = cluster;
+  node.boot().run(1_000);
+  const names = Array.from({ length: 130 }, (_, at) => `m${at}`);
+  for (const name of names) configMap(name, {});
+  kube.createPod('many', { volumes: names.map((name) => ({ name, configMap: { name } })) });
+  node.until('Running', isRunning('many'), 10_000);
+  const perTurn = [0];
+  for (const record of node.sink.records) {
+    if (record.k === 'end') perTurn.push(0);
+    if (record.k === 'effect' && record.name === 'kube.get') perTurn[perTurn.length - 1]! += 1;
+  }
+  expect(Math.max(...perTurn)).toBeLessThanOrEqual(51);
+  expect(asks()).toBe(130);
+  const asked = asks();
+  kube.delete('pods', 'many', 0);
+  node.run(120_000);
+  expect(asks()).toBe(asked);
+});
+
 describe.each(['Cache', 'Get'] as const)('a ConfigMap that is not watched, by the strategy %s', (changeDetection) => {
   function booted(): ClusterNode {
     cluster = clusterNode({ apiServer: { changeDetection } });

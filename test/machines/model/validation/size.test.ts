@@ -1,5 +1,6 @@
 /** A pod that is too large for this node is refused before anything else is done with it. */
 import { describe, expect, it } from 'vitest';
+import type { JsonObject } from '../../../../src/kernel/json.ts';
 import { podFromApi } from '../../../../src/machines/charts/pods/config/api-pod.ts';
 import { staticPod } from '../../../../src/machines/charts/pods/config/static-pod.ts';
 import { POD_CONTAINERS_MAX, POD_VALUES_MAX, sizeProblem } from '../../../../src/machines/model/validation/pod.ts';
@@ -16,6 +17,11 @@ describe('a pod', () => {
     );
   });
 
+  it('has ephemeral containers among them', () => {
+    const spec = { containers: containers(1), ephemeralContainers: containers(POD_CONTAINERS_MAX) };
+    expect(sizeProblem(pod(spec))).toContain('Too many: 2001');
+  });
+
   it('has as many values as the limit, and none more', () => {
     const args = (length: number) => pod({ containers: [{ name: 'c', args: Array.from({ length }, () => 'a') }] });
     const rest = 10;
@@ -28,6 +34,23 @@ describe('a pod', () => {
   it('of a file is refused with that, whatever else is wrong', () => {
     const value = pod({ containers: containers(POD_CONTAINERS_MAX + 1), nonsense: 1 });
     expect(staticPod({ file: 'f', uid: 'u', value } as never, 'node').errors).toEqual([sizeProblem(value)]);
+  });
+
+  it('of the API server names as many objects as the limit, and none more', () => {
+    const metadata = { name: 'a', namespace: 'b', uid: 'c' };
+    const naming = (volumes: readonly JsonObject[]) =>
+      podFromApi({ metadata, spec: { containers: containers(1), volumes } }).error;
+    const configMaps = (length: number) =>
+      Array.from({ length }, (_, at) => ({ name: `v${at}`, configMap: { name: `m${at}` } }));
+    const tokens = (length: number) =>
+      Array.from({ length }, (_, at) => ({ serviceAccountToken: { audience: `a${at}`, path: `p${at}` } }));
+    // Besides these, a pod has the services of its namespace.
+    expect(naming(configMaps(499))).toBeUndefined();
+    const text = 'the pod needs 501 objects, tokens and volumes of drivers: this node takes pods of at most 500';
+    expect(naming(configMaps(500))).toBe(text);
+    const drivers = Array.from({ length: 300 }, (_, at) => ({ name: `d${at}`, csi: { driver: `d${at}.example.com` } }));
+    expect(naming([...configMaps(200), ...drivers])).toBe(text);
+    expect(naming([...configMaps(200), { name: 't', projected: { sources: tokens(300) } }])).toBe(text);
   });
 
   it('of the API server is refused with that', () => {

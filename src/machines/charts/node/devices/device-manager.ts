@@ -12,10 +12,11 @@
  *   R2 devices of a plugin that is gone are not healthy; five minutes later the resource is none of this node's.
  *   R3 a resource that an earlier start knew is there, without devices, until its plugin registers again or that time.
  *   R4 one plugin that hangs or lies keeps no other from registering.
+ *   R5 a node has at most {@link RESOURCES_MAX} resources: a plugin of one more is not followed, and a line says so.
  * Seeds: S241. Upstream: pkg/kubelet/cm/devicemanager.
  */
 
-import { errorOf, line, outputOf, pick, sendTo, setup, to } from '../../../../kernel/xstate.ts';
+import { errorOf, type JsonObject, line, outputOf, pick, sendTo, setup, to } from '../../../../kernel/xstate.ts';
 import { deviceAmounts, readDeviceState } from '../../../model/allocation/device-state.ts';
 import { deviceOperations, type RegistrationItem } from '../../../model/operations/devices.ts';
 import type { DeviceHoldings } from '../../../model/operations/grants.ts';
@@ -29,7 +30,9 @@ import {
   devicesHandedOver,
   devicesOf,
   entriesOfAll,
+  haveChanged,
   NO_OPTIONS,
+  RESOURCES_MAX,
   type ResourceEntry,
   type Resources,
   registeredDevices,
@@ -95,9 +98,9 @@ function report({ enqueue }: Pick<Args, 'enqueue'>, resources: Resources): void 
 
 /** Keeps the new state, and publishes it when it differs. */
 function keep(args: Args, resources: Resources, change: Partial<Context> = {}): void {
-  const isSame = JSON.stringify(resources) === JSON.stringify(args.context.resources);
-  if (!isSame) report(args, resources);
-  args.enqueue.assign({ ...change, resources, isStale: args.context.isStale || !isSame });
+  const isNew = haveChanged(args.context.resources, resources);
+  if (isNew) report(args, resources);
+  args.enqueue.assign({ ...change, resources, isStale: args.context.isStale || isNew });
 }
 
 const remember = s.enqueueActions((args) => {
@@ -119,11 +122,20 @@ function expireLater({ enqueue }: Args, resource: string): void {
   enqueue.raise({ type: 'device.expired', resource }, { delay: STOP_GRACE_MS, id: `expire-${resource}` });
 }
 
+const isFull = (context: Context): boolean =>
+  Object.keys(context.resources).length >= RESOURCES_MAX && hasBehavior(context, 'resourcesLimited');
+
+const refused = (resourceName: string, endpoint: string): [string, JsonObject] => [
+  'A device plugin is not followed: the node has as many resources as it takes',
+  { resourceName, endpoint, limit: RESOURCES_MAX },
+];
+
 const connect = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'devices.registered') return;
   const { resource, endpoint, options } = event;
   const before = context.resources[resource];
+  if (before === undefined && isFull(context)) return enqueue(line('error', refused(resource, endpoint)));
   if (before !== undefined && before.id !== '') enqueue.stopChild(before.id);
   enqueue.cancel(`expire-${resource}`);
   const id = `device-plugin-${context.spawned}`;

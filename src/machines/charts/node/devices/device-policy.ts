@@ -18,6 +18,9 @@ const VERSION = 'v1beta1';
 /** How long a resource is kept whose plugin is gone. */
 export const STOP_GRACE_MS = 300_000;
 
+/** Nodes have a dozen. All of them are in each report and each checkpoint: their number is what a change costs. */
+export const RESOURCES_MAX = 128;
+
 export const CHECKPOINT_FILE = 'kubelet_internal_checkpoint';
 
 /** Why a plugin may not register; empty when it may. */
@@ -53,6 +56,15 @@ export interface ResourceEntry {
 }
 
 export type Resources = Readonly<Record<string, ResourceEntry>>;
+
+/** Whether `after` says something else. A node may have thousands of devices: the same object is not looked into. */
+export function haveChanged(before: Resources, after: Resources): boolean {
+  const names = Object.keys(after);
+  if (names.length !== Object.keys(before).length) return true;
+  return names.some(
+    (name) => before[name] !== after[name] && JSON.stringify(before[name]) !== JSON.stringify(after[name]),
+  );
+}
 
 export const NO_OPTIONS: DevicePluginOptions = { preStart: false, prefers: false };
 

@@ -7,18 +7,29 @@
 
 import { isObject } from '../../../../kernel/xstate.ts';
 import { CONFIG_MIRROR_ANNOTATION, type Pod, type PodMeta, type PodStatus } from '../../../model/api/pod.ts';
+import { keysWithTrust } from '../../../model/objects/keys.ts';
 import type { KubeObject } from '../../../model/operations/kube.ts';
 import type { SeenPod } from '../../../model/pods/api-messages.ts';
 import { sizeProblem } from '../../../model/validation/pod.ts';
+import { certificatesOf } from '../../../model/volumes/certificates.ts';
+import { tokensOf } from '../../../model/volumes/tokens.ts';
 
 export type ApiPod = { readonly pod: Pod; readonly error?: undefined } | { readonly error: string };
 
 const isText = (value: unknown): value is string => typeof value === 'string' && value !== '';
 
+/** ConfigMaps, Secrets, claims, tokens, volumes of drivers of one pod: each has an actor, and most have a watch. */
+const POD_OBJECTS_MAX = 500;
 const UID_LENGTH_MAX = 128;
 /** As a name of a folder: no way out of it. */
 const isUid = (value: unknown): value is string =>
   isText(value) && value.length <= UID_LENGTH_MAX && /^[A-Za-z0-9][A-Za-z0-9-]*$/.test(value);
+
+const followedCount = (pod: Pod): number =>
+  keysWithTrust(pod).length +
+  Object.keys(tokensOf(pod)).length +
+  Object.keys(certificatesOf(pod)).length +
+  (pod.spec.volumes ?? []).filter(({ csi }) => csi != null).length;
 
 export function podFromApi(object: KubeObject): ApiPod {
   const { metadata, spec, status } = object;
@@ -39,6 +50,12 @@ export function podFromApi(object: KubeObject): ApiPod {
     spec: spec as unknown as Pod['spec'],
     status: (isObject(status) ? status : {}) as PodStatus,
   };
+  const count = followedCount(pod);
+  if (count > POD_OBJECTS_MAX) {
+    return {
+      error: `the pod needs ${count} objects, tokens and volumes of drivers: this node takes pods of at most ${POD_OBJECTS_MAX}`,
+    };
+  }
   return { pod };
 }
 

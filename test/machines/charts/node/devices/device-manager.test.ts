@@ -1,4 +1,4 @@
-/** The device manager in a world whose plugins speak by hand: proves R1 to R4 of `device-manager.ts`, D1 of its plugins. */
+/** The device manager in a world whose plugins speak by hand: proves R1 to R5 of `device-manager.ts`, D1 of its plugins. */
 
 import { expect, it } from 'vitest';
 import { deviceManagerMachine } from '../../../../../src/machines/charts/node/devices/device-manager.ts';
@@ -30,11 +30,11 @@ interface Written {
   readonly registered: Readonly<Record<string, readonly string[]>>;
 }
 
-function run(answers: Answers = {}) {
+function run(answers: Answers = {}, behavior = NEWEST_BEHAVIOR) {
   const written: Written[] = [];
   const world = runUnder(
     deviceManagerMachine,
-    { behavior: NEWEST_BEHAVIOR, folder: FOLDER },
+    { behavior, folder: FOLDER },
     {
       'host.readCheckpoints': ok({ contents: [null] }),
       'devices.serveRegistration': 'stream',
@@ -179,6 +179,26 @@ it.each([
   expect(readDeviceState(text)).toEqual({ error: err });
   expect(JSON.stringify(world.sent())).not.toContain('handedOver');
   expect(world.devices()).toBeUndefined();
+});
+
+it('a node takes plugins of 128 resources; one of 0.2.0 took them all', () => {
+  const taken = (behavior: number) => {
+    const world = run({}, behavior);
+    for (let at = 0; at < 130; at++) {
+      const resource = `example.com/r${at}`;
+      world.emit('devices.serveRegistration', {
+        type: 'devices.registered',
+        resource,
+        endpoint: `${at}.sock`,
+        options,
+      });
+      world.settle();
+    }
+    const refused = 'A device plugin is not followed: the node has as many resources as it takes';
+    return [Object.keys(world.devices()!).length, world.logged().filter((text) => text === refused).length];
+  };
+  expect(taken(NEWEST_BEHAVIOR)).toEqual([128, 2]);
+  expect(taken(2)).toEqual([130, 0]);
 });
 
 it('who holds what is written down, and tried again when it could not be', () => {
