@@ -35,7 +35,7 @@ import {
   refOf,
   wantedOf,
 } from './pod-policy.ts';
-import { type Enqueue, learn, order, runtimeOf, SPAWNED, podSetup as s, settle } from './pod-setup.ts';
+import { type Enqueue, learn, noteActed, order, runtimeOf, SPAWNED, podSetup as s, settle } from './pod-setup.ts';
 import { impossibility, isRegularTurn, nextAttempt, sandboxPlan, turnsOf } from './pod-turns.ts';
 
 // ---- containers -----------------------------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ export const noteContainer = s.enqueueActions((args) => {
   else settle(enqueue, context, { containers, ...acted }, now(args));
   beginNextGroup(enqueue, { ...context, containers });
   if (inspect) enqueue.raise({ type: 'inspection.due' });
-  else if (seen) enqueue.raise({ type: 'acted' });
+  else if (seen) noteActed(args);
 });
 
 export const noteRequest = s.enqueueActions(({ event, context, enqueue }) => {

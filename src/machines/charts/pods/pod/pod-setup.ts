@@ -1,5 +1,5 @@
 /** The vocabulary of a pod's machine: its events, its operations, its actions. The chart is in `pod.ts`. */
-import { type AnyActorRef, now, type OutputOf, outputOf, pick, setup, to } from '../../../../kernel/xstate.ts';
+import { type AnyActorRef, now, type OutputOf, outputOf, pick, setup, stateIn, to } from '../../../../kernel/xstate.ts';
 import type { AllocationReport } from '../../../model/allocation/messages.ts';
 import type { PodSandboxStatus } from '../../../model/api/cri.ts';
 import type { CSIReport } from '../../../model/csi/messages.ts';
@@ -122,6 +122,8 @@ export const podSetup = setup({
     certificate: podCertificateMachine,
   },
   guards: {
+    /** An inspection is under way. */
+    isAsking: stateIn({ alive: { observer: 'asking' } }),
     isHeld: ({ context }) => context.held,
     isUnheard: ({ context }) => context.runtime === null && !context.mustInspect,
     mustInspect: ({ context }) => context.runtime === null,
@@ -374,6 +376,11 @@ const begin = (enqueue: Enqueue, nowMs: number, more: Partial<PodContext> = {}):
 
 export const observeNow = s.enqueueActions((args) => begin(args.enqueue, now(args)));
 
+/** A call of its own has ended, and its answer showed what it did: an inspection that is under way may not. */
+export function noteActed({ check, enqueue }: Observing): void {
+  if (check('isAsking')) enqueue.raise({ type: 'acted' });
+}
+
 /** The sandbox was made: its answer shows it, or the runtime is observed. */
 export const takeSandbox = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
@@ -381,7 +388,7 @@ export const takeSandbox = s.enqueueActions((args) => {
   if (status === null) return begin(enqueue, now(args), { failures: 0 });
   const runtime = ordered(withSandbox(runtimeOf(context), status));
   learn(args, runtime, { failures: 0, actedAtMs: now(args) });
-  enqueue.raise({ type: 'acted' });
+  noteActed(args);
 });
 
 /** A sandbox was stopped: its answer shows it, or a watch of the runtime will. */
