@@ -319,11 +319,10 @@ export const runtimeOf = ({ runtime, uid, name, namespace }: PodContext): PodRun
 /** The collectors hear of a pod only what they did not know. */
 function sendCollectors(enqueue: Enqueue, { uid, runtime }: PodContext, now: PodRuntimeStatus): void {
   const before = runtime ?? emptyRuntime(uid, '', '', 0);
-  const isNew = (was: unknown, is: unknown): boolean => JSON.stringify(was) !== JSON.stringify(is);
   const garbage = garbageOf(uid, now);
-  if (isNew(garbageOf(uid, before), garbage)) enqueue.sendTo(to('containerGC'), garbage);
+  if (!isSame(garbageOf(uid, before), garbage)) enqueue.sendTo(to('containerGC'), garbage);
   const images = imagesOf(uid, now);
-  if (isNew(imagesOf(uid, before), images)) enqueue.sendTo(to('imageGC'), images);
+  if (!isSame(imagesOf(uid, before), images)) enqueue.sendTo(to('imageGC'), images);
 }
 
 /** A collector has lost its state. */
