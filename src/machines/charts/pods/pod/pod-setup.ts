@@ -286,8 +286,6 @@ export const order = (enqueue: Enqueue, name: string, message: ContainerOrder | 
 export const change = (compute: (context: PodContext) => Partial<PodContext>) =>
   s.enqueueActions((args) => void settle(args.enqueue, args.context, compute(args.context), now(args)));
 
-export const SPAWNED: ContainerView = { phase: 'waiting', reason: '', message: '', restartCount: 0, ended: null };
-
 type Observing = Parameters<Parameters<typeof s.enqueueActions>[0]>[0];
 
 // ---- what is observed -----------------------------------------------------------------------------------------------
