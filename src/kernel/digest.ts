@@ -23,7 +23,8 @@ const NOTHING: Digested = {};
 /** `state` is the text of the actor's state where that is another; the digest is empty where nothing is another. */
 export function digestOf(before: Digested = NOTHING, after: Digested, state: string | undefined): string {
   const context = difference(before.context, after.context);
-  const end = difference([before.output, before.error], [after.output, after.error]);
+  const isSameEnd = before.output === after.output && before.error === after.error;
+  const end = isSameEnd ? undefined : difference([before.output, before.error], [after.output, after.error]);
   if (context === undefined && end === undefined && state === undefined) return '';
   return hash('sha1', `${state ?? ''}\n${context ?? ''}\n${end ?? ''}`, 'base64').slice(0, DIGEST_LENGTH);
 }
@@ -44,6 +45,7 @@ const isContainer = (value: unknown): value is Container =>
 /** What is another, as a text; members of objects in the order of their names. */
 function difference(before: unknown, after: unknown): string | undefined {
   if (before === after) return undefined;
+  if (typeof before === 'string' && typeof after === 'string') return JSON.stringify(after);
   if (!isContainer(before) || !isContainer(after) || Array.isArray(before) !== Array.isArray(after)) {
     const text = JSON.stringify(after) as string | undefined;
     return text === JSON.stringify(before) ? undefined : (text ?? 'nothing');
@@ -66,17 +68,20 @@ function partsOfList(before: readonly unknown[], after: readonly unknown[]): str
   return parts;
 }
 
-/** A context that is replaced has its members in the order of before: then none of them is gone. */
+/**
+ * A context that is replaced has its members in the order of before: then none of them is gone. Lists of values are
+ * sooner had than members by their names.
+ */
 function partsOfObject(before: Container, after: Container): string[] {
-  const parts: string[] = [];
   const [names, earlier] = [Object.keys(after), Object.keys(before)];
-  let areSameNames = names.length === earlier.length;
+  const areSameNames = names.length === earlier.length && names.every((name, at) => name === earlier[at]);
+  const values = Object.values(after);
+  const earlierValues = areSameNames ? Object.values(before) : names.map((name) => before[name]);
+  const parts: string[] = [];
   for (let at = 0; at < names.length; at++) {
-    const name = names[at]!;
-    if (name !== earlier[at]) areSameNames = false;
-    if (before[name] === after[name]) continue;
-    const its = difference(before[name], after[name]);
-    if (its !== undefined) parts.push(`${JSON.stringify(name)}:${its}`);
+    if (earlierValues[at] === values[at]) continue;
+    const its = difference(earlierValues[at], values[at]);
+    if (its !== undefined) parts.push(`${JSON.stringify(names[at])}:${its}`);
   }
   if (areSameNames) return parts;
   for (const name of earlier)

@@ -22,12 +22,14 @@ type Container = Readonly<Record<string, unknown>>;
 const isContainer = (value: unknown): value is Container => typeof value === 'object' && value !== null;
 
 function haveSameMembers(logged: Container, made: Container): boolean {
-  const names = Object.keys(logged);
+  const [names, madeNames] = [Object.keys(logged), Object.keys(made)];
+  // Lists of values are sooner had than members by their names.
+  const [values, madeValues] = [Object.values(logged), Object.values(made)];
   let at = 0;
-  for (const name of Object.keys(made)) {
-    const value = made[name];
+  for (let its = 0; its < madeNames.length; its++) {
+    const value = madeValues[its];
     if (value === undefined || typeof value === 'function' || typeof value === 'symbol') continue;
-    if (names[at] !== name || !isSameJson(logged[name], value)) return false;
+    if (names[at] !== madeNames[its] || !isSameJson(values[at], value)) return false;
     at++;
   }
   if (at !== names.length) return false;

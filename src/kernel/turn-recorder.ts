@@ -37,6 +37,9 @@ interface Shown {
   readonly state: string;
 }
 
+/** Values of charts that are kept; all charts together have some thousand. */
+const VALUES_MAX = 4_096;
+
 export class TurnRecorder {
   /** Number of the next record. */
   n = 0;
@@ -48,6 +51,8 @@ export class TurnRecorder {
   private readonly shown = new Map<AnyActorRef, Shown>();
   private readonly changed = new Map<AnyActorRef, Snapshot>();
   private readonly heard = new Map<AnyActorRef, number>();
+  /** By its text, the value of a state: what comes again is one object, which a journal has and compares once. */
+  private readonly values = new Map<string, unknown>();
   private records: KernelRecord[] = [];
   /** The event that this turn delivers from outside; its delivery is not a message. */
   private delivering: object | undefined;
@@ -182,8 +187,15 @@ export class TurnRecorder {
     const state = before && isInSameState(before.snapshot, snapshot) ? before.state : stateText(snapshot);
     this.shown.set(actor, { snapshot, state });
     const isOther = state !== before?.state;
-    if (isOther) this.record({ k: 'state', at: addressOf(actor), ...stateOf(snapshot) });
+    if (isOther) this.record({ k: 'state', at: addressOf(actor), ...stateOf(snapshot, this.valueOf(state, snapshot)) });
     return digestOf(before?.snapshot, snapshot, isOther ? state : undefined);
+  }
+
+  private valueOf(state: string, { value }: Snapshot): unknown {
+    if (this.values.has(state)) return this.values.get(state);
+    if (this.values.size === VALUES_MAX) this.values.clear();
+    this.values.set(state, value);
+    return value;
   }
 
   private forget(actor: AnyActorRef): void {
@@ -195,7 +207,7 @@ export class TurnRecorder {
 
 const logicOf = (actor: AnyActorRef): object => (actor as unknown as { logic: object }).logic;
 
-function stateOf({ value, status, error }: Snapshot): Pick<StateRecord, 'value' | 'status' | 'error'> {
+function stateOf({ status, error }: Snapshot, value: unknown): Pick<StateRecord, 'value' | 'status' | 'error'> {
   if (status === 'active') return { value };
   const ended = status as NonNullable<StateRecord['status']>;
   return ended === 'error' && error ? { value, status: ended, error: error as PlainError } : { value, status: ended };

@@ -21,6 +21,30 @@ describe('a turn', () => {
     expect(messagesOf(turn)).toEqual(['boss -> boss/worker-a: xstate.init']);
   });
 
+  it('has one object for the same state of two actors', () => {
+    const lamp = setup({}).createMachine({
+      id: 'lamp',
+      type: 'parallel',
+      states: { light: { initial: 'off', states: { off: { on: { press: 'on' } }, on: {} } }, foot: {} },
+    });
+    const room = setup({ actors: { lamp } }).createMachine({
+      id: 'room',
+      invoke: [
+        { id: 'left', src: 'lamp' },
+        { id: 'right', src: 'lamp' },
+      ],
+    });
+    const values: unknown[] = [];
+    const onTurn = (records: readonly KernelRecord[]) =>
+      values.push(...records.flatMap((record) => (record.k === 'state' && record.at !== 'room' ? [record.value] : [])));
+    const { kernel } = bootBoss({ machine: room, onTurn });
+    for (const at of ['room/left', 'room/right']) kernel.dispatch(at, { type: 'press' }, 'test');
+    const off = { light: 'off', foot: {} };
+    const on = { light: 'on', foot: {} };
+    expect(values).toEqual([off, off, on, on]);
+    expect(new Set(values).size).toBe(2);
+  });
+
   it('names the cause of every message', () => {
     const { kernel, world, sink } = bootBoss();
     kernel.dispatch('boss', { type: 'hire', name: 'a' }, 'test');

@@ -15,13 +15,38 @@ import { sandboxOverhead, sandboxResources } from './resources.ts';
 import { sandboxSecurityContext } from './security.ts';
 import type { MountedVolumes } from './volumes.ts';
 
+const NO_VOLUMES: MountedVolumes = {};
+
+interface Made {
+  readonly from: readonly unknown[];
+  readonly config: PodSandboxConfig;
+}
+/** The last one of each pod: a start asks for the same one several times, and a journal has one object once. */
+const lastMade = new WeakMap<Pod, Made>();
+
 /** Throws with upstream's text where a pod asks for what cannot be (a host name that is too long, user namespaces). */
 export function sandboxConfig(
   pod: Pod,
   attempt: number,
   node: NodeSettings,
   users: UserMapping | null = null,
-  volumes: MountedVolumes = {},
+  volumes: MountedVolumes = NO_VOLUMES,
+): PodSandboxConfig {
+  const mounted = Object.keys(volumes).length === 0 ? NO_VOLUMES : volumes;
+  const from = [attempt, node, users, mounted];
+  const last = lastMade.get(pod);
+  if (last?.from.every((each, at) => each === from[at])) return last.config;
+  const config = makeConfig(pod, attempt, node, users, mounted);
+  lastMade.set(pod, { from, config });
+  return config;
+}
+
+function makeConfig(
+  pod: Pod,
+  attempt: number,
+  node: NodeSettings,
+  users: UserMapping | null,
+  volumes: MountedVolumes,
 ): PodSandboxConfig {
   const { name, namespace, uid } = pod.metadata;
   const hostname = pod.spec.hostNetwork === true ? undefined : podHostname(pod, node).kernelHostname;

@@ -4,7 +4,7 @@ import { type Parsed, quoteBytes, trimRight } from './go-text.ts';
 const NANOSECONDS_PER_MILLISECOND = 1_000_000n;
 
 /** RFC 3339 in UTC, whole seconds, as `metav1.Time`. */
-export const rfc3339 = (ms: number): string => new Date(ms).toISOString().replace(/\.\d{3}Z$/, 'Z');
+export const rfc3339 = (ms: number): string => `${new Date(ms).toISOString().slice(0, -'.000Z'.length)}Z`;
 
 /** CRI counts nanoseconds since 1970, as decimal text. */
 export const milliseconds = (nanoseconds: string): number => Number(BigInt(nanoseconds) / NANOSECONDS_PER_MILLISECOND);

@@ -298,3 +298,26 @@ describe('host names', () => {
     });
   });
 });
+
+describe('the configuration of a sandbox', () => {
+  const own = pod({ volumes: [{ name: 'v', persistentVolumeClaim: { claimName: 'c' } }] });
+  const volumes = { v: { hostPath: '/host/v', groupId: 7 } };
+  const users = { hostId: 65_536, length: 65_536 };
+
+  it('is one object as long as what it is made from is the same', () => {
+    const first = sandboxConfig(own, 0, node);
+    expect(sandboxConfig(own, 0, node, null, {})).toBe(first);
+    expect(sandboxConfig({ ...own }, 0, node)).toEqual(first);
+  });
+
+  it.each<[string, (made: typeof sandboxConfig) => unknown]>([
+    ['the attempt', (made) => made(own, 1, node)],
+    ['the node', (made) => made(own, 0, { ...node, clusterDNS: ['10.9.9.9'] })],
+    ['the users', (made) => made(own, 0, node, users)],
+    ['the volumes', (made) => made(own, 0, node, null, volumes)],
+  ])('is another one when %s is', (_what, made) => {
+    const first = sandboxConfig(own, 0, node);
+    expect(made(sandboxConfig)).not.toBe(first);
+    expect(sandboxConfig(own, 0, node)).toEqual(first);
+  });
+});

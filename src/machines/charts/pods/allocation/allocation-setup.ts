@@ -118,10 +118,8 @@ export interface Work {
 }
 
 /** What pods hold: those that were given it, and those that had it before and have not asked yet. */
-export const heldIn = ({ grants, handedOver }: Pick<Books, 'grants' | 'handedOver'>): Context['handedOver'] => ({
-  ...handedOver,
-  ...grants,
-});
+export const heldIn = ({ grants, handedOver }: Pick<Books, 'grants' | 'handedOver'>): Context['handedOver'] =>
+  Object.keys(handedOver).length === 0 ? grants : { ...handedOver, ...grants };
 
 type Pair = [before: ResourcesHeld, after: ResourcesHeld];
 
@@ -224,6 +222,7 @@ export const without = <Value>(
   table: Readonly<Record<string, Value>>,
   uid: string,
 ): Readonly<Record<string, Value>> => {
+  if (!Object.hasOwn(table, uid)) return table;
   const { [uid]: _gone, ...rest } = table;
   return rest;
 };

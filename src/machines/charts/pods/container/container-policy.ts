@@ -323,6 +323,9 @@ export const viewOf = (context: ContainerContext, phase: ContainerView['phase'])
   ...(comesAgain(context, phase) ? { comesAgain: true } : {}),
 });
 
+/** What its pod takes it for until it has reported. */
+export const SPAWNED: ContainerView = { phase: 'waiting', reason: '', message: '', restartCount: 0, ended: null };
+
 export const requestOf = ({ restartCount, image }: ContainerContext): ContainerRequest => ({ restartCount, image });
 
 /** The kubelet waits 10 to 15 s after a failed sync; the first tries may come sooner. */

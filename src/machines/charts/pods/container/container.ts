@@ -19,7 +19,8 @@
  */
 import { errorOf, line, outputOf } from '../../../../kernel/xstate.ts';
 import { containerEvents, startErrorText, waitingReasons } from '../../../model/reasons/reasons.ts';
-import { afterCall, initialContext, podOf } from './container-policy.ts';
+import { isSame } from '../../../model/values/same.ts';
+import { afterCall, initialContext, podOf, SPAWNED, viewOf } from './container-policy.ts';
 import {
   anotherStart,
   beginAnew,
@@ -61,6 +62,13 @@ const recordFailed = {
   params: ({ event }: { event: unknown }) => containerEvents.failed(startErrorText(errorOf(event).message)),
 } as const;
 
+/** One that has just begun has no news for its pod. */
+const reportWaiting = s.enqueueActions(({ context, event, enqueue }) => {
+  const isNew = (event as { readonly type: string }).type === 'xstate.init';
+  if (isNew && isSame(viewOf(context, 'waiting'), SPAWNED)) return;
+  enqueue({ type: 'report', params: { phase: 'waiting' } });
+});
+
 const isAnswerTo = ({ type }: { readonly type: string }, call: string): boolean => type === `xstate.done.actor.${call}`;
 
 /** Nothing is under way: another definition takes the place of the one before at once. */
@@ -92,7 +100,7 @@ const waiting = s.createStateConfig({
   states: {
     /** Waits for `images` to have the image. */
     image: {
-      entry: [{ type: 'report', params: { phase: 'waiting' } }, 'askImage'],
+      entry: [reportWaiting, 'askImage'],
       on: {
         'image.ready': { target: 'turn', actions: imageReady },
         'image.failed': { target: 'imageFailed', actions: imageFailed },

@@ -22,22 +22,41 @@ export type Recent<Value> = readonly List<Value>[];
 export const noneRecent: Recent<never> = Array.from({ length: LISTS }, () => '');
 
 const placeOf = (key: string): number => fnv1a32(key) % LISTS;
-const linesOf = (list: List<unknown>): string[] => (list === '' ? [] : list.split('\n'));
-const isOf = (key: string) => {
+
+/** Where the line of a key begins in a list, or -1. No text in a line has a line feed that is not escaped. */
+function startOf(list: List<unknown>, key: string): number {
   const start = `[${JSON.stringify(key)},`;
-  return (line: string): boolean => line.startsWith(start);
-};
+  if (list.startsWith(start)) return 0;
+  return list.indexOf(`\n${start}`) + 1 || -1;
+}
+
+function endOf(list: List<unknown>, start: number): number {
+  const end = list.indexOf('\n', start);
+  return end === -1 ? list.length : end;
+}
 
 export function recentOf<Value>(recent: Recent<Value>, key: string): Value | undefined {
-  const line = linesOf(recent[placeOf(key)]!).find(isOf(key));
-  return line === undefined ? undefined : (JSON.parse(line) as [key: string, value: Value])[1];
+  const list = recent[placeOf(key)]!;
+  const start = startOf(list, key);
+  if (start === -1) return undefined;
+  return (JSON.parse(list.slice(start, endOf(list, start))) as [key: string, value: Value])[1];
 }
 
 export function withRecent<Value>(recent: Recent<Value>, key: string, value: Value): Recent<Value> {
   const place = placeOf(key);
-  const isSame = isOf(key);
-  const others = linesOf(recent[place]!).filter((line) => !isSame(line));
-  return recent.with(place, [...others.slice(-LENGTH_MAX + 1), JSON.stringify([key, value])].join('\n'));
+  const others = othersOf(recent[place]!, key);
+  const line = JSON.stringify([key, value]);
+  return recent.with(place, others === '' ? line : `${others}\n${line}`);
+}
+
+/** What is left beside one of a key: room for it is made. */
+function othersOf(list: List<unknown>, key: string): string {
+  const start = startOf(list, key);
+  if (start === 0) return list.slice(endOf(list, 0) + 1);
+  if (start > 0) return list.slice(0, start - 1) + list.slice(endOf(list, start));
+  let count = list === '' ? 0 : 1;
+  for (let at = list.indexOf('\n'); at !== -1; at = list.indexOf('\n', at + 1)) count++;
+  return count < LENGTH_MAX ? list : list.slice(endOf(list, 0) + 1);
 }
 
 /** As upstream's spam filter: tokens by source, object and type, so that warnings do not use up what is normal. */
@@ -70,10 +89,10 @@ export const nothingRecorded: Correlation = {
 };
 
 export interface Correlated {
-  /** Of the Event object in the API server. */
-  readonly name: string;
   readonly count: number;
+  /** With {@link nameOf} they name the Event object in the API server. */
   readonly firstMs: number;
+  readonly serial: number;
   readonly correlation: Correlation;
   /** Of the series. */
   readonly key: string;
@@ -97,8 +116,11 @@ const hashOf = (text: string): string => fnv1a32(text).toString(36);
 /** Of the name of any object (RFC 1123). */
 const NAME_MAX = 253;
 
-/** With nanoseconds since the epoch in hexadecimal, as upstream; where there is no room for them, a UUID. */
-function nameOf(name: string, nowMs: number, serial: number): string {
+/**
+ * Of the Event object in the API server: with nanoseconds since the epoch in hexadecimal, as upstream; where there is no
+ * room for them, a UUID.
+ */
+export function nameOf(name: string, nowMs: number, serial: number): string {
   const timed = `${name}.${(BigInt(nowMs) * 1_000_000n + BigInt(serial % 1_000_000)).toString(16)}`;
   return timed.length > NAME_MAX ? uuidOf(timed) : timed;
 }
@@ -130,9 +152,9 @@ export function correlate(before: Correlation, event: EventRecorded, nowMs: numb
   const [counted, firstMs, serial] = recentOf(before.counters, key) ?? [0, nowMs, before.serial + 1];
   const count = counted + 1;
   return {
-    name: nameOf(ref.name, firstMs, serial),
     count,
     firstMs,
+    serial,
     key,
     message: isCombined ? `(combined from similar events): ${message}` : message,
     isCombined,

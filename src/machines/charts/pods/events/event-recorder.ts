@@ -14,7 +14,7 @@
 import { type AnyActorRef, line, now, setup } from '../../../../kernel/xstate.ts';
 import type { Ended, EventRecorded } from '../../../model/pods/messages.ts';
 import { rfc3339 } from '../../../model/values/time.ts';
-import { type Correlation, correlate, nothingRecorded } from './event-correlator.ts';
+import { type Correlation, correlate, nameOf, nothingRecorded } from './event-correlator.ts';
 import { type EventSeries, eventWriterMachine } from './event-writer.ts';
 
 /** Events that wait for the API server; as upstream's queue. */
@@ -45,7 +45,7 @@ const take = s.enqueueActions((args) => {
   if (event.type !== 'event.recorded') return;
   const nowMs = now(args);
   const correlated = correlate(context, event, nowMs, context.ofEachType);
-  const { correlation, key, isSpam, count, name, firstMs, message, isCombined } = correlated;
+  const { correlation, key, isSpam, count, firstMs, serial, message, isCombined } = correlated;
   enqueue.assign(correlation);
   if (isSpam) return;
   const { ref, eventType, reason } = event;
@@ -59,14 +59,15 @@ const take = s.enqueueActions((args) => {
     ...(count > 1 ? { count } : {}),
   };
   enqueue(line('info', ['Event occurred', fields]));
+  if (!context.publishes) return;
   const [firstTimestamp, lastTimestamp] = [rfc3339(firstMs), rfc3339(nowMs)];
+  const name = nameOf(ref.name, firstMs, serial);
   const series = { name, ref, eventType, reason, message, firstTimestamp, lastTimestamp, count };
   write(enqueue, context, key, isCombined ? { ...series, isCombined } : series);
 });
 
 function write(enqueue: Enqueue, context: Context, key: string, series: EventSeries): void {
-  const { publishes, writing, nodeName } = context;
-  if (!publishes) return;
+  const { writing, nodeName } = context;
   if (writing.includes(key)) {
     enqueue.sendTo<AnyActorRef>(idOf(key), { type: 'event.counted', series });
   } else if (writing.length < WRITERS_MAX) {

@@ -18,7 +18,7 @@ import { factsOf, hasBegunInSandbox, withContainer } from '../../../model/status
 import { pauseMs, RESPAWN_BACK_OFF } from '../../../model/values/back-off.ts';
 import { isSame } from '../../../model/values/same.ts';
 import { childIn, reapChild } from '../../children.ts';
-import { isCreated, retryDelay, runsInOrder } from '../container/container-policy.ts';
+import { isCreated, retryDelay, runsInOrder, SPAWNED } from '../container/container-policy.ts';
 import type { ContainerOrder } from '../container/container-setup.ts';
 import { containerInput } from './container-input.ts';
 import { permission } from './pod-files.ts';
@@ -35,7 +35,7 @@ import {
   refOf,
   wantedOf,
 } from './pod-policy.ts';
-import { type Enqueue, learn, order, runtimeOf, SPAWNED, podSetup as s, settle } from './pod-setup.ts';
+import { type Enqueue, learn, noteActed, order, runtimeOf, podSetup as s, settle } from './pod-setup.ts';
 import { impossibility, isRegularTurn, nextAttempt, sandboxPlan, turnsOf } from './pod-turns.ts';
 
 // ---- containers -----------------------------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ export const noteContainer = s.enqueueActions((args) => {
   else settle(enqueue, context, { containers, ...acted }, now(args));
   beginNextGroup(enqueue, { ...context, containers });
   if (inspect) enqueue.raise({ type: 'inspection.due' });
-  else if (seen) enqueue.raise({ type: 'acted' });
+  else if (seen) noteActed(args);
 });
 
 export const noteRequest = s.enqueueActions(({ event, context, enqueue }) => {

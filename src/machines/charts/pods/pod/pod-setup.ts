@@ -1,5 +1,5 @@
 /** The vocabulary of a pod's machine: its events, its operations, its actions. The chart is in `pod.ts`. */
-import { type AnyActorRef, now, type OutputOf, outputOf, pick, setup, to } from '../../../../kernel/xstate.ts';
+import { type AnyActorRef, now, type OutputOf, outputOf, pick, setup, stateIn, to } from '../../../../kernel/xstate.ts';
 import type { AllocationReport } from '../../../model/allocation/messages.ts';
 import type { PodSandboxStatus } from '../../../model/api/cri.ts';
 import type { CSIReport } from '../../../model/csi/messages.ts';
@@ -122,6 +122,8 @@ export const podSetup = setup({
     certificate: podCertificateMachine,
   },
   guards: {
+    /** An inspection is under way. */
+    isAsking: stateIn({ alive: { observer: 'asking' } }),
     isHeld: ({ context }) => context.held,
     isUnheard: ({ context }) => context.runtime === null && !context.mustInspect,
     mustInspect: ({ context }) => context.runtime === null,
@@ -284,8 +286,6 @@ export const order = (enqueue: Enqueue, name: string, message: ContainerOrder | 
 export const change = (compute: (context: PodContext) => Partial<PodContext>) =>
   s.enqueueActions((args) => void settle(args.enqueue, args.context, compute(args.context), now(args)));
 
-export const SPAWNED: ContainerView = { phase: 'waiting', reason: '', message: '', restartCount: 0, ended: null };
-
 type Observing = Parameters<Parameters<typeof s.enqueueActions>[0]>[0];
 
 // ---- what is observed -----------------------------------------------------------------------------------------------
@@ -317,11 +317,10 @@ export const runtimeOf = ({ runtime, uid, name, namespace }: PodContext): PodRun
 /** The collectors hear of a pod only what they did not know. */
 function sendCollectors(enqueue: Enqueue, { uid, runtime }: PodContext, now: PodRuntimeStatus): void {
   const before = runtime ?? emptyRuntime(uid, '', '', 0);
-  const isNew = (was: unknown, is: unknown): boolean => JSON.stringify(was) !== JSON.stringify(is);
   const garbage = garbageOf(uid, now);
-  if (isNew(garbageOf(uid, before), garbage)) enqueue.sendTo(to('containerGC'), garbage);
+  if (!isSame(garbageOf(uid, before), garbage)) enqueue.sendTo(to('containerGC'), garbage);
   const images = imagesOf(uid, now);
-  if (isNew(imagesOf(uid, before), images)) enqueue.sendTo(to('imageGC'), images);
+  if (!isSame(imagesOf(uid, before), images)) enqueue.sendTo(to('imageGC'), images);
 }
 
 /** A collector has lost its state. */
@@ -374,6 +373,11 @@ const begin = (enqueue: Enqueue, nowMs: number, more: Partial<PodContext> = {}):
 
 export const observeNow = s.enqueueActions((args) => begin(args.enqueue, now(args)));
 
+/** A call of its own has ended, and its answer showed what it did: an inspection that is under way may not. */
+export function noteActed({ check, enqueue }: Observing): void {
+  if (check('isAsking')) enqueue.raise({ type: 'acted' });
+}
+
 /** The sandbox was made: its answer shows it, or the runtime is observed. */
 export const takeSandbox = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
@@ -381,7 +385,7 @@ export const takeSandbox = s.enqueueActions((args) => {
   if (status === null) return begin(enqueue, now(args), { failures: 0 });
   const runtime = ordered(withSandbox(runtimeOf(context), status));
   learn(args, runtime, { failures: 0, actedAtMs: now(args) });
-  enqueue.raise({ type: 'acted' });
+  noteActed(args);
 });
 
 /** A sandbox was stopped: its answer shows it, or a watch of the runtime will. */

@@ -2,6 +2,7 @@
 import type { Container, Pod } from '../../../model/api/pod.ts';
 import { isSidecar } from '../../../model/spec/index.ts';
 import { type ContainerFacts, factsOf } from '../../../model/status/runtime-facts.ts';
+import { memoize } from '../../../model/values/memoize.ts';
 import {
   activeKinds,
   hasProbes,
@@ -14,8 +15,9 @@ import type { PodContext } from './pod-policy.ts';
 
 type Facts = Pick<PodContext, 'pod' | 'runtime' | 'probes' | 'probed' | 'containers' | 'kill'>;
 
-const probedContainers = (pod: Pod): Container[] =>
-  [...(pod.spec.initContainers ?? []).filter(isSidecar), ...pod.spec.containers].filter(hasProbes);
+const probedContainers = memoize((pod: Pod): readonly Container[] =>
+  [...(pod.spec.initContainers ?? []).filter(isSidecar), ...pod.spec.containers].filter(hasProbes),
+);
 
 /** An instance that runs, and the results of its probes. */
 export interface Probed {

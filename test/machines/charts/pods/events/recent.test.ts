@@ -20,6 +20,24 @@ it('a value is what was kept last under its key', () => {
   expect([recentOf(once, 'a'), recentOf(once, 'b')]).toEqual([1, undefined]);
 });
 
+it('what is kept again goes behind the others of its list, wherever it stood', () => {
+  // Keys of one list: each of the 128 has some of so many.
+  const [first] = numbered(1_000);
+  const keys = first!.split('\n').map((text) => (JSON.parse(text) as [string, number])[0]);
+  expect(keys.length).toBeGreaterThan(3);
+  for (const key of keys) {
+    const [list] = withRecent(numbered(1_000), key, -1);
+    const after = list!.split('\n').map((text) => JSON.parse(text) as [string, number]);
+    expect(after.map(([each]) => each)).toEqual([...keys.filter((each) => each !== key), key]);
+    expect(after.at(-1)).toEqual([key, -1]);
+  }
+});
+
+it('a key that begins as another one is another one', () => {
+  const both = withRecent(withRecent(noneRecent, 'a', 1), 'a",2', 2);
+  expect([recentOf(both, 'a'), recentOf(both, 'a",2')]).toEqual([1, 2]);
+});
+
 it('as many as a node needs stay, and of too many the newest', () => {
   expect(sizeOf(numbered(2_000))).toBe(2_000);
   const full = numbered(20_000);
