@@ -41,6 +41,18 @@ const BEHAVIORS = [
     before: 'Pods with ResourceClaims waited for ever, for resource drivers were not taken.',
     since: 'Their claims are prepared by the drivers of this node, as of the kubelet.',
   },
+  {
+    name: 'imagesAsKubelet',
+    before:
+      'An image that must not be pulled was looked for again after five minutes. A pull that waited for its turn was no event. ' +
+      'A container whose image has no tag was shown with the image as its pod names it.',
+    since: 'All of that is as of the kubelet: ten seconds, `Pulling` at once, and the image as the runtime names it.',
+  },
+  {
+    name: 'annotatedEvents',
+    before: 'The Event of an eviction had no annotations.',
+    since: 'It names what was starved and who used how much of it, as of the kubelet.',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];
