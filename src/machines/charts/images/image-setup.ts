@@ -31,7 +31,7 @@ const BACKOFF_MAX_MS = 300_000;
 export const PULL_QUIET_MS = RESET_AFTER_MAX_DELAYS * BACKOFF_MAX_MS;
 /** After a fresh failure the reason ErrImagePull stays this long before it becomes ImagePullBackOff. */
 const SHOW_ERROR_MS = 5_000;
-/** An image that must not be pulled is looked for again after this: somebody may have put it there. */
+/** An image that must not be pulled is looked for again after this: it may have come from elsewhere. */
 const NEVER_PULL_RETRY_MS = 10_000;
 /** The same on a node of before `imagesAsKubelet`. */
 const NEVER_PULL_LATE_RETRY_MS = 300_000;

@@ -49,9 +49,11 @@ const BEHAVIORS = [
     since: 'All of that is as of the kubelet: ten seconds, `Pulling` at once, and the image as the runtime names it.',
   },
   {
-    name: 'annotatedEvents',
-    before: 'The Event of an eviction had no annotations.',
-    since: 'It names what was starved and who used how much of it, as of the kubelet.',
+    name: 'evictionAsKubelet',
+    before: 'The Event of an eviction had no annotations. What an evicted pod left stayed until the pod was deleted.',
+    since:
+      'It names what was starved and who used how much of it, as of the kubelet. What the pod left is removed within a ' +
+      'minute.',
   },
 ] as const;
 

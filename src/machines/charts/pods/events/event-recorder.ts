@@ -26,7 +26,7 @@ export interface EventRecorderInput {
   readonly publishes: boolean;
   /** Warnings do not use up what is normal: behavior `eventsOfEachType`. */
   readonly ofEachType: boolean;
-  /** Events have the annotations that come with them: behavior `annotatedEvents`. */
+  /** Events have the annotations that come with them: behavior `evictionAsKubelet`. */
   readonly annotates: boolean;
 }
 
