@@ -85,6 +85,21 @@ describe('pods and containers', () => {
     expect(await value('kubelet_started_containers_errors_total', errors)).toBe(1);
   });
 
+  it('begin with their image, and what keeps them from it is an error', async () => {
+    const { contexts, turn, value } = recording();
+    contexts[POD] = pod({});
+    const wanted = (container: string) => sent('kubelet/images', { type: 'image.wanted', uid: 'u1', container });
+    const refused = (container: string, reason: string) =>
+      sent(POD, { type: 'image.failed', uid: 'u1', container, reason });
+    turn(1, wanted('app'), wanted('app/volume'), refused('app', 'ErrImageNeverPull'), refused('app/volume', 'x'));
+    turn(2, wanted('app'), sent(CONTAINER, { type: 'container.refused', reason: 'CreateContainerConfigError' }));
+    expect(await value('kubelet_started_containers_total', { container_type: 'container' })).toBe(2);
+    const errors = (code: string) => value('kubelet_started_containers_errors_total', { code });
+    expect(await errors('ErrImageNeverPull')).toBe(1);
+    expect(await errors('CreateContainerConfigError')).toBe(1);
+    expect(await errors('x')).toBeUndefined();
+  });
+
   it('have their volumes of images counted when they are created', async () => {
     const { turn, value } = recording();
     const mounts = [{ image: { image: 'sha256:1' } }, { host_path: '/x', image: null }];

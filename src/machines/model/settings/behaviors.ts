@@ -45,7 +45,8 @@ const BEHAVIORS = [
     name: 'imagesAsKubelet',
     before:
       'An image that must not be pulled was looked for again after five minutes. A pull that waited for its turn was no event. ' +
-      'A container whose image has no tag was shown with the image as its pod names it.',
+      'A container whose image has no tag was shown with the image as its pod names it. Images that no pod had used went ' +
+      'also where the agent was younger than the minimum age.',
     since: 'All of that is as of the kubelet: ten seconds, `Pulling` at once, and the image as the runtime names it.',
   },
   {

@@ -83,6 +83,7 @@ it.each([
   };
   const run = runUnder(imageGcMachine, input, world, ['pods', 'eviction', 'eventRecorder']);
   run.send({ type: 'images.inUse', uid: 'u', refs: ['used'] });
+  run.time.advanceTo(run.time.now() + input.imageGc.minAgeMs);
   run.send(PURGE);
   run.time.advanceTo(run.time.now());
   expect(inputsOf(run, 'cri.removeImage')).toEqual([{ image: 'idle' }]);
