@@ -102,11 +102,11 @@ const measure = async (path: string) => ({ fileSystem: await fileSystemUsage(pat
 const logFolder = ({ podLogsDir, namespace, name, uid }: PodPlace): string =>
   `${podLogsDir}/${namespace}_${name}_${uid}`;
 
-/** Logs by container, and what else is in the pod's log folder. */
+/** Logs by container, and what else is in the pod's log folder. Of a container's folder only the files count. */
 export async function podLogs(place: PodPlace): Promise<ReadonlyMap<string, FolderUsage>> {
   const folder = logFolder(place);
   const containers = await names(folder);
-  const usages = await Promise.all(containers.map((name) => folderUsage(`${folder}/${name}`)));
+  const usages = await Promise.all(containers.map((name) => folderUsage(`${folder}/${name}`, { contentsOnly: true })));
   return new Map(containers.map((name, index) => [name, usages[index]!]));
 }
 
