@@ -56,6 +56,12 @@ const BEHAVIORS = [
       'It names what was starved and who used how much of it, as of the kubelet. What the pod left is removed within a ' +
       'minute.',
   },
+  {
+    name: 'hooksAsKubelet',
+    before:
+      'A postStart hook that cannot be run was told as a command that had failed; one that had failed with all it said.',
+    since: 'Why it cannot be run is told, and of a command what it said of its error, as by the kubelet.',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];
