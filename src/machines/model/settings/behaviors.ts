@@ -51,10 +51,12 @@ const BEHAVIORS = [
   },
   {
     name: 'evictionAsKubelet',
-    before: 'The Event of an eviction had no annotations. What an evicted pod left stayed until the pod was deleted.',
+    before:
+      'The Event of an eviction had no annotations. What an evicted pod left stayed until the pod was deleted. ' +
+      'A node under pressure said after a restart that there was none, until it saw it.',
     since:
       'It names what was starved and who used how much of it, as of the kubelet. What the pod left is removed within a ' +
-      'minute.',
+      'minute. A restart leaves what is said of pressure until there was time to see it.',
   },
   {
     name: 'hooksAsKubelet',
