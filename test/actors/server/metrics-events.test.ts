@@ -65,6 +65,36 @@ describe('images', () => {
   });
 });
 
+describe('requests for images', () => {
+  const key = { uid: 'u1', container: 'app' };
+  const answerOf = (type: string) => sent(POD, { type, ...key });
+
+  it.each([
+    ['Always', { there: true, answer: 'image.ready' }, 'unknown', 'true'],
+    ['IfNotPresent', { there: true, answer: 'image.ready' }, 'true', 'false'],
+    ['IfNotPresent', { there: true, answer: 'image.failed' }, 'true', 'true'],
+    ['IfNotPresent', { there: false, answer: 'image.failed' }, 'false', 'true'],
+    ['Never', { there: false, answer: 'image.failed' }, 'false', 'unknown'],
+    ['Never', { there: true, answer: 'image.failed' }, 'true', 'true'],
+  ])('of policy %s (%j) say whether it was there: %s, and whether it had to be pulled: %s', async (...row) => {
+    const [policy, { there, answer }, present_locally, pull_required] = row;
+    const { turn, value } = recording();
+    turn(1, sent('kubelet/images', { type: 'image.wanted', ...key, policy }));
+    turn(2, sent(IMAGE, { type: 'image.asked', request: { ...key, policy } }));
+    turn(3, asked(1, 'cri.imageStatus', `${IMAGE}/status`));
+    turn(4, answered(1, { image: there ? { size: '1' } : null }), answerOf(answer));
+    const labels = { present_locally, pull_policy: policy.toLowerCase(), pull_required };
+    expect(await value('kubelet_image_manager_ensure_image_requests_total', labels)).toBe(1);
+  });
+
+  it('whose name is none say nothing of either', async () => {
+    const { turn, value } = recording();
+    turn(1, sent('kubelet/images', { type: 'image.wanted', ...key, policy: 'Always' }), answerOf('image.failed'));
+    const labels = { present_locally: 'unknown', pull_policy: 'always', pull_required: 'unknown' };
+    expect(await value('kubelet_image_manager_ensure_image_requests_total', labels)).toBe(1);
+  });
+});
+
 describe('pods and containers', () => {
   const pod = (spec: object) => ({ uid: 'u1', pod: { spec: { containers: [{ name: 'app' }], ...spec } } });
 
