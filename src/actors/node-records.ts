@@ -42,7 +42,9 @@ export type NodeMessage =
   | PodKillWanted
   | StatusMessage
   | StatusObserved
+  | { readonly type: 'container.refused'; readonly reason: string }
   | { readonly type: 'image.asked'; readonly request: ImageWanted }
+  | ImageWanted
   | { readonly type: 'shutdown.changed'; readonly active: boolean };
 
 type Outcome<Output> =

@@ -104,7 +104,8 @@ function inputOf(id: keyof typeof subsystems, node: NodeSettings): unknown {
   if (id === 'draManager') return { rootDir: node.rootDir, nodeName: node.nodeName, inCluster: true };
   if (id === 'eventRecorder') {
     const { nodeName, apiServer } = node;
-    return { nodeName, publishes: apiServer !== undefined, ofEachType: hasBehavior(node, 'eventsOfEachType') };
+    const [ofEachType, annotates] = [hasBehavior(node, 'eventsOfEachType'), hasBehavior(node, 'evictionAsKubelet')];
+    return { nodeName, publishes: apiServer !== undefined, ofEachType, annotates };
   }
   return node;
 }

@@ -54,6 +54,8 @@ interface FolderBounds {
   readonly maxEntries?: number;
   readonly maxMs?: number;
   readonly signal?: AbortSignal;
+  /** The folder itself counts nothing. */
+  readonly contentsOnly?: boolean;
 }
 
 /** Like `du -sx`. A path that is gone holds nothing. */
@@ -66,6 +68,7 @@ export async function folderUsage(path: string, bounds: FolderBounds = {}): Prom
 
 class Measuring {
   readonly #bounds: Required<Pick<FolderBounds, 'maxEntries' | 'maxMs'>> & Pick<FolderBounds, 'signal'>;
+  readonly #contentsOnly: boolean;
   readonly #elsewhere: ReadonlySet<string>;
   readonly #startedAt = performance.now();
   readonly #seen = new Set<bigint>();
@@ -76,8 +79,10 @@ class Measuring {
   #entries = 0;
   #complete = true;
 
-  constructor({ maxEntries = MAX_ENTRIES, maxMs = MAX_MS, signal, elsewhere = new Set() }: FolderBounds) {
+  constructor(bounds: FolderBounds) {
+    const { maxEntries = MAX_ENTRIES, maxMs = MAX_MS, signal, elsewhere = new Set(), contentsOnly = false } = bounds;
     this.#elsewhere = elsewhere;
+    this.#contentsOnly = contentsOnly;
     this.#bounds = { maxEntries, maxMs, ...(signal ? { signal } : {}) };
   }
 
@@ -85,9 +90,11 @@ class Measuring {
     try {
       const found = await lstat(path, { bigint: true });
       this.#device = found.dev;
+      const isFolder = found.isDirectory();
+      if (isFolder) this.#folders.push(Buffer.from(path));
+      if (isFolder && this.#contentsOnly) return found.dev;
       this.#inodes = 1n;
       this.#used = found.blocks * BLOCK_BYTES;
-      if (found.isDirectory()) this.#folders.push(Buffer.from(path));
       return found.dev;
     } catch {
       return null;

@@ -42,8 +42,11 @@ export interface PodPlace {
 
 const names = (path: string): Promise<string[]> => readdir(path).catch(() => []);
 
-/** Hears how long it took to measure one volume; `plugin` as in its path. */
-export type OnVolume = (plugin: string, durationMs: number) => void;
+/** How a volume is measured: its files are added up, its project quota or its own file system is asked. */
+type VolumeSource = 'du' | 'fsquota' | 'statfs';
+
+/** Hears how long it took to measure one volume; `source`: by what, a driver by its name. */
+export type OnVolume = (source: string, durationMs: number) => void;
 
 export async function podVolumes(
   { rootDir, uid }: PodPlace,
@@ -59,8 +62,10 @@ export async function podVolumes(
     for (const name of await names(`${folder}/${plugin}`)) {
       const beganMs = performance.now();
       const usage = await volumeUsage(`${folder}/${plugin}`, name, { elsewhere, ...(signal ? { signal } : {}) });
-      onVolume?.(plugin, performance.now() - beganMs);
-      if (usage !== null) found.push({ name, plugin, ...usage });
+      if (usage === null) continue;
+      const { source, ...volume } = usage;
+      onVolume?.(source, performance.now() - beganMs);
+      found.push({ name, plugin, ...volume });
     }
   }
   return found;
@@ -70,7 +75,7 @@ async function volumeUsage(
   folder: string,
   name: string,
   options: { readonly elsewhere: ReadonlySet<string>; readonly signal?: AbortSignal },
-): Promise<Omit<VolumeUsage, 'name' | 'plugin'> | null> {
+): Promise<(Omit<VolumeUsage, 'name' | 'plugin'> & { readonly source: VolumeSource }) | null> {
   const plugin = basename(folder);
   const path = `${folder}/${name}`;
   const isMounted = options.elsewhere.has(path);
@@ -78,11 +83,13 @@ async function volumeUsage(
   if (seen?.fileSystem == null) return null;
   const { fileSystem, device } = seen;
   const ownFileSystem = isMounted && device !== (await deviceOf(folder));
+  const quota = ownFileSystem || plugin !== EMPTY_DIR ? null : projectUsage(path);
   const { used, inodes, complete } = ownFileSystem
     ? { used: fileSystem.used, inodes: fileSystem.inodes - fileSystem.inodesFree, complete: true }
-    : ((plugin === EMPTY_DIR ? projectUsage(path) : null) ?? (await folderUsage(path, options)));
+    : (quota ?? (await folderUsage(path, options)));
   const isEphemeral = !ownFileSystem && EPHEMERAL_PLUGINS.has(plugin);
-  return { used, inodesUsed: inodes, fileSystem, isEphemeral, complete };
+  const source = ownFileSystem ? 'statfs' : quota === null ? 'du' : 'fsquota';
+  return { used, inodesUsed: inodes, fileSystem, isEphemeral, complete, source };
 }
 
 const deviceOf = (path: string): Promise<number> =>
@@ -95,11 +102,11 @@ const measure = async (path: string) => ({ fileSystem: await fileSystemUsage(pat
 const logFolder = ({ podLogsDir, namespace, name, uid }: PodPlace): string =>
   `${podLogsDir}/${namespace}_${name}_${uid}`;
 
-/** Logs by container, and what else is in the pod's log folder. */
+/** Logs by container, and what else is in the pod's log folder. Of a container's folder only the files count. */
 export async function podLogs(place: PodPlace): Promise<ReadonlyMap<string, FolderUsage>> {
   const folder = logFolder(place);
   const containers = await names(folder);
-  const usages = await Promise.all(containers.map((name) => folderUsage(`${folder}/${name}`)));
+  const usages = await Promise.all(containers.map((name) => folderUsage(`${folder}/${name}`, { contentsOnly: true })));
   return new Map(containers.map((name, index) => [name, usages[index]!]));
 }
 

@@ -89,6 +89,7 @@ const subsystems = {
     nodeName: context.node.nodeName,
     publishes: context.flags.kubeconfig !== '',
     ofEachType: hasBehavior(context.input, 'eventsOfEachType'),
+    annotates: hasBehavior(context.input, 'evictionAsKubelet'),
   })),
   objects: subsystem('objects', settings),
   mirrorPods: subsystem('mirrorPods', settings),

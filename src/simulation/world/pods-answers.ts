@@ -88,8 +88,9 @@ function criHandlers(world: PodsWorld): Handlers {
 function commandHandlers(world: PodsWorld): Handlers {
   return {
     'cri.execSync': ({ command }, done) => {
-      const { takesMs, exitCode } = world.commands.get(command.join(' ')) ?? { takesMs: 0, exitCode: 0 };
-      return world.time.arm(world.time.ms + takesMs, () => done({ exitCode, stdout: '', stderr: '' }));
+      const known = world.commands.get(command.join(' ')) ?? { takesMs: 0, exitCode: 0 };
+      const { takesMs, exitCode, stdout = '', stderr = '' } = known;
+      return world.time.arm(world.time.ms + takesMs, () => done({ exitCode, stdout, stderr }));
     },
     'probe.httpHook': ({ url }, done) => {
       const answer = world.answers.get(url);

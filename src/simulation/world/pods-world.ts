@@ -26,6 +26,13 @@ import { RuntimeModel } from './runtime-model.ts';
 import type { VirtualTime } from './virtual-time.ts';
 
 /** What shall go wrong with one call. */
+interface Command {
+  readonly takesMs: number;
+  readonly exitCode: number;
+  readonly stdout?: string;
+  readonly stderr?: string;
+}
+
 export interface Fault {
   readonly error?: string;
   readonly code?: string;
@@ -89,8 +96,8 @@ export class PodsWorld implements Performer {
   sharings: readonly Sharing[] = [];
   /** By key, what files of volumes have for variables; `null` for an optional key that is not there. */
   readonly fileValues = new Map<string, SecretHandle | null>();
-  /** By command: how long it takes in a container, and how it ends. */
-  readonly commands = new Map<string, { readonly takesMs: number; readonly exitCode: number }>();
+  /** By command: how long it takes in a container, how it ends, and what it says. */
+  readonly commands = new Map<string, Command>();
   /** By what a probe asks (a command, a URL, `host:port`): how it is answered; well unless this says otherwise. */
   readonly answers = new Map<string, Attempt>();
   /** Every attempt of every probe. */

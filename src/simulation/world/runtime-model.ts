@@ -8,6 +8,7 @@ import type {
   ContainerConfig,
   ContainerStatus,
   Image,
+  ImageSpec,
   LinuxContainerResources,
   PodSandboxConfig,
   PodSandboxStatus,
@@ -41,6 +42,8 @@ export interface Container {
   readonly id: string;
   readonly sandbox: Sandbox;
   readonly config: ContainerConfig;
+  /** What its image is called: by its first tag, or else as the container asked for it. */
+  readonly image: ImageSpec | undefined;
   resources: LinuxContainerResources | undefined;
   state: 'CONTAINER_CREATED' | 'CONTAINER_RUNNING' | 'CONTAINER_EXITED';
   readonly createdNs: string;
@@ -179,6 +182,7 @@ export class RuntimeModel {
       id: this.id('c0'),
       sandbox,
       config,
+      image: this.namedImage(config),
       resources: config.linux?.resources,
       state: 'CONTAINER_CREATED',
       createdNs: this.stamp(),
@@ -194,6 +198,11 @@ export class RuntimeModel {
     this.containers.set(container.id, container);
     this.changed(sandbox);
     return container.id;
+  }
+
+  private namedImage({ image: wanted }: ContainerConfig): ImageSpec | undefined {
+    const tag = [...this.images.values()].find(({ id }) => id === wanted?.image)?.repo_tags[0];
+    return tag === undefined ? wanted : { image: tag };
   }
 
   private hasImageId(id: string): boolean {
@@ -332,5 +341,5 @@ const containerStatus = (container: Container): ContainerStatus => ({
   log_path: `${container.sandbox.config.log_directory}/${container.config.log_path}`,
   stop_signal: 'SIGTERM',
   ...(container.config.metadata ? { metadata: container.config.metadata } : {}),
-  ...(container.config.image ? { image: container.config.image } : {}),
+  ...(container.image ? { image: container.image } : {}),
 });

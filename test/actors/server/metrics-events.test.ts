@@ -65,6 +65,36 @@ describe('images', () => {
   });
 });
 
+describe('requests for images', () => {
+  const key = { uid: 'u1', container: 'app' };
+  const answerOf = (type: string) => sent(POD, { type, ...key });
+
+  it.each([
+    ['Always', { there: true, answer: 'image.ready' }, 'unknown', 'true'],
+    ['IfNotPresent', { there: true, answer: 'image.ready' }, 'true', 'false'],
+    ['IfNotPresent', { there: true, answer: 'image.failed' }, 'true', 'true'],
+    ['IfNotPresent', { there: false, answer: 'image.failed' }, 'false', 'true'],
+    ['Never', { there: false, answer: 'image.failed' }, 'false', 'unknown'],
+    ['Never', { there: true, answer: 'image.failed' }, 'true', 'true'],
+  ])('of policy %s (%j) say whether it was there: %s, and whether it had to be pulled: %s', async (...row) => {
+    const [policy, { there, answer }, present_locally, pull_required] = row;
+    const { turn, value } = recording();
+    turn(1, sent('kubelet/images', { type: 'image.wanted', ...key, policy }));
+    turn(2, sent(IMAGE, { type: 'image.asked', request: { ...key, policy } }));
+    turn(3, asked(1, 'cri.imageStatus', `${IMAGE}/status`));
+    turn(4, answered(1, { image: there ? { size: '1' } : null }), answerOf(answer));
+    const labels = { present_locally, pull_policy: policy.toLowerCase(), pull_required };
+    expect(await value('kubelet_image_manager_ensure_image_requests_total', labels)).toBe(1);
+  });
+
+  it('whose name is none say nothing of either', async () => {
+    const { turn, value } = recording();
+    turn(1, sent('kubelet/images', { type: 'image.wanted', ...key, policy: 'Always' }), answerOf('image.failed'));
+    const labels = { present_locally: 'unknown', pull_policy: 'always', pull_required: 'unknown' };
+    expect(await value('kubelet_image_manager_ensure_image_requests_total', labels)).toBe(1);
+  });
+});
+
 describe('pods and containers', () => {
   const pod = (spec: object) => ({ uid: 'u1', pod: { spec: { containers: [{ name: 'app' }], ...spec } } });
 
@@ -83,6 +113,21 @@ describe('pods and containers', () => {
     expect(await value('kubelet_run_podsandbox_duration_seconds', { runtime_handler: 'kata' }, '_sum')).toBe(3);
     const errors = { container_type: 'init_container', code: 'RunContainerError' };
     expect(await value('kubelet_started_containers_errors_total', errors)).toBe(1);
+  });
+
+  it('begin with their image, and what keeps them from it is an error', async () => {
+    const { contexts, turn, value } = recording();
+    contexts[POD] = pod({});
+    const wanted = (container: string) => sent('kubelet/images', { type: 'image.wanted', uid: 'u1', container });
+    const refused = (container: string, reason: string) =>
+      sent(POD, { type: 'image.failed', uid: 'u1', container, reason });
+    turn(1, wanted('app'), wanted('app/volume'), refused('app', 'ErrImageNeverPull'), refused('app/volume', 'x'));
+    turn(2, wanted('app'), sent(CONTAINER, { type: 'container.refused', reason: 'CreateContainerConfigError' }));
+    expect(await value('kubelet_started_containers_total', { container_type: 'container' })).toBe(2);
+    const errors = (code: string) => value('kubelet_started_containers_errors_total', { code });
+    expect(await errors('ErrImageNeverPull')).toBe(1);
+    expect(await errors('CreateContainerConfigError')).toBe(1);
+    expect(await errors('x')).toBeUndefined();
   });
 
   it('have their volumes of images counted when they are created', async () => {

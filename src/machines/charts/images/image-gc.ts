@@ -9,7 +9,7 @@
  * Invariants:
  *   G1 pinned images and images of any container, dead ones included, are never removed.
  *   G2 above the high threshold the least recently used go first, until the low threshold is reached; none that was
- *      used less than the minimum age ago.
+ *      used less than the minimum age ago, and none while the agent itself is younger than that.
  *   G3 with the high threshold at 100 and no maximum age it does nothing at all.
  */
 
@@ -17,6 +17,7 @@ import { errorOf, line, now, outputOf, type PlainError, pick, sendTo, setup, to 
 import type { Image } from '../../model/api/cri.ts';
 import { operations } from '../../model/operations/index.ts';
 import { type Ended, eventRecorded, type GarbagePurge, type ImageUsed } from '../../model/pods/messages.ts';
+import { hasBehavior } from '../../model/settings/behaviors.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
 import type { ImagesInUse } from '../../model/status/runtime-facts.ts';
 import { aggregate } from '../../model/values/go-text.ts';
@@ -24,10 +25,15 @@ import { aggregate } from '../../model/values/go-text.ts';
 /** As upstream: every five minutes. */
 const IMAGE_GC_MS = 300_000;
 
-export type ImageGcInput = Pick<NodeSettings, 'imageGc' | 'nodeName' | 'rootDir' | 'imagePullVerification'>;
+export type ImageGcInput = Pick<
+  NodeSettings,
+  'behavior' | 'imageGc' | 'nodeName' | 'rootDir' | 'imagePullVerification'
+>;
 type Policy = NodeSettings['imageGc'];
 
 interface Context {
+  /** How many changed decisions this node takes: `behaviors.ts`. */
+  readonly behavior: number;
   readonly nodeName: string;
   /** Where the records of pulls are; `null` when there are none. */
   readonly recordsRoot: string | null;
@@ -37,6 +43,8 @@ interface Context {
   readonly listedAtMs: number;
   readonly policy: Policy;
   readonly startedAtMs: number;
+  /** When an image that no pod has used was used at the latest: 0 on a node of before `imagesAsKubelet`. */
+  readonly unusedSinceMs: number;
   /** By image id; an image that no pod used since the agent started counts as the oldest. */
   readonly usedAtMs: Readonly<Record<string, number>>;
   /** By pod. */
@@ -70,7 +78,10 @@ export function bytesToFree(capacityBytes: number, availableBytes: number, polic
 }
 
 /** What it goes by when it chooses. */
-export type ImageGcKnowledge = Pick<Context, 'usedAtMs' | 'inUse' | 'policy' | 'startedAtMs' | 'toFreeBytes'>;
+export type ImageGcKnowledge = Pick<
+  Context,
+  'usedAtMs' | 'inUse' | 'policy' | 'startedAtMs' | 'unusedSinceMs' | 'toFreeBytes'
+>;
 
 /** Unused for so long that it is removed whether there is room or not. */
 export function isTooOld(known: ImageGcKnowledge, id: string, nowMs: number): boolean {
@@ -83,7 +94,7 @@ export function isTooOld(known: ImageGcKnowledge, id: string, nowMs: number): bo
 export function imagesToRemove(known: ImageGcKnowledge, images: readonly Image[], nowMs: number): Candidate[] {
   const { policy } = known;
   const refs = new Set(Object.values(known.inUse).flat());
-  const usedAt = ({ id }: Image): number => known.usedAtMs[id] ?? 0;
+  const usedAt = ({ id }: Image): number => known.usedAtMs[id] ?? known.unusedSinceMs;
   const isUsed = ({ id, repo_tags, repo_digests }: Image): boolean =>
     [id, ...repo_tags, ...repo_digests].some((ref) => refs.has(ref));
   let rest = known.toFreeBytes;
@@ -117,6 +128,12 @@ const s = setup({
     hasRemoved: ({ context }) => context.recordsRoot !== null && context.freedBytes > 0,
     mayHaveOldOnes: ({ context }) => context.policy.maxAgeMs > 0 || context.toFreeBytes > 0,
   },
+});
+
+/** Which images came before the agent did is not known: all that are there may have come just then. */
+const noteStart = s.assign((args) => {
+  const nowMs = now(args);
+  return { startedAtMs: nowMs, unusedSinceMs: hasBehavior(args.context, 'imagesAsKubelet') ? nowMs : 0 };
 });
 
 const noteInUse = s.assign(({ context, event }) => {
@@ -225,12 +242,14 @@ function sizeText(bytes: number): string {
 export const imageGcMachine = s.createMachine({
   id: 'imageGC',
   context: ({ input }) => ({
+    behavior: input.behavior,
     nodeName: input.nodeName,
     recordsRoot: input.imagePullVerification ? input.rootDir : null,
     present: [],
     listedAtMs: 0,
     policy: input.imageGc,
     startedAtMs: 0,
+    unusedSinceMs: 0,
     usedAtMs: {},
     inUse: {},
     mountpoint: '',
@@ -243,7 +262,7 @@ export const imageGcMachine = s.createMachine({
     failedBefore: false,
     purging: false,
   }),
-  entry: [s.assign({ startedAtMs: (args) => now(args) }), sendTo(to('pods'), { type: 'garbage.wanted' })],
+  entry: [noteStart, sendTo(to('pods'), { type: 'garbage.wanted' })],
   initial: 'choosing',
   on: {
     'images.inUse': { actions: noteInUse },

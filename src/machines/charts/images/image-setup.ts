@@ -21,6 +21,7 @@ import {
   waitingMessages,
   waitingReasons,
 } from '../../model/reasons/reasons.ts';
+import { hasBehavior } from '../../model/settings/behaviors.ts';
 import { goDuration, nextBackoff, RESET_AFTER_MAX_DELAYS } from '../../model/status/index.ts';
 import { aggregate } from '../../model/values/go-text.ts';
 import { type Admission, admission, admittedAnyway, recordOf, type VerificationSettings } from './verification.ts';
@@ -30,12 +31,16 @@ const BACKOFF_MAX_MS = 300_000;
 export const PULL_QUIET_MS = RESET_AFTER_MAX_DELAYS * BACKOFF_MAX_MS;
 /** After a fresh failure the reason ErrImagePull stays this long before it becomes ImagePullBackOff. */
 const SHOW_ERROR_MS = 5_000;
-/** Nothing that time could change: the container asks again when its pod changes, or after this. */
-const HOPELESS_RETRY_MS = 300_000;
+/** An image that must not be pulled is looked for again after this: it may have come from elsewhere. */
+const NEVER_PULL_RETRY_MS = 10_000;
+/** The same on a node of before `imagesAsKubelet`. */
+const NEVER_PULL_LATE_RETRY_MS = 300_000;
 /** An image that no pod requested for so long is forgotten, so that a node does not hold every image it ever had. */
 const IDLE_MS = 300_000;
 
 export interface ImageInput {
+  /** How many changed decisions this node takes: `behaviors.ts`. */
+  readonly behavior: number;
   /** As the runtime is asked for it: with a tag or a digest. */
   readonly image: string;
   /** Its repository, without tag and digest. */
@@ -109,6 +114,8 @@ export const imageSetup = setup({
 const s = imageSetup;
 type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
 
+const isAsKubelet = (context: Context): boolean => hasBehavior(context, 'imagesAsKubelet');
+
 const mayBeServed = ({ policy }: ImageWanted): boolean => policy !== 'Always';
 
 const recordEvent = (enqueue: Enqueue, { ref }: ImageWanted, text: EventText): void =>
@@ -141,10 +148,11 @@ function giveKnown(enqueue: Enqueue, request: ImageWanted, image: ImageFacts): v
 }
 
 /** The same text for an absent image and a forbidden one: to a pod without access it does not exist. */
-function refuseNeverPull(enqueue: Enqueue, request: ImageWanted): void {
+function refuseNeverPull(enqueue: Enqueue, context: Context, request: ImageWanted): void {
   recordEvent(enqueue, request, containerEvents.neverPull(request.image));
   const message = waitingMessages.neverPull(request.image);
-  refuse(enqueue, request, waitingReasons.errImageNeverPull, message, HOPELESS_RETRY_MS);
+  const retryMs = isAsKubelet(context) ? NEVER_PULL_RETRY_MS : NEVER_PULL_LATE_RETRY_MS;
+  refuse(enqueue, request, waitingReasons.errImageNeverPull, message, retryMs);
 }
 
 const backoffOf = ({ backoff }: Context, { uid, remembered }: ImageWanted): RememberedPull | null =>
@@ -216,7 +224,8 @@ export const answerKnown = s.enqueueActions((args) => {
   const rest = context.waiting.filter((request) => {
     const admitted = mayBeServed(request) ? (anyway ?? null) : false;
     if (present !== null && admitted === true) giveKnown(enqueue, request, present);
-    else if (request.policy === 'Never' && (present === null || admitted === false)) refuseNeverPull(enqueue, request);
+    else if (request.policy === 'Never' && (present === null || admitted === false))
+      refuseNeverPull(enqueue, context, request);
     else return (present !== null && admitted === null) || !refuseInBackoff(enqueue, context, request, now(args));
     return false;
   });
@@ -248,7 +257,7 @@ export const judge = s.enqueueActions((args) => {
   const turn = context.turn.filter((request) => {
     if (context.present !== null && mayBeServed(request) && verdict?.admitted) {
       giveKnown(enqueue, request, context.present);
-    } else if (request.policy === 'Never') refuseNeverPull(enqueue, request);
+    } else if (request.policy === 'Never') refuseNeverPull(enqueue, context, request);
     else return !refuseInBackoff(enqueue, context, request, now(args));
     return false;
   });
@@ -270,9 +279,20 @@ export const sendLearnt = ({ context }: { context: Context }) => ({
   credentials: context.learnt ?? recordOf(context.credentials[context.attempt]),
 });
 
+const announcePull = (enqueue: Enqueue, { turn }: Context): void => {
+  for (const request of turn) recordEvent(enqueue, request, containerEvents.pulling(request.image));
+};
+
+/** Who waits for permission to pull is told at once what for. */
+export const queuePull = s.enqueueActions(({ context, enqueue }) => {
+  if (isAsKubelet(context)) announcePull(enqueue, context);
+  enqueue.sendParent({ type: 'image.pullWanted', image: context.image });
+});
+
 export const beginPull = s.enqueueActions((args) => {
-  for (const request of args.context.turn) recordEvent(args.enqueue, request, containerEvents.pulling(request.image));
-  args.enqueue.assign({ beganAtMs: now(args) });
+  const { context, enqueue } = args;
+  if (!isAsKubelet(context)) announcePull(enqueue, context);
+  enqueue.assign({ beganAtMs: now(args) });
 });
 
 export const serveTurn = s.enqueueActions((args) => {

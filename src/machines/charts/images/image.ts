@@ -35,6 +35,7 @@ import {
   noteRecord,
   noteStatus,
   pullingPod,
+  queuePull,
   imageSetup as s,
   sendLearnt,
   serveTurn,
@@ -212,7 +213,7 @@ export const imageMachine = s.createMachine({
     },
     /** Waits for permission to pull. */
     queued: {
-      entry: sendParent(({ context }) => ({ type: 'image.pullWanted', image: context.image })),
+      entry: queuePull,
       on: {
         'image.mayPull': 'pulling',
         'image.throttled': [

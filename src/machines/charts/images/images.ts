@@ -23,6 +23,7 @@ import type { VerificationSettings } from './verification.ts';
 
 export type ImagesInput = Pick<
   NodeSettings,
+  | 'behavior'
   | 'serializeImagePulls'
   | 'maxParallelImagePulls'
   | 'registryPullQPS'
@@ -36,6 +37,8 @@ export type ImagesInput = Pick<
 const HOPELESS_RETRY_MS = 300_000;
 
 interface Context {
+  /** How many changed decisions this node takes: `behaviors.ts`. */
+  readonly behavior: number;
   readonly root: string;
   readonly verification: VerificationSettings | null;
   readonly usesAccounts: boolean;
@@ -83,8 +86,9 @@ const take = s.enqueueActions(({ context, event, enqueue }) => {
   const image = imageWithTag(event.image);
   const id = idOf(image);
   if (!context.known.includes(id)) {
-    const { root, verification, usesAccounts } = context;
-    const input = { image, repository: repositoryOf(image), place: { root, image }, verification, usesAccounts };
+    const { behavior, root, verification, usesAccounts } = context;
+    const place = { root, image };
+    const input = { behavior, image, repository: repositoryOf(image), place, verification, usesAccounts };
     enqueue.spawnChild('image', { id, input });
     enqueue.assign({ known: [...context.known, id] });
   }
@@ -153,6 +157,7 @@ const ASK_AGAIN_MS = 1_000;
 export const imagesMachine = s.createMachine({
   id: 'images',
   context: ({ input }) => ({
+    behavior: input.behavior,
     root: input.rootDir,
     verification: input.imagePullVerification ?? null,
     usesAccounts: input.pullsByServiceAccount === true,

@@ -34,6 +34,7 @@ import {
 } from '../../../kernel/xstate.ts';
 import type { NodeKnown } from '../../model/allocation/messages.ts';
 import type { Node, NodeStatus } from '../../model/api/node.ts';
+import type { ConditionsChanged } from '../../model/eviction/policy.ts';
 import { namesOf } from '../../model/operations/certificate.ts';
 import { criOperations, type WatchImagesItem } from '../../model/operations/cri.ts';
 import { kubeOperations } from '../../model/operations/kube.ts';
@@ -48,12 +49,14 @@ import {
   type NodeFacts,
   type NodeReports,
   nodeImages,
+  oldPressures,
+  PRESSURE_MS,
   pressures,
   reported,
 } from './object/facts.ts';
 import { labelsIn, lostLabels, newNode, volumesIn } from './object/node.ts';
 import { hasConditionNews, hasNews, holdsMore, nodeStatus, statusPatch } from './object/status.ts';
-import { nodeTarget, type Registered, registrationMachine } from './registration.ts';
+import { nodeIn, nodeTarget, type Registered, registrationMachine } from './registration.ts';
 
 export interface NodeStatusInput {
   readonly facts: NodeFacts;
@@ -80,6 +83,8 @@ const GET_AGAIN_MS = 1_000;
 
 interface Context extends Omit<NodeStatusInput, 'reports'> {
   readonly reports: NodeReports;
+  /** What is said of pressure is what an earlier start said: `eviction` did not speak yet. */
+  readonly isPressureOld: boolean;
   readonly node: Node | null;
   /** Conditions of which an event was recorded, or whose state an earlier start left; `null`: as the Node has them. */
   readonly recorded: NonNullable<NodeStatus['conditions']> | null;
@@ -95,18 +100,15 @@ export interface NodeReported {
   readonly reports: Partial<NodeReports>;
 }
 
-/** `allocation` starts anew and knows nothing of the Node. */
-interface NodeWanted {
-  readonly type: 'node.wanted';
-}
-
-/** From `eviction`: the types of the conditions that are true. */
-interface EvictionConditions {
-  readonly type: 'eviction.conditions';
-  readonly conditions: readonly string[];
-}
-
-type Event = NodeReported | NodeWanted | EvictionConditions | ReflectorReport | WatchImagesItem | Ended;
+type Event =
+  | NodeReported
+  /** `allocation` starts anew and knows nothing of the Node. */
+  | { readonly type: 'node.wanted' }
+  | ConditionsChanged
+  | { readonly type: 'pressure.seen' }
+  | ReflectorReport
+  | WatchImagesItem
+  | Ended;
 
 const statusOf = (context: Context): NodeStatus => context.node?.status ?? {};
 const projected = (context: Context, nowMs: number): NodeStatus =>
@@ -148,7 +150,9 @@ const s = setup({
 type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
 
 const take = s.assign({
+  isPressureOld: ({ context, event }) => context.isPressureOld && event.type !== 'eviction.conditions',
   reports: ({ context, event }) => {
+    if (event.type === 'pressure.seen' && context.isPressureOld) return { ...context.reports, ...pressures([]) };
     if (event.type === 'node.reported') return reported(context.reports, event.reports);
     if (event.type === 'eviction.conditions') return { ...context.reports, ...pressures(event.conditions) };
     if (event.type !== 'images.changed') return context.reports;
@@ -194,8 +198,7 @@ const know = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue.assign({ node });
   reportParts(enqueue, context.node, node);
   const message: NodeKnown = { type: 'node.known', node };
-  enqueue.sendTo(to('allocation'), message);
-  enqueue.sendTo(to('podCIDR'), message);
+  for (const id of ['allocation', 'podCIDR']) enqueue.sendTo(to(id), message);
   const addresses = node.status?.addresses ?? [];
   if (JSON.stringify(addresses) !== JSON.stringify(context.node?.status?.addresses ?? [])) {
     enqueue.sendTo(to('servingCertificate'), { type: 'certificate.namesChanged', ...namesOf(addresses) });
@@ -208,22 +211,20 @@ const sendAgain = s.enqueueActions(({ context, enqueue }) => {
   reportParts(enqueue, null, context.node);
 });
 
-/** The newest version of our Node that this event holds. */
-function nodeIn(event: unknown, nodeName: string): Node | null {
-  const { output, items, object } = event as { output?: Node | Registered; items?: readonly Node[]; object?: Node };
-  if (output) return 'isNew' in output ? output.node : output;
-  return object ?? items?.find(({ metadata }) => metadata?.name === nodeName) ?? null;
-}
-
 /** Each start says how pressure is, as upstream; of an existing Node everything else was said by an earlier one. */
 const remember = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   const isNew = outputOf<Partial<Registered>>(event).isNew === true;
   const known = context.node?.status?.conditions ?? [];
   if (isNew || !isAsKubelet(context)) return enqueue.assign({ recorded: isNew ? [] : known });
-  const pressure = (projected(context, now(args)).conditions ?? []).filter(({ type }) => type !== 'Ready');
+  const old = context.isPressureOld && hasBehavior(context, 'evictionAsKubelet') ? oldPressures(known) : {};
+  const reports = { ...context.reports, ...old };
+  const pressure = (projected({ ...context, reports }, now(args)).conditions ?? []).filter(
+    ({ type }) => type !== 'Ready',
+  );
   for (const reason of transitionEvents([], pressure)) emit(enqueue, context, 'Normal', reason);
-  enqueue.assign({ recorded: null });
+  if (Object.keys(old).length > 0) enqueue.raise({ type: 'pressure.seen' }, { delay: PRESSURE_MS });
+  enqueue.assign({ recorded: null, reports });
 });
 
 /** The Node is known as it is now: a report under way is over. */
@@ -260,8 +261,7 @@ const compose = s.enqueueActions((args) => {
 const settle = s.assign((args) => {
   const { context } = args;
   const wasNews = hasNews(statusOf(context), context.next);
-  const quietMs = context.reportFrequencyMs * (wasNews ? 0.5 + random(args) : 1);
-  return { tries: 0, quietMs };
+  return { tries: 0, quietMs: context.reportFrequencyMs * (wasNews ? 0.5 + random(args) : 1) };
 });
 
 const failed = s.enqueueActions(({ context, event, enqueue }) => {
@@ -278,6 +278,7 @@ export const nodeStatusMachine = s.createMachine({
     node: null,
     recorded: [],
     next: {},
+    isPressureOld: true,
     reportedAtMs: 0,
     quietMs: input.reportFrequencyMs,
     tries: 0,
@@ -289,6 +290,7 @@ export const nodeStatusMachine = s.createMachine({
     'node.reported': { actions: take },
     'images.changed': { actions: take },
     'eviction.conditions': { actions: take },
+    'pressure.seen': { actions: take },
   },
   states: {
     choosing: { always: [{ guard: 'registersItself', target: 'registering' }, { target: 'gettingNode' }] },
@@ -362,6 +364,7 @@ export const nodeStatusMachine = s.createMachine({
             'node.reported': { target: 'judging', actions: take },
             'images.changed': { target: 'judging', actions: take },
             'eviction.conditions': { target: 'judging', actions: take },
+            'pressure.seen': { target: 'judging', actions: take },
           },
         },
         patching: {

@@ -52,6 +52,13 @@ const s = setup({
   delays: { retry: ({ context }) => context.retryMs },
 });
 
+/** The newest version of our Node that this event holds. */
+export function nodeIn(event: unknown, nodeName: string): Node | null {
+  const { output, items, object } = event as { output?: Node | Registered; items?: readonly Node[]; object?: Node };
+  if (output) return 'isNew' in output ? output.node : output;
+  return object ?? items?.find(({ metadata }) => metadata?.name === nodeName) ?? null;
+}
+
 export const nodeTarget = (nodeName: string) =>
   ({ client: 'kube', apiVersion: 'v1', resource: 'nodes', name: nodeName }) as const;
 

@@ -25,6 +25,7 @@ interface Garbage {
   readonly dead: readonly DeadContainer[];
   readonly sandboxes: readonly string[];
   readonly over: boolean;
+  readonly isEvicted?: boolean;
 }
 type Pods = Readonly<Record<string, Garbage>>;
 
@@ -69,8 +70,18 @@ function ofAge(pods: Pods, { minAgeMs }: Policy, nowMs: number): Pods {
   );
 }
 
-/** Beyond the limit of each container first; then, where there is a limit for the node, the oldest of all. */
+/** What is left of pods that the node has ended, and what is beyond the limits of the others. */
 export function victimsOf(pods: Pods, policy: Policy): Victim[] {
+  const ofEvicted = Object.values(pods).flatMap(({ isEvicted = false, dead }) => (isEvicted ? dead : []));
+  const others = Object.fromEntries(Object.entries(pods).filter(([, { isEvicted = false }]) => !isEvicted));
+  return [
+    ...[...ofEvicted, ...excessOf(others, policy)].map(({ id }) => ({ kind: 'container' as const, id })),
+    ...Object.values(pods).flatMap(({ sandboxes }) => sandboxes.map((id) => ({ kind: 'sandbox' as const, id }))),
+  ];
+}
+
+/** Beyond the limit of each container first; then, where there is a limit for the node, the oldest of all. */
+function excessOf(pods: Pods, policy: Policy): DeadContainer[] {
   const groups = groupsOf(pods);
   const share = Math.max(1, Math.floor(policy.maxContainers / Math.max(1, groups.length)));
   const total = groups.reduce((sum, group) => sum + group.length, 0);
@@ -80,10 +91,7 @@ export function victimsOf(pods: Pods, policy: Policy): Victim[] {
   const beyond = groups.flatMap((group) => group.slice(keep));
   const kept = groups.flatMap((group) => group.slice(0, keep)).sort(newestFirst);
   const oldest = policy.maxContainers >= 0 ? kept.slice(policy.maxContainers) : [];
-  return [
-    ...[...beyond, ...oldest].map(({ id }) => ({ kind: 'container' as const, id })),
-    ...Object.values(pods).flatMap(({ sandboxes }) => sandboxes.map((id) => ({ kind: 'sandbox' as const, id }))),
-  ];
+  return [...beyond, ...oldest];
 }
 
 /** When the node is short of disk, also what is left of pods that are over. */
@@ -115,10 +123,10 @@ const s = setup({
 
 const note = s.assign(({ context, event }) => {
   if (event.type !== 'garbage.changed') return {};
-  const { uid, dead, sandboxes, over } = event;
+  const { uid, dead, sandboxes, over, isEvicted = false } = event;
   const { [uid]: _before, ...others } = context.pods;
   const isClean = dead.length === 0 && sandboxes.length === 0;
-  return { pods: isClean ? others : { ...others, [uid]: { dead, sandboxes, over } } };
+  return { pods: isClean ? others : { ...others, [uid]: { dead, sandboxes, over, isEvicted } } };
 });
 
 const dequeue = s.assign({ queue: ({ context }) => context.queue.slice(1) });

@@ -6,6 +6,7 @@
  */
 import { isMirrorPod, isStaticPod, type Pod } from '../api/pod.ts';
 import type { StorageLimits } from '../operations/stats.ts';
+import { hasBehavior, NEWEST_BEHAVIOR } from '../settings/behaviors.ts';
 import { hasPodLevelResources, podContainers } from '../spec/qos.ts';
 import { amountsOf, podLimits, podRequests } from '../spec/resources.ts';
 import { formatBinary, formatDecimal, type Nano, wholeUnits } from '../values/quantity.ts';
@@ -47,7 +48,7 @@ const DEFAULT_GRACE_SECONDS = 30;
 const isCriticalPod = (pod: Pod): boolean =>
   isStaticPod(pod) || isMirrorPod(pod) || (pod.spec.priority ?? 0) >= SYSTEM_CRITICAL_PRIORITY;
 
-export function nodePod(pod: Pod): NodePod {
+export function nodePod(pod: Pod, node: { readonly behavior: number } = { behavior: NEWEST_BEHAVIOR }): NodePod {
   const requests = podRequests(pod);
   return {
     name: pod.metadata.name,
@@ -64,7 +65,7 @@ export function nodePod(pod: Pod): NodePod {
       podContainers(pod).map(({ name, resources }) => [name, requested(resources?.requests)]),
     ),
     localVolumes: localVolumes(pod),
-    storage: storageLimits(pod),
+    storage: storageLimits(pod, hasBehavior(node, 'evictionAsKubelet')),
   };
 }
 
@@ -82,20 +83,23 @@ const localVolumes = (pod: Pod): string[] =>
     volume.hostPath || volume.configMap || volume.gitRepo || isOnDisk(volume) ? [volume.name] : [],
   );
 
-function storageLimits(pod: Pod): StorageLimits | null {
+function limitOf({ name, resources }: Pod['spec']['containers'][number]): [string, string][] {
+  const limit = resources?.limits?.[EPHEMERAL_STORAGE];
+  return limit === undefined || (amountsOf({ limit })['limit'] ?? 0n) === 0n ? [] : [[name, limit]];
+}
+
+function storageLimits(pod: Pod, asKubelet: boolean): StorageLimits | null {
   const emptyDirs = (pod.spec.volumes ?? []).flatMap(({ name, emptyDir }): [string, string][] => {
     const limit = emptyDir?.sizeLimit;
     return limit === undefined || (amountsOf({ limit })['limit'] ?? 0n) <= 0n ? [] : [[name, limit]];
   });
-  const containers = pod.spec.containers.flatMap(({ name, resources }): [string, string][] => {
-    const limit = resources?.limits?.[EPHEMERAL_STORAGE];
-    return limit === undefined || (amountsOf({ limit })['limit'] ?? 0n) === 0n ? [] : [[name, limit]];
-  });
+  const containers = pod.spec.containers.flatMap(limitOf);
+  const inits = asKubelet ? (pod.spec.initContainers ?? []).flatMap(limitOf) : [];
   const whole = podLimits(pod)[EPHEMERAL_STORAGE];
   if (emptyDirs.length === 0 && containers.length === 0 && whole === undefined) return null;
   return {
     emptyDirs: Object.fromEntries(emptyDirs),
-    pod: whole === undefined ? null : sumText(whole, containers[0]?.[1] ?? ''),
+    pod: whole === undefined ? null : sumText(whole, [...containers, ...inits][0]?.[1] ?? ''),
     containers: Object.fromEntries(containers),
   };
 }

@@ -229,7 +229,12 @@ export type Hook =
   | { readonly kind: 'sleep'; readonly seconds: number }
   | ({ readonly kind: 'httpGet' } & HttpRequest)
   /** `tcpSocket`, which was never a hook, or a port that the container does not have: it fails and says so. */
-  | { readonly kind: 'unsupported' };
+  | {
+      readonly kind: 'unsupported';
+      /** Of the request whose port there is not; `null`: it is none. */
+      readonly path: string | null;
+      readonly error: string;
+    };
 
 // ---- prober -> pod --------------------------------------------------------------------------------------------------
 

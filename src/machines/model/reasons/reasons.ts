@@ -120,6 +120,14 @@ export const hookMessages = {
     `HTTP lifecycle hook (${path}) for Container "${container}" in Pod "${pod}" failed - error: ${error}`,
   unsupported: (container: string, pod: string): string =>
     `Cannot run handler: no supported lifecycle handler for Container "${container}" in Pod "${pod}"`,
+  cannotRun: (error: string): string => `Cannot run handler: ${error}`,
+  /** As Go prints a handler that is neither a command, nor a request, nor a pause. */
+  invalid: (tcpSocket: { readonly port: number | string; readonly host?: string } | undefined): string => {
+    const { port = 0, host = '' } = tcpSocket ?? {};
+    const [kind, number, name] = typeof port === 'number' ? [0, port, ''] : [1, 0, port];
+    const socket = tcpSocket ? `&TCPSocketAction{Port:{${kind} ${number} ${name}},Host:${host},}` : 'nil';
+    return `invalid handler: &LifecycleHandler{Exec:nil,HTTPGet:nil,TCPSocket:${socket},Sleep:nil,}`;
+  },
 } as const;
 
 /** Why a kill is asked for: the message of the event `Killing`. */

@@ -46,6 +46,29 @@ const BEHAVIORS = [
     before: 'A node took device plugins of as many resources as there were.',
     since: 'It takes those of 128, and says of further ones that they are not followed.',
   },
+  {
+    name: 'imagesAsKubelet',
+    before:
+      'An image that must not be pulled was looked for again after five minutes. A pull that waited for its turn was no event. ' +
+      'A container whose image has no tag was shown with the image as its pod names it. Images that no pod had used went ' +
+      'also where the agent was younger than the minimum age.',
+    since: 'All of that is as of the kubelet: ten seconds, `Pulling` at once, and the image as the runtime names it.',
+  },
+  {
+    name: 'evictionAsKubelet',
+    before:
+      'The Event of an eviction had no annotations. What an evicted pod left stayed until the pod was deleted. ' +
+      'A node under pressure said after a restart that there was none, until it saw it.',
+    since:
+      'It names what was starved and who used how much of it, as of the kubelet. What the pod left is removed within a ' +
+      'minute. A restart leaves what is said of pressure until there was time to see it.',
+  },
+  {
+    name: 'hooksAsKubelet',
+    before:
+      'A postStart hook that cannot be run was told as a command that had failed; one that had failed with all it said.',
+    since: 'Why it cannot be run is told, and of a command what it said of its error, as by the kubelet.',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];

@@ -27,6 +27,8 @@ export interface ContainerFacts {
   readonly pod: Pod;
   readonly runtime: PodRuntimeStatus | null;
   readonly runtimeName: string;
+  /** An image is shown as the runtime names it, also where that is its id: behavior `imagesAsKubelet`. */
+  readonly imageAsNamed: boolean;
   /** The runtime can make mounts recursively read-only. */
   readonly canRecurse: boolean;
   /** Its resources name the claims that it uses; not on a node of 0.2.0. */
@@ -214,7 +216,7 @@ function withInstance(
       last === undefined ? rememberedLastState(previous, containerID) : stateOf(last, facts.runtimeName, previous),
     ready: false,
     restartCount: isLost ? (previous.restartCount ?? 0) + 1 : restarts(container, facts, previous, current, isFirst),
-    image: current.image?.user_specified_image || current.image?.image || container.image || '',
+    image: shownImage(container, facts, current),
     imageID: current.image_ref,
     containerID,
     started: false,
@@ -222,6 +224,11 @@ function withInstance(
     ...mountStatuses(container, canRecurse),
     ...userOf(current),
   };
+}
+
+function shownImage({ image }: Container, { imageAsNamed }: ContainerFacts, current: CriContainerStatus): string {
+  const { image: named, user_specified_image: specified } = current.image ?? {};
+  return (imageAsNamed ? named || specified : specified || named) || image || '';
 }
 
 /** The number never goes back, also where the runtime has forgotten what was before; then the next one counts on. */

@@ -141,6 +141,7 @@ const containerFacts = (facts: PodStatusFacts, restartingAll: boolean): Containe
   runtime: facts.runtime,
   runtimeName: facts.node.runtimeName,
   showsClaims: hasBehavior(facts.node, 'dynamicResources'),
+  imageAsNamed: hasBehavior(facts.node, 'imagesAsKubelet'),
   canRecurse: facts.node.runtimeHandlers?.[facts.handler ?? '']?.recursiveReadOnlyMounts === true,
   waiting: facts.waiting ?? {},
   replacing: facts.replacing ?? [],

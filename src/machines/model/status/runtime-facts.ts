@@ -32,6 +32,8 @@ export interface GarbageChanged {
   readonly sandboxes: readonly string[];
   /** Nothing of the pod runs. */
   readonly over: boolean;
+  /** It is over because the node ended it: what is left of it goes with the next collection. */
+  readonly isEvicted?: true;
 }
 
 /** From a pod to `imageGC`: the images of all its containers, dead ones included; empty when there are none. */
@@ -228,8 +230,11 @@ export const factsOfInstance = memoize((newest: ContainerStatus): ContainerFacts
   };
 });
 
-/** What of a pod no longer runs: instances that ended, and sandboxes that were replaced and are empty. */
-export function garbageOf(uid: string, status: PodRuntimeStatus): GarbageChanged {
+/**
+ * What of a pod no longer runs: instances that ended, and sandboxes that were replaced and are empty.
+ * `byNode`: the node ends the pod.
+ */
+export function garbageOf(uid: string, status: PodRuntimeStatus, byNode = false): GarbageChanged {
   const [newest, ...older] = sandboxesOf(status);
   const isOlder = (container: ContainerStatus): boolean => newest !== undefined && newer(newest, container) < 0;
   const dead = status.containers
@@ -243,7 +248,8 @@ export function garbageOf(uid: string, status: PodRuntimeStatus): GarbageChanged
   const isEmpty = newest?.state === 'SANDBOX_READY' && !status.containers.some(isOlder);
   const replaced = older.filter(({ state }) => state === 'SANDBOX_NOTREADY').map(({ id }) => id);
   const over = newest !== undefined && newest.state !== 'SANDBOX_READY' && dead.length === status.containers.length;
-  return { type: 'garbage.changed', uid, dead, sandboxes: isEmpty ? replaced : [], over };
+  const garbage = { type: 'garbage.changed', uid, dead, sandboxes: isEmpty ? replaced : [], over } as const;
+  return byNode && over ? { ...garbage, isEvicted: true } : garbage;
 }
 
 export const imagesOf = (uid: string, status: PodRuntimeStatus): ImagesInUse => ({

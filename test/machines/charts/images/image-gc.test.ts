@@ -1,10 +1,12 @@
 /** What the collector of images says when images cannot be removed. */
 import { expect, it } from 'vitest';
 import { imageGcMachine } from '../../../../src/machines/charts/images/image-gc.ts';
+import { NEWEST_BEHAVIOR } from '../../../../src/machines/model/settings/behaviors.ts';
 import { type Answers, fail, late, ok, runUnder } from '../../../support/answering-world.ts';
 
 const image = (id: string) => ({ id, repo_tags: [], repo_digests: [], size: '1000', pinned: false });
 const input = {
+  behavior: NEWEST_BEHAVIOR,
   nodeName: 'node-1',
   rootDir: '/r',
   imagePullVerification: null,
@@ -58,4 +60,27 @@ it('keeps the records of pulls that began after it asked what is there', () => {
   const askedMs = run.time.now() + ROUND_MS - 250;
   run.time.advanceTo(askedMs + 2_000);
   expect(prunes).toEqual([expect.objectContaining({ keep: [], untilMs: Math.floor(askedMs / 1_000) * 1_000 })]);
+});
+
+it('removes nothing that may be younger than the minimum age: nothing while the agent itself is', () => {
+  const removed: string[] = [];
+  const answers: Answers = {
+    'cri.listImages': ok({ images: [image('a')] }),
+    'cri.removeImage': ({ image: id }: { image: string }) => {
+      removed.push(id);
+      return ok(null);
+    },
+  };
+  const policy = { ...input.imageGc, minAgeMs: 120_000 };
+  const run = runUnder(imageGcMachine, { ...input, imageGc: policy }, answers, ['pods', 'eviction']);
+  const purgeAt = (ms: number) => {
+    run.time.advanceTo(ms);
+    run.send({ type: 'garbage.purge' });
+    run.time.advanceTo(run.time.now() + 10);
+  };
+  const beganMs = run.time.now();
+  purgeAt(beganMs + 60_000);
+  expect(removed).toEqual([]);
+  purgeAt(beganMs + 121_000);
+  expect(removed).toEqual(['a']);
 });

@@ -259,6 +259,44 @@ describe('pulls that follow each other too fast', () => {
   });
 });
 
+describe('an image that must not be pulled', () => {
+  const start = () =>
+    prepare({}, pod('u', [], 'Never'))
+      .boot()
+      .until('the refusal', waitsFor('u', 'ErrImageNeverPull'));
+
+  it('is there within ten seconds after somebody has put it there', () => {
+    start().run(60_000);
+    node.world.runtime.images.set(IMAGE, image(IMAGE));
+    node.run(12_000);
+    expect(runs('u')()).toBe(true);
+    expect(pulls()).toEqual([]);
+  });
+});
+
+describe('a pull that waits for its turn', () => {
+  const NAMES = ['a.io/x:1', 'a.io/y:1'];
+
+  it('is told at once, once', () => {
+    const pods = NAMES.map((name, at) => ({ ...pod(`u${at}`), containers: [{ name: 'app', image: name }] }));
+    prepare({ serializeImagePulls: true }, ...pods);
+    for (const name of NAMES) node.world.registry.set(name, image(name));
+    node.world.fault = (name) => (name === 'cri.pullImage' ? { hangs: true } : undefined);
+    node.boot().run(5_000);
+    expect(pulls()).toHaveLength(1);
+    const told = node.events().filter((each) => each.startsWith('Pulling: '));
+    expect(told.toSorted()).toEqual(NAMES.map((name) => `Pulling: Pulling image "${name}"`));
+  });
+});
+
+it('an image without a tag is shown as the runtime names it: by its id', () => {
+  const name = `a.io/x@sha256:${'a'.repeat(64)}`;
+  prepare({}, { ...pod('u'), containers: [{ name: 'app', image: name }] });
+  node.world.registry.set(name, { ...image(name), repo_tags: [] });
+  node.boot().until('it runs', runs('u'));
+  expect(node.status('u')?.containerStatuses?.[0]?.image).toBe(image(name).id);
+});
+
 describe('an image that nobody asks for', () => {
   const address = `kubelet/images/image-${encodeURIComponent(IMAGE)}`;
   const isHeld = () => node.kernel.snapshotOf(address) !== undefined;

@@ -1,5 +1,5 @@
 /** Proves O1 to O3: what is told of the node, when, and that nothing is told twice. */
-import { expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { nodeStatusMachine } from '../../../../src/machines/charts/node/node-status.ts';
 import {
   NOTHING_REPORTED,
@@ -104,6 +104,43 @@ it('registers, tells who waits for that, and says when it is ready, at once', ()
   ]);
   expect(run.sent()).toContainEqual({ to: 'parent/lease', type: 'node.registered', uid: 'u1' });
   expect(run.divergence()).toBeNull();
+});
+
+describe('a Node that is under pressure when an agent begins', () => {
+  const short = (): Node => ({
+    ...newNode(facts, {}),
+    metadata: { name: 'node1', uid: 'u1' },
+    status: { conditions: [{ type: 'DiskPressure', status: 'True', reason: 'KubeletHasDiskPressure' }] },
+  });
+  const pressure = (run: ReturnType<typeof start>) =>
+    run.node()?.status?.conditions?.find(({ type }) => type === 'DiskPressure')?.status;
+
+  it('stays so until eviction sees otherwise', () => {
+    const run = start(short(), 60_000);
+    run.send(reported(READY));
+    run.settle(5_000);
+    expect(run.events()).toContain('NodeHasDiskPressure');
+    expect(run.events()).not.toContain('NodeHasNoDiskPressure');
+    expect(pressure(run)).toBe('True');
+    run.send({ type: 'eviction.conditions', conditions: ['DiskPressure'] });
+    run.settle(30_000);
+    expect(pressure(run)).toBe('True');
+    run.send({ type: 'eviction.conditions', conditions: [] });
+    run.settle();
+    expect(pressure(run)).toBe('False');
+    expect(run.divergence()).toBeNull();
+  });
+
+  it('is free of it when eviction sees none in time', () => {
+    const run = start(short(), 60_000);
+    run.send(reported(READY));
+    run.settle(9_000);
+    expect(pressure(run)).toBe('True');
+    run.settle(2_000);
+    expect(pressure(run)).toBe('False');
+    expect(run.events().at(-1)).toBe('NodeHasNoDiskPressure');
+    expect(run.divergence()).toBeNull();
+  });
 });
 
 it('tells objects its labels and how long they are good enough, when that changed', () => {

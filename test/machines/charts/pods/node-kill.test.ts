@@ -50,6 +50,17 @@ it('fails at once, for the reason of the node, with a word about the disruption'
   expect(stops).toMatchObject([{ timeoutSeconds: 2 }]);
 });
 
+it('leaves nothing in the runtime a minute later, and its status as it was', () => {
+  running();
+  kill();
+  node.until('over', isOver);
+  const before = node.status(UID);
+  expect(node.world.runtime.containers.size).toBe(1);
+  node.run(90_000);
+  expect(node.world.runtime.containers.size).toBe(0);
+  expect(node.status(UID)).toEqual(before);
+});
+
 it('stays failed and is not started again, whatever its restart policy', () => {
   running();
   kill();

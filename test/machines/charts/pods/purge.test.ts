@@ -33,6 +33,17 @@ it('of pods that are over every dead container goes, of the others what is beyon
   expect(run.divergence()).toBeNull();
 });
 
+it('within a minute all goes that an evicted pod left', () => {
+  const answers = { 'cri.removeContainer': ok(null), 'logs.unlink': ok(null) };
+  const run = runUnder(containerGcMachine, settings, answers, ['pods']);
+  const garbage = { type: 'garbage.changed', sandboxes: [], over: true };
+  run.send({ ...garbage, uid: 'evicted', dead: [dead('1', '1')], isEvicted: true });
+  run.send({ ...garbage, uid: 'ended', dead: [dead('2', '2')] });
+  run.time.advanceTo(run.time.now() + 61_000);
+  expect(inputsOf(run, 'cri.removeContainer')).toEqual([{ containerId: '1' }]);
+  expect(run.divergence()).toBeNull();
+});
+
 it('what is younger than the settings say does not count, and is checked again each minute', () => {
   const answers = { 'cri.removeContainer': ok(null), 'logs.unlink': ok(null) };
   const containerGc = { minAgeMs: 600_000, maxPerPodContainer: 1, maxContainers: -1 };
@@ -72,6 +83,7 @@ it.each([
   };
   const run = runUnder(imageGcMachine, input, world, ['pods', 'eviction', 'eventRecorder']);
   run.send({ type: 'images.inUse', uid: 'u', refs: ['used'] });
+  run.time.advanceTo(run.time.now() + input.imageGc.minAgeMs);
   run.send(PURGE);
   run.time.advanceTo(run.time.now());
   expect(inputsOf(run, 'cri.removeImage')).toEqual([{ image: 'idle' }]);

@@ -176,7 +176,7 @@ describe('containerGC', () => {
 describe('imageGC', () => {
   const policy = { highThresholdPercent: 85, lowThresholdPercent: 80, minAgeMs: 120_000, maxAgeMs: 0 };
   const of = (id: string, more: Partial<Image> = {}): Image => ({ ...image(id), id, size: '100', ...more });
-  const known = { usedAtMs: {}, inUse: {}, policy, startedAtMs: 0, toFreeBytes: 150 };
+  const known = { usedAtMs: {}, inUse: {}, policy, startedAtMs: 0, unusedSinceMs: 0, toFreeBytes: 150 };
 
   it('frees from the high threshold on, down to the low one', () => {
     prepare().boot();

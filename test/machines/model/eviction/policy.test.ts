@@ -134,6 +134,8 @@ describe('facts of a pod', () => {
     });
     expect(facts.localVolumes).toEqual(['limited', 'free', 'zero', 'settings', 'host']);
     expect(nodePod(pod()).storage).toBeNull();
+    const init = container({ name: 'i', resources: { limits: { 'ephemeral-storage': '10Mi' } } });
+    expect(nodePod(pod({ initContainers: [init] })).storage).toEqual({ emptyDirs: {}, pod: '10Mi', containers: {} });
   });
 
   it('static pods and pods of the system are critical', () => {

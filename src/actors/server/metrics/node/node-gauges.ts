@@ -56,7 +56,7 @@ export function cpuGauges(view: NodeView, pods: readonly NodePod[]): Family[] {
     gaugeOf(
       'kubelet_cpu_manager_shared_pool_size_millicores',
       '[ALPHA] The size of the shared CPU pool for non-guaranteed QoS pods, in millicores.',
-      allocatable.length === 0 ? [] : [one((allocatable.length - exclusive.length) * MILLI)],
+      [one(Math.max(0, allocatable.length - exclusive.length) * MILLI)],
     ),
     gaugeOf(
       'kubelet_cpu_manager_allocation_per_numa',

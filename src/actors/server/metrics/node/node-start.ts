@@ -12,6 +12,15 @@ import { MS_PER_SECOND, type Projection, type Seen, type UnderWay } from '../pro
 const CREATE = 'kubelet/nodeStatus/registration/create';
 const REPORT = 'kubelet/nodeStatus/patch';
 
+/** What upstream says of each phase; all are 0 until the Node is Ready. */
+const PHASES = {
+  total: 'Duration in seconds of node startup in total.',
+  pre_kubelet: 'Duration in seconds of node startup before kubelet starts.',
+  pre_registration: 'Duration in seconds of node startup before registration.',
+  registration: 'Duration in seconds of node startup during registration.',
+  post_registration: 'Duration in seconds of node startup after registration.',
+} as const;
+
 /** When the machine began, in ms since the epoch. `undefined` where the kernel does not say it. */
 function bootTimeMs(): number | undefined {
   try {
@@ -24,14 +33,18 @@ function bootTimeMs(): number | undefined {
 
 export class NodeStart implements Projection {
   readonly hears = ['header', 'effect', 'result'] as const;
-  readonly #registry: Registry;
+  readonly #gauges: Readonly<Record<keyof typeof PHASES, Gauge>>;
   #beganMs = 0;
   #askedMs: number | undefined;
   #registeredMs: number | undefined;
   #isOver = false;
 
   constructor(registry: Registry) {
-    this.#registry = registry;
+    const named = Object.entries(PHASES).map(([phase, help]) => {
+      const name = phase === 'total' ? '' : `${phase}_`;
+      return [phase, gauge(registry, `kubelet_node_startup_${name}duration_seconds`, `[ALPHA] ${help}`)] as const;
+    });
+    this.#gauges = Object.fromEntries(named) as Record<keyof typeof PHASES, Gauge>;
   }
 
   on(record: NodeRecord, { kernel, request }: Seen): void {
@@ -50,18 +63,17 @@ export class NodeStart implements Projection {
     const bootedMs = bootTimeMs();
     const asked = this.#askedMs;
     if (bootedMs !== undefined) {
-      this.#set('pre_kubelet_', 'Duration in seconds of node startup before kubelet starts.', this.#beganMs - bootedMs);
-      this.#set('', 'Duration in seconds of node startup in total.', nowMs - bootedMs);
+      this.#set('pre_kubelet', this.#beganMs - bootedMs);
+      this.#set('total', nowMs - bootedMs);
     }
     const registered = this.#registeredMs;
-    this.#set('pre_registration_', 'Duration in seconds of node startup before registration.', asked - this.#beganMs);
-    this.#set('registration_', 'Duration in seconds of node startup during registration.', registered - asked);
-    this.#set('post_registration_', 'Duration in seconds of node startup after registration.', nowMs - registered);
+    this.#set('pre_registration', asked - this.#beganMs);
+    this.#set('registration', registered - asked);
+    this.#set('post_registration', nowMs - registered);
   }
 
-  #set(phase: string, help: string, durationMs: number): void {
-    const name = `kubelet_node_startup_${phase}duration_seconds`;
-    gauge(this.#registry, name, `[ALPHA] ${help}`).set(durationMs / MS_PER_SECOND);
+  #set(phase: keyof typeof PHASES, durationMs: number): void {
+    this.#gauges[phase].set(durationMs / MS_PER_SECOND);
   }
 }
 

@@ -5,11 +5,18 @@
 import type { Registry } from 'prom-client';
 import type { Kernel } from '../../../../kernel/kernel.ts';
 import type { StateRecord } from '../../../../kernel/records.ts';
-import type { Hook } from '../../../../machines/model/pods/messages.ts';
-import { contextOf, type NodeEffect, type NodeRecord, type NodeResult } from '../../../node-records.ts';
+import { type Hook, podActor } from '../../../../machines/model/pods/messages.ts';
+import {
+  contextOf,
+  type NodeEffect,
+  type NodeMessageRecord,
+  type NodeRecord,
+  type NodeResult,
+} from '../../../node-records.ts';
 import { counter, histogram } from '../instruments.ts';
 import {
   DEFAULT_BUCKETS,
+  isPodActor,
   MS_PER_SECOND,
   type Projection,
   podContext,
@@ -35,7 +42,7 @@ interface Sleep {
 }
 
 export class ContainerWork implements Projection {
-  readonly hears = ['effect', 'result', 'state'] as const;
+  readonly hears = ['message', 'effect', 'result', 'state'] as const;
   readonly #families: ReturnType<typeof families>;
   /** By address of the container. */
   readonly #sleeping = new Map<string, Sleep>();
@@ -45,18 +52,29 @@ export class ContainerWork implements Projection {
   }
 
   on(record: NodeRecord, { kernel, request }: Seen): void {
-    if (record.k === 'effect') this.#asked(record, kernel);
+    if (record.k === 'message') this.#told(record, kernel);
+    else if (record.k === 'effect') this.#asked(record, kernel);
     else if (record.k === 'result' && request) this.#done(request, record, kernel);
     else if (record.k === 'state') this.#changed(record, kernel);
   }
 
+  /** A start begins with its image. That of a volume, which has a name behind a slash, is no start of its own. */
+  #told({ to, event }: NodeMessageRecord, kernel: Kernel): void {
+    const { started, errors } = this.#families.containers;
+    if (event.type === 'image.wanted' && !event.container.includes('/')) {
+      started.inc({ container_type: typeOfContainer(addressOf(event), kernel) });
+    } else if (isPodActor(to) && event.type === 'image.failed' && !event.container.includes('/')) {
+      errors.inc({ container_type: typeOfContainer(addressOf(event), kernel), code: event.reason });
+    } else if (event.type === 'container.refused') {
+      errors.inc({ container_type: typeOfContainer(to, kernel), code: event.reason });
+    }
+  }
+
   #asked({ at, ...request }: NodeEffect, kernel: Kernel): void {
-    const { pods, userPods, containers, imageVolumes } = this.#families;
+    const { pods, userPods, imageVolumes } = this.#families;
     if (request.name === 'cri.runPodSandbox') {
       pods.started.inc();
       if (hasOwnUsers(at, kernel)) userPods.started.inc();
-    } else if (request.name === 'cri.startContainer') {
-      containers.started.inc({ container_type: typeOfContainer(at, kernel) });
     } else if (request.name === 'cri.createContainer') imageVolumes.wanted.inc(imageMounts(request.input));
   }
 
@@ -100,6 +118,9 @@ function sleepOf(address: string, value: unknown, kernel: Kernel): number {
   const hook = isEnding ? wanted?.preStop : wanted?.postStart;
   return hook?.kind === 'sleep' ? hook.seconds * MS_PER_SECOND : 0;
 }
+
+const addressOf = ({ uid, container }: { readonly uid: string; readonly container: string }): string =>
+  `kubelet/pods/${podActor(uid)}/container-${container}`;
 
 const imageMounts = ({ config }: (NodeEffect & { readonly name: 'cri.createContainer' })['input']): number =>
   (config.mounts ?? []).filter(({ image }) => image?.image).length;

@@ -55,10 +55,21 @@ type ResultOf<Name> = NodeResult & { readonly name: Name };
 
 interface ImageRequest {
   readonly uid: string;
+  /** Of the image; empty while there is none. */
   readonly actor: string;
   readonly policy: ImageWanted['policy'];
   isPresent: boolean | null;
   isPulled: boolean;
+}
+
+const labelOf = (known: boolean | null): string => (known === null ? 'unknown' : String(known));
+
+/** `null` where that was not asked: the image is no name, could not be inspected, or must not be pulled. */
+function needsPull({ policy, actor, isPresent, isPulled }: ImageRequest, isReady: boolean): boolean | null {
+  if (actor === '') return null;
+  if (policy === 'Always') return true;
+  if (isPresent === true) return isPulled || !isReady;
+  return isPresent === null || policy === 'Never' ? null : true;
 }
 
 interface ImageContext {
@@ -90,11 +101,10 @@ export class ImageWork implements Projection {
   }
 
   #readMessage({ to, event }: NodeMessageRecord): void {
-    if (event.type === 'image.asked') {
-      const { uid, container, policy } = event.request;
-      this.#requests.set(`${uid} ${container}`, { uid, actor: to, policy, isPresent: null, isPulled: false });
-    } else if (isPodActor(to) && (event.type === 'image.ready' || event.type === 'image.failed')) {
-      this.#answered(`${event.uid} ${event.container}`);
+    if (event.type === 'image.wanted') this.#wanted(event, '');
+    else if (event.type === 'image.asked') this.#wanted(event.request, to);
+    else if (isPodActor(to) && (event.type === 'image.ready' || event.type === 'image.failed')) {
+      this.#answered(`${event.uid} ${event.container}`, event.type === 'image.ready');
     } else if (to === 'kubelet/status' && event.type === 'status.removed') {
       for (const [key, request] of this.#requests) if (request.uid === event.uid) this.#requests.delete(key);
     }
@@ -104,14 +114,17 @@ export class ImageWork implements Projection {
     return [...this.#requests.values()].filter((request) => request.actor === actor);
   }
 
-  #answered(key: string): void {
+  #wanted({ uid, container, policy }: ImageWanted, actor: string): void {
+    this.#requests.set(`${uid} ${container}`, { uid, actor, policy, isPresent: null, isPulled: false });
+  }
+
+  #answered(key: string, isReady: boolean): void {
     const request = this.#requests.get(key);
     this.#requests.delete(key);
     if (!request) return;
-    const { isPresent, isPulled, policy } = request;
-    const present_locally = isPresent === null ? 'unknown' : String(isPresent);
-    const labels = { present_locally, pull_policy: POLICIES[policy], pull_required: String(isPulled) };
-    this.#families.ensured.inc(labels);
+    const present_locally = labelOf(request.policy === 'Always' ? null : request.isPresent);
+    const pull_required = labelOf(needsPull(request, isReady));
+    this.#families.ensured.inc({ present_locally, pull_policy: POLICIES[request.policy], pull_required });
   }
 
   #pulling(address: string, nowMs: number): void {

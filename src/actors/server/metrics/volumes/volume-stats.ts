@@ -61,8 +61,7 @@ export class VolumeMeasuring {
     );
   }
 
-  /** In paths `~` stands for the slash of a plugin's name. */
-  readonly measured = (plugin: string, durationMs: number): void => {
-    this.#durations.observe({ metric_source: plugin.replace('~', '/') }, durationMs / MS_PER_SECOND);
+  readonly measured = (source: string, durationMs: number): void => {
+    this.#durations.observe({ metric_source: source }, durationMs / MS_PER_SECOND);
   };
 }

@@ -4,7 +4,14 @@
  */
 
 import type { Image } from '../../../model/api/cri.ts';
-import type { NodeAddress, NodeFeatures, NodeRuntimeHandler, NodeSystemInfo, Taint } from '../../../model/api/node.ts';
+import type {
+  NodeAddress,
+  NodeFeatures,
+  NodeRuntimeHandler,
+  NodeStatus,
+  NodeSystemInfo,
+  Taint,
+} from '../../../model/api/node.ts';
 
 export interface NodeFacts {
   readonly nodeName: string;
@@ -101,6 +108,17 @@ export function nodeImages(images: readonly Image[], max: number): NodeImage[] {
     }))
     .sort((a, b) => b.sizeBytes - a.sizeBytes || (a.names[0] ?? '').localeCompare(b.names[0] ?? ''));
   return (max < 0 ? named : named.slice(0, max)).filter(({ names }) => names.length > 0);
+}
+
+/** A node that is short of something has noticed that by then. */
+export const PRESSURE_MS = 10_000;
+
+/** What of pressure these conditions say is true; empty: nothing. */
+export function oldPressures(conditions: NonNullable<NodeStatus['conditions']>): Partial<NodeReports> {
+  const types = conditions.flatMap(({ type, status }) =>
+    status === 'True' && type.endsWith('Pressure') ? [type] : [],
+  );
+  return types.length === 0 ? {} : pressures(types);
 }
 
 /** What is said of pressure when these types of conditions are true. */

@@ -11,6 +11,7 @@ import type {
   ContainerRequest,
   ContainerView,
   ContainerWanted,
+  Hook,
   ImageFacts,
   RememberedContainer,
 } from '../../../model/pods/messages.ts';
@@ -22,6 +23,7 @@ import {
   waitingMessages,
   waitingReasons,
 } from '../../../model/reasons/reasons.ts';
+import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import { goDuration, nextBackoff, restartsAll, shouldRestart } from '../../../model/status/index.ts';
 import type { ContainerFacts } from '../../../model/status/runtime-facts.ts';
 import { type BackOff, pauseMs } from '../../../model/values/back-off.ts';
@@ -41,6 +43,8 @@ export interface ContainerInput {
   /** The number of the newest instance that was started, as it is remembered; `null`: of none. */
   readonly begun: number | null;
   readonly maxBackoffMs: number;
+  /** How many changed decisions this node takes: `behaviors.ts`. */
+  readonly behavior: number;
   /** Absent: upstream's default. */
   readonly initialBackoffMs?: number;
   /** Where its hooks find it; empty while its sandbox has no address. */
@@ -276,14 +280,20 @@ export function hookMessage(context: ContainerContext, end: HookEnd | null): str
   const { name, wanted } = context;
   const { postStart } = wanted;
   const pod = podOf(context);
+  const isAsKubelet = hasBehavior(context, 'hooksAsKubelet');
+  if (postStart?.kind === 'unsupported' && isAsKubelet) return refusalOf(postStart, name, pod);
   if (end === null || postStart === null) return hookMessages.unsupported(name, pod);
   if (postStart.kind === 'httpGet')
     return hookMessages.http(postStart.path, name, pod, 'error' in end ? end.error : '');
   const command = postStart.kind === 'exec' ? postStart.command : [];
   if ('error' in end) return hookMessages.exec(command, name, pod, end.error, '');
   const output = end.stdout + end.stderr;
-  return hookMessages.exec(command, name, pod, hookMessages.exited(command, end.exitCode, output), output);
+  const error = hookMessages.exited(command, end.exitCode, isAsKubelet ? end.stderr : output);
+  return hookMessages.exec(command, name, pod, error, output);
 }
+
+const refusalOf = ({ path, error }: Hook & { readonly kind: 'unsupported' }, name: string, pod: string): string =>
+  path === null ? hookMessages.cannotRun(error) : hookMessages.http(path, name, pod, error);
 
 type HookEnd = { readonly error: string } | OutputOf<Operations['cri.execSync']>;
 

@@ -26,6 +26,8 @@ export interface EventRecorderInput {
   readonly publishes: boolean;
   /** Warnings do not use up what is normal: behavior `eventsOfEachType`. */
   readonly ofEachType: boolean;
+  /** Events have the annotations that come with them: behavior `evictionAsKubelet`. */
+  readonly annotates: boolean;
 }
 
 interface Context extends Correlation, EventRecorderInput {
@@ -63,7 +65,8 @@ const take = s.enqueueActions((args) => {
   const [firstTimestamp, lastTimestamp] = [rfc3339(firstMs), rfc3339(nowMs)];
   const name = nameOf(ref.name, firstMs, serial);
   const series = { name, ref, eventType, reason, message, firstTimestamp, lastTimestamp, count };
-  write(enqueue, context, key, isCombined ? { ...series, isCombined } : series);
+  const annotations = context.annotates && event.annotations ? { annotations: event.annotations } : {};
+  write(enqueue, context, key, isCombined ? { ...series, isCombined } : { ...series, ...annotations });
 });
 
 function write(enqueue: Enqueue, context: Context, key: string, series: EventSeries): void {

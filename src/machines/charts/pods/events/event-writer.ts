@@ -32,6 +32,7 @@ export interface EventSeries {
   readonly count: number;
   /** It stands for different ones: upstream does not say who reported these. */
   readonly isCombined?: boolean;
+  readonly annotations?: Readonly<Record<string, string>>;
 }
 
 export interface EventCounted {
@@ -81,10 +82,11 @@ const place = ({ series: { ref } }: Context) => ({
 
 function eventObject({ nodeName, series }: Context): Json {
   const { ref, name, eventType, reason, message, firstTimestamp, lastTimestamp, count, isCombined = false } = series;
+  const { annotations } = series;
   return {
     kind: 'Event',
     apiVersion: 'v1',
-    metadata: { name, namespace: ref.namespace || NAMESPACE_OF_NODES },
+    metadata: { name, namespace: ref.namespace || NAMESPACE_OF_NODES, ...(annotations ? { annotations } : {}) },
     involvedObject: {
       kind: ref.kind,
       ...(ref.namespace === '' ? {} : { namespace: ref.namespace }),

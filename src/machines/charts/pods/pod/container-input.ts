@@ -27,6 +27,7 @@ export function containerInput(context: PodContext, member: Member, nowMs: numbe
     remembered: rememberedOf(context, member, facts),
     begun: context.begun[member.container.name] ?? null,
     maxBackoffMs: node.crashLoopBackOffMaxMs,
+    behavior: node.behavior,
     ...(node.crashLoopBackOffInitialMs === undefined ? {} : { initialBackoffMs: node.crashLoopBackOffInitialMs }),
     podIP: addressesOf(context)[0] ?? '',
     ...versionOf(context.pod),

@@ -16,14 +16,15 @@ function report(enqueue: Enqueue, { uid, node }: PodContext, pod: NodePodChanged
 
 /** The pod's facts as known now: also for a manager that has lost its state. */
 export const sendNode = s.enqueueActions(({ context, enqueue }) => {
-  if (context.pod !== null && context.stage !== 'terminated') report(enqueue, context, nodePod(context.pod));
+  if (context.pod !== null && context.stage !== 'terminated')
+    report(enqueue, context, nodePod(context.pod, context.node));
 });
 
 /** The configuration has changed: sent when that changes its rank. Before `configure`. */
 export const sendNodeChange = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'pod.configured' || context.stage === 'terminated') return;
-  const pod = nodePod(event.pod);
-  const before = context.pod === null ? null : nodePod(context.pod);
+  const pod = nodePod(event.pod, context.node);
+  const before = context.pod === null ? null : nodePod(context.pod, context.node);
   if (JSON.stringify(pod) !== JSON.stringify(before)) report(enqueue, context, pod);
 });
 

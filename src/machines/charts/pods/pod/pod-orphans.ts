@@ -35,6 +35,7 @@ export function orphanInput(context: PodContext, name: string): ContainerInput {
     remembered: null,
     begun: null,
     maxBackoffMs: node.crashLoopBackOffMaxMs,
+    behavior: node.behavior,
     podIP: addressesOf(context)[0] ?? '',
     dormant: true,
   };

@@ -35,6 +35,7 @@ import type {
   RememberedContainer,
   RememberedPull,
 } from '../../../model/pods/messages.ts';
+import { hookMessages } from '../../../model/reasons/reasons.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
 import { containerHash, isSidecar, type MountedVolumes, pullPolicy } from '../../../model/spec/index.ts';
 import { hasInitialized, type PodStage, podIPs } from '../../../model/status/index.ts';
@@ -292,8 +293,10 @@ export function hookOf(container: Container, handler: LifecycleHandler | undefin
   if (handler === undefined) return null;
   if (handler.exec) return { kind: 'exec', command: handler.exec.command ?? [] };
   if (handler.sleep) return { kind: 'sleep', seconds: handler.sleep.seconds };
-  const request = handler.httpGet && httpRequest(handler.httpGet, container);
-  return request && !('error' in request) ? { kind: 'httpGet', ...request } : { kind: 'unsupported' };
+  if (!handler.httpGet) return { kind: 'unsupported', path: null, error: hookMessages.invalid(handler.tcpSocket) };
+  const request = httpRequest(handler.httpGet, container);
+  if (!('error' in request)) return { kind: 'httpGet', ...request };
+  return { kind: 'unsupported', path: handler.httpGet.path ?? '/', error: request.error };
 }
 
 /** A plain init container runs to success: `Always` means for it what `OnFailure` means. */

@@ -20,6 +20,7 @@ import {
   type StatusMessage,
   type StatusWanted,
 } from '../../../model/pods/messages.ts';
+import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import type { NodeChanged } from '../../../model/settings/node-settings.ts';
 import {
   emptyRuntime,
@@ -315,10 +316,12 @@ export const runtimeOf = ({ runtime, uid, name, namespace }: PodContext): PodRun
   runtime ?? emptyRuntime(uid, name, namespace, 0);
 
 /** The collectors hear of a pod only what they did not know. */
-function sendCollectors(enqueue: Enqueue, { uid, runtime }: PodContext, now: PodRuntimeStatus): void {
+function sendCollectors(enqueue: Enqueue, context: PodContext, now: PodRuntimeStatus): void {
+  const { uid, runtime, kill, node } = context;
   const before = runtime ?? emptyRuntime(uid, '', '', 0);
-  const garbage = garbageOf(uid, now);
-  if (!isSame(garbageOf(uid, before), garbage)) enqueue.sendTo(to('containerGC'), garbage);
+  const byNode = kill?.verdict?.published === 'once' && hasBehavior(node, 'evictionAsKubelet');
+  const garbage = garbageOf(uid, now, byNode);
+  if (!isSame(garbageOf(uid, before, byNode), garbage)) enqueue.sendTo(to('containerGC'), garbage);
   const images = imagesOf(uid, now);
   if (!isSame(imagesOf(uid, before), images)) enqueue.sendTo(to('imageGC'), images);
 }

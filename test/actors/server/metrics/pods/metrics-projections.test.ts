@@ -91,7 +91,7 @@ it('the start of a node is measured when this start made its Node', async () => 
   const joined = recording();
   joined.turn(now, asked(1, 'kube.patch', report, ready));
   joined.turn(now + 1, answered(1));
-  expect(await joined.value('kubelet_node_startup_registration_duration_seconds')).toBeUndefined();
+  expect(await joined.value('kubelet_node_startup_registration_duration_seconds')).toBe(0);
 });
 
 it('a pod that is refused, unwanted, or wanted again counts once', async () => {

@@ -31,6 +31,20 @@ const send = (message: string, reason = 'BackOff', name = 'p', eventType: 'Norma
     },
     'test',
   );
+const ANNOTATIONS = { starved_resource: 'memory' };
+const sendAnnotated = (message: string) =>
+  cluster.node.kernel.dispatch(
+    'kubelet/eventRecorder',
+    {
+      type: 'event.recorded',
+      ref: { kind: 'Pod', namespace: 'default', name: 'p', uid: 'u' },
+      eventType: 'Warning',
+      reason: 'Evicted',
+      message,
+      annotations: ANNOTATIONS,
+    },
+    'test',
+  );
 const UUID_8 = /^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-a[0-9a-f]{3}-[0-9a-f]{12}$/;
 const created = () => cluster.kube.of('create', /events$/);
 const counted = () => cluster.kube.of('patch', /events/);
@@ -41,6 +55,20 @@ afterEach(() => {
 });
 
 describe('eventWriter', () => {
+  it('posts the annotations that come with an event, unless it stands for several', () => {
+    const { node } = booted();
+    for (let at = 0; at < 12; at += 1) {
+      sendAnnotated(`no ${at}`);
+      node.run(1_000);
+    }
+    const annotations = created().map(
+      ({ body }) => (body as { metadata: { annotations?: object } }).metadata.annotations,
+    );
+    expect(annotations[0]).toEqual(ANNOTATIONS);
+    expect((created().at(-1)!.body as { message: string }).message).toContain('(combined from similar events)');
+    expect(annotations.at(-1)).toBeUndefined();
+  });
+
   it('is posted as the recorded kubelet posts it', () => {
     const { node } = booted();
     send('no');

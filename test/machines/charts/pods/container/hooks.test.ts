@@ -10,6 +10,7 @@ function boot(lifecycle: object, spec: Record<string, unknown> = {}, ports: obje
     manifest({ uid: 'u1', spec, containers: [{ name: 'app', image: 'app:1', lifecycle, ports }] }),
   ]);
   node.world.commands.set('slow', { takesMs: 3_000, exitCode: 0 }).set('bad', { takesMs: 10, exitCode: 1 });
+  node.world.commands.set('loud', { takesMs: 10, exitCode: 1, stdout: 'yes\n', stderr: 'no\n' });
   node.world.commands.set('endless', { takesMs: Number.MAX_SAFE_INTEGER / 10_000, exitCode: 0 });
   return node.boot();
 }
@@ -227,6 +228,36 @@ describe('postStart', () => {
       message:
         'Exec lifecycle hook ([bad]) for Container "app" in Pod "web-node_default(u1)" failed - error: ' +
         `command 'bad' exited with 1: , message: ""`,
+    });
+  });
+
+  it('that fails is told with what it said of its error, and then with all', () => {
+    boot({ postStart: { exec: { command: ['loud'] } } });
+    node.until('two starts', () => node.world.runtime.started.length === 2);
+    node.run(2_000);
+    expect(node.status('u1')?.containerStatuses?.[0]?.state?.waiting?.message).toContain(
+      `command 'loud' exited with 1: no\n, message: "yes\\nno\\n"`,
+    );
+  });
+
+  it.each([
+    [
+      { tcpSocket: { port: 80 } },
+      'Cannot run handler: invalid handler: &LifecycleHandler{Exec:nil,HTTPGet:nil,' +
+        'TCPSocket:&TCPSocketAction{Port:{0 80 },Host:,},Sleep:nil,}',
+    ],
+    [
+      { httpGet: { path: '/x', port: 'nope' } },
+      'HTTP lifecycle hook (/x) for Container "app" in Pod "web-node_default(u1)" failed - error: ' +
+        'strconv.Atoi: parsing "nope": invalid syntax',
+    ],
+  ])('that cannot be run (%j) says why', (postStart, message) => {
+    boot({ postStart });
+    node.until('two starts', () => node.world.runtime.started.length === 2);
+    node.run(2_000);
+    expect(node.status('u1')?.containerStatuses?.[0]?.state?.waiting).toEqual({
+      reason: 'PostStartHookError',
+      message,
     });
   });
 
