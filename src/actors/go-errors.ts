@@ -1,4 +1,9 @@
-/** Errors of sockets in the words of Go's network library, which people know from the events of every cluster. */
+/**
+ * Errors of system calls and sockets in the words of Go's libraries, which users know from the events of every cluster.
+ */
+import { getSystemErrorMap } from 'node:util';
+import { OperationError } from '../kernel/json.ts';
+import { errnoOf } from './host/below-root.ts';
 
 const SYSTEM_TEXTS: Readonly<Record<string, string>> = {
   ECONNREFUSED: 'connection refused',
@@ -54,3 +59,22 @@ export const isPlainAnswer = (thrown: Error): boolean => {
 /** A name with several addresses fails with one error for each. */
 const firstOf = (thrown: Error): SocketError =>
   thrown instanceof AggregateError && thrown.errors[0] instanceof Error ? thrown.errors[0] : thrown;
+
+/** Errno names whose text differs between Node and Go. */
+const REASONS: Readonly<Record<string, string>> = {
+  EISDIR: 'is a directory',
+  ELOOP: 'too many levels of symbolic links',
+  ENAMETOOLONG: 'file name too long',
+};
+
+/** The bare reason, as Go writes an errno: `no such file or directory`. */
+export function reasonOf(error: unknown): string {
+  const { errno = 0, message } = error as { errno?: number; message: string };
+  const [code = '', text = message] = getSystemErrorMap().get(errno) ?? [];
+  return REASONS[code] ?? text;
+}
+
+/** As Go writes an error of the system: `open /a/b: no such file or directory`. */
+export function goError(call: string, path: string, error: unknown): OperationError {
+  return new OperationError(`${call} ${path}: ${reasonOf(error)}`, { code: errnoOf(error) });
+}

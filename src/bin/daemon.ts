@@ -44,9 +44,8 @@ import { NEWEST_BEHAVIOR } from '../machines/model/settings/behaviors.ts';
 import { kubeletMachine } from '../machines/startup/kubelet.ts';
 import { announceOnce } from './announcement.ts';
 import { maskedArguments } from './effective-configuration.ts';
-import { onFault } from './fault.ts';
 import { printLines } from './print-lines.ts';
-import { onNpmEnded } from './process-end.ts';
+import { onFault, onNpmEnded } from './process-end.ts';
 import { KUBELET_VERSION, NODE_VERSION, STATELET_VERSION } from './version.ts';
 
 /** Seeds fit the generator's 32 bits. */

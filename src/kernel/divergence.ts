@@ -5,9 +5,9 @@
 import type { Address } from './address.ts';
 import { align, type Pair } from './alignment.ts';
 import type { PendingTimer } from './clock.ts';
+import { isSameJson } from './json.ts';
 import { type IsUnchanged, SeenByWorld } from './promise.ts';
 import type { EffectRecord, EndRecord, JournalRecord } from './records.ts';
-import { isSameJson } from './same-json.ts';
 
 /**
  * `missing`: only the log has the record; `extra`: only today's actors made it; `deadline`: a timer is set for another

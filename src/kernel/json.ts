@@ -1,9 +1,10 @@
 /**
- * What may cross the boundary between the machines and the world: plain JSON, nothing else.
+ * What may cross the boundary between the machines and the world: plain JSON, nothing else; and how it is compared.
  *
  * 64-bit integers travel as decimal strings, bytes as base64 or as the hash of a blob, times as RFC 3339 text or as
  * milliseconds of the kernel's clock, errors as {@link PlainError}.
  */
+
 export type Json = null | boolean | number | string | readonly Json[] | JsonObject;
 
 export type JsonObject = { readonly [key: string]: Json | undefined };
@@ -65,4 +66,44 @@ export function toPlainError(thrown: unknown): PlainError {
     retriable: retriable === true,
     ...(typeof retryAfterMs === 'number' ? { retryAfterMs } : {}),
   };
+}
+
+/** Pairs that were found equal, by identity: values of a log and of machines are not changed afterwards. */
+const equal = new WeakMap<object, object>();
+
+/** Members from which on a pair is kept. */
+const WORTH_KEEPING = 4;
+
+/**
+ * Whether two values have the same JSON, the order of members included, without making the text. `logged` comes from
+ * JSON; `made` may have what JSON cannot say.
+ */
+export function isSameJson(logged: unknown, made: unknown): boolean {
+  if (logged === made) return true;
+  if (!isContainer(logged) || !isContainer(made) || 'toJSON' in made)
+    return JSON.stringify(logged) === JSON.stringify(made);
+  if (equal.get(logged) === made) return true;
+  return Array.isArray(logged) || Array.isArray(made) ? isSameList(logged, made) : haveSameMembers(logged, made);
+}
+
+type Container = Readonly<Record<string, unknown>>;
+const isContainer = (value: unknown): value is Container => typeof value === 'object' && value !== null;
+
+function haveSameMembers(logged: Container, made: Container): boolean {
+  const names = Object.keys(logged);
+  let at = 0;
+  for (const name of Object.keys(made)) {
+    const value = made[name];
+    if (value === undefined || typeof value === 'function' || typeof value === 'symbol') continue;
+    if (names[at] !== name || !isSameJson(logged[name], value)) return false;
+    at++;
+  }
+  if (at !== names.length) return false;
+  if (at >= WORTH_KEEPING) equal.set(logged, made);
+  return true;
+}
+
+function isSameList(logged: unknown, made: unknown): boolean {
+  if (!Array.isArray(logged) || !Array.isArray(made) || logged.length !== made.length) return false;
+  return logged.every((part, at) => isSameJson(part, (made[at] as unknown) ?? null));
 }

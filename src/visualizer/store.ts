@@ -6,8 +6,7 @@
  */
 import type { ActorDetail, ActorView, PhasesView, PodView, ShownRecord } from '../actors/server/visualizer/protocol.ts';
 import type { Link } from './link.ts';
-import { decoded, namesIn } from './names.ts';
-import { lastOf, recordText } from './words.ts';
+import { decoded, lastOf, namesIn, recordText } from './words.ts';
 import type { Facts, Found, HistoryEntry, Inspection, Moment, Notice, Opening, StepView } from './worker/requests.ts';
 
 /** Milliseconds between two requests for the chosen actor while it is busy. */

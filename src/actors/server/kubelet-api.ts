@@ -8,11 +8,10 @@ import { type CheckpointContainer, checkpointEndpoints } from './endpoints/check
 import { containerLogsEndpoints } from './endpoints/container-logs.ts';
 import { debugEndpoints } from './endpoints/debug.ts';
 import { healthEndpoints } from './endpoints/health.ts';
-import { metricsEndpoints } from './endpoints/metrics.ts';
+import type { NodeStats } from './endpoints/metrics.ts';
+import { metricsEndpoints, statsEndpoints } from './endpoints/metrics.ts';
 import { nodeLogEndpoints } from './endpoints/node-logs.ts';
 import { configzEndpoint, podsEndpoint, runningPodsEndpoint } from './endpoints/pods.ts';
-import type { NodeStats } from './endpoints/stats.ts';
-import { statsEndpoints } from './endpoints/stats.ts';
 import { flagzEndpoint, type Program, statuszEndpoint } from './endpoints/z-pages.ts';
 import { pageNotFound, refusal } from './http/answer.ts';
 import type { Endpoint } from './http/endpoint.ts';

@@ -8,11 +8,10 @@
 import { existsSync } from 'node:fs';
 import { setImmediate } from 'node:timers/promises';
 import { type CgroupUsage, createdAtMs, readUsage } from './cgroup-usage.ts';
-import { below, type Hierarchy } from './hierarchy.ts';
+import { below, type Hierarchy, podCgroups } from './hierarchy.ts';
 import type { Inventory, RunningPod } from './inventory.ts';
 import { readNumber, readText } from './kernel-text.ts';
 import { type InterfaceUsage, nodeInterfaces, processInterfaces } from './network.ts';
-import { podCgroups } from './pod-cgroups.ts';
 import { type ProcessFiles, processFiles } from './process-files.ts';
 
 /** As the labels of cAdvisor's metrics. */

@@ -12,7 +12,7 @@ import type { StatsPlace } from '../../machines/model/operations/stats.ts';
 import { type CgroupSample, cgroupSamples } from './cgroup-samples.ts';
 import { readUsage } from './cgroup-usage.ts';
 import { type FileSystemUsage, fileSystemUsage } from './disk-usage.ts';
-import { type Hierarchy, hierarchyOf } from './hierarchy.ts';
+import { type Hierarchy, hierarchyOf, type PodCgroup, podCgroups } from './hierarchy.ts';
 import {
   type Inventory,
   inventory,
@@ -26,7 +26,6 @@ import {
 import { type PressureStall, readMeminfo, readNumber, readText } from './kernel-text.ts';
 import { type DiskSample, machineDisks } from './machine-disks.ts';
 import { nodeInterfaces, processInterfaces } from './network.ts';
-import { type PodCgroup, podCgroups } from './pod-cgroups.ts';
 import { etcHosts, type OnVolume, type PodPlace, type PodStorage, podLogs, podVolumes } from './pod-folders.ts';
 import { Rates } from './rates.ts';
 import {

@@ -4,12 +4,11 @@ import { NotReplayable, replay } from '../../kernel/replay.ts';
 import { stateNodesOf } from '../../kernel/state-nodes.ts';
 import { type AnyStateNode, chartsOf } from '../../kernel/steps.ts';
 import { kubeletMachine } from '../../machines/startup/kubelet.ts';
-import { exitCodes } from '../exit-codes.ts';
+import { exitCodeOf, exitCodes } from '../exit-codes.ts';
 import { dotOf, mermaidOf } from '../insight/chart-text.ts';
 import { journalAt, refuse } from '../insight/command.ts';
 import { replayOptions } from '../insight/replayed.ts';
 import { actorName, Story } from '../insight/story.ts';
-import { exitCodeOf } from './journal-errors.ts';
 
 export interface DotOptions {
   readonly format: string;

@@ -10,7 +10,7 @@ import { answersTo, JOBS_WANTED, jobsOf } from '../process-pool.ts';
 import { inShard, logsOf, shardOf } from '../replay/logs.ts';
 import { codeForBisect, notTested, type Outcome, replayLog, type Task, worstOf } from '../replay/outcome.ts';
 import { FORMATS, reporterFor } from '../replay/reports.ts';
-import { WORKER_VERBS } from '../worker-verbs.ts';
+import { WORKER_VERBS } from './worker.ts';
 
 export interface ReplayCommandOptions {
   readonly incarnation?: string;

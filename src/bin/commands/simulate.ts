@@ -11,7 +11,7 @@ import { answersTo, JOBS_WANTED, jobsOf } from '../process-pool.ts';
 import { worstOf } from '../replay/outcome.ts';
 import { describeSeed, describeTotals, seedsJson, seedsJunit } from '../simulation/report.ts';
 import { runSeed, type SeedOutcome, type SeedTask, seedNotTested } from '../simulation/run-seed.ts';
-import { WORKER_VERBS } from '../worker-verbs.ts';
+import { WORKER_VERBS } from './worker.ts';
 
 export interface SimulateOptions {
   readonly seed?: string;

@@ -16,10 +16,9 @@ import { Visualizer } from '../../actors/server/visualizer/visualizer.ts';
 import { JournalError } from '../../kernel/journal/index.ts';
 import type { Journal } from '../../kernel/journal/reader.ts';
 import { messageOf } from '../../kernel/thrown.ts';
-import { exitCodes } from '../exit-codes.ts';
+import { exitCodeOf, exitCodes } from '../exit-codes.ts';
 import { journalAt, placeOf, refuse } from '../insight/command.ts';
 import { visitTexts } from '../rewrite/private-values.ts';
-import { exitCodeOf } from './journal-errors.ts';
 import { obstacleIn, redactInto } from './redact.ts';
 
 const PORT_MAX = 65_535;

@@ -5,8 +5,7 @@ import { JournalError } from '../../kernel/journal/index.ts';
 import { incarnationId } from '../../kernel/journal/layout.ts';
 import { isBeingWritten } from '../../kernel/journal/owner.ts';
 import { type Journal, type ReadOptions, readJournal } from '../../kernel/journal/reader.ts';
-import { exitCodeOf } from '../commands/journal-errors.ts';
-import { exitCodes } from '../exit-codes.ts';
+import { exitCodeOf, exitCodes } from '../exit-codes.ts';
 import { printable, printableJson } from '../printable.ts';
 import { type IsEnough, Story } from './story.ts';
 

@@ -10,11 +10,11 @@
 import { actorOf, type CauseSource, History, streamError, streamOf } from '../../actors/server/visualizer/history.ts';
 import { described, failureIn, isNamed, type Phase, Phases } from '../../actors/server/visualizer/phases.ts';
 import type { FailureView, PhaseView } from '../../actors/server/visualizer/protocol.ts';
-import type { AnyStateNode } from '../../kernel/active-states.ts';
 import type { Checkpoint } from '../../kernel/checkpoint.ts';
 import type { Journal, StoredCheckpoint } from '../../kernel/journal/reader.ts';
 import type { OperationClass } from '../../kernel/operation.ts';
 import type { GapRecord, HeaderRecord, InRecord, JournalRecord, KernelRecord } from '../../kernel/records.ts';
+import type { AnyStateNode } from '../../kernel/state-nodes.ts';
 import { kubeletMachine } from '../../machines/startup/kubelet.ts';
 import { lastOf, recordText, stateText } from '../../visualizer/words.ts';
 

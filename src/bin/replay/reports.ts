@@ -1,11 +1,11 @@
 /** The forms in which `statelet replay` reports: `--output`. Each writes after an outcome, at the end, or both. */
-import { printable } from '../printable.ts';
+import type { BuildInfo } from '../../kernel/records.ts';
+import { printable, printableJson } from '../printable.ts';
 import { annotation, writeStepSummary } from './github.ts';
 import { htmlReport } from './html.ts';
-import { jsonReport } from './json.ts';
 import { junitReport } from './junit.ts';
 import { markdownReport } from './markdown.ts';
-import type { Outcome } from './outcome.ts';
+import { type Outcome, thisBuild, totalsOf } from './outcome.ts';
 import { describeOutcome } from './text.ts';
 
 /** What it gives out is safe to print. */
@@ -36,3 +36,23 @@ function inGithub(outcomes: readonly Outcome[]): string {
   writeStepSummary(markdownReport(outcomes));
   return annotation(outcomes);
 }
+
+/** Raised when a field changes its meaning or goes away; new fields may come at any time. */
+const REPORT_VERSION = 1;
+
+/** The report for programs in one line: `schema/replay-report.schema.json` describes it. */
+function jsonReport(outcomes: readonly Outcome[], code: number): string {
+  const report = {
+    version: REPORT_VERSION,
+    build: builtBy(thisBuild()),
+    code,
+    totals: totalsOf(outcomes),
+    logs: outcomes.map(({ recordedBy, ...outcome }) => ({
+      ...outcome,
+      ...(recordedBy ? { recordedBy: builtBy(recordedBy) } : {}),
+    })),
+  };
+  return `${printableJson(report)}\n`;
+}
+
+const builtBy = ({ statelet, node, xstate }: BuildInfo) => ({ statelet, node, xstate });

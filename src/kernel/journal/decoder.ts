@@ -20,9 +20,9 @@ import {
   SIGN,
   unescaped,
   VALUE_FIELDS,
+  Window,
 } from './references.ts';
 import { NESTING_MAX } from './shape.ts';
-import { Window } from './window.ts';
 
 /** Characters that references stand for: by byte read, and in any case. */
 const EXPANSION_MAX = 32;

@@ -21,10 +21,11 @@ import {
   CAUSED,
   escaped,
   NO_NUMBER,
+  REACH,
   SIGN,
   VALUE_FIELDS,
+  Window,
 } from './references.ts';
-import { REACH, Window } from './window.ts';
 
 /** Characters from which on a text is kept; a reference has hardly less. */
 const TEXT_MIN_CHARS = 16;

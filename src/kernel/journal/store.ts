@@ -15,7 +15,6 @@ import { Encoder } from './encoder.ts';
 import { BLOB_DIRECTORY, checkpointName, segmentName } from './layout.ts';
 import { encodeLine } from './line.ts';
 import { Segment } from './segment.ts';
-import { thin } from './thin.ts';
 
 export interface StoreSettings {
   readonly directory: string;
@@ -217,3 +216,18 @@ const exists = (path: string): Promise<boolean> =>
     () => true,
     () => false,
   );
+
+/** What a nearly full disk is spared: the records that replay makes again. Inputs, requests and digests stay. */
+const SPARED: ReadonlySet<string> = new Set(['message', 'log', 'state']);
+
+/** The records without messages, log lines and states; each run of them leaves one `dropped` record that says so. */
+function thin(records: readonly JournalRecord[], why: string): JournalRecord[] {
+  const kept: JournalRecord[] = [];
+  for (const record of records) {
+    const before = kept.at(-1);
+    if (!SPARED.has(record.k)) kept.push(record);
+    else if (before?.k === 'dropped') kept[kept.length - 1] = { ...before, upto: record.n };
+    else kept.push({ n: record.n, k: 'dropped', upto: record.n, why });
+  }
+  return kept;
+}

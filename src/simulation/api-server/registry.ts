@@ -12,7 +12,6 @@ import {
 } from './errors.ts';
 import { apiVersionOf, type Kind, knownKind } from './kinds.ts';
 import { applyPatch } from './patch.ts';
-import { createdPodRequest } from './pod-certificate-request.ts';
 import { boundPod, createdPod, evictedPod, graceOf, terminatingPod, updatedPod } from './pods.ts';
 import type { Origin, Store } from './store.ts';
 import { type ApiObject, type Fields, isFields, type Metadata, same, textOf, timestamp, type User } from './types.ts';
@@ -336,4 +335,25 @@ function outdated(kind: Kind, name: string, [what, asked, own]: readonly string[
     `the ${what} in the precondition (${asked}) does not match the ${what} in record (${own}). ` +
     `The object might have been ${happened}`;
   return conflict({ ...kind, resource: kind.kind }, name, why);
+}
+
+/** A PodCertificateRequest names the pod, service account and node as they are, as NodeRestriction demands. */
+function createdPodRequest(kind: Kind, request: ApiObject, store: Store): ApiObject {
+  const spec = request.spec ?? {};
+  const text = (field: string) => textOf(spec[field]);
+  const { name, namespace } = request.metadata;
+  const pod = store.get('v1', 'pods', text('podName'), namespace);
+  const account = store.get('v1', 'serviceaccounts', text('serviceAccountName'), namespace);
+  const node = store.get('v1', 'nodes', text('nodeName'));
+  const wrong = [
+    ['podUID', pod?.metadata.uid],
+    ['serviceAccountUID', account?.metadata.uid],
+    ['serviceAccountName', pod?.spec?.['serviceAccountName']],
+    ['nodeName', pod?.spec?.['nodeName']],
+    ['nodeUID', node?.metadata.uid],
+  ].find(([field, wanted]) => wanted === undefined || spec[field as string] !== wanted);
+  if (wrong) throw invalid(kind, name, `spec.${wrong[0] as string}`, `Invalid value: "${text(wrong[0] as string)}"`);
+  if (text('stubPKCS10Request') === '') throw invalid(kind, name, 'spec.stubPKCS10Request', 'Required value');
+  const { status: _, ...stored } = request;
+  return stored;
 }

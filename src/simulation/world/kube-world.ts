@@ -14,7 +14,7 @@ import { Registry } from '../api-server/registry.ts';
 import { selectorOf } from '../api-server/selectors.ts';
 import { type Origin, Store, type StoreEvent } from '../api-server/store.ts';
 import type { ApiObject } from '../api-server/types.ts';
-import { seeing } from './seeing.ts';
+import { seeing } from './objects.ts';
 import type { VirtualTime } from './virtual-time.ts';
 
 const ADMIN = { name: 'admin', groups: ['system:masters'] };

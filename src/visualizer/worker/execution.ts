@@ -15,18 +15,19 @@ import type {
   PodView,
   ShownRecord,
 } from '../../actors/server/visualizer/protocol.ts';
+import { shortText } from '../../actors/server/visualizer/trim.ts';
 import type { Checkpoint } from '../../kernel/checkpoint.ts';
 import type { PendingTimer } from '../../kernel/clock.ts';
+import { candidatesOf, guardName } from '../../kernel/guards.ts';
 import { JournalError } from '../../kernel/journal/errors.ts';
 import type { Journal } from '../../kernel/journal/reader.ts';
+import { isObject } from '../../kernel/json.ts';
 import type { Kernel } from '../../kernel/kernel.ts';
 import type { KernelRecord } from '../../kernel/records.ts';
 import { NotReplayable, type ReplayReport, replaying } from '../../kernel/replay.ts';
-import type { Step } from '../../kernel/steps.ts';
+import type { AnyTransitionDefinition, Step } from '../../kernel/steps.ts';
 import { kubeletMachine } from '../../machines/startup/kubelet.ts';
-import { differences } from './differences.ts';
-import { edgesOf } from './guards.ts';
-import type { ContextChange, StepView } from './requests.ts';
+import type { ContextChange, EdgeView, StepView } from './requests.ts';
 
 /** Snapshots that are held, about 2 KB each: those of 250,000 records. */
 const HELD_MAX = 150_000;
@@ -201,3 +202,61 @@ function lastUpTo(held: readonly Held[], turn: number): number {
   }
   return low - 1;
 }
+
+/**
+ * The transitions that an actor considered, with what their guards said, as the page draws them. Pure. `before`: the
+ * snapshot in which the event arrived; absent: the actor began with the event.
+ */
+function edgesOf(
+  before: object | undefined,
+  event: { readonly type: string },
+  taken: readonly AnyTransitionDefinition[],
+): EdgeView[] {
+  const candidates = before ? candidatesOf(before, event) : [];
+  const considered = candidates.map(({ transition, passes }) => {
+    const result = taken.includes(transition) ? 'taken' : passes === undefined ? 'not reached' : 'no';
+    return edge(transition, result);
+  });
+  const known = new Set(candidates.map(({ transition }) => transition));
+  return [...considered, ...taken.filter((transition) => !known.has(transition)).map((each) => edge(each, 'taken'))];
+}
+
+function edge(transition: AnyTransitionDefinition, result: EdgeView['result']): EdgeView {
+  const guard = guardName(transition);
+  return {
+    source: transition.source.id,
+    targets: (transition.target ?? []).map(({ id }) => id),
+    event: transition.eventType || 'always',
+    ...(guard === undefined ? {} : { guard }),
+    result,
+  };
+}
+
+/** Members that are listed; a person reads no more. */
+const CHANGES_MAX = 100;
+/** Characters of a member, before and after. */
+const MEMBER_MAX_CHARS = 2_000;
+/** Levels that are gone down; what differs below is shown as a whole. */
+const DEPTH_MAX = 6;
+
+/** What differs between two values of JSON, by path. Pure. */
+export function differences(before: unknown, after: unknown): ContextChange[] {
+  const found: ContextChange[] = [];
+  collect(before, after, '', 0, found);
+  return found;
+}
+
+function collect(before: unknown, after: unknown, path: string, depth: number, found: ContextChange[]): void {
+  if (before === after || found.length >= CHANGES_MAX) return;
+  if (isObject(before) && isObject(after) && depth < DEPTH_MAX) {
+    const names = new Set([...Object.keys(before), ...Object.keys(after)]);
+    for (const name of names)
+      collect(before[name], after[name], path === '' ? name : `${path}.${name}`, depth + 1, found);
+    return;
+  }
+  const [was, is] = [JSON.stringify(before) as string | undefined, JSON.stringify(after) as string | undefined];
+  if (was !== is) found.push({ path, ...shortened('before', was), ...shortened('after', is) });
+}
+
+const shortened = (side: 'before' | 'after', text: string | undefined): Partial<ContextChange> =>
+  text === undefined ? {} : { [side]: shortText(text, MEMBER_MAX_CHARS) };

@@ -10,7 +10,7 @@ import type {
   PodView,
   ShownRecord,
 } from '../../actors/server/visualizer/protocol.ts';
-import { namesIn } from '../names.ts';
+import { namesIn } from '../words.ts';
 import { Book } from './book.ts';
 import { Past } from './past.ts';
 import { queryOf } from './query.ts';

@@ -12,7 +12,7 @@ import { LineCounter, parseAllDocuments } from 'yaml';
 import { isObject, type Json, toPlainError } from '../../../kernel/json.ts';
 import type { ConfigurationSource, DropInListing } from '../../../machines/model/operations/host.ts';
 import { decodeJson } from '../../../machines/model/values/json-document.ts';
-import { reasonOf } from '../go-error.ts';
+import { reasonOf } from '../../go-errors.ts';
 import { MAX_DEPTH, readDocument } from './go-yaml.ts';
 import { earlyRefusal, explain } from './yaml-errors.ts';
 

@@ -19,14 +19,13 @@ import {
   neverCounts,
   nodeGauges,
   pluginCounts,
+  processFamilies,
   registeredCounts,
 } from './node/node-gauges.ts';
-import { processFamilies } from './node/process.ts';
 import { pullRecordCounts } from './pods/image-work.ts';
 import { podGauges } from './pods/pod-gauges.ts';
 import type { Recorder } from './recorder.ts';
-import { cadvisorFamilies } from './usage/cadvisor.ts';
-import { machineFamilies } from './usage/machine.ts';
+import { cadvisorFamilies, machineFamilies } from './usage/cadvisor.ts';
 import { resourceFamilies } from './usage/resource.ts';
 import { type DriverVolume, volumeCounts } from './volumes/storage.ts';
 import { volumeStats } from './volumes/volume-stats.ts';

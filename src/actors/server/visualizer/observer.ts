@@ -5,10 +5,10 @@
  * Hears: `onTurn` of a kernel, from its first turn or from any later one.
  * Invariants: it never sends, never writes, never keeps a turn waiting for a reader; everything it holds is bounded.
  */
-import { type AnyStateMachine, type AnyStateNode, activeStates, machineOf } from '../../../kernel/active-states.ts';
 import type { Address } from '../../../kernel/address.ts';
 import type { Kernel } from '../../../kernel/kernel.ts';
 import type { EffectRecord, KernelRecord, StateRecord } from '../../../kernel/records.ts';
+import { type AnyStateMachine, type AnyStateNode, activeStates, machineOf } from '../../../kernel/state-nodes.ts';
 import { Calls } from './calls.ts';
 import { type CauseSource, History, parentOf, type SeenTurn, streamOf } from './history.ts';
 import { failureIn, Phases } from './phases.ts';

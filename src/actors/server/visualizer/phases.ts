@@ -5,10 +5,10 @@
  * states as phases. Every visit is kept, the second as well as the first. Invariants: no phase ends before it began; at
  * most PHASES_MAX are held, and one that is open is never dropped.
  */
-import type { AnyStateNode } from '../../../kernel/active-states.ts';
 import type { Address } from '../../../kernel/address.ts';
 import { AGENT_PHASE, TURN_FAILED } from '../../../kernel/fault.ts';
 import type { KernelRecord } from '../../../kernel/records.ts';
+import type { AnyStateNode } from '../../../kernel/state-nodes.ts';
 import type { FailureView, PhaseView } from './protocol.ts';
 
 /** Visits that are kept: a start has about 40, the rest is room for restarts of subsystems. */

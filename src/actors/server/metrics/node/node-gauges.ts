@@ -1,4 +1,8 @@
-/** Gauges of the node itself: its name, build, feature gates, CPUs and plugins; and counters that stay at zero here. */
+/**
+ * Gauges of the node itself (its name, build, feature gates, CPUs and plugins) and of this process; and counters that
+ * stay at zero here.
+ */
+import { readFileSync } from 'node:fs';
 import { FEATURE_GATES } from '../../../../machines/configuration/fields/feature-gate-table.ts';
 import { isEnabled } from '../../../../machines/configuration/index.ts';
 import { parseCpuSet } from '../../../../machines/model/values/cpu-set.ts';
@@ -158,3 +162,50 @@ const NEVER: readonly (readonly [name: string, help: string])[] = [
  */
 export const neverCounts = (): Family[] =>
   NEVER.map(([name, help]): Family => ({ name, help, type: 'counter', samples: [one(0)] }));
+
+function read(path: string): string {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch {
+    return '';
+  }
+}
+
+/** Columns of /proc/net/dev after the name: eight of what came in, then eight of what went out. */
+const SENT_COLUMN = 8;
+
+/** Gauges of this process that Prometheus' client does not have, from the kernel's own files. */
+export function processFamilies(): Family[] {
+  const interfaces = read('/proc/self/net/dev')
+    .split('\n')
+    .flatMap((line) => /^\s*[^:\s]+:(.*)$/.exec(line)?.[1] ?? [])
+    .map((columns) => columns.trim().split(/\s+/).map(Number));
+  const sum = (column: number) => interfaces.reduce((total, columns) => total + (columns[column] ?? 0), 0);
+  const limit = /^Max address space\s+(\d+)/m.exec(read('/proc/self/limits'))?.[1];
+  const family = (name: string, help: string, type: Family['type'], value: number): Family => ({
+    name,
+    help,
+    type,
+    samples: [{ labels: {}, value }],
+  });
+  return [
+    family(
+      'process_network_receive_bytes_total',
+      'Number of bytes received by the process over the network.',
+      'counter',
+      sum(0),
+    ),
+    family(
+      'process_network_transmit_bytes_total',
+      'Number of bytes sent by the process over the network.',
+      'counter',
+      sum(SENT_COLUMN),
+    ),
+    family(
+      'process_virtual_memory_max_bytes',
+      'Maximum amount of virtual memory available in bytes.',
+      'gauge',
+      limit === undefined ? 2 ** 64 : Number(limit),
+    ),
+  ];
+}
