@@ -11,7 +11,7 @@ const CONTROLS = /(?![\n\t])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
 const ORDERS = /^([ \t]*)(::|##\[)/gm;
 
 const escaped = (character: string): string => {
-  const code = character.codePointAt(0)!;
+  const code = character.codePointAt(0) ?? 0;
   return code < 0x100 ? `\\x${code.toString(16).padStart(2, '0')}` : `\\u${code.toString(16).padStart(4, '0')}`;
 };
 

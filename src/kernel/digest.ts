@@ -71,9 +71,9 @@ function partsOfObject(before: Container, after: Container): string[] {
   const parts: string[] = [];
   const [names, earlier] = [Object.keys(after), Object.keys(before)];
   let areSameNames = names.length === earlier.length;
-  for (let at = 0; at < names.length; at++) {
-    const name = names[at]!;
-    if (name !== earlier[at]) areSameNames = false;
+  let at = 0;
+  for (const name of names) {
+    if (name !== earlier[at++]) areSameNames = false;
     if (before[name] === after[name]) continue;
     const its = difference(before[name], after[name]);
     if (its !== undefined) parts.push(`${JSON.stringify(name)}:${its}`);

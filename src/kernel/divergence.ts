@@ -15,17 +15,15 @@ import type { EffectRecord, EndRecord, JournalRecord } from './records.ts';
  */
 type MismatchKind = 'different' | 'missing' | 'extra' | 'deadline' | 'digest';
 
-export interface Mismatch {
+export type Mismatch = Pair & {
   readonly kind: MismatchKind;
   readonly n: number;
-  readonly expected: JournalRecord | null;
-  readonly actual: JournalRecord | null;
   /** Where expected and actual differ, at most {@link DIFFERENCES_MAX} places; none when one of them is missing. */
   readonly differences: readonly Difference[];
-}
+};
 
 /** The first place where the log and the replayed actors part. */
-export interface Divergence extends Mismatch {
+export type Divergence = Mismatch & {
   readonly turn: number;
   /** The input that began the turn. */
   readonly input: JournalRecord | null;
@@ -41,7 +39,7 @@ export interface Divergence extends Mismatch {
   readonly timers?: readonly PendingTimer[];
   /** What else differs in the turn, at most {@link BEHIND_MAX}. */
   readonly behind: readonly Mismatch[];
-}
+};
 
 export interface Difference {
   /** Keys from the record on, each behind a dot: `.event.input.rootDir`. */
@@ -88,11 +86,13 @@ export function divergenceOf(
   const isNote = (mismatch: Mismatch): boolean => !isPromised(mismatch, expected, actual, { before, world });
   const broken = found.find((mismatch) => !isNote(mismatch));
   if (!broken && found.length > 0) return { same: expected.length, divergence: null, notes: found };
-  const first = broken ? originOf(broken, found, { expected, actual, before }) : place(pairs.at(-1)!);
+  const last = pairs.at(-1);
+  const first = broken ? originOf(broken, found, { expected, actual, before }) : last && place(last);
+  if (!first) return { same: 0, divergence: null, notes: [] };
   const behind = found.filter((mismatch) => mismatch !== first);
   const same = pairs.findIndex((pair) => pair.expected === first.expected && pair.actual === first.actual);
   const side = first.expected ? expected : actual;
-  const record = (first.expected ?? first.actual)!;
+  const record = first.expected ?? first.actual;
   const actors = record.k === 'end' ? involvedIn(side) : decider(record, side, before);
   const state = actors[0] === undefined ? undefined : before.stateOf(actors[0]);
   const divergence: Divergence = {
@@ -116,9 +116,11 @@ interface Turn {
 /** The first difference among the records that led to this one: whose it is, a changed machine's may be. */
 function originOf(broken: Mismatch, found: readonly Mismatch[], { expected, actual, before }: Turn): Mismatch {
   const side = broken.expected ? expected : actual;
-  const chain = chainTo((broken.expected ?? broken.actual)!, side, before);
-  const isOn = (mismatch: Mismatch): boolean =>
-    chain.includes((broken.expected ? mismatch.expected : mismatch.actual)!);
+  const chain = chainTo(broken.expected ?? broken.actual, side, before);
+  const isOn = ({ expected: logged, actual: made }: Mismatch): boolean => {
+    const record = broken.expected ? logged : made;
+    return record !== null && chain.includes(record);
+  };
   return found.find(isOn) ?? broken;
 }
 
@@ -130,7 +132,7 @@ function isPromised(
   { before, world }: { readonly before: Before; readonly world: SeenByWorld },
 ): boolean {
   const { kind } = mismatch;
-  const record = (mismatch.expected ?? mismatch.actual)!;
+  const record = mismatch.expected ?? mismatch.actual;
   if (kind === 'deadline') return true;
   if (kind === 'digest') return [...expected, ...actual].flatMap(partOf).every(before.isUnchanged);
   if (record.k === 'message') return before.isUnchanged(record.from) && before.isUnchanged(record.to);
@@ -146,12 +148,13 @@ function mismatchesIn(pairs: readonly Pair[]): Mismatch[] {
     ({ expected, actual }) => !(expected && actual) && (expected ?? actual)?.k === 'effect',
   );
   const found: Mismatch[] = [];
-  for (const { expected, actual } of pairs) {
+  for (const pair of pairs) {
+    const { expected, actual } = pair;
     if (!expected || !actual) {
-      found.push(place({ expected, actual }));
+      found.push(place(pair));
       continue;
     }
-    const moved = { ...actual, n: expected.n } as JournalRecord & { cause?: number; id?: number };
+    const moved = { ...actual, n: expected.n };
     if ('cause' in actual && actual.cause !== undefined) {
       const cause = numbers.has(actual.cause) ? numbers.get(actual.cause) : actual.cause;
       Object.assign(moved, { cause });
@@ -159,9 +162,9 @@ function mismatchesIn(pairs: readonly Pair[]): Mismatch[] {
     const isRequest = expected.k === 'effect' || expected.k === 'cancel';
     if (isRequest && requestsMoved) Object.assign(moved, { id: expected.id });
     if (JSON.stringify(expected) === JSON.stringify(moved)) continue;
-    if (expected.k !== 'end')
-      found.push({ ...place({ expected, actual }), differences: differencesOf(expected, moved) });
-    else if (found.length === 0) found.push(endMismatch(expected, actual as EndRecord));
+    if (expected.k !== 'end' || actual.k !== 'end')
+      found.push({ ...place(pair), differences: differencesOf(expected, moved) });
+    else if (found.length === 0) found.push(endMismatch(expected, actual));
   }
   return found;
 }
@@ -172,10 +175,11 @@ function endMismatch(expected: EndRecord, actual: EndRecord): Mismatch {
   return { ...place({ expected, actual }), kind: isDeadline ? 'deadline' : 'digest' };
 }
 
-function place({ expected, actual }: Pair): Mismatch {
+function place(pair: Pair): Mismatch {
+  const { expected, actual } = pair;
   const kind = expected === null ? 'extra' : actual === null ? 'missing' : 'different';
-  const differences = expected && actual ? differencesOf(expected, actual) : [];
-  return { kind, n: (expected ?? actual)!.n, expected, actual, differences };
+  const { n } = expected ?? actual;
+  return { kind, n, ...pair, differences: expected && actual ? differencesOf(expected, actual) : [] };
 }
 
 const parentOf = (address: Address): Address => address.slice(0, Math.max(0, address.lastIndexOf('/')));
@@ -233,7 +237,7 @@ function chainTo(record: JournalRecord, side: readonly JournalRecord[], before: 
     at = causeOf(at, side, before) ?? side[0];
     if (at) chain.unshift(at);
   }
-  return chain.length > CHAIN_MAX ? [chain[0]!, ...chain.slice(1 - CHAIN_MAX)] : chain;
+  return chain.length > CHAIN_MAX ? [...chain.slice(0, 1), ...chain.slice(1 - CHAIN_MAX)] : chain;
 }
 
 /** As the record says; a state or a line follows from what its actor, or one above it, heard last. */

@@ -99,7 +99,7 @@ export class Outbox {
   takeWaiting(): EffectRequest[] {
     const ids = this.waiting.sort((a, b) => a - b);
     this.waiting = [];
-    return ids.map((id) => this.outstanding.get(id)!.request);
+    return ids.flatMap((id) => this.outstanding.get(id)?.request ?? []);
   }
 
   /** Hands one request to the world, unless it was cancelled while it waited. */

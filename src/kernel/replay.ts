@@ -133,9 +133,9 @@ class Comparison implements JournalSink {
     };
   }
 
-  #note(turn: number, { n, kind, expected, actual, differences }: Mismatch): void {
+  #note(turn: number, { n, kind, differences, ...pair }: Mismatch): void {
     this.noted++;
-    const record = (expected ?? actual)!;
+    const record = pair.expected ?? pair.actual;
     if (this.notes.length < NOTES_MAX) this.notes.push({ n, turn, kind, record, differences });
   }
 }
@@ -163,7 +163,8 @@ export function* replaying(options: ReplayOptions): Generator<void, ReplayReport
   if (options.from) kernel = restored(options, options.from, sink);
   for (let next = turns.next(); !next.done && !sink.divergence; next = turns.next()) {
     const turn = next.value;
-    const first = turn[0]!;
+    const [first] = turn;
+    if (!first) continue;
     if (!kernel) {
       if (first.k !== 'header') throw new NotReplayable(`a log begins with its header, not with "${first.k}"`);
       kernel = kernelFor(options, first, sink).boot(first.t);

@@ -50,8 +50,8 @@ function read(file: string): Source {
   const text = readFileSync(file, 'utf8');
   return {
     sha256: createHash('sha256').update(text).digest('hex'),
-    imports: [...text.matchAll(IMPORT)].map(([, path]) => join(dirname(file), path!)),
-    machines: [...text.matchAll(MACHINE_ID)].map(([, id]) => id!),
+    imports: [...text.matchAll(IMPORT)].map(([, path = '']) => join(dirname(file), path)),
+    machines: [...text.matchAll(MACHINE_ID)].map(([, id = '']) => id),
   };
 }
 

@@ -31,9 +31,9 @@ export function unhandledBy(machine: AnyStateMachine): IsUnhandled {
   };
   return (snapshot, type) => {
     if (snapshot.status !== 'active' || ALL.has(type) || type.startsWith(ERROR)) return false;
-    const those = takersOf(type);
-    const active = stateNodesOf(snapshot)!;
-    return active.every((node) => !those.has(node) && !eventless.has(node));
+    const taking = takersOf(type);
+    const active = stateNodesOf(snapshot);
+    return active !== undefined && active.every((node) => !taking.has(node) && !eventless.has(node));
   };
 }
 

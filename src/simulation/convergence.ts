@@ -132,7 +132,7 @@ function checkLeftovers(node: SimulatedNode, wanted: ReadonlySet<string>, report
   if (mirrors.length !== statics) report(`${mirrors.length} mirrors for ${statics} static pods`);
   for (const [table, entries] of Object.entries(world.softState)) {
     for (const key of Object.keys(entries))
-      if (!wanted.has(key.split('/')[0]!)) report(`soft state ${table} of ${key} is left`);
+      if (!key.split('/', 1).some((uid) => wanted.has(uid))) report(`soft state ${table} of ${key} is left`);
   }
 }
 

@@ -62,7 +62,7 @@ function showView(): void {
     else tab.removeAttribute('aria-current');
   }
   for (const part of document.querySelectorAll<HTMLElement>('[data-views]'))
-    part.hidden = !part.dataset['views']!.split(' ').includes(store.view);
+    part.hidden = !(part.dataset['views'] ?? '').split(' ').includes(store.view);
 }
 
 const CONNECTIONS = {

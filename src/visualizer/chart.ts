@@ -90,7 +90,7 @@ export class ChartView {
     for (const state of this.svg?.querySelectorAll<SVGGElement>('.state') ?? []) {
       const ids = idsOf(state);
       for (const id of ids) drawn.add(id);
-      state.classList.toggle('active', active.has(ids[0]!));
+      state.classList.toggle('active', ids[0] !== undefined && active.has(ids[0]));
       state.classList.toggle(
         'entered',
         ids.some((id) => active.has(id) && !before.has(id)),
@@ -185,7 +185,7 @@ const idsOf = ({ dataset }: SVGGElement): readonly string[] => [
 
 /** Writes into a card which of the states inside it are active, else how many it has. */
 function writeCard(card: SVGGElement, inside: readonly string[], active: readonly ActiveState[]): void {
-  const names = innermost(active).flatMap(({ id }) => (inside.includes(id) ? [id.split('.').at(-1)!] : []));
+  const names = innermost(active).flatMap(({ id }) => (inside.includes(id) ? [id.slice(id.lastIndexOf('.') + 1)] : []));
   const text = names.length > 0 ? names.join(', ') : `${inside.length} states`;
   const note = card.querySelector('.note');
   if (!note) return;

@@ -258,16 +258,16 @@ export class Events {
       End: last,
     };
     const index = to[event.key];
-    const { chain } = this.store.inspection ?? { chain: [] };
+    const cause = this.store.inspection?.chain.at(-2);
     if (index !== undefined) {
       event.preventDefault();
       await this.chooseAt(Math.max(0, Math.min(last, index)));
     } else if (event.key === 'Enter') {
       event.preventDefault();
       this.chooseActor();
-    } else if (event.key === 'c' && chain.length > 1) {
+    } else if (event.key === 'c' && cause) {
       event.preventDefault();
-      this.choose(chain.at(-2)!.n);
+      this.choose(cause.n);
     }
   }
 

@@ -177,5 +177,5 @@ export class Tree {
 function compareSteps(a: readonly string[], b: readonly string[]): number {
   const at = a.findIndex((step, index) => step !== b[index]);
   if (at === -1) return a.length - b.length;
-  return b[at] === undefined || a[at]! > b[at] ? 1 : -1;
+  return b[at] === undefined || (a[at] ?? '') > b[at] ? 1 : -1;
 }

@@ -126,12 +126,12 @@ async function atLeastUsed(hierarchies: Hierarchies, path: string, resources: Cg
 
 /** A quota may not be more than its parent's for a moment: where the period shrinks, the quota goes first. */
 function inOrder(hierarchies: Hierarchies, below: string, files: readonly CgroupFile[]) {
-  const period = files.findIndex(({ name }) => name === 'cpu.cfs_period_us');
-  const quota = files.findIndex(({ name }) => name === 'cpu.cfs_quota_us');
-  if (period === -1 || quota === -1) return files;
+  const period = files.find(({ name }) => name === 'cpu.cfs_period_us');
+  const quota = files.find(({ name }) => name === 'cpu.cfs_quota_us');
+  if (!period || !quota) return files;
   const now = Number(read(`${hierarchies.mounts.get('cpu')}${below}/cpu.cfs_period_us`));
-  if (!(Number(files[period]?.value) < now)) return files;
-  return files.map((file, index) => (index === period ? files[quota]! : index === quota ? files[period]! : file));
+  if (!(Number(period.value) < now)) return files;
+  return files.map((file) => (file === period ? quota : file === quota ? period : file));
 }
 
 async function holdFile({ mounts }: Hierarchies, below: string, file: CgroupFile): Promise<void> {

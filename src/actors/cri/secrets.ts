@@ -60,7 +60,7 @@ export class Values {
   #grow(text: string): void {
     let growth = 0;
     for (const [name] of text.matchAll(HANDLE_NAMES)) {
-      if (this.#opened.has(name)) growth += this.#values.get(name)!.length;
+      if (this.#opened.has(name)) growth += this.#values.get(name)?.length ?? 0;
       else if (this.#values.has(name)) this.#opened.add(name);
     }
     const limit = Math.min(GROWTH_MAX_CHARS, this.#left);

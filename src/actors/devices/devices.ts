@@ -192,14 +192,15 @@ const responseOf = (reply: AllocateReply['container_responses'][number]): Device
 const preStartContainers =
   (connections: Connections): Port<Operations['devices.preStartContainers']> =>
   async ({ input: { containers } }) => {
+    const failed = new Map<string, string>();
     const started = containers.map(async ({ name, devices }) => {
-      for (const [resource, ids] of Object.entries(devices)) await preStart(connections, resource, ids);
-      return name;
+      try {
+        for (const [resource, ids] of Object.entries(devices)) await preStart(connections, resource, ids);
+      } catch (error) {
+        failed.set(name, messageOf(error));
+      }
     });
-    const results = await Promise.allSettled(started);
-    const failed = results.flatMap((result, at) =>
-      result.status === 'rejected' ? [[containers[at]!.name, messageOf(result.reason)]] : [],
-    );
+    await Promise.all(started);
     return { failed: Object.fromEntries(failed) };
   };
 

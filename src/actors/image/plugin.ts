@@ -12,6 +12,7 @@ import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { steadyNow } from '../../kernel/clock.ts';
 import { isObject } from '../../kernel/json.ts';
+import { keepNewest } from '../../kernel/keep-newest.ts';
 import { decodeAs } from '../../machines/configuration/fields/decode.ts';
 import { readTypeMeta } from '../../machines/configuration/fields/source.ts';
 import {
@@ -205,8 +206,8 @@ export class Plugin {
       Registry: `registry ${registryOf(image)}`,
       Global: GLOBAL_SCOPE,
     };
-    if (this.#cache.size >= MAX_CACHED) this.#cache.delete(this.#cache.keys().next().value!);
     this.#cache.set(cacheKey(scopes[cacheKeyType]!, owner), { logins, expiresAtMs: this.#now() + ms });
+    keepNewest(this.#cache, MAX_CACHED);
   }
 
   async #ask(image: string, principal: Principal | null): Promise<Answer> {

@@ -16,7 +16,7 @@ export interface RegistryUrl {
 export function parseRegistryUrl(text: string): Parsed<RegistryUrl> {
   const refuse = (reason: string) => ({ error: `parse ${quote(`https://${text}`)}: ${reason}` });
   if (/\p{Cc}/u.test(text)) return refuse('net/url: invalid control character in URL');
-  const bare = text.split(/[?#]/, 1)[0]!;
+  const [bare = ''] = text.split(/[?#]/, 1);
   const slash = bare.indexOf('/');
   const authority = slash < 0 ? bare : bare.slice(0, slash);
   const path = slash < 0 ? '' : bare.slice(slash);

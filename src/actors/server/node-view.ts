@@ -170,7 +170,7 @@ export class KernelView implements NodeView {
     return addresses
       .filter((address) => address.startsWith(prefix) && !address.includes('/', prefix.length))
       .flatMap((address) => {
-        const snapshot = this.kernel!.snapshotOf(address) as Snapshot<unknown> | undefined;
+        const snapshot = this.kernel?.snapshotOf(address) as Snapshot<unknown> | undefined;
         return snapshot?.status === 'active' ? [snapshot.context] : [];
       });
   }

@@ -86,7 +86,8 @@ export class FrameReader {
 
   /** All bytes that have not been taken, as one chunk. */
   private joined(): Buffer {
-    const whole = this.chunks.length === 1 ? this.chunks[0]! : Buffer.concat(this.chunks);
+    const [first, ...more] = this.chunks;
+    const whole = first && more.length === 0 ? first : Buffer.concat(this.chunks);
     this.chunks = [whole];
     return whole;
   }

@@ -112,6 +112,7 @@ function unifiedCpu(folder: string): CpuUsage | null {
   const table = readTable(`${folder}/cpu.stat`);
   const micros = (name: string): bigint => (table.get(name) ?? 0n) * NANOS_PER_MICRO;
   if (!table.has('usage_usec')) return null;
+  const bursts = table.get('nr_bursts');
   return {
     usage: micros('usage_usec'),
     user: micros('user_usec'),
@@ -119,7 +120,7 @@ function unifiedCpu(folder: string): CpuUsage | null {
     periods: table.get('nr_periods') ?? 0n,
     throttledPeriods: table.get('nr_throttled') ?? 0n,
     throttled: micros('throttled_usec'),
-    bursts: table.has('nr_bursts') ? { periods: table.get('nr_bursts')!, nanoseconds: micros('burst_usec') } : null,
+    bursts: bursts === undefined ? null : { periods: bursts, nanoseconds: micros('burst_usec') },
     pressure: readPressure(`${folder}/cpu.pressure`),
   };
 }
@@ -214,6 +215,7 @@ function legacyCpu(hierarchy: Hierarchy, cgroup: string): CpuUsage | null {
   if (usage === null) return null;
   const ticks = readTable(`${accounting}/cpuacct.stat`);
   const bandwidth = readTable(`${hierarchy.folder('cpu', cgroup)}/cpu.stat`);
+  const bursts = bandwidth.get('nr_bursts');
   return {
     usage,
     user: (ticks.get('user') ?? 0n) * NANOS_PER_TICK,
@@ -221,9 +223,7 @@ function legacyCpu(hierarchy: Hierarchy, cgroup: string): CpuUsage | null {
     periods: bandwidth.get('nr_periods') ?? 0n,
     throttledPeriods: bandwidth.get('nr_throttled') ?? 0n,
     throttled: bandwidth.get('throttled_time') ?? 0n,
-    bursts: bandwidth.has('nr_bursts')
-      ? { periods: bandwidth.get('nr_bursts')!, nanoseconds: bandwidth.get('burst_time') ?? 0n }
-      : null,
+    bursts: bursts === undefined ? null : { periods: bursts, nanoseconds: bandwidth.get('burst_time') ?? 0n },
     pressure: null,
   };
 }

@@ -101,8 +101,8 @@ const logFolder = ({ podLogsDir, namespace, name, uid }: PodPlace): string =>
 export async function podLogs(place: PodPlace): Promise<ReadonlyMap<string, FolderUsage>> {
   const folder = logFolder(place);
   const containers = await names(folder);
-  const usages = await Promise.all(containers.map((name) => folderUsage(`${folder}/${name}`)));
-  return new Map(containers.map((name, index) => [name, usages[index]!]));
+  const usageOf = async (name: string) => [name, await folderUsage(`${folder}/${name}`)] as const;
+  return new Map(await Promise.all(containers.map(usageOf)));
 }
 
 /** The pod's hosts file. */

@@ -72,7 +72,7 @@ function withCaches(root: string, cpus: MachineTopology['cpus']): MachineTopolog
   const sizes = Map.groupBy(cpus, ({ numaNode }) => numaNode);
   return cpus.map((cpu) => {
     const cache = cacheOf(root, cpu.id);
-    return cache === null || cache.cpus === sizes.get(cpu.numaNode)!.length ? cpu : { ...cpu, cache: cache.id };
+    return cache === null || cache.cpus === sizes.get(cpu.numaNode)?.length ? cpu : { ...cpu, cache: cache.id };
   });
 }
 

@@ -41,7 +41,8 @@ export function dotCommand(name: string, { format, journal, incarnation }: DotOp
 function machineNamed(name: string): Drawn | string {
   const charts = chartsOf(kubeletMachine);
   const chart = charts.find(({ id }) => id === name);
-  if (chart) return { root: chart.states[0]!, active: new Set() };
+  const root = chart?.states[0];
+  if (root) return { root, active: new Set() };
   return `there is no machine ${JSON.stringify(name)}; there are ${charts.map(({ id }) => id).join(', ')}`;
 }
 
@@ -54,6 +55,7 @@ function actorNamed(name: string, log: string, incarnation: string | undefined):
   const is = (address: string): boolean => address === name || actorName(address, story) === name;
   const address = kernel.addresses.find(is);
   const nodes = address === undefined ? undefined : stateNodesOf(kernel.snapshotOf(address));
-  if (!nodes) return `${log} ends without an actor ${JSON.stringify(name)} that has a chart`;
-  return { root: nodes[0]!.machine.root as AnyStateNode, active: new Set(nodes.map(({ id }) => id)) };
+  const [top] = nodes ?? [];
+  if (!nodes || !top) return `${log} ends without an actor ${JSON.stringify(name)} that has a chart`;
+  return { root: top.machine.root as AnyStateNode, active: new Set(nodes.map(({ id }) => id)) };
 }

@@ -54,6 +54,7 @@ const lost = ({ log }: Task, how: string): Outcome => notTested(log, `the proces
 
 /** A single log is replayed here: a process more would only cost its start. */
 async function* outcomesOf(tasks: readonly Task[], jobs: number): AsyncGenerator<Outcome> {
-  if (tasks.length === 1) yield replayLog(tasks[0]!);
+  const [only, ...more] = tasks;
+  if (only && more.length === 0) yield replayLog(only);
   else yield* answersTo({ verb: WORKER_VERBS.replay, tasks, jobs, lost });
 }

@@ -55,7 +55,8 @@ export async function simulateCommand(options: SimulateOptions): Promise<number>
 
 async function* outcomesOf(tasks: readonly SeedTask[], jobs: number): AsyncGenerator<SeedOutcome> {
   const lost = ({ script }: SeedTask, how: string): SeedOutcome => seedNotTested(script.seed, `its process ${how}`);
-  if (tasks.length === 1) yield await runSeed(tasks[0]!);
+  const [only, ...more] = tasks;
+  if (only && more.length === 0) yield await runSeed(only);
   else yield* answersTo({ verb: WORKER_VERBS.simulate, tasks, jobs, lost });
 }
 

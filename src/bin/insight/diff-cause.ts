@@ -49,8 +49,7 @@ export function timeToGoal(a: Story, b: Story): TimeToGoal | undefined {
   if (!goals) return undefined;
   const [chainA, chainB] = [criticalChain(a, goals.a), criticalChain(b, goals.b)];
   const [inA, inB] = [partsOf(chainA), partsOf(chainB)];
-  const parts = [...new Set([...inA.keys(), ...inB.keys()])].map((key): Part => {
-    const { actor, what } = (inA.get(key) ?? inB.get(key))!;
+  const parts = [...new Map([...inB, ...inA])].map(([key, { actor, what }]): Part => {
     const [aMs, bMs] = [inA.get(key)?.ms, inB.get(key)?.ms];
     const times = { ...(aMs === undefined ? {} : { aMs }), ...(bMs === undefined ? {} : { bMs }) };
     const n = inB.get(key)?.n;
@@ -128,7 +127,7 @@ export function failedStart(story: Story, other: Story): FailedStart | undefined
 /** The one among the causes of the failure, else the last one before it. */
 function failedOperation(story: Story, n: number): Operation | undefined {
   const failedBy = ({ k, request }: Moment): Operation | undefined => {
-    const operation = k === 'result' ? story.operations.get(request!) : undefined;
+    const operation = k === 'result' && request !== undefined ? story.operations.get(request) : undefined;
     return operation?.end === 'failed' ? operation : undefined;
   };
   const among = (moments: readonly Moment[]): Operation | undefined =>

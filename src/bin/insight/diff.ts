@@ -112,7 +112,7 @@ function timesOf(story: Story): Map<string, number> {
 function aligned(a: readonly string[], b: readonly string[]): string[] {
   const names = [...a];
   b.forEach((name, at) => {
-    if (!names.includes(name)) names.splice(at === 0 ? 0 : names.indexOf(b[at - 1]!) + 1, 0, name);
+    if (!names.includes(name)) names.splice(at === 0 ? 0 : names.indexOf(b[at - 1] ?? '') + 1, 0, name);
   });
   return names;
 }
@@ -128,7 +128,8 @@ function firstDifferenceOf(a: Story, b: Story): DifferingDecision | null {
   const differences = [...inA].flatMap(([region, ours]) => {
     const theirs = inB.get(region) ?? [];
     const at = ours.findIndex(({ state }, i) => theirs[i] !== undefined && state !== theirs[i].state);
-    return at === -1 ? [] : [differing(a, b, ours[at]!, theirs[at]!)];
+    const [one, other] = [ours[at], theirs[at]];
+    return one && other ? [differing(a, b, one, other)] : [];
   });
   return differences.sort((one, other) => one.an - other.an)[0] ?? null;
 }

@@ -155,12 +155,13 @@ function inOrder(wanted: readonly string[], story: Story): Finding[] {
   return wanted.map((phase, at) => {
     const expected = at === 0 ? phase : `${phase} after ${wanted[at - 1]}`;
     const found = visits.findIndex((visit, index) => index >= from && phaseName(visit) === phase);
-    if (found >= 0) {
+    const visit = visits[found];
+    if (visit) {
       from = found + 1;
-      const actual = `entered after ${duration(visits[found]!.entered - story.started)}`;
+      const actual = `entered after ${duration(visit.entered - story.started)}`;
       return { kind: 'phase', expected, actual, verdict: 'holds' };
     }
-    const wasEarlier = visits.some((visit) => phaseName(visit) === phase);
+    const wasEarlier = visits.some((each) => phaseName(each) === phase);
     return { kind: 'phase', expected, actual: wasEarlier ? 'entered before it' : 'not entered', verdict: 'missing' };
   });
 }

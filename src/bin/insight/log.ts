@@ -44,7 +44,7 @@ const TIME = /^\+?(\d{1,12}(?:\.\d{1,6})?)(ms|s|m|h)?$/;
 /** Milliseconds of `1.5s`, `200ms`, `3m` or `2` (seconds); `undefined` of anything else. */
 export function millisecondsOf(text: string): number | undefined {
   const [, amount, unit = 's'] = TIME.exec(text) ?? [];
-  return amount === undefined ? undefined : Number(amount) * UNITS[unit]!;
+  return amount === undefined ? undefined : Number(amount) * (UNITS[unit] ?? 1);
 }
 
 /** What is wrong with a filter, before any journal is read. */
@@ -126,7 +126,7 @@ const byTime =
   (story, filters) => {
     const given = filters[option];
     if (given === undefined) return undefined;
-    const t = story.started + millisecondsOf(given)!;
+    const t = story.started + (millisecondsOf(given) ?? 0);
     return option === 'since' ? (moment) => moment.t >= t : (moment) => moment.t <= t;
   };
 

@@ -57,7 +57,9 @@ export function startupTime(story: Story): StartupTime {
   const visits = startupPhases(story);
   const since = (t: number): number => t - story.started;
   const synchronizing = visits.find((visit) => phaseName(visit) === SYNCHRONIZING);
-  const [pod] = [...story.pods.values()].filter(({ running }) => running).sort((a, b) => a.running!.n - b.running!.n);
+  const [pod] = [...story.pods.values()]
+    .flatMap(({ namespace, name, running }) => (running ? [{ name: `${namespace}/${name}`, running }] : []))
+    .sort((a, b) => a.running.n - b.running.n);
   const reached = visits.filter(isGoal);
   const once = visits.find((visit) => phaseName(visit) === RUN_ONCE && visit.left !== undefined);
   const goals = [...reached.map(({ entered }) => entered), once?.left ?? 0, story.healthz?.t ?? story.started];
@@ -72,7 +74,7 @@ export function startupTime(story: Story): StartupTime {
     ...(story.failure?.phase ? { failedIn: story.failure.phase } : {}),
     ...(story.healthz ? { healthzMs: since(story.healthz.t) } : {}),
     ...(synchronizing ? { synchronizingMs: since(synchronizing.entered) } : {}),
-    ...(pod ? { firstPod: { name: `${pod.namespace}/${pod.name}`, runningMs: since(pod.running!.t) } } : {}),
+    ...(pod ? { firstPod: { name: pod.name, runningMs: since(pod.running.t) } } : {}),
     phases: visits.map((visit) => timed(visit, story, totalMs)),
   };
 }

@@ -15,7 +15,8 @@ export function table(columns: readonly Column[], rows: readonly (readonly strin
     columns
       .map(({ align }, at) => {
         const cell = row[at] ?? '';
-        return align === 'right' ? cell.padStart(widths[at]!) : cell.padEnd(widths[at]!);
+        const width = widths[at] ?? 0;
+        return align === 'right' ? cell.padStart(width) : cell.padEnd(width);
       })
       .join('  ')
       .trimEnd();

@@ -100,9 +100,9 @@ const PODS = ['pods', 'pod', 'po'];
 
 /** The name of a pod that may have its kind before it: `pod/hello`. @throws LocalError for another kind */
 export function nameOf(text: string): string {
-  const [kind, name] = text.split('/', 2);
+  const [kind = '', name] = text.split('/', 2);
   if (name === undefined) return text;
-  if (!PODS.includes(kind!)) throw noSuchKind(kind!);
+  if (!PODS.includes(kind)) throw noSuchKind(kind);
   return name;
 }
 

@@ -113,7 +113,7 @@ export function columns(rows: readonly (readonly string[])[]): string {
   const widths = (rows[0] ?? []).map((_, at) => Math.max(...rows.map((cells) => cells[at]?.length ?? 0)));
   const lines = rows.map((cells) =>
     cells
-      .map((cell, at) => cell.padEnd(widths[at]!))
+      .map((cell, at) => cell.padEnd(widths[at] ?? 0))
       .join('   ')
       .trimEnd(),
   );

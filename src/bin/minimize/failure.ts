@@ -64,8 +64,8 @@ export function differenceAsFailure(divergence: Divergence, strict: boolean): Fa
 }
 
 function has(turn: Turn, record: JournalRecord): boolean {
-  const [content] = contents([record]);
-  return contents(derivedOf(turn)).includes(content!);
+  const derived = contents(derivedOf(turn));
+  return contents([record]).some((content) => derived.includes(content));
 }
 
 /** What today's machines do with the same inputs, and whatever came before. */

@@ -5,7 +5,7 @@
  * every record of the result.
  */
 import { align } from '../../kernel/alignment.ts';
-import type { HeaderRecord, InputRecord, JournalRecord, KernelRecord } from '../../kernel/records.ts';
+import type { HeaderRecord, InputRecord, JournalRecord } from '../../kernel/records.ts';
 import { type ReplayOptions, replay } from '../../kernel/replay.ts';
 import { crashIn, differenceAsFailure, type Failure, type Turn, textIn } from './failure.ts';
 import { Player } from './player.ts';
@@ -32,9 +32,11 @@ export function minimizeJournal(options: MinimizeOptions): MinimizedJournal | st
   if (typeof failure === 'string') return failure;
   const turns = turnsUpTo(options.records, failure.n);
   const [first, ...rest] = turns;
-  const trials = new Trials(options, failure, first!);
-  if (!trials.needed(rest)) return `${failure.what} does not come when today's machines take these inputs`;
-  const reduced = reduce(trials.needed(rest)!, (subset) => trials.needed(subset), {
+  if (!first) return 'the journal has no whole turn';
+  const trials = new Trials(options, failure, first);
+  const needed = trials.needed(rest);
+  if (!needed) return `${failure.what} does not come when today's machines take these inputs`;
+  const reduced = reduce(needed, (subset) => trials.needed(subset), {
     groups: [podOf, actorOf, nameOf],
     deadlineMs: options.deadlineMs,
   });
@@ -82,7 +84,8 @@ class Trials {
 
   /** The records of a journal of these turns. */
   written(turns: readonly Turn[]): readonly JournalRecord[] {
-    return this.recordsOf(this.played(turns)!);
+    const played = this.played(turns);
+    return played ? this.recordsOf(played) : [];
   }
 
   private recordsOf({ player, taken }: Played): readonly JournalRecord[] {
@@ -114,28 +117,32 @@ const isBeginning = (record: JournalRecord): boolean => record.k === 'header' ||
 
 /** Whole turns, up to that of record `n`. */
 function turnsUpTo(records: readonly JournalRecord[], n: number): Turn[] {
-  const turns: JournalRecord[][] = [[]];
+  const turns: Turn[] = [];
+  let turn: JournalRecord[] = [];
   for (const record of records) {
-    turns.at(-1)!.push(record);
+    turn.push(record);
     if (record.k !== 'end') continue;
-    if (record.n >= n) return turns;
-    turns.push([]);
+    turns.push(turn);
+    if (record.n >= n) break;
+    turn = [];
   }
-  return turns.filter((turn) => turn.at(-1)?.k === 'end');
+  return turns;
 }
 
 /** What the log has of a turn, in the numbers of today's. */
 function asLogged(logged: Turn, made: Turn): JournalRecord[] {
   const numbers = new Map<number, number>();
   const requests = new Map<number, number>();
-  const from = made[0]!.n;
+  const [begun, end] = [made[0], made.at(-1)];
+  const [input] = logged;
+  if (!begun || !input) return [];
+  const from = begun.n;
   let nextRequest = Math.max(0, ...made.flatMap((record) => (record.k === 'effect' ? [record.id] : [])));
-  const pairs = align(logged.slice(1), made.slice(1)).filter(({ expected }) => expected !== null);
-  const records: JournalRecord[] = [made[0]!];
-  numbers.set(logged[0]!.n, from);
-  for (const [at, { expected, actual }] of pairs.entries()) {
+  const pairs = align(logged.slice(1), made.slice(1)).flatMap((pair) => (pair.expected ? [pair] : []));
+  const records: JournalRecord[] = [begun];
+  numbers.set(input.n, from);
+  for (const [at, { expected: record, actual }] of pairs.entries()) {
     const n = from + 1 + at;
-    const record = expected!;
     numbers.set(record.n, n);
     const cause = 'cause' in record && record.cause !== undefined ? { cause: numbers.get(record.cause) ?? from } : {};
     if (record.k === 'effect') {
@@ -146,7 +153,7 @@ function asLogged(logged: Turn, made: Turn): JournalRecord[] {
       const id = actual?.k === 'cancel' ? actual.id : (requests.get(record.id) ?? record.id);
       records.push({ ...record, n, id });
     } else if (record.k === 'end') {
-      records.push({ ...record, n, turn: (made.at(-1) as KernelRecord & { turn: number }).turn });
+      records.push({ ...record, n, turn: end?.k === 'end' ? end.turn : record.turn });
     } else records.push({ ...record, n, ...cause });
   }
   return records;

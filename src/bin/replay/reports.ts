@@ -30,7 +30,7 @@ const reporters: Readonly<Record<string, () => Reporter>> = {
 export const FORMATS = Object.keys(reporters).join('|');
 
 export const reporterFor = (format: string): Reporter | undefined =>
-  Object.hasOwn(reporters, format) ? reporters[format]!() : undefined;
+  Object.hasOwn(reporters, format) ? reporters[format]?.() : undefined;
 
 function inGithub(outcomes: readonly Outcome[]): string {
   writeStepSummary(markdownReport(outcomes));

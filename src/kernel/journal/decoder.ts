@@ -205,7 +205,7 @@ export class Decoder {
     let value: unknown = distance === '0' ? this.#record : this.#window.get(n);
     if (value === undefined) throw new BadReference(`it refers to record ${n}, which is out of reach`);
     const names = this.#namesOf(reference.slice(slash + 1));
-    if (!VALUES.has(names[0]!)) throw new BadReference(`it refers to what is no value of record ${n}`);
+    if (!VALUES.has(names[0] ?? '')) throw new BadReference(`it refers to what is no value of record ${n}`);
     for (const name of names) value = memberOf(value, name);
     if (value === undefined || (distance === '0' && this.#open.has(value as object)))
       throw new BadReference(`it refers to what record ${n} does not have`);

@@ -50,7 +50,7 @@ function segmentFile(path: string): SegmentFile | undefined {
   const bytes = statSync(path, { throwIfNoEntry: false })?.size;
   // Since its name was read it was compressed, or removed.
   if (bytes === undefined) return compressed ? undefined : segmentFile(`${path}.zst`);
-  return { path, incarnation: match[1]!, first: Number(match[2]), compressed, bytes };
+  return { path, incarnation: match[1] ?? '', first: Number(match[2]), compressed, bytes };
 }
 
 /**

@@ -69,7 +69,7 @@ export class Window<Kept> {
   }
 
   get(n: number): Kept | undefined {
-    return this.has(n) ? this.#entries[n % REACH]!.kept : undefined;
+    return this.has(n) ? this.#entries[n % REACH]?.kept : undefined;
   }
 
   clear(next = 0): void {
@@ -80,7 +80,7 @@ export class Window<Kept> {
 
   #drop(): void {
     const at = this.#oldest % REACH;
-    this.#bytes -= this.#entries[at]!.bytes;
+    this.#bytes -= this.#entries[at]?.bytes ?? 0;
     this.#entries[at] = undefined;
     this.#oldest++;
   }

@@ -13,6 +13,7 @@ import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes } f
 import { chmodSync, linkSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { OperationError } from '../json.ts';
+import { keepNewest } from '../keep-newest.ts';
 import { codeOf, messageOf } from '../thrown.ts';
 import { PRIVATE } from './disk.ts';
 import { JournalError } from './errors.ts';
@@ -64,7 +65,7 @@ export class Vault {
     const mac = createHmac('sha256', this.key).update(value).digest('base64url');
     const name = `§${mac.slice(0, HANDLE_LENGTH)}`;
     this.touch(name, value);
-    if (this.values.size > this.maxSecrets) this.values.delete(this.values.keys().next().value!);
+    keepNewest(this.values, this.maxSecrets);
     return { $secret: name, len: Buffer.byteLength(value) };
   }
 

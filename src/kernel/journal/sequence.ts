@@ -67,8 +67,8 @@ export class Sequence {
 
   get torn(): TornTail | undefined {
     const { end, open } = this;
-    if (!end || (open.length === 0 && !end.bad)) return undefined;
-    const offset = open.length > 0 ? this.openOffset : end.bad!.offset;
+    const offset = open.length > 0 ? this.openOffset : end?.bad?.offset;
+    if (!end || offset === undefined) return undefined;
     const why = end.bad ? `a line was not finished: ${end.bad.why}` : 'the last turn has no end';
     return { file: end.file, offset, bytes: end.bytes - offset, records: open.length, why };
   }

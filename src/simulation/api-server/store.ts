@@ -153,7 +153,8 @@ export class Store {
 
   private record(event: StoreEvent): void {
     this.history.push(event);
-    if (this.history.length > HISTORY_MAX_EVENTS) this.compactedBelow = this.history.shift()!.version + 1;
+    const oldest = this.history.length > HISTORY_MAX_EVENTS ? this.history.shift() : undefined;
+    if (oldest) this.compactedBelow = oldest.version + 1;
     this.changes.emit('event', event);
   }
 }

@@ -36,8 +36,8 @@ export class CsiWorld {
       if (request && !this.devices.has(directory)) this.calls.push(`stage ${request.volume_id}`);
       this.devices.set(directory, {
         directory,
-        driver: data['driverName']!,
-        handle: data['volumeHandle']!,
+        driver: data['driverName'] ?? '',
+        handle: data['volumeHandle'] ?? '',
         block: data['specVolID'] ?? null,
       });
       return null;
@@ -52,7 +52,7 @@ export class CsiWorld {
       const folder = block?.link ?? directory;
       if (again || !this.volumes.has(folder)) this.calls.push(`publish ${request.volume_id}`);
       const [, uid = '', spec = ''] = /pods\/([^/]+)\/volume[^/]+\/[^/]+\/([^/]+)$/.exec(folder) ?? [];
-      const [driver, handle] = [data['driverName']!, data['volumeHandle']!];
+      const { driverName: driver = '', volumeHandle: handle = '' } = data;
       const isEphemeral = data['volumeLifecycleMode'] === 'Ephemeral';
       this.volumes.set(folder, { uid, spec, driver, handle, isEphemeral, isBlock: block !== null });
       this.folders.add(request.target_path);

@@ -228,7 +228,7 @@ function volumeHandlers(world: PodsWorld): Handlers {
     'volume.sharings': (_, done) => done(world.sharings),
     'volume.podFolders': ({ root }, done) => {
       const below = [...world.folders].flatMap((path) =>
-        path.startsWith(`${root}/pods/`) ? [path.split('/')[5]!] : [],
+        path.startsWith(`${root}/pods/`) ? path.split('/').slice(5, 6) : [],
       );
       done({ uids: [...new Set(below)] });
     },

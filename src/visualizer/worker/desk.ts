@@ -168,10 +168,12 @@ export class Desk implements Requests {
     const groups = new Map<string, { key: string; count: number; first: number }>();
     if (search !== searchId) return [];
     for (const index of found) {
-      const key = by === 'what' ? whatOf(await book.get(index)) : keyOf(book.row(index)!, by);
+      const row = book.row(index);
+      if (!row) continue;
+      const key = by === 'what' ? whatOf(await book.get(index)) : keyOf(row, by);
       const group = groups.get(key);
       if (group) group.count++;
-      else groups.set(key, { key, count: 1, first: book.row(index)!.n });
+      else groups.set(key, { key, count: 1, first: row.n });
     }
     return [...groups.values()].toSorted((one, other) => other.count - one.count).slice(0, GROUPS_MAX);
   }
@@ -192,7 +194,7 @@ export class Desk implements Requests {
       if (!book.row(next)) break;
       found = next;
     }
-    return book.row(found)!.n;
+    return book.row(found)?.n ?? n;
   }
 
   async inspect({ n }: Asked<'inspect'>): Promise<Inspection | null> {
@@ -259,7 +261,7 @@ export class Desk implements Requests {
 
   #hasHeardAfter(address: string, n: number): boolean {
     const { book } = this.#model;
-    for (const index of range(book.indexOf(n + 1), book.size)) if (book.row(index)!.who === address) return true;
+    for (const index of range(book.indexOf(n + 1), book.size)) if (book.row(index)?.who === address) return true;
     return false;
   }
 
@@ -285,7 +287,9 @@ export class Desk implements Requests {
     const last = moves.at(-1);
     if (!last || last.n < 0) return null;
     const before = moves.findLast(({ view }) => view !== last.view && view?.value !== last.view.value)?.view;
-    const [heard] = (await book.turn(book.row(book.indexOf(last.n))!.turn)).filter((shown) => whoOf(shown) === address);
+    const [heard] = (await book.turn(book.row(book.indexOf(last.n))?.turn ?? 0)).filter(
+      (shown) => whoOf(shown) === address,
+    );
     const ids = (states: readonly { readonly id: string }[] = []): string[] => states.map(({ id }) => id);
     return { n: heard?.n ?? last.n, event: '', edges: [], before: ids(before?.active), after: ids(last.view.active) };
   }
@@ -298,7 +302,7 @@ export class Desk implements Requests {
       if (kind === 'log') return who === `${root}/eventRecorder` || who.startsWith(address);
       return kind === 'state' && (who === address || who.startsWith(`${address}/`));
     };
-    const records = await book.at([...range(0, book.size)].filter((index) => isOwn(book.row(index)!)));
+    const records = await book.at(book.indexesWhere(isOwn));
     const pods = (await this.#source?.pods()) ?? [];
     const pod = pods.find((each) => each.uid === uid);
     const until = Math.min(pod?.gone ?? Number.POSITIVE_INFINITY, this.#model.endOf(Math.min(at, book.last))?.t ?? t);
@@ -313,8 +317,9 @@ export class Desk implements Requests {
       return chosen.size === 1 ? chosen.has(who) || chosen.has(from) : chosen.has(who) && chosen.has(from);
     };
     const isArrow = (row: Row): boolean => !NO_ARROWS.has(row.kind) && isBetween(row);
-    const indexes = [...range(0, book.size)].filter((index) => isArrow(book.row(index)!));
-    const end = at === undefined ? indexes.length : indexes.findIndex((index) => book.row(index)!.n > at);
+    const indexes = book.indexesWhere(isArrow);
+    const after = at === undefined ? book.size : book.indexOf(at + 1);
+    const end = indexes.findIndex((index) => index >= after);
     const last = end === -1 ? indexes.length : end;
     const from = Math.max(0, Math.min(last - ARROWS_MAX / 2, indexes.length - ARROWS_MAX));
     return book.at(indexes.slice(from, from + ARROWS_MAX));

@@ -45,7 +45,7 @@ function inOneFolder(files: ReadonlyMap<string, Content>): ReadonlyMap<string, C
   let bytes = 0;
   for (const [path, content] of files) {
     const steps = path.split('/');
-    const name = steps.pop()!;
+    const name = steps.pop() ?? '';
     const isBlob = steps.at(-1) === 'blobs';
     if (!isBlob && !isSegmentName(name) && !/^c-.+\.json$/.test(name)) continue;
     if (isSegmentName(name)) folders.add(steps.join('/'));

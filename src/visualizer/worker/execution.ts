@@ -27,6 +27,7 @@ import type { KernelRecord } from '../../kernel/records.ts';
 import { NotReplayable, type ReplayReport, replaying } from '../../kernel/replay.ts';
 import type { AnyTransitionDefinition, Step } from '../../kernel/steps.ts';
 import { kubeletMachine } from '../../machines/startup/kubelet.ts';
+import { lastIndexWhere } from './past.ts';
 import type { ContextChange, EdgeView, StepView } from './requests.ts';
 
 /** Snapshots that are held, about 2 KB each: those of 250,000 records. */
@@ -115,7 +116,8 @@ export class Execution {
     if (byActor.size === 0) return;
     const timers = Map.groupBy(kernel.timers.list(), ({ target }) => target);
     for (const [address, steps] of byActor) {
-      const settled = steps.findLast(({ isSettled }) => isSettled) ?? steps.at(-1)!;
+      const settled = steps.findLast(({ isSettled }) => isSettled) ?? steps.at(-1);
+      if (!settled) continue;
       const held = this.#held.get(address) ?? [];
       this.#held.set(address, held);
       const heard = steps.map(({ event, transitions }) => ({ event, transitions }));
@@ -128,8 +130,9 @@ export class Execution {
   /** Lets go of what is neither of the start nor of the end, and of actors that ended long ago. */
   #thin(): void {
     const turns = [...this.#held.values()].flatMap((held) => held.map(({ turn }) => turn)).toSorted((a, b) => a - b);
-    const from = this.#gap?.from ?? turns[HELD_FIRST]!;
-    const to = turns[Math.floor((HELD_FIRST + HELD_MAX) / 2)]!;
+    const from = this.#gap?.from ?? turns[HELD_FIRST];
+    const to = turns[Math.floor((HELD_FIRST + HELD_MAX) / 2)];
+    if (from === undefined || to === undefined) return;
     this.#gap = { from, to };
     this.#count = 0;
     for (const [address, held] of this.#held) {
@@ -193,15 +196,7 @@ function activeIds(snapshot: object | undefined): string[] {
   return nodes.map(({ id }) => id);
 }
 
-function lastUpTo(held: readonly Held[], turn: number): number {
-  let [low, high] = [0, held.length];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (held[middle]!.turn > turn) high = middle;
-    else low = middle + 1;
-  }
-  return low - 1;
-}
+const lastUpTo = (held: readonly Held[], turn: number): number => lastIndexWhere(held, (each) => each.turn <= turn);
 
 /**
  * The transitions that an actor considered, with what their guards said, as the page draws them. Pure. `before`: the

@@ -71,8 +71,9 @@ export class Model {
   take(records: readonly ShownRecord[]): void {
     const { last } = this.book;
     const fresh = last === -1 ? records : records.filter(({ n }) => n > last);
-    if (fresh.length === 0) return;
-    if (last === -1) this.started = fresh[0]!.t;
+    const [first, end] = [fresh[0], fresh.at(-1)];
+    if (!first || !end) return;
+    if (last === -1) this.started = first.t;
     const dropped = this.book.append(fresh);
     for (const shown of fresh) {
       this.past.take(shown);
@@ -81,7 +82,6 @@ export class Model {
       if (isOfStart(shown, this.#root)) this.changed.phases = true;
       if (isOfPods(shown, this.#root)) this.changed.pods = true;
     }
-    const end = fresh.at(-1)!;
     this.turn = end.turn;
     this.t = end.t;
     if (!dropped) return;
@@ -100,8 +100,8 @@ export class Model {
     const { book } = this;
     const row = book.row(book.indexOf(n));
     if (!row) return undefined;
-    const end = book.row(book.firstWhere((other) => other.turn > row.turn) - 1)!;
-    return { n: end.n, turn: end.turn, t: end.t };
+    const { n: end, turn, t } = book.row(book.firstWhere((other) => other.turn > row.turn) - 1) ?? row;
+    return { n: end, turn, t };
   }
 
   newSearch(text: string, actor: string | undefined): Search {

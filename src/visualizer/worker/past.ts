@@ -30,7 +30,7 @@ export class Past {
   adopt(views: readonly ActorView[]): void {
     for (const view of views) {
       const changes = this.changes.get(view.address);
-      if (changes) changes.push({ n: changes.at(-1)!.n, view });
+      if (changes) changes.push({ n: changes.at(-1)?.n ?? BEFORE_ALL, view });
       else this.changes.set(view.address, [{ n: BEFORE_ALL, view }]);
       this.touched.add(view.address);
       for (const request of view.requests) this.askers.set(request.id, view.address);
@@ -105,7 +105,8 @@ export class Past {
     if (view.status === 'active') return;
     this.ended.add(address);
     if (this.ended.size <= ENDED_MAX) return;
-    const oldest = this.ended.values().next().value!;
+    const [oldest] = this.ended;
+    if (oldest === undefined) return;
     this.ended.delete(oldest);
     this.touched.delete(oldest);
     this.gone.push(oldest);
@@ -127,8 +128,8 @@ export class Past {
     const views: ActorView[] = [];
     const ended: Change[] = [];
     for (const changes of this.changes.values()) {
-      if (changes[0]!.n > n) continue;
-      const change = changes[lastUpTo(changes, n)]!;
+      const change = changes[lastUpTo(changes, n)];
+      if (!change) continue;
       if (change.view.status === 'active') views.push(change.view);
       else ended.push(change);
     }
@@ -166,12 +167,16 @@ function withoutError({ error: _error, ...view }: ActorView): ActorView {
 }
 
 /** Index of the last change up to record `n`; -1: none. */
-function lastUpTo(changes: readonly Change[], n: number): number {
-  let [low, high] = [0, changes.length];
+const lastUpTo = (changes: readonly Change[], n: number): number => lastIndexWhere(changes, (each) => each.n <= n);
+
+/** By halves: `isUpTo` holds for the items of a first part of the list, and for none after it. -1: for none. */
+export function lastIndexWhere<Item>(items: readonly Item[], isUpTo: (item: Item) => boolean): number {
+  let [low, high] = [0, items.length];
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (changes[middle]!.n > n) high = middle;
-    else low = middle + 1;
+    const item = items[middle];
+    if (item !== undefined && isUpTo(item)) low = middle + 1;
+    else high = middle;
   }
   return low - 1;
 }

@@ -45,12 +45,12 @@ export function queryOf(text: string, names: Names): Query {
   if (words.length > TERMS_MAX) return failed(`a search has at most ${TERMS_MAX} words`);
   try {
     const terms = words.map((word) => termOf(word, names));
-    const slow = terms.filter(({ matches }) => matches);
+    const slow = terms.flatMap(({ matches, isNegated }) => (matches ? [{ matches, isNegated }] : []));
     return {
       mayMatch: (row) =>
         row.kind !== 'end' && terms.every((term) => !term.mayMatch || term.mayMatch(row) !== term.isNegated),
       ...(slow.length > 0 && {
-        matches: (shown) => slow.every((term) => term.matches!(shown) !== term.isNegated),
+        matches: (shown) => slow.every(({ matches, isNegated }) => matches(shown) !== isNegated),
       }),
     };
   } catch (error) {
@@ -69,9 +69,9 @@ function wordsOf(text: string): string[] {
 function termOf(word: string, names: Names): Term {
   const isNegated = word.length > 1 && word.startsWith('-');
   const rest = isNegated ? word.slice(1) : word;
-  const [, field, value] = /^([A-Za-z_][\w.[\]-]*):(.+)$/s.exec(rest) ?? [];
+  const [, field, value = ''] = /^([A-Za-z_][\w.[\]-]*):(.+)$/s.exec(rest) ?? [];
   if (field === undefined) return { isNegated, matches: textTerm(rest, names) };
-  return { isNegated, ...fieldTerm(field, value!, names) };
+  return { isNegated, ...fieldTerm(field, value, names) };
 }
 
 /** Whether a text has the value in it, or matches it as an expression. */
@@ -151,7 +151,8 @@ function numberTest(field: string, value: string, of: (row: Row) => number): (ro
     '>': (is) => is > limit,
     '>=': (is) => is >= limit,
   };
-  return (row) => tests[sign]!(of(row));
+  const test = tests[sign] ?? (() => false);
+  return (row) => test(of(row));
 }
 
 /** The values at a path of a record: `input.image`; what is in `event`, `input`, `output` or `fields` needs no prefix. */
@@ -169,6 +170,6 @@ function valueAt(value: unknown, steps: readonly string[]): unknown[] {
   if (steps.length === 0) return value === undefined ? [] : [value];
   if (typeof value !== 'object' || value === null) return [];
   if (Array.isArray(value)) return value.flatMap((item) => valueAt(item, steps));
-  const [step, ...rest] = steps;
-  return Object.hasOwn(value, step!) ? valueAt((value as Readonly<Record<string, unknown>>)[step!], rest) : [];
+  const [step = '', ...rest] = steps;
+  return Object.hasOwn(value, step) ? valueAt(Reflect.get(value, step), rest) : [];
 }

@@ -55,8 +55,12 @@ export class Search {
     const { mayMatch, matches } = this.query;
     while (this.scanned < this.book.size && performance.now() < end) {
       const index = this.scanned;
-      let isFound = mayMatch(this.book.row(index)!);
-      if (isFound && matches) isFound = matches((await this.book.get(index))!);
+      const row = this.book.row(index);
+      let isFound = row !== undefined && mayMatch(row);
+      if (isFound && matches) {
+        const shown = await this.book.get(index);
+        isFound = shown !== undefined && matches(shown);
+      }
       if (isFound && this.scanned === index) this.found.push(index);
       if (this.scanned === index) this.scanned++;
     }

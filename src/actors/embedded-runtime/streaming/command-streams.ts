@@ -87,7 +87,7 @@ function overSpdy(session: SpdyServer, found: ReadonlyMap<string, SpdyServerStre
     stderr: found.get('stderr') ?? null,
     sizes: new Sizes(),
     end: (status) =>
-      void outputEnded(streams).then(() => found.get('error')!.end(JSON.stringify(status), () => session.close())),
+      void outputEnded(streams).then(() => found.get('error')?.end(JSON.stringify(status), () => session.close())),
     gone: session.gone,
   };
   for (const name of ['stdout', 'stderr', 'error']) found.get(name)?.resume();

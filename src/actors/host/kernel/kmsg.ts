@@ -77,7 +77,7 @@ async function* records(fd: number, signal: AbortSignal) {
       continue;
     }
     const lines = (rest + chunk).split('\n');
-    rest = lines.pop()!;
+    rest = lines.pop() ?? '';
     for (const line of lines) {
       const record = parseRecord(line);
       if (record !== null) yield record;

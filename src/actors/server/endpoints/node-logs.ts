@@ -59,7 +59,7 @@ async function file(request: ApiRequest, path: string, options: NodeLogOptions):
   if (place === null) return notFound();
   return await closing(place, async () => {
     const isSlashed = path.endsWith('/');
-    const last = encodeURI(name.split('/').at(-1)!);
+    const last = encodeURI(name.slice(name.lastIndexOf('/') + 1));
     if (place.info.isDirectory()) return isSlashed ? await folder(request, place, roots) : moved(`${last}/`);
     return isSlashed ? moved(`../${last}`) : await content(request, place);
   });
@@ -107,7 +107,8 @@ function linkTo(name: string): string {
   const escaped = encodeURIComponent(name)
     .replaceAll(/%(24|26|2B|2C|2F|3A|3B|3D|40)/g, decodeURIComponent)
     .replaceAll(/[!'()*]/g, (mark) => `%${mark.charCodeAt(0).toString(16).toUpperCase()}`);
-  return escaped.split('/', 1)[0]!.includes(':') ? `./${escaped}` : escaped;
+  const [first = ''] = escaped.split('/', 1);
+  return first.includes(':') ? `./${escaped}` : escaped;
 }
 
 /** More ranges than a client that goes on with a download asks for. */

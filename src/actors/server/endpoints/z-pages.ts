@@ -67,7 +67,8 @@ export function statuszEndpoint({ startedAt, version }: Program): Endpoint {
 
 /** `Sat Nov 21 07:50:50 UTC 2026`, as Go prints a Unix date. */
 function startedText(ms: number): string {
-  const [, day, date, month, year, time] = /^(\w+), (\d+) (\w+) (\d+) (\S+)/.exec(new Date(ms).toUTCString())!;
+  const [weekday = '', date, month, year, time] = new Date(ms).toUTCString().split(' ');
+  const day = weekday.replace(',', '');
   return `${day} ${month} ${String(Number(date)).padStart(2)} ${time} UTC ${year}`;
 }
 
@@ -146,7 +147,7 @@ function isForPeople(request: ApiRequest): boolean {
 function encoded(type: string, value: object, isPretty: boolean): string {
   if (type !== JSON_FORM.join('/')) {
     const text = stringify(value, { sortMapEntries: true, indentSeq: false, singleQuote: true, lineWidth: 0 });
-    const lines = text.split('\n').map((line) => folded(line, `${/^ */.exec(line)![0]}  `));
+    const lines = text.split('\n').map((line) => folded(line, `${/^ */.exec(line)?.[0] ?? ''}  `));
     return lines.join('\n');
   }
   return isPretty ? JSON.stringify(value, null, 2) : `${JSON.stringify(value)}\n`;

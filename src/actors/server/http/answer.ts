@@ -18,10 +18,12 @@ export const MEASURED_BYTES = 2_048;
 export async function measured(body: Readable): Promise<Buffer | Readable> {
   const rest: AsyncIterator<Buffer | string> = body[Symbol.asyncIterator]();
   const chunks: Buffer[] = [];
-  for (let bytes = 0; bytes <= MEASURED_BYTES; bytes += chunks.at(-1)!.length) {
+  for (let bytes = 0; bytes <= MEASURED_BYTES; ) {
     const { done, value } = await rest.next();
     if (done) return Buffer.concat(chunks);
-    chunks.push(Buffer.from(value));
+    const chunk = Buffer.from(value);
+    chunks.push(chunk);
+    bytes += chunk.length;
   }
   return Readable.from(continued(chunks, rest));
 }
@@ -86,4 +88,5 @@ const ENTITIES: Readonly<Record<string, string>> = {
   "'": '&#39;',
 };
 
-export const escapeHtml = (value: string): string => value.replace(/[&<>"']/g, (character) => ENTITIES[character]!);
+export const escapeHtml = (value: string): string =>
+  value.replace(/[&<>"']/g, (character) => ENTITIES[character] ?? character);

@@ -26,7 +26,7 @@ export const isAnswering = (socket: Duplex): boolean => latest.get(socket)?.clos
  */
 export function whenAnswered(socket: Duplex, then: () => void): void {
   if (!isAnswering(socket)) return then();
-  latest.get(socket)!.once('close', () => {
+  latest.get(socket)?.once('close', () => {
     if (!socket.destroyed && socket.writable) then();
   });
 }
@@ -41,7 +41,7 @@ export function inTurn(socket: Duplex, response: ServerResponse, then: () => voi
   if (waiting > AHEAD_MAX) return void socket.destroy();
   ahead.set(socket, waiting);
   whenAnswered(socket, () => {
-    if (isLater) ahead.set(socket, ahead.get(socket)! - 1);
+    if (isLater) ahead.set(socket, (ahead.get(socket) ?? 1) - 1);
     then();
   });
   noteAnswering(socket, response);

@@ -113,7 +113,9 @@ function optionProblems({ sinceTime, untilTime, boot, tailLines, pattern }: Node
     problems.push(invalid('tailLines', String(tailLines), `must be between 0 and ${TAIL_MAX_LINES}, inclusive`));
   }
   const broken = pattern === undefined ? null : patternProblem(pattern);
-  if (broken !== null) problems.push(invalid('pattern', quote(pattern!), `error parsing regexp: ${broken}`));
+  if (pattern !== undefined && broken !== null) {
+    problems.push(invalid('pattern', quote(pattern), `error parsing regexp: ${broken}`));
+  }
   return problems;
 }
 
@@ -172,5 +174,5 @@ function repetition(pattern: string): string {
 
 function outOfOrder(pattern: string): string {
   const ranges = [...pattern.matchAll(/(.)-(.)/g)];
-  return ranges.find(([, low, high]) => low! > high!)?.[0] ?? pattern;
+  return ranges.find(([, low = '', high = '']) => low > high)?.[0] ?? pattern;
 }

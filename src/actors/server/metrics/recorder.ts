@@ -143,8 +143,8 @@ export class Recorder {
     const request = this.#underWay.get(id);
     this.#underWay.delete(id);
     const operation_type = request && CGROUP_OPERATIONS[request.name];
-    if (operation_type === undefined) return;
-    this.#histograms.cgroups.observe({ operation_type }, (nowMs - request!.sinceMs) / MS_PER_SECOND);
+    if (request === undefined || operation_type === undefined) return;
+    this.#histograms.cgroups.observe({ operation_type }, (nowMs - request.sinceMs) / MS_PER_SECOND);
   }
 
   #readMessage({ to, event }: NodeMessageRecord, kernel: Kernel): void {

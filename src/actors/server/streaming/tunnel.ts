@@ -111,7 +111,8 @@ function follow(from: Duplex, to: Duplex): void {
   const flush = (): void => {
     clearImmediate(flushing);
     flushing = undefined;
-    const bytes = waiting.length === 1 ? waiting[0]! : Buffer.concat(waiting);
+    const [first, ...more] = waiting;
+    const bytes = first && more.length === 0 ? first : Buffer.concat(waiting);
     waiting = [];
     if (bytes.length === 0 || to.destroyed || to.writableEnded || to.write(bytes)) return;
     from.pause();

@@ -83,21 +83,22 @@ export class ServerThread {
     this.#options = options;
   }
 
-  /** Has the thread there before it is needed. */
-  start(): void {
+  /** Starts the thread before it is needed. */
+  start(): Running {
     this.#running ??= this.#started();
+    return this.#running;
   }
 
-  /** Has a service opened until the signal. Rejects with its error, or with {@link THREAD_LOST}. */
+  /** Opens a service of the thread until the signal. Rejects with its error, or with {@link THREAD_LOST}. */
   async open(service: ServiceName, { input, signal, emit }: Call): Promise<null> {
     await this.#startable;
     if (signal.aborted) return null;
     if (this.#isClosed) throw lost('it is closed');
-    this.start();
+    const { channel } = this.start();
     const onItem = (item: never): void => {
       if (!signal.aborted) emit(item);
     };
-    await this.#running!.channel.ask(service, input, { signal, onItem });
+    await channel.ask(service, input, { signal, onItem });
     return null;
   }
 

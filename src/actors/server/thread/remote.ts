@@ -126,8 +126,9 @@ function shared<Output>(ask: () => Promise<Output>): () => Promise<Output> {
 }
 
 function remoteStats(ask: Ask): ServerOptions['stats'] {
-  const [all, some] = [false, true].map((onlyCpuAndMemory) => shared(() => ask('summary', { onlyCpuAndMemory })));
-  return { summary: ({ onlyCpuAndMemory }) => (onlyCpuAndMemory ? some! : all!)() };
+  const summary = (onlyCpuAndMemory: boolean) => shared(() => ask('summary', { onlyCpuAndMemory }));
+  const [all, some] = [summary(false), summary(true)];
+  return { summary: ({ onlyCpuAndMemory }) => (onlyCpuAndMemory ? some() : all()) };
 }
 
 function remoteMetrics(ask: Ask, registry: Registry): NodeMetrics {

@@ -70,9 +70,9 @@ export class Connections {
     const client = this.#owners.get(socket);
     if (client === undefined) return;
     this.#owners.delete(socket);
-    const own = this.#clients.get(client)!;
-    own.delete(socket);
-    if (own.size === 0) this.#clients.delete(client);
+    const own = this.#clients.get(client);
+    own?.delete(socket);
+    if (own?.size === 0) this.#clients.delete(client);
   }
 }
 
@@ -81,7 +81,8 @@ export function clientOf(address: string): string {
   const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1];
   if (mapped !== undefined) return mapped;
   if (!isIPv6(address)) return address;
-  const [head = '', tail] = address.split('%', 1)[0]!.split('::');
+  const [withoutZone = ''] = address.split('%', 1);
+  const [head = '', tail] = withoutZone.split('::');
   const groups = head === '' ? [] : head.split(':');
   const rest = tail === undefined || tail === '' ? [] : tail.split(':');
   const zeros = tail === undefined ? 0 : 8 - groups.length - rest.length;

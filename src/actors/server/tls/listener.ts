@@ -88,6 +88,12 @@ export interface ListenerOptions {
   readonly tls: (TlsOptions & { readonly clientCertificates: boolean }) | null;
 }
 
+function common(options: TlsOptions) {
+  const protocol = protocolOf(options);
+  // A resumed session would carry over what earlier authorities verified of a client.
+  return { ...protocol, honorCipherOrder: true, secureOptions: constants.SSL_OP_NO_TICKET };
+}
+
 export class Listener {
   private readonly options: ListenerOptions;
   private readonly connections: Connections;
@@ -123,25 +129,20 @@ export class Listener {
 
   /** For handshakes from now on. */
   use(material: Material): void {
+    const { tls } = this.options;
+    if (tls === null) return;
     this.material = material;
     const context = {
-      ...this.common(),
+      ...common(tls),
       cert: material.cert,
       key: material.key,
       ...(material.ca ? { ca: material.ca } : {}),
     };
     if (this.tls) this.tls.setSecureContext(context);
-    else this.tls = this.tlsServer(context);
+    else this.tls = this.tlsServer(context, tls.clientCertificates);
   }
 
-  private common() {
-    const protocol = protocolOf(this.options.tls!);
-    // A resumed session would carry over what earlier authorities verified of a client.
-    return { ...protocol, honorCipherOrder: true, secureOptions: constants.SSL_OP_NO_TICKET };
-  }
-
-  private tlsServer(context: object): TlsServer {
-    const requestCert = this.options.tls!.clientCertificates;
+  private tlsServer(context: object, requestCert: boolean): TlsServer {
     // Without a protocol of ALPN to choose, none is answered: HTTP/1.1 is all there is.
     const server = createTlsServer({
       ...context,
@@ -153,7 +154,7 @@ export class Listener {
       const end = endOf(socket);
       this.spoken.set(end, socket);
       socket.once('close', () => this.spoken.delete(end));
-      this.vouched.set(socket, this.material!);
+      if (this.material) this.vouched.set(socket, this.material);
       this.options.accept(socket);
     });
     server.on('tlsClientError', (_error, socket) => socket.destroy());

@@ -113,7 +113,11 @@ export class History {
     const records = turn.records.slice(-RECORDS_MAX);
     this.turns.push({ ...turn, records });
     this.held += records.length;
-    while (this.held > RECORDS_MAX) this.leave(this.turns.shift()!);
+    while (this.held > RECORDS_MAX) {
+      const oldest = this.turns.shift();
+      if (!oldest) break;
+      this.leave(oldest);
+    }
   }
 
   private leave(turn: SeenTurn): void {

@@ -12,7 +12,7 @@ export function keptToken(path: string): string {
   try {
     const { mode, uid } = lstatSync(path);
     const token = readFileSync(path, 'utf8').trim();
-    const isOurs = (mode & 0o7777) === OWNER_ONLY && uid === process.getuid!();
+    const isOurs = (mode & 0o7777) === OWNER_ONLY && uid === process.getuid?.();
     if (isOurs && /^[\w-]{32}$/.test(token)) return token;
   } catch {
     // There is none yet.

@@ -86,5 +86,5 @@ export const existsSync = (path: string): boolean => statSync(path, { throwIfNoE
 
 export function readdirSync(path: string): string[] {
   const below = [...files.keys()].flatMap((name) => (name.startsWith(`${path}/`) ? [name.slice(path.length + 1)] : []));
-  return [...new Set(below.map((name) => name.split('/', 1)[0]!))];
+  return [...new Set(below.flatMap((name) => name.split('/', 1)))];
 }

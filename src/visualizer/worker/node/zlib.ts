@@ -35,6 +35,6 @@ const TABLE = Uint32Array.from({ length: 256 }, (_, byte) => {
 export function crc32(data: string | Uint8Array): number {
   const bytes = encoded(data);
   let crc = 0xffffffff;
-  for (let at = 0; at < bytes.length; at++) crc = TABLE[(crc ^ bytes[at]!) & 0xff]! ^ (crc >>> 8);
+  for (let at = 0; at < bytes.length; at++) crc = (TABLE[(crc ^ (bytes[at] ?? 0)) & 0xff] ?? 0) ^ (crc >>> 8);
   return (crc ^ 0xffffffff) >>> 0;
 }

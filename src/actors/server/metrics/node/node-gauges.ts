@@ -12,6 +12,7 @@ import { type Family, gaugeOf, one } from '../family.ts';
 
 export function nodeGauges(view: NodeView): Family[] {
   const changed = view.configuration().featureGates;
+  const version = view.cgroupVersion();
   const gates = Object.entries(FEATURE_GATES).map(([name, { stage }]) =>
     one(isEnabled(changed, name) ? 1 : 0, { name, stage: stage === 'ga' ? '' : stage.toUpperCase() }),
   );
@@ -24,11 +25,7 @@ export function nodeGauges(view: NodeView): Family[] {
       "[ALPHA] Metrics provider used by kubelet to collect container stats. Values can be 'cadvisor' and 'cri'",
       [one(1, { provider: 'cadvisor' })],
     ),
-    gaugeOf(
-      'kubelet_cgroup_version',
-      '[ALPHA] cgroup version on the hosts.',
-      view.cgroupVersion() === null ? [] : [one(view.cgroupVersion()!)],
-    ),
+    gaugeOf('kubelet_cgroup_version', '[ALPHA] cgroup version on the hosts.', version === null ? [] : [one(version)]),
     gaugeOf(
       'kubernetes_feature_enabled',
       '[BETA] This metric records the data about the stage and enablement of a k8s feature.',
@@ -65,7 +62,7 @@ export function cpuGauges(view: NodeView, pods: readonly NodePod[]): Family[] {
     gaugeOf(
       'kubelet_cpu_manager_allocation_per_numa',
       '[ALPHA] Number of CPUs allocated per NUMA node',
-      Object.entries(byNode).map(([numa_node, ids]) => one(ids!.length, { numa_node })),
+      Object.entries(byNode).map(([numa_node, ids = []]) => one(ids.length, { numa_node })),
     ),
   ];
 }
@@ -129,8 +126,8 @@ export function registeredCounts(families: readonly Family[]): Family {
     name: 'registered_metrics_total',
     help: '[BETA] The count of registered metrics broken by stability level and deprecation version.',
     type: 'counter',
-    samples: Object.entries(counts).map(([stability_level, all]) =>
-      one(all!.length, { deprecated_version: '', stability_level }),
+    samples: Object.entries(counts).map(([stability_level, all = []]) =>
+      one(all.length, { deprecated_version: '', stability_level }),
     ),
   };
 }

@@ -39,7 +39,9 @@ function wantedGauges(pods: readonly NodePod[]): Family[] {
   const wanted = pods.filter(isWanted);
   const byStatic = (known: readonly NodePod[]) =>
     ([true, false] as const).map((isStatic) =>
-      one(known.filter(({ pod }) => isStaticPod(pod!) === isStatic).length, { static: isStatic ? 'true' : '' }),
+      one(known.filter(({ pod }) => pod !== null && isStaticPod(pod) === isStatic).length, {
+        static: isStatic ? 'true' : '',
+      }),
     );
   return [
     gaugeOf(
@@ -79,7 +81,7 @@ function resizeGauges(pods: readonly NodePod[]): Family[] {
     gaugeOf(
       'kubelet_pod_pending_resizes',
       '[ALPHA] Number of pending resizes for pods.',
-      Object.entries(pending).map(([reason, all]) => one(all!.length, { reason })),
+      Object.entries(pending).map(([reason, all = []]) => one(all.length, { reason })),
     ),
   ];
 }
@@ -99,7 +101,7 @@ function runningGauges(pods: readonly NodePod[]): Family[] {
     gaugeOf(
       'kubelet_running_containers',
       '[ALPHA] Number of containers currently running',
-      states.map(([container_state, all]) => one(all!.length, { container_state })),
+      states.map(([container_state, all = []]) => one(all.length, { container_state })),
     ),
     gaugeOf(
       'kubelet_working_pods',

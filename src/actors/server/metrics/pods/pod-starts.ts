@@ -151,12 +151,12 @@ const isStateful = ({ spec }: Pod): boolean =>
 function initMs({ initContainerStatuses = [] }: PodStatus): number {
   const spans = initContainerStatuses.flatMap(({ state }) =>
     state?.terminated
-      ? [[Date.parse(state.terminated.startedAt ?? ''), Date.parse(state.terminated.finishedAt ?? '')]]
+      ? [{ from: Date.parse(state.terminated.startedAt ?? ''), to: Date.parse(state.terminated.finishedAt ?? '') }]
       : [],
   );
-  const known = spans.filter((span) => span.every((each) => !Number.isNaN(each)));
+  const known = spans.filter(({ from, to }) => !Number.isNaN(from) && !Number.isNaN(to));
   if (known.length === 0) return 0;
-  return Math.max(...known.map((span) => span[1]!)) - Math.min(...known.map((span) => span[0]!));
+  return Math.max(...known.map(({ to }) => to)) - Math.min(...known.map(({ from }) => from));
 }
 
 function families(registry: Registry) {

@@ -89,13 +89,15 @@ const DEFINITIONS: Readonly<Record<string, Definition>> = {
   ),
   container_memory_cache: gauge('Number of bytes of page cache memory.', ({ usage }) => usage.memory?.cache),
   container_memory_failcnt: counter('Number of memory usage hits limits', ({ usage }) => usage.memory?.failures),
-  container_memory_failures_total: counter('Cumulative count of memory allocation failures.', ({ usage }) =>
-    usage.memory === null
-      ? []
-      : (['container', 'hierarchy'] as const).flatMap((scope) => [
-          { value: usage.memory!.pageFaults, labels: { failure_type: 'pgfault', scope } },
-          { value: usage.memory!.majorPageFaults, labels: { failure_type: 'pgmajfault', scope } },
-        ]),
+  container_memory_failures_total: counter(
+    'Cumulative count of memory allocation failures.',
+    ({ usage: { memory } }) =>
+      memory === null
+        ? []
+        : (['container', 'hierarchy'] as const).flatMap((scope) => [
+            { value: memory.pageFaults, labels: { failure_type: 'pgfault', scope } },
+            { value: memory.majorPageFaults, labels: { failure_type: 'pgmajfault', scope } },
+          ]),
   ),
   container_memory_kernel_usage: gauge(
     'Size of kernel memory allocated in bytes.',

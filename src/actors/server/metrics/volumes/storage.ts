@@ -110,7 +110,7 @@ export class StorageMetrics implements Projection {
     const since = this.#since.get(podUidAt(request.address));
     const sinceMs = since?.get(name);
     if (!isDone || sinceMs === undefined) return;
-    since!.delete(name);
+    since?.delete(name);
     const labels = { plugin_name: pluginOf(volume), operation_name: 'volume_mount' };
     this.#whole.observe(labels, (kernel.now - sinceMs) / MS_PER_SECOND);
   }
