@@ -2,7 +2,8 @@
  * Errors of system calls and sockets in the words of Go's libraries, which users know from the events of every cluster.
  */
 import { getSystemErrorMap } from 'node:util';
-import { OperationError } from '../kernel/json.ts';
+import { memberOf, OperationError } from '../kernel/json.ts';
+import { messageOf } from '../kernel/thrown.ts';
 import { errnoOf } from './host/below-root.ts';
 
 const SYSTEM_TEXTS: Readonly<Record<string, string>> = {
@@ -47,14 +48,12 @@ export function exchangeText(address: string, thrown: Error): string {
 }
 
 /** What went wrong between the headers of an answer and its end. */
-export const bodyText = (thrown: Error): string =>
-  String((thrown as SocketError).code).startsWith('HPE_') ? 'malformed chunked encoding' : 'unexpected EOF';
+export const bodyText = (thrown: SocketError): string =>
+  String(thrown.code).startsWith('HPE_') ? 'malformed chunked encoding' : 'unexpected EOF';
 
 /** The server does not speak TLS. */
-export const isPlainAnswer = (thrown: Error): boolean => {
-  const { code } = thrown as SocketError;
-  return code === 'ERR_SSL_WRONG_VERSION_NUMBER' || code === 'ERR_SSL_PACKET_LENGTH_TOO_LONG' || code === 'EPROTO';
-};
+export const isPlainAnswer = ({ code }: SocketError): boolean =>
+  code === 'ERR_SSL_WRONG_VERSION_NUMBER' || code === 'ERR_SSL_PACKET_LENGTH_TOO_LONG' || code === 'EPROTO';
 
 /** A name with several addresses fails with one error for each. */
 const firstOf = (thrown: Error): SocketError =>
@@ -69,8 +68,8 @@ const REASONS: Readonly<Record<string, string>> = {
 
 /** The bare reason, as Go writes an errno: `no such file or directory`. */
 export function reasonOf(error: unknown): string {
-  const { errno = 0, message } = error as { errno?: number; message: string };
-  const [code = '', text = message] = getSystemErrorMap().get(errno) ?? [];
+  const errno = memberOf(error, 'errno');
+  const [code = '', text = messageOf(error)] = (typeof errno === 'number' && getSystemErrorMap().get(errno)) || [];
   return REASONS[code] ?? text;
 }
 

@@ -81,7 +81,7 @@ function sealedWhole(text: string, vault: Vault): string {
 
 interface Changes {
   readonly variable: (name: string, text: string) => string;
-  /** Of a command or its arguments, of the container or of a probe. */
+  /** Changes a word of a command or its arguments, of the container or of a probe. */
   readonly word: Change;
   readonly header: Change;
 }

@@ -79,7 +79,7 @@ export interface DaemonOptions {
   readonly ended?: (output: unknown) => void;
 }
 
-/** What must be had on disk before anything can be written down. */
+/** Opens the places on disk without which nothing can be recorded. */
 function openPlaces({ rootDir, journalDir, journalPlain }: DaemonOptions) {
   try {
     makeFolder(rootDir);

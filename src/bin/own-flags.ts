@@ -7,7 +7,7 @@ export interface OwnFlags {
   readonly dataDir: string | null;
   /** Default: `<root-dir>/journal`. */
   readonly journalDir: string | null;
-  /** Values of variables and headers stand in the journal as people wrote them. */
+  /** Values of variables and headers stand in the journal as their authors wrote them. */
   readonly journalPlain: boolean;
   /** Loopback port of the visualizer; `off` for none. */
   readonly visualizerPort: number | 'off';

@@ -10,13 +10,13 @@ import { flushCompileCache } from 'node:module';
 import type { AgentFault } from '../kernel/fault.ts';
 import { toPlainError } from '../kernel/json.ts';
 
-/** What files and connections that are being closed may take. */
+/** Time for files and connections to close. */
 const PATIENCE_MS = 1_000;
 
 /** Gives the code back, with which the process ends: by itself when it can. */
 export function endSoon(exitCode: number): number {
   const replace = () => {
-    // As at an exit of its own, which does not come.
+    // As at a normal exit, which does not come.
     process.emit('exit', exitCode);
     flushCompileCache();
     process.execve?.('/bin/sh', ['sh', '-c', `exit ${exitCode}`]);
@@ -43,9 +43,9 @@ export function onNpmEnded(ended: () => void): void {
   }, PERIOD_MS).unref();
 }
 
-/** As of a Go program that panics. */
+/** The exit code of a Go program that panics. */
 const FAULT_EXIT_CODE = 2;
-/** What closing the journal, the ports and the clients may take: they may be what is broken. */
+/** Time for the journal, the ports and the clients to close: any of them may be what is broken. */
 const FAULT_PATIENCE_MS = 5_000;
 /** Characters: what is thrown may quote what it was given. */
 const MESSAGE_MAX = 4_096;

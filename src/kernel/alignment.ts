@@ -1,5 +1,5 @@
 /**
- * Lays the records that a log has of one turn beside those that came now.
+ * Aligns the records of one turn in a log with those that today's actors made.
  *
  * Invariants: the order of both is kept; a record that one of them lacks moves all numbers behind it and is no
  * difference of those; records that say different things are a pair only where they are of one kind, actor and name;
@@ -73,7 +73,7 @@ function commonPlaces(a: readonly string[], b: readonly string[]): [number, numb
 const samePlaces = (a: readonly string[], b: readonly string[]): [number, number][] =>
   a.flatMap((content, i): [number, number][] => (content === b[i] ? [[i, i]] : []));
 
-/** Of two stretches without a common record: what is of one kind, actor and name said something else. */
+/** Pairs two stretches without a common record: records of one kind, actor and name said something else. */
 function pairedByName(expected: readonly JournalRecord[], actual: readonly JournalRecord[]): Pair[] {
   const pairs: Pair[] = [];
   const todays = Map.groupBy(actual.entries(), ([, record]) => nameOf(record));

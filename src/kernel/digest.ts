@@ -8,6 +8,7 @@
  * after the turn, not on how they were made or in which order their members stand.
  */
 import { hash } from 'node:crypto';
+import { jsonText } from './json.ts';
 
 /** The part of a snapshot that is digested. */
 export interface Digested {
@@ -45,12 +46,11 @@ const isContainer = (value: unknown): value is Container =>
 function difference(before: unknown, after: unknown): string | undefined {
   if (before === after) return undefined;
   if (!isContainer(before) || !isContainer(after) || Array.isArray(before) !== Array.isArray(after)) {
-    const text = JSON.stringify(after) as string | undefined;
+    const text = jsonText(after);
     return text === JSON.stringify(before) ? undefined : (text ?? 'nothing');
   }
-  const parts = Array.isArray(after)
-    ? partsOfList(before as unknown as readonly unknown[], after)
-    : partsOfObject(before, after);
+  const parts =
+    Array.isArray(after) && Array.isArray(before) ? partsOfList(before, after) : partsOfObject(before, after);
   if (parts.length === 0) return undefined;
   return `{${(parts.length === 1 ? parts : parts.sort()).join()}}`;
 }
@@ -66,7 +66,7 @@ function partsOfList(before: readonly unknown[], after: readonly unknown[]): str
   return parts;
 }
 
-/** A context that is replaced has its members in the order of before: then none of them is gone. */
+/** A replaced context usually has its members in the same order: then no member was removed. */
 function partsOfObject(before: Container, after: Container): string[] {
   const parts: string[] = [];
   const [names, earlier] = [Object.keys(after), Object.keys(before)];

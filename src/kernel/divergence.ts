@@ -27,15 +27,19 @@ export type Divergence = Mismatch & {
   readonly turn: number;
   /** The input that began the turn. */
   readonly input: JournalRecord | null;
-  /** Who decided differently; of a digest, or a timer that is not set now, all that heard or said something. */
+  /**
+   * The actors that decided differently; of a digest, or a timer that is not set now, all that took part in the turn.
+   */
   readonly actors: readonly Address[];
   /** The state value of the first of them before the turn; absent when it was not there. */
   readonly state?: unknown;
   /** The records that led there, from the input to the one that differs, at most {@link CHAIN_MAX}. */
   readonly chain: readonly JournalRecord[];
-  /** Of a digest: what the turn changes today in the context of the first actor; the log has one of these otherwise. */
+  /**
+   * With a digest: what the turn changes today in the context of the first actor; the log has one of these otherwise.
+   */
   readonly changes?: readonly string[];
-  /** Of a deadline: today's timers. */
+  /** With a deadline: today's timers. */
   readonly timers?: readonly PendingTimer[];
   /** What else differs in the turn, at most {@link BEHIND_MAX}. */
   readonly behind: readonly Mismatch[];
@@ -57,7 +61,7 @@ export interface Before {
   isUnchanged: IsUnchanged;
 }
 
-/** More places than this do not help a person. */
+/** A reader is not helped by more places. */
 const DIFFERENCES_MAX = 20;
 const BEHIND_MAX = 20;
 const CHAIN_MAX = 50;
@@ -184,7 +188,10 @@ function place(pair: Pair): Mismatch {
 
 const parentOf = (address: Address): Address => address.slice(0, Math.max(0, address.lastIndexOf('/')));
 
-/** The actor that asked for it, said it or went there; of a message the sender, of a stop the parent. */
+/**
+ * The actor that made the request, sent the message or changed its state; of a message the sender, of a stop the
+ * parent.
+ */
 function decider(record: JournalRecord, side: readonly JournalRecord[], before: Before): Address[] {
   if (record.k === 'message') return [record.from];
   if (record.k === 'cancel') {
@@ -198,7 +205,7 @@ function decider(record: JournalRecord, side: readonly JournalRecord[], before: 
   return 'at' in record ? [record.at] : [];
 }
 
-/** Who decided for an actor that was stopped in this turn: the nearest above it that was not. */
+/** The actor that decided to stop the one at this address: the nearest above it that was not stopped itself. */
 function stopperOf(address: Address, side: readonly JournalRecord[]): Address {
   const isStopped = side.some((other) => other.k === 'state' && other.at === address && other.status === 'stopped');
   return isStopped ? stopperOf(parentOf(address), side) : address;
@@ -223,7 +230,7 @@ function involvedIn(records: readonly JournalRecord[]): Address[] {
   return records.flatMap((record) => (record.k === 'state' ? [record.at] : []));
 }
 
-/** Who says, hears or does what a record is about. */
+/** The actors that send, receive or perform what a record is about. */
 function partOf(record: JournalRecord): Address[] {
   if (record.k === 'message') return [record.from, record.to];
   if (record.k === 'effect' || record.k === 'result') return [parentOf(record.at)];

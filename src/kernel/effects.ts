@@ -56,7 +56,7 @@ export class Outbox {
     return request;
   }
 
-  /** The same after a restore: the request was made by an earlier incarnation of this kernel. */
+  /** Registers a request again after a restore: an earlier incarnation of this kernel made it. */
   reattach(actor: AnyActorRef, name: string, cls: OperationClass, input: unknown, id: number): void {
     this.request(actor, name, cls, input, id);
     this.outstanding.get(id)!.resume = true;

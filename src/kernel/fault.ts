@@ -8,7 +8,7 @@ import type { PlainError } from './json.ts';
 export type AgentFault = {
   readonly type: 'agent.faulted';
   readonly error: PlainError;
-  /** Where it was thrown: the first frames of its stack. */
+  /** The first frames of the stack where it was thrown. */
   readonly stack: readonly string[];
 };
 

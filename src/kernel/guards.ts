@@ -16,7 +16,7 @@ export function candidatesOf(snapshot: object, event: { readonly type: string })
   const found = new Map<AnyTransitionDefinition, Candidate>();
   const leaves = nodes.filter((node) => !nodes.some((other) => other.parent === node));
   for (const leaf of leaves) {
-    for (let node: AnyStateNode | undefined = leaf; node; node = node.parent as AnyStateNode | undefined) {
+    for (let node: AnyStateNode | undefined = leaf; node; node = node.parent) {
       const candidates = candidatesIn(node, snapshot as AnyMachineSnapshot, event);
       for (const candidate of candidates) {
         if (!found.has(candidate.transition)) found.set(candidate.transition, candidate);

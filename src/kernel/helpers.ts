@@ -6,6 +6,7 @@
  */
 import { hash } from 'node:crypto';
 import { type AnyActorRef, type EventObject, log, type MachineContext } from 'xstate';
+import { parentActor } from './address.ts';
 import type { PlainError } from './json.ts';
 import { hostOf } from './operation.ts';
 import type { LogLevel } from './records.ts';
@@ -42,7 +43,7 @@ export function to(systemId: string) {
 function rootOf(actor: AnyActorRef): AnyActorRef {
   let current = actor;
   for (;;) {
-    const parent = (current as AnyActorRef & { _parent?: AnyActorRef })._parent;
+    const parent = parentActor(current);
     if (!parent) return current;
     current = parent;
   }
@@ -60,7 +61,7 @@ export const sha256 = (text: string): string => hash('sha256', text, 'hex');
 /** The error of an `onError` event. For transitions that only such events take. */
 export const errorOf = (event: unknown): PlainError => (event as { error: PlainError }).error;
 
-/** The same, for transitions that other events take as well. */
+/** As {@link errorOf}, for transitions that other events take as well. */
 export const errorIn = (event: unknown): PlainError | undefined => (event as { error?: PlainError }).error;
 
 /** The output of an `onDone` event. For transitions that only such events take. */

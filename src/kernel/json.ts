@@ -16,6 +16,16 @@ export function isObject(value: unknown): boolean {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
+/** A member of an object; `undefined` of anything that has no members. */
+export const memberOf = (value: unknown, name: string): unknown =>
+  typeof value === 'object' && value !== null ? Reflect.get(value, name) : undefined;
+
+/** The text of a value; `undefined` of one that JSON does not have, which `JSON.stringify` types as text. */
+export const jsonText: (value: unknown) => string | undefined = JSON.stringify;
+
+/** A copy as a journal gives it back. */
+export const jsonCopy = <Value>(value: Value): Value => JSON.parse(JSON.stringify(value));
+
 /** An event as the journal keeps it. */
 export interface JsonEvent {
   readonly type: string;
@@ -54,16 +64,12 @@ export class OperationError extends Error {
 /** Turns anything that was thrown into the form that machines and journal hold. */
 export function toPlainError(thrown: unknown): PlainError {
   if (!(thrown instanceof Error)) return { name: 'Error', message: String(thrown), retriable: false };
-  const { code, retriable, retryAfterMs } = thrown as {
-    code?: string | number;
-    retriable?: unknown;
-    retryAfterMs?: unknown;
-  };
+  const [code, retryAfterMs] = [memberOf(thrown, 'code'), memberOf(thrown, 'retryAfterMs')];
   return {
     name: thrown.name,
     message: thrown.message,
     ...(code === undefined ? {} : { code: String(code) }),
-    retriable: retriable === true,
+    retriable: memberOf(thrown, 'retriable') === true,
     ...(typeof retryAfterMs === 'number' ? { retryAfterMs } : {}),
   };
 }
@@ -105,5 +111,6 @@ function haveSameMembers(logged: Container, made: Container): boolean {
 
 function isSameList(logged: unknown, made: unknown): boolean {
   if (!Array.isArray(logged) || !Array.isArray(made) || logged.length !== made.length) return false;
-  return logged.every((part, at) => isSameJson(part, (made[at] as unknown) ?? null));
+  const others: readonly unknown[] = made;
+  return logged.every((part, at) => isSameJson(part, others[at] ?? null));
 }

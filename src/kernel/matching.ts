@@ -22,13 +22,13 @@ import type {
 const parentOf = (address: Address): Address => address.slice(0, Math.max(0, address.lastIndexOf('/')));
 /** How the kernel names the stream that an event came by. */
 const VIA = 'effect:';
-/** No timer of a kernel has it. */
+/** A number that no timer of a kernel has. */
 const NO_TIMER = -1;
 
 type Place = Pick<EffectRecord, 'id' | 'at'>;
 
 export class Matching {
-  /** By the log's number, where it is not today's. */
+  /** Requests whose number in the log is not today's, by the log's number. */
   readonly #requests = new Map<number, Place>();
   /** By today's number, the log's. */
   readonly #logged = new Map<number, Place>();

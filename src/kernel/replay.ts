@@ -39,7 +39,7 @@ export interface Note extends Pick<Mismatch, 'n' | 'kind' | 'differences'> {
   readonly record: JournalRecord;
 }
 
-/** Paths of a context; more do not help a person. */
+/** Paths of a context; a reader is not helped by more. */
 const CHANGES_MAX = 20;
 /** Each turn of a changed machine may have some; the first ones say what changed. */
 const NOTES_MAX = 100;
@@ -54,7 +54,7 @@ export interface ReplayOptions {
   readonly records: Iterable<JournalRecord>;
   /** Continue from here: `records` then begin with the record that follows it. */
   readonly from?: { readonly checkpoint: Checkpoint; readonly header: HeaderRecord };
-  /** What nothing promises is a difference, too. */
+  /** Whether differences that no journal promises count, too. */
   readonly strict?: boolean;
   readonly onTurn?: (records: readonly KernelRecord[], kernel: Kernel) => void;
   readonly onStep?: KernelOptions['onStep'];
@@ -68,7 +68,7 @@ class Comparison implements JournalSink {
   readonly notes: Note[] = [];
   readonly recorded = new RecordedState();
   readonly matching: Matching;
-  /** Of all actors that ever were, today's machine. */
+  /** The machine of today of every actor that ever was, by address. */
   readonly machines = new Map<Address, string>();
   readonly #options: ReplayOptions;
   #header: HeaderRecord | undefined;
@@ -116,7 +116,7 @@ class Comparison implements JournalSink {
     return divergenceOf(turn, kept, actual, this.before(kept));
   }
 
-  /** What the log has recorded before a turn, and for which actors it may be compared with today's. */
+  /** The state of the log before a turn, and which actors may be compared with today's. */
   before(expected: readonly JournalRecord[]): Before {
     const { recorded } = this;
     this.#changed ??= this.#options.strict ? new Set() : changedSince(this.#header, this.#options.machine);

@@ -15,7 +15,7 @@ export interface Step {
   readonly machine: AnyStateMachine;
   readonly states: readonly AnyStateNode[];
   readonly transitions: readonly AnyTransitionDefinition[];
-  /** What the actor heard. */
+  /** The event that the actor received. */
   readonly event: { readonly type: string };
   /** After the step. */
   readonly snapshot: object;
@@ -56,7 +56,7 @@ export interface Chart {
 export function chartsOf(root: AnyStateMachine): Chart[] {
   const machines = [...machinesOf(root).values()].sort((a, b) => (a.id < b.id ? -1 : 1));
   return machines.map(({ id, root: top }) => {
-    const states = statesBelow(top as AnyStateNode);
+    const states = statesBelow(top);
     return { id, states, transitions: states.flatMap(transitionsOf) };
   });
 }

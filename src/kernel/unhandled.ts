@@ -18,7 +18,7 @@ const ERROR = 'xstate.error.actor';
 export type IsUnhandled = (snapshot: AnyMachineSnapshot, type: string) => boolean;
 
 export function unhandledBy(machine: AnyStateMachine): IsUnhandled {
-  const nodes = statesBelow(machine.root as AnyStateNode);
+  const nodes = statesBelow(machine.root);
   const eventless = new Set(nodes.filter(({ always }) => always !== undefined));
   const takers = new Map<string, ReadonlySet<AnyStateNode>>();
   const takersOf = (type: string): ReadonlySet<AnyStateNode> => {

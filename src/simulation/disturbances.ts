@@ -99,7 +99,7 @@ function changeManifests(simulation: Simulation, chance: Chance): string {
   }
   const uid = `static${simulation.nextStatic()}-${name}`;
   const added = manifest({ uid, name, spec: podSpec(chance, true) });
-  const { spec } = added.value as Any;
+  const { spec }: Any = added.value;
   simulation.rules.specs.set(uid, spec);
   simulation.setManifests([...others, added]);
   return `${uid} ${JSON.stringify(spec)}`;
@@ -112,7 +112,7 @@ function restart(simulation: Simulation, chance: Chance): string {
   return offsetMs === undefined ? '' : `with a clock ${offsetMs} ms ahead`;
 }
 
-/** The machine starts again: nothing runs, and what the runtime knew is gone. */
+/** The machine starts again: all processes have ended, and the runtime has forgotten its state. */
 function reboot(simulation: Simulation): string {
   const { groups, runtime } = simulation.node.world;
   for (const { cancel } of runtime.containers.values()) cancel?.();
@@ -182,7 +182,7 @@ function toggle(simulation: Simulation, chance: Chance): string {
   }
 }
 
-/** As often as they are listed. */
+/** A disturbance is chosen as often as it is listed. */
 export const DISTURBANCES: readonly (readonly [string, Disturbance])[] = [
   ['create', create],
   ['create', create],

@@ -26,7 +26,7 @@ const GOALS: readonly string[] = ['startKubelet.kubeletRun.synchronizing', 'star
 
 export const isGoal = ({ name }: PhaseView): boolean => GOALS.some((goal) => name.endsWith(goal));
 
-/** Without what all have in front. */
+/** The name of a phase without the prefix that all have. */
 export const phaseLabel = ({ name }: Pick<PhaseView, 'name'>): string =>
   name.startsWith(STARTUP) ? name.slice(STARTUP.length) : name;
 

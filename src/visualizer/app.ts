@@ -85,7 +85,7 @@ function updateBar(): void {
 
 type Any = (...wanted: readonly Part[]) => boolean;
 
-/** Of what is not in sight nothing is drawn. */
+/** Parts that are out of sight are not drawn. */
 function updateActors(any: Any): void {
   if (any('actors', 'phases', 'choice')) tree.update();
   if (any('actors', 'choice')) chart.update();

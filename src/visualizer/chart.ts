@@ -10,7 +10,7 @@ import type { Store } from './store.ts';
 import { eventText, innermost, lastOf, stateText } from './words.ts';
 import type { EdgeView, StepView } from './worker/requests.ts';
 
-/** What fits into the narrowest card. */
+/** The length that fits into the narrowest card. */
 const CARD_TEXT_MAX_CHARS = 10;
 const ZOOM_STEP = 1.25;
 const ZOOM_MIN = 0.2;
@@ -106,7 +106,7 @@ export class ChartView {
     else if ([...active].some((id) => !before.has(id))) this.show(enteredLast(actor));
   }
 
-  /** Lights the edges that the actor took in its last step, and marks those whose guards said no. */
+  /** Highlights the edges that the actor took in its last step, and marks those whose guards refused. */
   lightWay(): void {
     const step = this.store.chosen?.step;
     this.decision.replaceChildren(...decisionElements(this.store, step));
@@ -177,7 +177,7 @@ export class ChartView {
   }
 }
 
-/** Of a drawn state, and of those that its card has inside. */
+/** The ids of a drawn state, and of the states inside its card. */
 const idsOf = ({ dataset }: SVGGElement): readonly string[] => [
   dataset['id'] ?? '',
   ...(dataset['inside']?.split(' ') ?? []),

@@ -58,7 +58,7 @@ export class Events {
     new ResizeObserver(() => this.draw()).observe(this.grid);
   }
 
-  /** As the address has it. */
+  /** Restores a search from the address of the page. */
   restore(text: string, group: string): void {
     this.search.value = text;
     this.group.value = group;
@@ -147,7 +147,7 @@ export class Events {
     this.draw();
   }
 
-  /** Once a frame, however often it is wanted. */
+  /** Draws once a frame, however often it is requested. */
   private draw(): void {
     if (this.isDrawing) return;
     this.isDrawing = true;
@@ -162,7 +162,7 @@ export class Events {
     const first = Math.max(0, this.firstInSight - SPARE_ROWS);
     const last = Math.min(this.count, first + Math.ceil(this.grid.clientHeight / ROW_PX) + 2 * SPARE_ROWS);
     const visible = Array.from({ length: Math.max(0, last - first) }, (_, i) => first + i);
-    // Where scrolling is scaled, the rows in sight lie where the reader is, not where their numbers would have them.
+    // Where scrolling is scaled, visible rows are placed where the reader is, not by their numbers.
     const shift = this.scale === 1 ? 0 : this.grid.scrollTop - this.firstInSight * ROW_PX;
     const followed = new Set(this.store.inspection?.followed);
     const chain = new Set(this.store.inspection?.chain.map(({ n }) => n));
@@ -303,7 +303,7 @@ export class Events {
     this.groups.replaceChildren(el('ol', {}, ...groups.map((group) => this.groupRow(group, by))));
   }
 
-  /** What chosen actors and the world sent each other, around the chosen moment. */
+  /** Shows the messages between chosen actors and the world, around the chosen moment. */
   private async showSequence(actors: readonly string[]): Promise<void> {
     const { record } = this.store;
     const records = await this.store.ask('between', { actors, ...(record === undefined ? {} : { at: record }) });

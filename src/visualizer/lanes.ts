@@ -23,7 +23,7 @@ export interface Lane {
   readonly segments: readonly Segment[];
 }
 
-/** Of a pod's parallel states the one that says how far it is. */
+/** Among a pod's parallel states, the region that tells how far the pod is. */
 const LIFE = 'alive.life.';
 
 type State = Pick<Segment, 'text' | 'mood' | 'waitsFor'>;

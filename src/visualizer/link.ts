@@ -37,10 +37,10 @@ export class Link {
   }
 }
 
-/** What a page is part of. */
+/** Where the page was opened from. */
 export interface Place {
   readonly worker: Worker;
-  /** What it shows first; undefined: what a person opens. */
+  /** The first view; undefined: the user opens a journal. */
   readonly opening: Opening | undefined;
   /** A sheet of a machine's chart, the first by the machine's name; undefined: there is none. */
   readonly chart: (name: string) => Promise<SVGSVGElement | undefined>;

@@ -35,7 +35,7 @@ export function podAnswer(pod: PodView, lanes: readonly Lane[], events: readonly
   return `${head}${waits(lanes)}${warning(events, true)}`;
 }
 
-/** What the pod's actors wait for now, the innermost last. */
+/** The waits of the pod's actors now, the innermost last. */
 function waits(lanes: readonly Lane[]): string {
   const last = lanes.findLast(({ segments }) => segments.at(-1)?.lasts && segments.at(-1)?.mood === 'waiting');
   const { waitsFor, text } = last?.segments.at(-1) ?? {};

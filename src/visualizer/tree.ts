@@ -51,7 +51,7 @@ export class Tree {
     this.markChosen();
   }
 
-  /** By the names that people see, children behind their parents. */
+  /** By the names that users see, children behind their parents. */
   private sorted(): string[] {
     const keys = [...this.store.actors.keys()].map(
       (address) => [this.store.named(address).split('/'), address] as const,

@@ -27,12 +27,12 @@ const FOLDER_MODE = 0o755;
 const CALLS_MAX = shareOfThreads(1 / 4);
 const calls = pLimit(CALLS_MAX);
 const writeTo: (fd: number, text: string) => Promise<unknown> = promisify(writeFd);
-/** What CRI-O has beside a container has a group of nearly the same name. */
+/** CRI-O's monitor has a group beside the container's, of nearly the same name. */
 const MONITOR = 'conmon';
 /** The kernel needs a moment until a killed process has left its group; each wait is twice as long as the last one. */
 const REMOVE_TRIES = 9;
 const REMOVE_FIRST_WAIT_MS = 2;
-/** What version 2 hands down to the groups below. */
+/** The controllers that version 2 enables for the groups below. */
 const CONTROLLERS = ['cpu', 'cpuset', 'memory', 'pids', 'hugetlb', 'io'];
 
 /** Refuses what does not name a group below the root. */
@@ -75,7 +75,7 @@ async function inheritCpus(mount: string, below: string): Promise<void> {
   await Promise.all(['cpuset.cpus', 'cpuset.mems'].map((file) => inherited(mount, steps, file)));
 }
 
-/** What the group has in the end. From below: all but a new group have theirs. */
+/** The value that the group has in the end. A group without a value, which is a new one, gets its parent's. */
 async function inherited(mount: string, steps: readonly string[], file: string): Promise<string> {
   const path = join(mount, ...steps, file);
   const own = read(path);

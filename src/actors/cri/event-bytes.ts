@@ -33,7 +33,7 @@ function* fieldsOf(bytes: Uint8Array): Generator<Field> {
   }
 }
 
-/** What a field of bytes or text holds. */
+/** The content of a field of bytes or text. */
 function contentOf(bytes: Uint8Array, { start }: Field): Uint8Array {
   const reader = Reader.create(bytes);
   reader.pos = start;

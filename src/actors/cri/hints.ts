@@ -19,14 +19,14 @@ import { containerInstance, type Instance, POD_UID_LABEL, sandboxInstance, statu
 import type { OnRuntime } from './seen.ts';
 
 export interface Hint {
-  /** Of a sandbox or a container. */
+  /** The id of the sandbox or container. */
   readonly id: string;
   /** Where the event names its pod. */
   readonly uid?: string;
   readonly outcome: Outcome;
-  /** What the event says of the sandbox or container that it is about, where that shows the outcome. */
+  /** The state of the sandbox or container in the event, where that shows the outcome. */
   readonly instance?: Instance;
-  /** It was just made. */
+  /** The sandbox or container was just made. */
   readonly isNew?: boolean;
 }
 

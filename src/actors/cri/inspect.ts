@@ -24,7 +24,7 @@ async function listIds(client: RuntimeClient, uid: string, options: CallOptions)
   return { sandboxIds: items.map(({ id }) => id), containerIds: containers.map(({ id }) => id) };
 }
 
-/** What was removed between the list and the inspection is no error. */
+/** A container that was removed between the list and the inspection is no error. */
 async function unlessGone<Status>(status: Promise<{ status?: Status }>): Promise<Status | undefined> {
   try {
     return (await status).status ?? undefined;

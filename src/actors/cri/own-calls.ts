@@ -17,7 +17,7 @@ export class OwnCalls {
   readonly #making = new Map<string, number>();
   /** Pods of which a sandbox is being removed, with how many. */
   readonly #removing = new Map<string, number>();
-  /** By id, what the newest event said. */
+  /** By id, the state in the newest event. */
   readonly #observed = new Map<string, Instance>();
   /** By id, the call that waits. */
   readonly #waiting = new Map<string, (instance: Instance) => void>();
@@ -70,7 +70,7 @@ export class OwnCalls {
     else this.#observed.set(id, instance);
   }
 
-  /** The answer to the call is there: what its event said, or `undefined` if that does not come. */
+  /** After the answer to the call: the state in its event, or `undefined` if no event comes. */
   async of(id: string): Promise<Instance | undefined> {
     const observed = this.#observed.get(id);
     if (observed !== undefined || !this.carriesStatuses) return observed;

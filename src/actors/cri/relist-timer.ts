@@ -70,7 +70,7 @@ export class RelistTimer {
     this.#options = options;
   }
 
-  /** What the last relist says of the events. */
+  /** Takes the evidence of the last relist about the event stream. */
   judge(outcome: RelistOutcome): void {
     this.#cadence = nextCadence(this.#cadence, outcome);
   }

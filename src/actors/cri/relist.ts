@@ -20,7 +20,7 @@ const POD_NAMESPACE_LABEL = 'io.kubernetes.pod.namespace';
 
 const CONTAINER_STATES: ReadonlySet<unknown> = new Set(['CONTAINER_CREATED', 'CONTAINER_RUNNING', 'CONTAINER_EXITED']);
 
-/** What both lists have of one pod. */
+/** The sandboxes and containers of one pod in both lists. */
 export interface ListedPod {
   readonly sandboxIds: readonly string[];
   readonly containerIds: readonly string[];
@@ -109,7 +109,7 @@ export const containerInstance = (status: ContainerStatus): Instance => ({
   status: canonical(slimmedContainer({ ...withoutPreStop(status), state: containerState(status.state) })),
 });
 
-/** What the hook sends is written in the pod, where its values are handles; here they would be plain. */
+/** The headers of the hook are in the pod, where their values are handles; in the status they would be plain. */
 function withoutPreStop(status: ContainerStatus): ContainerStatus {
   const { [containerAnnotationKeys.preStopHandler]: hook, ...annotations } = status.annotations;
   return hook === undefined ? status : { ...status, annotations };
@@ -138,7 +138,7 @@ export function podRuntimeStatus(
 /** Two statuses with equal fingerprints say the same. */
 const fingerprint = (status: Instance['status']): string => hash('sha256', JSON.stringify(status), 'base64');
 
-/** What a pod knows of one of its sandboxes or containers. */
+/** The state of a sandbox or container that its pod knows. */
 interface Known {
   readonly kind: Instance['kind'];
   readonly state: string;
@@ -175,7 +175,7 @@ const areSame = (before: LedgerEntry['instances'], after: LedgerEntry['instances
   before.size === after.size &&
   [...after].every(([id, { fingerprint: print }]) => before.get(id)?.fingerprint === print);
 
-/** What follows from a list: inspections, and reports of pods that are gone. */
+/** The consequences of a list: inspections, and reports of pods that are gone. */
 export interface RelistFindings {
   readonly inspect: readonly string[];
   readonly items: readonly WatchPodsItem[];
@@ -238,7 +238,7 @@ export class PodLedger {
     return known && !wasStale && areSame(known.instances, instances) ? [] : [{ type: 'runtime.podChanged', status }];
   }
 
-  /** What an id of a pod is that is known here. */
+  /** Whether an id that is known here is a sandbox or a container. */
   kindOf(id: string): Instance['kind'] | undefined {
     return this.#knownOf(id)?.kind;
   }

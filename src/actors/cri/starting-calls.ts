@@ -28,7 +28,7 @@ export class StartingCalls {
     return this.#done(work);
   }
 
-  /** What belongs to a pod that has its sandbox: at once. */
+  /** Calls for a pod that has its sandbox begin at once. */
   counted<T>(work: () => Promise<T>): Promise<T> {
     this.#busy += 1;
     return this.#done(work);

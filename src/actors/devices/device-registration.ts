@@ -25,7 +25,7 @@ import { connected, methodOf, unary } from '../plugins/connection.ts';
 /** How long a plugin may take to say how it wants to be asked. */
 const OPTIONS_TIMEOUT_MS = 10_000;
 
-/** What device plugins and the node say to each other: of proto/deviceplugin. */
+/** The messages between device plugins and the node: proto/deviceplugin. */
 export const DEVICE_PLUGIN = 'v1beta1.DevicePlugin';
 
 export interface AllocateReply {

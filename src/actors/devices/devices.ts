@@ -33,12 +33,12 @@ const ALLOCATE_TIMEOUT_MS = 120_000;
 const PRE_START_TIMEOUT_MS = 30_000;
 /** A node with thousands of devices fits; a plugin that sends more would fill the journal. */
 const LIST_MAX_BYTES = 1_024 * 1_024;
-/** Each device of a list costs the turn that takes it some microseconds. */
+/** Each device of a list costs the turn that takes the list some microseconds. */
 const DEVICES_MAX = 8_192;
 /** Lists of one plugin that are taken at once, as when its devices fail one by one, and then in a second. */
 const [LISTS_BURST, LISTS_PER_SECOND] = [20, 2];
 
-/** Upstream's: by then its plugin is another one, or gone for good. */
+/** Upstream's: by then the plugin has registered again, or has been removed. */
 const STOP_GRACE_MS = 300_000;
 
 interface Connection extends DevicePlugin {
@@ -216,8 +216,8 @@ async function preStart(connections: Connections, resource: string, ids: readonl
 }
 
 /**
- * `devices.writeCheckpoint`: the kubelet's file of who has which devices. What plugins said is kept in it as they said
- * it, in the bytes of the protocol.
+ * `devices.writeCheckpoint`: the kubelet's file of the devices that each container has. The answers of plugins are kept
+ * in it in the bytes of the protocol.
  */
 const writeDeviceCheckpoint: Port<(typeof deviceOperations)['devices.writeCheckpoint']> = async ({
   id,

@@ -4,6 +4,7 @@ import { access, chmod, lstat, mkdir, open, readlink, realpath, rename, stat, st
 import { dirname } from 'node:path';
 import { OperationError } from '../../kernel/json.ts';
 import type { Port } from '../../kernel/operation.ts';
+import { messageOf } from '../../kernel/thrown.ts';
 import type { hostOperations } from '../../machines/model/operations/host.ts';
 import { goError } from '../go-errors.ts';
 import { type Mounter, mountBehind, mountsBelow } from '../volume/mounter.ts';
@@ -55,7 +56,7 @@ async function namingErrors(doing: string, what: string | undefined, work: () =>
     await work();
   } catch (error) {
     if (what === undefined) throw error;
-    const { message } = error as Error;
+    const message = messageOf(error);
     throw new OperationError(`error ${doing} ${what}: ${message}`, { code: errnoOf(error) });
   }
 }
@@ -110,7 +111,7 @@ async function makeShared(path: string, mounter: Mounter): Promise<void> {
     if (holder?.point !== real) {
       const below = await mountsBelow(real);
       await mounter.bindTree(real, real);
-      // They are in the new mount, too; the old ones, hidden below it, could not be unmounted by path later.
+      // The mounts below are in the new mount, too; the old ones, hidden below it, have no path later.
       for (const point of below) await mounter.unmount(before + point.slice(real.length));
     }
     await mounter.shareTree(real);

@@ -66,7 +66,7 @@ export class PathWatch {
   }
 }
 
-/** What identifies the folder behind a name, or `null` when there is none. */
+/** The identity of the folder behind a name, or `null` when there is none. */
 async function folderInodeOf(path: string): Promise<string | null> {
   try {
     const found = await stat(path);

@@ -11,7 +11,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { steadyNow } from '../../kernel/clock.ts';
-import { isObject } from '../../kernel/json.ts';
+import { isObject, type Json, type JsonObject } from '../../kernel/json.ts';
 import { keepNewest } from '../../kernel/keep-newest.ts';
 import { decodeAs } from '../../machines/configuration/fields/decode.ts';
 import { readTypeMeta } from '../../machines/configuration/fields/source.ts';
@@ -36,7 +36,7 @@ import type { ServiceAccounts } from './service-accounts.ts';
 const DEADLINE_MS = 60_000;
 /** A login has at most a few KiB, and a plugin has a few registries. */
 const MAX_ANSWER_BYTES = 1_048_576;
-/** Of what a failing plugin says, so much goes into the log. */
+/** How much of a failing plugin's error output goes into the log. */
 const MAX_COMPLAINT_BYTES = 1_024;
 /** Answers that are kept; a node has a few hundred images. */
 const MAX_CACHED = 10_000;
@@ -114,7 +114,7 @@ export class Plugin {
     return this.#provider.name;
   }
 
-  /** It is asked on behalf of service accounts. */
+  /** Whether the plugin is asked on behalf of service accounts. */
   get usesAccounts(): boolean {
     return this.#provider.tokenAttributes !== undefined;
   }
@@ -278,7 +278,7 @@ function killAll({ pid }: ChildProcess): void {
   try {
     process.kill(-pid, 'SIGKILL');
   } catch {
-    // It has ended meanwhile.
+    // The process has ended meanwhile.
   }
 }
 
@@ -336,10 +336,10 @@ function decodeAnswer(text: string, apiVersion: string): Answer {
   return { cacheKeyType, cacheDuration, logins: dockercfg(JSON.stringify(auth)) };
 }
 
-function documentOf(text: string) {
+function documentOf(text: string): JsonObject {
   try {
-    const value: unknown = JSON.parse(text);
-    if (isObject(value as never)) return value as { readonly [key: string]: never };
+    const value: Json = JSON.parse(text);
+    if (isObject(value)) return value;
   } catch {
     // The parser's own message quotes the answer.
   }

@@ -7,6 +7,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { OperationError } from '../../kernel/json.ts';
 import type { KubeTarget } from '../../machines/model/operations/kube.ts';
+import { chunksOf } from '../byte-stream.ts';
 import type { TokenBucket } from '../token-bucket.ts';
 import { refusal, requestError } from './errors.ts';
 import type { Transport, TransportAnswer, TransportRequest } from './transport.ts';
@@ -15,7 +16,7 @@ import type { Transport, TransportAnswer, TransportRequest } from './transport.t
 const RETRIES_MAX = 10;
 /** A longer one goes to the machine, which decides; a server that wants a node silent for minutes must be seen. */
 const RETRY_AFTER_MAX_MS = 30_000;
-/** Of an answer that is not a watch. The largest list page of the largest objects stays far below. */
+/** Limit of an answer that is not a watch. The largest list page of the largest objects stays far below. */
 const ANSWER_MAX_BYTES = 256 * 1_048_576;
 /** Upstream waits for ever and relies on pings; HTTP/1.1 has none. */
 const HEADERS_TIMEOUT_MS = 60_000;
@@ -24,7 +25,7 @@ interface ClientOptions {
   readonly transport: Transport;
   readonly userAgent: string;
   readonly limit: TokenBucket | null;
-  /** Of the whole request; 0: none. */
+  /** Limit of the whole request; 0: none. */
   readonly timeoutMs: number;
   readonly onRequest?: OnRequest;
 }
@@ -154,9 +155,9 @@ function headerOf({ headers }: TransportAnswer, name: string): string | undefine
 async function bodyOf({ body }: TransportAnswer): Promise<Buffer> {
   const chunks: Buffer[] = [];
   let bytes = 0;
-  for await (const chunk of body) {
-    chunks.push(chunk as Buffer);
-    bytes += (chunk as Buffer).length;
+  for await (const chunk of chunksOf(body)) {
+    chunks.push(chunk);
+    bytes += chunk.length;
     if (bytes > ANSWER_MAX_BYTES) {
       throw new OperationError(`the answer has more than ${ANSWER_MAX_BYTES} bytes`, { code: 'TooLarge' });
     }

@@ -30,7 +30,7 @@ export interface Credentials {
   readonly pluginCertificate: string | null;
 }
 
-/** What exec plugins and auth providers fill in. */
+/** Options that exec plugins and auth providers fill in. */
 interface PluginOptions {
   cert?: string;
   key?: string;
@@ -68,7 +68,7 @@ export class CredentialSource {
       this.readAtMs = performance.now();
       return this.read;
     } catch (error) {
-      // Of files that are being replaced one is not there, or is newer: what was good may still be.
+      // While files are being replaced one may be missing or newer; the credentials read before may still be valid.
       if (this.read) return this.read;
       throw error;
     }

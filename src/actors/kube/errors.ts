@@ -96,7 +96,7 @@ function hostnameText(error: Error): string {
   return `certificate is valid for ${entries.map((entry) => entry.slice(wanted.length)).join(', ')}, not ${name}`;
 }
 
-/** The same request may be carried out later. A conflict is not among them: it needs another request. */
+/** Statuses after which the same request may succeed later. A conflict is none: it needs another request. */
 const RETRIABLE = new Set([408, 425, 429, 500, 502, 503, 504]);
 
 interface StatusObject {

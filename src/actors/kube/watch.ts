@@ -4,8 +4,9 @@
  * Decides: when the watch is over. Invariants: a line that is not complete was never said; the version that is answered
  * is the newest that was seen whole, so that nothing is lost between this watch and the next.
  */
-import { type Json, OperationError } from '../../kernel/json.ts';
+import { isObject, type Json, memberOf, OperationError } from '../../kernel/json.ts';
 import type { KubeObject } from '../../machines/model/operations/kube.ts';
+import { chunksOf } from '../byte-stream.ts';
 import { decodedObject, parseExactly } from './decode.ts';
 import { refusal } from './errors.ts';
 import type { TransportAnswer } from './transport.ts';
@@ -47,9 +48,9 @@ export async function readWatch(
 }
 
 function ended(status: KubeObject, resourceVersion: string): WatchEnd {
-  const { code, reason } = status as unknown as { code?: number; reason?: string };
+  const [code, reason] = [memberOf(status, 'code'), memberOf(status, 'reason')];
   if (code === GONE || reason === 'Expired') return { reason: 'expired', resourceVersion };
-  throw refusal(code ?? 500, JSON.stringify({ ...(status as object), kind: 'Status' }), undefined);
+  throw refusal(typeof code === 'number' ? code : 500, JSON.stringify({ ...status, kind: 'Status' }), undefined);
 }
 
 function parsed(text: string): WatchLine | undefined {
@@ -59,7 +60,7 @@ function parsed(text: string): WatchLine | undefined {
   } catch {
     return undefined;
   }
-  const { type, object } = (line ?? {}) as { readonly type?: Json; readonly object?: Json };
+  const { type, object } = isObject(line) ? line : {};
   const known = TYPES.find((each) => each === type);
   return known && { type: known, object: decodedObject(object, 'watch.object') };
 }
@@ -87,9 +88,9 @@ async function* lines({ body }: TransportAnswer): AsyncGenerator<string> {
 async function* chunks(body: TransportAnswer['body']): AsyncGenerator<Buffer> {
   body.on('error', () => undefined);
   try {
-    for await (const chunk of body) yield chunk as Buffer;
+    yield* chunksOf(body);
   } catch {
-    // A connection that broke: what came whole was said.
+    // The connection broke: the changes that came whole were reported.
   } finally {
     body.destroy();
   }

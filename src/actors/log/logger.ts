@@ -128,7 +128,7 @@ export function logRecords({ streams = OF_THE_PROCESS, ...first }: LoggerOptions
 
 const ERRORS: readonly string[] = ['error', 'fatal'];
 
-/** Loggers that add their lines to what is `said`. */
+/** Loggers that add their lines to `said`. */
 function loggersOf({ verbosity, format, splitStream }: LogForm, pending: Record<keyof Streams, string>) {
   const [out, err] = [(line: string) => void (pending.out += line), (line: string) => void (pending.err += line)];
   const open = (write: (line: string) => void) =>

@@ -22,7 +22,7 @@ import type { ApiView } from './node-pods.ts';
 import { type StreamUrls, streamingEndpoints } from './streaming/endpoints.ts';
 import { type ExecSync, runEndpoints } from './streaming/run.ts';
 
-/** What the endpoints read and call. */
+/** Sources that the endpoints read and calls that they make. */
 export interface ApiDependencies {
   readonly view: ApiView;
   readonly metrics: NodeMetrics;
@@ -57,7 +57,7 @@ const DEBUG_PREFIXES = [
   '/debug/pprof',
 ];
 
-/** Of the kubelet's port. */
+/** All endpoints of the kubelet's port. */
 export function kubeletApi(settings: ApiSettings, dependencies: ApiDependencies): Api {
   const shared = sharedEndpoints(dependencies);
   if (!settings.debuggingHandlers) return withoutDebugging(shared);

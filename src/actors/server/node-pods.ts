@@ -23,7 +23,7 @@ export interface NodePod {
   readonly ending?: PodEnding;
   /** Names of the volumes that are set up. */
   readonly mounted: readonly string[];
-  /** By container, CPUs that are of it alone: `1-2,5`. Absent: none. */
+  /** By container, the CPUs that it has exclusively: `1-2,5`. Absent: none. */
   readonly exclusiveCpus?: ExclusiveCpus;
   /** What drivers prepared of its ResourceClaims. */
   readonly prepared?: PreparedClaims;
@@ -35,9 +35,9 @@ export interface NodePod {
 export type WantedPod = NodePod & { readonly pod: Pod };
 
 export interface PodEnding {
-  /** Its source does not have it any more. */
+  /** The pod's source does not have it any more. */
   readonly isOrphan: boolean;
-  /** Its containers have stopped for good. */
+  /** The pod's containers have stopped for good. */
   readonly isStopped: boolean;
 }
 
@@ -47,7 +47,7 @@ export const isWanted = (known: NodePod): known is WantedPod => known.pod !== nu
 export const podNamed = (pods: readonly NodePod[], namespace: string, name: string): WantedPod | undefined =>
   pods.filter(isWanted).findLast((known) => known.name === name && known.namespace === namespace);
 
-/** Of any kind, by its name. */
+/** A container of any kind, by its name. */
 export const containerSpec = ({ spec }: Pod, name: string): Container | EphemeralContainer | undefined =>
   [...spec.containers, ...(spec.initContainers ?? []), ...(spec.ephemeralContainers ?? [])].find(
     (container) => container.name === name,
@@ -59,7 +59,7 @@ type Awaitable<Value> = Value | Promise<Value>;
 /** By name of a check, why it fails, or `null` while all is well. */
 export type Checks = Readonly<Record<string, () => Awaitable<string | null>>>;
 
-/** What endpoints read. */
+/** The view of the node's pods that endpoints read. */
 export interface ApiView {
   pods(): Awaitable<readonly NodePod[]>;
   /** The configuration in force. Only after starting has read it. */

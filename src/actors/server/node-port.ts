@@ -26,7 +26,7 @@ export interface ServerOptions extends ApiDependencies {
   readonly warn: (sentence: string) => void;
 }
 
-/** What one call of a port is given. */
+/** The arguments of one call of a port. */
 type Call = Pick<PortCall<ServedPort, ServerItem>, 'input' | 'signal' | 'emit'>;
 
 export async function servePort(call: Call, options: ServerOptions): Promise<null> {

@@ -16,7 +16,7 @@ const FIN = 1;
 /** Why a stream is given up: it is no longer wanted. */
 const CANCEL = 5;
 const HEAD_BYTES = 8;
-/** Of a SYN_STREAM before its headers: its id, the one it belongs to, its priority. */
+/** A SYN_STREAM before its headers: its id, the associated stream, its priority. */
 const SYN_FIXED_BYTES = 10;
 /** The length field has 24 bits; clients send frames of 32 KiB or a little more. */
 const FRAME_MAX_BYTES = 1024 * 1024;
@@ -134,7 +134,7 @@ export class FrameWriter {
     return control(SYN_REPLY, uint32(stream), this.packer.pack({}));
   }
 
-  /** As many frames as it takes. */
+  /** The bytes in as many frames as they need. */
   data(stream: number, bytes: Buffer): readonly Buffer[] {
     const parts: Buffer[] = [];
     for (let at = 0; at < bytes.length; at += DATA_MAX_BYTES) {

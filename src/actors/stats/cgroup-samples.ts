@@ -39,9 +39,9 @@ export interface CgroupSample {
   readonly limits: CgroupLimits;
   /** `null` of a cgroup that is no container's; a pod's own has empty `container`, `image` and `name`. */
   readonly labels: CgroupLabels | null;
-  /** Of the machine (`/`) and of each pod's sandbox; `null` of all others. */
+  /** For the machine (`/`) and each pod's sandbox; else `null`. */
   readonly interfaces: readonly InterfaceUsage[] | null;
-  /** Of each container and sandbox; `null` of all others. */
+  /** For each container and sandbox; else `null`. */
   readonly files: ProcessFiles | null;
 }
 
@@ -49,7 +49,7 @@ interface Question {
   readonly hierarchy: Hierarchy;
   readonly running: Inventory;
   readonly podsCgroup: string;
-  /** Of the agent, of the runtime, of the system: those that the configuration names. */
+  /** The cgroups of the agent, the runtime and the system that the configuration names. */
   readonly systemCgroups: readonly string[];
   readonly root: string;
   readonly now: () => number;

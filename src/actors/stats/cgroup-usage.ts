@@ -7,7 +7,15 @@
  */
 import { statSync } from 'node:fs';
 import type { Hierarchy } from './hierarchy.ts';
-import { type PressureStall, readMeminfo, readNumber, readPressure, readTable, readText } from './kernel-text.ts';
+import {
+  type PressureStall,
+  pairsOf,
+  readMeminfo,
+  readNumber,
+  readPressure,
+  readTable,
+  readText,
+} from './kernel-text.ts';
 
 export interface CpuUsage {
   /** Time on all cores, in nanoseconds. */
@@ -185,7 +193,7 @@ function unifiedIo(folder: string): DeviceIo[] {
   const lines = readText(`${folder}/io.stat`)?.split('\n') ?? [];
   return lines.flatMap((line) => {
     const [device = '', ...fields] = line.split(' ');
-    const values = new Map(fields.map((field) => field.split('=') as [string, string]));
+    const values = pairsOf(fields);
     const of = (name: string): bigint => BigInt(values.get(name) ?? '0');
     if (!/^\d+:\d+$/.test(device) || !values.has('rbytes')) return [];
     return [{ device, readBytes: of('rbytes'), writtenBytes: of('wbytes'), reads: of('rios'), writes: of('wios') }];

@@ -27,7 +27,7 @@ export interface StatsVolume {
   readonly driver: string;
   readonly endpoint: string;
   readonly handle: string;
-  /** Where the pod has it. */
+  /** The path of the volume in its pod. */
   readonly path: string;
 }
 
@@ -61,7 +61,7 @@ export class DriverStats {
     this.#options = { now, waitMs, ...options };
   }
 
-  /** Of these volumes, which are all that there are, those of which something is known. */
+  /** The statistics that are known of these volumes, which must be all volumes of the node. */
   async of(volumes: readonly StatsVolume[]): Promise<ReadonlyMap<StatsVolume, VolumeStats>> {
     const { periodMs, waitMs } = this.#options;
     if (volumes.length === 0 || periodMs() <= 0) return new Map();

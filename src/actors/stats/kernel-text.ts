@@ -75,6 +75,15 @@ export function folders(path: string): string[] {
 }
 
 /** `/proc/meminfo` in bytes. */
+/** `name=value` texts as a map. */
+export const pairsOf = (texts: readonly string[]): ReadonlyMap<string, string> =>
+  new Map(
+    texts.map((text) => {
+      const [name = '', value = ''] = text.split('=');
+      return [name, value];
+    }),
+  );
+
 export function readMeminfo(root: string): ReadonlyMap<string, bigint> {
   const lines = readText(`${root}/proc/meminfo`)?.split('\n') ?? [];
   const fields = lines.flatMap((line): [string, bigint][] => {

@@ -10,7 +10,7 @@ export interface ProcessFiles {
   readonly open: number;
   /** `null`: too much is open to inspect each. */
   readonly sockets: number | null;
-  /** Of its first process; `null` when that is gone, -1 without a limit. */
+  /** The limit of the first process; `null` when it is gone, -1 without a limit. */
   readonly openLimit: number | null;
 }
 

@@ -58,7 +58,7 @@ export interface SummaryOptions {
   readonly onlyCpuAndMemory?: boolean;
   /** By pod uid. */
   readonly claims?: Readonly<Record<string, ClaimPlaces>>;
-  /** By pod uid, what drivers say of its volumes. */
+  /** By pod uid, the statistics that drivers report of its volumes. */
   readonly ofDrivers?: Readonly<Record<string, readonly VolumeStats[]>>;
   readonly signal?: AbortSignal;
 }
@@ -142,7 +142,7 @@ export class StatsReader {
     return machineDisks(this.root, this.now);
   }
 
-  /** Of most machines there is none of either. */
+  /** Most machines have neither books nor drawers. */
   levels(): Readonly<Record<'books' | 'drawers', number>> {
     this.#levels ??= { books: countOf(this.root, 'book'), drawers: countOf(this.root, 'drawer') };
     return this.#levels;

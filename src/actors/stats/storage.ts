@@ -11,7 +11,7 @@ import { nanoOf, wholeUnits } from '../../machines/model/values/quantity.ts';
 import type { PodStorage } from './pod-folders.ts';
 import type { StatsReader } from './reader.ts';
 
-/** After a measuring of one second the next one begins ten seconds later. */
+/** After a measurement that took one second, the next one begins ten seconds later. */
 const REST_FACTOR = 10;
 
 const bytes = (quantity: string): bigint => wholeUnits(nanoOf(quantity));

@@ -184,10 +184,10 @@ export function networkStats(interfaces: readonly InterfaceUsage[], atMs: number
   return { time: timeOf(atMs), ...main, interfaces: all };
 }
 
-/** By volume of the pod, the claim that it is for and where it lies. */
+/** By volume of the pod, its claim and its path. */
 export type ClaimPlaces = Readonly<Record<string, { readonly claim: string; readonly path: string }>>;
 
-/** `null`: it is gone, or does not answer. */
+/** `null`: the volume is gone, or does not answer. */
 const claimUsage = (path: string): Promise<FileSystemUsage | null> =>
   boundedCall(path, () => fileSystemUsage(path)).catch(() => null);
 

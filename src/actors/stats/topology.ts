@@ -52,7 +52,7 @@ export function readTopology(root: string): MachineTopology {
   };
 }
 
-/** Those that are online: /proc/cpuinfo lists no others. */
+/** The CPUs that are online: /proc/cpuinfo lists no others. */
 function processors(root: string): number[] {
   const listed = (readText(`${root}/proc/cpuinfo`) ?? '').matchAll(/^processor[\s:]*(\d+)/gm);
   return [...listed].map(([, id]) => Number(id));

@@ -8,7 +8,7 @@
 import { type Context, context, type Span, SpanStatusCode, type Tracer, trace } from '@opentelemetry/api';
 import type { EffectRecord, KernelRecord, ResultRecord } from '../../kernel/records.ts';
 
-/** Of a pod, what its spans say. */
+/** What the spans of a pod say about it. */
 export interface TracedPod {
   readonly uid: string;
   readonly namespace: string;

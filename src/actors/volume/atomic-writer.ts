@@ -61,7 +61,7 @@ export async function writeAtomically(
   await linkNames(volume, new Map(files.map((file) => [file.path.split('/')[0] ?? file.path, file])));
 }
 
-/** Of what the caller has let through: no path leads out of the folder, or to what the writer itself keeps there. */
+/** Fails for a path that leads out of the folder, or to files that the writer itself keeps there. */
 function refuseEscape(path: string): void {
   const names = path.split('/');
   const isOdd = names.some((name) => ['', '.', '..'].includes(name) || name.includes('\0'));

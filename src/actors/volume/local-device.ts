@@ -14,6 +14,7 @@ import { OperationError } from '../../kernel/json.ts';
 import { messageOf } from '../../kernel/thrown.ts';
 import type { VolumeSetUp } from '../../machines/model/operations/volume.ts';
 import { errnoOf, makeFolder, openParent } from '../host/below-root.ts';
+import { pairsOf } from '../stats/kernel-text.ts';
 import { type Mounter, mountsBelow, realPath } from './mounter.ts';
 import { fdPath } from './tree.ts';
 
@@ -28,7 +29,7 @@ const TOOL_TIMEOUT_MS = 30 * 60_000;
 const BLKID_NOTHING = 2;
 const FSCK_UNCORRECTED = 4;
 
-/** What came before the pod's own folder; upstream has a step of its own for it. */
+/** A failure before the pod's own folder is reached; upstream has a step of its own for it. */
 export class DeviceFailure extends OperationError {}
 
 /** The folder of what is on the disk. */
@@ -64,7 +65,7 @@ async function mounted(root: string, { source, spec, filesystem }: LocalVolume, 
   }
 }
 
-/** Nothing there is fine. */
+/** A device that is not mounted is no error. */
 export async function unmountLocalDevice(root: string, spec: string, mounter: Mounter): Promise<void> {
   const path = pathOf(root, spec);
   const place = openParent(root, path);
@@ -117,7 +118,7 @@ async function formatOf(device: string): Promise<string> {
   const { code, output } = await tool('blkid', ['-p', '-s', 'TYPE', '-s', 'PTTYPE', '-o', 'export', device]);
   if (code === BLKID_NOTHING) return '';
   if (code !== 0) throw new OperationError(`failed to get disk format of disk ${device}: ${output.trim()}`);
-  const found = new Map(output.split('\n').map((line) => line.split('=') as [string, string]));
+  const found = pairsOf(output.split('\n'));
   return found.get('TYPE') ?? (found.has('PTTYPE') ? 'unknown data, probably partitions' : '');
 }
 

@@ -13,7 +13,7 @@ import { OperationError } from '../../kernel/json.ts';
 import { errnoOf } from '../host/below-root.ts';
 import { type SystemCalls, systemCalls } from '../host/kernel/syscall.ts';
 
-/** Numbers below it are for people; as upstream has it. */
+/** Lower numbers are for administrators; as upstream has it. */
 export const FIRST_PROJECT = 1_048_577;
 /** Numbers that others use without naming them; as upstream has it. */
 const SEARCHED_MAX = 128;
@@ -58,12 +58,12 @@ export class Projects {
     system.setProject(fd, project);
   }
 
-  /** Forgets the projects of volumes below a folder that is gone. A line that stays only keeps a number. */
+  /** Forgets the projects of volumes below a removed folder. A line that stays in the file only occupies a number. */
   forgetBelow(folder: string): void {
     try {
       this.forget(folder);
     } catch {
-      // The folder is gone all the same.
+      // The folder has been removed all the same.
     }
   }
 

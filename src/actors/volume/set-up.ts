@@ -49,7 +49,10 @@ export interface SetUpTools {
   readonly mounter: Mounter;
   readonly vault: Vault;
   readonly projects: Projects;
-  /** What of the host pods have been given, by their folders: it is theirs, whatever becomes of it. */
+  /**
+   * Paths of the host that were handed over, by the pod's folder: once only, because the pod may change their
+   * permissions.
+   */
   readonly given: Map<string, Set<string>>;
 }
 

@@ -46,11 +46,11 @@ function mounted(path: string | Buffer): OperationError {
   return new OperationError(message, { code: 'EBUSY', retriable: true });
 }
 
-/** What a group may do: everything, or everything but write. */
+/** The rights of a group: everything, or everything but write. */
 export interface Ownership {
   readonly groupId: number;
   readonly readOnly: boolean;
-  /** Also what lies below a top that belongs to the group already. */
+  /** Also changes files below a folder that belongs to the group already. */
   readonly always?: boolean;
 }
 

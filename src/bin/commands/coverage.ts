@@ -29,7 +29,7 @@ export interface CoverageOptions {
 }
 
 const FORMATS = ['text', 'json', 'lcov'];
-/** Where the listings would be, for a report without them. */
+/** The folder of the listings, in a report without them. */
 const CHARTS = 'charts';
 
 export function coverageCommand(named: readonly string[], options: CoverageOptions): number {

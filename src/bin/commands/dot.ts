@@ -46,7 +46,7 @@ function machineNamed(name: string): Drawn | string {
   return `there is no machine ${JSON.stringify(name)}; there are ${charts.map(({ id }) => id).join(', ')}`;
 }
 
-/** What an actor remembers comes of replaying: at the end of the journal, or where this build differs from it. */
+/** The states of an actor come from a replay: at the end of the journal, or where this build differs from it. */
 function actorNamed(name: string, log: string, incarnation: string | undefined): Drawn | string {
   const journal = journalAt(log, incarnation);
   const story = new Story(journal);
@@ -57,5 +57,5 @@ function actorNamed(name: string, log: string, incarnation: string | undefined):
   const nodes = address === undefined ? undefined : stateNodesOf(kernel.snapshotOf(address));
   const [top] = nodes ?? [];
   if (!nodes || !top) return `${log} ends without an actor ${JSON.stringify(name)} that has a chart`;
-  return { root: top.machine.root as AnyStateNode, active: new Set(nodes.map(({ id }) => id)) };
+  return { root: top.machine.root, active: new Set(nodes.map(({ id }) => id)) };
 }

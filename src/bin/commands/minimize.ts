@@ -23,7 +23,7 @@ export interface MinimizeCommandOptions {
 
 const INCARNATION = '000001';
 
-/** What both kinds come to. */
+/** The result of both kinds of minimizing. */
 interface Minimized {
   readonly what: string;
   readonly noun: 'inputs' | 'steps';

@@ -77,7 +77,7 @@ function wrongWith(before: Journal, after: Journal, redactor: Redactor): string 
   return undefined;
 }
 
-/** What a record decides: everything but private texts, and what is made of them. */
+/** The decision in a record: everything but private texts and the texts made of them. */
 function decisionIn(record: JournalRecord): string {
   if (record.k === 'end') return `end ${record.turn} ${JSON.stringify(record.armed)}`;
   if (record.k === 'header') return 'header';

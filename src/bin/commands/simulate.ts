@@ -27,7 +27,7 @@ export interface SimulateOptions {
 }
 
 const FORMATS = ['text', 'json', 'junit'];
-/** Of one call: its report is kept in memory. */
+/** Limit of one call, because its report is kept in memory. */
 const SEEDS_MAX = 100_000;
 
 export async function simulateCommand(options: SimulateOptions): Promise<number> {

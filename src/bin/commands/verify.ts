@@ -26,7 +26,7 @@ export function verifyCommand(logs: readonly string[], { format }: { readonly fo
   return worstOf(codes);
 }
 
-/** Of an error JSON would leave out its message. */
+/** JSON would leave out the message of an error. */
 function asJson(log: string, verified: Verified): unknown {
   if ('error' in verified) return { log, ...verified };
   const { code, report } = verified;

@@ -6,7 +6,7 @@ import { duration } from '../../visualizer/words.ts';
 import { actorName, type Operation, type Story } from './story.ts';
 import { table } from './table.ts';
 
-/** Single requests that are listed; more do not help a person. */
+/** Single requests that are listed; longer lists do not help a reader. */
 const SLOWEST_MAX = 15;
 
 interface BlamedOperation {

@@ -1,5 +1,6 @@
 /**
- * What the verbs that read a journal share: formats, reading, and an exit status for each way in which there is none.
+ * Code that the verbs which read a journal share: formats, reading, and an exit status for each way in which a journal
+ * cannot be read.
  */
 import { JournalError } from '../../kernel/journal/index.ts';
 import { incarnationId } from '../../kernel/journal/layout.ts';
@@ -23,13 +24,13 @@ export interface Answer {
   readonly code?: number;
 }
 
-/** Of a journal whose first segments are gone the start cannot be shown. */
+/** A journal whose first segments are gone cannot show its start. */
 export const startIsGone = ({ header, begins }: Story): string | undefined =>
   begins === 0
     ? undefined
     : `incarnation ${header.incarnation} began before record ${begins}, the first one that is left`;
 
-/** Reads each journal, lets `answer` speak of them, and prints; a string is why there is no answer. */
+/** Reads each journal, and prints the answer about them; a string is the reason for none. */
 export function insight(
   verb: string,
   logs: readonly string[],
@@ -66,11 +67,11 @@ export function journalAt(log: string, incarnation: string | undefined, from?: R
   return readJournal(path, { ...chosen, ...(from === undefined ? {} : { from }) });
 }
 
-/** From the beginning until it is enough. */
+/** Reads from the beginning until the story is complete enough. */
 export const storyAt = (log: string, incarnation: string | undefined, isEnough?: IsEnough): Story =>
   new Story(journalAt(log, incarnation), nowOf(log, incarnation), isEnough);
 
-/** From the last so many segments on; the number of those that are left out. */
+/** Reads the last so many segments; also returns the number of those that were left out. */
 export function endOfStoryAt(log: string, incarnation: string | undefined, segments: number): [Story, number] {
   const journal = journalAt(log, incarnation, segments);
   return [new Story(journal, nowOf(log, incarnation)), journal.skipped];

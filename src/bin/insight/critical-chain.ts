@@ -121,7 +121,7 @@ const POD = /^kubelet\/pods\/pod-[^/]+$/;
 
 function changesRuntime({ k, what, request }: Moment, { operations }: Story): boolean {
   if ((k !== 'effect' && k !== 'result') || !what.startsWith('cri.')) return false;
-  // Of one that a gap swallowed the end nothing is known.
+  // A gap may have swallowed the end of the operation; then its class is unknown.
   const cls = request === undefined ? undefined : operations.get(request)?.class;
   return cls === 'once' || cls === 'idempotent';
 }

@@ -14,7 +14,7 @@ const PARTS_SHOWN = 8;
 
 interface Part {
   readonly actor: string;
-  /** What was waited for: the answer of an operation, a timer, news. */
+  /** The awaited input: the answer of an operation, a timer, news. */
   readonly what: string;
   /** Absent: not on the way in that start. */
   readonly aMs?: number;
@@ -28,7 +28,7 @@ export interface TimeToGoal {
   readonly goal: string;
   readonly aMs: number;
   readonly bMs: number;
-  /** Those that differ, the greatest difference first. */
+  /** The parts whose time differs, the greatest difference first. */
   readonly parts: readonly Part[];
 }
 
@@ -39,7 +39,7 @@ export interface FailedStart {
   readonly atMs: number;
   /** The operation that failed before it. */
   readonly operation?: { readonly name: string; readonly actor: string; readonly n: number; readonly error: string };
-  /** What became of the same operation in the other start. */
+  /** The end of the same operation in the other start. */
   readonly there?: { readonly end: Operation['end'] | 'open'; readonly n: number; readonly tookMs?: number };
 }
 

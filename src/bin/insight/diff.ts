@@ -49,7 +49,7 @@ export interface Comparison {
   readonly firstDifference: DifferingDecision | null;
   /** Where the difference in time to a goal of both came from. */
   readonly time?: TimeToGoal;
-  /** Of a start that failed. */
+  /** How the start failed; absent: it did not. */
   readonly aFailure?: FailedStart;
   readonly bFailure?: FailedStart;
   /** Number of the record before which the comparison ends, where one of them goes on. */

@@ -43,7 +43,7 @@ export interface Finding {
   readonly n?: number;
 }
 
-/** What became of one log. */
+/** The findings about one log. */
 export interface ExpectedLog {
   readonly log: string;
   readonly code: number;

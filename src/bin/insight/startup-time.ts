@@ -18,7 +18,7 @@ interface TimedPhase {
   /** Absent of a phase that starting ends in. */
   readonly tookMs?: number;
   readonly share?: number;
-  /** It waits still, at the end of the journal. */
+  /** The phase is not over at the end of the journal. */
   readonly open: boolean;
 }
 
@@ -88,7 +88,7 @@ const failedBy = ({ failure }: Story, goal: number): boolean =>
 /** How long after a start its first pod is waited for. */
 const FIRST_POD_MAX_MS = 600_000;
 
-/** Nothing that comes later changes the report on the start. */
+/** Whether the report on the start is final: no later record changes it. */
 export function isStartReported(story: Story): boolean {
   const { complete, totalMs, firstPod } = startupTime(story);
   const reportsMs = firstPod === undefined ? FIRST_POD_MAX_MS : FAILS_WITHIN_MS;

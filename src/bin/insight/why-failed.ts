@@ -8,7 +8,7 @@ import { duration } from '../../visualizer/words.ts';
 import { actorName, type Operation, type Story } from './story.ts';
 import { table } from './table.ts';
 
-/** Of more the JSON has the rest. */
+/** The JSON has the rest. */
 const FAILED_SHOWN = 8;
 
 export interface Failed {
@@ -20,7 +20,7 @@ export interface Failed {
   readonly error: string;
   /** How often in a row. */
   readonly times: number;
-  /** Of the last time. */
+  /** When it failed last. */
   readonly atMs: number;
 }
 

@@ -284,8 +284,13 @@ function projectedLines({ sources }: Projected): string[] {
 const PADDING = 2;
 
 /** Aligns cells between tabs, line under line, as Go's text/tabwriter does for kubectl describe (padding of two). */
+interface Line {
+  readonly cells: readonly string[];
+  readonly widths: number[];
+}
+
 export function alignTabs(text: string): string {
-  const lines = text.split('\n').map((line) => ({ cells: line.split('\t'), widths: [] as number[] }));
+  const lines = text.split('\n').map((line): Line => ({ cells: line.split('\t'), widths: [] }));
   const goesOn = (row: number, column: number): boolean => (lines[row]?.cells.length ?? 0) > column + 1;
   const format = (column: number, from: number, to: number): void => {
     for (let row = from; row < to; row++) {

@@ -5,7 +5,7 @@ import type { LocalPod } from './node-client.ts';
 const isSidecar = (pod: LocalPod, name: string): boolean =>
   pod.spec.initContainers?.find((each) => each.name === name)?.restartPolicy === 'Always';
 
-/** What stands under STATUS. */
+/** The text in the column STATUS. */
 export function podReason(pod: LocalPod): string {
   const { status, metadata } = pod;
   const base = status.reason ?? status.phase ?? 'Unknown';

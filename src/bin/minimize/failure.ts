@@ -18,13 +18,13 @@ export interface Failure {
   readonly mayPrecede: (made: Turn, logged: Turn) => boolean;
   /** The last record of the log that matters. */
   readonly n: number;
-  /** Of a difference: whether the first one of a replay is this one. */
+  /** Whether the first difference of a replay is this one; only where the failure is a difference. */
   readonly isFirst?: (divergence: Divergence | null) => boolean;
 }
 
 const derivedOf = (turn: Turn): Turn => turn.slice(1, -1);
 
-/** What machines tell each other, and their states, are promised only where they are the recorded ones. */
+/** Messages between machines and their states are promised only where the machines are the recorded ones. */
 const seenIn = (turn: Turn): Turn => derivedOf(turn).filter(({ k }) => k !== 'message' && k !== 'state');
 
 const isSame = (made: Turn, logged: Turn, of: (turn: Turn) => Turn = derivedOf): boolean => {
@@ -68,7 +68,7 @@ function has(turn: Turn, record: JournalRecord): boolean {
   return contents([record]).some((content) => derived.includes(content));
 }
 
-/** What today's machines do with the same inputs, and whatever came before. */
+/** A failure that today's machines show on the same inputs, whatever came before. */
 const ofToday = (what: string, n: number, matches: (record: JournalRecord) => boolean): Failure => ({
   what,
   n,

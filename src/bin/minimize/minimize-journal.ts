@@ -21,7 +21,7 @@ export interface MinimizedJournal {
 
 export interface MinimizeOptions extends Pick<ReplayOptions, 'machine' | 'strict'> {
   readonly records: readonly JournalRecord[];
-  /** What has to be shown; default: the first difference, else the first crash. */
+  /** A text that the smaller journal has to show; default: the first difference, else the first crash. */
   readonly shows?: string;
   readonly deadlineMs: number;
 }
@@ -61,7 +61,7 @@ interface Played {
   readonly taken: readonly Turn[];
 }
 
-/** What a trial does, and the journal that comes of the last one. */
+/** Replays subsets of the turns, and makes the journal of the last one that fails. */
 class Trials {
   private readonly options: MinimizeOptions;
   private readonly failure: Failure;
@@ -73,7 +73,7 @@ class Trials {
     this.first = first;
   }
 
-  /** Of these turns those that actors waited for, up to the one that fails; undefined when none does. */
+  /** The turns among these that actors waited for, up to the failing one; undefined when none fails. */
   needed(turns: readonly Turn[]): readonly Turn[] | undefined {
     const played = this.played(turns);
     if (!played || !this.failure.isFirst) return played?.taken;
@@ -129,7 +129,7 @@ function turnsUpTo(records: readonly JournalRecord[], n: number): Turn[] {
   return turns;
 }
 
-/** What the log has of a turn, in the numbers of today's. */
+/** The log's records of a turn, with the numbers of today's. */
 function asLogged(logged: Turn, made: Turn): JournalRecord[] {
   const numbers = new Map<number, number>();
   const requests = new Map<number, number>();

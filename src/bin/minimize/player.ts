@@ -2,6 +2,8 @@
  * Today's machines on some of a journal's inputs. An input is found by what it is about, not by its number, because the
  * numbers are those of a longer story.
  */
+
+import { jsonCopy } from '../../kernel/json.ts';
 import { Kernel } from '../../kernel/kernel.ts';
 import type { HeaderRecord, InputRecord, KernelRecord } from '../../kernel/records.ts';
 import type { Unnumbered } from '../../kernel/turn-recorder.ts';
@@ -16,7 +18,7 @@ export class Player {
   constructor(machine: AnyStateMachine, { n: _n, k: _k, t, ...header }: HeaderRecord) {
     const sink = {
       wantsCheckpoint: false,
-      append: (record: KernelRecord) => void this.records.push(JSON.parse(JSON.stringify(record)) as KernelRecord),
+      append: (record: KernelRecord) => void this.records.push(jsonCopy(record)),
       commit: () => {},
       whenDurable: () => {},
       writeCheckpoint: () => {},

@@ -44,7 +44,7 @@ export function reduce<T>(
   }
   return { items, trials, isMinimal: !isOver() };
 
-  /** From the end on: what came last depends on the others, and none on it. */
+  /** From the end on: the last items depend on the earlier ones, and no item depends on them. */
   function withoutChunks(size: number): boolean {
     let hasShrunk = false;
     for (let end = items.length; end > 0 && !isOver(); end -= size) {

@@ -8,7 +8,7 @@ import { markdownReport } from './markdown.ts';
 import { type Outcome, thisBuild, totalsOf } from './outcome.ts';
 import { describeOutcome } from './text.ts';
 
-/** What it gives out is safe to print. */
+/** Its output is safe to print. */
 export interface Reporter {
   /** Gets each outcome as soon as it is its turn. */
   outcome?(outcome: Outcome): string;

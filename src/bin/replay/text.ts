@@ -7,7 +7,7 @@ import { type Outcome, thisBuild } from './outcome.ts';
 
 /** Characters of one value on the terminal. */
 const VALUE_MAX_CHARS = 200;
-/** Of longer lists the JSON has the rest. */
+/** Limits of lists on the terminal; the JSON has the rest. */
 const CHANGES_SHOWN = 5;
 const ACTORS_SHOWN = 8;
 const MACHINES_SHOWN = 12;

@@ -16,7 +16,7 @@ const NAME_DIGITS = 10;
 const REFERENCE = /(\${1,64}\([A-Za-z_][A-Za-z0-9_.-]{0,253}\))/;
 /** The name and password of a URL. */
 const LOGIN = /:\/\/[^/@\s"]{1,1000}@/g;
-/** What is handles of the journal already. */
+/** Texts that are handles of the journal already. */
 const HANDLES = /^(?:§[A-Za-z0-9_-]{22})+$/;
 
 export class Redactor {
@@ -24,7 +24,10 @@ export class Redactor {
   /** Private texts by their first {@link SEARCHED_MIN} characters, longest first. */
   readonly #searched = new Map<string, string[]>();
   readonly #public = new Set<string>();
-  /** What machines made of a replaced text, as the log has it and as they make it now: it comes back in inputs. */
+  /**
+   * Texts that machines made of a replaced text, as the log has them and as machines make them now: they come back in
+   * inputs.
+   */
   readonly #derived = new Map<string, string>();
   readonly #given: readonly string[];
 
@@ -64,7 +67,7 @@ export class Redactor {
     return mapTexts(this.redact(record), (text) => this.#derived.get(text) ?? text) as R;
   }
 
-  /** What actors asked for in a turn by the log, and ask for now: texts that differ were made of private ones. */
+  /** Compares the requests of a turn in the log with those made now: texts that differ were made of private ones. */
   learnRequests(logged: readonly JournalRecord[], made: readonly JournalRecord[]): void {
     const now = inputsOf(made);
     for (const [at, input] of inputsOf(logged).entries()) this.#learnDerived(input, now[at]);

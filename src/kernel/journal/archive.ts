@@ -20,9 +20,9 @@ export class Archive {
   private readonly directory: string;
   private readonly incarnation: string;
   private readonly maxBytes: number;
-  /** What this process referred to, by the number at which the segment was to begin. */
+  /** Blobs that this process referred to, by the number at which the segment was to begin. */
   private readonly referred = new Map<number, Set<string>>();
-  /** What segments of earlier incarnations refer to, read when it is first needed. */
+  /** Blobs that segments of earlier incarnations refer to, read when they are first needed. */
   private readonly read = new Map<string, ReadonlySet<string>>();
   private readonly torn = new Set<string>();
   private openFrom = 0;
@@ -65,7 +65,7 @@ export class Archive {
     return segmentsIn(this.directory).filter((segment) => !this.isOpen(segment));
   }
 
-  /** What is begun while this works has a higher number. */
+  /** Segments that begin while this works have a higher number. */
   private isOpen({ incarnation, first }: SegmentFile): boolean {
     return incarnation === this.incarnation && first >= this.openFrom;
   }
@@ -75,7 +75,7 @@ export class Archive {
     return this.work;
   }
 
-  /** One that cannot be compressed keeps none of the others from it. */
+  /** A segment that cannot be compressed does not keep the others from it. */
   private async compressClosed(): Promise<void> {
     const failures: unknown[] = [];
     for (const segment of this.closed().filter(({ compressed }) => !compressed)) {

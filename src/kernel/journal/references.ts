@@ -14,11 +14,11 @@ export const SIGN = '$';
 export const BASE = '$';
 export const BLOB = '$blob';
 
-/** What may hold references, in any record but a header. */
+/** The fields that may hold references, in any record but a header. */
 export const VALUE_FIELDS = ['event', 'input', 'output', 'value', 'fields', 'error'] as const;
 export const ADDRESS_FIELDS = ['at', 'from', 'to'] as const;
 /** Their `cause` is written as the distance back; none is written where it is the record before. */
-export const CAUSED: ReadonlySet<JournalLine['k']> = new Set(['message', 'effect']);
+export const CAUSED: ReadonlySet<string> = new Set<JournalLine['k']>(['message', 'effect']);
 
 /** Members of an object that others may be like; copying more costs more than it saves. */
 export const BASE_MAX_MEMBERS = 128;
@@ -35,7 +35,7 @@ export const unescaped = (token: string): string => token.replaceAll('~1', '/').
 
 /** Some dozens of pods that start at once. */
 export const REACH = 4_096;
-/** Of their lines without checksum and line feed. A record of a node has some 200. */
+/** Limit of the lines that are kept, without checksum and line feed. A record of a node has some 200 bytes. */
 const BYTES_MAX = 8 * 1024 * 1024;
 
 interface Entry<Kept> {

@@ -20,7 +20,7 @@ const LINE_FEED = Buffer.from('\n');
 const REFERENCE_MARK = '"$';
 
 export interface ScannedLine {
-  /** With what it refers to in place. */
+  /** The record with the values that it refers to in place. */
   readonly record: JournalLine;
   readonly offset: number;
   readonly line: number;
@@ -29,7 +29,7 @@ export interface ScannedLine {
 export interface SegmentEnd {
   readonly file: string;
   readonly bytes: number;
-  /** Where the lines stop making sense, if they do before the end. */
+  /** The first line that cannot be read, if there is one before the end. */
   readonly bad: { readonly offset: number; readonly line: number; readonly why: string } | undefined;
 }
 
@@ -75,7 +75,7 @@ function recordOf(decoder: Decoder, { raw, json }: ParsedLine, place: JournalPla
   throw new JournalError('damaged', place, `its checksum is right, but ${why}`);
 }
 
-/** One whose format is read: what another one has in it is not known. */
+/** A header of a format that this program reads: the content of other formats is unknown. */
 const isHeader = (record: JournalLine): record is HeaderRecord =>
   record.k === 'header' && isReadableFormat(record.version);
 

@@ -52,7 +52,7 @@ export class Vault {
   private readonly key: Buffer;
   private readonly maxSecrets: number;
   private readonly values = new Map<string, string>();
-  /** Values that people write into pods stay as they are; see `--journal-plain`. */
+  /** Values that authors write into pods stay as they are; see `--journal-plain`. */
   readonly isPlain: boolean;
 
   constructor(key: Buffer, { maxSecrets = VAULT_MAX_SECRETS, isPlain = false }: VaultOptions = {}) {

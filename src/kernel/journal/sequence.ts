@@ -8,7 +8,7 @@ import type { CheckpointRecord, GapRecord, HeaderRecord, InputRecord, JournalRec
 import { JournalError, type JournalPlace } from './errors.ts';
 import type { ScannedLine, SegmentEnd } from './scan.ts';
 
-/** What lies behind the last whole turn. It is left in the file and never given out. */
+/** The bytes behind the last whole turn. They are left in the file and never given out. */
 export interface TornTail {
   readonly file: string;
   readonly offset: number;
@@ -27,7 +27,7 @@ export class Sequence {
   private end: SegmentEnd | undefined;
   private link: string | undefined;
   private suspended: GapRecord | undefined;
-  /** Of the last input. */
+  /** The time of the last input. */
   private time = Number.NEGATIVE_INFINITY;
 
   constructor(header: HeaderRecord, next: number) {

@@ -41,7 +41,7 @@ interface Open {
   readonly encoder: Encoder;
   /** Not on disk yet. */
   readonly blobs: Map<string, string>;
-  /** Of those that are. */
+  /** Bytes of the blobs that are on disk. */
   blobBytes: number;
 }
 
@@ -71,7 +71,7 @@ export class Store {
     return this.open !== undefined;
   }
 
-  /** Of the open segment and its blobs. */
+  /** Bytes of the open segment and its blobs. */
   get bytes(): number {
     return this.open ? this.open.file.bytes + this.open.blobBytes : 0;
   }
@@ -217,7 +217,10 @@ const exists = (path: string): Promise<boolean> =>
     () => false,
   );
 
-/** What a nearly full disk is spared: the records that replay makes again. Inputs, requests and digests stay. */
+/**
+ * Kinds of records that a nearly full disk is spared, because replay makes them again. Inputs, requests and digests
+ * stay.
+ */
 const SPARED: ReadonlySet<string> = new Set(['message', 'log', 'state']);
 
 /** The records without messages, log lines and states; each run of them leaves one `dropped` record that says so. */

@@ -35,7 +35,7 @@ export interface JournalReport {
 /** `path` as for `readJournal`; all incarnations, or the one that is named. Throws only where there is none at all. */
 export function verifyJournal(path: string, incarnation?: string): JournalReport {
   if (!isDirectory(path)) {
-    // It was named, so it is to be a journal; what a crash may leave is one of many files in a directory.
+    // The user named this file, so it must be a journal; in a directory a crash may leave an empty one.
     preambleOf(path);
     return report([verifySegments(path, [{ path, bytes: statSync(path).size }])]);
   }
@@ -113,7 +113,7 @@ function hasCheckpoint(path: string, problems: JournalError[], isTornBegin: Expe
   return found;
 }
 
-/** Each problem once, however many ways lead to it. */
+/** Collects each problem once, however many ways lead to it. */
 function collecting(problems: JournalError[], isExpected: Expectation, work: () => void): void {
   try {
     work();

@@ -1,4 +1,6 @@
-/** CSI drivers and what is on disk of their volumes, as the pods' room sees them: the operations `csi.*`, in memory. */
+/**
+ * CSI drivers and what is on disk of their volumes, as the charts of pods see them: the operations `csi.*`, in memory.
+ */
 import type { InputOf, OutputOf } from '../../kernel/xstate.ts';
 import type { csiOperations, FoundDevice, FoundVolume } from '../../machines/model/operations/csi.ts';
 import type { Unshared } from '../../machines/model/operations/volume.ts';
@@ -15,12 +17,12 @@ export class CsiWorld {
   /** By folder of its record. */
   readonly volumes = new Map<string, FoundVolume>();
   readonly devices = new Map<string, FoundDevice>();
-  /** What drivers were asked, in order. */
+  /** The calls to drivers, in order. */
   readonly calls: string[] = [];
   readonly published: InputOf<Operations['csi.publish']>[] = [];
   readonly staged: InputOf<Operations['csi.stage']>[] = [];
   readonly expanded: InputOf<Operations['csi.expand']>['request'][] = [];
-  /** Of every volume that is published. */
+  /** What each publication reports as unshared; `null`: nothing. */
   unshared: Unshared | null = null;
   private readonly folders: Set<string>;
 

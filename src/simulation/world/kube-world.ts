@@ -1,5 +1,5 @@
 /**
- * The API server as the pods' room sees it: the operations of `kube.*` answered from the objects of a
+ * The API server as the charts of pods see it: the operations of `kube.*` answered from the objects of a
  * simulated API server, without a socket, under virtual time. Secrets leave it as handles, as they leave the real port.
  */
 
@@ -215,7 +215,7 @@ export class KubeWorld {
       const change = now ? (before ? 'MODIFIED' : 'ADDED') : before ? 'DELETED' : undefined;
       if (change) emit({ type: 'watch.changed', change, object: this.shown(event.object) });
     };
-    /** What happens is reported soon, and never from within the call that made it happen. */
+    /** Changes are reported soon, and never from within the call that made them. */
     const later = (event: StoreEvent): void => void this.time.arm(this.time.ms + 1, () => open && report(event));
     let open = true;
     const close = (): void => {
@@ -260,7 +260,7 @@ const pathOf = ({ resource, namespace, name, subresource }: Input): string =>
   [namespace, resource, name, subresource].filter((part) => part !== undefined).join('/');
 
 function plain(error: unknown) {
-  const { message } = error as Error;
+  const message = messageOf(error);
   if (error instanceof Refusal) {
     const retryAfterMs = error.retryAfterSeconds === undefined ? {} : { retryAfterMs: error.retryAfterSeconds * 1_000 };
     const retriable = error.code === 429 || error.code >= 500;

@@ -50,7 +50,7 @@ export function document(fields: Record<string, Json> = {}): ConfigurationSource
   return { kind: 'document', path: '/etc/kubelet.yaml', value, text: null, duplicates: [] };
 }
 
-/** What the container manager asks of a machine on which everything works, but for the version of its groups. */
+/** The answers to the container manager on a machine where everything works, but for the version of its groups. */
 export const GROUPS = {
   'host.tuneKernel': ok({ errors: [] }),
   'host.readCheckpoints': ok({ contents: [null, null] }),
@@ -119,7 +119,7 @@ export const HEALTHY: Answers = {
   'certificate.load': ok({ certificate: null }),
 };
 
-/** What a stream says as soon as it is open. */
+/** The first event of a stream, sent as soon as it is open. */
 export const FIRST_WORDS: Readonly<Record<string, (input: never) => JsonEvent>> = {
   'runtime.watchStatus': () => RUNTIME_READY,
   'cgroup.hold': ({ group }: { group: string }) => ({ type: 'cgroups.held', group, message: '' }),

@@ -20,7 +20,7 @@ export class MachineWorld implements Performer {
   private readonly isQuiet: boolean;
   private readonly calls = new Map<string, number>();
 
-  /** `isQuiet`: no stream speaks by itself. */
+  /** `isQuiet`: no stream emits by itself. */
   constructor(answers: Answers, { isQuiet = false, time = new VirtualTime() } = {}) {
     this.time = time;
     this.pods = new PodsWorld(time);

@@ -46,10 +46,10 @@ export function seeing<Each extends object>(
   containers: readonly Each[],
   volumes: readonly { readonly name: string }[] = [],
 ): readonly Each[] {
-  const isQuiet = ({ volumeMounts, volumeDevices }: Container) => !volumeMounts && !volumeDevices;
+  const isQuiet = (each: Container) => !each.volumeMounts && !each.volumeDevices;
   const volumeMounts = volumes.flatMap((volume) =>
     'image' in volume ? [] : [{ name: volume.name, mountPath: `/${volume.name}` }],
   );
   if (volumeMounts.length === 0) return containers;
-  return containers.map((each) => (isQuiet(each as Container) ? { ...each, volumeMounts } : each));
+  return containers.map((each) => (isQuiet(each) ? { ...each, volumeMounts } : each));
 }

@@ -25,7 +25,7 @@ export const podsAnswers = (world: PodsWorld): Handlers => ({
   ...cgroupHandlers(world),
 });
 
-/** What the answer to a call shows. */
+/** The sandbox in the answer to a call. */
 function sandboxNow(world: PodsWorld, id: string) {
   const sandbox = world.runtime.sandboxes.get(id);
   return sandbox ? world.knows(sandbox.config.metadata?.uid ?? '', world.runtime.statusOfSandbox(sandbox)) : null;

@@ -34,7 +34,7 @@ const KINDS: readonly KernelRecord['k'][] = [
   'end',
 ];
 
-/** What is known of a record without unpacking it. */
+/** The facts about a record that are known without unpacking it. */
 export interface Row {
   readonly n: number;
   readonly t: number;
@@ -43,7 +43,7 @@ export interface Row {
   readonly cause: number;
   readonly kind: KernelRecord['k'];
   readonly who: string;
-  /** The other end of a message. */
+  /** The sender of a message. */
   readonly from: string;
 }
 
@@ -155,7 +155,7 @@ export class Book {
     return { from: numberIn(page.n, 0), to: numberIn(page.n, page.size - 1) };
   }
 
-  /** What is known of the record at an index, without unpacking. */
+  /** The facts about the record at an index, without unpacking. */
   row(index: number): Row | undefined {
     const page = this.pages[Math.floor(index / PAGE_RECORDS)];
     const at = index % PAGE_RECORDS;
@@ -181,7 +181,7 @@ export class Book {
     return found;
   }
 
-  /** Where the record is, or the first one after it. */
+  /** The index of the record, or of the first one after it. */
   indexOf(n: number): number {
     return this.firstWhere((row) => row.n >= n);
   }
@@ -278,7 +278,7 @@ export class Book {
 async function unpack(packed: Uint8Array<ArrayBuffer>): Promise<ShownRecord[]> {
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream('deflate-raw'));
   const text = await new Response(stream).text();
-  return text.split('\n').map((line) => JSON.parse(line) as ShownRecord);
+  return text.split('\n').map((line): ShownRecord => JSON.parse(line));
 }
 
 export function* range(from: number, to: number): Generator<number> {

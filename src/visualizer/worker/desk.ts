@@ -17,7 +17,7 @@ import type { Group, GroupBy, Inspection, Moment, Notice, Opening, Requests } fr
 
 /** Between two notices: three frames. */
 const NOTICE_MS = 50;
-/** The same while a long journal is read: the page has other things to do. */
+/** The pause while a long journal is read, when the page is busy. */
 const READING_NOTICE_MS = 500;
 /** Records after which a journal is a long one. */
 const LONG_RECORDS = 5_000;
@@ -254,7 +254,7 @@ export class Desk implements Requests {
     if (!view) return null;
     const known = await source.detail(address, { view, turn: end.turn, n: end.n });
     if (known || this.#hasHeardAfter(address, end.n)) return known;
-    // It is now what it was then.
+    // The actor has not changed since: its present state is that of the moment.
     const now = await source.detail(address, undefined);
     return now && { ...now, at: end.n };
   }
@@ -346,7 +346,7 @@ const NO_ARROWS: ReadonlySet<string> = new Set(['state', 'log', 'end', 'header',
 const keyOf = (row: Row, by: Exclude<GroupBy, 'what'>): string =>
   by === 'actor' ? row.who : by === 'turn' ? String(row.turn) : row.kind;
 
-/** What a record is of its kind: the type of the event, the name of the request, the words of a line. */
+/** The kind of a record with its subject: the type of the event, the name of the request, the text of a line. */
 function whatOf(shown: ShownRecord | undefined): string {
   if (!shown) return '';
   const { record } = shown;

@@ -37,7 +37,7 @@ function put(folder: string, files: ReadonlyMap<string, Content>, incarnation: s
   return readJournal(folder, incarnation === undefined ? {} : { incarnation });
 }
 
-/** The files of a journal by their names in it, wherever a person found them. */
+/** The files of a journal by their names in it, whatever folder the user opened. */
 function inOneFolder(files: ReadonlyMap<string, Content>): ReadonlyMap<string, Content> {
   if (files.size > FILES_MAX) throw new Error(`${files.size} files; a journal has at most ${FILES_MAX}`);
   const found = new Map<string, Content>();

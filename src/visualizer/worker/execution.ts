@@ -16,12 +16,12 @@ import type {
   ShownRecord,
 } from '../../actors/server/visualizer/protocol.ts';
 import { shortText } from '../../actors/server/visualizer/trim.ts';
-import type { Checkpoint } from '../../kernel/checkpoint.ts';
+
 import type { PendingTimer } from '../../kernel/clock.ts';
 import { candidatesOf, guardName } from '../../kernel/guards.ts';
 import { JournalError } from '../../kernel/journal/errors.ts';
 import type { Journal } from '../../kernel/journal/reader.ts';
-import { isObject } from '../../kernel/json.ts';
+import { isObject, jsonText, memberOf } from '../../kernel/json.ts';
 import type { Kernel } from '../../kernel/kernel.ts';
 import type { KernelRecord } from '../../kernel/records.ts';
 import { NotReplayable, type ReplayReport, replaying } from '../../kernel/replay.ts';
@@ -32,15 +32,15 @@ import type { ContextChange, EdgeView, StepView } from './requests.ts';
 
 /** Snapshots that are held, about 2 KB each: those of 250,000 records. */
 const HELD_MAX = 150_000;
-/** Of those, the first: a start. */
+/** How many of them are of the start. */
 const HELD_FIRST = 50_000;
 
-/** What an actor was from the end of a turn on. */
+/** The state of an actor from the end of a turn on. */
 interface Held {
   readonly turn: number;
   readonly snapshot: object;
   readonly timers: readonly PendingTimer[];
-  /** What it heard in the turn, and the transitions that it took. */
+  /** The events of the actor in the turn, and the transitions that it took. */
   readonly steps: readonly Pick<Step, 'event' | 'transitions'>[];
 }
 
@@ -74,7 +74,7 @@ export class Execution {
     const run = replaying({
       machine: kubeletMachine,
       records,
-      ...(checkpoint ? { from: { checkpoint: checkpoint.state as Checkpoint, header } } : {}),
+      ...(checkpoint ? { from: { checkpoint: checkpoint.state, header } } : {}),
       onTurn: (made, kernel) => this.#onTurn(made, kernel),
       onStep: (step) => this.#steps.push(step),
     });
@@ -102,7 +102,7 @@ export class Execution {
     this.#hold(kernel);
   }
 
-  /** Of a journal that begins with a checkpoint. */
+  /** Takes the actors of a journal that begins with a checkpoint. */
   #adopt(kernel: Kernel): void {
     for (const address of kernel.addresses) {
       const snapshot = kernel.snapshotOf(address) as object;
@@ -156,7 +156,7 @@ export class Execution {
     return { actor: view, at, ...(context === undefined ? {} : { context }), timers };
   }
 
-  /** What a turn changed in an actor's context. */
+  /** The changes that a turn made to an actor's context. */
   changes(address: string, turn: number): readonly ContextChange[] | undefined {
     const [after, before] = [this.#at(address, turn), this.#at(address, turn - 1)];
     if (!after || after.turn !== turn) return after ? [] : undefined;
@@ -188,8 +188,7 @@ export class Execution {
   }
 }
 
-const contextOf = (held: Held | undefined): unknown =>
-  held && hidden((held.snapshot as { readonly context?: unknown }).context);
+const contextOf = (held: Held | undefined): unknown => held && hidden(memberOf(held.snapshot, 'context'));
 
 function activeIds(snapshot: object | undefined): string[] {
   const { _nodes: nodes = [] } = (snapshot ?? {}) as { readonly _nodes?: readonly { readonly id: string }[] };
@@ -227,14 +226,14 @@ function edge(transition: AnyTransitionDefinition, result: EdgeView['result']): 
   };
 }
 
-/** Members that are listed; a person reads no more. */
+/** Members that are listed; a reader takes in no more. */
 const CHANGES_MAX = 100;
 /** Characters of a member, before and after. */
 const MEMBER_MAX_CHARS = 2_000;
-/** Levels that are gone down; what differs below is shown as a whole. */
+/** Levels of nesting; differences below are shown as a whole. */
 const DEPTH_MAX = 6;
 
-/** What differs between two values of JSON, by path. Pure. */
+/** The differences between two values of JSON, by path. Pure. */
 export function differences(before: unknown, after: unknown): ContextChange[] {
   const found: ContextChange[] = [];
   collect(before, after, '', 0, found);
@@ -249,7 +248,7 @@ function collect(before: unknown, after: unknown, path: string, depth: number, f
       collect(before[name], after[name], path === '' ? name : `${path}.${name}`, depth + 1, found);
     return;
   }
-  const [was, is] = [JSON.stringify(before) as string | undefined, JSON.stringify(after) as string | undefined];
+  const [was, is] = [jsonText(before), jsonText(after)];
   if (was !== is) found.push({ path, ...shortened('before', was), ...shortened('after', is) });
 }
 

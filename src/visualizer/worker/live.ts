@@ -21,7 +21,7 @@ import { Model, type Source } from './model.ts';
 import type { HealthRow, HealthView } from './reports.ts';
 
 const AGAIN_MS = 1_000;
-/** More inputs than this waiting at once are a queue; a burst of events is gone in a few turns. */
+/** More waiting inputs are a queue; a burst of events is taken in a few turns. */
 const QUEUE_GOOD_MAX = 100;
 
 type Engine = typeof import('./engine.ts');
@@ -70,7 +70,7 @@ export class Live implements Source {
     const { model } = this;
     model.root = tree.root;
     model.meet(tree.actors);
-    // What came after the tree is sent again.
+    // The records that came after the tree was sent are sent again.
     model.take(records);
     model.past.adopt(tree.actors);
     model.changed.phases = true;
@@ -140,7 +140,7 @@ export class Live implements Source {
   changes = (): undefined => undefined;
   step = (): undefined => undefined;
 
-  /** Of the records that the page holds; a start whose beginning the daemon has forgotten has no report. */
+  /** The report on the records that the page holds; none where the daemon has dropped the beginning of the start. */
   async start(): ReturnType<Source['start']> {
     const { book } = this.model;
     if (book.row(0)?.n !== 0) return null;
@@ -170,7 +170,7 @@ function withoutHoles<Shown extends { readonly n: number; readonly record: Kerne
   return hole === -1 ? shown : shown.slice(0, hole);
 }
 
-/** What the daemon holds after a record, up to another, in answers that cost it little. */
+/** The records that the daemon holds after one, up to another, in answers that cost it little. */
 async function recordsAfter(after: number, upto: number): Promise<readonly ShownRecord[]> {
   const found: ShownRecord[] = [];
   for (let last = after, isMore = true; isMore && last < upto; ) {

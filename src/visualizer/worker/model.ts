@@ -21,7 +21,7 @@ import { Search } from './search.ts';
 /** Pages after those of the start: 204,800 records, about 10 MB packed. A journal that is opened is held whole. */
 const LIVE_PAGES_MAX = 200;
 
-/** What a model asks of the daemon, or of the journal that is run again. */
+/** The questions of a model to the daemon, or to the journal that is run again. */
 export interface Source {
   facts(): Pick<Facts, 'connection' | 'incarnation' | 'node' | 'root' | 'now' | 'runs' | 'incarnations'> &
     Partial<Pick<Facts, 'isReading' | 'note'>>;
@@ -49,7 +49,7 @@ export class Model {
   t = 0;
   search: Search;
   searchId = 0;
-  /** What has changed since the last notice. */
+  /** Which parts have changed since the last notice. */
   readonly changed = { phases: true, pods: true };
   #root = '';
 

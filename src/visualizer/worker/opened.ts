@@ -72,7 +72,7 @@ export class Opened implements Source {
     };
   }
 
-  /** What is missing at the end, and why. */
+  /** Which records are missing at the end, and why. */
   #note(): string | undefined {
     const { report, error, journal } = this.#execution;
     if (error !== undefined) return `The journal cannot be read further: ${error}`;

@@ -8,7 +8,7 @@
 import type { ActorView, RequestView, ShownRecord } from '../../actors/server/visualizer/protocol.ts';
 import { parentOf } from '../words.ts';
 
-/** What an actor was from a record on. */
+/** The view of an actor from a record on. */
 interface Change {
   readonly n: number;
   readonly view: ActorView;
@@ -22,7 +22,7 @@ export class Past {
   private readonly changes = new Map<string, Change[]>();
   private readonly askers = new Map<number, string>();
   private touched = new Set<string>();
-  /** In the order in which they ended. */
+  /** Actors that ended, in that order. */
   private readonly ended = new Set<string>();
   private gone: string[] = [];
 
@@ -37,7 +37,7 @@ export class Past {
     }
   }
 
-  /** What actors are whose beginning is not among the records. */
+  /** Takes actors whose beginning is not among the records. */
   meet(views: readonly ActorView[]): void {
     for (const view of views) this.met.set(view.address, view);
   }
@@ -123,7 +123,7 @@ export class Past {
     return changes[lastUpTo(changes, n)]?.view;
   }
 
-  /** All that were there after record `n`, and the last that had ended; default: after the last record. */
+  /** All actors after record `n`, and the last that had ended; default: after the last record. */
   all(n = Number.POSITIVE_INFINITY): ActorView[] {
     const views: ActorView[] = [];
     const ended: Change[] = [];

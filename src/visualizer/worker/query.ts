@@ -100,7 +100,7 @@ function textTerm(value: string, names: Names): (shown: ShownRecord) => boolean 
   return (shown) => isIn(lineOf(shown, names)) || isIn(JSON.stringify(shown.record));
 }
 
-/** What the table shows of a record. */
+/** The line that the table shows for a record. */
 function lineOf(shown: ShownRecord, { named }: Names): string {
   const { record, was, request } = shown;
   const text = recordText(record, { before: was?.value, operation: request?.name });
@@ -155,7 +155,9 @@ function numberTest(field: string, value: string, of: (row: Row) => number): (ro
   return (row) => test(of(row));
 }
 
-/** The values at a path of a record: `input.image`; what is in `event`, `input`, `output` or `fields` needs no prefix. */
+/**
+ * The values at a path of a record: `input.image`; what is in `event`, `input`, `output` or `fields` needs no prefix.
+ */
 function textsAt(record: object, path: string): string[] {
   const steps = path.split('.');
   const whole = record as Readonly<Record<string, unknown>>;

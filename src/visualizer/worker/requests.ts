@@ -17,7 +17,7 @@ export type Opening =
   | { readonly from: 'daemon' }
   /** The journal whose files the server of the page has. */
   | { readonly from: 'server'; readonly incarnation?: string }
-  /** Files that a person opened, or that are in the page; of several starts the one named, else the newest. */
+  /** Files that the user opened, or that are in the page; of several starts the one named, else the newest. */
   | { readonly from: 'files'; readonly files: ReadonlyMap<string, Content>; readonly incarnation?: string };
 
 export interface Facts {
@@ -28,7 +28,7 @@ export interface Facts {
   /** Times of the first and last record, milliseconds of the kernel's clock. */
   readonly started: number;
   readonly t: number;
-  /** Of a node that runs: its clock when this was sent. */
+  /** The clock of a running node when this was sent. */
   readonly now: number;
   readonly n: number;
   readonly turn: number;
@@ -53,12 +53,12 @@ export interface Found {
   readonly error?: string;
 }
 
-/** What the worker reports by itself, some times a second. */
+/** The reports that the worker sends by itself, several times a second. */
 export interface Notice {
   readonly facts: Facts;
   /** Another journal, or another start: all that was known is void. */
   readonly isNew?: boolean;
-  /** Those that changed. */
+  /** The actors that changed. */
   readonly actors?: readonly ActorView[];
   /** Addresses of those that ended long ago and are not shown any more. */
   readonly gone?: readonly string[];
@@ -84,7 +84,7 @@ export interface ContextChange {
 
 export interface Inspection {
   readonly shown: ShownRecord;
-  /** From the first cause that is listed to the record itself. */
+  /** From the first listed cause to the record itself. */
   readonly chain: readonly ShownRecord[];
   /** Causes before those. */
   readonly more: number;
@@ -95,7 +95,7 @@ export interface Inspection {
   /** The first of them. */
   readonly consequences: readonly ShownRecord[];
   readonly turn: readonly ShownRecord[];
-  /** What the turn changed in the context of the record's actor; absent: the machines do not run here. */
+  /** The changes of the turn to the context of the record's actor; absent: the machines do not run here. */
   readonly changes?: readonly ContextChange[];
 }
 
@@ -104,12 +104,12 @@ export interface EdgeView {
   readonly source: string;
   readonly targets: readonly string[];
   readonly event: string;
-  /** As the machine writes it; absent: it has none. */
+  /** The guard as the machine writes it; absent: the transition has none. */
   readonly guard?: string;
   readonly result: 'taken' | 'no' | 'not reached';
 }
 
-/** What an actor heard and how it decided. */
+/** An actor's last step: its event and its decision. */
 export interface StepView {
   /** The record that it heard. */
   readonly n: number;
@@ -144,7 +144,7 @@ export interface Requests {
   open(opening: Opening): Promise<null>;
   search(asked: { readonly text: string; readonly actor?: string }): Promise<number>;
   rows(asked: { readonly search: number; readonly from: number; readonly to: number }): Promise<readonly ShownRecord[]>;
-  /** Where a record is among what was found, or where it would be. */
+  /** The place of a record among the found ones, or where it would be. */
   rowOf(asked: { readonly search: number; readonly n: number }): Promise<number>;
   groups(asked: { readonly search: number; readonly by: GroupBy }): Promise<readonly Group[]>;
   /** The record so many records, or turns, away. */
@@ -155,7 +155,7 @@ export interface Requests {
   history(asked: { readonly address: string; readonly at?: number }): Promise<readonly HistoryEntry[]>;
   step(asked: { readonly address: string; readonly at?: number }): Promise<StepView | null>;
   pod(asked: { readonly uid: string; readonly at?: number }): Promise<PodStory>;
-  /** What some actors and the world sent each other, around a record. */
+  /** The messages between some actors and the world, around a record. */
   between(asked: { readonly actors: readonly string[]; readonly at?: number }): Promise<readonly ShownRecord[]>;
   /** The longest time between two records, in each of so many equal stretches of them. */
   pauses(asked: { readonly bins: number }): Promise<readonly number[]>;

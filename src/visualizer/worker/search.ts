@@ -44,7 +44,7 @@ export class Search {
     this.ended = true;
   }
 
-  /** Pages in the middle are gone: what is found is found anew. */
+  /** Starts the search again, because pages in the middle were dropped. */
   restart(): void {
     this.found = [];
     this.scanned = 0;

@@ -148,5 +148,6 @@ export function signalNumber(signal: Signal): number | undefined {
     const offset = Number(realtime[2] ?? 0);
     return realtime[1] === 'MIN' ? FIRST_REALTIME + offset : LAST_REALTIME - offset;
   }
-  return (constants.signals as Readonly<Record<string, number>>)[signal];
+  const numbers: Readonly<Record<string, number>> = constants.signals;
+  return numbers[signal];
 }

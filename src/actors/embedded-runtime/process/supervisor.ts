@@ -37,7 +37,7 @@ const SHIM_FLAGS = ['--max-old-space-size=32', '--max-semi-space-size=1'];
 
 export interface SupervisorHooks {
   readonly changed: (container: Container, change: 'started' | 'stopped') => void;
-  /** What could not be done now, and is tried again at the next inspection. */
+  /** Called for a step that failed and is tried again at the next inspection. */
   readonly failed: (text: string, container: Container) => void;
 }
 

@@ -57,7 +57,7 @@ export interface ContainerRecord extends NamedRecord {
   readonly process: ProcessSpec;
   /** Absent: it has none of them, its input is empty. */
   readonly terminal?: TerminalSpec;
-  /** What the container asked for and does not get, in words. */
+  /** The settings that the container asked for and does not get, in words. */
   readonly ignored: readonly string[];
   /** Set before the shim is started: from here on a process may exist. */
   readonly startRequested: boolean;
@@ -72,7 +72,7 @@ export interface ProcessSpec {
   readonly gid?: number;
 }
 
-/** What of a terminal a container has. */
+/** The terminal of a container. */
 export interface TerminalSpec {
   readonly stdin: boolean;
   /** Input ends with the first client's. */

@@ -21,7 +21,7 @@ export interface CommandStreams {
   readonly stdin: Readable | null;
   readonly stdout: Writable | null;
   readonly stderr: Writable | null;
-  /** What the client's terminal comes to have. */
+  /** The sizes that the client's terminal takes. */
   readonly sizes: Sizes;
   /** Says how it ended, after all output, and lets the client go. */
   end(status: object): void;
@@ -54,7 +54,10 @@ const OPENING_LIMIT_MS = 30_000;
 const SIZE_MAX_BYTES = 1_024;
 const CHANNELS = ['stdin', 'stdout', 'stderr', 'error', 'resize'] as const;
 
-/** Resolves when the client has opened its streams. Rejects when it went or took too long; it is gone then. */
+/**
+ * Resolves when the client has opened its streams. Rejects when the client disconnected or took too long, and closes
+ * the connection.
+ */
 export function spdyStreams(socket: Duplex, head: Buffer, asked: StreamsAsked): Promise<CommandStreams> {
   const wanted = new Set<string>(['error']);
   for (const name of ['stdin', 'stdout', 'stderr'] as const) if (asked[name]) wanted.add(name);
@@ -174,7 +177,7 @@ export const exitStatus = (command: readonly string[], code: number): object =>
         details: { causes: [{ reason: 'ExitCode', message: String(code) }] },
       };
 
-/** Of a command that could not be run, or a container that could not be attached to. */
+/** The status of a command that could not be run, or a container that could not be attached to. */
 export const failureStatus = (why: string): object => ({
   metadata: {},
   status: 'Failure',

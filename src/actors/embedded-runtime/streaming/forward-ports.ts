@@ -90,7 +90,7 @@ const opened = (port: number, host: string): Promise<Socket> =>
     socket.once('error', reject);
   });
 
-/** Each side's end is passed on; when one is gone without, the other goes. */
+/** Passes on the end of each side; when one side breaks off without an end, the other is destroyed. */
 function join(socket: Socket, stream: SpdyServerStream): void {
   socket.on('error', () => socket.destroy());
   socket.pipe(stream);

@@ -24,7 +24,7 @@ const MAX_DROP_INS = 1_000;
 const TOO_DEEP = `yaml: exceeded max depth of ${MAX_DEPTH}`;
 /** The first directive before the document. */
 const DIRECTIVE = /^(?:[ \t]*(?:#[^\n]*)?\n)*%([a-zA-Z]+)[ \t]*(\S*)/;
-/** What ends a line for the Go reader, too. */
+/** Characters that end a line for the Go reader, too. */
 const ODD_BREAK = /[\u0085\u2028\u2029]/g;
 const PROTOBUF_PREFIX = 'k8s\0';
 

@@ -1,5 +1,5 @@
 /**
- * `host.watchOom`: follows the kernel's log and speaks only when the kernel killed a process for want of memory.
+ * `host.watchOom`: follows the kernel's log and emits an event when the kernel killed a process for want of memory.
  *
  * Owns: the open log; in a small file, the number of the last record that was reported, with the boot it belongs to.
  * Invariants: a kill is reported once, also over restarts of the agent within one boot; records that were overwritten
@@ -89,7 +89,7 @@ async function* records(fd: number, signal: AbortSignal) {
 
 const buffer = Buffer.alloc(RECORD_BYTES);
 
-/** What there is to read now. `EPIPE`: the record that was next is overwritten, and the one after it comes. */
+/** The records that can be read now. `EPIPE`: the next record was overwritten, and the one after it comes. */
 function readSome(fd: number): string {
   for (;;) {
     try {

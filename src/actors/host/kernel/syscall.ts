@@ -78,7 +78,7 @@ export interface SystemCalls {
   projectOf(fd: number): number;
   /** Makes an empty folder, and everything that will be in it, one of this project. */
   setProject(fd: number, project: number): void;
-  /** What the file system of an open folder counts for a project; `null`: it counts for none. */
+  /** The usage that the file system of an open folder counts for a project; `null`: it counts none. */
   projectUsage(fd: number, project: number): ProjectUsage | null;
   /** Sets the size of the terminal for its processes. */
   setWindowSize(fd: number, rows: number, columns: number): void;

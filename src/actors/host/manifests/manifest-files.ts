@@ -45,14 +45,14 @@ const SETTLE_MS = 100;
 /** File systems stamp what comes within one tick of the kernel's clock with the same time. */
 const TICK_MS = 10;
 
-/** What one file held, kept between scans so that unchanged content is not decoded again. */
+/** The content of one file, kept between scans so that unchanged content is not decoded again. */
 export interface FileState {
   /** sha256 of the content that was decoded; empty when it has to be read again. */
   readonly digest: string;
   readonly inode: string;
-  /** Of the file that was read, when nothing can have happened to it since without another one; else empty. */
+  /** The stamp of the file that was read; empty where the file may have changed since without a new stamp. */
   readonly stamp: string;
-  /** The last content that made a pod; values that people wrote are handles. */
+  /** The last content that made a pod; values that its author wrote are handles. */
   readonly manifest: Manifest | null;
   /** The last content that made a ConfigMap or Secret; the values of a Secret are handles. */
   readonly object: ConfigObject | null;
@@ -106,7 +106,7 @@ export async function* scanManifests(path: string, reader: Reader, before: Scan[
   yield scanOf(listing, outcomes, true);
 }
 
-/** While others are still to be read: so is what a pod names, perhaps. */
+/** The outcome while other files are still to be read: objects that a pod names may be among them. */
 function partly(files: readonly string[], read: readonly FileOutcome[], { nodeName }: Reader, before: Scan['files']) {
   const known = new Map(read.map((outcome) => [outcome.file, outcome]));
   return files.flatMap((file) => {
@@ -134,7 +134,7 @@ function scanOf(listing: Listing, outcomes: readonly FileOutcome[], isWhole: boo
   };
 }
 
-/** Of two files with one object the first in order has it. */
+/** Where two files have one object, the first file in order provides it. */
 function distinctObjects(outcomes: readonly FileOutcome[]) {
   const owners = new Map<string, string>();
   const errors: ManifestError[] = [];

@@ -77,7 +77,7 @@ async function savePod(directory: string, uid: string, remembered: object | null
 
 // ---- tokens ---------------------------------------------------------------------------------------------------------
 
-/** What a file holds. */
+/** The content of a file. */
 interface StoredPod extends RememberedPod {
   /** By the name of a handle, the value under the node's key. */
   readonly values?: Readonly<Record<string, string>>;

@@ -70,7 +70,7 @@ function certificateUser(
   if (!certificate) return null;
   onCertificate(certificate.validToDate.getTime());
   if (!isTrusted(socket)) return { refused: `x509: ${socket.authorizationError ?? 'the authority has changed'}` };
-  const { CN, O } = socket.getPeerCertificate().subject as { CN?: string | string[]; O?: string | string[] };
+  const { CN, O }: { CN?: string | string[]; O?: string | string[] } = socket.getPeerCertificate().subject;
   const name = [CN ?? []].flat().at(-1) ?? '';
   if (name === '') return null;
   const extra = { 'authentication.kubernetes.io/credential-id': [`X509SHA256=${fingerprint(certificate)}`] };

@@ -6,6 +6,7 @@
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Json } from '../../../kernel/json.ts';
+import { toPlainError } from '../../../kernel/json.ts';
 import type { KubeObject, KubeTarget } from '../../../machines/model/operations/kube.ts';
 import type { User } from '../http/endpoint.ts';
 import type { ReviewToken } from './authentication.ts';
@@ -15,7 +16,7 @@ import { AnswerCache, type CacheSeen } from './cache.ts';
 /** Creates an object at the API server and resolves with what it became; ends when the signal does. */
 export type Create = (request: KubeTarget & { readonly body: Json }, signal: AbortSignal) => Promise<KubeObject>;
 
-/** Upstream's: a client that waits longer has gone. */
+/** Upstream's: a client does not wait longer. */
 const REVIEW_TIMEOUT_MS = 10_000;
 /** Upstream's sizes: a node has few clients. */
 const TOKENS_MAX = 4_096;
@@ -98,7 +99,7 @@ async function asked(create: Create, request: Parameters<Create>[0]): Promise<Ku
     try {
       return await create(request, signal);
     } catch (error) {
-      const isRetriable = (error as { retriable?: boolean }).retriable === true;
+      const isRetriable = toPlainError(error).retriable;
       if (!isRetriable || tried === TRIES || signal.aborted) throw error;
       await pause(waitMs, undefined, { signal });
     }

@@ -92,7 +92,7 @@ function logQuery(query: ReadonlyMap<string, readonly string[]>): LogQuery | 'un
   };
 }
 
-/** Also by its older name, of which `all` is as good as nothing. */
+/** The parameter also has an older name, in which `all` means no limit. */
 function tailLines(query: ReadonlyMap<string, readonly string[]>): string | undefined {
   const older = query.get('tail')?.[0] || undefined;
   if (older === undefined) return query.get('tailLines')?.[0];

@@ -7,6 +7,7 @@
  */
 import type { IncomingMessage } from 'node:http';
 import { parseUnsigned31 } from '../../../machines/model/values/go-text.ts';
+import { chunksOf } from '../../byte-stream.ts';
 import { type Answer, pageNotFound, refusal } from '../http/answer.ts';
 import { type ApiRequest, type Endpoint, first } from '../http/endpoint.ts';
 import type { Insight, ProfileKind } from '../http/inspector.ts';
@@ -134,9 +135,9 @@ async function verbosity({ method, raw }: ApiRequest, { setVerbosity }: DebugOpt
 async function readText(raw: IncomingMessage, maxBytes: number): Promise<string> {
   const chunks: Buffer[] = [];
   let size = 0;
-  for await (const chunk of raw.iterator({ destroyOnReturn: false })) {
-    chunks.push(chunk as Buffer);
-    size += (chunk as Buffer).length;
+  for await (const chunk of chunksOf(raw.iterator({ destroyOnReturn: false }))) {
+    chunks.push(chunk);
+    size += chunk.length;
     if (size > maxBytes) break;
   }
   return Buffer.concat(chunks)

@@ -83,7 +83,7 @@ type Parameters = Readonly<Record<string, string>>;
 
 const JSON_FORM: Form = ['application', 'json'];
 const TEXT_FORM: Form = ['text', 'plain'];
-/** In upstream's order: the first of those that a range covers is taken. */
+/** In upstream's order: the first form that a range of the header covers is taken. */
 const FORMS: readonly Form[] = [JSON_FORM, ['application', 'yaml'], TEXT_FORM];
 
 const isNamed = (parameters: Parameters): boolean => ['as', 'g', 'v'].some((name) => name in parameters);
@@ -103,7 +103,7 @@ function negotiated(request: ApiRequest, kind: string, page: string, fields: () 
   const accept = firstHeader(request.raw, 'accept') || '*/*';
   const found = chosen(accept, ([type], parameters) => {
     if (type === 'text') return !isNamed(parameters);
-    const { v = '', g, as } = parameters as { v?: string; g?: string; as?: string };
+    const { v = '', g, as } = parameters;
     return g === GROUP && as === kind && VERSIONS.includes(v);
   });
   if (found?.type === TEXT_FORM.join('/')) {
@@ -136,7 +136,7 @@ function unacceptable(request: ApiRequest, accept: string): Answer {
   return { status: 406, headers: { 'content-type': type }, body: encoded(type, value, isPretty) };
 }
 
-/** Who asks with a browser or by hand gets JSON with line breaks, as upstream gives it. */
+/** Browsers and requests by hand get JSON with line breaks, as from upstream. */
 function isForPeople(request: ApiRequest): boolean {
   const asked = first(request, 'pretty') ?? '';
   const isAsked = parseBool(asked);

@@ -59,7 +59,7 @@ function withoutSpaces(text: string): string {
   return text.slice(start, end);
 }
 
-/** For metrics: `gzip` only when it is wanted more than the plain text. */
+/** For metrics: `gzip` only when the client prefers it to plain text. */
 export function prefersGzip(header: string): boolean {
   const wanted = header.split(',').map((text) => {
     const [coding = '', quality] = text.split(';');

@@ -1,4 +1,4 @@
-/** One thing that the node's API offers, and a request for it. */
+/** One endpoint of the node's API, and a request for it. */
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { Answer } from './answer.ts';
@@ -49,7 +49,7 @@ export interface Endpoint {
   readonly path: string;
   /** `any`: the outer router passes every method on. */
   readonly methods: readonly string[] | 'any';
-  /** Of the inner router, the types it answers in; empty: only clients that accept any type. Absent: no check. */
+  /** The types that the inner router answers in; empty: only clients that accept any type. Absent: no check. */
   readonly produces?: readonly string[];
   /** Rights of which one is enough; tried in this order. */
   readonly subresources: readonly Subresource[];

@@ -18,13 +18,10 @@ const SPACE = 0x20;
 
 /** Takes a line with or without its break; `null` when it is not in this form. */
 export function parseCriLine(line: Buffer): CriLine | null {
-  const ends: number[] = [];
-  for (let from = 0; ends.length < 3; from = ends.at(-1)! + 1) {
-    const end = line.indexOf(SPACE, from);
-    if (end < 0) return null;
-    ends.push(end);
-  }
-  const [first, second, third] = ends as [number, number, number];
+  const first = line.indexOf(SPACE);
+  const second = line.indexOf(SPACE, first + 1);
+  const third = line.indexOf(SPACE, second + 1);
+  if (first < 0 || second < 0 || third < 0) return null;
   const time = line.toString('latin1', 0, first);
   const stream = line.toString('latin1', first + 1, second);
   const tags = line.toString('latin1', second + 1, third).split(':');

@@ -20,7 +20,7 @@ const LINE_BREAK = 0x0a;
 
 export interface Follow {
   readonly signal: AbortSignal;
-  /** What is written after this became false is not waited for. */
+  /** Output that is written after this became false is not waited for. */
   isRunning(): boolean | Promise<boolean>;
 }
 

@@ -78,7 +78,7 @@ const internalError = (message: string): object => ({
   code: 500,
 });
 
-/** Runs until the command ended or one of the two is gone. */
+/** Runs until the command ended or either side disconnected. */
 export class RemoteCommand {
   private readonly client: WebSocket;
   private readonly runtime: SpdyClient;

@@ -55,12 +55,12 @@ export const openSpdy = (url: string, protocols: readonly string[]): Promise<Ope
 const FORWARDED_FOR = 'X-Forwarded-For';
 /** Headers that are for this node, not for the runtime, or that it gets in another form. */
 const KEPT_HERE = new Set(['authorization', 'cookie', 'host', 'x-forwarded-for']);
-/** How long the one side of a tunnel may take nothing of what is left for it when the other is gone. */
+/** How long one side of a tunnel may leave bytes unread after the other has disconnected. */
 const LINGER_MS = 10_000;
 /** A browser cannot set Authorization, so a token may come as the name of a subprotocol. */
 const TOKEN_PROTOCOL = 'base64url.bearer.authorization.k8s.io.';
 
-/** Of a client that does not say what it is: upstream's HTTP library adds a name, too. */
+/** Upstream's HTTP library, too, adds a name for a client that sends none. */
 const USER_AGENT = 'statelet';
 
 /**
@@ -95,7 +95,7 @@ function rawHead({ statusCode, statusMessage, rawHeaders }: IncomingMessage): st
   return `${lines.join('\r\n')}\r\n\r\n`;
 }
 
-/** Joins two connections. When one is gone, the other still gets what was on its way to it, and then ends, too. */
+/** Joins two connections. When one ends, the other still gets the bytes that were under way, and then ends, too. */
 export function join(left: Duplex, right: Duplex): void {
   follow(left, right);
   follow(right, left);

@@ -54,7 +54,7 @@ export class Life {
       this.#problems = await this.#ask();
       this.#asking = undefined;
     } catch {
-      // Only the end of the channel fails: this thread ends with it.
+      // Sending fails only when the channel has ended, and this thread ends with it.
     }
   }
 }

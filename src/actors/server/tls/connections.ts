@@ -7,11 +7,11 @@
  */
 import { isIPv6, type Socket } from 'node:net';
 
-/** Of one port: many times what an API server, a scraper and people need, and few enough for a small node. */
+/** Limit of one port: many times what an API server, a scraper and users need, and few enough for a small node. */
 const CONNECTIONS_MAX = 2_000;
-/** Of one client: an API server has one for each log and each command that is followed. */
+/** Limit of one client: an API server has one connection for each log and each command that is followed. */
 export const CLIENT_CONNECTIONS_MAX = 1_000;
-/** Of an IPv6 address: a client that has one has all that begin so. */
+/** An IPv6 client has all addresses that begin with the same four groups. */
 const IPV6_NETWORK_GROUPS = 4;
 
 export interface ConnectionLimits {

@@ -36,7 +36,7 @@ const SUITES: Readonly<Record<string, string>> = {
   TLS_RSA_WITH_AES_128_GCM_SHA256: 'AES128-GCM-SHA256',
   TLS_RSA_WITH_AES_256_GCM_SHA384: 'AES256-GCM-SHA384',
 };
-/** They are not chosen by configuration, upstream either. */
+/** The suites of TLS 1.3, which no configuration chooses, as upstream. */
 const TLS_1_3 = ['TLS_AES_128_GCM_SHA256', 'TLS_AES_256_GCM_SHA384', 'TLS_CHACHA20_POLY1305_SHA256'];
 const STRONG = [
   'ECDHE-ECDSA-AES128-GCM-SHA256',
@@ -166,7 +166,7 @@ export class Listener {
     if (!this.connections.admit(socket)) return void socket.destroy();
     if (!this.options.tls) return this.options.accept(socket);
     let isSilent = true;
-    // What came while this process itself was busy is still to be read.
+    // Bytes that came while this process itself was busy are still to be read.
     socket.setTimeout(HANDSHAKE_TIMEOUT_MS, () => setImmediate(() => isSilent && socket.destroy()));
     socket.once('data', (first: Buffer) => {
       isSilent = false;

@@ -9,6 +9,7 @@ import { readFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { createSecureContext } from 'node:tls';
+import { messageOf } from '../../../kernel/thrown.ts';
 import { PathWatch } from '../../host/path-watch.ts';
 
 /** Upstream's: a change that nothing hinted at is found after this. */
@@ -34,7 +35,7 @@ export interface Material {
   readonly ca: Buffer | null;
 }
 
-/** What people may know of a certificate. */
+/** The facts about a certificate that may be shown. */
 export interface CertificateFacts {
   readonly subject: string;
   readonly fingerprint: string;
@@ -121,7 +122,7 @@ export async function watchMaterial(
       if (isCertificateNew || isAuthorityNew) changed({ material, isCertificateNew, isAuthorityNew });
       [before, reported] = [material, ''];
     } catch (error) {
-      const { message } = error as Error;
+      const message = messageOf(error);
       if (message !== reported) failed(message);
       reported = message;
     }

@@ -36,7 +36,7 @@ export interface ActorView {
   readonly requests: readonly RequestView[];
   /** Why it ended, when it failed. */
   readonly error?: string;
-  /** What people call the uid in its address, if its machine knows. */
+  /** The name of the pod behind the uid in its address, if its machine knows it. */
   readonly named?: NamedUid;
 }
 
@@ -58,11 +58,11 @@ export interface ShownRecord {
   readonly turn: number;
   readonly cause?: number;
   readonly record: KernelRecord;
-  /** Of a `state` record: the states that are active from here. */
+  /** With a `state` record: the states that are active from here. */
   readonly active?: readonly ActiveState[];
-  /** Of a `state` record: what the actor was in until then; absent when it began with it. */
+  /** With a `state` record: the states of the actor until then; absent when the record begins the actor. */
   readonly was?: StatesView;
-  /** Of a `state` record with which an actor begins, or its name becomes known. */
+  /** With a `state` record that begins an actor or makes its name known. */
   readonly begins?: { readonly machine: string; readonly named?: NamedUid };
   /** The request that a `cancel` record takes back, or that an input is news of. */
   readonly request?: { readonly asker: Address; readonly name: string };
@@ -99,7 +99,7 @@ export interface PhaseView {
   readonly id: string;
   readonly name: string;
   readonly depth: number;
-  /** Its rows of the documented start-up sequence: `S116-S120`. */
+  /** The rows of the documented start-up sequence that the phase covers: `S116-S120`. */
   readonly steps?: string;
   readonly waitsFor?: string;
   readonly entered: number;
@@ -108,7 +108,7 @@ export interface PhaseView {
   readonly leftBy?: number;
 }
 
-/** What ended a start: the root's last words, and the phase that they blame. */
+/** The end of a failed start: the root's last message, and the phase that it blames. */
 export interface FailureView {
   readonly n: number;
   readonly message: string;
@@ -127,7 +127,7 @@ export interface PodView {
   readonly n: number;
   /** Time of the first such line. */
   readonly seen: number;
-  /** When it ran first. */
+  /** The time when the pod ran first. */
   readonly running?: number;
   /** When its actor ended. */
   readonly gone?: number;

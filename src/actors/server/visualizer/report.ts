@@ -39,7 +39,7 @@ export async function reportHtml(files: JournalFiles | undefined): Promise<strin
     .map(([kind, source]) => `${kind}-src ${source}`)
     .join('; ');
   const head = `<meta http-equiv="Content-Security-Policy" content="${policy}" />\n    <style>${styles}</style>`;
-  // By functions: what is put in may hold the signs of a replacement.
+  // Inserted by functions, because an inserted text may contain the patterns of a replacement.
   return page
     .replaceAll(STYLESHEET, '')
     .replace(ICON, () => `href="data:image/svg+xml;base64,${Buffer.from(icon).toString('base64')}"`)

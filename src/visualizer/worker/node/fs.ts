@@ -5,7 +5,7 @@
 import type { Buffer } from 'buffer/';
 import { bufferOf } from './buffer.ts';
 
-/** Of workers, which the types of a page do not have. */
+/** A class of workers, which the types of a page do not have. */
 declare const FileReaderSync: new () => { readAsArrayBuffer(part: Blob): ArrayBuffer };
 
 export type Content = Uint8Array | Blob;

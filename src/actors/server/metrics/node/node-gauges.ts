@@ -34,7 +34,7 @@ export function nodeGauges(view: NodeView): Family[] {
   ];
 }
 
-/** As upstream's counter: it appears with the first eviction. */
+/** As with upstream, the counter appears with the first eviction. */
 export function evictionCounts(view: NodeView): Family[] {
   const samples = Object.entries(view.evictions()).map(([signal, count]) => one(count, { eviction_signal: signal }));
   if (samples.length === 0) return [];
@@ -80,7 +80,7 @@ interface Plugins {
 
 /** Sockets in the plugin folder, and those of them whose plugin was taken. */
 export function pluginCounts(view: NodeView): Family {
-  const [manager] = view.contexts('kubelet/pluginManager') as readonly Plugins[];
+  const [manager] = view.contexts<Plugins>('kubelet/pluginManager');
   const sockets = Object.entries(manager?.plugins ?? {});
   const samples = sockets.flatMap(([socket_path, { driver }]) => [
     one(1, { socket_path, state: 'desired_state_of_world' }),
@@ -91,9 +91,8 @@ export function pluginCounts(view: NodeView): Family {
 
 /** How many mirror pods the API server has for static pods of this node. */
 export const mirrorPodsOf = (view: NodeView): number =>
-  (view.contexts('kubelet/mirrorPods/mirror-') as readonly { readonly seen: object | null }[]).filter(
-    ({ seen }) => seen !== null,
-  ).length;
+  view.contexts<{ readonly seen: object | null }>('kubelet/mirrorPods/mirror-').filter(({ seen }) => seen !== null)
+    .length;
 
 /** As Go names them. */
 const ARCHITECTURES: Readonly<Record<string, string>> = { x64: 'amd64', ia32: '386' };
@@ -132,7 +131,7 @@ export function registeredCounts(families: readonly Family[]): Family {
   };
 }
 
-/** By name, upstream's help, and why it never happens. */
+/** The name, upstream's help, and the reason why the counter stays at zero. */
 const NEVER: readonly (readonly [name: string, help: string])[] = [
   // Nothing here is hidden or disabled.
   ['disabled_metrics_total', '[BETA] The count of disabled metrics.'],
@@ -141,7 +140,7 @@ const NEVER: readonly (readonly [name: string, help: string])[] = [
   ['kubelet_pleg_discard_events', '[ALPHA] The number of discard events in PLEG.'],
   // The API by which agents watch pods is behind a gate that is off.
   ['kubelet_pod_watch_events_dropped_total', '[ALPHA] Cumulative number of pod watch events dropped.'],
-  // What cannot be read of a volume is logged and left out.
+  // A volume whose statistics cannot be read is logged and left out.
   [
     'force_cleaned_failed_volume_operations_total',
     '[ALPHA] The number of volumes that were force cleaned after their reconstruction failed during kubelet startup. ' +

@@ -77,7 +77,7 @@ export class Evictions implements Projection {
     }
   }
 
-  /** Of the signals that count more pods than before. Limits of local storage are not observed by signals. */
+  /** Observes the signals that count more pods than before. Limits of local storage have no signal. */
   #went(evictions: EvictionContext['evictions'], nowMs: number): void {
     for (const [eviction_signal, count] of Object.entries(evictions)) {
       const isNew = count > (this.#counted[eviction_signal] ?? 0) && !eviction_signal.endsWith('fs.limit');

@@ -9,7 +9,7 @@ import { type Family, gaugeOf, one, type Sample } from '../family.ts';
 const conditionOf = (status: NodePod['status'], wanted: string) =>
   status?.conditions?.find(({ type, status: value }) => type === wanted && value === 'True');
 
-/** Of each container the files in the folder of its log. */
+/** The size of the files in the log folder of each container. */
 function logSizes(pods: readonly NodePod[]): Family {
   const samples = pods.flatMap(({ uid, namespace, name, runtime }) => {
     const folders = new Map(

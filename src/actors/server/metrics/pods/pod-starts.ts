@@ -29,7 +29,7 @@ interface Start {
   readonly seenAtMs: number;
   /** Something was asked for it. */
   hasBegun: boolean;
-  /** It was seen to run, or is none whose start is measured. */
+  /** The pod was seen to run, or its start is not measured. */
   isOver: boolean;
   /** Actors of images that it waits for, by container. */
   readonly images: Map<string, string>;

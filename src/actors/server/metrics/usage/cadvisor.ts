@@ -185,7 +185,7 @@ const DEFINITIONS: Readonly<Record<string, Definition>> = {
 
 interface Machine {
   readonly disks: readonly DiskSample[];
-  /** By major and minor number, what a disk is called: `sda`. */
+  /** By major and minor number, the name of a disk: `sda`. */
   readonly names: ReadonlyMap<string, string>;
 }
 
@@ -206,7 +206,7 @@ export function cadvisorFamilies(samples: readonly CgroupSample[] | null, machin
   return [...families, ...diskFamilies(samples ?? [], machine), error];
 }
 
-/** Of the machine what its disks count themselves; of groups what they had done there. */
+/** For the machine the counters of its disks; for groups the input and output that they caused there. */
 function diskFamilies(samples: readonly CgroupSample[], { disks, names }: Machine): Family[] {
   const counted = new Set(disks.map(({ device }) => device));
   const ofGroups = (name: string): Sample[] => {

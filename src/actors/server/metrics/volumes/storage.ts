@@ -44,7 +44,7 @@ const operationOf = ({ name, input }: UnderWay): string =>
   (input && 'block' in input && input.block ? BLOCK_OPERATIONS[name] : undefined) ?? DRIVER_OPERATIONS[name]!;
 const DRIVER_ACTOR = /^kubelet\/csiVolumes\/[^/]+/;
 
-/** What the actor of a driver's volume knows. */
+/** The fields that are read of the context of a driver's volume. */
 export interface DriverVolume {
   readonly pod?: { readonly uid: string };
   readonly volume: { readonly name: string; readonly driver: string };
@@ -156,7 +156,7 @@ export function volumeCounts(pods: readonly NodePod[], ofDrivers: readonly Drive
       if (mounted.includes(volume.name)) add(plugin, 'actual_state_of_world');
     }
   }
-  const samples = [...counts].map(([labels, value]) => ({ labels: JSON.parse(labels) as Sample['labels'], value }));
+  const samples = [...counts].map(([labels, value]): Sample => ({ labels: JSON.parse(labels), value }));
   return {
     name: 'volume_manager_total_volumes',
     help: '[ALPHA] Number of volumes in Volume Manager',
