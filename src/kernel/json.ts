@@ -68,7 +68,7 @@ export function toPlainError(thrown: unknown): PlainError {
   return {
     name: thrown.name,
     message: thrown.message,
-    ...(code === undefined ? {} : { code: String(code) }),
+    ...(typeof code === 'string' || typeof code === 'number' ? { code: String(code) } : {}),
     retriable: memberOf(thrown, 'retriable') === true,
     ...(typeof retryAfterMs === 'number' ? { retryAfterMs } : {}),
   };

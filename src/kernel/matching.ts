@@ -74,7 +74,7 @@ export class Matching {
     return actual.map((record, at) => {
       const cause = 'cause' in record ? record.cause : undefined;
       const moved = { ...record, n: record.n + shift, ...(cause === undefined ? {} : { cause: cause + shift }) };
-      if (at === 0 && first.k === moved.k && moved.k !== 'header') return { ...first, n: moved.n } as never;
+      if (at === 0 && first.k === moved.k && moved.k !== 'header') return { ...first, n: moved.n };
       if (moved.k === 'effect' || moved.k === 'cancel') return { ...moved, ...this.#placeOf(moved) };
       if (moved.k === 'log') return { ...moved, at: (record.k === 'log' && places.get(record)) || moved.at };
       return moved.k === 'end' ? this.#withTimers(last, moved) : moved;

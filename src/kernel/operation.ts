@@ -17,6 +17,7 @@
  */
 import type { ActorLogic, ActorScope, ActorSystem, ActorSystemInfo, AnyActorRef, EventObject, Snapshot } from 'xstate';
 import type { JsonEvent, PlainError } from './json.ts';
+import { memberOf } from './json.ts';
 
 export type OperationClass = 'query' | 'idempotent' | 'once' | 'stream';
 
@@ -119,7 +120,7 @@ function transition(
       hostOf(scope.system).effectCancelled(scope.self);
       return { status: 'stopped', output: undefined, error: undefined };
     default:
-      throw new Error(`operation ${name} cannot understand ${(event as EventObject).type}`);
+      throw new Error(`operation ${name} cannot understand ${String(memberOf(event, 'type'))}`);
   }
 }
 

@@ -5,7 +5,7 @@
  * chart has several sheets: a card of one leads to the next, the first title of that one back.
  */
 import type { ActiveState, ActorView } from '../actors/server/visualizer/protocol.ts';
-import { byId, el, setText } from './dom.ts';
+import { byId, closest, el, setText } from './dom.ts';
 import type { Store } from './store.ts';
 import { eventText, innermost, lastOf, stateText } from './words.ts';
 import type { EdgeView, StepView } from './worker/requests.ts';
@@ -57,7 +57,7 @@ export class ChartView {
 
   /** Opens the sheet of the link that was clicked or chosen with Enter, and puts the focus on its way back. */
   private follow(event: Event): void {
-    const link = (event.target as Element).closest<SVGAElement>('a');
+    const link = closest<SVGAElement>(event, 'a');
     if (!link) return;
     event.preventDefault();
     const name = decodeURIComponent(link.href.baseVal).replace(/\.svg$/, '');

@@ -6,7 +6,7 @@
  * record are lit, and what followed from it.
  */
 import type { ShownRecord } from '../actors/server/visualizer/protocol.ts';
-import { byId, el, setAttributes, setText } from './dom.ts';
+import { byId, closest, el, setAttributes, setText } from './dom.ts';
 import { sequenceElement } from './sequence-view.ts';
 import type { Store } from './store.ts';
 import { kindText, sinceStart, whoOf } from './words.ts';
@@ -224,7 +224,7 @@ export class Events {
   }
 
   private clicked(event: MouseEvent): void {
-    const n = (event.target as Element).closest<HTMLElement>('[role=row]')?.dataset['n'];
+    const n = closest<HTMLElement>(event, '[role=row]')?.dataset['n'];
     if (n !== undefined) this.choose(Number(n));
   }
 

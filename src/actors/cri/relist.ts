@@ -97,16 +97,22 @@ export const statusesOf = (instances: readonly Instance[]): Pick<PodRuntimeStatu
 const uidIn = ({ labels }: { readonly labels: Readonly<Record<string, string>> }): string =>
   labels[POD_UID_LABEL] ?? '';
 
+const canonicalSandbox = (status: PodSandboxStatus): PodSandboxStatus =>
+  canonical(slimmedSandbox({ ...status, state: sandboxState(status.state) }));
+
+const canonicalContainer = (status: ContainerStatus): ContainerStatus =>
+  canonical(slimmedContainer({ ...withoutPreStop(status), state: containerState(status.state) }));
+
 export const sandboxInstance = (status: PodSandboxStatus): Instance => ({
   kind: 'sandbox',
   uid: uidIn(status),
-  status: canonical(slimmedSandbox({ ...status, state: sandboxState(status.state) })),
+  status: canonicalSandbox(status),
 });
 
 export const containerInstance = (status: ContainerStatus): Instance => ({
   kind: 'container',
   uid: uidIn(status),
-  status: canonical(slimmedContainer({ ...withoutPreStop(status), state: containerState(status.state) })),
+  status: canonicalContainer(status),
 });
 
 /** The headers of the hook are in the pod, where their values are handles; in the status they would be plain. */
@@ -129,8 +135,8 @@ export function podRuntimeStatus(
     uid,
     name: labels[POD_NAME_LABEL] ?? '',
     namespace: labels[POD_NAMESPACE_LABEL] ?? '',
-    sandboxes: sandboxes.map((status) => sandboxInstance(status).status as PodSandboxStatus).sort(newestFirst),
-    containers: containers.map((status) => containerInstance(status).status as ContainerStatus).sort(newestFirst),
+    sandboxes: sandboxes.map(canonicalSandbox).sort(newestFirst),
+    containers: containers.map(canonicalContainer).sort(newestFirst),
     observedAtMs,
   };
 }

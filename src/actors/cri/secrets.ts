@@ -134,7 +134,7 @@ export const redacted = (message: string, handles: readonly SecretHandle[], vaul
   }, message);
 
 /** The login that a handle stood for. */
-export const authOf = (json: string): AuthConfig => JSON.parse(json) as AuthConfig;
+export const authOf = (json: string): AuthConfig => JSON.parse(json);
 
 const LOGIN_WITHHELD = '<withheld>';
 

@@ -57,7 +57,7 @@ export async function readRecord(root: string, directory: string): Promise<Volum
 
 function parsed(text: string): VolumeData | null {
   try {
-    const data = JSON.parse(text) as VolumeData | null;
+    const data: VolumeData | null = JSON.parse(text);
     const isComplete = typeof data?.['driverName'] === 'string' && typeof data['volumeHandle'] === 'string';
     return isComplete ? data : null;
   } catch {

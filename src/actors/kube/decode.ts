@@ -120,7 +120,7 @@ const LONG_NUMBER = /[[:,]\s*-?\d{16,}/;
  * Reading each number's source costs five times a plain parse, so it is done only where a long number is.
  */
 export function parseExactly(text: string): Json {
-  if (!LONG_NUMBER.test(text)) return JSON.parse(text) as Json;
+  if (!LONG_NUMBER.test(text)) return JSON.parse(text);
   return JSON.parse(text, (_key, value: unknown, context?: { readonly source?: string }) =>
     typeof value === 'number' && Number.isInteger(value) && !Number.isSafeInteger(value)
       ? (context?.source ?? String(value))

@@ -69,7 +69,7 @@ interface Line {
 function klogStream(write: (line: string) => void): DestinationStream {
   return {
     write(json: string) {
-      const { level, ts, pid, caller, msg, v: _v, ...fields } = JSON.parse(json) as Line & Record<string, unknown>;
+      const { level, ts, pid, caller, msg, v: _v, ...fields }: Line & Record<string, unknown> = JSON.parse(json);
       const text = klogText(msg, fields);
       write(text.startsWith(PANIC) ? `${text}\n` : `${klogHeader(level, ts, pid, caller)} ${text}\n`);
     },

@@ -3,7 +3,8 @@
  *
  * Owns: the read model of the kernel and the recorder of metrics, both kept current by `onTurn`.
  */
-import type { Json, JsonObject } from '../../kernel/json.ts';
+import type { Json } from '../../kernel/json.ts';
+import { isObject } from '../../kernel/json.ts';
 import type { Kernel } from '../../kernel/kernel.ts';
 import type { Ports } from '../../kernel/operation.ts';
 import type { KernelRecord } from '../../kernel/records.ts';
@@ -221,7 +222,7 @@ export function flagValues(argv: readonly string[]): Readonly<Record<string, str
 }
 
 const at = (value: Json | undefined, path: string): Json | undefined =>
-  path.split('.').reduce<Json | undefined>((part, key) => (part as JsonObject | undefined)?.[key], value);
+  path.split('.').reduce<Json | undefined>((part, key) => (isObject(part) ? part[key] : undefined), value);
 
 /** As Go's flags print themselves: lists in brackets, maps as pairs. */
 function written(value: Json | undefined): string {

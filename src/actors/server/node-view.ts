@@ -39,6 +39,7 @@ export interface NodeView {
   /** The node's root directory; `null` before it is known. */
   rootDir(): string | null;
   /** The contexts of the active actors whose address is the prefix and one more id. */
+  // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- the caller knows the machines there
   contexts<Context>(prefix: string): readonly Context[];
   /** CPUs that containers may have for themselves; empty where nothing keeps them apart. */
   allocatableCpus(): readonly number[];

@@ -12,6 +12,7 @@ import { described, failureIn, isNamed, type Phase, Phases } from '../../actors/
 import type { FailureView, PhaseView } from '../../actors/server/visualizer/protocol.ts';
 
 import type { Journal, StoredCheckpoint } from '../../kernel/journal/reader.ts';
+import { memberOf } from '../../kernel/json.ts';
 import type { OperationClass } from '../../kernel/operation.ts';
 import type { GapRecord, HeaderRecord, InRecord, JournalRecord, KernelRecord } from '../../kernel/records.ts';
 import type { AnyStateNode } from '../../kernel/state-nodes.ts';
@@ -277,18 +278,15 @@ export class Story implements CauseSource {
 const TARGETS = ['endpoint', 'server', 'url', 'address', 'image', 'path'] as const;
 
 function targetOf(input: unknown): string | undefined {
-  if (typeof input !== 'object' || input === null) return undefined;
-  const named = input as Readonly<Record<string, unknown>>;
-  const target = TARGETS.map((key) => named[key]).find((value) => typeof value === 'string' && value !== '');
-  const { port } = named;
+  const target = TARGETS.map((key) => memberOf(input, key)).find((value) => typeof value === 'string' && value !== '');
+  const port = memberOf(input, 'port');
   if (typeof target !== 'string') return typeof port === 'number' ? `port ${port}` : undefined;
   return typeof port === 'number' ? `${target}:${port}` : target;
 }
 
-const isReady = ({ conditions = [] }: { readonly conditions?: unknown }): boolean =>
-  (conditions as readonly { readonly type?: string; readonly status?: string }[]).some(
-    ({ type, status }) => type === 'Ready' && status === 'True',
-  );
+const isReady = ({ conditions }: { readonly conditions?: unknown }): boolean =>
+  Array.isArray(conditions) &&
+  conditions.some((each) => memberOf(each, 'type') === 'Ready' && memberOf(each, 'status') === 'True');
 
 interface PersistedSnapshot {
   readonly value?: unknown;

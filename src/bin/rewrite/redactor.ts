@@ -7,6 +7,7 @@
  * References to variables (`$(NAME)`) stay, because machines expand them. The cost is linear in what is read.
  */
 import { createHmac, randomBytes } from 'node:crypto';
+import { memberOf } from '../../kernel/json.ts';
 import type { JournalRecord } from '../../kernel/records.ts';
 import { isPrivate, mapTexts, visitTexts } from './private-values.ts';
 
@@ -78,7 +79,7 @@ export class Redactor {
       if (logged !== now && this.redact(logged) === logged) this.#derived.set(logged, now);
     } else if (typeof logged === 'object' && logged !== null && typeof now === 'object' && now !== null) {
       for (const [key, below] of Object.entries(logged)) {
-        this.#learnDerived(below, (now as Readonly<Record<string, unknown>>)[key]);
+        this.#learnDerived(below, memberOf(now, key));
       }
     }
   }

@@ -14,6 +14,7 @@ import { Registry } from '../api-server/registry.ts';
 import { selectorOf } from '../api-server/selectors.ts';
 import { type Origin, Store, type StoreEvent } from '../api-server/store.ts';
 import type { ApiObject } from '../api-server/types.ts';
+import { isFields, textOf } from '../api-server/types.ts';
 import { seeing } from './objects.ts';
 import type { VirtualTime } from './virtual-time.ts';
 
@@ -236,10 +237,10 @@ export class KubeWorld {
   /** As the real port shows it: without who wrote what, and with handles for what is secret. */
   private shown(object: ApiObject): KubeObject {
     if (object.kind !== 'Secret') return structuredClone(object) as never;
-    const data = Object.entries((object['data'] ?? {}) as Record<string, string>);
+    const data = Object.entries(isFields(object['data']) ? object['data'] : {});
     const sealed = data.map(([key, value]) => [
       key,
-      { text: this.vault.seal(Buffer.from(value, 'base64').toString()) },
+      { text: this.vault.seal(Buffer.from(textOf(value), 'base64').toString()) },
     ]);
     return { ...structuredClone(object), data: Object.fromEntries(sealed) } as never;
   }
@@ -247,7 +248,9 @@ export class KubeWorld {
 
 function queryOf({ fieldSelector, labelSelector }: Input): URLSearchParams {
   const given = { fieldSelector, labelSelector };
-  return new URLSearchParams(Object.entries(given).flatMap(([key, value]) => (value ? [[key, value as string]] : [])));
+  return new URLSearchParams(
+    Object.entries(given).flatMap(([key, value]) => (typeof value === 'string' && value !== '' ? [[key, value]] : [])),
+  );
 }
 
 const RESOURCES: Readonly<Record<string, string>> = { RuntimeClass: 'runtimeclasses' };

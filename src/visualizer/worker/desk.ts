@@ -361,7 +361,7 @@ function whatOf(shown: ShownRecord | undefined): string {
 async function servedFiles(): Promise<ReadonlyMap<string, Content>> {
   const answer = await fetch('/api/journal');
   if (!answer.ok) throw new Error(`the server has no journal: ${answer.status}`);
-  const { files } = (await answer.json()) as { readonly files: readonly string[] };
+  const { files }: { readonly files: readonly string[] } = await answer.json();
   const found = new Map<string, Content>();
   for (const name of files) {
     const file = await fetch(`/journal/${name.split('/').map(encodeURIComponent).join('/')}`);

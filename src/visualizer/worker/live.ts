@@ -185,5 +185,5 @@ async function recordsAfter(after: number, upto: number): Promise<readonly Shown
 async function ask<Answer>(path: string): Promise<Answer> {
   const answer = await fetch(path);
   if (!answer.ok) throw new Error(`${path}: ${answer.status} ${await answer.text()}`);
-  return (await answer.json()) as Answer;
+  return await answer.json();
 }

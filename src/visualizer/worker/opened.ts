@@ -4,7 +4,7 @@
  * Invariants: a stretch of work is at most {@link SLICE_MS} long; what is wrong with the journal is a note, and what
  * was read before it is shown.
  */
-import type { ActorDetail, ActorView } from '../../actors/server/visualizer/protocol.ts';
+import type { ActorDetail } from '../../actors/server/visualizer/protocol.ts';
 import type { Execution } from './execution.ts';
 import type { Model, Source } from './model.ts';
 import type { HealthRow, HealthView } from './reports.ts';
@@ -89,7 +89,7 @@ export class Opened implements Source {
 
   async detail(address: string, at: Parameters<Source['detail']>[1]): Promise<ActorDetail | null> {
     const { past, turn, book } = this.#model;
-    const moment = at ?? { view: past.now(address) as ActorView, turn, n: book.last };
+    const moment = at ?? { view: past.now(address), turn, n: book.last };
     return moment.view ? this.#execution.detail(moment.view, moment.turn, moment.n) : null;
   }
 

@@ -151,7 +151,7 @@ function resized(chunk: Buffer, streams: CommandStreams): void {
 
 function sizeOf(line: string): TerminalSize | null {
   try {
-    const { Width: columns, Height: rows } = JSON.parse(line) as { Width?: unknown; Height?: unknown };
+    const { Width: columns, Height: rows }: { Width?: unknown; Height?: unknown } = JSON.parse(line);
     return isCount(columns) && isCount(rows) ? { columns, rows } : null;
   } catch {
     return null;

@@ -105,7 +105,7 @@ function readSome(fd: number): string {
 
 async function loadSeen(file: string, bootId: string): Promise<Seen> {
   try {
-    const seen = JSON.parse(await readFile(file, 'utf8')) as Partial<Seen>;
+    const seen: Partial<Seen> = JSON.parse(await readFile(file, 'utf8'));
     if (seen.bootId === bootId && Number.isSafeInteger(seen.sequence)) return seen as Seen;
   } catch {
     // The first start of this boot, or a file that is no good: the kernel's remaining records are reported again.

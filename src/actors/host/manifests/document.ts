@@ -112,7 +112,7 @@ export function writtenByProgram(bytes: Uint8Array): Json {
 
 function parsedJson(text: string): Json {
   try {
-    const value = JSON.parse(text) as Json;
+    const value: Json = JSON.parse(text);
     return JSON.stringify(value) === text.trimEnd() && !ROUNDED.test(text) ? value : null;
   } catch {
     return null;

@@ -9,7 +9,7 @@
 import { mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isSecretHandle, type Vault } from '../../../kernel/journal/index.ts';
-import { OperationError } from '../../../kernel/json.ts';
+import { memberOf, OperationError } from '../../../kernel/json.ts';
 import type { Ports } from '../../../kernel/operation.ts';
 import type { hostOperations, RememberedPod } from '../../../machines/model/operations/host.ts';
 import { valueNames } from '../../pod-values.ts';
@@ -48,7 +48,7 @@ async function loadPods(directory: string, vault: Vault): Promise<{ pods: readon
 async function readPod(path: string): Promise<StoredPod | null> {
   try {
     if ((await stat(path)).size > BYTES_MAX) return null;
-    const value = JSON.parse(await readFile(path, 'utf8')) as Partial<StoredPod>;
+    const value: Partial<StoredPod> = JSON.parse(await readFile(path, 'utf8'));
     const isPod = typeof value.pod === 'object' && typeof value.objects === 'object';
     return isPod ? (value as StoredPod) : null;
   } catch {
@@ -88,8 +88,7 @@ interface Wrapped {
   readonly $wrapped: string;
 }
 
-const isWrapped = (value: unknown): value is Wrapped =>
-  typeof value === 'object' && value !== null && typeof (value as Partial<Wrapped>).$wrapped === 'string';
+const isWrapped = (value: unknown): value is Wrapped => typeof memberOf(value, '$wrapped') === 'string';
 
 const wrapped = (remembered: RememberedPod, vault: Vault): object => ({
   ...remembered,

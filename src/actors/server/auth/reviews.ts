@@ -6,7 +6,7 @@
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Json } from '../../../kernel/json.ts';
-import { toPlainError } from '../../../kernel/json.ts';
+import { isObject, toPlainError } from '../../../kernel/json.ts';
 import type { KubeObject, KubeTarget } from '../../../machines/model/operations/kube.ts';
 import type { User } from '../http/endpoint.ts';
 import type { ReviewToken } from './authentication.ts';
@@ -86,7 +86,7 @@ export function accessReviewer(create: Create, nodeName: string, ttls: Omit<Ttls
     return cache.get(JSON.stringify(spec), async () => {
       const body = { apiVersion, kind: 'SubjectAccessReview', metadata: {}, spec };
       const review = await asked(create, { client: 'kube', apiVersion, resource: 'subjectaccessreviews', body });
-      const { allowed, denied } = (review['status'] ?? {}) as { readonly allowed?: boolean; readonly denied?: boolean };
+      const { allowed, denied } = isObject(review['status']) ? review['status'] : {};
       if (allowed === true && denied === true) throw new Error('the right was both allowed and denied');
       return allowed === true;
     });
