@@ -25,7 +25,7 @@ const NAMES_VALUES = /"(?:env|httpHeaders|command|args)"/;
 const HANDLE_NAME = /§[A-Za-z0-9_-]{22}/;
 const HANDLE_NAMES = new RegExp(HANDLE_NAME, 'g');
 
-/** The pod as machines get it. What has no shape of a pod is given back as it is, for validation to refuse. */
+/** The pod as machines get it. A value without the shape of a pod is returned unchanged, for validation to refuse. */
 export function sealedPod(pod: Json, vault: Vault): Json {
   return changed(withoutLastApplied(pod, vault), (container) => {
     const inPaths = namesInPaths(container);

@@ -47,7 +47,7 @@ export function onNpmEnded(ended: () => void): void {
 const FAULT_EXIT_CODE = 2;
 /** Time for the journal, the ports and the clients to close: any of them may be what is broken. */
 const FAULT_PATIENCE_MS = 5_000;
-/** Characters: what is thrown may quote what it was given. */
+/** Characters of an error, which may quote its input. */
 const MESSAGE_MAX = 4_096;
 const FRAMES_MAX = 8;
 

@@ -84,7 +84,7 @@ function partsOfObject(before: Container, after: Container): string[] {
   return parts;
 }
 
-/** Paths of what is another, at most so many: `.context.pods.web.phase`. */
+/** Paths of the values that changed, at most so many: `.context.pods.web.phase`. */
 export function changedPaths(before: unknown, after: unknown, most: number, path = '.context'): string[] {
   if (difference(before, after) === undefined) return [];
   if (!isContainer(before) || !isContainer(after) || Array.isArray(before) !== Array.isArray(after)) return [path];

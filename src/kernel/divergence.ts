@@ -31,7 +31,7 @@ export type Divergence = Mismatch & {
    * The actors that decided differently; of a digest, or a timer that is not set now, all that took part in the turn.
    */
   readonly actors: readonly Address[];
-  /** The state value of the first of them before the turn; absent when it was not there. */
+  /** The state value of the first of them before the turn; absent when there was no such actor. */
   readonly state?: unknown;
   /** The records that led there, from the input to the one that differs, at most {@link CHAIN_MAX}. */
   readonly chain: readonly JournalRecord[];
@@ -117,7 +117,7 @@ interface Turn {
   readonly before: Before;
 }
 
-/** The first difference among the records that led to this one: whose it is, a changed machine's may be. */
+/** The first difference among the records that led to this one, because a changed machine may have decided there. */
 function originOf(broken: Mismatch, found: readonly Mismatch[], { expected, actual, before }: Turn): Mismatch {
   const side = broken.expected ? expected : actual;
   const chain = chainTo(broken.expected ?? broken.actual, side, before);
@@ -128,7 +128,7 @@ function originOf(broken: Mismatch, found: readonly Mismatch[], { expected, actu
   return found.find(isOn) ?? broken;
 }
 
-/** Whether a difference is one of what the world sees, or of machines that are the recorded ones. */
+/** Whether a difference is visible to the world, or one of machines that are the recorded ones. */
 function isPromised(
   mismatch: Mismatch,
   expected: readonly JournalRecord[],
@@ -145,7 +145,7 @@ function isPromised(
   return isUnchanged || (record.k !== 'state' && !world.isSame(record));
 }
 
-/** In the order of the turn. A cause is the same record although an earlier one moved its number. */
+/** The mismatches in the order of the turn. A cause is the same record although an earlier one moved its number. */
 function mismatchesIn(pairs: readonly Pair[]): Mismatch[] {
   const numbers = new Map(pairs.flatMap(({ expected, actual }) => (actual ? [[actual.n, expected?.n]] : [])));
   const requestsMoved = pairs.some(
@@ -247,7 +247,9 @@ function chainTo(record: JournalRecord, side: readonly JournalRecord[], before: 
   return chain.length > CHAIN_MAX ? [...chain.slice(0, 1), ...chain.slice(1 - CHAIN_MAX)] : chain;
 }
 
-/** As the record says; a state or a line follows from what its actor, or one above it, heard last. */
+/**
+ * The cause in the record; a state or a line follows from the last record that its actor, or one above it, received.
+ */
 function causeOf(record: JournalRecord, side: readonly JournalRecord[], before: Before): JournalRecord | undefined {
   const earlier = side.slice(0, side.indexOf(record));
   if ('cause' in record) return earlier.find(({ n }) => n === record.cause);

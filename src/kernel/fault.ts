@@ -15,5 +15,5 @@ export type AgentFault = {
 /** The line of a turn that threw; its field `err` says what. */
 export const TURN_FAILED = 'a turn failed';
 
-/** Where other failures name a phase of the start, those of the program name this. */
+/** The phase that faults of the program name, where other failures name one of the start. */
 export const AGENT_PHASE = 'agent';

@@ -17,8 +17,7 @@ import { type Before, type Compared, type Divergence, divergenceOf, isSameTurn, 
 import type { JournalSink } from './journal/sink.ts';
 import { Kernel, type KernelOptions } from './kernel.ts';
 import { Matching } from './matching.ts';
-import { RecordedState } from './recorded-state.ts';
-import type { HeaderRecord, InputRecord, JournalRecord, KernelRecord } from './records.ts';
+import type { EffectRecord, HeaderRecord, InputRecord, JournalRecord, KernelRecord } from './records.ts';
 import { messageOf } from './thrown.ts';
 
 export interface ReplayReport {
@@ -187,7 +186,7 @@ function named(divergence: Divergence, kernel: Kernel, recorded: RecordedState):
   return divergence.kind === 'digest' ? withChanges(divergence, kernel, recorded) : divergence;
 }
 
-/** The first actor that remembers something else; the list as it is where today's actors changed nothing there. */
+/** Puts the first actor whose context differs first; the list stays where today's actors changed nothing there. */
 function withChanges(divergence: Divergence, kernel: Kernel, recorded: RecordedState): Divergence {
   const { expected, actual } = divergence;
   if (expected?.k !== 'end' || actual?.k !== 'end') return divergence;
@@ -257,5 +256,52 @@ function* turnsOf(records: Iterable<JournalRecord>, from: number | undefined): G
     if (record.k !== 'end') continue;
     yield turn;
     turn = [];
+  }
+}
+
+/** The part of XState's persisted snapshot that is read here. */
+interface PersistedSnapshot {
+  readonly value?: unknown;
+  readonly children?: Readonly<Record<string, { readonly snapshot: PersistedSnapshot }>>;
+}
+
+/**
+ * The last state and the open requests of every actor, as a log has recorded them so far. Takes every record of the
+ * log, a turn behind the replay, and begins with the state of a checkpoint.
+ */
+class RecordedState implements Omit<Before, 'isUnchanged'> {
+  private readonly states = new Map<Address, unknown>();
+  private readonly requests = new Map<number, EffectRecord>();
+
+  adopt(checkpoint: Checkpoint, root: Address): void {
+    this.seed(root, checkpoint.root as PersistedSnapshot);
+    for (const request of checkpoint.effects)
+      this.requests.set(request.id, { ...request, n: checkpoint.n, k: 'effect' });
+  }
+
+  private seed(address: Address, { value, children = {} }: PersistedSnapshot): void {
+    if (value !== undefined) this.states.set(address, value);
+    for (const [id, { snapshot }] of Object.entries(children)) this.seed(`${address}/${id}`, snapshot);
+  }
+
+  apply(record: JournalRecord): void {
+    if (record.k === 'effect') this.requests.set(record.id, record);
+    else if (record.k === 'result' || record.k === 'cancel') this.requests.delete(record.id);
+    else if (record.k !== 'state') return;
+    else if (record.status === undefined) this.states.set(record.at, record.value);
+    else this.states.delete(record.at);
+  }
+
+  stateOf(address: Address): unknown {
+    return this.states.get(address);
+  }
+
+  /** Whether the log has a living actor at this address. */
+  knows(address: Address): boolean {
+    return this.states.has(address);
+  }
+
+  requestOf(id: number): EffectRecord | undefined {
+    return this.requests.get(id);
   }
 }

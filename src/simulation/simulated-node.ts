@@ -12,8 +12,7 @@ import type { KubeletInput, KubeletMachineOutput } from '../machines/startup/con
 import { kubeletMachine } from '../machines/startup/kubelet.ts';
 import type { Origin } from './api-server/store.ts';
 import { KubeWorld } from './world/kube-world.ts';
-import { type Answers, document, HEALTHY, ok } from './world/machine-answers.ts';
-import { MachineWorld } from './world/machine-world.ts';
+import { type Answers, document, HEALTHY, MachineWorld, ok } from './world/machine-world.ts';
 import type { PodsWorld } from './world/pods-world.ts';
 import { VirtualTime } from './world/virtual-time.ts';
 

@@ -251,7 +251,7 @@ export class Simulation {
     for (const text of wrong) this.report('liveness', text);
   }
 
-  /** One of the starts, as a reader of its journal gets it; all would take as long as the run itself. */
+  /** Replays one of the starts from its journal; replaying all would take as long as the run itself. */
   private checkReplay(): void {
     const { incarnation, records } = this.chance('replay').pick(this.node.starts);
     const read = jsonCopy(records);

@@ -46,7 +46,7 @@ function waits(lanes: readonly Lane[]): string {
 /** A node without a cluster's DNS warns of it for each pod; that stops none. */
 const HARMLESS = 'MissingClusterDNS';
 
-/** These say that something failed, not what: an event before them does. */
+/** Events which tell that something failed, but not what: an earlier event does. */
 const CONSEQUENCE = /^(?:Error: |Back-off )/;
 
 function warning(events: readonly PodEvent[], isWanted: boolean): string {

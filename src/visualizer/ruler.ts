@@ -25,7 +25,7 @@ export class Ruler {
   private from = 0;
   private to: number | undefined;
   private readonly onChange: () => void;
-  /** The one that was drawn last. */
+  /** The lane that was drawn last. */
   private lane: HTMLElement | undefined;
 
   constructor(onChange: () => void) {

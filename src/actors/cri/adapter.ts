@@ -20,7 +20,7 @@ import { counted, type OnRuntime } from './seen.ts';
 import { StartingCalls } from './starting-calls.ts';
 import type { PodWatcher } from './watch-pods.ts';
 
-/** How long a runtime that has answered may take to show what it did, in milliseconds; then its pod is inspected. */
+/** Milliseconds that a runtime may take after its answer to show the effect of a call; then its pod is inspected. */
 const SHOW_MS = 2_000;
 /** The default of runtimeRequestTimeout. */
 const REQUEST_TIMEOUT_MS = 120_000;
@@ -137,7 +137,7 @@ export class Adapter {
     return null;
   }
 
-  /** The runtime may quote in an error what it was given. */
+  /** Removes the values from errors, because the runtime may quote its input. */
   async discreet<T>(secrets: readonly SecretHandle[], call: Promise<T>): Promise<T> {
     try {
       return await call;

@@ -17,7 +17,7 @@ const STATUS_ID = 1;
 
 interface Field {
   readonly number: number;
-  /** From its tag on, in bytes. */
+  /** Offset of the field's content, behind its tag. */
   readonly start: number;
   readonly end: number;
 }

@@ -21,7 +21,7 @@ import type { OnRuntime } from './seen.ts';
 export interface Hint {
   /** The id of the sandbox or container. */
   readonly id: string;
-  /** Where the event names its pod. */
+  /** The pod, where the event names it. */
   readonly uid?: string;
   readonly outcome: Outcome;
   /** The state of the sandbox or container in the event, where that shows the outcome. */
@@ -78,7 +78,7 @@ function instanceIn(event: ContainerEventResponse, outcome: Outcome): Instance |
   return instance && instance.uid !== '' && isShown(outcome, instance) ? instance : undefined;
 }
 
-/** Whether the status shows what should have become of it. */
+/** Whether the status of the instance shows the expected outcome. */
 export function isShown(outcome: Outcome, instance: Instance): boolean {
   const { kind, status } = instance;
   if (kind === 'sandbox' && outcome === 'running') return status.state === 'SANDBOX_READY';
@@ -102,7 +102,7 @@ export interface HintListener {
   onHint(hint: Hint): void;
   /** The stream broke or was refused; what happens meanwhile is lost. `reason` is absent where that is no fault. */
   onLost(reason?: string): void;
-  /** A stream was requested. Whether it works shows in what it delivers. */
+  /** A stream was requested. Whether it works shows in the events that it delivers. */
   onOpen(): void;
   readonly onSeen?: OnRuntime;
 }

@@ -74,7 +74,7 @@ const sandboxStatus = (client: RuntimeClient, id: string, options: CallOptions) 
 const containerStatus = (client: RuntimeClient, id: string, options: CallOptions) =>
   unlessGone<ContainerStatus>(client.call('ContainerStatus', { container_id: id }, options));
 
-/** One sandbox or container as the runtime has it now; `undefined`: it has it no more. */
+/** One sandbox or container as the runtime has it now; `undefined`: the runtime does not have it any more. */
 export async function inspectInstance(
   client: RuntimeClient,
   kind: Instance['kind'],

@@ -7,13 +7,15 @@
  */
 import type { Instance } from './relist.ts';
 
-/** From the answer to a call to its event on the other stream, which the runtime sent before; in milliseconds. */
+/**
+ * How long the answer to a call waits for the event on the other stream, which the runtime sent before; milliseconds.
+ */
 const EVENT_WAIT_MS = 5;
 
 export class OwnCalls {
   /** Containers that are being started. */
   readonly #starting = new Set<string>();
-  /** By pod, how many calls are under way that make a sandbox or a container of it. */
+  /** By pod, the number of calls under way that create a sandbox or container. */
   readonly #making = new Map<string, number>();
   /** Pods of which a sandbox is being removed, with how many. */
   readonly #removing = new Map<string, number>();

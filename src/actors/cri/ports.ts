@@ -36,10 +36,10 @@ export interface CriPorts {
   readonly close: () => void;
 }
 
-/** containerd and CRI-O say so in different words, and with different codes. */
+/** containerd and CRI-O report this with different texts and codes. */
 const isNameReserved = (error: unknown) => error instanceof OperationError && /reserved/.test(error.message);
 
-/** Creates what has a name of its own, unless the runtime has it already. */
+/** Creates a sandbox or container, unless the runtime already has one of this name. */
 async function createOnce(
   resume: boolean,
   find: () => Promise<string | undefined>,

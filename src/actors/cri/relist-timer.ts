@@ -48,7 +48,7 @@ export function nextCadence({ phase, clean, proof }: Cadence, outcome: RelistOut
 export interface RelistPeriods {
   /** While the event stream has proved itself. Default 10 s. */
   readonly settledMs: number;
-  /** While it has, and nothing happens. Default 60 s. */
+  /** While the stream has proved itself and nothing happens. Default 60 s. */
   readonly quietMs: number;
 }
 export const DEFAULT_RELIST_PERIODS: RelistPeriods = { settledMs: 10_000, quietMs: 60_000 };

@@ -84,7 +84,7 @@ function newestFirst(a: PodSandboxStatus | ContainerStatus, b: PodSandboxStatus 
   return a.id < b.id ? -1 : 1;
 }
 
-/** One sandbox or container, with its status in canonical form and without what no machine needs. */
+/** One sandbox or container, with its status in canonical form and without the parts that no machine needs. */
 export type Instance =
   | { readonly kind: 'sandbox'; readonly uid: string; readonly status: PodSandboxStatus }
   | { readonly kind: 'container'; readonly uid: string; readonly status: ContainerStatus };

@@ -138,7 +138,7 @@ export const authOf = (json: string): AuthConfig => JSON.parse(json);
 
 const LOGIN_WITHHELD = '<withheld>';
 
-/** A registry may quote in its refusal what it was sent: the password, or both in the basic authentication header. */
+/** A registry may quote its input in a refusal: the password, or both in the basic authentication header. */
 export async function withoutLogin<T>(call: Promise<T>, { username = '', password = '' }: AuthConfig): Promise<T> {
   try {
     return await call;

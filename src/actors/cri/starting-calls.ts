@@ -21,7 +21,7 @@ export class StartingCalls {
     this.#busyMs = busyMs;
   }
 
-  /** A new sandbox: when it is its turn. */
+  /** A new sandbox waits in the queue. */
   async queued<T>(work: () => Promise<T>): Promise<T> {
     if (this.#busy < this.#places) return this.counted(work);
     await new Promise<void>((resolve) => this.#waiting.push(resolve));

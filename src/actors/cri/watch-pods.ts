@@ -126,7 +126,7 @@ export class PodWatcher {
     }
   }
 
-  /** Something happened to a sandbox or container: publish what the hint says of it, or inspect it after `gatherMs`. */
+  /** Takes a hint about a sandbox or container: publishes its status, or inspects the pod after `gatherMs`. */
   hint(hint: Hint, gatherMs = GATHER_MS): void {
     const { id, uid, outcome, instance } = hint;
     if (this.#options.signal.aborted) return;
@@ -330,7 +330,7 @@ export class PodWatcher {
     if (waitMs !== null) this.#schedule(uid, inspection, waitMs);
   }
 
-  /** The first to be due counts. */
+  /** The earliest of several due times counts. */
   #schedule(uid: string, inspection: Inspection, ms: number): void {
     const dueAtMs = performance.now() + ms;
     if (inspection.timer && inspection.dueAtMs <= dueAtMs) return;

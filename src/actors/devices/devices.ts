@@ -43,7 +43,7 @@ const STOP_GRACE_MS = 300_000;
 
 interface Connection extends DevicePlugin {
   readonly client: grpc.Client;
-  /** When its stream ended. */
+  /** The time when the plugin's stream ended. */
   endedAtMs?: number;
 }
 
@@ -93,7 +93,7 @@ async function listAndWatch(
   return null;
 }
 
-/** A plugin that sends lists without end is stopped by its own stream: nothing waits here for its turn. */
+/** A plugin that sends lists without end is slowed down by its own stream: no list waits here in a queue. */
 async function followed(client: grpc.Client, call: PortCall<DevicePlugin, DevicesListed>): Promise<void> {
   const { signal } = call;
   const method = methodOf<object, ListReply>(DEVICE_PLUGIN, 'ListAndWatch');

@@ -77,7 +77,7 @@ export async function nodeLogins(place: Place): Promise<Logins> {
     try {
       return decode(text);
     } catch {
-      // The next file may be better; upstream goes on in silence, too.
+      // The next file may be readable; upstream, too, goes on without a message.
     }
   }
   return {};

@@ -171,7 +171,7 @@ export class Plugin {
     return { logins: answer.logins, account };
   }
 
-  /** Whose an answer is: part of the key under which it is kept. */
+  /** The principal that an answer belongs to: part of the key under which it is kept. */
   #ownerOf(principal: Principal | null): string {
     if (principal === null) return '';
     const { account, token, annotations } = principal;
@@ -272,7 +272,7 @@ export class Plugin {
   }
 }
 
-/** With what it started: a child of its own may hold its output open. It is the leader of a group of its own. */
+/** Kills the plugin's process group: a child of the plugin may hold its output open. */
 function killAll({ pid }: ChildProcess): void {
   if (pid === undefined) return;
   try {

@@ -8,7 +8,7 @@ import type { Parsed } from '../../machines/model/values/go-text.ts';
 import { quote } from '../../machines/model/values/go-text.ts';
 
 export interface RegistryUrl {
-  /** With its port. */
+  /** The host with its port. */
   readonly host: string;
   readonly path: string;
 }

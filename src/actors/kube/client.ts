@@ -32,7 +32,7 @@ interface ClientOptions {
 
 /** One exchange, as the metrics count it. */
 type Exchanged =
-  /** For its turn under the client's limit. */
+  /** A request waited for its turn under the client's limit. */
   | { readonly kind: 'waited'; readonly durationMs: number }
   /** `code` is the status of the answer or `<error>`, `bytes` the body's. */
   | { readonly kind: 'sent'; readonly code: string; readonly durationMs: number; readonly bytes: number }

@@ -38,7 +38,7 @@ interface PluginOptions {
 }
 type PluginUser = (options: PluginOptions) => Promise<void>;
 
-/** TLS has no way to ask for an address: it is only looked for in the certificate. */
+/** TLS cannot request a certificate for an address: the address is only compared with the certificate. */
 const nameToCheck = (name: string): Pick<Credentials['tls'], 'servername' | 'checkServerIdentity'> =>
   isIP(name) === 0 ? { servername: name } : { checkServerIdentity: (_host, cert) => checkServerIdentity(name, cert) };
 

@@ -126,7 +126,7 @@ const REASONS: Readonly<Record<number, string>> = {
   504: 'Timeout',
 };
 
-/** The server's refusal. `body` is what it sent: a Status, or whatever a proxy on the way had to say. */
+/** The server's refusal. `body` is a Status, or the text of a proxy on the way. */
 export function refusal(status: number, body: string, retryAfter: string | undefined): OperationError {
   const answer = statusOf(body);
   const reason = answer?.reason || (REASONS[status] ?? `HTTP${status}`);

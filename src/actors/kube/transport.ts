@@ -22,7 +22,7 @@ const UNAUTHORIZED = 401;
 
 export interface TransportRequest {
   readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
-  /** With its query, from the root of the server. */
+  /** The path with its query, from the root of the server. */
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body?: string;

@@ -11,7 +11,7 @@ import { decodedObject, parseExactly } from './decode.ts';
 import { refusal } from './errors.ts';
 import type { TransportAnswer } from './transport.ts';
 
-/** One object with its event; etcd holds none that is larger than 1.5 MiB, and JSON may escape it up to sixfold. */
+/** One object with its event; etcd holds no object larger than 1.5 MiB, and JSON may escape it up to sixfold. */
 const LINE_MAX_BYTES = 16 * 1_048_576;
 const GONE = 410;
 const NEWLINE = 0x0a;
@@ -84,7 +84,7 @@ async function* lines({ body }: TransportAnswer): AsyncGenerator<string> {
   }
 }
 
-/** Until the server, the network, or the reader ends it; the stream is never left open. */
+/** Yields chunks until the server, the network, or the reader ends the stream, which is never left open. */
 async function* chunks(body: TransportAnswer['body']): AsyncGenerator<Buffer> {
   body.on('error', () => undefined);
   try {

@@ -169,7 +169,7 @@ const LOCK = [
   '--who=kubelet',
   '--why=Kubelet needs time to handle node shutdown',
   '--mode=delay',
-  // Says what it hears: an answer shows that it runs, and so that the lock is held. It ends with its input.
+  // Prints its input: an answer shows that it runs, and so that the lock is held. It ends with its input.
   'cat',
 ];
 

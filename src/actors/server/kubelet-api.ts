@@ -120,7 +120,7 @@ const RIGHTS: Readonly<Record<string, Endpoint['subresources']>> = {
   '/logs': ['log'],
 };
 
-/** Whatever is below these prefixes, with one answer. */
+/** The same answer for every path below these prefixes. */
 const refused = (prefixes: readonly string[], why: string): Endpoint[] =>
   prefixes.flatMap((prefix) =>
     [prefix, `${prefix}/*`].map((path) => ({

@@ -19,15 +19,15 @@ export interface NodePod {
   readonly pod: Pod | null;
   readonly status: PodStatus | null;
   readonly runtime: PodRuntimeStatus | null;
-  /** How far it is on its way out; absent: it is to run. */
+  /** How far the pod's end has come; absent: the pod is to run. */
   readonly ending?: PodEnding;
   /** Names of the volumes that are set up. */
   readonly mounted: readonly string[];
   /** By container, the CPUs that it has exclusively: `1-2,5`. Absent: none. */
   readonly exclusiveCpus?: ExclusiveCpus;
-  /** What drivers prepared of its ResourceClaims. */
+  /** What drivers prepared of the pod's ResourceClaims. */
   readonly prepared?: PreparedClaims;
-  /** By volume that is set up and lies on this machine, the claim behind it and where it is. Absent: none. */
+  /** By volume that is set up and lies on this machine, its claim and its path. Absent: none. */
   readonly claims?: ClaimPlaces;
 }
 

@@ -29,9 +29,9 @@ export interface NodeView {
   /** The configuration in force. Only after starting has read it. */
   configuration(): KubeletConfiguration;
   runtime(): RuntimeFacts | null;
-  /** `null` before it is known. */
+  /** `null` until starting has found it out. */
   cgroupVersion(): 1 | 2 | null;
-  /** `null` before it is known. */
+  /** `null` until starting has found it out. */
   machine(): MachineInfo | null;
   /** By signal, how many pods this incarnation of the agent evicted. */
   evictions(): Readonly<Record<string, number>>;

@@ -86,7 +86,7 @@ export async function cgroupSamples(question: Question): Promise<CgroupSample[]>
 /** The root itself, and each of `tops` with everything below it, once. */
 function walk(hierarchy: Hierarchy, tops: readonly string[]): string[] {
   const found = new Set(['/']);
-  // Where a whole machine is named, upstream prints the whole machine; it is not this node's.
+  // Where the configuration names the root cgroup, upstream prints the whole machine; here it is not printed.
   let level = tops.filter((top) => top !== '' && top !== '/' && isThere(hierarchy, top));
   for (let depth = 0; depth < MAX_DEPTH && level.length > 0; depth += 1) {
     for (const cgroup of level.slice(0, MAX_CGROUPS - found.size)) found.add(cgroup);

@@ -151,7 +151,7 @@ function unifiedMemory(folder: string): MemoryUsage | null {
   };
 }
 
-/** The root cgroup has no counter of its own: what is in use is anonymous memory and file cache. */
+/** The root cgroup has no counter of memory in use: it is anonymous memory and file cache. */
 function unifiedRootMemory(folder: string, root: string): MemoryUsage | null {
   const table = readTable(`${folder}/memory.stat`);
   const machine = readMeminfo(root);

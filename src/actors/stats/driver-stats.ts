@@ -22,7 +22,7 @@ export interface StatsVolume {
   readonly uid: string;
   /** In the pod. */
   readonly name: string;
-  /** `null`: it is the pod's own. */
+  /** `null`: the volume is the pod's own. */
   readonly claim: { readonly namespace: string; readonly name: string } | null;
   readonly driver: string;
   readonly endpoint: string;

@@ -14,7 +14,10 @@ export interface ProcessFiles {
   readonly openLimit: number | null;
 }
 
-/** To inspect one costs a few microseconds, and a database has a hundred thousand connections: beyond this none is. */
+/**
+ * Inspecting a file costs a few microseconds, and a database has a hundred thousand connections: a process with more
+ * open files is not inspected.
+ */
 const INSPECTED_MAX = 2_000;
 
 /** `folder` is the cgroup's own, `root` the prefix of /proc. `null`: it has no process. */

@@ -63,7 +63,7 @@ export interface SummaryOptions {
   readonly signal?: AbortSignal;
 }
 
-/** The first question has no earlier one to compare with: a short sample gives a first rate. */
+/** The first request has no earlier counters to compare with: a short sample gives a first rate. */
 const FIRST_WINDOW_MS = 100;
 /** Pods read between two turns of the event loop. */
 const PODS_AT_ONCE = 8;

@@ -154,7 +154,7 @@ const room = ({ available, capacity, inodes, inodesFree }: FileSystemUsage, atMs
   inodes,
 });
 
-/** What the runtime says of its own folder, on the file system that holds it. */
+/** The runtime's usage of its own folder, on the file system that holds it. */
 export function layerStats(layer: FilesystemUsage | null | undefined, on: FileSystemUsage | null): FsStats | null {
   if (layer == null || on === null) return null;
   const atMs = millis(layer.timestamp);

@@ -44,7 +44,7 @@ export class Spans {
     this.podAt = podAt;
   }
 
-  /** @param records of one turn, or of several: what follows an answer in its own turn belongs to the same trace */
+  /** @param records of one turn, or of several: records after an answer in its own turn belong to the same trace */
   take(records: readonly KernelRecord[]): void {
     for (const record of records) {
       if ('t' in record && typeof record.t === 'number') this.nowMs = record.t;

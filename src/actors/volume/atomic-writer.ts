@@ -29,7 +29,7 @@ import { fdPath, type Ownership, removeTree, sharedMode } from './tree.ts';
 export interface PlainFile {
   readonly path: string;
   readonly mode: number;
-  /** Whose it is; absent: the agent's. Only root can give a file away: what others write they run themselves. */
+  /** The owner; absent: the agent. Only root can give a file away. */
   readonly userId?: number;
   readonly bytes: Buffer;
 }
@@ -170,7 +170,7 @@ async function holds(volume: FileHandle, name: string, files: readonly PlainFile
   }
 }
 
-/** Takes what it finds out of `wanted`; false at the first difference. */
+/** Removes the files that it finds from `wanted`; false at the first difference. */
 async function sameFiles(folder: FileHandle, prefix: string, wanted: Map<string, PlainFile>): Promise<boolean> {
   for (const entry of await readdir(fdPath(folder), { withFileTypes: true })) {
     const path = `${prefix}${entry.name}`;

@@ -25,14 +25,14 @@ const WAY_MODE = 0o750;
 const INSIDE = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
 /** A large disk takes mkfs or fsck minutes. */
 const TOOL_TIMEOUT_MS = 30 * 60_000;
-/** Exit codes: blkid found nothing; fsck mended what it found, or could not. */
+/** Exit codes: blkid found nothing; fsck repaired the file system, or could not. */
 const BLKID_NOTHING = 2;
 const FSCK_UNCORRECTED = 4;
 
 /** A failure before the pod's own folder is reached; upstream has a step of its own for it. */
 export class DeviceFailure extends OperationError {}
 
-/** The folder of what is on the disk. */
+/** The folder of the mounted device. */
 export async function mountLocalDevice(root: string, volume: LocalVolume, mounter: Mounter): Promise<FileHandle> {
   try {
     return await mounted(root, volume, mounter);

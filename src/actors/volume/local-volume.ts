@@ -86,7 +86,7 @@ async function giveAway(root: string, volume: LocalVolume, folder: FileHandle): 
   return unshared === null ? {} : { unshared };
 }
 
-/** `null`: it is a block device. */
+/** `null`: the source is a block device. */
 async function openSource(source: string): Promise<FileHandle | null> {
   try {
     return await open(source, FOLDER);
@@ -99,7 +99,7 @@ async function openSource(source: string): Promise<FileHandle | null> {
   }
 }
 
-/** The volume's folder itself is not what it should be. */
+/** The volume's source folder is missing or of another type. */
 export class NoSource extends OperationError {}
 
 /** By another pod. */

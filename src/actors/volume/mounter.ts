@@ -25,7 +25,7 @@ const run = promisify(execFile);
 export interface Mounter {
   mount(type: string, target: string, options: readonly string[]): Promise<void>;
   bind(source: string, target: string): Promise<void>;
-  /** Gives a mount options of its own, as what is bound has those of its source. */
+  /** Gives a mount options of its own; a bind mount begins with those of its source. */
   remount(source: string, target: string, options: readonly string[]): Promise<void>;
   /** The file system on a device of this machine. */
   device(source: string, target: string, type: string, options: readonly string[]): Promise<void>;
@@ -113,7 +113,7 @@ async function isForeign(source: string): Promise<boolean> {
   return mount === null || FOREIGN.test(mount.type);
 }
 
-/** The mount of an open descriptor, from the kernel's books: asks the file system nothing. `null`: it is in none. */
+/** The mount of an open descriptor, from the kernel's table: asks the file system nothing. `null`: it is in none. */
 export async function mountBehind(descriptor: string): Promise<Mount | null> {
   const information = await readFile(descriptor.replace('/fd/', '/fdinfo/'), 'utf8');
   const id = /^mnt_id:\s*(\d+)$/m.exec(information)?.[1];

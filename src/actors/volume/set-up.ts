@@ -123,7 +123,9 @@ async function withVolume<T>(
   }
 }
 
-/** Only before the pod begins: a socket whose server starts anew is no fault of who has it mounted. */
+/**
+ * Checked only before the pod begins: a socket whose server restarts later is no fault of the pod that has it mounted.
+ */
 async function giveOnce(podDirectory: string, { path, type }: Host, given: SetUpTools['given']): Promise<void> {
   const has = given.get(podDirectory) ?? new Set();
   given.set(podDirectory, has);
@@ -135,7 +137,9 @@ async function giveOnce(podDirectory: string, { path, type }: Host, given: SetUp
 
 // ---- folders of containers ------------------------------------------------------------------------------------------
 
-/** Once: afterwards containers may have other plans for it (a database refuses a folder that others may read). */
+/**
+ * Done once: afterwards containers may have set other permissions (a database refuses a folder that others may read).
+ */
 async function handOver({ root, podDirectory }: Place, volume: Folder, tools: SetUpTools): Promise<NotGiven> {
   const mark = readyMark(podDirectory, volume.path);
   if (foundAt(root, mark)?.isFile() && (await isThere(root, volume))) return {};

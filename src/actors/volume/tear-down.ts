@@ -21,7 +21,7 @@ import { fdPath, removeTree } from './tree.ts';
 
 type Input = InputOf<(typeof volumeOperations)['volume.tearDown']>;
 
-/** The marks go before what they stand for. */
+/** The marks are removed before the volumes that they stand for. */
 const FOLDERS = ['plugins', 'volume-subpaths', 'volumes', 'volumeDevices'];
 const LOCAL_FOLDERS = 'volumes/kubernetes.io~local-volume';
 const LOCAL_DEVICES = 'volumeDevices/kubernetes.io~local-volume';
@@ -97,7 +97,7 @@ export async function unmountAll(root: string, directory: string, mounter: Mount
       try {
         await unmount(root, `${directory}${point.slice(folder.length)}`, mounter);
       } catch (error) {
-        // In shared mounts it goes together with its copy, which was unmounted before.
+        // In shared mounts the mount disappears together with its copy, which was unmounted before.
         if ((await mountsBelow(point)).includes(point)) throw error;
       }
     }

@@ -129,7 +129,7 @@ class Giving {
     }
   }
 
-  /** Whether it is a folder. */
+  /** Resolves with whether the entry is a folder. */
   async #one(name: Buffer, path: string): Promise<boolean> {
     const handle = await open(name, NAME_ONLY);
     try {

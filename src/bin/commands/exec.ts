@@ -27,7 +27,7 @@ interface Status {
 export async function execCommand(pod: string, command: readonly string[], options: ExecOptions): Promise<number> {
   if (command.length === 0) throw new LocalError('you must specify at least one command for the container');
   const client = await connect(pod, command, options);
-  // The first frames may come together with the answer to the handshake: who listens later misses them.
+  // The first frames may come together with the answer to the handshake: a later listener would miss them.
   const ended = statusOf(client);
   await opened(client);
   if (options.stdin) sendStdin(client, options.tty ?? false);

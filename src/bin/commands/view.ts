@@ -84,7 +84,9 @@ async function writeReport(files: JournalFiles, journal: Journal, output: string
 /** Lists of names and values from a pod's author. The request that creates a container also has the name of its pod. */
 const PAIRS: ReadonlySet<string> = new Set(['env', 'httpHeaders']);
 
-/** With `--journal-plain` a node writes them as they are; otherwise a value is a handle, or refers to others. */
+/**
+ * With `--journal-plain` a node writes values as they are; otherwise a value is a handle, or refers to other fields.
+ */
 function hasPlainValues({ records }: Journal): boolean {
   for (const record of records) {
     let isPlain = false;

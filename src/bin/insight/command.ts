@@ -13,7 +13,7 @@ import { type IsEnough, Story } from './story.ts';
 export interface InsightOptions {
   readonly incarnation?: string;
   readonly format: string;
-  /** Read all of it, however long that takes. */
+  /** Read the whole journal, however long that takes. */
   readonly whole?: boolean;
 }
 
@@ -77,7 +77,7 @@ export function endOfStoryAt(log: string, incarnation: string | undefined, segme
   return [new Story(journal, nowOf(log, incarnation)), journal.skipped];
 }
 
-/** The newest start in a directory that a daemon writes goes on; any other is over. */
+/** The newest start in a directory that a daemon writes still runs; any other is over. */
 const nowOf = (log: string, incarnation: string | undefined): number =>
   incarnation === undefined && isBeingWritten(log) ? Date.now() : 0;
 

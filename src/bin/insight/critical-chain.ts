@@ -7,8 +7,8 @@
  * What actors do with an input is one turn and takes no time of the kernel's clock.
  */
 import { duration, lastOf } from '../../visualizer/words.ts';
+import { table } from '../printable.ts';
 import { actorName, describeGaps, type Moment, type PodStory, type Story } from './story.ts';
-import { table } from './table.ts';
 
 interface Link {
   readonly n: number;
@@ -96,7 +96,7 @@ export function criticalChain(story: Story, goal: Goal): CriticalChain {
   };
 }
 
-/** From the first cause that is known to the record itself; a cause is always older than what it caused. */
+/** From the first known cause to the record itself; a cause is always older than its effect. */
 export function causesOf({ moments }: Story, n: number): Moment[] {
   const path: Moment[] = [];
   for (let at = moments.get(n); at; at = at.cause === undefined ? undefined : moments.get(at.cause)) path.push(at);

@@ -5,9 +5,9 @@
  * for on the way, summed by actor and operation. Where both chains are whole the differences add up to the whole one.
  */
 import { duration } from '../../visualizer/words.ts';
+import { table } from '../printable.ts';
 import { type CriticalChain, causesOf, criticalChain, type Goal } from './critical-chain.ts';
 import { actorName, type Moment, type Operation, type PodStory, type Story } from './story.ts';
-import { table } from './table.ts';
 
 /** Parts that are shown; the JSON has all. */
 const PARTS_SHOWN = 8;
@@ -124,7 +124,7 @@ export function failedStart(story: Story, other: Story): FailedStart | undefined
   return { ...facts, operation, there: { end: same.end ?? 'open', n: same.n, ...took } };
 }
 
-/** The one among the causes of the failure, else the last one before it. */
+/** The failed operation among the causes of the failure, else the last one before it. */
 function failedOperation(story: Story, n: number): Operation | undefined {
   const failedBy = ({ k, request }: Moment): Operation | undefined => {
     const operation = k === 'result' && request !== undefined ? story.operations.get(request) : undefined;

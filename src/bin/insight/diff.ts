@@ -7,6 +7,7 @@
  * does that for one world.
  */
 import { duration } from '../../visualizer/words.ts';
+import { table } from '../printable.ts';
 import {
   describeFailedStart,
   describeTimeToGoal,
@@ -18,7 +19,6 @@ import {
 } from './diff-cause.ts';
 import { phaseName, startupPhases, startupTime } from './startup-time.ts';
 import { actorName, type Moment, type Story } from './story.ts';
-import { table } from './table.ts';
 
 interface ComparedPhase {
   readonly name: string;

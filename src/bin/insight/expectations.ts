@@ -53,7 +53,7 @@ export interface ExpectedLog {
   readonly error?: string;
 }
 
-/** The file is not what it should be; the message is for its author. */
+/** The file is malformed; the message is for its author. */
 export class ExpectationsError extends Error {}
 
 // ---- the file -------------------------------------------------------------------------------------------------------

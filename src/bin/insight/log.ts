@@ -15,7 +15,7 @@ export interface LogFilters {
   /** Kind of record, or type of event, or name of operation; `*` at its end stands for any rest. */
   readonly type?: string;
   readonly pod?: string;
-  /** Number of a record: it, and what it led to. */
+  /** Number of a record: shows the record and its consequences. */
   readonly cause?: string;
   /** Lines of this level and above. */
   readonly level?: string;
@@ -105,7 +105,7 @@ const byPod: Maker = (story, { pod }) => {
   return (_moment, record) => JSON.stringify(record).includes(found.uid);
 };
 
-/** Causes come before what they lead to, so that one pass finds all. */
+/** Causes come before their consequences, so that one pass finds all. */
 const byCause: Maker = (_story, { cause }) => {
   if (cause === undefined) return undefined;
   const led = new Set([Number(cause)]);

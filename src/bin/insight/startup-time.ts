@@ -6,8 +6,8 @@
  */
 import type { PhaseView } from '../../actors/server/visualizer/protocol.ts';
 import { duration } from '../../visualizer/words.ts';
+import { table } from '../printable.ts';
 import type { Story } from './story.ts';
-import { table } from './table.ts';
 
 interface TimedPhase {
   readonly name: string;
@@ -48,7 +48,7 @@ export const phaseName = ({ name }: Pick<PhaseView, 'name'>): string =>
 export const startupPhases = ({ phases }: Story): readonly PhaseView[] =>
   phases.filter(({ name }) => name.startsWith(PREFIX));
 
-/** Where starting ends in a node that runs its pods once: when the last of them has its verdict. */
+/** The phase in which the start of a node that runs its pods once ends: the last pod has its verdict. */
 const RUN_ONCE = 'runOnce.pods';
 
 const isGoal = (visit: PhaseView): boolean => GOALS.includes(phaseName(visit));

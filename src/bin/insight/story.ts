@@ -35,7 +35,7 @@ export interface Moment {
   readonly cause: number | undefined;
   /** Set in a state in which its actor is over. */
   readonly status?: string;
-  /** Number of the request, of those and their results. */
+  /** Number of the request, with requests and their results. */
   readonly request?: number;
 }
 
@@ -71,7 +71,7 @@ export interface PodStory {
   readonly uid: string;
   readonly name: string;
   readonly namespace: string;
-  /** The last published status, as far as it is shown. */
+  /** The phase in the last published status. */
   phase: string;
   status: Readonly<Record<string, unknown>>;
   /** The time at which the pod was first Running, and the record of it. */
@@ -84,12 +84,12 @@ export interface PodStory {
 /** The sources of a story. */
 export type StorySource = Pick<Journal, 'header' | 'checkpoint' | 'records' | 'checkpointAfter'>;
 
-/** Whether a story knows all that it is asked; it is not read further then. */
+/** Whether a story has everything that a report needs; then it is not read further. */
 export type IsEnough = (story: Story) => boolean;
 
 /** Texts that are held once; of a node some thousand come again and again. */
 const WORDS_MAX = 20_000;
-/** A journal has millions of records; so many are read before it is asked again whether they are enough. */
+/** A journal has millions of records; after so many the reader checks again whether they are enough. */
 const ASKED_EVERY = 1_024;
 
 export class Story implements CauseSource {
@@ -107,7 +107,7 @@ export class Story implements CauseSource {
   failure: (FailureView & { readonly t: number }) | undefined;
   /** Records that were never kept. */
   readonly gaps: GapRecord[] = [];
-  /** Number of the record behind which it was enough. */
+  /** Number of the record at which reading stopped. */
   readonly endsBefore: number | undefined;
   private readonly checkpointAfter: StorySource['checkpointAfter'];
   private readonly phaseVisits = new Phases();

@@ -5,8 +5,8 @@
  * makes good what failed before, unless that report is a failure itself.
  */
 import { duration } from '../../visualizer/words.ts';
+import { table } from '../printable.ts';
 import { actorName, type Operation, type Story } from './story.ts';
-import { table } from './table.ts';
 
 /** The JSON has the rest. */
 const FAILED_SHOWN = 8;
@@ -15,7 +15,7 @@ export interface Failed {
   readonly actor: string;
   /** Name of the operation; absent: the actor itself died. */
   readonly operation?: string;
-  /** The endpoint, URL, image or path that it was for. */
+  /** The endpoint, URL, image or path of the operation. */
   readonly target?: string;
   readonly error: string;
   /** How often in a row. */
@@ -27,7 +27,7 @@ export interface Failed {
 /** The supervisor and its subsystems; pods and containers are not. */
 export const isOfStart = (actor: string): boolean => actor.split('/').length <= 2;
 
-/** The last to fail comes first. */
+/** The newest failure comes first. */
 export function failedOf(story: Story, isOwn: (actor: string) => boolean): readonly Failed[] {
   return [...operationsOf(story, isOwn), ...deathsOf(story, isOwn)].toSorted((one, other) => other.atMs - one.atMs);
 }

@@ -8,6 +8,7 @@
 import type { PendingTimer } from '../../kernel/clock.ts';
 import { AGENT_PHASE } from '../../kernel/fault.ts';
 import { duration, eventText, innermostPaths } from '../../visualizer/words.ts';
+import { table } from '../printable.ts';
 import { causesOf, podNamed } from './critical-chain.ts';
 import { describePreviousEnd, type PreviousEnd } from './previous-end.ts';
 import { phaseName, startupPhases } from './startup-time.ts';
@@ -21,7 +22,6 @@ import {
   ROOT,
   type Story,
 } from './story.ts';
-import { table } from './table.ts';
 import { describeFailed, type Failed, failedOf, isOfStart } from './why-failed.ts';
 
 /** Decisions that are shown; older ones are in the journal. */
@@ -71,7 +71,7 @@ export interface Why {
   readonly previous?: PreviousEnd;
   /** One sentence. */
   readonly summary: string;
-  /** When the agent ended, after its start; all is shown as it was then. Absent: it did not, or was killed. */
+  /** When the agent ended, after its start; the report shows that moment. Absent: it did not end, or was killed. */
   readonly endedMs?: number;
   /** The process was killed: its journal breaks off after the start. Time since its last record. */
   readonly silentMs?: number;
@@ -205,7 +205,7 @@ const endText = ({ exitCode, reason = 'no reason' }: Terminated): string => `${e
 
 /** One line for each region, because regions change independently. */
 function statesOf(story: Story, actor: string, { value, status, began, since }: ActorState): ActiveSince[] {
-  // An actor that the agent's end stopped is described as it was before that.
+  // An actor that the agent's end stopped is described by its state before.
   const isAsItWas = status === 'active' || (status === 'stopped' && endOf(story) !== undefined);
   return innermostPaths(value).map((path) => {
     const entered = since.get(path)?.t ?? story.started;
@@ -227,7 +227,7 @@ function endOf({ actors }: Story): number | undefined {
     : Math.max(...[...root.since.values()].map(({ t }) => t));
 }
 
-/** When the supervisor began to stop what it had started; undefined while it lives. */
+/** The time when the supervisor began to stop its subsystems; undefined while it runs. */
 function stopOf(story: Story): number | undefined {
   const ended = endOf(story);
   if (ended === undefined) return undefined;
@@ -319,7 +319,7 @@ function shortened(states: string): string {
 }
 
 export function describeWhy(report: Why): string {
-  // A region that is as it began says nothing, unless it is what the actor mainly does.
+  // A region in its initial state is left out, unless it is the main one of its actor.
   const shown = report.states.filter(({ actor, isFirst }, row, all) => !isFirst || actor !== all[row - 1]?.actor);
   const states = shown.map(({ actor, state, sinceMs, forMs, waitsFor }, row) => [
     actor === shown[row - 1]?.actor ? '' : `  ${actor}`,

@@ -84,7 +84,7 @@ function refusalOf({ statusCode = 0 }: IncomingMessage, body: string): LocalErro
 
 const read = async (response: IncomingMessage): Promise<string> => (await bytesOf(response)).toString();
 
-/** Pods of a namespace, by name; of all of them when it is empty. */
+/** Pods of a namespace, by name; of all namespaces when it is empty. */
 export async function pods(socket: string, namespace: string): Promise<LocalPod[]> {
   const { items }: { items: LocalPod[] | null } = JSON.parse(await read(await ask(socket, '/pods')));
   const order = ({ metadata }: LocalPod) => `${metadata.namespace}/${metadata.name}`;

@@ -6,7 +6,7 @@ import { contents } from '../../kernel/alignment.ts';
 import type { Divergence } from '../../kernel/divergence.ts';
 import type { EndRecord, JournalRecord } from '../../kernel/records.ts';
 
-/** A turn of the log: its input, what it led to, its end. */
+/** A turn of the log: its input, its derived records, its end. */
 export type Turn = readonly JournalRecord[];
 
 export interface Failure {

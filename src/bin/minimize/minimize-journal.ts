@@ -5,10 +5,13 @@
  * every record of the result.
  */
 import { align } from '../../kernel/alignment.ts';
-import type { HeaderRecord, InputRecord, JournalRecord } from '../../kernel/records.ts';
+import { jsonCopy } from '../../kernel/json.ts';
+import { Kernel } from '../../kernel/kernel.ts';
+import type { HeaderRecord, InputRecord, JournalRecord, KernelRecord } from '../../kernel/records.ts';
 import { type ReplayOptions, replay } from '../../kernel/replay.ts';
+import type { Unnumbered } from '../../kernel/turn-recorder.ts';
+import type { AnyStateMachine } from '../../kernel/xstate.ts';
 import { crashIn, differenceAsFailure, type Failure, type Turn, textIn } from './failure.ts';
-import { Player } from './player.ts';
 import { reduce } from './reduce.ts';
 
 export interface MinimizedJournal {
@@ -171,3 +174,59 @@ const nameOf = (turn: Turn): string => {
   const [record] = turn;
   return record?.k === 'result' ? record.name : record?.k === 'in' ? record.event.type : '';
 };
+
+/**
+ * Feeds some of a journal's inputs to today's machines. An input is found by its subject, not by its number, because
+ * the numbers are those of the whole journal.
+ */
+class Player {
+  /** Every record so far, as a reader of a journal gets it. */
+  readonly records: KernelRecord[] = [];
+  readonly kernel: Kernel;
+  private made: readonly KernelRecord[] = [];
+
+  constructor(machine: AnyStateMachine, { n: _n, k: _k, t, ...header }: HeaderRecord) {
+    const sink = {
+      wantsCheckpoint: false,
+      append: (record: KernelRecord) => void this.records.push(jsonCopy(record)),
+      commit: () => {},
+      whenDurable: () => {},
+      writeCheckpoint: () => {},
+      close: () => Promise.resolve(),
+    };
+    this.kernel = new Kernel({
+      machine,
+      header,
+      sink,
+      onTurn: (records) => void (this.made = records),
+      onStopped: () => {},
+    }).boot(t);
+  }
+
+  /** The records of the turn in which nothing but the start happens. */
+  get firstTurn(): readonly KernelRecord[] {
+    return this.made;
+  }
+
+  /** The records of the turn; undefined when no actor waits for this input. */
+  take(record: InputRecord): readonly KernelRecord[] | undefined {
+    const draft = this.draftOf(record);
+    if (!draft) return undefined;
+    this.kernel.input(draft);
+    return this.made;
+  }
+
+  private draftOf({ n: _n, ...draft }: InputRecord): Unnumbered<InputRecord> | undefined {
+    if (draft.k === 'in') return this.kernel.snapshotOf(draft.to) === undefined ? undefined : draft;
+    if (draft.k === 'timer') {
+      const timers = this.kernel.timers
+        .list()
+        .filter(({ target, event }) => target === draft.at && event.type === draft.event);
+      const [next] = timers.toSorted((one, other) => one.due - other.due);
+      return next && { ...draft, id: next.id };
+    }
+    const named = this.kernel.outbox.list().filter(({ name }) => name === draft.name);
+    const request = named.find(({ at }) => at === draft.at) ?? (named.length === 1 ? named[0] : undefined);
+    return request && { ...draft, id: request.id, at: request.at };
+  }
+}

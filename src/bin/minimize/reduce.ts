@@ -26,7 +26,7 @@ export function reduce<T>(
   let items = failing;
   let trials = 0;
   const isOver = (): boolean => performance.now() >= deadlineMs;
-  /** Whether it fails without these. */
+  /** Whether the rest still fails without these items. */
   const without = (left: ReadonlySet<T>): boolean => {
     trials++;
     const needed = trial(items.filter((item) => !left.has(item)));

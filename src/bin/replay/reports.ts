@@ -1,7 +1,9 @@
 /** The forms in which `statelet replay` reports: `--output`. Each writes after an outcome, at the end, or both. */
+
+import { appendFileSync } from 'node:fs';
 import type { BuildInfo } from '../../kernel/records.ts';
+import { messageOf } from '../../kernel/thrown.ts';
 import { printable, printableJson } from '../printable.ts';
-import { annotation, writeStepSummary } from './github.ts';
 import { htmlReport } from './html.ts';
 import { junitReport } from './junit.ts';
 import { markdownReport } from './markdown.ts';
@@ -10,7 +12,7 @@ import { describeOutcome } from './text.ts';
 
 /** Its output is safe to print. */
 export interface Reporter {
-  /** Gets each outcome as soon as it is its turn. */
+  /** Gets each outcome, in the order of the logs. */
   outcome?(outcome: Outcome): string;
   /** Gets all of them, and the exit code that they come to. */
   end?(outcomes: readonly Outcome[], code: number): string;
@@ -56,3 +58,37 @@ function jsonReport(outcomes: readonly Outcome[], code: number): string {
 }
 
 const builtBy = ({ statelet, node, xstate }: BuildInfo) => ({ statelet, node, xstate });
+
+/** GitHub shows so many errors of one step, and drops the others without a word. */
+const ANNOTATIONS_MAX = 10;
+
+function annotation(outcomes: readonly Outcome[]): string {
+  const failed = outcomes.filter(({ verdict }) => verdict !== 'same');
+  const [shown, more] =
+    failed.length <= ANNOTATIONS_MAX
+      ? [failed, 0]
+      : [failed.slice(0, ANNOTATIONS_MAX - 1), failed.length - ANNOTATIONS_MAX + 1];
+  const lines = shown.map((outcome) => errorLine(`${outcome.log}: ${outcome.verdict}`, describeOutcome(outcome)));
+  if (more > 0) lines.push(errorLine('statelet replay', `${more} more logs; the summary of this step names them`));
+  return lines.join('');
+}
+
+const errorLine = (title: string, text: string): string =>
+  `::error title=${property(title)}::${data(text.trimEnd())}\n`;
+
+/** As `@actions/core` escapes; what is left of control characters is made visible first. */
+const data = (text: string): string =>
+  printable(text).replaceAll('%', '%25').replaceAll('\r', '%0D').replaceAll('\n', '%0A');
+
+const property = (text: string): string => data(text).replaceAll(':', '%3A').replaceAll(',', '%2C');
+
+/** GitHub names the file in the environment; elsewhere there is none. A summary that fails changes no outcome. */
+function writeStepSummary(markdown: string): void {
+  const file = process.env['GITHUB_STEP_SUMMARY'];
+  if (!file) return;
+  try {
+    appendFileSync(file, markdown);
+  } catch (error) {
+    process.stderr.write(`statelet replay: the summary of the step was not written: ${messageOf(error)}\n`);
+  }
+}

@@ -75,7 +75,7 @@ function describeActors({ kind, actors, state, changes = [] }: Divergence): stri
   return [`  by ${actor}, ${was}; it remembers something else`, ...where];
 }
 
-/** With the milliseconds from the turn on; one that is set in the log alone has no name here. */
+/** With milliseconds from the turn on; a timer that is set in the log alone has no name here. */
 const describeTimers = ({ differences, timers = [] }: Divergence): string[] =>
   differences.flatMap(({ path, expected, actual }) => {
     const timer = timers.find(({ id }) => path === `.armed.${id}`);

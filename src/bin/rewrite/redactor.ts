@@ -37,7 +37,7 @@ export class Redactor {
     this.#given = given.filter((text) => text !== '');
   }
 
-  /** Reads an input or a header of the log before anything of it is replaced. */
+  /** Reads an input or a header of the log before any text of it is replaced. */
   learn(record: unknown): void {
     visitTexts(record, (text, keys) => {
       if (!isPrivate(keys)) this.#public.add(text);

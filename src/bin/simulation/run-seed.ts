@@ -13,9 +13,9 @@ import { shellLine, thisBuild } from '../replay/outcome.ts';
 
 export interface SeedTask {
   readonly script: Script;
-  /** Journals of what went wrong are written below it. */
+  /** Journals of failed seeds are written below this folder. */
   readonly journals: string;
-  /** Journals of what went well, too. */
+  /** Whether journals of the other seeds are kept, too. */
   readonly keep: boolean;
 }
 

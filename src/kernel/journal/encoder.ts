@@ -66,7 +66,7 @@ interface Shape {
   readonly name: string;
   readonly step: string;
   readonly next: Map<string, Shape>;
-  /** The last object that has these members and no other. */
+  /** The last object that has exactly these members. */
   last: Place | undefined;
 }
 

@@ -172,7 +172,7 @@ class Claim {
   }
 }
 
-/** When the disk cannot even say how full it is, the next attempt to write shall decide. */
+/** When the free space cannot be read, the next attempt to write decides. */
 async function hasRoom(directory: string, bytes: number): Promise<boolean> {
   try {
     const { bavail, bsize } = await statfs(directory);

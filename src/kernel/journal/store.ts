@@ -39,7 +39,7 @@ export interface Turns {
 interface Open {
   readonly file: Segment;
   readonly encoder: Encoder;
-  /** Not on disk yet. */
+  /** Blobs that are not on disk yet. */
   readonly blobs: Map<string, string>;
   /** Bytes of the blobs that are on disk. */
   blobBytes: number;
@@ -89,7 +89,7 @@ export class Store {
     this.kept = turns.upto;
   }
 
-  /** On a full disk, what replay makes again is left out before anything else is given up. */
+  /** On a full disk the records that replay makes again are left out before anything else is dropped. */
   private async appendOrThin(open: Open, { records, upto }: Turns): Promise<void> {
     try {
       await this.append(open, records, upto);

@@ -14,7 +14,7 @@ import type { TornTail } from './sequence.ts';
 export interface IncarnationReport {
   readonly incarnation: string;
   readonly segments: number;
-  /** On disk, compressed as they are. */
+  /** Bytes on disk, compressed where segments are. */
   readonly bytes: number;
   readonly checkpoints: number;
   /** Number of the first record that is left: more than 0 when older segments were removed. */

@@ -265,7 +265,7 @@ export class Writer implements JournalWriter {
 
   // ---- suspension ---------------------------------------------------------------------------------------------------
 
-  /** From here on records are only counted. The node's work goes on; its journal has a gap. */
+  /** Stops writing: from here on records are only counted. The node's work goes on; its journal has a gap. */
   suspend(why: string): void {
     if (this.suspendedBy !== undefined) return;
     this.settings.report('error', `journaling is suspended and its journal will have a gap: ${why}`);

@@ -16,7 +16,7 @@ export { startView };
 /** Bytes of all files: twice what a node keeps of its journal. */
 const JOURNAL_MAX_BYTES = 2 * 1024 * 1024 * 1024;
 const FILES_MAX = 10_000;
-/** Where the journal is that the page shows, and the one that it is compared with. */
+/** The folders of the journal that the page shows, and of the one that it is compared with. */
 const [SHOWN, OTHER] = ['/shown', '/other'];
 
 export interface OpenedJournal {
@@ -72,7 +72,7 @@ export function compareWith(shown: Journal, other: Other): Comparison {
   return comparison(startRecords(against), startRecords(shown));
 }
 
-/** The last start before this one that came to its goals; where none did, the one before. */
+/** The last start before this one that reached its goals; where none did, the one before. */
 function lastGoodBefore({ header }: Journal): string {
   const all = [...new Set(segmentsIn(SHOWN).map(({ incarnation }) => incarnation))];
   const before = all.slice(0, all.indexOf(header.incarnation)).toReversed();

@@ -18,7 +18,6 @@ import type {
 import { shortText } from '../../actors/server/visualizer/trim.ts';
 
 import type { PendingTimer } from '../../kernel/clock.ts';
-import { candidatesOf, guardName } from '../../kernel/guards.ts';
 import { JournalError } from '../../kernel/journal/errors.ts';
 import type { Journal } from '../../kernel/journal/reader.ts';
 import { isObject, jsonText, memberOf } from '../../kernel/json.ts';
@@ -26,6 +25,7 @@ import type { Kernel } from '../../kernel/kernel.ts';
 import type { KernelRecord } from '../../kernel/records.ts';
 import { NotReplayable, type ReplayReport, replaying } from '../../kernel/replay.ts';
 import type { AnyTransitionDefinition, Step } from '../../kernel/steps.ts';
+import { candidatesOf, guardName } from '../../kernel/steps.ts';
 import { kubeletMachine } from '../../machines/startup/kubelet.ts';
 import { lastIndexWhere } from './past.ts';
 import type { ContextChange, EdgeView, StepView } from './requests.ts';

@@ -11,7 +11,7 @@ import type { PodEvent } from '../pod-answer.ts';
 import type { Content } from './node/fs.ts';
 import type { Comparison, HealthView, StartView } from './reports.ts';
 
-/** Where the page has its node from. */
+/** Where the page gets its node from. */
 export type Opening =
   /** The daemon that serves the page. */
   | { readonly from: 'daemon' }
@@ -56,7 +56,7 @@ export interface Found {
 /** The reports that the worker sends by itself, several times a second. */
 export interface Notice {
   readonly facts: Facts;
-  /** Another journal, or another start: all that was known is void. */
+  /** Another journal, or another start: everything that the page knew is void. */
   readonly isNew?: boolean;
   /** The actors that changed. */
   readonly actors?: readonly ActorView[];
@@ -92,7 +92,7 @@ export interface Inspection {
   readonly forgotten?: number;
   /** Numbers of what followed. */
   readonly followed: readonly number[];
-  /** The first of them. */
+  /** The first consequences. */
   readonly consequences: readonly ShownRecord[];
   readonly turn: readonly ShownRecord[];
   /** The changes of the turn to the context of the record's actor; absent: the machines do not run here. */
@@ -160,7 +160,10 @@ export interface Requests {
   /** The longest time between two records, in each of so many equal stretches of them. */
   pauses(asked: { readonly bins: number }): Promise<readonly number[]>;
   start(asked: null): Promise<StartView | null>;
-  /** With another start of the same journal, by its name or `null` for the last good one; or with another journal. */
+  /**
+   * Compares with another start of the same journal, by its name or `null` for the last good one; or with another
+   * journal.
+   */
   compare(asked: { readonly with: Other }): Promise<Comparison>;
   health(asked: null): Promise<HealthView>;
 }

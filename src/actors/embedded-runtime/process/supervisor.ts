@@ -41,7 +41,10 @@ export interface SupervisorHooks {
   readonly failed: (text: string, container: Container) => void;
 }
 
-/** The last word first, against the order in which a shim writes: what came before a word that is seen is seen, too. */
+/**
+ * Reads the files in the reverse order in which a shim writes them: whatever came before a file that is seen is seen,
+ * too.
+ */
 function read({ files, process: known }: Container) {
   const shim = readJson(files.shim, isProcessIdentity);
   const gone = shim !== undefined && !isAlive(shim);
@@ -170,7 +173,7 @@ export class Supervisor {
     this.#inspect(container);
   }
 
-  /** Called by watches and timers: what it throws would end the whole process. */
+  /** Called by watches and timers: an error that it threw would end the whole process. */
   #inspect(container: Container): void {
     try {
       this.#examine(container);

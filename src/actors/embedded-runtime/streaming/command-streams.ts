@@ -48,7 +48,7 @@ class Sizes {
 
 export const COMMAND_PROTOCOL = 'v4.channel.k8s.io';
 
-/** Until a client that upgraded must have opened what it asked for: upstream's. */
+/** Upstream's limit for a client that upgraded to open the streams that it requested. */
 const OPENING_LIMIT_MS = 30_000;
 /** A size is a few digits. */
 const SIZE_MAX_BYTES = 1_024;

@@ -50,7 +50,7 @@ export function forwardPorts(socket: Duplex, head: Buffer, sandboxId: string): v
 }
 
 async function forward(port: number, data: SpdyServerStream, error: SpdyServerStream, sandboxId: string) {
-  // The client says nothing here; its end of the stream is the end of what it has to say.
+  // The client sends nothing on the error stream.
   error.resume();
   try {
     join(await connected(port), data);

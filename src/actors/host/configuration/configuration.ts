@@ -92,7 +92,7 @@ export function decodeSource(path: string, bytes: Uint8Array): ConfigurationSour
   return { kind: 'malformed', path, message: `${prefix}${decoded.error}` };
 }
 
-/** Whether the document says what it is; upstream quotes the whole text of one that does not. */
+/** Whether the document states its kind; upstream quotes the whole text of one that does not. */
 function isNamed(value: Json): boolean {
   if (!isObject(value) || typeof value['apiVersion'] !== 'string') return false;
   return /[^/]$/.test(value['apiVersion']) && Boolean(value['kind']);
@@ -108,7 +108,7 @@ function decodeUtf8(bytes: Uint8Array): string | null {
 
 type Yaml = { value: Json; duplicates: string[]; error?: undefined } | { error: string };
 
-/** Not where the line may be a text in quotes, a block or a comment. */
+/** Leaves out lines that may be a text in quotes, a block or a comment. */
 function withPlainBreaks(text: string): string {
   if (text.search(ODD_BREAK) === -1) return text;
   const plain = (line: string) => (/["'#|>]/.test(line) ? line : line.replaceAll(ODD_BREAK, '\n'));

@@ -64,7 +64,7 @@ export interface SystemCalls {
   bindMount(source: string, target: string): void;
   /** As `bindMount`, with everything that is mounted below `source`. */
   bindTree(source: string, target: string): void;
-  /** Mounts that are made below a mount from now on, and below those in it, are made wherever it is bound, too. */
+  /** Later mounts below a mount appear wherever it is bound, too. */
   shareTree(target: string): void;
   /** Takes a mount out of the tree at once, even while it is in use; never through a link. */
   unmount(target: string): void;

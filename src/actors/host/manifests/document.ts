@@ -180,7 +180,7 @@ const explain = (message: string): string =>
     .replace(/:$/, '')
     .replace('Maximum call stack size exceeded', `the document is nested deeper than ${MAX_DEPTH} levels`);
 
-/** Turns what JSON cannot hold into what it can, and refuses what no reader of the pod could use. */
+/** Converts values that JSON cannot hold, and refuses those that no reader of the pod could use. */
 function normalize(document: Document, lines: LineCounter): void {
   visit(document, {
     Map(_key, map) {

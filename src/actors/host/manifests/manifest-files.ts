@@ -60,7 +60,7 @@ export interface FileState {
 }
 
 export interface Scan {
-  /** False: files are still to be read, and count as what they were before. */
+  /** False: some files are still to be read, and keep their previous state meanwhile. */
   readonly isWhole: boolean;
   readonly files: ReadonlyMap<string, FileState>;
   readonly manifests: readonly Manifest[];
@@ -70,7 +70,7 @@ export interface Scan {
   readonly unfinishedForMs: number;
 }
 
-/** For whom files are read, and who keeps their secrets. */
+/** The node that files are read for, and the vault that keeps their secrets. */
 export interface Reader {
   readonly nodeName: string;
   readonly vault: Vault;
@@ -178,7 +178,7 @@ async function list(path: string): Promise<Listing> {
 const isManifestName = (name: string): boolean => !name.startsWith('.') && !name.endsWith('~');
 const byCodePoint = (a: string, b: string): number => (a < b ? -1 : 1);
 
-/** The status of what the path leads to, or `null` when there is nothing. */
+/** The status of the file that the path leads to, or `null` when there is none. */
 async function existing(path: string): Promise<BigIntStats | null> {
   try {
     return await stat(path, { bigint: true });
@@ -221,11 +221,11 @@ const UNREAD = { digest: '', inode: '', stamp: '' };
 
 const finished = (file: string, state: FileState): FileOutcome => ({ file, state, unfinishedForMs: FINISHED });
 
-/** Another one after every change of content or name, unless two come within one tick of the clock. */
+/** A stamp that differs after every change of content or name, unless two changes come within one tick of the clock. */
 const stampOf = ({ dev, ino, size, mtimeNs, ctimeNs }: BigIntStats): string =>
   [dev, ino, size, mtimeNs, ctimeNs].join(':');
 
-/** The last change of the file is more than a tick away. */
+/** Whether the last change of the file is more than a tick ago. */
 const rests = (ctimeMs: bigint): boolean => Date.now() - Number(ctimeMs) > 2 * TICK_MS;
 
 /** After how many ms without a further change the file counts as finished; `FINISHED` when it does already. */

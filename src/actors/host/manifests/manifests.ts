@@ -21,7 +21,7 @@ import { Hints } from '../hints.ts';
 import { PathWatch } from '../path-watch.ts';
 import { type Scan, scanManifests } from './manifest-files.ts';
 
-/** From an event to the listing: lets the other events of one rename arrive, and keeps the pod less than 5 ms away. */
+/** From an event to the listing: the other events of one rename arrive meanwhile, and the pod waits less than 5 ms. */
 const SOON_MS = 1;
 
 type Operation = (typeof hostOperations)['host.watchManifests'];

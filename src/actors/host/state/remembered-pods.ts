@@ -98,7 +98,7 @@ const wrapped = (remembered: RememberedPod, vault: Vault): object => ({
   objects: mapValues(remembered.objects, (value) => (isSecretHandle(value) ? { $wrapped: vault.wrap(value) } : value)),
 });
 
-/** Without the objects whose secrets cannot be read; none where that is true of a value of the pod. */
+/** Without the objects whose secrets cannot be read; no pod at all where a value of the pod itself cannot be read. */
 function unwrapped(remembered: StoredPod, vault: Vault): readonly RememberedPod[] {
   const values = Object.values(remembered.values ?? {});
   if (values.some((value) => vault.unwrap(value) === null)) return [];

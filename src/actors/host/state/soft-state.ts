@@ -32,7 +32,7 @@ export const loadSoftState: Port<Operations['host.loadSoftState']> = async ({ in
   return state ?? EMPTY;
 };
 
-/** Tables that are empty are left out, but for those that there are in every state. */
+/** Empty tables are left out, but for those that every state has. */
 function decode(text: string): SoftState | null {
   try {
     const parsed: Partial<Record<string, object>> = JSON.parse(text);

@@ -9,7 +9,7 @@ interface Attributes {
   readonly subresource: Subresource;
 }
 
-/** Whether it is allowed. A rejection means that the review failed. */
+/** Whether the request is allowed. A rejection means that the review failed. */
 export type Authorize = (attributes: Attributes) => Promise<boolean>;
 
 export const alwaysAllow: Authorize = async () => true;

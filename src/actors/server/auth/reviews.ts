@@ -13,7 +13,7 @@ import type { ReviewToken } from './authentication.ts';
 import type { Authorize } from './authorization.ts';
 import { AnswerCache, type CacheSeen } from './cache.ts';
 
-/** Creates an object at the API server and resolves with what it became; ends when the signal does. */
+/** Creates an object at the API server and resolves with the server's answer; ends when the signal does. */
 export type Create = (request: KubeTarget & { readonly body: Json }, signal: AbortSignal) => Promise<KubeObject>;
 
 /** Upstream's: a client does not wait longer. */

@@ -131,7 +131,7 @@ async function verbosity({ method, raw }: ApiRequest, { setVerbosity }: DebugOpt
   return plain(200, `successfully set klog.logging.verbosity to ${text}`);
 }
 
-/** The body, or as much of it as there may be: its client still gets an answer. */
+/** The body, cut at the limit: its client still gets an answer. */
 async function readText(raw: IncomingMessage, maxBytes: number): Promise<string> {
   const chunks: Buffer[] = [];
   let size = 0;

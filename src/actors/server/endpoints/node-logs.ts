@@ -49,7 +49,7 @@ async function queried(request: ApiRequest, options: NodeLogOptions): Promise<An
   return await file(request, asked === undefined ? pathOf(request) : `/${asked}`, options);
 }
 
-/** `path`: below the folder of logs, as it was asked for. */
+/** `path`: below the folder of logs, as in the request. */
 async function file(request: ApiRequest, path: string, options: NodeLogOptions): Promise<Answer> {
   const moved = (to: string): Answer => ({ status: 301, headers: { location: `${to}${request.search}` }, body: '' });
   if (path.endsWith('/index.html')) return moved('./');
@@ -124,7 +124,7 @@ function isByteRanges(header: string): boolean {
   );
 }
 
-/** The file or the asked part of it; of an empty one there is no part. */
+/** The file or the requested range of it; an empty file has no ranges. */
 async function content({ raw }: ApiRequest, { path, realPath, info: { size } }: OpenedPlace): Promise<Answer> {
   if (size === 0) delete raw.headers.range;
   const range = size === 0 ? '' : firstHeader(raw, 'range');

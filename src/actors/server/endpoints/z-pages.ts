@@ -119,7 +119,7 @@ function negotiated(request: ApiRequest, kind: string, page: string, fields: () 
   return { status: 200, headers, body: encoded(found.type, value, isPretty) };
 }
 
-/** In the first form that exists of those that were asked for by their plain names, else as indented JSON. */
+/** A refusal in the first of the requested types that exists, else as indented JSON. */
 function unacceptable(request: ApiRequest, accept: string): Answer {
   const value = {
     kind: 'Status',

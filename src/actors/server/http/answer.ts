@@ -11,7 +11,7 @@ export interface Answer {
 /** The connection is no longer HTTP: the endpoint that answered this has it. */
 export const TAKEN: Answer = { status: 101, headers: {}, body: '' };
 
-/** Upstream's: its HTTP library says the length only of what its first buffer holds. */
+/** Upstream's HTTP library sends a length only for a body that fits into its first buffer. */
 export const MEASURED_BYTES = 2_048;
 
 /** A body that ends within the first buffer as that buffer; a longer one as a stream from its beginning. */

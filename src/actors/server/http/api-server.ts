@@ -292,7 +292,10 @@ function streamed(body: Readable, reply: FastifyReply): FastifyReply {
   return reply;
 }
 
-/** Without it an answer goes in chunks, to clients of HTTP/1.0 until the connection ends, to HEAD as a mere head. */
+/**
+ * Without this header an answer goes in chunks, to clients of HTTP/1.0 until the connection ends, to HEAD as a mere
+ * head.
+ */
 const LENGTH = ['content-length'];
 /** A successful answer to CONNECT has no headers of framing (RFC 9110 9.3.6). */
 const FRAME = ['connection', 'content-length', 'transfer-encoding'];

@@ -40,7 +40,7 @@ function end(socket: Socket, status: string, body = status): void {
   closeSoon(socket);
 }
 
-/** To upstream what a client of HTTP/2 begins with is a request for the target `*`. */
+/** The first line of an HTTP/2 client is, to upstream, a request for the target `*`. */
 const HTTP2_PREFACE = 'PRI * HTTP/2.0\r\n\r\n';
 
 function refuseHttp2(socket: Socket): void {

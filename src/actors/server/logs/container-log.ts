@@ -10,7 +10,7 @@ export interface CriLine {
   /** As written by the runtime. */
   readonly time: string;
   readonly stream: LogStream;
-  /** With its line break, unless the line goes on. */
+  /** The content with its line break, unless the line goes on. */
   readonly content: Buffer;
 }
 

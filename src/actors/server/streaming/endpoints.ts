@@ -14,9 +14,17 @@ import { messageOf } from '../../../kernel/thrown.ts';
 import { type Answer, pageNotFound, refusal, TAKEN, text } from '../http/answer.ts';
 import type { ApiRequest, Endpoint } from '../http/endpoint.ts';
 import { type ApiView, containerSpec, isAnswer, type NodePod, podOf, runningContainer } from '../node-pods.ts';
-import { forwardPorts, parsePorts, TUNNEL_PROTOCOL } from './port-forward.ts';
 import { RemoteCommand, type StreamOptions } from './remote-command.ts';
-import { forwardedHeaders, type Opened, openRuntimeStream, openSpdy, tunnel } from './tunnel.ts';
+import {
+  forwardedHeaders,
+  forwardPorts,
+  type Opened,
+  openRuntimeStream,
+  openSpdy,
+  parsePorts,
+  TUNNEL_PROTOCOL,
+  tunnel,
+} from './tunnel.ts';
 
 export type Kind = 'exec' | 'attach' | 'portForward';
 

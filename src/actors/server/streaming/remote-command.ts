@@ -20,7 +20,7 @@ export interface StreamOptions {
 }
 
 interface Options extends StreamOptions {
-  /** To a process that there was before: it may go on when the client's input has ended. */
+  /** The command attaches to a process that ran before, which may go on when the client's input has ended. */
   readonly attaches: boolean;
 }
 

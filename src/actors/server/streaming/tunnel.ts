@@ -6,10 +6,12 @@
  */
 import { type IncomingMessage, type OutgoingHttpHeaders, request } from 'node:http';
 import type { Duplex } from 'node:stream';
+import { createWebSocketStream, type WebSocket } from 'ws';
+import { quote } from '../../../machines/model/values/go-text.ts';
 import { exchangeText } from '../../go-errors.ts';
 import type { Upgrade } from '../http/endpoint.ts';
 
-/** Until the runtime has answered the upgrade; its own limit for a client to come is of the same size. */
+/** The limit for the runtime to answer the upgrade; its own limit for a client to connect is of the same size. */
 const UPGRADE_TIMEOUT_MS = 30_000;
 
 /** A connection to the runtime's streaming server: the URL that it gave for one exec, attach or port forward. */
@@ -127,7 +129,7 @@ function follow(from: Duplex, to: Duplex): void {
     flush();
     if (!to.writableEnded) to.end();
   };
-  // To destroy the other one at once would reset it, and what is on its way would be lost with it.
+  // Destroying the other side at once would reset it, and the bytes under way to it would be lost.
   const gone = (): void => {
     over();
     destroyIdle(to);
@@ -162,4 +164,42 @@ export async function tunnel(url: string, request: IncomingMessage, upgrade: Upg
   if (client.head.length > 0) opened.socket.write(client.head);
   join(client.socket, opened.socket);
   return null;
+}
+
+/** The protocol of port forwarding by WebSocket: a SPDY connection whose bytes travel in binary messages. */
+export const TUNNEL_PROTOCOL = 'SPDY/3.1+portforward.k8s.io';
+
+/** Ends the WebSocket at this node and hands its bytes to the runtime as they are. */
+export function forwardPorts(client: WebSocket, runtime: { readonly socket: Duplex; readonly head: Buffer }): void {
+  const stream = createWebSocketStream(client);
+  if (runtime.head.length > 0) stream.write(runtime.head);
+  join(stream, runtime.socket);
+}
+
+const PORT_MAX = 65_535;
+
+/**
+ * The ports in the values of `port`, for the protocols that carry them in the query: an API server joins several by
+ * commas. Or upstream's word of what is wrong with them.
+ */
+export function parsePorts(values: readonly string[]): readonly number[] | string {
+  if (values.length === 0) return 'query parameter "port" is required';
+  const ports: number[] = [];
+  for (const value of values) {
+    if (value === '') return 'query parameter "port" cannot be empty';
+    for (const port of value.split(',')) {
+      const why = refusalOf(port, value);
+      if (why !== null) return why;
+      ports.push(Number(port));
+    }
+  }
+  return ports;
+}
+
+function refusalOf(port: string, value: string): string | null {
+  const unable = (why: string) =>
+    `unable to parse ${quote(value)} as a port: strconv.ParseUint: parsing ${quote(port)}: ${why}`;
+  if (!/^\d+$/.test(port)) return unable('invalid syntax');
+  if (Number(port) > PORT_MAX) return unable('value out of range');
+  return Number(port) === 0 ? `port ${quote(value)} must be > 0` : null;
 }

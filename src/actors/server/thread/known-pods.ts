@@ -17,7 +17,7 @@ export interface PodsAnswer {
   readonly changed: readonly NodePod[];
   /** Of all pods of the node, in their order. */
   readonly uids: readonly string[];
-  /** More has changed than fits in one answer. */
+  /** More pods have changed than fit in one answer. */
   readonly isPart: boolean;
 }
 

@@ -59,7 +59,7 @@ export class Life {
   }
 }
 
-/** Resolves with the answer, or when it was waited for long enough. */
+/** Resolves with the answer, or when the time for it is over. */
 const within = (answer: Promise<unknown>): Promise<void> =>
   new Promise((resolve) => {
     const timer = setTimeout(resolve, WAIT_MS);

@@ -97,7 +97,7 @@ function common(options: TlsOptions) {
 export class Listener {
   private readonly options: ListenerOptions;
   private readonly connections: Connections;
-  /** By the client's end of it, the TLS connection that is spoken on a connection. */
+  /** By the client's end of a connection, its TLS connection. */
   private readonly spoken = new Map<string, Socket>();
   private readonly server: NetServer;
   private tls: TlsServer | undefined;

@@ -57,7 +57,7 @@ export async function loadMaterial({ certFile, keyFile, clientCAFile }: Material
   return { cert, key, ca };
 }
 
-/** In Go's words, which OpenSSL's do not say: which of the two files is not what it should be. */
+/** Throws Go's error, which names the file that is malformed; OpenSSL's does not. */
 function mustHavePem(content: Buffer, what: 'certificate' | 'key', file: string): void {
   if (content.includes('-----BEGIN ')) return;
   throw new Error(`tls: failed to find any PEM data in ${what} input: ${file}`);

@@ -38,7 +38,7 @@ export class Calls {
     return [...this.open.values()].slice(0, SHOWN_MAX);
   }
 
-  /** The newest last. */
+  /** The newest is the last. */
   troubles(): readonly TroubleView[] {
     return [...this.failed.values()];
   }

@@ -66,7 +66,7 @@ export class History {
     this.source = source;
   }
 
-  /** Reads one record of the current turn: gives it its cause. To be called before the actors learn of it. */
+  /** Gives a record of the current turn its cause. To be called before the actors take the record. */
   read(record: KernelRecord, turn: number, t: number, root: Address): ShownRecord {
     const cause = this.causeOf(record);
     const hearer = record.k === 'header' ? root : actorOf(record);

@@ -88,7 +88,7 @@ export class Observer implements CauseSource {
     return turn;
   }
 
-  /** The first turn seen may be any: a kernel restored from a checkpoint has its actors already. */
+  /** Begins at any turn: a kernel restored from a checkpoint has its actors already. */
   private adopt(kernel: Kernel, t: number): void {
     for (const address of kernel.addresses) {
       if (!address.includes('/')) this.root = address;

@@ -30,7 +30,7 @@ export class Pods {
     else if (record.k === 'state' && record.status !== undefined) this.ended(record.at, root, t);
   }
 
-  /** In the order in which they were seen. */
+  /** The pods in the order in which they were seen. */
   list(): readonly PodView[] {
     return [...this.pods.values()];
   }

@@ -17,7 +17,7 @@ export interface RequestView {
   readonly n: number;
 }
 
-/** A state that is active, and what it waits for if it says so. */
+/** An active state, and what it waits for if its machine tells. */
 export interface ActiveState {
   /** As the chart names it. */
   readonly id: string;
@@ -87,7 +87,7 @@ export interface TimerView {
 
 export interface ActorDetail {
   readonly actor: ActorView;
-  /** Number of the record after which it was so; absent: now. */
+  /** Number of the record after which the actor was so; absent: now. */
   readonly at?: number;
   /** JSON text, cut at a limit. Absent when the actor has ended, or is not there yet. */
   readonly context?: string;
@@ -129,7 +129,7 @@ export interface PodView {
   readonly seen: number;
   /** The time when the pod ran first. */
   readonly running?: number;
-  /** When its actor ended. */
+  /** The time when the pod's actor ended. */
   readonly gone?: number;
 }
 
@@ -141,7 +141,7 @@ export interface CallView {
   /** Address of the requesting actor. */
   readonly at: string;
   readonly name: string;
-  /** Whom or what it is about: an endpoint, a file. */
+  /** The subject of the operation: an endpoint, a file. */
   readonly target?: string;
 }
 
@@ -158,7 +158,7 @@ export interface PhasesView {
   readonly started: number;
   readonly now: number;
   readonly phases: readonly PhaseView[];
-  /** The newest last. */
+  /** The newest is the last. */
   readonly troubles?: readonly TroubleView[];
   /** The oldest first. */
   readonly pending?: readonly CallView[];

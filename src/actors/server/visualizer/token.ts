@@ -7,7 +7,9 @@ const TOKEN_BYTES = 24;
 
 export const newToken = (): string => randomBytes(TOKEN_BYTES).toString('base64url');
 
-/** The same for every start of a node, so that an open page lives on. A file that others can read is not taken. */
+/**
+ * A node keeps its token over all its starts, so that an open page lives on. A file that others can read is not taken.
+ */
 export function keptToken(path: string): string {
   try {
     const { mode, uid } = lstatSync(path);

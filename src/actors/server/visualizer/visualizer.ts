@@ -59,7 +59,7 @@ export interface VisualizerOptions {
   readonly feed?: Feed;
   /** The journal that the page opens by itself where there is no feed, and on demand where there is one. */
   readonly journal?: JournalFiles;
-  /** Other charts than the project's. */
+  /** The folder of charts; default: the project's. */
   readonly diagramsDir?: string;
 }
 

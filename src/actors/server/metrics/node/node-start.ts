@@ -12,7 +12,7 @@ import { MS_PER_SECOND, type Projection, type Seen, type UnderWay } from '../pro
 const CREATE = 'kubelet/nodeStatus/registration/create';
 const REPORT = 'kubelet/nodeStatus/patch';
 
-/** When the machine began, in ms since the epoch. `undefined` where the kernel does not say it. */
+/** The time when the machine began, in ms since the epoch. `undefined` where the kernel does not tell it. */
 function bootTimeMs(): number | undefined {
   try {
     const seconds = /^btime (\d+)$/m.exec(readFileSync('/proc/stat', 'utf8'))?.[1];
@@ -70,7 +70,7 @@ function reportsReady({ input }: UnderWay): boolean {
   return status?.conditions?.some(({ type, status: value }) => type === 'Ready' && value === 'True') === true;
 }
 
-/** From this release on upstream needs a runtime that says by which driver it makes control groups. */
+/** From this release on upstream needs a runtime that reports its cgroup driver. */
 const SUPPORT_ENDS = '1.37.0';
 
 /** Whether this runtime will do for the next release of Kubernetes. */

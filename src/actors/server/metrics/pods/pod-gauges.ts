@@ -111,7 +111,7 @@ function runningGauges(pods: readonly NodePod[]): Family[] {
   ];
 }
 
-/** Where a pod is wanted from, and whether it is one of a file: `unknown` where only the runtime knows it. */
+/** The source of a pod, and whether it is static: `unknown` where only the runtime knows the pod. */
 const ORIGINS = [
   { config: 'desired', static: '' },
   { config: 'desired', static: 'true' },

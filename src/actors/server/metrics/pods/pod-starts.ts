@@ -27,7 +27,7 @@ const STATELESS = ['hostPath', 'emptyDir', 'configMap', 'secret', 'downwardAPI',
 interface Start {
   readonly pod: Pod;
   readonly seenAtMs: number;
-  /** Something was asked for it. */
+  /** An operation was requested for the pod. */
   hasBegun: boolean;
   /** The pod was seen to run, or its start is not measured. */
   isOver: boolean;
