@@ -153,7 +153,7 @@ function namesInPaths({ volumeMounts, env }: JsonObject): ReadonlySet<string> {
   const variables = Array.isArray(env) ? env.filter((each: Json) => isObject(each)) : [];
   const texts = new Map(variables.map(({ name, value }) => [textOf(name), value]));
   const names = new Set(mounts.flatMap(({ subPathExpr }) => namesIn(subPathExpr)));
-  // A set is walked with what is added on the way.
+  // A set also yields the names that are added while it is walked.
   for (const name of names) for (const further of namesIn(texts.get(name))) names.add(further);
   return names;
 }

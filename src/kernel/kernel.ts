@@ -185,7 +185,7 @@ export class Kernel implements ActorHost {
 
   // ---- inputs -------------------------------------------------------------------------------------------------------
 
-  /** Queues an event from outside. False when the queue is full; the root then hears of it once there is room. */
+  /** Queues an event from outside. False when the queue is full; the root is then informed once there is room. */
   dispatch(to: Address, event: JsonEvent, via: string): boolean {
     if (this.queue.length >= INPUT_QUEUE_MAX) {
       this.refused++;
@@ -268,7 +268,7 @@ export class Kernel implements ActorHost {
     if (this.queueEnd) this.finish(this.queueEnd);
   }
 
-  /** The records of a turn that threw; what it asked for is not performed. */
+  /** The records of a turn that threw; its requests are not performed. */
   private failedTurn(thrown: unknown): readonly KernelRecord[] {
     if (!this.options.onStopped) throw thrown;
     const error = toPlainError(thrown);

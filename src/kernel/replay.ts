@@ -139,7 +139,7 @@ class Comparison implements JournalSink {
   }
 }
 
-/** A log that does not say of what machines it is, is of today's. */
+/** A log without the machines of its build counts as one of today's. */
 function changedSince(header: HeaderRecord | undefined, machine: AnyStateMachine): ReadonlySet<string> {
   if (!header || Object.keys(header.build.machines).length === 0) return new Set();
   return new Set(changedMachines(header.build, buildInfo(machine, header.build.statelet)));

@@ -21,7 +21,7 @@ export interface Step {
   readonly event: { readonly type: string };
   /** After the step. */
   readonly snapshot: object;
-  /** The last step of what it heard: the snapshot is the actor's from here on. */
+  /** The last step of the actor's reaction: the snapshot is the actor's from here on. */
   readonly isSettled: boolean;
 }
 

@@ -31,7 +31,7 @@ export interface ChangedActor {
 
 type Snapshot = Digested & { readonly status: string; readonly value?: unknown };
 
-/** An actor as the turns until now left it, and what of it was shown: status and value. */
+/** An actor after the turns until now, with its recorded status and value. */
 interface Shown {
   readonly snapshot: Snapshot;
   readonly state: string;
@@ -106,7 +106,7 @@ export class TurnRecorder {
     return records;
   }
 
-  /** The record that this actor heard last in this turn. */
+  /** The record that this actor received last in this turn. */
   causeOf(actor: AnyActorRef | undefined): { cause?: number } {
     const cause = actor && this.heard.get(actor);
     return cause === undefined ? {} : { cause };

@@ -176,7 +176,7 @@ const UID = /(?<=-)(?:[\da-f]{32}|[\da-f]{8}-[\da-f]{4}-[\da-f]{4}-[\da-f]{4}-[\
 export const namesIn = (text: string, names: ReadonlyMap<string, string>): string =>
   names.size === 0 ? text : text.replaceAll(UID, (uid) => names.get(uid) ?? uid);
 
-/** A step of an address as it was written. */
+/** A step of an address, decoded. */
 export function decoded(step: string): string {
   try {
     return decodeURIComponent(step);

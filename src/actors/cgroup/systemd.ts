@@ -185,7 +185,7 @@ function asOperationError(member: string, error: unknown): unknown {
   return new OperationError(`systemd: ${member}: ${error.message}`, { code: busErrorName(error) });
 }
 
-/** How jobs ended, also those that end before the caller awaits them. */
+/** The results of jobs, also of those that end before the caller awaits them. */
 function finishedJobs(bus: MessageBus) {
   const ended = new Map<string, string>();
   const waiting = new Map<string, (result: string) => void>();
@@ -214,7 +214,7 @@ function finishedJobs(bus: MessageBus) {
   };
 }
 
-/** Ends of jobs that may be asked for: those of others on this machine, too, so the oldest are forgotten. */
+/** Results that are kept for later callers; other programs' jobs are among them, so the oldest are dropped. */
 const ENDED_JOBS_MAX = 256;
 
 function remember(ended: Map<string, string>, path: string, result: string): void {

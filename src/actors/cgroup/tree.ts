@@ -69,7 +69,7 @@ export async function make(hierarchies: Hierarchies, path: string): Promise<void
   );
 }
 
-/** Before anything may run in a cpuset it must have CPUs and memory nodes: those of its parent. */
+/** Gives a cpuset its parent's CPUs and memory nodes, without which no process may run in it. */
 async function inheritCpus(mount: string, below: string): Promise<void> {
   const steps = below.split('/').slice(1);
   await Promise.all(['cpuset.cpus', 'cpuset.mems'].map((file) => inherited(mount, steps, file)));

@@ -85,7 +85,10 @@ export function isShown(outcome: Outcome, instance: Instance): boolean {
   return isMet(outcome, status.id, statusesOf([instance]));
 }
 
-/** The hint in an event of containerd; `null` for what is none (an exec that ended, an event of a later release). */
+/**
+ * The hint in an event of containerd; `null` for events that are none (an exec that ended, an event of a later
+ * release).
+ */
 export function hintOfEnvelope({ namespace, topic, event }: Envelope): Hint | null {
   const outcome = OUTCOME_OF_TOPIC[topic];
   if (!outcome || namespace !== CRI_NAMESPACE || !event) return null;

@@ -47,7 +47,7 @@ export class OwnCalls {
     }
   }
 
-  /** A call that removes a sandbox of this pod, and what is in it. */
+  /** A call that removes a sandbox of this pod with its containers. */
   removing<T>(uid: string, call: () => Promise<T>): Promise<T> {
     return counted(this.#removing, uid, call);
   }

@@ -207,7 +207,7 @@ export class PodLedger {
     return this.#stale.size;
   }
 
-  /** Compares a list that began at `startedAtMs` with what was published. */
+  /** Compares a list that began at `startedAtMs` with the published state. */
   relisted(listed: ReadonlyMap<string, ListedPod>, startedAtMs: number): RelistFindings {
     const inspect: string[] = [];
     const items: WatchPodsItem[] = [];
@@ -226,7 +226,7 @@ export class PodLedger {
     return { inspect, items };
   }
 
-  /** Takes one inspection in; the items are what is new in it. */
+  /** Takes one inspection; the items are the changes in it. */
   inspected(status: PodRuntimeStatus): readonly WatchPodsItem[] {
     const { uid, sandboxes, containers, observedAtMs } = status;
     const known = this.#pods.get(uid);
@@ -259,11 +259,11 @@ export class PodLedger {
     return this.#pods.get(this.podOf(id) ?? '')?.instances.get(id);
   }
 
-  /** Takes one sandbox or container in; the items are what is new to its pod. A pod that is not known is inspected. */
+  /** Takes one sandbox or container; the items are the changes for its pod. An unknown pod is inspected. */
   observed({ kind, uid, status }: Instance, observedAtMs: number): readonly InstanceChanged[] {
     const entry = this.#pods.get(uid) ?? { instances: new Map<string, Known>(), observedAtMs: 0 };
     const before = entry.instances.get(status.id);
-    // An answer may be older than the event that came before it: what has ended stays so.
+    // An answer may be older than an event that arrived before it: a container that has ended stays ended.
     if (before && hasEnded(before) && !hasEnded(status)) return [];
     const known = knownOf(kind, status, observedAtMs);
     this.#pods.set(uid, { ...entry, instances: new Map(entry.instances).set(status.id, known) });

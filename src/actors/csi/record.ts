@@ -71,7 +71,7 @@ export async function isMounted(root: string, path: string): Promise<boolean> {
   return (await mountsBelow(point)).includes(point);
 }
 
-/** Removes the mount's folder, the record and their folder; what is mounted still is not touched. */
+/** Removes the mount's folder, the record and their folder; a folder with a mount is left alone. */
 export async function removeRecord(root: string, directory: string, target: string): Promise<void> {
   const path = `${directory}/${target}`;
   if (await isMounted(root, path)) {

@@ -12,7 +12,7 @@ import { OperationError } from '../../kernel/json.ts';
 /** The number of threads that libuv has by default. `bin/memory-limits.js` says more. */
 const DEFAULT = 4;
 
-/** As libuv reads `UV_THREADPOOL_SIZE`: what is no number counts for none, and one thread is the least. */
+/** As libuv reads `UV_THREADPOOL_SIZE`: a text that is no number counts as zero, and one thread is the least. */
 function threads(): number {
   const given = process.env['UV_THREADPOOL_SIZE'];
   return given === undefined ? DEFAULT : Math.max(1, Number.parseInt(given, 10) || 0);

@@ -30,7 +30,7 @@ export function parseRegistryUrl(text: string): Parsed<RegistryUrl> {
   return { value: { host: decodeURIComponent(host), path: decodeURIComponent(path) } };
 }
 
-/** Three characters, or what is left of them, where a percent sign is not followed by two hexadecimal digits. */
+/** Three characters, or fewer at the end, where a percent sign is not followed by two hexadecimal digits. */
 function invalidEscape(text: string): string | null {
   const at = /%(?![0-9a-fA-F]{2})/.exec(text)?.index;
   return at === undefined ? null : text.slice(at, at + 3);

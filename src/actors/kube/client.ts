@@ -74,7 +74,7 @@ export class KubeClient {
     }
   }
 
-  /** A successful answer whose body is read as it comes, without a time limit. */
+  /** A successful answer whose body is read while it arrives, without a time limit. */
   async open(request: ClientRequest): Promise<TransportAnswer> {
     return (await this.exchange(request, { isStream: true })).answer;
   }

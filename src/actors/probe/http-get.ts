@@ -27,7 +27,7 @@ export interface GetOptions {
   readonly url: string;
   readonly headers: readonly Header[];
   readonly userAgent: string;
-  /** `null`: as long as it takes. */
+  /** `null`: no limit. */
   readonly timeoutMs: number | null;
   /** Whether a redirect to another host is followed; if not, it is the answer. */
   readonly followsElsewhere: boolean;

@@ -1,5 +1,4 @@
-/** The pods of this node and what else endpoints ask of it, as they see it: copies, between two turns of the kernel. */
-
+/** The pods of this node and other facts that endpoints read: copies, taken between two turns of the kernel. */
 import type { KubeletConfiguration } from '../../machines/configuration/index.ts';
 import type { ContainerStatus } from '../../machines/model/api/cri.ts';
 import type { Container, EphemeralContainer, Pod, PodStatus } from '../../machines/model/api/pod.ts';

@@ -100,7 +100,7 @@ export class SpdyServer {
     if (head.length > 0) this.heard(head);
   }
 
-  /** Ends the connection once the client has read what was sent. */
+  /** Ends the connection once the client has read the bytes that were sent. */
   close(): void {
     this.writeFrame(this.writer.goAway());
     this.socket.end();

@@ -29,7 +29,7 @@ interface VolumeUsage {
   readonly fileSystem: FileSystemUsage;
   /** Lies on the node's disk and ends with the pod. */
   readonly isEphemeral: boolean;
-  /** False: what is used is at least this. */
+  /** False: the figures are a lower bound. */
   readonly complete: boolean;
 }
 

@@ -91,7 +91,7 @@ async function observe(reader: StatsReader, place: StatsPlace, folders: Folders)
   };
 }
 
-/** A file system that makes inodes as it needs them has none to run out of. */
+/** A file system that makes inodes on demand cannot run out of them. */
 function diskSignals(name: 'nodefs' | 'imagefs' | 'containerfs', usage: FileSystemUsage | null): Observations {
   if (usage === null) return {};
   const available: EvictionSignal = `${name}.available`;

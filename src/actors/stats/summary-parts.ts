@@ -1,4 +1,4 @@
-/** From what was read to the parts of the summary, one pure function a part. */
+/** Converts readings into the parts of the summary, one pure function a part. */
 import type { FilesystemUsage, ContainerStats as RuntimeStats } from '../../machines/model/api/cri.ts';
 import { boundedCall } from '../host/bounded-calls.ts';
 import type { CgroupUsage } from './cgroup-usage.ts';

@@ -93,7 +93,7 @@ async function leave(root: string, spec: string): Promise<void> {
   place.folder.close();
 }
 
-/** Reads what is on the disk; makes a file system where nothing is, and has one that is there checked. */
+/** Finds the file system of a device; makes one where there is none, and has an existing one checked. */
 async function prepare(device: string, { type, readOnly }: LocalVolume['filesystem']): Promise<void> {
   const found = await formatOf(device);
   if (found !== '') {

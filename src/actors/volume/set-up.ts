@@ -77,7 +77,7 @@ export async function setUpVolumes(
   return { failed, ...(kept.length > 0 && { kept }), ...(unshared.length > 0 && { unshared }) };
 }
 
-/** Events name the PersistentVolume, where there is one, and what was attempted. */
+/** Events name the PersistentVolume, where there is one, and the attempted step. */
 function failureOf(volume: VolumeSetUp, error: unknown): VolumeFailure {
   const failure = { name: volume.name, message: messageOf(error) };
   if (volume.kind === 'device') return { ...failure, spec: volume.spec, step: 'MapVolume.MapBlockVolume' };

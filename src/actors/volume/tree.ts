@@ -20,7 +20,7 @@ export const fdPath = ({ fd }: { readonly fd: number }, name = ''): string =>
 const namesIn = (folder: FileHandle): Promise<Buffer[]> => readdir(fdPath(folder), { encoding: 'buffer' });
 const inside = (folder: FileHandle, name: Buffer): Buffer => Buffer.concat([Buffer.from(`${fdPath(folder)}/`), name]);
 
-/** Removes what is at `path`, a name in an open folder; nothing there is fine. */
+/** Removes the file or folder at `path`, a name in an open folder; a missing one is no error. */
 export async function removeTree(path: string | Buffer, device?: number): Promise<void> {
   try {
     const found = await lstat(path);
@@ -54,13 +54,13 @@ export interface Ownership {
   readonly always?: boolean;
 }
 
-/** The mode of something that a group shall share: folders hand their group on to what is made in them. */
+/** The mode of a file that a group shall share: folders pass their group on to new entries. */
 export function sharedMode(mode: number, isFolder: boolean, readOnly: boolean): number {
   const own = mode | (readOnly ? 0o440 : 0o660);
   return isFolder ? own | 0o110 | SETGID : own;
 }
 
-/** A handle that only names the thing: it can be a FIFO or a device, and it is never opened for reading. */
+/** A handle that only names the entry: it can be a FIFO or a device, and is never opened for reading. */
 const NAME_ONLY = 0o10000000 | constants.O_NOFOLLOW;
 /** Files that are read at once: the threads that Node reads with. */
 const TOGETHER = 8;

@@ -260,7 +260,7 @@ function addSearches(program: Command, ended: Ended): void {
     );
 }
 
-/** The verbs that hold journals against what they have to show. */
+/** The verbs that compare journals with demands. */
 function addDemands(program: Command, ended: Ended): void {
   withStart(
     verb(

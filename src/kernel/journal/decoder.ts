@@ -163,7 +163,7 @@ export class Decoder {
     this.#open.delete(object);
   }
 
-  /** The members of another object, in its order, but for those that are given. */
+  /** Takes the members of another object, in its order, but for those that are given. */
   #like(into: Container, name: string, value: Container, level: number): void {
     const reference = value[BASE];
     const base = typeof reference === 'string' ? this.#find(reference) : undefined;

@@ -44,7 +44,7 @@ const SHAPES_MAX = 16_384;
 const WORDS_MAX = 1_024;
 /** Characters of a container that is worth finding by identity. */
 const IDENTITY_MIN_CHARS = 64;
-/** Half of what a reader takes: characters that lines stand for, by character written, and in any case. */
+/** Half of a reader's limits: characters that lines expand to, by character written, and in any case. */
 const EXPANSION_MAX = 16;
 const EXPANSION_FREE_CHARS = 8 * 1024 * 1024;
 

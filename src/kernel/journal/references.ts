@@ -17,7 +17,7 @@ export const BLOB = '$blob';
 /** The fields that may hold references, in any record but a header. */
 export const VALUE_FIELDS = ['event', 'input', 'output', 'value', 'fields', 'error'] as const;
 export const ADDRESS_FIELDS = ['at', 'from', 'to'] as const;
-/** Their `cause` is written as the distance back; none is written where it is the record before. */
+/** Records whose `cause` is written as the distance back, or left out where it is the record before. */
 export const CAUSED: ReadonlySet<string> = new Set<JournalLine['k']>(['message', 'effect']);
 
 /** Members of an object that others may be like; copying more costs more than it saves. */

@@ -33,7 +33,7 @@ export interface SegmentEnd {
   readonly bad: { readonly offset: number; readonly line: number; readonly why: string } | undefined;
 }
 
-/** `onEnd` gets how the segment ends, if it is read to its end. */
+/** `onEnd` gets the end of the segment, if the segment is read to its end. */
 export function* scanSegment(file: string, onEnd: (end: SegmentEnd) => void = () => {}): Generator<ScannedLine> {
   const chain = new Chain();
   const decoder = new Decoder((sha256) => readBlob(dirname(file), sha256, file));
@@ -62,7 +62,7 @@ export function* scanSegment(file: string, onEnd: (end: SegmentEnd) => void = ()
 const parsedAs = (isCompressed: boolean, bytes: Buffer, next: number): ParsedLine | string =>
   isCompressed ? parseBareLine(bytes, next) : parseLine(bytes);
 
-/** A line whose checksum is right was written so: an error in it is no accident of a crash. */
+/** A line with a right checksum was written so: an error in it is no consequence of a crash. */
 function recordOf(decoder: Decoder, { raw, json }: ParsedLine, place: JournalPlace): JournalLine {
   let why = 'it holds no record that this format knows';
   try {

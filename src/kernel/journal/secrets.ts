@@ -137,7 +137,7 @@ function readKey(file: string): Buffer | undefined {
   }
 }
 
-/** The key appears under its name only when it is whole; where two processes start at once, one key wins. */
+/** The key appears under its name only when it is whole; where two processes start at once, one key is kept. */
 function makeKey(file: string): Buffer {
   const unfinished = `${file}.${process.pid}.tmp`;
   try {

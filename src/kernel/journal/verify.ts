@@ -77,13 +77,13 @@ function verifyListed(incarnation: string, segments: readonly Listed[]): Incarna
   return { incarnation, segments: paths.length, bytes, checkpoints, ...counts, torn, problems };
 }
 
-/** A crash may leave the last segment without a header: none of it, or a part. */
+/** A crash may leave the last segment without a whole header. */
 function hasNoWholeLine(path: string): boolean {
   const [first] = linesOf(openSegment(path).chunks);
   return first === undefined || !first.whole;
 }
 
-/** Removed since it was listed, and not compressed. */
+/** The file was removed since it was listed, and not compressed. */
 const isGone = (path: string): boolean => !existsSync(path) && !existsSync(`${path}.zst`);
 
 interface Counts {

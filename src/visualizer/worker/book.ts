@@ -68,7 +68,7 @@ class Page {
 const numberIn = (column: ArrayLike<number>, at: number): number => column[at] ?? 0;
 
 export class Book {
-  /** Records in the holes between those that are held. */
+  /** Records in the holes between the held ones. */
   missed = 0;
   /** Bytes of packed pages. */
   packedBytes = 0;
@@ -198,7 +198,7 @@ export class Book {
     return low;
   }
 
-  /** Numbers of what followed from a record, directly or through others: a cause is always smaller. At most `max`. */
+  /** Numbers of a record's consequences, direct or not: a cause is always smaller. At most `max`. */
   followers(n: number, max: number): number[] {
     const found = new Set<number>();
     for (const page of this.pages.slice(Math.floor(this.indexOf(n) / PAGE_RECORDS))) {

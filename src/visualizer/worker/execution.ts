@@ -127,7 +127,7 @@ export class Execution {
     if (this.#count > HELD_MAX) this.#thin();
   }
 
-  /** Lets go of what is neither of the start nor of the end, and of actors that ended long ago. */
+  /** Drops snapshots between the start and the newest ones, and actors that ended long ago. */
   #thin(): void {
     const turns = [...this.#held.values()].flatMap((held) => held.map(({ turn }) => turn)).toSorted((a, b) => a - b);
     const from = this.#gap?.from ?? turns[HELD_FIRST];
@@ -147,7 +147,7 @@ export class Execution {
   pods = (): readonly PodView[] => this.#feed.podList();
   views = (): readonly ActorView[] => this.#feed.tree().actors;
 
-  /** As the actor was after a turn; `view` is what is known of it without its context. */
+  /** The actor after a turn; `view` has everything but its context. */
   detail(view: ActorView, turn: number, at: number): ActorDetail {
     const held = this.#at(view.address, turn);
     const isKnown = held !== undefined && view.status === 'active';
@@ -163,7 +163,7 @@ export class Execution {
     return differences(contextOf(before), contextOf(after));
   }
 
-  /** The last step of an actor up to a turn: what it heard, which transitions it considered, which it took. */
+  /** The last step of an actor up to a turn: its event, the transitions that it considered, and those that it took. */
   step(address: string, turn: number): (Omit<StepView, 'n'> & { readonly turn: number }) | undefined {
     const held = this.#held.get(address) ?? [];
     const at = lastUpTo(held, turn);

@@ -115,7 +115,7 @@ export class Model {
   }
 }
 
-/** A change of the root's states, or of what the readiness of the node depends on. */
+/** Whether a record changes the root's states, or the readiness of the node. */
 function isOfStart({ record }: ShownRecord, root: string): boolean {
   if (record.k === 'header' || record.k === 'result' || (record.k === 'effect' && record.class !== 'stream'))
     return true;

@@ -26,7 +26,7 @@ export class Past {
   private readonly ended = new Set<string>();
   private gone: string[] = [];
 
-  /** Actors as they are after the last record; of those that no record speaks of it is what they were all the time. */
+  /** Takes actors as they are after the last record; one without records has been so all the time. */
   adopt(views: readonly ActorView[]): void {
     for (const view of views) {
       const changes = this.changes.get(view.address);
@@ -137,12 +137,12 @@ export class Past {
     return [...views, ...last.map(({ view }) => view)];
   }
 
-  /** The states that an actor has been in, the oldest first: when, and what it was. */
+  /** The views of an actor, the oldest first, each with the record of its beginning. */
   history(address: string): readonly Change[] {
     return this.changes.get(address) ?? [];
   }
 
-  /** The actors that changed since this was asked last, and those that are not shown any more. */
+  /** The actors that changed since the last call, and those that are not shown any more. */
   takeChanged(): { readonly actors: readonly ActorView[]; readonly gone: readonly string[] } {
     const actors = [...this.touched].flatMap((address) => this.now(address) ?? []);
     const { gone } = this;

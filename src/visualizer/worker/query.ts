@@ -19,7 +19,7 @@ const PATTERN_MAX_CHARS = 200;
 const TERMS_MAX = 20;
 
 export interface Query {
-  /** True of what may match; what a row does not know, it does not refuse. */
+  /** True of every row that may match; fields that a row does not have exclude nothing. */
   readonly mayMatch: (row: Row) => boolean;
   /** Absent: the row says all. */
   readonly matches?: (shown: ShownRecord) => boolean;

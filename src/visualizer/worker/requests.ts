@@ -33,7 +33,7 @@ export interface Facts {
   readonly n: number;
   readonly turn: number;
   readonly records: number;
-  /** Records between those that are held. */
+  /** Records in the holes between the held ones. */
   readonly missed: number;
   /** A journal is not at its end yet. */
   readonly isReading?: boolean;
@@ -60,7 +60,7 @@ export interface Notice {
   readonly isNew?: boolean;
   /** The actors that changed. */
   readonly actors?: readonly ActorView[];
-  /** Addresses of those that ended long ago and are not shown any more. */
+  /** Addresses of actors that ended long ago and are not shown any more. */
   readonly gone?: readonly string[];
   readonly phases?: PhasesView;
   readonly pods?: readonly PodView[];
@@ -88,9 +88,9 @@ export interface Inspection {
   readonly chain: readonly ShownRecord[];
   /** Causes before those. */
   readonly more: number;
-  /** The cause of the first, when it is not held. */
+  /** The cause of the first record, when it is not held. */
   readonly forgotten?: number;
-  /** Numbers of what followed. */
+  /** Numbers of the consequences. */
   readonly followed: readonly number[];
   /** The first consequences. */
   readonly consequences: readonly ShownRecord[];
@@ -111,7 +111,7 @@ export interface EdgeView {
 
 /** An actor's last step: its event and its decision. */
 export interface StepView {
-  /** The record that it heard. */
+  /** The record that the actor received. */
   readonly n: number;
   readonly event: string;
   readonly edges: readonly EdgeView[];

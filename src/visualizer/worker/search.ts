@@ -10,7 +10,7 @@ import type { Query } from './query.ts';
 const SLICE_MS = 10;
 
 export class Search {
-  /** Indexes of what was found. */
+  /** Indexes of the found records. */
   found: number[] = [];
   /** Records that were searched. */
   scanned = 0;

@@ -27,7 +27,7 @@ export interface ProcessStat {
   readonly session: number;
   readonly minorFaults: number;
   readonly majorFaults: number;
-  /** Own time and that of children already waited for. */
+  /** CPU time of the process and of its children that were waited for. */
   readonly cpuTicks: number;
   readonly startTicks: string;
 }

@@ -67,7 +67,7 @@ export interface ProcessSpec {
   readonly command: readonly string[];
   readonly env: Readonly<Record<string, string>>;
   readonly cwd: string;
-  /** Absent: those of the runtime. */
+  /** Absent: the ids of the runtime. */
   readonly uid?: number;
   readonly gid?: number;
 }

@@ -140,7 +140,7 @@ async function outputEnded({ stdout, stderr }: CommandStreams): Promise<void> {
   await Promise.all(streams.map((stream) => new Promise<void>((ended) => stream.end(() => ended()))));
 }
 
-/** `{"Width": 80, "Height": 24}`; what is no size is ignored, as upstream. */
+/** A size as `{"Width": 80, "Height": 24}`; other messages are ignored, as upstream does. */
 function resized(chunk: Buffer, streams: CommandStreams): void {
   if (chunk.length > SIZE_MAX_BYTES) return;
   for (const line of chunk.toString('latin1').split('\n')) {

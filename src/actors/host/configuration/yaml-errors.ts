@@ -77,7 +77,7 @@ function nestedMapping(place: Place): Verdict {
   return [NO_VALUES, colon < 0 ? place.line : lineAt(place.text, place.at + quoted + colon)];
 }
 
-/** Inside brackets or braces: what is missing depends on what is before it. */
+/** Inside brackets or braces the missing character depends on the one before. */
 const flow =
   (end: string): Judge =>
   ({ text, at, line }) => {

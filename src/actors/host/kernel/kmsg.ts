@@ -126,7 +126,7 @@ export interface KernelRecord {
   readonly text: string;
 }
 
-/** A line of the log; `null` for the fields that follow a record, and for what is none. */
+/** A line of the log; `null` for the fields that follow a record, and for lines in another form. */
 export function parseRecord(line: string): KernelRecord | null {
   const found = /^\d+,(\d+),\d+,[^;]*;(.*)$/.exec(line);
   return found ? { sequence: Number(found[1]), text: found[2] ?? '' } : null;

@@ -60,7 +60,7 @@ export interface SystemCalls {
   sendDatagram(address: string, payload: Uint8Array): void;
   /** Mounts a new file system of this type on a folder. */
   mount(type: string, target: string, options: string): void;
-  /** Shows what is at `source` at `target`, too. */
+  /** Mounts the tree at `source` at `target`, too. */
   bindMount(source: string, target: string): void;
   /** As `bindMount`, with everything that is mounted below `source`. */
   bindTree(source: string, target: string): void;
@@ -158,7 +158,7 @@ function openLibrary(): Library {
   };
 }
 
-/** Proves with calls that change nothing that results and errno arrive as they should. */
+/** Proves with calls that change nothing that results and errno arrive correctly. */
 function rehearse({ call, errno }: Library, calls: SystemCalls): void {
   const isRefused = call.flock(-1, LOCK_EX) === -1 && errno() === constants.errno.EBADF;
   const limits = Buffer.alloc(16);

@@ -1,4 +1,4 @@
-/** `/containerLogs/<namespace>/<pod>/<container>`: what a container wrote, now or as it is written. */
+/** `/containerLogs/<namespace>/<pod>/<container>`: the log of a container, up to now or as it grows. */
 import { Readable } from 'node:stream';
 import { codeOf, messageOf } from '../../../kernel/thrown.ts';
 import type { ContainerStatus as PodContainerStatus, PodStatus } from '../../../machines/model/api/pod.ts';

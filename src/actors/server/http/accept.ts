@@ -17,7 +17,10 @@ export function firstHeader({ rawHeaders }: IncomingMessage, name: string): stri
   return at < 0 ? '' : (rawHeaders[at + 1] ?? '').trim();
 }
 
-/** The ranges of an `Accept` header, the most wanted first, and of those the most precise. What is none is left out. */
+/**
+ * The ranges of an `Accept` header, the most wanted first, and of equal ones the most precise. Malformed ranges are
+ * left out.
+ */
 export function mediaRanges(header: string): MediaRange[] {
   return header
     .split(',')

@@ -50,7 +50,7 @@ export function inTurn(socket: Duplex, response: ServerResponse, then: () => voi
 /** How long a client may go on sending, into nothing, so that it can read why it was refused. Upstream's. */
 const LINGER_MS = 500;
 
-/** Closes a connection after what was written to it, whether its client closes it, too, or goes on sending. */
+/** Closes a connection after its pending bytes were written, whether the client closes it, too, or goes on sending. */
 export function closeSoon(socket: Duplex): void {
   if (socket.destroyed) return;
   socket.end();

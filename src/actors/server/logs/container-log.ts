@@ -57,7 +57,7 @@ export function fixedTime(text: string): string {
 export interface LogOptions {
   /** Nanoseconds since the epoch: nothing older. */
   readonly since: bigint | null;
-  /** Last lines as they are in the file: a long line counts once for each of its pieces. */
+  /** The last lines as in the file: a long line counts once for each of its pieces. */
   readonly tail: number | null;
   readonly limitBytes: number | null;
   readonly timestamps: boolean;

@@ -13,7 +13,7 @@ import { sep } from 'node:path';
 const PLACE_ONLY = 0o10000000;
 
 export interface OpenedPlace {
-  /** Leads to what was opened for as long as `handle` is open, whatever becomes of its name. */
+  /** Leads to the opened file for as long as `handle` is open, whatever becomes of its name. */
   readonly path: string;
   /** The path of the file when it was opened, without links. */
   readonly realPath: string;

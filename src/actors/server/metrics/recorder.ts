@@ -39,7 +39,7 @@ import { StorageMetrics, VolumeLeftovers } from './volumes/storage.ts';
 const TURN_BUCKETS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1];
 const CONTAINER_BUCKETS = [1, 2, 4, 8, 16];
 
-/** Upstream's names of what is done to control groups. */
+/** Upstream's names of the operations on control groups. */
 const CGROUP_OPERATIONS: Readonly<Record<string, string>> = {
   'cgroup.ensure': 'create',
   'cgroup.update': 'update',

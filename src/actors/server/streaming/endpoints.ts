@@ -126,11 +126,11 @@ function refusalOfRuntime({ code, message }: OperationError): Answer {
 
 interface Instance {
   readonly id: string;
-  /** Whether its process has a terminal, which no client can change. Of those that attach. */
+  /** Whether the process has a terminal, which no client can change. Only for attaching. */
   readonly tty?: boolean;
 }
 
-/** The instance that a stream is for, or what is wrong with the request before any call to the runtime. */
+/** The container instance of a stream, or the error in the request before any call to the runtime. */
 async function targetOf(kind: Kind, view: ApiView, request: ApiRequest): Promise<Instance | Answer> {
   if (kind !== 'portForward' && !hasStream(request)) {
     return text(400, 'you must specify at least 1 of stdin, stdout, stderr');
@@ -239,7 +239,7 @@ const isWellFormed = ({ headers }: IncomingMessage): boolean =>
 
 // ---- how it is served -----------------------------------------------------------------------------------------------
 
-/** The runtime's answer where it did not upgrade, as it is. */
+/** The answer where the runtime did not upgrade: its own, but for a redirect. */
 function passedOn(kind: Kind, { response }: Opened): Answer {
   const { statusCode = 500, headers } = response;
   if (kind === 'portForward' && statusCode === 200) {

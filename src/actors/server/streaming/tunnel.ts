@@ -140,7 +140,7 @@ function follow(from: Duplex, to: Duplex): void {
   from.once('close', gone);
 }
 
-/** Ends it once it takes nothing more: however slow its other end is, it gets what is left. */
+/** Ends the connection once its other end reads nothing more: a slow reader still gets the rest. */
 function destroyIdle(to: Duplex): void {
   if (to.closed) return;
   let leftBytes = to.writableLength;

@@ -17,7 +17,7 @@ import { isAnswering } from '../http/in-order.ts';
 import { type ConnectionLimits, Connections } from './connections.ts';
 import { authoritiesOf, type Material } from './material.ts';
 
-/** Names of the configuration, and those of OpenSSL. Suites that no modern client needs are not offered at all. */
+/** OpenSSL's names of the suites in the configuration. Suites that no modern client needs are not offered at all. */
 const SUITES: Readonly<Record<string, string>> = {
   TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256: 'ECDHE-ECDSA-AES128-GCM-SHA256',
   TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384: 'ECDHE-ECDSA-AES256-GCM-SHA384',
@@ -53,7 +53,7 @@ export interface TlsOptions {
   readonly minVersion: string;
   /** IANA names; empty for the default. */
   readonly cipherSuites: readonly string[];
-  /** Ways to agree on a key, the preferred first; absent: those of OpenSSL. */
+  /** Curves for the key exchange, the preferred first; absent: OpenSSL's. */
   readonly curves?: readonly string[];
 }
 

@@ -22,7 +22,7 @@ export interface MaterialFiles {
   readonly keyFile: string;
   /** Empty: no client is known by certificate. */
   readonly clientCAFile: string;
-  /** The certificate and its key stay as they were read first. */
+  /** The certificate and its key are read only once. */
   readonly isFixed?: boolean;
   /** So do the authorities. */
   readonly isClientCAFixed?: boolean;

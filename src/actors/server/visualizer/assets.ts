@@ -33,7 +33,7 @@ export async function readAsset(name: string, directory?: string): Promise<Asset
   return body === undefined ? undefined : { type, body };
 }
 
-/** A script of the page. Rejects with what to do where it was not made. */
+/** A script of the page. Where it is missing, rejects with the command that makes it. */
 export async function readScript(name: string): Promise<string> {
   const asset = await readAsset(name);
   if (!asset) throw new Error(`${SCRIPTS}/${name} is missing; npm run bundle makes it`);

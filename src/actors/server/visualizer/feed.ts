@@ -165,7 +165,7 @@ export class KernelFeed implements Feed {
     return null;
   }
 
-  /** The actors of a turn of the past are shown as they are now: a page shows the present. */
+  /** Also in a turn of the past, actors are shown in their present state: the page shows the present. */
   private message({ n, turn, t, records, touched, gone }: SeenTurn): TurnMessage {
     const actors = [...touched].flatMap((address) => this.observer.view(address) ?? []);
     return { n, turn, t, records: records.map(shown), actors, gone };

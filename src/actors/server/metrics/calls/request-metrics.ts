@@ -44,7 +44,7 @@ export class RequestMetrics {
     );
   }
 
-  /** `path` as it was sent, decoded. {@link RequestMetrics.answered} ends it. */
+  /** `path` is the sent one, decoded. {@link RequestMetrics.answered} ends the request. */
   began(serverType: ServerType, method: string, path: string): void {
     const labels = labelsOf(serverType, method, path);
     this.#total.inc(labels);

@@ -42,7 +42,7 @@ export function evictionCounts(view: NodeView): Family[] {
   return [{ name: 'kubelet_evictions', help, type: 'counter', samples }];
 }
 
-/** CPUs that are of single containers, and what is left for all others where the node keeps them apart. */
+/** CPUs that single containers have exclusively, and the shared rest where the node keeps them apart. */
 export function cpuGauges(view: NodeView, pods: readonly NodePod[]): Family[] {
   const exclusive = pods.flatMap(({ exclusiveCpus = {} }) => Object.values(exclusiveCpus).flatMap(idsOf));
   const allocatable = view.allocatableCpus();
@@ -78,7 +78,7 @@ interface Plugins {
   readonly plugins: Readonly<Record<string, { readonly driver: object | null }>>;
 }
 
-/** Sockets in the plugin folder, and those of them whose plugin was taken. */
+/** Sockets in the plugin folder, and the number of accepted plugins among them. */
 export function pluginCounts(view: NodeView): Family {
   const [manager] = view.contexts<Plugins>('kubelet/pluginManager');
   const sockets = Object.entries(manager?.plugins ?? {});
@@ -117,7 +117,7 @@ export function buildInfo(version: string): Family {
   return gaugeOf('kubernetes_build_info', help, [one(1, labels)]);
 }
 
-/** Families by what they promise; those of libraries promise nothing and are not counted, as upstream's. */
+/** Families by their stability; those of libraries have none and are not counted, as with upstream. */
 export function registeredCounts(families: readonly Family[]): Family {
   const stabilities = families.flatMap(({ help }) => /^\[([A-Z]+)\]/.exec(help)?.[1] ?? []);
   const counts = Object.groupBy(stabilities, (stability) => stability);

@@ -1,4 +1,4 @@
-/** Gauges of pods and their containers: what is so now. */
+/** Gauges of pods and their containers at this moment. */
 
 import { readdirSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';

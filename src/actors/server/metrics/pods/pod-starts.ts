@@ -21,7 +21,7 @@ import {
   type Seen,
 } from '../projection.ts';
 
-/** Kinds of volumes that are on the node as soon as it wants them: as upstream, others make a pod stateful. */
+/** Kinds of volumes that need no external storage: as upstream, others make a pod stateful. */
 const STATELESS = ['hostPath', 'emptyDir', 'configMap', 'secret', 'downwardAPI', 'projected', 'image'] as const;
 
 interface Start {

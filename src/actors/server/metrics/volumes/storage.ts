@@ -28,7 +28,7 @@ const pluginOf = (volume: Volume | undefined, driver?: string): string =>
     ? (PLUGINS.find(([kind]) => volume?.[kind] !== undefined)?.[1] ?? 'kubernetes.io/host-path')
     : `kubernetes.io/csi:${driver}`;
 
-/** Upstream's names of what is asked of CSI drivers; staging is a part of mounting. */
+/** Upstream's names of the calls to CSI drivers; staging is a part of mounting. */
 const DRIVER_OPERATIONS: Readonly<Record<string, string>> = {
   'csi.publish': 'volume_mount',
   'csi.unpublish': 'volume_unmount',
@@ -140,7 +140,7 @@ function driverAt(address: string, kernel: Seen['kernel']): string {
   return contextOf<DriverVolume>(kernel, actor)?.volume.driver ?? '';
 }
 
-/** The volumes that pods want, and those that are set up; `ofDrivers` are those of CSI drivers. */
+/** The volumes that pods want, and those that are set up; `ofDrivers` are the CSI drivers' volumes. */
 export function volumeCounts(pods: readonly NodePod[], ofDrivers: readonly DriverVolume[]): Family {
   const drivers = new Map(ofDrivers.map(({ pod, volume }) => [`${pod?.uid}/${volume.name}`, volume.driver]));
   const counts = new Map<string, number>();
