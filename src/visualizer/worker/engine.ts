@@ -5,9 +5,9 @@
 import { isSegmentName, segmentsIn } from '../../kernel/journal/layout.ts';
 import { type Journal, readJournal } from '../../kernel/journal/reader.ts';
 import type { JournalRecord } from '../../kernel/records.ts';
-import { START_RECORDS_MAX } from './book.ts';
 import { Execution } from './execution.ts';
 import { type Content, putFiles } from './node/fs.ts';
+import { START_RECORDS_MAX } from './record-pages.ts';
 import { type Comparison, comparison, type StartView, startView } from './reports.ts';
 import type { Other } from './requests.ts';
 

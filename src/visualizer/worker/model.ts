@@ -11,9 +11,9 @@ import type {
   ShownRecord,
 } from '../../actors/server/visualizer/protocol.ts';
 import { namesIn } from '../words.ts';
-import { Book } from './book.ts';
 import { Past } from './past.ts';
 import { queryOf } from './query.ts';
+import { RecordPages } from './record-pages.ts';
 import type { Comparison, HealthView, StartView } from './reports.ts';
 import type { ContextChange, Facts, Other, StepView } from './requests.ts';
 import { Search } from './search.ts';
@@ -41,7 +41,7 @@ export interface Source {
 }
 
 export class Model {
-  readonly book: Book;
+  readonly pages: RecordPages;
   readonly past = new Past();
   readonly names = new Map<string, string>();
   started = 0;
@@ -54,8 +54,8 @@ export class Model {
   #root = '';
 
   constructor(isLive: boolean) {
-    this.book = new Book(isLive ? LIVE_PAGES_MAX : Number.POSITIVE_INFINITY);
-    this.search = new Search(this.book, queryOf('', this));
+    this.pages = new RecordPages(isLive ? LIVE_PAGES_MAX : Number.POSITIVE_INFINITY);
+    this.search = new Search(this.pages, queryOf('', this));
   }
 
   get root(): string {
@@ -69,12 +69,12 @@ export class Model {
   readonly named = (text: string): string => namesIn(text, this.names);
 
   take(records: readonly ShownRecord[]): void {
-    const { last } = this.book;
+    const { last } = this.pages;
     const fresh = last === -1 ? records : records.filter(({ n }) => n > last);
     const [first, end] = [fresh[0], fresh.at(-1)];
     if (!first || !end) return;
     if (last === -1) this.started = first.t;
-    const dropped = this.book.append(fresh);
+    const dropped = this.pages.append(fresh);
     for (const shown of fresh) {
       this.past.take(shown);
       const named = shown.begins?.named;
@@ -97,10 +97,10 @@ export class Model {
 
   /** The end of the turn that a record is in. */
   endOf(n: number): { readonly n: number; readonly turn: number; readonly t: number } | undefined {
-    const { book } = this;
-    const row = book.row(book.indexOf(n));
+    const { pages } = this;
+    const row = pages.row(pages.indexOf(n));
     if (!row) return undefined;
-    const { n: end, turn, t } = book.row(book.firstWhere((other) => other.turn > row.turn) - 1) ?? row;
+    const { n: end, turn, t } = pages.row(pages.firstWhere((other) => other.turn > row.turn) - 1) ?? row;
     return { n: end, turn, t };
   }
 
@@ -109,7 +109,7 @@ export class Model {
     const query = queryOf(text, this);
     const own = (who: string, from: string): boolean => actor === undefined || who === actor || from === actor;
     const mayMatch: typeof query.mayMatch = (row) => own(row.who, row.from) && query.mayMatch(row);
-    this.search = new Search(this.book, { ...query, mayMatch });
+    this.search = new Search(this.pages, { ...query, mayMatch });
     this.searchId++;
     return this.search;
   }

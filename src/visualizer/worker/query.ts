@@ -10,7 +10,7 @@ import { RE2JS } from 're2js';
 import type { ShownRecord } from '../../actors/server/visualizer/protocol.ts';
 import { messageOf } from '../../kernel/thrown.ts';
 import { kindText, recordText, whoOf } from '../words.ts';
-import type { Row } from './book.ts';
+import type { Row } from './record-pages.ts';
 
 /** Characters of a search: what fits into an address. */
 const QUERY_MAX_CHARS = 500;

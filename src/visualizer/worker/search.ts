@@ -1,10 +1,11 @@
 /**
- * The records that a search finds, as indexes into a book: found little by little, and more as more records come.
+ * The records that a search finds, as indexes into the held ones: found in slices, and more as more records come.
  *
  * Invariants: indexes rise; a slice of work is at most {@link SLICE_MS} long, so that other questions are answered.
  */
-import type { Book } from './book.ts';
+
 import type { Query } from './query.ts';
+import type { RecordPages } from './record-pages.ts';
 
 /** A frame has 16 ms. */
 const SLICE_MS = 10;
@@ -15,17 +16,17 @@ export class Search {
   /** Records that were searched. */
   scanned = 0;
   readonly query: Query;
-  private readonly book: Book;
+  private readonly pages: RecordPages;
   private running = false;
   private ended = false;
 
-  constructor(book: Book, query: Query) {
-    this.book = book;
+  constructor(pages: RecordPages, query: Query) {
+    this.pages = pages;
     this.query = query;
   }
 
   get isDone(): boolean {
-    return this.query.error !== undefined || this.scanned >= this.book.size;
+    return this.query.error !== undefined || this.scanned >= this.pages.size;
   }
 
   /** Searches what was not searched yet; `onProgress` after each slice. */
@@ -53,12 +54,12 @@ export class Search {
   private async slice(): Promise<void> {
     const end = performance.now() + SLICE_MS;
     const { mayMatch, matches } = this.query;
-    while (this.scanned < this.book.size && performance.now() < end) {
+    while (this.scanned < this.pages.size && performance.now() < end) {
       const index = this.scanned;
-      const row = this.book.row(index);
+      const row = this.pages.row(index);
       let isFound = row !== undefined && mayMatch(row);
       if (isFound && matches) {
-        const shown = await this.book.get(index);
+        const shown = await this.pages.get(index);
         isFound = shown !== undefined && matches(shown);
       }
       if (isFound && this.scanned === index) this.found.push(index);

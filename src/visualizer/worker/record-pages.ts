@@ -1,9 +1,9 @@
 /**
- * The records that the page can show, in pages: each a few columns that are searched fast, and the records themselves
- * as compressed text.
+ * The records that the visualizer can show, in pages of memory: each page has a few columns that are searched fast, and
+ * the records themselves as compressed text.
  *
- * Invariants: numbers rise; the first {@link START_PAGES} pages are held for ever, for a start is what is asked for
- * most; of those after them the last `pagesMax`; what is left out is counted. At most {@link UNPACKED_MAX} pages are
+ * Invariants: numbers rise; the first {@link START_PAGES} pages are held for ever, because a start is requested most
+ * often; of the later ones the last `pagesMax`; dropped records are counted. At most {@link UNPACKED_MAX} pages are
  * held unpacked.
  */
 import type { ShownRecord } from '../../actors/server/visualizer/protocol.ts';
@@ -67,7 +67,7 @@ class Page {
 /** Within the size of its page a column has a number everywhere. */
 const numberIn = (column: ArrayLike<number>, at: number): number => column[at] ?? 0;
 
-export class Book {
+export class RecordPages {
   /** Records in the holes between the held ones. */
   missed = 0;
   /** Bytes of packed pages. */
