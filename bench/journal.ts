@@ -13,7 +13,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { buildInfo } from '../src/kernel/build-info.ts';
-import { compress } from '../src/kernel/journal/compress.ts';
+import { compress } from '../src/kernel/journal/archive.ts';
 import { type JournalWriter, openJournal, readJournal } from '../src/kernel/journal/index.ts';
 import type { KernelRecord } from '../src/kernel/records.ts';
 import { replay } from '../src/kernel/replay.ts';

@@ -11,7 +11,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync } from 'node:f
 import { basename, join } from 'node:path';
 import { STATELET_VERSION } from '../src/bin/version.ts';
 import { buildInfo } from '../src/kernel/build-info.ts';
-import { compress } from '../src/kernel/journal/compress.ts';
+import { compress } from '../src/kernel/journal/archive.ts';
 import { type JournalWriter, openJournal, readJournal } from '../src/kernel/journal/index.ts';
 import { Kernel } from '../src/kernel/kernel.ts';
 import { FORMAT_VERSION, type KernelRecord } from '../src/kernel/records.ts';

@@ -5,9 +5,12 @@
  * in time, as one does on a machine that is overloaded: that would end the agent.
  * Invariant: whatever becomes of the connection rejects `broken`, and nothing else.
  */
-import { createClient, type Message, type MessageBus } from 'dbus-native';
+import { createClient, type DBusError, type Message, type MessageBus } from 'dbus-native';
+import { memberOf } from '../kernel/json.ts';
 
-/** What libdbus, GDBus and sd-bus wait. An answer takes milliseconds; one that takes longer than this never comes. */
+/**
+ * How long libdbus, GDBus and sd-bus wait. An answer takes milliseconds; one that takes longer than this never comes.
+ */
 export const CALL_TIMEOUT_MS = 25_000;
 
 const HELLO: Message = {
@@ -21,6 +24,12 @@ export interface BusConnection {
   readonly bus: MessageBus;
   /** Never resolves. Rejects when the connection breaks, or was never one. */
   readonly broken: Promise<never>;
+}
+
+/** The name that the other side gave its error. */
+export function busErrorName(error: DBusError): string {
+  const name = memberOf(error, 'dbusName');
+  return typeof name === 'string' ? name : error.name;
 }
 
 /** `address` as D-Bus writes it; `explain`: the error for a reason. */

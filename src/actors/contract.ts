@@ -69,7 +69,8 @@ export class Contract {
   #definition(service: string, method: protobuf.Method): Method<object, object> {
     const { name, requestStream, responseStream } = method;
     method.resolve();
-    const [request, response] = [method.resolvedRequestType!, method.resolvedResponseType!];
+    const { resolvedRequestType: request, resolvedResponseType: response } = method;
+    if (request === null || response === null) throw new Error(`the contract has no types for ${service}/${name}`);
     return {
       path: `/${service}/${name}`,
       requestStream: requestStream === true,

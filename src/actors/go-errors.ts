@@ -1,4 +1,10 @@
-/** Errors of sockets in the words of Go's network library, which people know from the events of every cluster. */
+/**
+ * Errors of system calls and sockets in the words of Go's libraries, which users know from the events of every cluster.
+ */
+import { getSystemErrorMap } from 'node:util';
+import { memberOf, OperationError } from '../kernel/json.ts';
+import { messageOf } from '../kernel/thrown.ts';
+import { errnoOf } from './host/below-root.ts';
 
 const SYSTEM_TEXTS: Readonly<Record<string, string>> = {
   ECONNREFUSED: 'connection refused',
@@ -42,15 +48,32 @@ export function exchangeText(address: string, thrown: Error): string {
 }
 
 /** What went wrong between the headers of an answer and its end. */
-export const bodyText = (thrown: Error): string =>
-  String((thrown as SocketError).code).startsWith('HPE_') ? 'malformed chunked encoding' : 'unexpected EOF';
+export const bodyText = (thrown: SocketError): string =>
+  String(thrown.code).startsWith('HPE_') ? 'malformed chunked encoding' : 'unexpected EOF';
 
 /** The server does not speak TLS. */
-export const isPlainAnswer = (thrown: Error): boolean => {
-  const { code } = thrown as SocketError;
-  return code === 'ERR_SSL_WRONG_VERSION_NUMBER' || code === 'ERR_SSL_PACKET_LENGTH_TOO_LONG' || code === 'EPROTO';
-};
+export const isPlainAnswer = ({ code }: SocketError): boolean =>
+  code === 'ERR_SSL_WRONG_VERSION_NUMBER' || code === 'ERR_SSL_PACKET_LENGTH_TOO_LONG' || code === 'EPROTO';
 
 /** A name with several addresses fails with one error for each. */
 const firstOf = (thrown: Error): SocketError =>
   thrown instanceof AggregateError && thrown.errors[0] instanceof Error ? thrown.errors[0] : thrown;
+
+/** Errno names whose text differs between Node and Go. */
+const REASONS: Readonly<Record<string, string>> = {
+  EISDIR: 'is a directory',
+  ELOOP: 'too many levels of symbolic links',
+  ENAMETOOLONG: 'file name too long',
+};
+
+/** The bare reason, as Go writes an errno: `no such file or directory`. */
+export function reasonOf(error: unknown): string {
+  const errno = memberOf(error, 'errno');
+  const [code = '', text = messageOf(error)] = (typeof errno === 'number' && getSystemErrorMap().get(errno)) || [];
+  return REASONS[code] ?? text;
+}
+
+/** As Go writes an error of the system: `open /a/b: no such file or directory`. */
+export function goError(call: string, path: string, error: unknown): OperationError {
+  return new OperationError(`${call} ${path}: ${reasonOf(error)}`, { code: errnoOf(error) });
+}

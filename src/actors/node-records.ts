@@ -82,7 +82,7 @@ export type NodeRecord =
 
 export const nodeRecord = (record: KernelRecord): NodeRecord => record as NodeRecord;
 
-/** What an actor knows, by its address; `undefined` where there is none. `Context` is that of its machine. */
+/** The context of the actor at an address; `undefined`: there is no actor. `Context` is that of its machine. */
 // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- the caller knows the machine at its address
 export const contextOf = <Context>(kernel: Kernel, address: string): Context | undefined =>
   (kernel.snapshotOf(address) as { readonly context?: Context } | undefined)?.context;

@@ -25,7 +25,7 @@ const NAMES_VALUES = /"(?:env|httpHeaders|command|args)"/;
 const HANDLE_NAME = /§[A-Za-z0-9_-]{22}/;
 const HANDLE_NAMES = new RegExp(HANDLE_NAME, 'g');
 
-/** The pod as machines get it. What has no shape of a pod is given back as it is, for validation to refuse. */
+/** The pod as machines get it. A value without the shape of a pod is returned unchanged, for validation to refuse. */
 export function sealedPod(pod: Json, vault: Vault): Json {
   return changed(withoutLastApplied(pod, vault), (container) => {
     const inPaths = namesInPaths(container);
@@ -81,7 +81,7 @@ function sealedWhole(text: string, vault: Vault): string {
 
 interface Changes {
   readonly variable: (name: string, text: string) => string;
-  /** Of a command or its arguments, of the container or of a probe. */
+  /** Changes a word of a command or its arguments, of the container or of a probe. */
   readonly word: Change;
   readonly header: Change;
 }
@@ -153,7 +153,7 @@ function namesInPaths({ volumeMounts, env }: JsonObject): ReadonlySet<string> {
   const variables = Array.isArray(env) ? env.filter((each: Json) => isObject(each)) : [];
   const texts = new Map(variables.map(({ name, value }) => [textOf(name), value]));
   const names = new Set(mounts.flatMap(({ subPathExpr }) => namesIn(subPathExpr)));
-  // A set is walked with what is added on the way.
+  // A set also yields the names that are added while it is walked.
   for (const name of names) for (const further of namesIn(texts.get(name))) names.add(further);
   return names;
 }

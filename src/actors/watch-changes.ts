@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
 export interface Watch<Item> {
-  /** `null`: there is no answer this time, and what was said last stays. */
+  /** `null`: there is no answer this time, and the last one remains valid. */
   readonly ask: () => Promise<Item | null>;
   readonly periodMs: number;
   readonly signal: AbortSignal;

@@ -18,7 +18,7 @@ export function announceOnce(places: () => Places): (records: readonly KernelRec
     healthz ??= healthzIn(records);
     const root = kernel.snapshotOf(kubeletMachine.id) as Snapshot | undefined;
     if (!root?.matches({ alive: { startup: { startKubelet: { serving: 'blocked' } } } })) return;
-    if (root.context.config!.healthzPort > 0 && !healthz) return;
+    if ((root.context.config?.healthzPort ?? 0) > 0 && !healthz) return;
     announced = true;
     process.stderr.write(banner(root.context, { ...places(), healthz }));
   };

@@ -44,9 +44,8 @@ import { NEWEST_BEHAVIOR } from '../machines/model/settings/behaviors.ts';
 import { kubeletMachine } from '../machines/startup/kubelet.ts';
 import { announceOnce } from './announcement.ts';
 import { maskedArguments } from './effective-configuration.ts';
-import { onFault } from './fault.ts';
-import { printLines } from './print-lines.ts';
-import { onNpmEnded } from './process-end.ts';
+import { printLines } from './prepared-run.ts';
+import { onFault, onNpmEnded } from './process-end.ts';
 import { KUBELET_VERSION, NODE_VERSION, STATELET_VERSION } from './version.ts';
 
 /** Seeds fit the generator's 32 bits. */
@@ -80,7 +79,7 @@ export interface DaemonOptions {
   readonly ended?: (output: unknown) => void;
 }
 
-/** What must be had on disk before anything can be written down. */
+/** Opens the places on disk without which nothing can be recorded. */
 function openPlaces({ rootDir, journalDir, journalPlain }: DaemonOptions) {
   try {
     makeFolder(rootDir);
@@ -247,7 +246,7 @@ function bootId(): string {
 const openPage = (page: ServedPage): void =>
   void page.serve().catch((error: Error) => noPage(error.message, '--visualizer-port=0'));
 
-/** The first signal asks the machines to end; a second one does not ask. SIGHUP asks for the configuration again. */
+/** The first signal requests the end of the machines, a second one ends the process. SIGHUP requests a reload. */
 function onSignals(received: (signal: string) => void): void {
   let signals = 0;
   onNpmEnded(() => received('SIGTERM'));

@@ -55,8 +55,8 @@ export async function effectiveConfiguration(line: Given): Promise<Effective> {
 }
 
 /**
- * What `run()` refuses for reasons of the configuration alone; with a kubeconfig, auth is not the configuration's
- * alone.
+ * The errors of `run()` that the configuration alone explains; with a kubeconfig, auth depends on more than the
+ * configuration.
  */
 function refusalOfRun(
   { kubeconfig, nodeIP, cloudProvider }: KubeletFlags,

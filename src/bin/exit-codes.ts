@@ -2,6 +2,8 @@
  * What the exit status of `statelet replay`, `verify` and their siblings means. `run` exits as the kubelet does: 0 or
  * 1.
  */
+import type { JournalError } from '../kernel/journal/index.ts';
+
 export const exitCodes = {
   same: 0,
   divergence: 1,
@@ -17,3 +19,15 @@ export const exitCodes = {
   timedOut: 124,
   couldNotTest: 125,
 } as const;
+
+const codes: Readonly<Record<JournalError['kind'], number>> = {
+  'no-journal': exitCodes.noLog,
+  damaged: exitCodes.invalidLog,
+  missing: exitCodes.invalidLog,
+  'unsupported-version': exitCodes.unsupportedVersion,
+  owned: exitCodes.couldNotTest,
+  unusable: exitCodes.couldNotTest,
+};
+
+/** The exit status of a command that cannot read its journal. */
+export const exitCodeOf = (error: JournalError): number => codes[error.kind];

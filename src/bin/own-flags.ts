@@ -7,7 +7,7 @@ export interface OwnFlags {
   readonly dataDir: string | null;
   /** Default: `<root-dir>/journal`. */
   readonly journalDir: string | null;
-  /** Values of variables and headers stand in the journal as people wrote them. */
+  /** Values of variables and headers stand in the journal as their authors wrote them. */
   readonly journalPlain: boolean;
   /** Loopback port of the visualizer; `off` for none. */
   readonly visualizerPort: number | 'off';
@@ -40,16 +40,20 @@ export type SplitArguments =
 export function splitArguments(argv: readonly string[]): SplitArguments {
   const values = new Map<string, string>();
   const kubelet: string[] = [];
-  for (let i = 0; i < argv.length; i++) {
-    const argument = argv[i]!;
+  const left = [...argv];
+  for (let argument = left.shift(); argument !== undefined; argument = left.shift()) {
     if (SWITCHES.has(argument)) {
       values.set(argument.slice(2), 'true');
       continue;
     }
-    const name = NAMES.find((known) => argument === `--${known}` || argument.startsWith(`--${known}=`));
-    if (!name) kubelet.push(argument);
-    else if (argument.includes('=')) values.set(name, argument.slice(argument.indexOf('=') + 1));
-    else if (i + 1 < argv.length) values.set(name, argv[++i]!);
+    const given = argument;
+    const name = NAMES.find((known) => given === `--${known}` || given.startsWith(`--${known}=`));
+    if (!name) {
+      kubelet.push(given);
+      continue;
+    }
+    const value = given.includes('=') ? given.slice(given.indexOf('=') + 1) : left.shift();
+    if (value !== undefined) values.set(name, value);
     else return { error: `flag needs an argument: --${name}` };
   }
   const port = visualizerPort(values.get('visualizer-port'));

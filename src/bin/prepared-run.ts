@@ -6,13 +6,15 @@
  */
 import { hostname } from 'node:os';
 import { join, resolve } from 'node:path';
+import { printLine } from '../actors/log/logger.ts';
+import type { LogLevel } from '../kernel/records.ts';
 import { hintForRefusal } from '../machines/configuration/flags/removed-flags.ts';
 import { type CommandLine, commandFailed } from '../machines/configuration/index.ts';
+import { logEntries } from '../machines/startup/context/log-entries.ts';
 import { nodeNameOf } from '../machines/startup/run.ts';
 import type { DaemonOptions } from './daemon.ts';
 import { effectiveConfiguration, parseKubeletArguments } from './effective-configuration.ts';
 import { type OwnFlags, splitArguments } from './own-flags.ts';
-import { printLines } from './print-lines.ts';
 
 export type PreparedRun = { readonly exitCode: number } | { readonly options: DaemonOptions; readonly own: OwnFlags };
 
@@ -71,4 +73,9 @@ export function refuse(error: string, hint: string | null): number {
   printLines('error', lines);
   if (hint) process.stderr.write(`${hint}\n`);
   return exit;
+}
+
+/** Prints lines in upstream's form, each entry of the log under one klog header. */
+export function printLines(level: LogLevel, lines: readonly string[]): void {
+  for (const { text, klog } of logEntries(lines)) printLine(level, 'statelet', text, { klog });
 }

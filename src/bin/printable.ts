@@ -11,7 +11,7 @@ const CONTROLS = /(?![\n\t])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
 const ORDERS = /^([ \t]*)(::|##\[)/gm;
 
 const escaped = (character: string): string => {
-  const code = character.codePointAt(0)!;
+  const code = character.codePointAt(0) ?? 0;
   return code < 0x100 ? `\\x${code.toString(16).padStart(2, '0')}` : `\\u${code.toString(16).padStart(4, '0')}`;
 };
 
@@ -24,3 +24,26 @@ export const printableJson = (value: unknown): string =>
   );
 
 const unit = (code: number): string => `\\u${code.toString(16).padStart(4, '0')}`;
+
+export interface Column {
+  readonly title: string;
+  readonly align?: 'left' | 'right';
+}
+
+/** Columns as wide as their widest cell, numbers to the right, no space at the end of a line. */
+/** Rows in columns as wide as their widest cell, without a space at the end of a line. */
+export function table(columns: readonly Column[], rows: readonly (readonly string[])[]): string {
+  const titles = columns.map(({ title }) => title);
+  const all = titles.some((title) => title !== '') ? [titles, ...rows] : rows;
+  const widths = columns.map((_, at) => Math.max(...all.map((row) => (row[at] ?? '').length), 0));
+  const line = (row: readonly string[]): string =>
+    columns
+      .map(({ align }, at) => {
+        const cell = row[at] ?? '';
+        const width = widths[at] ?? 0;
+        return align === 'right' ? cell.padStart(width) : cell.padEnd(width);
+      })
+      .join('  ')
+      .trimEnd();
+  return all.map((row) => `${line(row)}\n`).join('');
+}

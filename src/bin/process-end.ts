@@ -1,18 +1,22 @@
 /**
- * How the process ends: at once when its work is done, and with the npm that started it.
+ * How the process ends: at once when its work is done, with the npm that started it, and after a fault that nothing
+ * catches.
  *
  * A call into a name server or a file system that does not answer holds its thread, and a process that exits waits for
- * its threads. Who stops the node does not: after a moment the process is replaced by one that ends at once.
+ * its threads. The user who stops a node does not wait for them: after a moment the process is replaced by one that
+ * ends at once.
  */
 import { flushCompileCache } from 'node:module';
+import type { AgentFault } from '../kernel/fault.ts';
+import { toPlainError } from '../kernel/json.ts';
 
-/** What files and connections that are being closed may take. */
+/** Time for files and connections to close. */
 const PATIENCE_MS = 1_000;
 
 /** Gives the code back, with which the process ends: by itself when it can. */
 export function endSoon(exitCode: number): number {
   const replace = () => {
-    // As at an exit of its own, which does not come.
+    // As at a normal exit, which does not come.
     process.emit('exit', exitCode);
     flushCompileCache();
     process.execve?.('/bin/sh', ['sh', '-c', `exit ${exitCode}`]);
@@ -38,3 +42,39 @@ export function onNpmEnded(ended: () => void): void {
     ended();
   }, PERIOD_MS).unref();
 }
+
+/** The exit code of a Go program that panics. */
+const FAULT_EXIT_CODE = 2;
+/** Time for the journal, the ports and the clients to close: any of them may be what is broken. */
+const FAULT_PATIENCE_MS = 5_000;
+/** Characters of an error, which may quote its input. */
+const MESSAGE_MAX = 4_096;
+const FRAMES_MAX = 8;
+
+/**
+ * Calls `report` at the first fault that nothing catches on the thread that decides: the machines hear of it as of any
+ * input, so that the journal has it, and end the node. A second fault, or an end that does not come, ends the process.
+ */
+export function onFault(report: (fault: AgentFault) => void): void {
+  let isEnding = false;
+  process.on('uncaughtException', (thrown: unknown) => {
+    process.stderr.write(`statelet: uncaught fault: ${textOf(thrown)}\n`);
+    if (isEnding) process.exit(FAULT_EXIT_CODE);
+    isEnding = true;
+    setTimeout(() => process.exit(FAULT_EXIT_CODE), FAULT_PATIENCE_MS).unref();
+    report(faultOf(thrown));
+  });
+}
+
+function faultOf(thrown: unknown): AgentFault {
+  const error = toPlainError(thrown);
+  const frames = thrown instanceof Error ? (thrown.stack ?? '').split('\n').filter((line) => /^\s+at /.test(line)) : [];
+  return {
+    type: 'agent.faulted',
+    error: { ...error, message: error.message.slice(0, MESSAGE_MAX) },
+    stack: frames.slice(0, FRAMES_MAX).map((frame) => frame.trim().slice(0, MESSAGE_MAX)),
+  };
+}
+
+const textOf = (thrown: unknown): string =>
+  (thrown instanceof Error ? (thrown.stack ?? thrown.message) : String(thrown)).slice(0, MESSAGE_MAX);

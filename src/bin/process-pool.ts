@@ -11,11 +11,11 @@ import { PACKAGE_DIRECTORY } from '../actors/package-directory.ts';
 
 const DOOR = `${PACKAGE_DIRECTORY}/src/bin/statelet.js`;
 
-/** More processes than this only wait for each other's disk. */
+/** More processes only wait for each other's disk. */
 const JOBS_MAX = 256;
 export const JOBS_WANTED = `--jobs is a number from 1 to ${JOBS_MAX}`;
 
-/** By default one for each processor; undefined when that is no such number. */
+/** The number of processes; by default one for each processor; undefined when the text is no such number. */
 export function jobsOf(text: string | undefined): number | undefined {
   const jobs = Number(text ?? availableParallelism());
   return Number.isInteger(jobs) && jobs >= 1 && jobs <= JOBS_MAX ? jobs : undefined;
@@ -25,7 +25,7 @@ export function jobsOf(text: string | undefined): number | undefined {
 const END_PATIENCE_MS = 1_000;
 
 export interface Work<Task, Answer> {
-  /** What the processes are called with. */
+  /** The verb that the processes are started with. */
   readonly verb: string;
   readonly tasks: readonly Task[];
   /** Processes at a time. */

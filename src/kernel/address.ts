@@ -9,10 +9,14 @@ export type Address = string;
 
 const known = new WeakMap<object, Address>();
 
+/** XState does not show it in its types. */
+export const parentActor = (actor: AnyActorRef): AnyActorRef | undefined =>
+  (actor as AnyActorRef & { _parent?: AnyActorRef })._parent;
+
 export function addressOf(actor: AnyActorRef): Address {
   const cached = known.get(actor);
   if (cached !== undefined) return cached;
-  const parent = (actor as AnyActorRef & { _parent?: AnyActorRef })._parent;
+  const parent = parentActor(actor);
   const address = parent ? `${addressOf(parent)}/${actor.id}` : actor.id;
   known.set(actor, address);
   return address;

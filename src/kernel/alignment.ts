@@ -1,5 +1,5 @@
 /**
- * Lays the records that a log has of one turn beside those that came now.
+ * Aligns the records of one turn in a log with those that today's actors made.
  *
  * Invariants: the order of both is kept; a record that one of them lacks moves all numbers behind it and is no
  * difference of those; records that say different things are a pair only where they are of one kind, actor and name;
@@ -7,11 +7,10 @@
  */
 import type { JournalRecord } from './records.ts';
 
-/** At least one of them is there. */
-export interface Pair {
-  readonly expected: JournalRecord | null;
-  readonly actual: JournalRecord | null;
-}
+/** A record of the log and one of today, or one of them alone. */
+export type Pair =
+  | { readonly expected: JournalRecord; readonly actual: JournalRecord | null }
+  | { readonly expected: null; readonly actual: JournalRecord };
 
 /** Cells of the table of common subsequences, 4 bytes each; longer turns are compared place by place. */
 const TABLE_CELLS_MAX = 4_000_000;
@@ -33,7 +32,8 @@ export function align(expected: readonly JournalRecord[], actual: readonly Journ
   let [i, j] = [0, 0];
   for (const [nextI, nextJ] of anchors) {
     pairs.push(...pairedByName(expected.slice(i, nextI), actual.slice(j, nextJ)));
-    if (nextI < a.length) pairs.push({ expected: expected[nextI]!, actual: actual[nextJ]! });
+    const [logged, made] = [expected[nextI], actual[nextJ]];
+    if (logged && made) pairs.push({ expected: logged, actual: made });
     [i, j] = [nextI + 1, nextJ + 1];
   }
   return pairs;
@@ -55,16 +55,16 @@ function commonPlaces(a: readonly string[], b: readonly string[]): [number, numb
   const width = b.length + 1;
   if ((a.length + 1) * width > TABLE_CELLS_MAX) return samePlaces(a, b);
   const longest = new Int32Array((a.length + 1) * width);
+  const from = (i: number, j: number): number => longest[i * width + j] ?? 0;
   for (let i = a.length - 1; i >= 0; i--) {
     for (let j = b.length - 1; j >= 0; j--) {
-      const [here, down, right] = [i * width + j, (i + 1) * width + j, i * width + j + 1];
-      longest[here] = a[i] === b[j] ? longest[down + 1]! + 1 : Math.max(longest[down]!, longest[right]!);
+      longest[i * width + j] = a[i] === b[j] ? from(i + 1, j + 1) + 1 : Math.max(from(i + 1, j), from(i, j + 1));
     }
   }
   const places: [number, number][] = [];
   for (let i = 0, j = 0; i < a.length && j < b.length; ) {
     if (a[i] === b[j]) places.push([i++, j++]);
-    else if (longest[(i + 1) * width + j]! >= longest[i * width + j + 1]!) i++;
+    else if (from(i + 1, j) >= from(i, j + 1)) i++;
     else j++;
   }
   return places;
@@ -73,18 +73,18 @@ function commonPlaces(a: readonly string[], b: readonly string[]): [number, numb
 const samePlaces = (a: readonly string[], b: readonly string[]): [number, number][] =>
   a.flatMap((content, i): [number, number][] => (content === b[i] ? [[i, i]] : []));
 
-/** Of two stretches without a common record: what is of one kind, actor and name said something else. */
+/** Pairs two stretches without a common record: records of one kind, actor and name said something else. */
 function pairedByName(expected: readonly JournalRecord[], actual: readonly JournalRecord[]): Pair[] {
   const pairs: Pair[] = [];
-  const places = Map.groupBy(actual.keys(), (at) => nameOf(actual[at]!));
+  const todays = Map.groupBy(actual.entries(), ([, record]) => nameOf(record));
   let next = 0;
   for (const record of expected) {
-    const named = places.get(nameOf(record)) ?? [];
-    while (named.length > 0 && named[0]! < next) named.shift();
-    const at = named.shift();
-    if (at === undefined) pairs.push({ expected: record, actual: null });
+    const named = todays.get(nameOf(record)) ?? [];
+    const found = named.splice(0, named.findIndex(([at]) => at >= next) + 1).at(-1);
+    if (found === undefined) pairs.push({ expected: record, actual: null });
     else {
-      pairs.push(...actual.slice(next, at).map(alone), { expected: record, actual: actual[at]! });
+      const [at, made] = found;
+      pairs.push(...actual.slice(next, at).map(alone), { expected: record, actual: made });
       next = at + 1;
     }
   }

@@ -21,7 +21,10 @@ export function buildInfo(root: AnyStateMachine, statelet: string): BuildInfo {
   };
 }
 
-/** For a machine outside the program: its configuration, guards, actions and delays, without what those call. */
+/**
+ * The hash of a machine outside the program: its configuration, guards, actions and delays, without the functions that
+ * they call.
+ */
 function definitionHash({ config, implementations }: AnyStateMachine): string {
   const { actors, ...functions } = implementations;
   const definition = { config, functions, actors: Object.keys(actors) };
@@ -31,7 +34,7 @@ function definitionHash({ config, implementations }: AnyStateMachine): string {
 /** How XState's own makers of actions and guards work is no part of a machine. */
 const OF_XSTATE: ReadonlySet<string> = new Set(['resolve', 'execute', 'check']);
 
-/** A function as its source, with what was given to the maker of it. */
+/** A function as its source, with the arguments of the function that made it. */
 function written(key: string, value: unknown): unknown {
   if (value instanceof StateMachine) return value.id;
   if (typeof value !== 'function') return value;

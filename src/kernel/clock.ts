@@ -75,7 +75,7 @@ export class Timers {
   /** Set while a checkpoint is restored: the timer's former number and deadline. */
   restoring: { id: number; due: number } | undefined;
   private readonly pending = new Map<number, Timer>();
-  /** By the address of who set them. */
+  /** By the address of the actor that set them. */
   private readonly bySource = new Map<Address, Set<Timer>>();
   /** Set since they were asked for last. */
   private armed: number[] = [];
@@ -147,7 +147,7 @@ export class Timers {
     return true;
   }
 
-  /** By number, so that two equal kernels describe themselves in equal bytes. */
+  /** In order of number, so that two equal kernels describe themselves in equal bytes. */
   list(): PendingTimer[] {
     return [...this.pending.values()]
       .map((timer) => ({ id: timer.id, due: timer.due, ...timer.description }))

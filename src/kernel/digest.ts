@@ -8,6 +8,7 @@
  * after the turn, not on how they were made or in which order their members stand.
  */
 import { hash } from 'node:crypto';
+import { jsonText } from './json.ts';
 
 /** The part of a snapshot that is digested. */
 export interface Digested {
@@ -47,12 +48,11 @@ function difference(before: unknown, after: unknown): string | undefined {
   if (before === after) return undefined;
   if (typeof before === 'string' && typeof after === 'string') return JSON.stringify(after);
   if (!isContainer(before) || !isContainer(after) || Array.isArray(before) !== Array.isArray(after)) {
-    const text = JSON.stringify(after) as string | undefined;
+    const text = jsonText(after);
     return text === JSON.stringify(before) ? undefined : (text ?? 'nothing');
   }
-  const parts = Array.isArray(after)
-    ? partsOfList(before as unknown as readonly unknown[], after)
-    : partsOfObject(before, after);
+  const parts =
+    Array.isArray(after) && Array.isArray(before) ? partsOfList(before, after) : partsOfObject(before, after);
   if (parts.length === 0) return undefined;
   return `{${(parts.length === 1 ? parts : parts.sort()).join()}}`;
 }
@@ -69,8 +69,8 @@ function partsOfList(before: readonly unknown[], after: readonly unknown[]): str
 }
 
 /**
- * A context that is replaced has its members in the order of before: then none of them is gone. Lists of values are
- * sooner had than members by their names.
+ * A replaced context usually has its members in the same order: then no member was removed. Lists of values are read
+ * faster than members by their names.
  */
 function partsOfObject(before: Container, after: Container): string[] {
   const [names, earlier] = [Object.keys(after), Object.keys(before)];
@@ -89,7 +89,7 @@ function partsOfObject(before: Container, after: Container): string[] {
   return parts;
 }
 
-/** Paths of what is another, at most so many: `.context.pods.web.phase`. */
+/** Paths of the values that changed, at most so many: `.context.pods.web.phase`. */
 export function changedPaths(before: unknown, after: unknown, most: number, path = '.context'): string[] {
   if (difference(before, after) === undefined) return [];
   if (!isContainer(before) || !isContainer(after) || Array.isArray(before) !== Array.isArray(after)) return [path];

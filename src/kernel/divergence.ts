@@ -5,9 +5,9 @@
 import type { Address } from './address.ts';
 import { align, type Pair } from './alignment.ts';
 import type { PendingTimer } from './clock.ts';
+import { isSameJson } from './json.ts';
 import { type IsUnchanged, SeenByWorld } from './promise.ts';
 import type { EffectRecord, EndRecord, JournalRecord } from './records.ts';
-import { isSameJson } from './same-json.ts';
 
 /**
  * `missing`: only the log has the record; `extra`: only today's actors made it; `deadline`: a timer is set for another
@@ -15,33 +15,35 @@ import { isSameJson } from './same-json.ts';
  */
 type MismatchKind = 'different' | 'missing' | 'extra' | 'deadline' | 'digest';
 
-export interface Mismatch {
+export type Mismatch = Pair & {
   readonly kind: MismatchKind;
   readonly n: number;
-  readonly expected: JournalRecord | null;
-  readonly actual: JournalRecord | null;
   /** Where expected and actual differ, at most {@link DIFFERENCES_MAX} places; none when one of them is missing. */
   readonly differences: readonly Difference[];
-}
+};
 
 /** The first place where the log and the replayed actors part. */
-export interface Divergence extends Mismatch {
+export type Divergence = Mismatch & {
   readonly turn: number;
   /** The input that began the turn. */
   readonly input: JournalRecord | null;
-  /** Who decided differently; of a digest, or a timer that is not set now, all that heard or said something. */
+  /**
+   * The actors that decided differently; of a digest, or a timer that is not set now, all that took part in the turn.
+   */
   readonly actors: readonly Address[];
-  /** The state value of the first of them before the turn; absent when it was not there. */
+  /** The state value of the first of them before the turn; absent when there was no such actor. */
   readonly state?: unknown;
   /** The records that led there, from the input to the one that differs, at most {@link CHAIN_MAX}. */
   readonly chain: readonly JournalRecord[];
-  /** Of a digest: what the turn changes today in the context of the first actor; the log has one of these otherwise. */
+  /**
+   * With a digest: what the turn changes today in the context of the first actor; the log has one of these otherwise.
+   */
   readonly changes?: readonly string[];
-  /** Of a deadline: today's timers. */
+  /** With a deadline: today's timers. */
   readonly timers?: readonly PendingTimer[];
   /** What else differs in the turn, at most {@link BEHIND_MAX}. */
   readonly behind: readonly Mismatch[];
-}
+};
 
 export interface Difference {
   /** Keys from the record on, each behind a dot: `.event.input.rootDir`. */
@@ -59,7 +61,7 @@ export interface Before {
   isUnchanged: IsUnchanged;
 }
 
-/** More places than this do not help a person. */
+/** A reader is not helped by more places. */
 const DIFFERENCES_MAX = 20;
 const BEHIND_MAX = 20;
 const CHAIN_MAX = 50;
@@ -88,11 +90,13 @@ export function divergenceOf(
   const isNote = (mismatch: Mismatch): boolean => !isPromised(mismatch, expected, actual, { before, world });
   const broken = found.find((mismatch) => !isNote(mismatch));
   if (!broken && found.length > 0) return { same: expected.length, divergence: null, notes: found };
-  const first = broken ? originOf(broken, found, { expected, actual, before }) : place(pairs.at(-1)!);
+  const last = pairs.at(-1);
+  const first = broken ? originOf(broken, found, { expected, actual, before }) : last && place(last);
+  if (!first) return { same: 0, divergence: null, notes: [] };
   const behind = found.filter((mismatch) => mismatch !== first);
   const same = pairs.findIndex((pair) => pair.expected === first.expected && pair.actual === first.actual);
   const side = first.expected ? expected : actual;
-  const record = (first.expected ?? first.actual)!;
+  const record = first.expected ?? first.actual;
   const actors = record.k === 'end' ? involvedIn(side) : decider(record, side, before);
   const state = actors[0] === undefined ? undefined : before.stateOf(actors[0]);
   const divergence: Divergence = {
@@ -113,16 +117,18 @@ interface Turn {
   readonly before: Before;
 }
 
-/** The first difference among the records that led to this one: whose it is, a changed machine's may be. */
+/** The first difference among the records that led to this one, because a changed machine may have decided there. */
 function originOf(broken: Mismatch, found: readonly Mismatch[], { expected, actual, before }: Turn): Mismatch {
   const side = broken.expected ? expected : actual;
-  const chain = chainTo((broken.expected ?? broken.actual)!, side, before);
-  const isOn = (mismatch: Mismatch): boolean =>
-    chain.includes((broken.expected ? mismatch.expected : mismatch.actual)!);
+  const chain = chainTo(broken.expected ?? broken.actual, side, before);
+  const isOn = ({ expected: logged, actual: made }: Mismatch): boolean => {
+    const record = broken.expected ? logged : made;
+    return record !== null && chain.includes(record);
+  };
   return found.find(isOn) ?? broken;
 }
 
-/** Whether a difference is one of what the world sees, or of machines that are the recorded ones. */
+/** Whether a difference is visible to the world, or one of machines that are the recorded ones. */
 function isPromised(
   mismatch: Mismatch,
   expected: readonly JournalRecord[],
@@ -130,7 +136,7 @@ function isPromised(
   { before, world }: { readonly before: Before; readonly world: SeenByWorld },
 ): boolean {
   const { kind } = mismatch;
-  const record = (mismatch.expected ?? mismatch.actual)!;
+  const record = mismatch.expected ?? mismatch.actual;
   if (kind === 'deadline') return true;
   if (kind === 'digest') return [...expected, ...actual].flatMap(partOf).every(before.isUnchanged);
   if (record.k === 'message') return before.isUnchanged(record.from) && before.isUnchanged(record.to);
@@ -139,19 +145,20 @@ function isPromised(
   return isUnchanged || (record.k !== 'state' && !world.isSame(record));
 }
 
-/** In the order of the turn. A cause is the same record although an earlier one moved its number. */
+/** The mismatches in the order of the turn. A cause is the same record although an earlier one moved its number. */
 function mismatchesIn(pairs: readonly Pair[]): Mismatch[] {
   const numbers = new Map(pairs.flatMap(({ expected, actual }) => (actual ? [[actual.n, expected?.n]] : [])));
   const requestsMoved = pairs.some(
     ({ expected, actual }) => !(expected && actual) && (expected ?? actual)?.k === 'effect',
   );
   const found: Mismatch[] = [];
-  for (const { expected, actual } of pairs) {
+  for (const pair of pairs) {
+    const { expected, actual } = pair;
     if (!expected || !actual) {
-      found.push(place({ expected, actual }));
+      found.push(place(pair));
       continue;
     }
-    const moved = { ...actual, n: expected.n } as JournalRecord & { cause?: number; id?: number };
+    const moved = { ...actual, n: expected.n };
     if ('cause' in actual && actual.cause !== undefined) {
       const cause = numbers.has(actual.cause) ? numbers.get(actual.cause) : actual.cause;
       Object.assign(moved, { cause });
@@ -159,9 +166,9 @@ function mismatchesIn(pairs: readonly Pair[]): Mismatch[] {
     const isRequest = expected.k === 'effect' || expected.k === 'cancel';
     if (isRequest && requestsMoved) Object.assign(moved, { id: expected.id });
     if (JSON.stringify(expected) === JSON.stringify(moved)) continue;
-    if (expected.k !== 'end')
-      found.push({ ...place({ expected, actual }), differences: differencesOf(expected, moved) });
-    else if (found.length === 0) found.push(endMismatch(expected, actual as EndRecord));
+    if (expected.k !== 'end' || actual.k !== 'end')
+      found.push({ ...place(pair), differences: differencesOf(expected, moved) });
+    else if (found.length === 0) found.push(endMismatch(expected, actual));
   }
   return found;
 }
@@ -172,15 +179,19 @@ function endMismatch(expected: EndRecord, actual: EndRecord): Mismatch {
   return { ...place({ expected, actual }), kind: isDeadline ? 'deadline' : 'digest' };
 }
 
-function place({ expected, actual }: Pair): Mismatch {
+function place(pair: Pair): Mismatch {
+  const { expected, actual } = pair;
   const kind = expected === null ? 'extra' : actual === null ? 'missing' : 'different';
-  const differences = expected && actual ? differencesOf(expected, actual) : [];
-  return { kind, n: (expected ?? actual)!.n, expected, actual, differences };
+  const { n } = expected ?? actual;
+  return { kind, n, ...pair, differences: expected && actual ? differencesOf(expected, actual) : [] };
 }
 
 const parentOf = (address: Address): Address => address.slice(0, Math.max(0, address.lastIndexOf('/')));
 
-/** The actor that asked for it, said it or went there; of a message the sender, of a stop the parent. */
+/**
+ * The actor that made the request, sent the message or changed its state; of a message the sender, of a stop the
+ * parent.
+ */
 function decider(record: JournalRecord, side: readonly JournalRecord[], before: Before): Address[] {
   if (record.k === 'message') return [record.from];
   if (record.k === 'cancel') {
@@ -194,7 +205,7 @@ function decider(record: JournalRecord, side: readonly JournalRecord[], before: 
   return 'at' in record ? [record.at] : [];
 }
 
-/** Who decided for an actor that was stopped in this turn: the nearest above it that was not. */
+/** The actor that decided to stop the one at this address: the nearest above it that was not stopped itself. */
 function stopperOf(address: Address, side: readonly JournalRecord[]): Address {
   const isStopped = side.some((other) => other.k === 'state' && other.at === address && other.status === 'stopped');
   return isStopped ? stopperOf(parentOf(address), side) : address;
@@ -219,7 +230,7 @@ function involvedIn(records: readonly JournalRecord[]): Address[] {
   return records.flatMap((record) => (record.k === 'state' ? [record.at] : []));
 }
 
-/** Who says, hears or does what a record is about. */
+/** The actors that send, receive or perform what a record is about. */
 function partOf(record: JournalRecord): Address[] {
   if (record.k === 'message') return [record.from, record.to];
   if (record.k === 'effect' || record.k === 'result') return [parentOf(record.at)];
@@ -233,10 +244,12 @@ function chainTo(record: JournalRecord, side: readonly JournalRecord[], before: 
     at = causeOf(at, side, before) ?? side[0];
     if (at) chain.unshift(at);
   }
-  return chain.length > CHAIN_MAX ? [chain[0]!, ...chain.slice(1 - CHAIN_MAX)] : chain;
+  return chain.length > CHAIN_MAX ? [...chain.slice(0, 1), ...chain.slice(1 - CHAIN_MAX)] : chain;
 }
 
-/** As the record says; a state or a line follows from what its actor, or one above it, heard last. */
+/**
+ * The cause in the record; a state or a line follows from the last record that its actor, or one above it, received.
+ */
 function causeOf(record: JournalRecord, side: readonly JournalRecord[], before: Before): JournalRecord | undefined {
   const earlier = side.slice(0, side.indexOf(record));
   if ('cause' in record) return earlier.find(({ n }) => n === record.cause);

@@ -56,7 +56,7 @@ export class Outbox {
     return request;
   }
 
-  /** The same after a restore: the request was made by an earlier incarnation of this kernel. */
+  /** Registers a request again after a restore: an earlier incarnation of this kernel made it. */
   reattach(actor: AnyActorRef, name: string, cls: OperationClass, input: unknown, id: number): void {
     this.request(actor, name, cls, input, id);
     this.outstanding.get(id)!.resume = true;
@@ -99,7 +99,7 @@ export class Outbox {
   takeWaiting(): EffectRequest[] {
     const ids = this.waiting.sort((a, b) => a - b);
     this.waiting = [];
-    return ids.map((id) => this.outstanding.get(id)!.request);
+    return ids.flatMap((id) => this.outstanding.get(id)?.request ?? []);
   }
 
   /** Hands one request to the world, unless it was cancelled while it waited. */

@@ -8,12 +8,12 @@ import type { PlainError } from './json.ts';
 export type AgentFault = {
   readonly type: 'agent.faulted';
   readonly error: PlainError;
-  /** Where it was thrown: the first frames of its stack. */
+  /** The first frames of the stack where it was thrown. */
   readonly stack: readonly string[];
 };
 
 /** The line of a turn that threw; its field `err` says what. */
 export const TURN_FAILED = 'a turn failed';
 
-/** Where other failures name a phase of the start, those of the program name this. */
+/** The phase that faults of the program name, where other failures name one of the start. */
 export const AGENT_PHASE = 'agent';

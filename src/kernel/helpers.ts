@@ -1,5 +1,13 @@
-/** Small sentences for machines: how to say something to a person, and how to name a sibling actor. */
+/**
+ * What machines call beside XState: log lines, siblings as targets, time, chance, hashes, and the outcome of a child.
+ *
+ * XState types the events of `onDone` and `onError` at the transition only. An action or guard with a name sees the
+ * union of all events, and takes the outcome from `errorOf`, `errorIn` and `outputOf`.
+ */
+import { hash } from 'node:crypto';
 import { type AnyActorRef, type EventObject, log, type MachineContext } from 'xstate';
+import { parentActor } from './address.ts';
+import type { PlainError } from './json.ts';
 import { hostOf } from './operation.ts';
 import type { LogLevel } from './records.ts';
 
@@ -35,7 +43,7 @@ export function to(systemId: string) {
 function rootOf(actor: AnyActorRef): AnyActorRef {
   let current = actor;
   for (;;) {
-    const parent = (current as AnyActorRef & { _parent?: AnyActorRef })._parent;
+    const parent = parentActor(current);
     if (!parent) return current;
     current = parent;
   }
@@ -46,3 +54,16 @@ export const now = (args: { system: unknown }): number => hostOf(args.system as 
 
 /** The next number of the kernel's seeded generator, in [0, 1). */
 export const random = (args: { system: unknown }): number => hostOf(args.system as never).random();
+
+/** SHA-256 of a text, in hexadecimal: a pure function of Node's that machines may call. */
+export const sha256 = (text: string): string => hash('sha256', text, 'hex');
+
+/** The error of an `onError` event. For transitions that only such events take. */
+export const errorOf = (event: unknown): PlainError => (event as { error: PlainError }).error;
+
+/** As {@link errorOf}, for transitions that other events take as well. */
+export const errorIn = (event: unknown): PlainError | undefined => (event as { error?: PlainError }).error;
+
+/** The output of an `onDone` event. For transitions that only such events take. */
+// oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- the caller knows which operation it invoked
+export const outputOf = <Output>(event: unknown): Output => (event as { output: Output }).output;

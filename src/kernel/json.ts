@@ -1,9 +1,10 @@
 /**
- * What may cross the boundary between the machines and the world: plain JSON, nothing else.
+ * What may cross the boundary between the machines and the world: plain JSON, nothing else; and how it is compared.
  *
  * 64-bit integers travel as decimal strings, bytes as base64 or as the hash of a blob, times as RFC 3339 text or as
  * milliseconds of the kernel's clock, errors as {@link PlainError}.
  */
+
 export type Json = null | boolean | number | string | readonly Json[] | JsonObject;
 
 export type JsonObject = { readonly [key: string]: Json | undefined };
@@ -14,6 +15,16 @@ export function isObject(value: unknown): value is Readonly<Record<string, unkno
 export function isObject(value: unknown): boolean {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
+
+/** A member of an object; `undefined` of anything that has no members. */
+export const memberOf = (value: unknown, name: string): unknown =>
+  typeof value === 'object' && value !== null ? Reflect.get(value, name) : undefined;
+
+/** The text of a value; `undefined` of one that JSON does not have, which `JSON.stringify` types as text. */
+export const jsonText: (value: unknown) => string | undefined = JSON.stringify;
+
+/** A copy as a journal gives it back. */
+export const jsonCopy = <Value>(value: Value): Value => JSON.parse(JSON.stringify(value));
 
 /** An event as the journal keeps it. */
 export interface JsonEvent {
@@ -53,16 +64,55 @@ export class OperationError extends Error {
 /** Turns anything that was thrown into the form that machines and journal hold. */
 export function toPlainError(thrown: unknown): PlainError {
   if (!(thrown instanceof Error)) return { name: 'Error', message: String(thrown), retriable: false };
-  const { code, retriable, retryAfterMs } = thrown as {
-    code?: string | number;
-    retriable?: unknown;
-    retryAfterMs?: unknown;
-  };
+  const [code, retryAfterMs] = [memberOf(thrown, 'code'), memberOf(thrown, 'retryAfterMs')];
   return {
     name: thrown.name,
     message: thrown.message,
-    ...(code === undefined ? {} : { code: String(code) }),
-    retriable: retriable === true,
+    ...(typeof code === 'string' || typeof code === 'number' ? { code: String(code) } : {}),
+    retriable: memberOf(thrown, 'retriable') === true,
     ...(typeof retryAfterMs === 'number' ? { retryAfterMs } : {}),
   };
+}
+
+/** Pairs that were found equal, by identity: values of a log and of machines are not changed afterwards. */
+const equal = new WeakMap<object, object>();
+
+/** Members from which on a pair is kept. */
+const WORTH_KEEPING = 4;
+
+/**
+ * Whether two values have the same JSON, the order of members included, without making the text. `logged` comes from
+ * JSON; `made` may have what JSON cannot say.
+ */
+export function isSameJson(logged: unknown, made: unknown): boolean {
+  if (logged === made) return true;
+  if (!isContainer(logged) || !isContainer(made) || 'toJSON' in made)
+    return JSON.stringify(logged) === JSON.stringify(made);
+  if (equal.get(logged) === made) return true;
+  return Array.isArray(logged) || Array.isArray(made) ? isSameList(logged, made) : haveSameMembers(logged, made);
+}
+
+type Container = Readonly<Record<string, unknown>>;
+const isContainer = (value: unknown): value is Container => typeof value === 'object' && value !== null;
+
+function haveSameMembers(logged: Container, made: Container): boolean {
+  const [names, madeNames] = [Object.keys(logged), Object.keys(made)];
+  // Lists of values are read faster than members by their names.
+  const [values, madeValues] = [Object.values(logged), Object.values(made)];
+  let at = 0;
+  for (let its = 0; its < madeNames.length; its++) {
+    const value = madeValues[its];
+    if (value === undefined || typeof value === 'function' || typeof value === 'symbol') continue;
+    if (names[at] !== madeNames[its] || !isSameJson(values[at], value)) return false;
+    at++;
+  }
+  if (at !== names.length) return false;
+  if (at >= WORTH_KEEPING) equal.set(logged, made);
+  return true;
+}
+
+function isSameList(logged: unknown, made: unknown): boolean {
+  if (!Array.isArray(logged) || !Array.isArray(made) || logged.length !== made.length) return false;
+  const others: readonly unknown[] = made;
+  return logged.every((part, at) => isSameJson(part, others[at] ?? null));
 }

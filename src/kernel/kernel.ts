@@ -14,14 +14,14 @@
  *   K6 a turn that throws is kept as its input and the error, which a replay gives again, and ends the kernel.
  */
 import { type AnyActorRef, type AnyStateMachine, createActor, type InspectionEvent } from 'xstate';
-import { type Address, addressOf } from './address.ts';
+import { type Address, addressOf, parentActor } from './address.ts';
 import { makeAtomic } from './atomic.ts';
 import { type Checkpoint, restoreActors } from './checkpoint.ts';
 import { Timers, type TimeSource } from './clock.ts';
 import { type EffectResult, Outbox, type Performer } from './effects.ts';
 import { TURN_FAILED } from './fault.ts';
 import type { JournalSink } from './journal/sink.ts';
-import { type JsonEvent, type PlainError, toPlainError } from './json.ts';
+import { type JsonEvent, jsonCopy, memberOf, type PlainError, toPlainError } from './json.ts';
 import { type ActorHost, createHosted, type OperationClass } from './operation.ts';
 import { lift, purely } from './purity.ts';
 import { SeededRandom } from './random.ts';
@@ -142,7 +142,7 @@ export class Kernel implements ActorHost {
     this.describeTimers();
     this.inspectDirectly();
     this.root.subscribe({
-      complete: () => this.ended({ output: (this.root.getSnapshot() as { output: unknown }).output }),
+      complete: () => this.ended({ output: memberOf(this.root.getSnapshot(), 'output') }),
       error: (error) => this.ended({ error: error as PlainError }),
     });
   }
@@ -164,7 +164,7 @@ export class Kernel implements ActorHost {
     const scheduler = this.root.system.scheduler;
     const schedule = scheduler.schedule.bind(scheduler);
     scheduler.schedule = (source, target, event, delay, sendId = `timer-${this.timers.nextId}`) => {
-      const description = { source: addressOf(source), target: addressOf(target), event: event as JsonEvent, sendId };
+      const description = { source: addressOf(source), target: addressOf(target), event, sendId };
       this.timers.describing = description;
       lift(() => schedule(source, target, event, delay, sendId));
       this.timers.describing = undefined;
@@ -185,7 +185,7 @@ export class Kernel implements ActorHost {
 
   // ---- inputs -------------------------------------------------------------------------------------------------------
 
-  /** Queues an event from outside. False when the queue is full; the root then hears of it once there is room. */
+  /** Queues an event from outside. False when the queue is full; the root is then informed once there is room. */
   dispatch(to: Address, event: JsonEvent, via: string): boolean {
     if (this.queue.length >= INPUT_QUEUE_MAX) {
       this.refused++;
@@ -268,7 +268,7 @@ export class Kernel implements ActorHost {
     if (this.queueEnd) this.finish(this.queueEnd);
   }
 
-  /** The records of a turn that threw; what it asked for is not performed. */
+  /** The records of a turn that threw; its requests are not performed. */
   private failedTurn(thrown: unknown): readonly KernelRecord[] {
     if (!this.options.onStopped) throw thrown;
     const error = toPlainError(thrown);
@@ -323,9 +323,8 @@ export class Kernel implements ActorHost {
       this.outbox.reattach(self, name, cls, input, id);
       return;
     }
-    const parent = (self as AnyActorRef & { _parent?: AnyActorRef })._parent;
     const request = this.outbox.request(self, name, cls, input);
-    this.recorder.record({ k: 'effect', ...request, ...this.recorder.causeOf(parent) });
+    this.recorder.record({ k: 'effect', ...request, ...this.recorder.causeOf(parentActor(self)) });
   }
 
   effectSettled(self: AnyActorRef): void {
@@ -351,11 +350,11 @@ export class Kernel implements ActorHost {
       random: this.rng.state,
       timers: this.timers.list(),
       effects: this.outbox.list(),
-      root: JSON.parse(JSON.stringify(this.root.getPersistedSnapshot())) as Checkpoint['root'],
+      root: jsonCopy(this.root.getPersistedSnapshot()),
     };
   }
 
-  /** What the last turn changed, in the order of its digests. */
+  /** The actors that the last turn changed, in the order of its digests. */
   get changedActors(): readonly ChangedActor[] {
     return this.recorder.changedActors;
   }

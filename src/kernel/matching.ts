@@ -22,13 +22,13 @@ import type {
 const parentOf = (address: Address): Address => address.slice(0, Math.max(0, address.lastIndexOf('/')));
 /** How the kernel names the stream that an event came by. */
 const VIA = 'effect:';
-/** No timer of a kernel has it. */
+/** A number that no timer of a kernel has. */
 const NO_TIMER = -1;
 
 type Place = Pick<EffectRecord, 'id' | 'at'>;
 
 export class Matching {
-  /** By the log's number, where it is not today's. */
+  /** Requests whose number in the log is not today's, by the log's number. */
   readonly #requests = new Map<number, Place>();
   /** By today's number, the log's. */
   readonly #logged = new Map<number, Place>();
@@ -65,17 +65,19 @@ export class Matching {
 
   /** Today's records of a turn as the log would have them, as far as there are pairs. */
   inLogNames(expected: readonly JournalRecord[], actual: readonly KernelRecord[]): readonly KernelRecord[] {
-    const shift = expected[0]!.n - actual[0]!.n;
+    const [first, last] = [expected[0], expected.at(-1)];
+    const begun = actual[0];
+    if (!first || !last || !begun) return actual;
+    const shift = first.n - begun.n;
     this.#pairRequests(expected, actual);
     const places = placesOfLines(expected, actual);
     return actual.map((record, at) => {
-      const { cause } = record as { readonly cause?: number };
+      const cause = 'cause' in record ? record.cause : undefined;
       const moved = { ...record, n: record.n + shift, ...(cause === undefined ? {} : { cause: cause + shift }) };
-      if (at === 0 && expected[0]!.k === moved.k && moved.k !== 'header')
-        return { ...expected[0], n: moved.n } as never;
+      if (at === 0 && first.k === moved.k && moved.k !== 'header') return { ...first, n: moved.n };
       if (moved.k === 'effect' || moved.k === 'cancel') return { ...moved, ...this.#placeOf(moved) };
-      if (moved.k === 'log') return { ...moved, at: places.get(record as LogRecord) ?? moved.at };
-      return moved.k === 'end' ? this.#withTimers(expected.at(-1)!, moved) : moved;
+      if (moved.k === 'log') return { ...moved, at: (record.k === 'log' && places.get(record)) || moved.at };
+      return moved.k === 'end' ? this.#withTimers(last, moved) : moved;
     });
   }
 

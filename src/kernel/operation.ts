@@ -17,6 +17,7 @@
  */
 import type { ActorLogic, ActorScope, ActorSystem, ActorSystemInfo, AnyActorRef, EventObject, Snapshot } from 'xstate';
 import type { JsonEvent, PlainError } from './json.ts';
+import { memberOf } from './json.ts';
 
 export type OperationClass = 'query' | 'idempotent' | 'once' | 'stream';
 
@@ -57,7 +58,7 @@ export interface PortCall<Input, Item extends JsonEvent = never> {
 export type Port<O> = (call: PortCall<InputOf<O>, ItemOf<O>>) => Promise<OutputOf<O>>;
 export type Ports<Table extends OperationTable> = { readonly [Name in keyof Table]: Port<Table[Name]> };
 
-/** What actors need of the kernel that runs them. */
+/** The services of the kernel that its actors use. */
 export interface ActorHost {
   /** Milliseconds since the epoch, one value per turn. */
   readonly now: number;
@@ -101,20 +102,25 @@ type EffectEvent =
 export type EffectLogic<Input, Output> = ActorLogic<EffectSnapshot<Output>, EventObject, Input, AnyActorSystem>;
 export type EffectSnapshot<Output> = Snapshot<Output> & { input?: unknown };
 
-function transition(name: string, snapshot: EffectSnapshot<unknown>, event: EffectEvent, scope: Scope) {
+function transition(
+  name: string,
+  snapshot: EffectSnapshot<unknown>,
+  event: EffectEvent,
+  scope: Scope,
+): EffectSnapshot<unknown> {
   if (snapshot.status !== 'active') return snapshot;
   switch (event.type) {
     case 'effect.done':
       hostOf(scope.system).effectSettled(scope.self);
-      return { status: 'done', output: event.output, error: undefined } as EffectSnapshot<unknown>;
+      return { status: 'done', output: event.output, error: undefined };
     case 'effect.failed':
       hostOf(scope.system).effectSettled(scope.self);
-      return { status: 'error', output: undefined, error: event.error } as EffectSnapshot<unknown>;
+      return { status: 'error', output: undefined, error: event.error };
     case 'xstate.stop':
       hostOf(scope.system).effectCancelled(scope.self);
-      return { status: 'stopped', output: undefined, error: undefined } as EffectSnapshot<unknown>;
+      return { status: 'stopped', output: undefined, error: undefined };
     default:
-      throw new Error(`operation ${name} cannot understand ${(event as EventObject).type}`);
+      throw new Error(`operation ${name} cannot understand ${String(memberOf(event, 'type'))}`);
   }
 }
 

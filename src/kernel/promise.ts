@@ -6,12 +6,13 @@
  * one, another message or state is a note.
  */
 import type { Address } from './address.ts';
+import { isObject } from './json.ts';
 import type { EffectRecord, JournalRecord } from './records.ts';
 
 /** Whether an actor's machine is the one that the log was recorded with. */
 export type IsUnchanged = (address: Address) => boolean;
 
-/** What a record says to the world, and about what; undefined: nothing. */
+/** The subject and the content of a record that the world sees; undefined: the world sees nothing of it. */
 type Seen = { readonly subject: string; readonly content: string } | undefined;
 
 /** Keys that say about what an operation or a line is, the first that is found. */
@@ -20,7 +21,7 @@ const SUBJECTS = ['uid', 'containerId', 'podSandboxId', 'container', 'pod', 'obj
 const SUBJECT_DEPTH = 4;
 
 export interface Requests {
-  /** What an open request of the log asked, and about what. */
+  /** A request of the log that is still open. */
   requestOf(id: number): EffectRecord | undefined;
 }
 
@@ -69,14 +70,12 @@ const subjectOf = ({ name, input }: EffectRecord): string => subjectIn(input, SU
 function subjectIn(value: unknown, depth: number): string | undefined {
   let level: readonly unknown[] = [value];
   for (let left = depth; left > 0 && level.length > 0; left--) {
-    const objects = level.filter((each) => typeof each === 'object' && each !== null && !Array.isArray(each));
+    const objects = level.filter((each) => isObject(each));
     for (const key of SUBJECTS) {
-      const found = objects
-        .map((each) => (each as Record<string, unknown>)[key])
-        .find((each) => typeof each === 'string');
+      const found = objects.map((each) => each[key]).find((each) => typeof each === 'string');
       if (found !== undefined) return `${key} ${found}`;
     }
-    level = objects.flatMap((each) => Object.values(each as object) as unknown[]);
+    level = objects.flatMap((each) => Object.values(each));
   }
   return undefined;
 }

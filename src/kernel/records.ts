@@ -15,7 +15,7 @@ interface Envelope {
   readonly n: number;
 }
 
-/** What makes a log self-contained. */
+/** The facts that make a log self-contained. */
 export interface HeaderRecord extends Envelope {
   readonly k: 'header';
   /** Milliseconds since the epoch at the start of the incarnation: the base of the kernel's clock. */
@@ -95,7 +95,7 @@ export interface CancelRecord extends Envelope {
   readonly id: number;
 }
 
-/** Derived: an actor said something for people. */
+/** Derived: an actor wrote a line for people. */
 export interface LogRecord extends Envelope {
   readonly k: 'log';
   readonly at: Address;
@@ -163,9 +163,9 @@ export interface ChainRecord {
 
 export type InputRecord = InRecord | TimerRecord | ResultRecord;
 export type DerivedRecord = MessageRecord | EffectRecord | CancelRecord | LogRecord | StateRecord | EndRecord;
-/** What the kernel numbers and appends. */
+/** The records that the kernel numbers and appends. */
 export type KernelRecord = HeaderRecord | InputRecord | DerivedRecord;
-/** What a reader of the journal gets: the kernel's records, and where some are missing by intention. */
+/** The records that a reader gets: the kernel's, and marks where some are missing by intention. */
 export type JournalRecord = KernelRecord | DroppedRecord | GapRecord;
-/** What a line of a segment holds. */
+/** Everything that a line of a segment can hold. */
 export type JournalLine = JournalRecord | CheckpointRecord | ChainRecord;

@@ -17,8 +17,7 @@ import { type Before, type Compared, type Divergence, divergenceOf, isSameTurn, 
 import type { JournalSink } from './journal/sink.ts';
 import { Kernel, type KernelOptions } from './kernel.ts';
 import { Matching } from './matching.ts';
-import { RecordedState } from './recorded-state.ts';
-import type { HeaderRecord, InputRecord, JournalRecord, KernelRecord } from './records.ts';
+import type { EffectRecord, HeaderRecord, InputRecord, JournalRecord, KernelRecord } from './records.ts';
 import { messageOf } from './thrown.ts';
 
 export interface ReplayReport {
@@ -39,7 +38,7 @@ export interface Note extends Pick<Mismatch, 'n' | 'kind' | 'differences'> {
   readonly record: JournalRecord;
 }
 
-/** Paths of a context; more do not help a person. */
+/** Paths of a context; a reader is not helped by more. */
 const CHANGES_MAX = 20;
 /** Each turn of a changed machine may have some; the first ones say what changed. */
 const NOTES_MAX = 100;
@@ -54,7 +53,7 @@ export interface ReplayOptions {
   readonly records: Iterable<JournalRecord>;
   /** Continue from here: `records` then begin with the record that follows it. */
   readonly from?: { readonly checkpoint: Checkpoint; readonly header: HeaderRecord };
-  /** What nothing promises is a difference, too. */
+  /** Whether differences that no journal promises count, too. */
   readonly strict?: boolean;
   readonly onTurn?: (records: readonly KernelRecord[], kernel: Kernel) => void;
   readonly onStep?: KernelOptions['onStep'];
@@ -68,7 +67,7 @@ class Comparison implements JournalSink {
   readonly notes: Note[] = [];
   readonly recorded = new RecordedState();
   readonly matching: Matching;
-  /** Of all actors that ever were, today's machine. */
+  /** The machine of today of every actor that ever was, by address. */
   readonly machines = new Map<Address, string>();
   readonly #options: ReplayOptions;
   #header: HeaderRecord | undefined;
@@ -116,7 +115,7 @@ class Comparison implements JournalSink {
     return divergenceOf(turn, kept, actual, this.before(kept));
   }
 
-  /** What the log has recorded before a turn, and for which actors it may be compared with today's. */
+  /** The state of the log before a turn, and which actors may be compared with today's. */
   before(expected: readonly JournalRecord[]): Before {
     const { recorded } = this;
     this.#changed ??= this.#options.strict ? new Set() : changedSince(this.#header, this.#options.machine);
@@ -133,14 +132,14 @@ class Comparison implements JournalSink {
     };
   }
 
-  #note(turn: number, { n, kind, expected, actual, differences }: Mismatch): void {
+  #note(turn: number, { n, kind, differences, ...pair }: Mismatch): void {
     this.noted++;
-    const record = (expected ?? actual)!;
+    const record = pair.expected ?? pair.actual;
     if (this.notes.length < NOTES_MAX) this.notes.push({ n, turn, kind, record, differences });
   }
 }
 
-/** A log that does not say of what machines it is, is of today's. */
+/** A log without the machines of its build counts as one of today's. */
 function changedSince(header: HeaderRecord | undefined, machine: AnyStateMachine): ReadonlySet<string> {
   if (!header || Object.keys(header.build.machines).length === 0) return new Set();
   return new Set(changedMachines(header.build, buildInfo(machine, header.build.statelet)));
@@ -163,7 +162,8 @@ export function* replaying(options: ReplayOptions): Generator<void, ReplayReport
   if (options.from) kernel = restored(options, options.from, sink);
   for (let next = turns.next(); !next.done && !sink.divergence; next = turns.next()) {
     const turn = next.value;
-    const first = turn[0]!;
+    const [first] = turn;
+    if (!first) continue;
     if (!kernel) {
       if (first.k !== 'header') throw new NotReplayable(`a log begins with its header, not with "${first.k}"`);
       kernel = kernelFor(options, first, sink).boot(first.t);
@@ -186,7 +186,7 @@ function named(divergence: Divergence, kernel: Kernel, recorded: RecordedState):
   return divergence.kind === 'digest' ? withChanges(divergence, kernel, recorded) : divergence;
 }
 
-/** The first actor that remembers something else; the list as it is where today's actors changed nothing there. */
+/** Puts the first actor whose context differs first; the list stays where today's actors changed nothing there. */
 function withChanges(divergence: Divergence, kernel: Kernel, recorded: RecordedState): Divergence {
   const { expected, actual } = divergence;
   if (expected?.k !== 'end' || actual?.k !== 'end') return divergence;
@@ -256,5 +256,52 @@ function* turnsOf(records: Iterable<JournalRecord>, from: number | undefined): G
     if (record.k !== 'end') continue;
     yield turn;
     turn = [];
+  }
+}
+
+/** The part of XState's persisted snapshot that is read here. */
+interface PersistedSnapshot {
+  readonly value?: unknown;
+  readonly children?: Readonly<Record<string, { readonly snapshot: PersistedSnapshot }>>;
+}
+
+/**
+ * The last state and the open requests of every actor, as a log has recorded them so far. Takes every record of the
+ * log, a turn behind the replay, and begins with the state of a checkpoint.
+ */
+class RecordedState implements Omit<Before, 'isUnchanged'> {
+  private readonly states = new Map<Address, unknown>();
+  private readonly requests = new Map<number, EffectRecord>();
+
+  adopt(checkpoint: Checkpoint, root: Address): void {
+    this.seed(root, checkpoint.root as PersistedSnapshot);
+    for (const request of checkpoint.effects)
+      this.requests.set(request.id, { ...request, n: checkpoint.n, k: 'effect' });
+  }
+
+  private seed(address: Address, { value, children = {} }: PersistedSnapshot): void {
+    if (value !== undefined) this.states.set(address, value);
+    for (const [id, { snapshot }] of Object.entries(children)) this.seed(`${address}/${id}`, snapshot);
+  }
+
+  apply(record: JournalRecord): void {
+    if (record.k === 'effect') this.requests.set(record.id, record);
+    else if (record.k === 'result' || record.k === 'cancel') this.requests.delete(record.id);
+    else if (record.k !== 'state') return;
+    else if (record.status === undefined) this.states.set(record.at, record.value);
+    else this.states.delete(record.at);
+  }
+
+  stateOf(address: Address): unknown {
+    return this.states.get(address);
+  }
+
+  /** Whether the log has a living actor at this address. */
+  knows(address: Address): boolean {
+    return this.states.has(address);
+  }
+
+  requestOf(id: number): EffectRecord | undefined {
+    return this.requests.get(id);
   }
 }

@@ -11,7 +11,7 @@ import xstatePackage from 'xstate/package.json' with { type: 'json' };
 
 const SOURCES = join(import.meta.dirname, '..');
 const MACHINES = join(SOURCES, 'machines');
-/** What a file takes from another; `import type` is gone when the file runs. */
+/** The imports of a file that remain when it runs; `import type` does not. */
 const IMPORT = /^(?:import|export)(?! type\b)[^;]*?from '(\.[^']+)';/gm;
 const MACHINE_ID = /createMachine\(\{\s*id: '([^']+)'/g;
 
@@ -50,8 +50,8 @@ function read(file: string): Source {
   const text = readFileSync(file, 'utf8');
   return {
     sha256: createHash('sha256').update(text).digest('hex'),
-    imports: [...text.matchAll(IMPORT)].map(([, path]) => join(dirname(file), path!)),
-    machines: [...text.matchAll(MACHINE_ID)].map(([, id]) => id!),
+    imports: [...text.matchAll(IMPORT)].map(([, path = '']) => join(dirname(file), path)),
+    machines: [...text.matchAll(MACHINE_ID)].map(([, id = '']) => id),
   };
 }
 

@@ -1,7 +1,12 @@
-/** The states of a chart as XState has them. */
-import type { AnyStateNode } from 'xstate';
+/**
+ * The states of a chart as XState has them, and which of them are active: for the kernel and for read models, which
+ * need not know XState for it. Machines and ports never ask this.
+ */
+import { type AnyStateMachine, type AnyStateNode, getStateNodes } from 'xstate';
 
-/** The active states of an actor; `undefined` of one that has no chart. */
+export type { AnyStateMachine, AnyStateNode } from 'xstate';
+
+/** The active states of an actor, from its snapshot; `undefined` of an actor without a chart. */
 export const stateNodesOf = (snapshot: unknown): readonly AnyStateNode[] | undefined =>
   (snapshot as { readonly _nodes?: readonly AnyStateNode[] } | undefined)?._nodes;
 
@@ -10,3 +15,14 @@ export const statesBelow = (node: AnyStateNode): AnyStateNode[] => [
   node,
   ...Object.values(node.states).flatMap(statesBelow),
 ];
+
+/** The machine of a snapshot, or undefined when the actor is no machine. */
+export function machineOf(snapshot: unknown): AnyStateMachine | undefined {
+  return (snapshot as { machine?: AnyStateMachine } | undefined)?.machine;
+}
+
+/** The active states of a state value, in the order of the definition: parents before children. */
+export function activeStates(machine: AnyStateMachine, value: unknown): AnyStateNode[] {
+  const nodes = new Set<AnyStateNode>(getStateNodes(machine.root, value as never));
+  return [...nodes].sort((a, b) => a.order - b.order);
+}

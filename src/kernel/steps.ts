@@ -1,8 +1,10 @@
 /**
- * For read models: which states and transitions of charts a run goes through. Machines and ports never ask this; it
- * exists so that only the kernel has to know XState.
+ * For read models: which states and transitions of charts a run goes through, which transitions an actor could have
+ * taken on an event, and what their guards say. Machines and ports never ask this; it exists so that only the kernel
+ * has to know XState.
  */
-import type { AnyActorRef, AnyStateMachine, AnyStateNode, AnyTransitionDefinition, InspectionEvent } from 'xstate';
+import type { AnyActorRef, AnyStateMachine, InspectionEvent } from 'xstate';
+import { type AnyMachineSnapshot, type AnyStateNode, type AnyTransitionDefinition, and } from 'xstate';
 import { type Address, addressOf } from './address.ts';
 import { machinesOf } from './atomic.ts';
 import { statesBelow } from './state-nodes.ts';
@@ -15,11 +17,11 @@ export interface Step {
   readonly machine: AnyStateMachine;
   readonly states: readonly AnyStateNode[];
   readonly transitions: readonly AnyTransitionDefinition[];
-  /** What the actor heard. */
+  /** The event that the actor received. */
   readonly event: { readonly type: string };
   /** After the step. */
   readonly snapshot: object;
-  /** The last step of what it heard: the snapshot is the actor's from here on. */
+  /** The last step of the actor's reaction: the snapshot is the actor's from here on. */
   readonly isSettled: boolean;
 }
 
@@ -28,7 +30,7 @@ interface Snapshot {
   readonly _nodes?: readonly AnyStateNode[];
 }
 
-/** `undefined` of what is no step of a machine. */
+/** The step in an event of inspection; `undefined`: it is no step of a machine. */
 export function stepIn(event: InspectionEvent): Step | undefined {
   if (event.type !== '@xstate.microstep' && event.type !== '@xstate.snapshot') return undefined;
   const { machine, _nodes: states } = event.snapshot as Snapshot;
@@ -56,7 +58,7 @@ export interface Chart {
 export function chartsOf(root: AnyStateMachine): Chart[] {
   const machines = [...machinesOf(root).values()].sort((a, b) => (a.id < b.id ? -1 : 1));
   return machines.map(({ id, root: top }) => {
-    const states = statesBelow(top as AnyStateNode);
+    const states = statesBelow(top);
     return { id, states, transitions: states.flatMap(transitionsOf) };
   });
 }
@@ -65,3 +67,62 @@ export const transitionsOf = ({ transitions, always = [] }: AnyStateNode): AnyTr
   ...[...transitions.values()].flat(),
   ...always,
 ];
+
+/** A transition that an actor could have taken on an event. */
+interface Candidate {
+  readonly transition: AnyTransitionDefinition;
+  /** Whether its guard holds in the snapshot; absent: the guard was not asked, because an earlier one held. */
+  readonly passes?: boolean;
+}
+
+/** The candidates of each active state for the event, in the order in which XState asks them. */
+export function candidatesOf(snapshot: object, event: { readonly type: string }): Candidate[] {
+  const { _nodes: nodes = [] } = snapshot as Partial<AnyMachineSnapshot>;
+  const found = new Map<AnyTransitionDefinition, Candidate>();
+  const leaves = nodes.filter((node) => !nodes.some((other) => other.parent === node));
+  for (const leaf of leaves) {
+    for (let node: AnyStateNode | undefined = leaf; node; node = node.parent) {
+      const candidates = candidatesIn(node, snapshot as AnyMachineSnapshot, event);
+      for (const candidate of candidates) {
+        if (!found.has(candidate.transition)) found.set(candidate.transition, candidate);
+      }
+      if (candidates.some(({ passes }) => passes)) break;
+    }
+  }
+  return [...found.values()];
+}
+
+function candidatesIn(node: AnyStateNode, snapshot: AnyMachineSnapshot, event: { readonly type: string }): Candidate[] {
+  const transitions = node.transitions.get(event.type) ?? node.transitions.get('*') ?? [];
+  let isTaken = false;
+  return transitions.map((transition) => {
+    if (isTaken) return { transition };
+    isTaken = passes(transition, snapshot, event);
+    return { transition, passes: isTaken };
+  });
+}
+
+/** Asks the guard as XState does: `and` of one guard has it evaluate that guard, however it is written. */
+function passes({ guard }: AnyTransitionDefinition, snapshot: AnyMachineSnapshot, event: object): boolean {
+  if (!guard) return true;
+  const asked = and([guard as never]) as unknown as {
+    check(snapshot: object, args: object, params: unknown): boolean;
+  };
+  try {
+    return asked.check(snapshot, { context: snapshot.context, event }, asked);
+  } catch {
+    return false;
+  }
+}
+
+/** What a guard is called: its name, or for one written in place the text of it. */
+export function guardName({ guard }: AnyTransitionDefinition): string | undefined {
+  if (!guard) return undefined;
+  if (typeof guard === 'string') return guard;
+  if (typeof guard === 'object') return (guard as { readonly type: string }).type;
+  const named = guard as { readonly guards?: readonly unknown[]; readonly name: string };
+  const inner = named.guards?.map((one) => guardName({ guard: one } as AnyTransitionDefinition) ?? '?');
+  if (inner) return `${named.name || 'all of'}(${inner.join(', ')})`;
+  // A function in place is called as the property that it stands in.
+  return named.name === '' || named.name === 'guard' ? 'its condition holds' : named.name;
+}

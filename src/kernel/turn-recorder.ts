@@ -31,7 +31,7 @@ export interface ChangedActor {
 
 type Snapshot = Digested & { readonly status: string; readonly value?: unknown };
 
-/** An actor as the turns until now left it, and what of it was shown: status and value. */
+/** An actor after the turns until now, with its recorded status and value. */
 interface Shown {
   readonly snapshot: Snapshot;
   readonly state: string;
@@ -84,17 +84,17 @@ export class TurnRecorder {
     return this.forgetTurn();
   }
 
-  /** After a restore: what actors show now is known already. */
+  /** After a restore the present state of actors is known already, and is no change. */
   settleRestored(): void {
     this.restoring = false;
     this.forgetTurn();
     for (const actor of this.actors.values()) {
-      const snapshot = actor.getSnapshot() as Snapshot;
+      const snapshot: Snapshot = actor.getSnapshot();
       this.shown.set(actor, { snapshot, state: stateText(snapshot) });
     }
   }
 
-  /** Of a turn that threw only what began it is kept. */
+  /** Drops the records of a turn that threw, but for its input. */
   keepInput(): void {
     const derived = this.records.splice(1);
     this.n -= derived.length;
@@ -111,7 +111,7 @@ export class TurnRecorder {
     return records;
   }
 
-  /** The record that this actor heard last in this turn. */
+  /** The record that this actor received last in this turn. */
   causeOf(actor: AnyActorRef | undefined): { cause?: number } {
     const cause = actor && this.heard.get(actor);
     return cause === undefined ? {} : { cause };
@@ -143,7 +143,7 @@ export class TurnRecorder {
   private began(actor: AnyActorRef): void {
     const address = addressOf(actor);
     this.actors.set(address, actor);
-    const { id } = logicOf(actor) as { id?: string };
+    const { id } = logicOf(actor);
     if (id !== undefined) this.onActor?.(address, id);
   }
 
@@ -165,7 +165,7 @@ export class TurnRecorder {
     this.record({ k: 'log', at: addressOf(this.speaker ?? root), level, ...line });
   }
 
-  /** Of all that changed; returns the digests. */
+  /** Records the states of all actors that changed; returns the digests. */
   private recordStates(): string {
     const changed: ChangedActor[] = [];
     let digests = '';
@@ -205,7 +205,8 @@ export class TurnRecorder {
   }
 }
 
-const logicOf = (actor: AnyActorRef): object => (actor as unknown as { logic: object }).logic;
+const logicOf = (actor: AnyActorRef): { readonly id?: string } =>
+  (actor as unknown as { logic: { readonly id?: string } }).logic;
 
 function stateOf({ status, error }: Snapshot, value: unknown): Pick<StateRecord, 'value' | 'status' | 'error'> {
   if (status === 'active') return { value };
@@ -221,6 +222,6 @@ const stateText = ({ status, value }: Snapshot): string => status + JSON.stringi
 
 /** An actor that could not begin sends its parent a thrown error, which JSON would turn into nothing. */
 function plain(event: JsonEvent): JsonEvent {
-  const { error } = event as { error?: unknown };
+  const { error } = event;
   return error instanceof Error ? { ...event, error: { ...toPlainError(error) } } : event;
 }

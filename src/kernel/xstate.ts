@@ -16,12 +16,10 @@ export {
   stopChild,
 } from 'xstate';
 export { AGENT_PHASE, type AgentFault } from './fault.ts';
-export { line, now, random, to } from './helpers.ts';
+export { errorIn, errorOf, line, now, outputOf, random, sha256, to } from './helpers.ts';
 export type { SecretHandle } from './journal/secrets.ts';
 export { isObject, type JsonEvent, type JsonObject, type PlainError } from './json.ts';
 export type { InputOf, ItemOf, OperationTable, OutputOf } from './operation.ts';
 export { idempotent, once, pick, query, stream } from './operation.ts';
-export { errorIn, errorOf, outputOf } from './outcome.ts';
 export type { LogLevel } from './records.ts';
-export { sha256 } from './sha256.ts';
 export { messageOf } from './thrown.ts';

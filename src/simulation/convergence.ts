@@ -8,22 +8,22 @@ type Any = any;
 const isTerminal = (phase: string | undefined): boolean => phase === 'Succeeded' || phase === 'Failed';
 const QUIET_MS = 120_000;
 const QUIET_CALLS_MAX = 20;
-/** What is written for ever: the lease, the Node's status, and events that are counted. */
+/** Writes that never end: the lease, the Node's status, and events that are counted. */
 const BEATS = /leases|nodes\/|events/;
 /** Timers that only observe again. */
 const QUIET_TURNS_MAX = 200;
 
-/** What people want of the node. */
+/** The pods that the node should have. */
 export interface Wanted {
   readonly node: SimulatedNode;
-  /** Of the API server. */
+  /** The pods of the API server. */
   readonly pods: readonly Any[];
   readonly manifests: readonly Manifest[];
 }
 
 type Report = (problem: string) => void;
 
-/** What is not as it should be; empty: the node has converged. */
+/** The differences between the node and its wanted state; empty: the node has converged. */
 export function differences({ node, pods, manifests }: Wanted): string[] {
   const problems: string[] = [];
   const report: Report = (problem) => void problems.push(problem);
@@ -53,12 +53,12 @@ export function isStarted(node: SimulatedNode): boolean {
 }
 
 function checkNode({ kube }: SimulatedNode, report: Report): void {
-  const node = kube.store.get('v1', 'nodes', NODE_NAME) as Any;
+  const node: Any = kube.store.get('v1', 'nodes', NODE_NAME);
   const ready = node?.status?.conditions?.find(({ type }: Any) => type === 'Ready');
   if (ready?.status !== 'True') report(`the Node is not Ready: ${ready?.message ?? 'it has no such condition'}`);
 }
 
-/** Its sandbox died before it was initialised, and it never restarts: it stays as it is, as upstream's does. */
+/** The pod's sandbox died before the pod was initialised, and it never restarts: it stays so, as with upstream. */
 const isLost = (node: SimulatedNode, uid: string, { spec, status }: Any): boolean =>
   spec.restartPolicy === 'Never' &&
   status.phase === 'Pending' &&
@@ -132,11 +132,11 @@ function checkLeftovers(node: SimulatedNode, wanted: ReadonlySet<string>, report
   if (mirrors.length !== statics) report(`${mirrors.length} mirrors for ${statics} static pods`);
   for (const [table, entries] of Object.entries(world.softState)) {
     for (const key of Object.keys(entries))
-      if (!wanted.has(key.split('/')[0]!)) report(`soft state ${table} of ${key} is left`);
+      if (!key.split('/', 1).some((uid) => wanted.has(uid))) report(`soft state ${table} of ${key} is left`);
   }
 }
 
-/** What a node asks for ever again: the lease, and its own status. */
+/** Operations that a node repeats for ever: the lease, and its own status. */
 const isBeat = (name: string, at: string): boolean =>
   name.startsWith('kube.') && /^kubelet\/(lease|nodeStatus|eventRecorder)\b/.test(at);
 

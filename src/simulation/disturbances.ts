@@ -5,10 +5,36 @@
  */
 
 import type { Chance } from './chance.ts';
-import { CRASHES } from './crashes.ts';
 import type { Simulation } from './simulation.ts';
 import { CONFIG_MAPS, podSpec, resources } from './specs.ts';
 import { manifest } from './world/objects.ts';
+
+/** By address, events that an actor cannot understand in this form; some in one state alone. */
+const CRASHES: readonly (readonly [address: RegExp, event: object, state?: string])[] = [
+  [/^kubelet\/podConfig\/apiSource$/, { type: 'reflector.listed', items: null }],
+  [/^kubelet\/podConfig$/, { type: 'xstate.error.actor.fileSource' }, 'open'],
+  [/^kubelet\/podConfig\/fileSource$/, { type: 'manifests.changed', manifests: null }],
+  [/^kubelet\/mirrorPods$/, { type: 'mirror.wanted', pod: null }],
+  [/^kubelet\/mirrorPods\/mirror-[^/]+$/, { type: 'mirror.seen', pod: null, seen: null }],
+  [/^kubelet\/status$/, { type: 'status.observed', pod: null, seen: null }],
+  [/^kubelet\/status\/pod-[^/]+$/, { type: 'status.observed', seen: { status: null } }],
+  [/^kubelet\/objects$/, { type: 'objects.wanted', uid: 'x', keys: null }],
+  [/^kubelet\/objects\/object-[^/]+$/, { type: 'reflector.listed', items: null }],
+  [/^kubelet\/eventRecorder$/, { type: 'event.recorded', ref: null }],
+  [/^kubelet\/pods$/, { type: 'config.pods', op: 'ADD', source: 'api', pods: null }],
+  [/^kubelet\/pods\/pod-[^/]+$/, { type: 'container.changed', name: 'app', view: null }],
+  [/^kubelet\/pods\/pod-[^/]+\/container-[^/]+$/, { type: 'container.configured', wanted: null }],
+  [/^kubelet\/pods\/pod-[^/]+\/volumes$/, { type: 'volumes.wanted', plan: null }],
+  [/^kubelet\/syncLoop$/, { type: 'runtime.down', errors: null }, 'syncing'],
+  [/^kubelet\/allocation$/, { type: 'allocation.wanted', request: null }],
+  [/^kubelet\/softState$/, { type: 'pods.known', uids: 5 }],
+  [/^kubelet\/softState$/, { type: 'softState.allocated', grant: null }],
+  [/^kubelet\/images$/, { type: 'image.wanted', ref: null }],
+  [/^kubelet\/images\/image-[^/]+$/, { type: 'image.asked', ask: null }],
+  [/^kubelet\/containerGC$/, { type: 'garbage.changed', uid: 'x', dead: null, sandboxes: null }],
+  [/^kubelet\/imageGC$/, { type: 'images.inUse', uid: 'x', refs: null }],
+  [/^kubelet\/pleg$/, { type: 'xstate.error.actor.watch' }],
+];
 
 // oxlint-disable-next-line typescript/no-explicit-any -- pods as the API server has them
 type Any = any;
@@ -73,7 +99,7 @@ function changeManifests(simulation: Simulation, chance: Chance): string {
   }
   const uid = `static${simulation.nextStatic()}-${name}`;
   const added = manifest({ uid, name, spec: podSpec(chance, true) });
-  const { spec } = added.value as Any;
+  const { spec }: Any = added.value;
   simulation.rules.specs.set(uid, spec);
   simulation.setManifests([...others, added]);
   return `${uid} ${JSON.stringify(spec)}`;
@@ -86,7 +112,7 @@ function restart(simulation: Simulation, chance: Chance): string {
   return offsetMs === undefined ? '' : `with a clock ${offsetMs} ms ahead`;
 }
 
-/** The machine starts again: nothing runs, and what the runtime knew is gone. */
+/** The machine starts again: all processes have ended, and the runtime has forgotten its state. */
 function reboot(simulation: Simulation): string {
   const { groups, runtime } = simulation.node.world;
   for (const { cancel } of runtime.containers.values()) cancel?.();
@@ -156,7 +182,7 @@ function toggle(simulation: Simulation, chance: Chance): string {
   }
 }
 
-/** As often as they are listed. */
+/** A disturbance is chosen as often as it is listed. */
 export const DISTURBANCES: readonly (readonly [string, Disturbance])[] = [
   ['create', create],
   ['create', create],

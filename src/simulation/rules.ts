@@ -77,7 +77,7 @@ export class Rules {
 
   private written({ type, kind, object }: StoreEvent): void {
     if (kind.resource !== 'pods') return;
-    const pod = object as Any;
+    const pod: Any = object;
     const { uid, name, annotations } = pod.metadata;
     if (annotations?.['kubernetes.io/config.mirror'] !== undefined) return;
     this.specs.set(uid, pod.spec);

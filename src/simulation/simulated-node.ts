@@ -12,16 +12,15 @@ import type { KubeletInput, KubeletMachineOutput } from '../machines/startup/con
 import { kubeletMachine } from '../machines/startup/kubelet.ts';
 import type { Origin } from './api-server/store.ts';
 import { KubeWorld } from './world/kube-world.ts';
-import { type Answers, document, HEALTHY, ok } from './world/machine-answers.ts';
-import { MachineWorld } from './world/machine-world.ts';
+import { type Answers, document, HEALTHY, MachineWorld, ok } from './world/machine-world.ts';
 import type { PodsWorld } from './world/pods-world.ts';
 import { VirtualTime } from './world/virtual-time.ts';
 
 export const NODE_NAME = 'node';
-/** As the unit of the package has it: `RestartSec`. */
+/** The pause before the service manager restarts the agent: `RestartSec` in the unit of the package. */
 const RESTART_MS = 10_000;
 
-/** What {@link PodsWorld} models and need not be in the table. */
+/** Operations that {@link PodsWorld} models, which need not be in the table. */
 const MODELLED: readonly string[] = [
   'host.fileSystem',
   'host.tuneKernel',
@@ -54,7 +53,7 @@ export interface SimulatedNodeOptions {
   readonly remembersPods: boolean;
 }
 
-/** One start of the agent: what a journal would have of it. */
+/** One start of the agent with the records of its journal. */
 export interface Start {
   readonly incarnation: string;
   readonly records: readonly KernelRecord[];
@@ -66,7 +65,7 @@ export class SimulatedNode {
   readonly time = new VirtualTime();
   readonly machine = new MachineWorld(ANSWERS, { time: this.time });
   readonly kube: KubeWorld;
-  /** In their order; the last one is the agent that runs, or ran last. */
+  /** In order; the last one is the agent that runs, or ran last. */
   readonly starts: Start[] = [];
   /** Hears why an agent ended by itself; an error means that its root failed. */
   onEnd: (why: string, isFault: boolean) => void = () => {};

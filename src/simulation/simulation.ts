@@ -5,7 +5,9 @@
  * Invariants: what a step does depends on the seed and the number of the step alone, so that a run without some of its
  * steps is a run of the others.
  */
-import type { BuildInfo, KernelRecord } from '../kernel/records.ts';
+
+import { jsonCopy } from '../kernel/json.ts';
+import type { BuildInfo } from '../kernel/records.ts';
 import { replay } from '../kernel/replay.ts';
 import type { Manifest } from '../machines/model/operations/host.ts';
 import { kubeletMachine } from '../machines/startup/kubelet.ts';
@@ -24,15 +26,15 @@ type Any = any;
 
 export const STEPS = 40;
 const STEP_MAX_MS = 25_000;
-/** Of all calls. */
+/** The share of calls that fail, hang or lose their answer. */
 const FAULT_SHARE = 0.02;
-/** What is not answered is given up by the port. */
+/** The port gives up a call without an answer after this time. */
 const HANG_MS = 120_000;
 /** The longest back-off is five minutes, and what waits for room is asked again after three. */
 const CONVERGENCE_MAX_MS = 1_500_000;
 const CONVERGENCE_STEP_MS = 30_000;
 
-/** All that a run is made of. */
+/** Everything that determines a run. */
 export interface Script {
   readonly seed: number;
   /** Numbers below {@link STEPS}, in order; default: all. */
@@ -52,7 +54,7 @@ export interface Problem {
 export interface SimulationReport {
   readonly script: Script;
   readonly problems: readonly Problem[];
-  /** What happened, for people. */
+  /** The events of the run, in words. */
   readonly events: readonly string[];
   /** Every start of the agent, with its records. */
   readonly starts: readonly Start[];
@@ -109,9 +111,9 @@ export class Simulation {
     return { script, problems, events, starts, turns, virtualMs: this.nowMs };
   }
 
-  /** Of the API server, without mirrors. */
+  /** The pods of the API server, without mirror pods. */
   get pods(): Any[] {
-    const all = this.node.kube.store.list('v1', 'pods') as Any[];
+    const all: Any[] = this.node.kube.store.list('v1', 'pods');
     return all.filter(({ metadata }) => metadata.annotations?.['kubernetes.io/config.mirror'] === undefined);
   }
 
@@ -141,7 +143,7 @@ export class Simulation {
     return name;
   }
 
-  /** What changed while the runtime did not answer is seen when it does, as by the real watch. */
+  /** Changes while the runtime does not answer are seen when it does, as by the real watch. */
   turnRuntime(isDown: boolean): void {
     const { world } = this.node;
     world.isDown = isDown;
@@ -249,10 +251,10 @@ export class Simulation {
     for (const text of wrong) this.report('liveness', text);
   }
 
-  /** One of the starts, as a reader of its journal gets it; all would take as long as the run itself. */
+  /** Replays one of the starts from its journal; replaying all would take as long as the run itself. */
   private checkReplay(): void {
     const { incarnation, records } = this.chance('replay').pick(this.node.starts);
-    const read = JSON.parse(JSON.stringify(records)) as KernelRecord[];
+    const read = jsonCopy(records);
     const { divergence } = replay({ machine: kubeletMachine, records: read });
     if (!divergence) return;
     const { n, kind, actors } = divergence;

@@ -47,7 +47,7 @@ function container(
   };
 }
 
-/** Of a container that runs beside others. */
+/** A container that runs beside others. */
 function lasting(chance: Chance, name: string, more: Fields = {}): Fields {
   const start = chance.is(0.1) ? { lifecycle: { postStart: HOOK } } : {};
   return container(chance, name, { ...probes(chance), ...start, ...more });
@@ -77,7 +77,7 @@ export function podSpec(chance: Chance, isStatic: boolean): Fields {
   };
 }
 
-/** Without disturbances all ends well, and what is to run for ever does. */
+/** Without disturbances every program ends with success, and one that is to run for ever does so. */
 export function program(chance: Chance, name: string, isWild: boolean, isForEver: boolean): Program {
   const stopsMs = chance.pick([0, 0, 500, 4_000, Number.POSITIVE_INFINITY]);
   const stopExitCode = chance.pick([0, 143]);

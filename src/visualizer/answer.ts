@@ -26,7 +26,7 @@ const GOALS: readonly string[] = ['startKubelet.kubeletRun.synchronizing', 'star
 
 export const isGoal = ({ name }: PhaseView): boolean => GOALS.some((goal) => name.endsWith(goal));
 
-/** Without what all have in front. */
+/** The name of a phase without the prefix that all have. */
 export const phaseLabel = ({ name }: Pick<PhaseView, 'name'>): string =>
   name.startsWith(STARTUP) ? name.slice(STARTUP.length) : name;
 
@@ -42,11 +42,11 @@ export function answerOf(view: PhasesView, now: number): Answer {
   const open = phases.filter(({ left }) => left === undefined);
   const goals = GOALS.map((goal) => phases.find(({ name }) => name.endsWith(goal)));
   const isReady = goals.every((goal) => goal !== undefined);
-  if (open.length === 0) return ended(view, phases, isReady);
+  const last = open.at(-1);
+  if (!last) return ended(view, phases, isReady);
   if (isReady) return view.notReady === undefined ? ready(view, phases) : notReady(view, phases, now);
   const waiting = open.findLast(({ waitsFor }) => waitsFor !== undefined);
   if (waiting) return waits(waiting, view, now);
-  const last = open.at(-1)!;
   const text = `Starting for ${duration(now - view.started)}: in ${phaseLabel(last)}`;
   return { kind: 'starting', text, n: last.enteredBy };
 }
@@ -82,7 +82,7 @@ function ready(view: PhasesView, phases: readonly PhaseView[]): Answer {
   const trouble = view.troubles?.findLast(({ times, isStream }) => times > 1 || isStream);
   const but = trouble ? `; but ${troubleText(trouble, view.now)}` : '';
   const text = `Ready after ${duration(took)}${waitedText(view, phases, end)}${but}`;
-  return { kind: 'ready', text, n: trouble?.n ?? goals.at(-1)!.enteredBy };
+  return { kind: 'ready', text, n: trouble?.n ?? goals.at(-1)?.enteredBy ?? 0 };
 }
 
 /** Starting is over, but the API server, or the network of pods, is not there. */
@@ -92,7 +92,7 @@ function notReady(view: PhasesView, phases: readonly PhaseView[], now: number): 
   const trouble = view.troubles?.at(-1);
   const why = trouble ? ` (${troubleText(trouble, now)})` : '';
   const head = `Not ready for ${duration(now - view.started)}: started in ${duration(took)}, but ${view.notReady}`;
-  return { kind: 'waiting', text: `${head}${why}`, n: trouble?.n ?? goals.at(-1)!.enteredBy };
+  return { kind: 'waiting', text: `${head}${why}`, n: trouble?.n ?? goals.at(-1)?.enteredBy ?? 0 };
 }
 
 /** The longest wait of a start, and its share. */

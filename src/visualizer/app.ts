@@ -8,7 +8,6 @@ import { Details } from './details.ts';
 import { byId, el, setText } from './dom.ts';
 import { Events } from './events.ts';
 import { HealthPane } from './health.ts';
-import { bindKeys } from './keys.ts';
 import { Link, placeOf } from './link.ts';
 import { OpeningDialog } from './opening.ts';
 import { PhaseBars } from './phases.ts';
@@ -62,7 +61,7 @@ function showView(): void {
     else tab.removeAttribute('aria-current');
   }
   for (const part of document.querySelectorAll<HTMLElement>('[data-views]'))
-    part.hidden = !part.dataset['views']!.split(' ').includes(store.view);
+    part.hidden = !(part.dataset['views'] ?? '').split(' ').includes(store.view);
 }
 
 const CONNECTIONS = {
@@ -85,7 +84,7 @@ function updateBar(): void {
 
 type Any = (...wanted: readonly Part[]) => boolean;
 
-/** Of what is not in sight nothing is drawn. */
+/** Parts that are out of sight are not drawn. */
 function updateActors(any: Any): void {
   if (any('actors', 'phases', 'choice')) tree.update();
   if (any('actors', 'choice')) chart.update();
@@ -144,7 +143,7 @@ const go = (view: View, element: HTMLElement): void => {
   element.focus();
 };
 
-/** The first thing of a list to press Enter on. */
+/** The first element of a list that Enter works on. */
 const firstOf = (body: HTMLElement): HTMLElement => body.querySelector<HTMLElement>('button') ?? body;
 
 bindKeys([
@@ -195,3 +194,29 @@ restoreChoice();
 if (place.opening) {
   await store.open(place.opening).catch((error: Error) => setText(byId('note', HTMLElement), error.message));
 } else opening.show();
+
+/** A row of the table that the keyboard uses and `?` prints. */
+interface Key {
+  readonly key: string;
+  readonly does: string;
+  /** Absent for keys that a focused part handles itself and that are only printed here. */
+  readonly run?: () => void;
+}
+
+/** Makes the keys work, and prints them in the page's dialog. */
+function bindKeys(keys: readonly Key[]): void {
+  const dialog = byId('keys', HTMLDialogElement);
+  const all: readonly Key[] = [...keys, { key: '?', does: 'Show the keys', run: () => dialog.showModal() }];
+  byId('key-list', HTMLElement).append(
+    ...all.flatMap(({ key, does }) => [el('dt', {}, el('kbd', {}, key)), el('dd', {}, does)]),
+  );
+  byId('help', HTMLButtonElement).addEventListener('click', () => dialog.showModal());
+  document.addEventListener('keydown', (event) => {
+    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || dialog.open) return;
+    if (event.target instanceof HTMLInputElement && event.target.type === 'search') return;
+    const run = all.find((key) => key.key === event.key)?.run;
+    if (!run) return;
+    event.preventDefault();
+    run();
+  });
+}

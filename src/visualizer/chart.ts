@@ -5,12 +5,12 @@
  * chart has several sheets: a card of one leads to the next, the first title of that one back.
  */
 import type { ActiveState, ActorView } from '../actors/server/visualizer/protocol.ts';
-import { decisionElements } from './decision.ts';
-import { byId, el, setText } from './dom.ts';
+import { byId, closest, el, setText } from './dom.ts';
 import type { Store } from './store.ts';
-import { innermost, stateText } from './words.ts';
+import { eventText, innermost, lastOf, stateText } from './words.ts';
+import type { EdgeView, StepView } from './worker/requests.ts';
 
-/** What fits into the narrowest card. */
+/** The length that fits into the narrowest card. */
 const CARD_TEXT_MAX_CHARS = 10;
 const ZOOM_STEP = 1.25;
 const ZOOM_MIN = 0.2;
@@ -57,7 +57,7 @@ export class ChartView {
 
   /** Opens the sheet of the link that was clicked or chosen with Enter, and puts the focus on its way back. */
   private follow(event: Event): void {
-    const link = (event.target as Element).closest<SVGAElement>('a');
+    const link = closest<SVGAElement>(event, 'a');
     if (!link) return;
     event.preventDefault();
     const name = decodeURIComponent(link.href.baseVal).replace(/\.svg$/, '');
@@ -90,7 +90,7 @@ export class ChartView {
     for (const state of this.svg?.querySelectorAll<SVGGElement>('.state') ?? []) {
       const ids = idsOf(state);
       for (const id of ids) drawn.add(id);
-      state.classList.toggle('active', active.has(ids[0]!));
+      state.classList.toggle('active', ids[0] !== undefined && active.has(ids[0]));
       state.classList.toggle(
         'entered',
         ids.some((id) => active.has(id) && !before.has(id)),
@@ -106,7 +106,7 @@ export class ChartView {
     else if ([...active].some((id) => !before.has(id))) this.show(enteredLast(actor));
   }
 
-  /** Lights the edges that the actor took in its last step, and marks those whose guards said no. */
+  /** Highlights the edges that the actor took in its last step, and marks those whose guards refused. */
   lightWay(): void {
     const step = this.store.chosen?.step;
     this.decision.replaceChildren(...decisionElements(this.store, step));
@@ -177,7 +177,7 @@ export class ChartView {
   }
 }
 
-/** Of a drawn state, and of those that its card has inside. */
+/** The ids of a drawn state, and of the states inside its card. */
 const idsOf = ({ dataset }: SVGGElement): readonly string[] => [
   dataset['id'] ?? '',
   ...(dataset['inside']?.split(' ') ?? []),
@@ -185,7 +185,7 @@ const idsOf = ({ dataset }: SVGGElement): readonly string[] => [
 
 /** Writes into a card which of the states inside it are active, else how many it has. */
 function writeCard(card: SVGGElement, inside: readonly string[], active: readonly ActiveState[]): void {
-  const names = innermost(active).flatMap(({ id }) => (inside.includes(id) ? [id.split('.').at(-1)!] : []));
+  const names = innermost(active).flatMap(({ id }) => (inside.includes(id) ? [id.slice(id.lastIndexOf('.') + 1)] : []));
   const text = names.length > 0 ? names.join(', ') : `${inside.length} states`;
   const note = card.querySelector('.note');
   if (!note) return;
@@ -200,3 +200,29 @@ function enteredLast(actor: ActorView): readonly ActiveState[] {
 }
 
 const HOW_TO_DRAW = 'node scripts/generate-diagrams.ts';
+
+const SIGNS = { taken: '✓ taken', no: '✗ guard says no', 'not reached': '· not asked' } as const;
+
+/** How an actor decided in its last step: its event, the transitions that it considered, and what guards said. */
+function decisionElements(store: Store, step: StepView | null | undefined): Node[] {
+  if (!step || step.edges.length === 0) return [];
+  const record = el('button', { type: 'button' }, `record ${step.n}`);
+  record.addEventListener('click', () => store.chooseRecord(step.n));
+  const head = el('p', {}, 'Heard ', el('code', {}, store.named(eventText(step.event))), ' in ', record);
+  return [head, el('ol', {}, ...step.edges.map((edge) => el('li', { class: styleOf(edge) }, ...edgeElements(edge))))];
+}
+
+const styleOf = ({ result }: EdgeView): string => (result === 'not reached' ? 'unasked' : result);
+
+function edgeElements({ source, targets, event, guard, result }: EdgeView): (Node | string)[] {
+  const to = targets.length === 0 ? 'stays' : `→ ${targets.map(shortState).join(', ')}`;
+  const condition = guard === undefined ? '' : ` if ${guard}`;
+  return [
+    el('span', { class: 'result' }, SIGNS[result]),
+    el('code', {}, `${shortState(source)} ${to}`),
+    el('span', { class: 'dim' }, ` on ${lastOf(eventText(event))}${condition}`),
+  ];
+}
+
+/** Without the id of the machine. */
+const shortState = (id: string): string => id.slice(id.indexOf('.') + 1);

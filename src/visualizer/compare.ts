@@ -22,7 +22,7 @@ export class ComparePane {
   private askedFor = '';
   private offered = '';
 
-  /** `choose` lets a person open files of another journal. */
+  /** `choose` lets the user open files of another journal. */
   constructor(store: Store, choose: (take: (files: ReadonlyMap<string, Content>) => void) => void) {
     this.store = store;
     this.others.addEventListener('input', () => void this.compare(this.others.value || null));

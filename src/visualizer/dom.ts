@@ -5,6 +5,11 @@
 
 type Attributes = Readonly<Record<string, string | number | boolean | undefined>>;
 
+/** The nearest element that matches, from the target of an event up. */
+// oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- as that of `Element.closest`
+export const closest = <Found extends Element>({ target }: Event, selector: string): Found | null =>
+  target instanceof Element ? target.closest<Found>(selector) : null;
+
 /** An element with attributes (`true` sets an empty one, `undefined` and `false` none) and children. */
 export function el<Tag extends keyof HTMLElementTagNameMap>(
   tag: Tag,

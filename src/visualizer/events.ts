@@ -6,7 +6,7 @@
  * record are lit, and what followed from it.
  */
 import type { ShownRecord } from '../actors/server/visualizer/protocol.ts';
-import { byId, el, setAttributes, setText } from './dom.ts';
+import { byId, closest, el, setAttributes, setText } from './dom.ts';
 import { sequenceElement } from './sequence-view.ts';
 import type { Store } from './store.ts';
 import { kindText, sinceStart, whoOf } from './words.ts';
@@ -58,7 +58,7 @@ export class Events {
     new ResizeObserver(() => this.draw()).observe(this.grid);
   }
 
-  /** As the address has it. */
+  /** Restores a search from the address of the page. */
   restore(text: string, group: string): void {
     this.search.value = text;
     this.group.value = group;
@@ -147,7 +147,7 @@ export class Events {
     this.draw();
   }
 
-  /** Once a frame, however often it is wanted. */
+  /** Draws once a frame, however often it is requested. */
   private draw(): void {
     if (this.isDrawing) return;
     this.isDrawing = true;
@@ -162,7 +162,7 @@ export class Events {
     const first = Math.max(0, this.firstInSight - SPARE_ROWS);
     const last = Math.min(this.count, first + Math.ceil(this.grid.clientHeight / ROW_PX) + 2 * SPARE_ROWS);
     const visible = Array.from({ length: Math.max(0, last - first) }, (_, i) => first + i);
-    // Where scrolling is scaled, the rows in sight lie where the reader is, not where their numbers would have them.
+    // Where scrolling is scaled, visible rows are placed where the reader is, not by their numbers.
     const shift = this.scale === 1 ? 0 : this.grid.scrollTop - this.firstInSight * ROW_PX;
     const followed = new Set(this.store.inspection?.followed);
     const chain = new Set(this.store.inspection?.chain.map(({ n }) => n));
@@ -224,7 +224,7 @@ export class Events {
   }
 
   private clicked(event: MouseEvent): void {
-    const n = (event.target as Element).closest<HTMLElement>('[role=row]')?.dataset['n'];
+    const n = closest<HTMLElement>(event, '[role=row]')?.dataset['n'];
     if (n !== undefined) this.choose(Number(n));
   }
 
@@ -258,16 +258,16 @@ export class Events {
       End: last,
     };
     const index = to[event.key];
-    const { chain } = this.store.inspection ?? { chain: [] };
+    const cause = this.store.inspection?.chain.at(-2);
     if (index !== undefined) {
       event.preventDefault();
       await this.chooseAt(Math.max(0, Math.min(last, index)));
     } else if (event.key === 'Enter') {
       event.preventDefault();
       this.chooseActor();
-    } else if (event.key === 'c' && chain.length > 1) {
+    } else if (event.key === 'c' && cause) {
       event.preventDefault();
-      this.choose(chain.at(-2)!.n);
+      this.choose(cause.n);
     }
   }
 
@@ -303,7 +303,7 @@ export class Events {
     this.groups.replaceChildren(el('ol', {}, ...groups.map((group) => this.groupRow(group, by))));
   }
 
-  /** What chosen actors and the world sent each other, around the chosen moment. */
+  /** Shows the messages between chosen actors and the world, around the chosen moment. */
   private async showSequence(actors: readonly string[]): Promise<void> {
     const { record } = this.store;
     const records = await this.store.ask('between', { actors, ...(record === undefined ? {} : { at: record }) });

@@ -57,13 +57,13 @@ export class HealthPane {
 /** The last turns as columns; the text beside it says the same. */
 function turnPicture(turnsMs: readonly number[]): Node[] {
   const sorted = turnsMs.toSorted((a, b) => a - b);
-  const at = (share: number): number => sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))]!;
+  const at = (share: number): number => sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))] ?? 0;
   const [half, most] = [at(0.5).toFixed(2), at(0.99).toFixed(2)];
-  const longest = duration(sorted.at(-1)!);
-  const words = `Of the last ${turnsMs.length} turns half took at most ${half} ms, 99% ${most} ms, the longest ${longest}.`;
+  const longestMs = sorted.at(-1) ?? 0;
+  const words = `Of the last ${turnsMs.length} turns half took at most ${half} ms, 99% ${most} ms, the longest ${duration(longestMs)}.`;
   const columns = turnsMs.map((ms) => {
     const column = el('span', {});
-    column.style.height = `${Math.max(2, (ms / Math.max(1, sorted.at(-1)!)) * 100)}%`;
+    column.style.height = `${Math.max(2, (ms / Math.max(1, longestMs)) * 100)}%`;
     return column;
   });
   return [

@@ -23,7 +23,7 @@ export interface Lane {
   readonly segments: readonly Segment[];
 }
 
-/** Of a pod's parallel states the one that says how far it is. */
+/** Among a pod's parallel states, the region that tells how far the pod is. */
 const LIFE = 'alive.life.';
 
 type State = Pick<Segment, 'text' | 'mood' | 'waitsFor'>;
@@ -40,9 +40,10 @@ export function podLanes(address: string, records: readonly ShownRecord[], until
     close(lane, t);
     const state = record.status === undefined ? stateOf(record.at, record.value, active) : endOf(record.status);
     const ended = record.status !== undefined;
-    if (lane.at(-1)?.text !== state.text || ended)
+    const last = lane.at(-1);
+    if (!last || last.text !== state.text || ended)
       lane.push({ ...segment(state, t, ended ? t : until), lasts: !ended, n });
-    else lane.push({ ...lane.pop()!, to: until, lasts: true });
+    else lane.splice(-1, 1, { ...last, to: until, lasts: true });
   }
   const own = lanes.get(address);
   lanes.delete(address);
@@ -71,7 +72,11 @@ function stateOf(address: string, value: unknown, active: readonly ActiveState[]
   );
   const text = shown.map((path) => (path.startsWith(LIFE) ? path.slice(LIFE.length) : path)).join(' | ');
   const isWaiting = waits !== undefined || !isThere(address, text);
-  return { text, mood: isWaiting ? 'waiting' : 'active', ...(waits ? { waitsFor: waits.waitsFor! } : {}) };
+  return {
+    text,
+    mood: isWaiting ? 'waiting' : 'active',
+    ...(waits?.waitsFor === undefined ? {} : { waitsFor: waits.waitsFor }),
+  };
 }
 
 /** A pod and a container are where they should be in one state each; others are, unless they say what they wait for. */

@@ -37,10 +37,10 @@ export class Link {
   }
 }
 
-/** What a page is part of. */
+/** Where the page was opened from. */
 export interface Place {
   readonly worker: Worker;
-  /** What it shows first; undefined: what a person opens. */
+  /** The first view; undefined: the user opens a journal. */
   readonly opening: Opening | undefined;
   /** A sheet of a machine's chart, the first by the machine's name; undefined: there is none. */
   readonly chart: (name: string) => Promise<SVGSVGElement | undefined>;
@@ -51,17 +51,19 @@ export async function placeOf(page: Document): Promise<Place> {
   if (!program) return served();
   const script = URL.createObjectURL(new Blob([await unpacked(program)], { type: 'text/javascript' }));
   const packed = page.getElementById('journal')?.textContent;
-  const charts = JSON.parse(new TextDecoder().decode(await unpacked(page.getElementById('charts')?.textContent ?? '')));
+  const charts: Readonly<Record<string, string>> = JSON.parse(
+    new TextDecoder().decode(await unpacked(page.getElementById('charts')?.textContent ?? '')),
+  );
   return {
     worker: newWorker(script, 'classic'),
     opening: packed ? { from: 'files', files: filesIn(await unpacked(packed)) } : undefined,
-    chart: async (name) => chartIn(charts as Readonly<Record<string, string>>, name),
+    chart: async (name) => chartIn(charts, name),
   };
 }
 
 async function served(): Promise<Place> {
   const answer = await fetch('/api/use');
-  const { use } = (await answer.json()) as { readonly use: 'daemon' | 'server' };
+  const { use }: { readonly use: 'daemon' | 'server' } = await answer.json();
   return { worker: newWorker('/assets/worker.js', 'module'), opening: { from: use }, chart: servedChart };
 }
 
@@ -89,7 +91,7 @@ async function unpacked(data: string): Promise<Uint8Array<ArrayBuffer>> {
 /** A line of JSON that has each file's name and length, and their bytes behind it. */
 function filesIn(bytes: Uint8Array<ArrayBuffer>): ReadonlyMap<string, Uint8Array> {
   const end = bytes.indexOf(0x0a);
-  const names = JSON.parse(new TextDecoder().decode(bytes.subarray(0, end))) as readonly (readonly [string, number])[];
+  const names: readonly (readonly [string, number])[] = JSON.parse(new TextDecoder().decode(bytes.subarray(0, end)));
   let at = end + 1;
   return new Map(names.map(([name, length]) => [name, bytes.slice(at, (at += length))]));
 }

@@ -83,7 +83,7 @@ function unread({ message }: Error): never {
   );
 }
 
-/** By their names, with the folders above them where the browser says them. */
+/** The files by name, with the folders above them where the browser names these. */
 const filesOf = (list: Iterable<File>): ReadonlyMap<string, Content> =>
   new Map(Array.from(list, (file) => [file.webkitRelativePath || file.name, file]));
 

@@ -35,7 +35,7 @@ export function podAnswer(pod: PodView, lanes: readonly Lane[], events: readonly
   return `${head}${waits(lanes)}${warning(events, true)}`;
 }
 
-/** What the pod's actors wait for now, the innermost last. */
+/** The waits of the pod's actors now, the innermost last. */
 function waits(lanes: readonly Lane[]): string {
   const last = lanes.findLast(({ segments }) => segments.at(-1)?.lasts && segments.at(-1)?.mood === 'waiting');
   const { waitsFor, text } = last?.segments.at(-1) ?? {};
@@ -46,7 +46,7 @@ function waits(lanes: readonly Lane[]): string {
 /** A node without a cluster's DNS warns of it for each pod; that stops none. */
 const HARMLESS = 'MissingClusterDNS';
 
-/** These say that something failed, not what: an event before them does. */
+/** Events which tell that something failed, but not what: an earlier event does. */
 const CONSEQUENCE = /^(?:Error: |Back-off )/;
 
 function warning(events: readonly PodEvent[], isWanted: boolean): string {

@@ -9,7 +9,7 @@ import { type PodEvent, podAnswer } from './pod-answer.ts';
 import type { Store } from './store.ts';
 import { duration, sinceStart } from './words.ts';
 
-/** Of a pod that restarts for days the last ones are shown. */
+/** A pod that restarts for days shows its last steps. */
 const STEPS_MAX = 200;
 
 export class PodsPane {
@@ -18,7 +18,7 @@ export class PodsPane {
   private readonly list = byId('pod-list', HTMLElement);
   private readonly story = byId('pod-story', HTMLElement);
   private readonly store: Store;
-  /** What the story was written from. */
+  /** The data that the story was written from. */
   private written = '';
   private isAsking = false;
 
@@ -54,7 +54,7 @@ export class PodsPane {
     if (!this.isAsking) void this.askStory();
   }
 
-  /** The newest first: a person who opens the view waits for that one. */
+  /** The newest first: a user who opens the view waits for that one. */
   private shown(): readonly PodView[] {
     const wanted = this.filter.value.trim().toLowerCase();
     return this.store.pods.filter((pod) => `${pod.pod} ${wordOf(pod)}`.toLowerCase().includes(wanted)).toReversed();
@@ -87,7 +87,7 @@ export class PodsPane {
 
   private key(event: KeyboardEvent): void {
     const buttons = [...this.list.querySelectorAll<HTMLElement>('button')];
-    const at = buttons.indexOf(document.activeElement as HTMLElement);
+    const at = buttons.findIndex((button) => button === document.activeElement);
     const moves: Readonly<Record<string, number>> = {
       ArrowDown: at + 1,
       ArrowUp: at - 1,
@@ -141,7 +141,7 @@ export class PodsPane {
     if (focused >= 0) this.story.querySelectorAll('button')[focused]?.focus();
   }
 
-  /** For the eye; the same is in words below it. */
+  /** For the eye; the text below it says the same. */
   private picture(lanes: readonly Lane[]): HTMLElement {
     const all = lanes.flatMap(({ segments }) => segments);
     const begin = Math.min(...all.map(({ from }) => from));

@@ -14,7 +14,7 @@ const TICKS_MS = [
   21_600_000, 86_400_000,
 ];
 const TICK_MIN_PX = 76;
-/** Of a lane before it is laid out. */
+/** The width of a lane before it is laid out. */
 const LANE_PX = 400;
 /** A pointer that moved less is a click. */
 const DRAG_MIN_PX = 4;
@@ -25,7 +25,7 @@ export class Ruler {
   private from = 0;
   private to: number | undefined;
   private readonly onChange: () => void;
-  /** The one that was drawn last. */
+  /** The lane that was drawn last. */
   private lane: HTMLElement | undefined;
 
   constructor(onChange: () => void) {
@@ -40,10 +40,10 @@ export class Ruler {
     return Math.max(1, this.end - this.from);
   }
 
-  /** Where a time lies: 0 at the left, 1 at the right. */
+  /** The position of a time: 0 at the left, 1 at the right. */
   shareOf = (ms: number): number => (ms - this.from) / this.length;
 
-  /** A bar of this stretch of time; undefined: it is not in sight. One that goes on beyond the picture is cut. */
+  /** A bar of this stretch of time; undefined: it is not visible. A bar that goes on beyond the picture is cut. */
   bar(from: number, took: number, style: string): HTMLElement | undefined {
     const [left, right] = [this.shareOf(from), this.shareOf(from + took)];
     if (right < 0 || left > 1) return undefined;

@@ -125,7 +125,7 @@ export class StartReports {
 /** Arrows go from one button of a list to the next. */
 export function walk(body: HTMLElement, event: KeyboardEvent): void {
   const buttons = [...body.querySelectorAll<HTMLElement>('button')];
-  const at = buttons.indexOf(document.activeElement as HTMLElement);
+  const at = buttons.findIndex((button) => button === document.activeElement);
   const moves: Readonly<Record<string, number>> = {
     ArrowDown: at + 1,
     ArrowUp: Math.max(0, at - 1),

@@ -6,8 +6,7 @@
  */
 import type { ActorDetail, ActorView, PhasesView, PodView, ShownRecord } from '../actors/server/visualizer/protocol.ts';
 import type { Link } from './link.ts';
-import { decoded, namesIn } from './names.ts';
-import { lastOf, recordText } from './words.ts';
+import { decoded, lastOf, namesIn, recordText } from './words.ts';
 import type { Facts, Found, HistoryEntry, Inspection, Moment, Notice, Opening, StepView } from './worker/requests.ts';
 
 /** Milliseconds between two requests for the chosen actor while it is busy. */
@@ -44,7 +43,7 @@ const NOTHING: Facts = {
   incarnations: [],
 };
 
-/** What was asked about the chosen actor. */
+/** The answers about the chosen actor. */
 export interface Chosen {
   readonly detail: ActorDetail | null;
   readonly step: StepView | null;
@@ -54,7 +53,7 @@ export interface Chosen {
 export class Store {
   facts: Facts = NOTHING;
   phases: PhasesView = { started: 0, now: 0, phases: [] };
-  /** As they are now, in the order in which they were seen. */
+  /** The pods as they are now, in the order in which they were seen. */
   pods: readonly PodView[] = [];
   found: Found = { search: 0, found: 0, scanned: 0, isDone: true };
   /** The end of the turn of the chosen record: all that is shown is as it was then. */
@@ -76,7 +75,7 @@ export class Store {
   private readonly changed = new Set<Part>();
   private receivedAt = 0;
   private detailAsked = false;
-  /** Moments that a person chose by name: a step that is still asked for then goes nowhere. */
+  /** Counts the moments that the user chose: a step that was requested before the last one is dropped. */
   private choices = 0;
   private travelling: Promise<void> = Promise.resolve();
 
@@ -130,7 +129,7 @@ export class Store {
     return this.moment?.t ?? this.latest;
   }
 
-  /** The same whatever moment is chosen. */
+  /** The last turn, whatever moment is chosen. */
   get latest(): number {
     return this.isLive ? this.facts.now + performance.now() - this.receivedAt : this.facts.t;
   }
@@ -156,7 +155,7 @@ export class Store {
     return namesIn(text, this.names);
   }
 
-  /** One line that says what a record says. */
+  /** One line that describes a record. */
   text({ record, was, request }: ShownRecord): string {
     return this.named(recordText(record, { before: was?.value, operation: request?.name }));
   }
@@ -195,7 +194,7 @@ export class Store {
     this.mark('pods', 'choice');
   }
 
-  /** The actor of a pod, which may be gone. */
+  /** The actor of a pod, which may have ended. */
   podAddress(uid: string): string {
     return `${this.root}/pods/pod-${uid}`;
   }
@@ -242,7 +241,7 @@ export class Store {
     });
   }
 
-  /** Goes to the record that is asked for, unless a person chooses a moment before the answer. */
+  /** Goes to the record that the answer names, unless the user chooses a moment before the answer. */
   travel(ask: () => Promise<number | undefined>): Promise<void> {
     this.travelling = this.travelAfter(this.travelling, ask);
     return this.travelling;
@@ -308,7 +307,7 @@ export class Store {
     });
   }
 
-  /** What is asked again when it is another: the actor, the moment, and what it heard last. */
+  /** The key of the answers about the choice: the actor, the moment, and the actor's last record. */
   private get askedFor(): string {
     const view = this.moment ? undefined : this.present.get(this.actor ?? '');
     return `${this.actor} ${this.moment?.n} ${view?.active.at(-1)?.since} ${view?.requests.length} ${view?.status}`;

@@ -4,7 +4,7 @@
  * One row an actor, kept between updates; the tree holds the focus and names the chosen row (`aria-activedescendant`).
  */
 import type { ActorView } from '../actors/server/visualizer/protocol.ts';
-import { byId, el, setAttributes, setText } from './dom.ts';
+import { byId, closest, el, setAttributes, setText } from './dom.ts';
 import type { Store } from './store.ts';
 import { innermostText, moodOf, parentOf, stateText } from './words.ts';
 
@@ -51,7 +51,7 @@ export class Tree {
     this.markChosen();
   }
 
-  /** By the names that people see, children behind their parents. */
+  /** By the names that users see, children behind their parents. */
   private sorted(): string[] {
     const keys = [...this.store.actors.keys()].map(
       (address) => [this.store.named(address).split('/'), address] as const,
@@ -122,10 +122,9 @@ export class Tree {
   }
 
   private clicked(event: MouseEvent): void {
-    const target = event.target as Element;
-    const address = target.closest<HTMLElement>('[role=treeitem]')?.dataset['address'];
+    const address = closest<HTMLElement>(event, '[role=treeitem]')?.dataset['address'];
     if (address === undefined) return;
-    if (target.closest('.twist')) this.fold(address, !this.folded.has(address));
+    if (closest(event, '.twist')) this.fold(address, !this.folded.has(address));
     else this.store.chooseActor(address);
   }
 
@@ -177,5 +176,5 @@ export class Tree {
 function compareSteps(a: readonly string[], b: readonly string[]): number {
   const at = a.findIndex((step, index) => step !== b[index]);
   if (at === -1) return a.length - b.length;
-  return b[at] === undefined || a[at]! > b[at] ? 1 : -1;
+  return b[at] === undefined || (a[at] ?? '') > b[at] ? 1 : -1;
 }

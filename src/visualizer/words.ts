@@ -78,10 +78,10 @@ export function actorOf(record: KernelRecord): string {
   return 'at' in record ? record.at : '';
 }
 
-/** The same of a record with what is known of it: a request that is cancelled is its asker's. */
+/** The actor of a shown record: a cancelled request belongs to the actor that made it. */
 export const whoOf = ({ record, request }: ShownRecord): string => request?.asker ?? actorOf(record);
 
-/** True when an actor heard, asked or said this. */
+/** Whether an actor received, requested or sent this record. */
 export const concerns = (shown: ShownRecord, address: string): boolean =>
   whoOf(shown) === address || (shown.record.k === 'message' && shown.record.from === address);
 
@@ -93,7 +93,7 @@ export function eventHeard(record: KernelRecord): string | undefined {
   return `xstate.${record.error ? 'error' : 'done'}.actor.${lastOf(record.at)}`;
 }
 
-/** An event as people say it. */
+/** An event as users know it. */
 export function eventText(type: string): string {
   const after = /^xstate\.after\.([^.]+)\.(.+)$/.exec(type);
   if (after) return `after ${delayText(after[1] ?? '')} in ${after[2]}`;
@@ -162,9 +162,25 @@ export type Mood = 'active' | 'waiting' | 'done' | 'failed';
 
 export const isAwaited = (request: RequestView): boolean => request.class !== 'stream';
 
-/** What the dot before an actor means. */
+/** The meaning of the dot before an actor. */
 export function moodOf(actor: ActorView): Mood {
   if (actor.status === 'error') return 'failed';
   if (actor.status !== 'active') return 'done';
   return actor.requests.some(isAwaited) || actor.active.some((state) => state.waitsFor) ? 'waiting' : 'active';
+}
+
+/** The uid of a static pod, or of one that an API server named, in the id of an actor. */
+const UID = /(?<=-)(?:[\da-f]{32}|[\da-f]{8}-[\da-f]{4}-[\da-f]{4}-[\da-f]{4}-[\da-f]{12})/g;
+
+/** A text with names of actors, in which every uid that has a name is that name. */
+export const namesIn = (text: string, names: ReadonlyMap<string, string>): string =>
+  names.size === 0 ? text : text.replaceAll(UID, (uid) => names.get(uid) ?? uid);
+
+/** A step of an address, decoded. */
+export function decoded(step: string): string {
+  try {
+    return decodeURIComponent(step);
+  } catch {
+    return step;
+  }
 }

@@ -21,7 +21,7 @@ import { answerMalformed } from '../../src/actors/server/http/malformed.ts';
 import { queryOf, targetOf } from '../../src/actors/server/http/target.ts';
 import { parseCriLine } from '../../src/actors/server/logs/container-log.ts';
 import { nodeLogQuery, patternProblem } from '../../src/actors/server/logs/node-log-query.ts';
-import { parsePorts } from '../../src/actors/server/streaming/port-forward.ts';
+import { parsePorts } from '../../src/actors/server/streaming/tunnel.ts';
 import { FrameReader, headersOf, uint32 } from '../../src/actors/spdy/frames.ts';
 import { valueInEnvFile } from '../../src/actors/volume/variables.ts';
 import { parseLine } from '../../src/kernel/journal/line.ts';
@@ -183,7 +183,9 @@ const GOES_MAX = 500;
 /** Of several goes the fastest is what the work takes; the rest is the machine's. */
 const GOES_MS = 8_000;
 
-/** The time of this thread's CPU, which other work on the machine does not lengthen; of a reader elsewhere the wall's. */
+/**
+ * The time of this thread's CPU, which other work on the machine does not lengthen; of a reader elsewhere the wall's.
+ */
 async function durationMs(read: Read, input: string): Promise<number> {
   const begin = performance.now();
   const cpu = process.threadCpuUsage();

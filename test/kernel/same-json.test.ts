@@ -1,7 +1,7 @@
 /** Two values are the same when their JSON is, whatever was compared before. */
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { isSameJson } from '../../src/kernel/same-json.ts';
+import { isSameJson } from '../../src/kernel/json.ts';
 
 const json = (value: unknown): unknown => JSON.parse(JSON.stringify({ value })).value as unknown;
 

@@ -1,7 +1,7 @@
 /** What is called unhandled, XState answers with the same snapshot, and asks nobody to act. */
 import { describe, expect, it, vi } from 'vitest';
 import { type AnyMachineSnapshot, createActor, createMachine } from 'xstate';
-import { unhandledBy } from '../../src/kernel/unhandled.ts';
+import { unhandledBy } from '../../src/kernel/atomic.ts';
 
 const acted = vi.fn();
 const machine = createMachine({

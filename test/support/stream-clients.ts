@@ -14,7 +14,7 @@ import {
   type StreamUrls,
   streamingEndpoints,
 } from '../../src/actors/server/streaming/endpoints.ts';
-import { TUNNEL_PROTOCOL } from '../../src/actors/server/streaming/port-forward.ts';
+import { TUNNEL_PROTOCOL } from '../../src/actors/server/streaming/tunnel.ts';
 import { SpdyClient } from '../../src/actors/spdy/client.ts';
 import { type Front, openFront } from './endpoint-front.ts';
 

@@ -67,7 +67,7 @@ const POD_KEYS: Readonly<Record<string, PodKey>> = {
   ED25519: { type: 'ed25519', options: {}, signing: { name: 'Ed25519' } },
 };
 
-/** The request is DER and says nothing but which key it is, the key PKCS#8 in PEM. */
+/** The request in DER, which contains nothing but its key; the key as PKCS#8 in PEM. */
 export async function createPodRequest(keyType: string): Promise<{ request: Buffer; key: string }> {
   const kind = Object.hasOwn(POD_KEYS, keyType) ? POD_KEYS[keyType] : undefined;
   if (!kind) throw new OperationError(`unknown key type ${JSON.stringify(keyType)}`, { code: 'INVALID_ARGUMENT' });

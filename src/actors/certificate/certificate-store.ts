@@ -55,7 +55,7 @@ export async function storePair(place: CertificatePlace, certificate: string, ke
   return facts;
 }
 
-/** What appears under the name is whole. */
+/** A reader of the name sees a whole file or none. */
 async function replace(path: string, write: (hidden: string) => Promise<void>): Promise<void> {
   const hidden = `${path}.updating`;
   await rm(hidden, { force: true });

@@ -35,7 +35,7 @@ import { cpuWeight } from './values.ts';
 export interface CgroupOptions {
   /** Prefix of `/proc` and `/sys`, for a machine that is described by files. */
   readonly root?: string;
-  /** Who makes units; the machine's own systemd unless a test has another. */
+  /** The manager that makes units; default: the machine's own systemd. */
   readonly systemd?: SystemdManager;
 }
 

@@ -65,11 +65,10 @@ export async function gatherSystem(root: string, hierarchies: Hierarchies, path:
   let failure: unknown = null;
   for (let round = 0; round < ROUNDS; round += 1) {
     const pids = (await readFile(`${folder}/cgroup.procs`, 'utf8')).split('\n').filter(Boolean).map(Number);
-    const movable = (await Promise.all(pids.map((pid) => isMovable(root, pid)))).flatMap((is, at) =>
-      is ? [pids[at]!] : [],
-    );
+    const found = await Promise.all(pids.map(async (pid) => ({ pid, isMovable: await isMovable(root, pid) })));
+    const movable = found.filter((each) => each.isMovable);
     if (movable.length === 0) return;
-    for (const pid of movable) {
+    for (const { pid } of movable) {
       await enter(hierarchies, path, pid).catch((error: unknown) => {
         if (errnoOf(error) !== 'ESRCH') failure = moved(pid, path, error);
       });

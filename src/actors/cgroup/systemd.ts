@@ -9,7 +9,7 @@ import { basename } from 'node:path';
 import { DBusError, type Message, type MessageBus, Variant } from 'dbus-native';
 import { OperationError } from '../../kernel/json.ts';
 import type { CgroupResources } from '../../machines/model/operations/cgroup.ts';
-import { connectBus } from '../bus.ts';
+import { busErrorName, connectBus } from '../bus.ts';
 
 export interface SystemdManager {
   start(path: string, resources: CgroupResources, version: 1 | 2): Promise<void>;
@@ -33,7 +33,7 @@ type Property = readonly [name: string, value: Variant];
 const flag = (name: string, value: boolean): Property => [name, new Variant('b', value)];
 const amount = (name: string, value: bigint): Property => [name, new Variant('t', value)];
 
-/** What every slice of ours is, whatever it is held to. */
+/** The properties of each slice of the agent, whatever its limits. */
 function propertiesOfSlice(path: string, version: 1 | 2): Property[] {
   const parent = basename(path.slice(0, path.lastIndexOf('/'))) || `-${SLICE}`;
   return [
@@ -66,7 +66,7 @@ function unifiedProperties(unified: Readonly<Record<string, string>>): Property[
   });
 }
 
-/** The same limits in systemd's words. What it has no word for is written by the agent itself. */
+/** The same limits in systemd's words. The agent itself writes those that systemd cannot express. */
 function propertiesOf(resources: CgroupResources, version: 1 | 2, weight: (shares: bigint) => bigint): Property[] {
   const { cpuShares, cpuQuotaUs, cpuPeriodUs = '100000', memoryBytes, pids, unified = {} } = resources;
   return [
@@ -182,11 +182,10 @@ const unreachable = (address: string, why: string): OperationError =>
 
 function asOperationError(member: string, error: unknown): unknown {
   if (!(error instanceof DBusError)) return error;
-  const { dbusName, message } = error as DBusError & { dbusName?: string };
-  return new OperationError(`systemd: ${member}: ${message}`, { code: dbusName ?? error.name });
+  return new OperationError(`systemd: ${member}: ${error.message}`, { code: busErrorName(error) });
 }
 
-/** How jobs ended, also those that end before the caller awaits them. */
+/** The results of jobs, also of those that end before the caller awaits them. */
 function finishedJobs(bus: MessageBus) {
   const ended = new Map<string, string>();
   const waiting = new Map<string, (result: string) => void>();
@@ -215,7 +214,7 @@ function finishedJobs(bus: MessageBus) {
   };
 }
 
-/** Ends of jobs that may be asked for: those of others on this machine, too, so the oldest are forgotten. */
+/** Results that are kept for later callers; other programs' jobs are among them, so the oldest are dropped. */
 const ENDED_JOBS_MAX = 256;
 
 function remember(ended: Map<string, string>, path: string, result: string): void {

@@ -27,12 +27,12 @@ const FOLDER_MODE = 0o755;
 const CALLS_MAX = shareOfThreads(1 / 4);
 const calls = pLimit(CALLS_MAX);
 const writeTo: (fd: number, text: string) => Promise<unknown> = promisify(writeFd);
-/** What CRI-O has beside a container has a group of nearly the same name. */
+/** CRI-O's monitor has a group beside the container's, of nearly the same name. */
 const MONITOR = 'conmon';
 /** The kernel needs a moment until a killed process has left its group; each wait is twice as long as the last one. */
 const REMOVE_TRIES = 9;
 const REMOVE_FIRST_WAIT_MS = 2;
-/** What version 2 hands down to the groups below. */
+/** The controllers that version 2 enables for the groups below. */
 const CONTROLLERS = ['cpu', 'cpuset', 'memory', 'pids', 'hugetlb', 'io'];
 
 /** Refuses what does not name a group below the root. */
@@ -69,13 +69,13 @@ export async function make(hierarchies: Hierarchies, path: string): Promise<void
   );
 }
 
-/** Before anything may run in a cpuset it must have CPUs and memory nodes: those of its parent. */
+/** Gives a cpuset its parent's CPUs and memory nodes, without which no process may run in it. */
 async function inheritCpus(mount: string, below: string): Promise<void> {
   const steps = below.split('/').slice(1);
   await Promise.all(['cpuset.cpus', 'cpuset.mems'].map((file) => inherited(mount, steps, file)));
 }
 
-/** What the group has in the end. From below: all but a new group have theirs. */
+/** The value that the group has in the end. A group without a value, which is a new one, gets its parent's. */
 async function inherited(mount: string, steps: readonly string[], file: string): Promise<string> {
   const path = join(mount, ...steps, file);
   const own = read(path);
@@ -126,12 +126,12 @@ async function atLeastUsed(hierarchies: Hierarchies, path: string, resources: Cg
 
 /** A quota may not be more than its parent's for a moment: where the period shrinks, the quota goes first. */
 function inOrder(hierarchies: Hierarchies, below: string, files: readonly CgroupFile[]) {
-  const period = files.findIndex(({ name }) => name === 'cpu.cfs_period_us');
-  const quota = files.findIndex(({ name }) => name === 'cpu.cfs_quota_us');
-  if (period === -1 || quota === -1) return files;
+  const period = files.find(({ name }) => name === 'cpu.cfs_period_us');
+  const quota = files.find(({ name }) => name === 'cpu.cfs_quota_us');
+  if (!period || !quota) return files;
   const now = Number(read(`${hierarchies.mounts.get('cpu')}${below}/cpu.cfs_period_us`));
-  if (!(Number(files[period]?.value) < now)) return files;
-  return files.map((file, index) => (index === period ? files[quota]! : index === quota ? files[period]! : file));
+  if (!(Number(period.value) < now)) return files;
+  return files.map((file) => (file === period ? quota : file === quota ? period : file));
 }
 
 async function holdFile({ mounts }: Hierarchies, below: string, file: CgroupFile): Promise<void> {

@@ -6,7 +6,7 @@
 import type { CgroupResources } from '../../machines/model/operations/cgroup.ts';
 
 export interface CgroupFile {
-  /** Of version 1; empty in version 2. */
+  /** The controller in version 1; empty in version 2. */
   readonly controller: string;
   readonly name: string;
   readonly value: string;

@@ -20,7 +20,7 @@ import { counted, type OnRuntime } from './seen.ts';
 import { StartingCalls } from './starting-calls.ts';
 import type { PodWatcher } from './watch-pods.ts';
 
-/** How long a runtime that has answered may take to show what it did, in milliseconds; then its pod is inspected. */
+/** Milliseconds that a runtime may take after its answer to show the effect of a call; then its pod is inspected. */
 const SHOW_MS = 2_000;
 /** The default of runtimeRequestTimeout. */
 const REQUEST_TIMEOUT_MS = 120_000;
@@ -47,7 +47,7 @@ interface Statuses {
 
 export const isNotFound = (error: unknown) => error instanceof OperationError && error.code === 'NOT_FOUND';
 
-/** What the groups of ports share. */
+/** State and calls that the groups of ports share. */
 export class Adapter {
   readonly client: RuntimeClient;
   readonly timeoutMs: number;
@@ -99,8 +99,8 @@ export class Adapter {
   }
 
   /**
-   * What the runtime shows after a call that should have had this outcome: by the event about it, or by asking. `null`:
-   * the pod is to be inspected, which its watchers do as well.
+   * The state that the runtime shows after a call that should have had this outcome: from the event about it, or by an
+   * inspection. `null`: the pod is to be inspected, which its watchers do as well.
    */
   async after<Kind extends keyof Statuses>(kind: Kind, id: string, outcome: Outcome): Promise<Statuses[Kind] | null> {
     const limits = { timeoutMs: SHOW_MS, signal: AbortSignal.timeout(SHOW_MS) };
@@ -137,7 +137,7 @@ export class Adapter {
     return null;
   }
 
-  /** The runtime may quote in an error what it was given. */
+  /** Removes the values from errors, because the runtime may quote its input. */
   async discreet<T>(secrets: readonly SecretHandle[], call: Promise<T>): Promise<T> {
     try {
       return await call;
@@ -156,7 +156,7 @@ export class Adapter {
     }
   }
 
-  /** The same; `false`: the runtime does not know it. */
+  /** As {@link after}; `false`: the runtime does not know the sandbox or container. */
   async #unlessGone(id: string, change: Promise<unknown>): Promise<boolean> {
     try {
       await this.attempt(id, change);

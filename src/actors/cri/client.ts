@@ -52,7 +52,7 @@ interface Streams extends RuntimeServiceStreams {
 export type StreamName = 'GetContainerEvents' | 'Subscribe';
 
 export interface CallOptions {
-  /** `null`: as long as it takes. */
+  /** `null`: no limit. */
   readonly timeoutMs: number | null;
   readonly signal?: AbortSignal;
 }

@@ -17,7 +17,7 @@ const STATUS_ID = 1;
 
 interface Field {
   readonly number: number;
-  /** From its tag on, in bytes. */
+  /** Offset of the field's content, behind its tag. */
   readonly start: number;
   readonly end: number;
 }
@@ -33,7 +33,7 @@ function* fieldsOf(bytes: Uint8Array): Generator<Field> {
   }
 }
 
-/** What a field of bytes or text holds. */
+/** The content of a field of bytes or text. */
 function contentOf(bytes: Uint8Array, { start }: Field): Uint8Array {
   const reader = Reader.create(bytes);
   reader.pos = start;

@@ -7,7 +7,7 @@
  */
 import type { PodRuntimeStatus } from '../../machines/model/operations/cri.ts';
 
-/** What a sandbox or container should have become; `changed` promises nothing that can be checked. */
+/** The state that a sandbox or container should have reached; `changed` promises nothing that can be checked. */
 export type Outcome = 'running' | 'exited' | 'gone' | 'changed';
 
 /** First wait before an unmet promise is checked again: CRI follows its events within a few milliseconds. */
@@ -24,7 +24,10 @@ export interface Expectation {
 /** By id of the sandbox or container. */
 export type Expectations = ReadonlyMap<string, Expectation>;
 
-/** What an expectation is checked against: a pod, or those of its sandboxes and containers that were inspected. */
+/**
+ * The statuses that an expectation is checked against: of a pod, or of its sandboxes and containers that were
+ * inspected.
+ */
 type Statuses = Pick<PodRuntimeStatus, 'sandboxes' | 'containers'>;
 
 export function isMet(outcome: Outcome, id: string, status: Statuses): boolean {

@@ -19,14 +19,14 @@ import { containerInstance, type Instance, POD_UID_LABEL, sandboxInstance, statu
 import type { OnRuntime } from './seen.ts';
 
 export interface Hint {
-  /** Of a sandbox or a container. */
+  /** The id of the sandbox or container. */
   readonly id: string;
-  /** Where the event names its pod. */
+  /** The pod, where the event names it. */
   readonly uid?: string;
   readonly outcome: Outcome;
-  /** What the event says of the sandbox or container that it is about, where that shows the outcome. */
+  /** The state of the sandbox or container in the event, where that shows the outcome. */
   readonly instance?: Instance;
-  /** It was just made. */
+  /** The sandbox or container was just made. */
   readonly isNew?: boolean;
 }
 
@@ -78,14 +78,17 @@ function instanceIn(event: ContainerEventResponse, outcome: Outcome): Instance |
   return instance && instance.uid !== '' && isShown(outcome, instance) ? instance : undefined;
 }
 
-/** Whether the status shows what should have become of it. */
+/** Whether the status of the instance shows the expected outcome. */
 export function isShown(outcome: Outcome, instance: Instance): boolean {
   const { kind, status } = instance;
   if (kind === 'sandbox' && outcome === 'running') return status.state === 'SANDBOX_READY';
   return isMet(outcome, status.id, statusesOf([instance]));
 }
 
-/** The hint in an event of containerd; `null` for what is none (an exec that ended, an event of a later release). */
+/**
+ * The hint in an event of containerd; `null` for events that are none (an exec that ended, an event of a later
+ * release).
+ */
 export function hintOfEnvelope({ namespace, topic, event }: Envelope): Hint | null {
   const outcome = OUTCOME_OF_TOPIC[topic];
   if (!outcome || namespace !== CRI_NAMESPACE || !event) return null;
@@ -102,7 +105,7 @@ export interface HintListener {
   onHint(hint: Hint): void;
   /** The stream broke or was refused; what happens meanwhile is lost. `reason` is absent where that is no fault. */
   onLost(reason?: string): void;
-  /** A stream was requested. Whether it works shows in what it delivers. */
+  /** A stream was requested. Whether it works shows in the events that it delivers. */
   onOpen(): void;
   readonly onSeen?: OnRuntime;
 }

@@ -8,8 +8,8 @@ import { canonical } from './relist.ts';
 import { authOf, withoutLogin } from './secrets.ts';
 
 /**
- * What {@link watchChanges} asks for. A list that fails changes nothing: the runtime's own state is reported elsewhere,
- * and the next list makes it right.
+ * The question of {@link watchChanges}. A list that fails changes nothing: the runtime's own state is reported
+ * elsewhere, and the next list makes it right.
  */
 async function imagesNow(adapter: Adapter, signal: AbortSignal): Promise<WatchImagesItem | null> {
   const listed = await adapter.client.call('ListImages', {}, adapter.limits({ signal })).catch(() => null);

@@ -24,7 +24,7 @@ async function listIds(client: RuntimeClient, uid: string, options: CallOptions)
   return { sandboxIds: items.map(({ id }) => id), containerIds: containers.map(({ id }) => id) };
 }
 
-/** What was removed between the list and the inspection is no error. */
+/** A container that was removed between the list and the inspection is no error. */
 async function unlessGone<Status>(status: Promise<{ status?: Status }>): Promise<Status | undefined> {
   try {
     return (await status).status ?? undefined;
@@ -74,7 +74,7 @@ const sandboxStatus = (client: RuntimeClient, id: string, options: CallOptions) 
 const containerStatus = (client: RuntimeClient, id: string, options: CallOptions) =>
   unlessGone<ContainerStatus>(client.call('ContainerStatus', { container_id: id }, options));
 
-/** One sandbox or container as the runtime has it now; `undefined`: it has it no more. */
+/** One sandbox or container as the runtime has it now; `undefined`: the runtime does not have it any more. */
 export async function inspectInstance(
   client: RuntimeClient,
   kind: Instance['kind'],

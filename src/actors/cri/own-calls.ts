@@ -7,17 +7,19 @@
  */
 import type { Instance } from './relist.ts';
 
-/** From the answer to a call to its event on the other stream, which the runtime sent before; in milliseconds. */
+/**
+ * How long the answer to a call waits for the event on the other stream, which the runtime sent before; milliseconds.
+ */
 const EVENT_WAIT_MS = 5;
 
 export class OwnCalls {
   /** Containers that are being started. */
   readonly #starting = new Set<string>();
-  /** By pod, how many calls are under way that make a sandbox or a container of it. */
+  /** By pod, the number of calls under way that create a sandbox or container. */
   readonly #making = new Map<string, number>();
   /** Pods of which a sandbox is being removed, with how many. */
   readonly #removing = new Map<string, number>();
-  /** By id, what the newest event said. */
+  /** By id, the state in the newest event. */
   readonly #observed = new Map<string, Instance>();
   /** By id, the call that waits. */
   readonly #waiting = new Map<string, (instance: Instance) => void>();
@@ -45,7 +47,7 @@ export class OwnCalls {
     }
   }
 
-  /** A call that removes a sandbox of this pod, and what is in it. */
+  /** A call that removes a sandbox of this pod with its containers. */
   removing<T>(uid: string, call: () => Promise<T>): Promise<T> {
     return counted(this.#removing, uid, call);
   }
@@ -70,7 +72,7 @@ export class OwnCalls {
     else this.#observed.set(id, instance);
   }
 
-  /** The answer to the call is there: what its event said, or `undefined` if that does not come. */
+  /** After the answer to the call: the state in its event, or `undefined` if no event comes. */
   async of(id: string): Promise<Instance | undefined> {
     const observed = this.#observed.get(id);
     if (observed !== undefined || !this.carriesStatuses) return observed;

@@ -16,11 +16,11 @@ const NOTHING: Ids = { sandboxIds: [], containerIds: [] };
 
 export class PodIds {
   readonly #known = new Map<string, Ids>();
-  /** The newest list of a pod that is under way, and of which nothing was made since it began. */
+  /** The newest list of a pod that is under way, if nothing was created in the pod since it began. */
   readonly #listings = new Map<string, symbol>();
   /** Pods whose ids only a list of their own can give; `true`: a list of all pods ended since. */
   readonly #doubted = new Map<string, boolean>();
-  /** A list of all was there: what it did not have has nothing. */
+  /** A list of all pods was read: a pod that was not in it has nothing. */
   #complete = false;
 
   /** `undefined`: only a list can give them. */
@@ -28,7 +28,7 @@ export class PodIds {
     return this.#known.get(uid) ?? (this.#complete && !this.#doubted.has(uid) ? NOTHING : undefined);
   }
 
-  /** Lists a pod; what it has is certain from then on, unless something happened meanwhile. */
+  /** Lists a pod; the result is certain from then on, unless something happened meanwhile. */
   async listing(uid: string, list: () => Promise<Ids>): Promise<Ids> {
     const listing = Symbol(uid);
     this.#listings.set(uid, listing);

@@ -36,10 +36,10 @@ export interface CriPorts {
   readonly close: () => void;
 }
 
-/** containerd and CRI-O say so in different words, and with different codes. */
+/** containerd and CRI-O report this with different texts and codes. */
 const isNameReserved = (error: unknown) => error instanceof OperationError && /reserved/.test(error.message);
 
-/** Creates what has a name of its own, unless the runtime has it already. */
+/** Creates a sandbox or container, unless the runtime already has one of this name. */
 async function createOnce(
   resume: boolean,
   find: () => Promise<string | undefined>,
@@ -63,7 +63,7 @@ function sandboxPorts(adapter: Adapter) {
       const { config, runtimeHandler } = call.input;
       const { uid, attempt = 0 } = config.metadata ?? {};
       const limits = adapter.limits(call, adapter.timeoutMs * SANDBOX_TIMEOUT_FACTOR);
-      /** One that was there may have containers: its pod is to be inspected. */
+      /** A sandbox that was there already may have containers: its pod is to be inspected. */
       let isAdopted = false;
       const find = async () => {
         const filter = { state: { state: 'SANDBOX_READY' }, label_selector: { [POD_UID_LABEL]: uid ?? '' } } as const;
@@ -210,7 +210,7 @@ async function execSync(adapter: Adapter, call: PortCall<ExecInput>) {
   return { exitCode, stdout: textOf(stdout), stderr: textOf(stderr) };
 }
 
-/** What is not UTF-8 becomes U+FFFD. */
+/** Bytes that are not UTF-8 become U+FFFD. */
 const textOf = (base64: string) => Buffer.from(base64, 'base64').toString('utf8');
 
 /** An inspection that another one replaces is over in a moment. */

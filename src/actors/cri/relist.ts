@@ -20,7 +20,7 @@ const POD_NAMESPACE_LABEL = 'io.kubernetes.pod.namespace';
 
 const CONTAINER_STATES: ReadonlySet<unknown> = new Set(['CONTAINER_CREATED', 'CONTAINER_RUNNING', 'CONTAINER_EXITED']);
 
-/** What both lists have of one pod. */
+/** The sandboxes and containers of one pod in both lists. */
 export interface ListedPod {
   readonly sandboxIds: readonly string[];
   readonly containerIds: readonly string[];
@@ -84,7 +84,7 @@ function newestFirst(a: PodSandboxStatus | ContainerStatus, b: PodSandboxStatus 
   return a.id < b.id ? -1 : 1;
 }
 
-/** One sandbox or container, with its status in canonical form and without what no machine needs. */
+/** One sandbox or container, with its status in canonical form and without the parts that no machine needs. */
 export type Instance =
   | { readonly kind: 'sandbox'; readonly uid: string; readonly status: PodSandboxStatus }
   | { readonly kind: 'container'; readonly uid: string; readonly status: ContainerStatus };
@@ -97,19 +97,25 @@ export const statusesOf = (instances: readonly Instance[]): Pick<PodRuntimeStatu
 const uidIn = ({ labels }: { readonly labels: Readonly<Record<string, string>> }): string =>
   labels[POD_UID_LABEL] ?? '';
 
+const canonicalSandbox = (status: PodSandboxStatus): PodSandboxStatus =>
+  canonical(slimmedSandbox({ ...status, state: sandboxState(status.state) }));
+
+const canonicalContainer = (status: ContainerStatus): ContainerStatus =>
+  canonical(slimmedContainer({ ...withoutPreStop(status), state: containerState(status.state) }));
+
 export const sandboxInstance = (status: PodSandboxStatus): Instance => ({
   kind: 'sandbox',
   uid: uidIn(status),
-  status: canonical(slimmedSandbox({ ...status, state: sandboxState(status.state) })),
+  status: canonicalSandbox(status),
 });
 
 export const containerInstance = (status: ContainerStatus): Instance => ({
   kind: 'container',
   uid: uidIn(status),
-  status: canonical(slimmedContainer({ ...withoutPreStop(status), state: containerState(status.state) })),
+  status: canonicalContainer(status),
 });
 
-/** What the hook sends is written in the pod, where its values are handles; here they would be plain. */
+/** The headers of the hook are in the pod, where their values are handles; in the status they would be plain. */
 function withoutPreStop(status: ContainerStatus): ContainerStatus {
   const { [containerAnnotationKeys.preStopHandler]: hook, ...annotations } = status.annotations;
   return hook === undefined ? status : { ...status, annotations };
@@ -129,8 +135,8 @@ export function podRuntimeStatus(
     uid,
     name: labels[POD_NAME_LABEL] ?? '',
     namespace: labels[POD_NAMESPACE_LABEL] ?? '',
-    sandboxes: sandboxes.map((status) => sandboxInstance(status).status as PodSandboxStatus).sort(newestFirst),
-    containers: containers.map((status) => containerInstance(status).status as ContainerStatus).sort(newestFirst),
+    sandboxes: sandboxes.map(canonicalSandbox).sort(newestFirst),
+    containers: containers.map(canonicalContainer).sort(newestFirst),
     observedAtMs,
   };
 }
@@ -138,7 +144,7 @@ export function podRuntimeStatus(
 /** Two statuses with equal fingerprints say the same. */
 const fingerprint = (status: Instance['status']): string => hash('sha256', JSON.stringify(status), 'base64');
 
-/** What a pod knows of one of its sandboxes or containers. */
+/** The state of a sandbox or container that its pod knows. */
 interface Known {
   readonly kind: Instance['kind'];
   readonly state: string;
@@ -175,7 +181,7 @@ const areSame = (before: LedgerEntry['instances'], after: LedgerEntry['instances
   before.size === after.size &&
   [...after].every(([id, { fingerprint: print }]) => before.get(id)?.fingerprint === print);
 
-/** What follows from a list: inspections, and reports of pods that are gone. */
+/** The consequences of a list: inspections, and reports of pods that are gone. */
 export interface RelistFindings {
   readonly inspect: readonly string[];
   readonly items: readonly WatchPodsItem[];
@@ -201,7 +207,7 @@ export class PodLedger {
     return this.#stale.size;
   }
 
-  /** Compares a list that began at `startedAtMs` with what was published. */
+  /** Compares a list that began at `startedAtMs` with the published state. */
   relisted(listed: ReadonlyMap<string, ListedPod>, startedAtMs: number): RelistFindings {
     const inspect: string[] = [];
     const items: WatchPodsItem[] = [];
@@ -220,7 +226,7 @@ export class PodLedger {
     return { inspect, items };
   }
 
-  /** Takes one inspection in; the items are what is new in it. */
+  /** Takes one inspection; the items are the changes in it. */
   inspected(status: PodRuntimeStatus): readonly WatchPodsItem[] {
     const { uid, sandboxes, containers, observedAtMs } = status;
     const known = this.#pods.get(uid);
@@ -238,7 +244,7 @@ export class PodLedger {
     return known && !wasStale && areSame(known.instances, instances) ? [] : [{ type: 'runtime.podChanged', status }];
   }
 
-  /** What an id of a pod is that is known here. */
+  /** Whether an id that is known here is a sandbox or a container. */
   kindOf(id: string): Instance['kind'] | undefined {
     return this.#knownOf(id)?.kind;
   }
@@ -253,11 +259,11 @@ export class PodLedger {
     return this.#pods.get(this.podOf(id) ?? '')?.instances.get(id);
   }
 
-  /** Takes one sandbox or container in; the items are what is new to its pod. A pod that is not known is inspected. */
+  /** Takes one sandbox or container; the items are the changes for its pod. An unknown pod is inspected. */
   observed({ kind, uid, status }: Instance, observedAtMs: number): readonly InstanceChanged[] {
     const entry = this.#pods.get(uid) ?? { instances: new Map<string, Known>(), observedAtMs: 0 };
     const before = entry.instances.get(status.id);
-    // An answer may be older than the event that came before it: what has ended stays so.
+    // An answer may be older than an event that arrived before it: a container that has ended stays ended.
     if (before && hasEnded(before) && !hasEnded(status)) return [];
     const known = knownOf(kind, status, observedAtMs);
     this.#pods.set(uid, { ...entry, instances: new Map(entry.instances).set(status.id, known) });

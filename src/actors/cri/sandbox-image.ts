@@ -4,14 +4,16 @@
  *
  * Requested once a connection: the runtime reads it from its configuration at its start.
  */
+
+import { memberOf } from '../../kernel/json.ts';
 import type { Image } from '../../machines/model/api/cri.ts';
 import type { CallOptions, RuntimeClient } from './client.ts';
 
 /** The name of the image in the runtime's own status; empty without one. */
 export function sandboxImageIn(info: Readonly<Record<string, string>>): string {
   try {
-    const config = JSON.parse(info['config'] ?? '{}') as { sandboxImage?: unknown };
-    return typeof config.sandboxImage === 'string' ? config.sandboxImage : '';
+    const image = memberOf(JSON.parse(info['config'] ?? '{}'), 'sandboxImage');
+    return typeof image === 'string' ? image : '';
   } catch {
     return '';
   }

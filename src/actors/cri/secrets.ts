@@ -50,7 +50,7 @@ export class Values {
     this.#values = new Map(known.map((handle) => [handle.$secret, encode(vault.open(handle))]));
   }
 
-  /** One pass: a value that looks like the name of a handle stays what it is. */
+  /** Replaces handles in one pass: a value that looks like the name of a handle is left alone. */
   put(text: string): string {
     if (this.#values.size === 0) return text;
     this.#grow(text);
@@ -60,7 +60,7 @@ export class Values {
   #grow(text: string): void {
     let growth = 0;
     for (const [name] of text.matchAll(HANDLE_NAMES)) {
-      if (this.#opened.has(name)) growth += this.#values.get(name)!.length;
+      if (this.#opened.has(name)) growth += this.#values.get(name)?.length ?? 0;
       else if (this.#values.has(name)) this.#opened.add(name);
     }
     const limit = Math.min(GROWTH_MAX_CHARS, this.#left);
@@ -72,7 +72,7 @@ export class Values {
   }
 }
 
-/** What stands in JSON as Go writes it. */
+/** The value as it stands in JSON that Go writes. */
 const inJson = (value: string): string => goJson(value).slice(1, -1);
 
 /** A copy of the configuration with the values in variables, command, arguments, and what the pre-stop hook sends. */
@@ -100,7 +100,7 @@ export async function markHolder({ log_directory }: PodSandboxConfig, { log_path
   await writeFile(join(folder, MARK), '', { mode: MARK_MODE });
 }
 
-/** One that writes no log is not known to hold none. */
+/** A container that writes no log may still quote values in its message. */
 async function mayHoldSecrets({ log_path: logPath }: ContainerStatus): Promise<boolean> {
   if (logPath === '') return true;
   return await access(join(dirname(logPath), MARK)).then(
@@ -115,7 +115,7 @@ const REDACTED_MIN_LENGTH = 4;
 /** Most variables are no secrets: a short one, like `info` or `8080`, stays where an error quotes it. */
 const WRITTEN_MIN_LENGTH = 8;
 
-/** Of the values that people wrote into a pod, those that are removed from the runtime's reports. */
+/** The written values that are removed from reports of the runtime: a short one occurs in texts by accident. */
 export const recognizable = (written: readonly SecretHandle[], vault: Vault): readonly SecretHandle[] =>
   written.filter((handle) => vault.open(handle).length >= WRITTEN_MIN_LENGTH);
 
@@ -134,11 +134,11 @@ export const redacted = (message: string, handles: readonly SecretHandle[], vaul
   }, message);
 
 /** The login that a handle stood for. */
-export const authOf = (json: string): AuthConfig => JSON.parse(json) as AuthConfig;
+export const authOf = (json: string): AuthConfig => JSON.parse(json);
 
 const LOGIN_WITHHELD = '<withheld>';
 
-/** A registry may quote in its refusal what it was sent: the password, or both in the basic authentication header. */
+/** A registry may quote its input in a refusal: the password, or both in the basic authentication header. */
 export async function withoutLogin<T>(call: Promise<T>, { username = '', password = '' }: AuthConfig): Promise<T> {
   try {
     return await call;

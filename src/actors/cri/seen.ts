@@ -1,4 +1,7 @@
-/** What metrics observe of the container runtime: every call, every inspection of a pod, and its own events. */
+/**
+ * The observations of the container runtime that metrics count: every call, every inspection of a pod, and its own
+ * events.
+ */
 import { steadyNow } from '../../kernel/clock.ts';
 import type { CallName, RuntimeClient, StreamName } from './client.ts';
 

@@ -21,14 +21,14 @@ export class StartingCalls {
     this.#busyMs = busyMs;
   }
 
-  /** A new sandbox: when it is its turn. */
+  /** A new sandbox waits in the queue. */
   async queued<T>(work: () => Promise<T>): Promise<T> {
     if (this.#busy < this.#places) return this.counted(work);
     await new Promise<void>((resolve) => this.#waiting.push(resolve));
     return this.#done(work);
   }
 
-  /** What belongs to a pod that has its sandbox: at once. */
+  /** Calls for a pod that has its sandbox begin at once. */
   counted<T>(work: () => Promise<T>): Promise<T> {
     this.#busy += 1;
     return this.#done(work);

@@ -30,7 +30,7 @@ import type { OnRuntime } from './seen.ts';
  * much.
  */
 const GATHER_MS = 10;
-/** The same for the end of a call by the pod's actor, which that inspection follows. */
+/** The same for the end of a call by the pod's own actor, whose inspection follows. */
 const GATHER_OWN_MS = 50;
 /** An id that no list has shown may be that of a sandbox whose call has not returned: most do within this time. */
 const UNKNOWN_ID_MS = 500;
@@ -68,7 +68,7 @@ interface Inspection {
   hintedAt: number | null;
 }
 
-/** What an inspection has shown: of the whole pod, or of what was named. */
+/** The statuses that an inspection has shown: of the whole pod, or of the ids that were named. */
 type Seen = Pick<PodRuntimeStatus, 'sandboxes' | 'containers'>;
 
 export class PodWatcher {
@@ -126,7 +126,7 @@ export class PodWatcher {
     }
   }
 
-  /** Something happened to a sandbox or container: publish what the hint says of it, or inspect it after `gatherMs`. */
+  /** Takes a hint about a sandbox or container: publishes its status, or inspects the pod after `gatherMs`. */
   hint(hint: Hint, gatherMs = GATHER_MS): void {
     const { id, uid, outcome, instance } = hint;
     if (this.#options.signal.aborted) return;
@@ -148,7 +148,7 @@ export class PodWatcher {
     else this.#schedule(pod, inspection, gatherMs);
   }
 
-  /** It says no more than the pod knows, or will know by the answer to a call of our own, which then need not ask. */
+  /** Whether the hint adds nothing: its pod knows the outcome, or will know it from the answer to a call of its own. */
   #isKnown({ id, uid, outcome, instance, isNew = false }: Hint): boolean {
     const { own } = this.#options;
     if (instance && own.isStarting(id)) own.observed(instance);
@@ -169,13 +169,13 @@ export class PodWatcher {
     return true;
   }
 
-  /** The pod hears of this by itself; that it is gone, others do not. */
+  /** Takes a status that the pod's actor read itself: only that the pod is gone is news to other actors. */
   saw(status: PodRuntimeStatus): void {
     this.#making.delete(status.uid);
     this.#publish(this.#ledger.inspected(status).filter(({ type }) => type !== 'runtime.podChanged'));
   }
 
-  /** The same of one sandbox or container, from a call of the pod's own. */
+  /** Takes the state of one sandbox or container from a call of the pod's own actor. */
   sawInstance(instance: Instance): void {
     this.#making.delete(instance.uid);
     this.#ledger.observed(instance, this.#options.now());
@@ -314,7 +314,7 @@ export class PodWatcher {
     }
   }
 
-  /** What is to be inspected now: what the pod's actor inspects anyway, what hints named, or the whole pod. */
+  /** The inspection to make now: the one of the pod's own actor, of the ids that hints named, or of the whole pod. */
   #seeing(uid: string, inspection: Inspection, ids?: ListedPod, listedAtMs?: number): Promise<Seen | null> {
     const shared = this.#shared(uid, inspection);
     const named = inspection.named && new Set([...inspection.named, ...inspection.expectations.keys()]);
@@ -330,7 +330,7 @@ export class PodWatcher {
     if (waitMs !== null) this.#schedule(uid, inspection, waitMs);
   }
 
-  /** The first to be due counts. */
+  /** The earliest of several due times counts. */
   #schedule(uid: string, inspection: Inspection, ms: number): void {
     const dueAtMs = performance.now() + ms;
     if (inspection.timer && inspection.dueAtMs <= dueAtMs) return;
@@ -353,7 +353,7 @@ export class PodWatcher {
     );
   }
 
-  /** Those that hints named; the whole pod when one of them is gone. */
+  /** Inspects the sandboxes and containers that hints named; the whole pod when one of them is gone. */
   async #inspectInstances(uid: string, named: ReadonlySet<string>): Promise<Seen | null> {
     const { client, inspectDeadlineMs: timeoutMs, signal, now } = this.#options;
     const kinds = [...named].map((id) => [id, this.#ledger.kindOf(id)] as const);

@@ -9,11 +9,11 @@ import { dirname } from 'node:path';
 import type { Vault } from '../../kernel/journal/index.ts';
 import type { InputOf } from '../../kernel/operation.ts';
 import type { BlockMount, BlockStage, csiOperations } from '../../machines/model/operations/csi.ts';
-import { errnoOf } from '../host/below-root.ts';
+import { errnoOf, inParent } from '../host/below-root.ts';
 import { bindDevice, isLinked, linkDevice, unbindDevice, unlinkDevice } from '../volume/block-device.ts';
 import type { Mounter } from '../volume/mounter.ts';
 import { removeTree } from '../volume/tree.ts';
-import { at, makeTarget, readRecord, writeRecord } from './record.ts';
+import { makeTarget, readRecord, writeRecord } from './record.ts';
 import { askToPublish, askToStage, callDriver, unlessDone } from './volumes.ts';
 
 type Operations = typeof csiOperations;
@@ -46,12 +46,12 @@ export async function unstageBlock(
 
 /** The record last: what cannot be removed is tried again. */
 async function removeDevice(root: string, { staging, published, folder }: BlockStage): Promise<void> {
-  await at(root, staging, removeOwn);
-  await at(root, published, (path) => rmdir(path).catch(unlessGone));
-  await at(root, folder, removeOwn);
+  await inParent(root, staging, removeOwn);
+  await inParent(root, published, (path) => rmdir(path).catch(unlessGone));
+  await inParent(root, folder, removeOwn);
 }
 
-/** Nothing of another file system. */
+/** Crosses into no other file system. */
 const removeOwn = async (path: string): Promise<void> => {
   const found = await stat(path).catch(unlessGone);
   if (found) await removeTree(path, found.dev);

@@ -11,7 +11,7 @@ import { basename } from 'node:path';
 import { OperationError } from '../../kernel/json.ts';
 import { messageOf } from '../../kernel/thrown.ts';
 import type { CSIInventory, FoundDevice, FoundVolume, VolumeData } from '../../machines/model/operations/csi.ts';
-import { errnoOf, openParent } from '../host/below-root.ts';
+import { errnoOf, inParent } from '../host/below-root.ts';
 import { mountsBelow, realPath } from '../volume/mounter.ts';
 
 const RECORD = 'vol_data.json';
@@ -20,17 +20,6 @@ const FILE_MODE = 0o644;
 /** A driver's name and a handle, and what else a kubelet writes. */
 const RECORD_MAX_BYTES = 64 * 1024;
 const READ = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
-
-/** Does something with a name below `root`; `null` where its folder is not there. */
-export async function at<Answer>(root: string, path: string, work: (path: string) => Promise<Answer>, mode?: number) {
-  const place = openParent(root, path, mode);
-  if (!place) return null;
-  try {
-    return await work(place.path);
-  } finally {
-    place.folder.close();
-  }
-}
 
 /** Makes the folder of a record, and the record. */
 export async function writeRecord(root: string, directory: string, data: VolumeData): Promise<void> {
@@ -45,15 +34,15 @@ export async function writeRecord(root: string, directory: string, data: VolumeD
     }
     await rename(`${path}.tmp`, path);
   };
-  await at(root, `${directory}/${RECORD}`, write, FOLDER_MODE);
+  await inParent(root, `${directory}/${RECORD}`, write, FOLDER_MODE);
 }
 
 export const makeTarget = (root: string, path: string): Promise<unknown> =>
-  at(root, path, (name) => mkdir(name, FOLDER_MODE).catch(ignoring('EEXIST')), FOLDER_MODE);
+  inParent(root, path, (name) => mkdir(name, FOLDER_MODE).catch(ignoring('EEXIST')), FOLDER_MODE);
 
 /** `null`: there is no record, or none with the input for its driver. */
 export async function readRecord(root: string, directory: string): Promise<VolumeData | null> {
-  return await at(root, `${directory}/${RECORD}`, async (path) => {
+  return await inParent(root, `${directory}/${RECORD}`, async (path) => {
     const file = await open(path, READ).catch(ignoring('ENOENT'));
     if (!file) return null;
     try {
@@ -68,7 +57,7 @@ export async function readRecord(root: string, directory: string): Promise<Volum
 
 function parsed(text: string): VolumeData | null {
   try {
-    const data = JSON.parse(text) as VolumeData | null;
+    const data: VolumeData | null = JSON.parse(text);
     const isComplete = typeof data?.['driverName'] === 'string' && typeof data['volumeHandle'] === 'string';
     return isComplete ? data : null;
   } catch {
@@ -82,7 +71,7 @@ export async function isMounted(root: string, path: string): Promise<boolean> {
   return (await mountsBelow(point)).includes(point);
 }
 
-/** Removes the mount's folder, the record and their folder; what is mounted still is not touched. */
+/** Removes the mount's folder, the record and their folder; a folder with a mount is left alone. */
 export async function removeRecord(root: string, directory: string, target: string): Promise<void> {
   const path = `${directory}/${target}`;
   if (await isMounted(root, path)) {
@@ -91,9 +80,9 @@ export async function removeRecord(root: string, directory: string, target: stri
       retriable: true,
     });
   }
-  await at(root, path, (name) => rmdir(name).catch(orFile(name)));
-  await at(root, `${directory}/${RECORD}`, (name) => rm(name, { force: true }));
-  await at(root, directory, (name) => rmdir(name).catch(ignoring('ENOENT')));
+  await inParent(root, path, (name) => rmdir(name).catch(orFile(name)));
+  await inParent(root, `${directory}/${RECORD}`, (name) => rm(name, { force: true }));
+  await inParent(root, directory, (name) => rmdir(name).catch(ignoring('ENOENT')));
 }
 
 const orFile = (name: string) => async (error: unknown) => {

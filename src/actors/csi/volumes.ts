@@ -53,7 +53,7 @@ const STAGING_TARGET = 'globalmount';
 const TOKENS = 'csi.storage.k8s.io/serviceAccount.tokens';
 const FOLDER = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
 
-/** After these codes it is not known what the driver did, or will do yet. */
+/** After these codes it is unknown whether the driver did, or will still do, what was requested. */
 const UNCERTAIN: ReadonlySet<string | undefined> = new Set([
   'CANCELLED',
   'DEADLINE_EXCEEDED',
@@ -157,7 +157,7 @@ export async function unpublish(
   return null;
 }
 
-/** What surely did not happen leaves no record; what may have happened leaves one. */
+/** A step that surely did not happen leaves no record; one that may have happened leaves one. */
 const cleaningUp = (root: string, directory: string, target: string, work: () => Promise<void>): Promise<void> =>
   unlessDone(work, () => removeRecord(root, directory, target));
 

@@ -26,7 +26,7 @@ import { TokenBucket } from '../token-bucket.ts';
 /** How long a plugin may take to say how it wants to be asked. */
 const OPTIONS_TIMEOUT_MS = 10_000;
 
-/** What device plugins and the node say to each other: of proto/deviceplugin. */
+/** The messages between device plugins and the node: proto/deviceplugin. */
 export const DEVICE_PLUGIN = 'v1beta1.DevicePlugin';
 
 export interface AllocateReply {

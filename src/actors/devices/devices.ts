@@ -33,21 +33,21 @@ const ALLOCATE_TIMEOUT_MS = 120_000;
 const PRE_START_TIMEOUT_MS = 30_000;
 /** A node with thousands of devices fits; a plugin that sends more would fill the journal. */
 const LIST_MAX_BYTES = 1_024 * 1_024;
-/** Each device of a list costs the turn that takes it some microseconds. */
+/** Each device of a list costs the turn that takes the list some microseconds. */
 const DEVICES_MAX = 8_192;
 /** Of all resources: the whole of them is in each report of the node. */
 const ALL_DEVICES_MAX = 32_768;
 /** Lists of one plugin that are taken at once, as when its devices fail one by one, and then in a second. */
 const [LISTS_BURST, LISTS_PER_SECOND] = [20, 2];
 
-/** Upstream's: by then its plugin is another one, or gone for good. */
+/** Upstream's: by then the plugin has registered again, or has been removed. */
 const STOP_GRACE_MS = 300_000;
 
 interface Connection extends DevicePlugin {
   readonly client: grpc.Client;
   /** Devices in its last list. */
   count: number;
-  /** When its stream ended. */
+  /** The time when the plugin's stream ended. */
   endedAtMs?: number;
 }
 
@@ -98,7 +98,7 @@ async function listAndWatch(
   return null;
 }
 
-/** A plugin that sends lists without end is stopped by its own stream: nothing waits here for its turn. */
+/** A plugin that sends lists without end is slowed down by its own stream: no list waits here in a queue. */
 async function followed(
   connection: Connection,
   connections: Connections,
@@ -215,14 +215,15 @@ const responseOf = (reply: AllocateReply['container_responses'][number]): Device
 const preStartContainers =
   (connections: Connections): Port<Operations['devices.preStartContainers']> =>
   async ({ input: { containers } }) => {
+    const failed = new Map<string, string>();
     const started = containers.map(async ({ name, devices }) => {
-      for (const [resource, ids] of Object.entries(devices)) await preStart(connections, resource, ids);
-      return name;
+      try {
+        for (const [resource, ids] of Object.entries(devices)) await preStart(connections, resource, ids);
+      } catch (error) {
+        failed.set(name, messageOf(error));
+      }
     });
-    const results = await Promise.allSettled(started);
-    const failed = results.flatMap((result, at) =>
-      result.status === 'rejected' ? [[containers[at]!.name, messageOf(result.reason)]] : [],
-    );
+    await Promise.all(started);
     return { failed: Object.fromEntries(failed) };
   };
 
@@ -238,8 +239,8 @@ async function preStart(connections: Connections, resource: string, ids: readonl
 }
 
 /**
- * `devices.writeCheckpoint`: the kubelet's file of who has which devices. What plugins said is kept in it as they said
- * it, in the bytes of the protocol.
+ * `devices.writeCheckpoint`: the kubelet's file of the devices that each container has. The answers of plugins are kept
+ * in it in the bytes of the protocol.
  */
 const writeDeviceCheckpoint: Port<(typeof deviceOperations)['devices.writeCheckpoint']> = async ({
   id,

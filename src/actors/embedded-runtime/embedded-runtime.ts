@@ -60,7 +60,7 @@ export async function startEmbeddedRuntime(options: EmbeddedRuntimeOptions): Pro
   const { socket, rootDir: root, faultsFile, log = () => {} } = options;
   for (const path of [socket, root]) if (!isAbsolute(path)) throw new Error(`${path} must be an absolute path`);
   mkdirSync(root, { recursive: true });
-  // It holds the environments of containers, and perhaps the socket.
+  // The folder holds the environments of containers, and perhaps the socket.
   chmodSync(root, 0o700);
   const release = lockRoot(root);
   try {

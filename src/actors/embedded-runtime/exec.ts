@@ -11,7 +11,7 @@ import { constants } from 'node:os';
 import type { Readable, Writable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { status } from '@grpc/grpc-js';
-import { codeOf } from '../../kernel/thrown.ts';
+import { codeOf, messageOf } from '../../kernel/thrown.ts';
 import type { ExecSyncResponse } from '../../machines/model/api/cri.ts';
 import { CriError, invalid, wrongState } from './errors.ts';
 import { sendSignal } from './process/proc.ts';
@@ -108,7 +108,7 @@ async function conducted(spec: ProcessSpec, terminal: Terminal | null, streams: 
   }
 }
 
-/** What has lost its client has lost its streams, too; it may notice and tidy up before it is killed. */
+/** A command that has lost its client has lost its streams, too; it may notice and clean up before it is killed. */
 async function ended(child: ChildProcess): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null || !child.pid) return;
   const exited = once(child, 'exit');
@@ -120,7 +120,7 @@ function started(spec: ProcessSpec, terminal: Terminal | null, stdin: boolean): 
   try {
     return spawnProcess(spec, stdin, terminal);
   } catch (thrown) {
-    throw wrongState(explain(spec.command[0] ?? '', thrown as Error));
+    throw wrongState(explain(spec.command[0] ?? '', thrown));
   }
 }
 
@@ -189,14 +189,14 @@ async function exitOf(child: ChildProcess, file: string, seconds: number, signal
   }
 }
 
-function explain(file: string, thrown: Error): string {
-  const why = codeOf(thrown) === 'ENOENT' ? 'executable file not found in $PATH' : thrown.message;
+function explain(file: string, thrown: unknown): string {
+  const why = codeOf(thrown) === 'ENOENT' ? 'executable file not found in $PATH' : messageOf(thrown);
   return `failed to exec in container: failed to start exec: exec: "${file}": ${why}`;
 }
 
 /** Keeps what fits and reads on past the limit, so that the process never blocks on a full pipe. */
 function collect(child: Child) {
-  const chunks = { stdout: [] as Buffer[], stderr: [] as Buffer[] };
+  const chunks: Record<'stdout' | 'stderr', Buffer[]> = { stdout: [], stderr: [] };
   let room = MAX_OUTPUT_BYTES;
   for (const name of ['stdout', 'stderr'] as const) {
     child[name].on('error', () => {});

@@ -34,7 +34,7 @@ export class Sandboxes {
       throw wrongState(`failed to get sandbox runtime: no runtime for "${runtimeHandler}" is configured`);
     }
     const namespaces = config.linux?.security_context?.namespace_options ?? {};
-    // Its containers would run as root of the machine: what asks to be kept from that must not be run at all.
+    // Without user namespaces the containers would run as root of the machine, so such a sandbox is refused.
     if (namespaces.userns_options?.mode === 'POD') {
       throw unimplemented('user namespaces are not supported: containers run as plain host processes');
     }

@@ -68,6 +68,24 @@ export function openParent(root: string, path: string, mode?: number): Place | n
 }
 
 /**
+ * Works on a path below `root` that no link leads out of; `null` where its folder is not there and no mode is given.
+ */
+export async function inParent<Answer>(
+  root: string,
+  path: string,
+  work: (path: string) => Promise<Answer>,
+  mode?: number,
+) {
+  const place = openParent(root, path, mode);
+  if (!place) return null;
+  try {
+    return await work(place.path);
+  } finally {
+    place.folder.close();
+  }
+}
+
+/**
  * The folders on the way to several paths below one root, each opened once: what is made for a pod lies side by side.
  * For calls that are made at once; `close` ends the paths that were given out.
  */

@@ -9,10 +9,10 @@
 import pLimit from 'p-limit';
 import { OperationError } from '../../kernel/json.ts';
 
-/** What libuv takes by default. `bin/memory-limits.js` says more. */
+/** The number of threads that libuv has by default. `bin/memory-limits.js` says more. */
 const DEFAULT = 4;
 
-/** As libuv reads `UV_THREADPOOL_SIZE`: what is no number counts for none, and one thread is the least. */
+/** As libuv reads `UV_THREADPOOL_SIZE`: a text that is no number counts as zero, and one thread is the least. */
 function threads(): number {
   const given = process.env['UV_THREADPOOL_SIZE'];
   return given === undefined ? DEFAULT : Math.max(1, Number.parseInt(given, 10) || 0);
@@ -31,7 +31,7 @@ export const BOUNDED_CALLS_MAX = shareOfThreads(1 / 2);
 const BOUNDED_CALL_TIMEOUT_MS = 5_000;
 
 const slots = pLimit(BOUNDED_CALLS_MAX);
-/** What was given up and still holds a slot. */
+/** Calls that were abandoned and still hold a slot. */
 const stuck = new Set<string>();
 
 interface BoundedCallOptions<T> {

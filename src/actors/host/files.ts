@@ -1,14 +1,14 @@
-/** Plain files and folders of the node itself: reading one, making folders, and links to logs. */
+/** Plain files and folders of the node itself: reading one, making folders and shared mounts, and links to logs. */
 import { constants } from 'node:fs';
-import { access, chmod, lstat, mkdir, open, readlink, rename, stat, statfs, symlink } from 'node:fs/promises';
+import { access, chmod, lstat, mkdir, open, readlink, realpath, rename, stat, statfs, symlink } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { OperationError } from '../../kernel/json.ts';
 import type { Port } from '../../kernel/operation.ts';
+import { messageOf } from '../../kernel/thrown.ts';
 import type { hostOperations } from '../../machines/model/operations/host.ts';
-import type { Mounter } from '../volume/mounter.ts';
+import { goError } from '../go-errors.ts';
+import { type Mounter, mountBehind, mountsBelow } from '../volume/mounter.ts';
 import { errnoOf } from './below-root.ts';
-import { goError } from './go-error.ts';
-import { makeShared } from './kernel/shared-mount.ts';
 
 type Operations = typeof hostOperations;
 
@@ -56,7 +56,7 @@ async function namingErrors(doing: string, what: string | undefined, work: () =>
     await work();
   } catch (error) {
     if (what === undefined) throw error;
-    const { message } = error as Error;
+    const message = messageOf(error);
     throw new OperationError(`error ${doing} ${what}: ${message}`, { code: errnoOf(error) });
   }
 }
@@ -93,3 +93,29 @@ export const fileSystem: Port<(typeof hostOperations)['host.fileSystem']> = asyn
   const { blocks, bavail, bsize } = await statfs(path, { bigint: true });
   return { capacityBytes: String(blocks * bsize), availableBytes: String(bavail * bsize) };
 };
+
+/**
+ * Makes the folder of a node a shared mount: what is mounted below it reaches the containers that have the folder, and
+ * what such a container mounts there reaches the node and the others (`mountPropagation`).
+ *
+ * Does nothing where the folder is in a shared mount. Otherwise the folder becomes a mount of itself, with what was
+ * mounted below it before.
+ */
+async function makeShared(path: string, mounter: Mounter): Promise<void> {
+  const handle = await open(path, 'r');
+  try {
+    const before = `/proc/${process.pid}/fd/${handle.fd}`;
+    const holder = await mountBehind(before);
+    if (holder?.isShared) return;
+    const real = await realpath(path);
+    if (holder?.point !== real) {
+      const below = await mountsBelow(real);
+      await mounter.bindTree(real, real);
+      // The mounts below are in the new mount, too; the old ones, hidden below it, have no path later.
+      for (const point of below) await mounter.unmount(before + point.slice(real.length));
+    }
+    await mounter.shareTree(real);
+  } finally {
+    await handle.close();
+  }
+}

@@ -42,7 +42,7 @@ export class Hints {
     this.#areNew = false;
   }
 
-  /** At most `ms`, and not at all when there are new ones. */
+  /** Waits at most `ms`, and not at all when there are new hints. */
   wait(ms: number): Promise<void> {
     if (this.#signal.aborted || this.#areNew) return Promise.resolve();
     const quietMs = this.#lastAtMs + QUIET_MS - performance.now();

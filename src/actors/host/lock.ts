@@ -16,8 +16,8 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { OperationError } from '../../kernel/json.ts';
 import type { Port, PortCall } from '../../kernel/operation.ts';
 import type { hostOperations } from '../../machines/model/operations/host.ts';
+import { reasonOf } from '../go-errors.ts';
 import { errnoOf } from './below-root.ts';
-import { reasonOf } from './go-error.ts';
 import type { SystemCalls } from './kernel/syscall.ts';
 
 /** Between two tries for the lock, and between two checks for a contender: hand-over may take this long. */

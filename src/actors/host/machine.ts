@@ -105,7 +105,7 @@ async function hasSELinux(root: string): Promise<boolean> {
 const GO_ARCHITECTURES: Readonly<Record<string, string>> = { x64: 'amd64', ia32: '386', ppc64: 'ppc64le' };
 const PID_MAX_DEFAULT = 32_768n;
 
-/** Of the values that the machine reports. */
+/** The smallest of the values that the machine reports. */
 function smallest(texts: readonly string[]): string {
   const numbers = texts.filter((text) => /^\d+$/.test(text)).map(BigInt);
   return String(numbers.reduce((least, each) => (each < least ? each : least), numbers[0] ?? PID_MAX_DEFAULT));

@@ -1,18 +1,23 @@
 /**
- * sd_notify: reports the state of this process to the service manager (`READY=1`, `STOPPING=1`) over `NOTIFY_SOCKET`.
+ * sd_notify: reports the state of this process to the service manager (`READY=1`, `STOPPING=1`) over `NOTIFY_SOCKET`,
+ * and feeds the manager's watchdog (`WATCHDOG=1`), whose settings are in the environment.
  *
  * A manager that reads too slowly is waited for, without holding up anything else of this process. Without the variable
  * there is no manager, and nothing is sent. Without FFI systemd's own program sends; it gives our
  * process as the sender, because the manager believes only the main process of the service.
+ *
+ * Invariants: the first notification of the watchdog is sent at once, the next in each interval by this process's own
+ * loop: a loop that hangs sends none. One that is not accepted is tried again after {@link RETRY_MS}; the machine is
+ * informed once, and once more when one is accepted again.
  */
-import { setTimeout as sleep } from 'node:timers/promises';
-import { OperationError } from '../../kernel/json.ts';
+import { setTimeout as delay } from 'node:timers/promises';
+import { OperationError, toPlainError } from '../../kernel/json.ts';
 import type { Port } from '../../kernel/operation.ts';
 import type { hostOperations } from '../../machines/model/operations/host.ts';
 import { runCommand } from './commands.ts';
 import type { SystemCalls } from './kernel/syscall.ts';
 
-/** Between two tries to give a word to a manager that has not read the ten before it. */
+/** Between two tries to send a datagram to a manager that has not read the ten before it. */
 const FULL_RETRY_MS = 50;
 /** A manager that reads nothing for so long hangs. */
 const FULL_LIMIT_MS = 30_000;
@@ -34,7 +39,7 @@ export function notifyPort(
 }
 
 async function send(system: SystemCalls, address: string, state: string, signal: AbortSignal): Promise<void> {
-  for (const giveUpAt = performance.now() + FULL_LIMIT_MS; ; await sleep(FULL_RETRY_MS, undefined, { signal })) {
+  for (const giveUpAt = performance.now() + FULL_LIMIT_MS; ; await delay(FULL_RETRY_MS, undefined, { signal })) {
     try {
       return system.sendDatagram(address, Buffer.from(state));
     } catch (error) {
@@ -43,3 +48,51 @@ async function send(system: SystemCalls, address: string, state: string, signal:
     }
   }
 }
+
+/** Upstream's wait before the second try. */
+const RETRY_MS = 1_000;
+/** A shorter interval would keep this process busy with nothing else. */
+const MIN_INTERVAL_MS = 1;
+
+type Operations = typeof hostOperations;
+type Notify = Port<Operations['host.notify']>;
+
+export function watchdogPorts(environment: NodeJS.ProcessEnv, notify: Notify) {
+  const settings: Port<Operations['host.watchdogSettings']> = async () => ({
+    usec: environment['WATCHDOG_USEC'] ?? '',
+    pid: environment['WATCHDOG_PID'] ?? '',
+    ownPid: process.pid,
+  });
+  const feed: Port<Operations['host.feedWatchdog']> = async (call) => {
+    const { id, input, signal } = call;
+    const notifyAlive = () => notify({ id, input: { state: 'WATCHDOG=1' }, resume: false, signal, emit: () => {} });
+    let isHeard = true;
+    while (!signal.aborted) {
+      const error = await tryTo(notifyAlive, input.tries, signal);
+      if (signal.aborted) break;
+      if (error !== null && isHeard) call.emit({ type: 'watchdog.unheard', message: error });
+      if (error === null && !isHeard) call.emit({ type: 'watchdog.heard' });
+      isHeard = error === null;
+      await pause(Math.max(MIN_INTERVAL_MS, input.intervalMs), signal);
+    }
+    return null;
+  };
+  return { 'host.watchdogSettings': settings, 'host.feedWatchdog': feed };
+}
+
+/** Why none of the tries succeeded; `null` when one did. */
+async function tryTo(act: () => Promise<null>, tries: number, signal: AbortSignal): Promise<string | null> {
+  let last = '';
+  for (let attempt = 0; attempt < tries && !signal.aborted; attempt++) {
+    if (attempt > 0) await pause(RETRY_MS * 2 ** (attempt - 1), signal);
+    try {
+      return await act();
+    } catch (error) {
+      last = toPlainError(error).message;
+    }
+  }
+  return last;
+}
+
+/** Ends early, without an error, when the machine cancels the operation. */
+const pause = (ms: number, signal: AbortSignal): Promise<void> => delay(ms, undefined, { signal }).catch(() => {});

@@ -23,7 +23,10 @@ export class PathWatch {
   #parent: Armed | null = null;
   #closed = false;
 
-  /** `came`: the path of what came, went or was replaced; `null` when something was written, or it is not known. */
+  /**
+   * `came`: the path that appeared, disappeared or was replaced; `null` when a file was written, or the path is
+   * unknown.
+   */
   constructor(path: string, onHint: (came: string | null) => void) {
     this.#path = path;
     this.#onHint = onHint;
@@ -66,7 +69,7 @@ export class PathWatch {
   }
 }
 
-/** What identifies the folder behind a name, or `null` when there is none. */
+/** The identity of the folder behind a name, or `null` when there is none. */
 async function folderInodeOf(path: string): Promise<string | null> {
   try {
     const found = await stat(path);

@@ -30,9 +30,9 @@ export type Logins = Readonly<Record<string, Login>>;
 
 /** `config.json` and `.dockerconfigjson`: logins are below `auths`. */
 export function dockerConfigJson(text: string): Logins {
-  const value: unknown = parsed(text);
-  if (!isObject(value as never)) throw new Error('the docker configuration is not a JSON object');
-  return loginsOf((value as { auths?: unknown }).auths ?? {});
+  const value = parsed(text);
+  if (!isObject(value)) throw new Error('the docker configuration is not a JSON object');
+  return loginsOf(value['auths'] ?? {});
 }
 
 /** `.dockercfg`: nothing but logins. */
@@ -48,8 +48,8 @@ function parsed(text: string): unknown {
 }
 
 function loginsOf(value: unknown): Logins {
-  if (!isObject(value as never)) throw new Error('the logins of the docker configuration are not a JSON object');
-  const entries = Object.entries(value as object);
+  if (!isObject(value)) throw new Error('the logins of the docker configuration are not a JSON object');
+  const entries = Object.entries(value);
   if (entries.length > LOGINS_MAX)
     throw new Error(
       `the docker configuration has ${entries.length} registries, more than the ${LOGINS_MAX} that are read`,
@@ -58,12 +58,12 @@ function loginsOf(value: unknown): Logins {
 }
 
 function loginOf(entry: unknown): Login {
-  const { username = '', password = '', auth = '' } = (entry ?? {}) as Record<string, unknown>;
-  if (![username, password, auth].every((each) => typeof each === 'string')) {
+  const { username = '', password = '', auth = '' } = isObject(entry) ? entry : {};
+  if (typeof username !== 'string' || typeof password !== 'string' || typeof auth !== 'string') {
     throw new Error('a login of the docker configuration has a field that is not text');
   }
-  if (auth === '') return { username: username as string, password: password as string };
-  const decoded = Buffer.from(auth as string, 'base64').toString('utf8');
+  if (auth === '') return { username, password };
+  const decoded = Buffer.from(auth, 'base64').toString('utf8');
   const colon = decoded.indexOf(':');
   if (colon < 0) throw new Error('unable to parse auth field, must be formatted as base64(username:password)');
   return { username: decoded.slice(0, colon), password: decoded.slice(colon + 1) };
@@ -76,7 +76,7 @@ interface Place {
   readonly home: string;
 }
 
-/** What the node itself knows; nothing where no file can be read. */
+/** The logins of the node itself; none where no file can be read. */
 export async function nodeLogins(place: Place): Promise<Logins> {
   for (const [path, decode] of candidates(place)) {
     const text = await readable(path);
@@ -84,7 +84,7 @@ export async function nodeLogins(place: Place): Promise<Logins> {
     try {
       return decode(text);
     } catch {
-      // The next file may be better; upstream goes on in silence, too.
+      // The next file may be readable; upstream, too, goes on without a message.
     }
   }
   return {};

@@ -11,7 +11,8 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { steadyNow } from '../../kernel/clock.ts';
-import { isObject } from '../../kernel/json.ts';
+import { isObject, type Json, type JsonObject } from '../../kernel/json.ts';
+import { keepNewest } from '../../kernel/keep-newest.ts';
 import { decodeAs } from '../../machines/configuration/fields/decode.ts';
 import { readTypeMeta } from '../../machines/configuration/fields/source.ts';
 import {
@@ -35,7 +36,7 @@ import type { ServiceAccounts } from './service-accounts.ts';
 const DEADLINE_MS = 60_000;
 /** A login has at most a few KiB, and a plugin has a few registries. */
 const MAX_ANSWER_BYTES = 1_048_576;
-/** Of what a failing plugin says, so much goes into the log. */
+/** How much of a failing plugin's error output goes into the log. */
 const MAX_COMPLAINT_BYTES = 1_024;
 /** Answers that are kept; a node has a few hundred images. */
 const MAX_CACHED = 10_000;
@@ -113,7 +114,7 @@ export class Plugin {
     return this.#provider.name;
   }
 
-  /** It is asked on behalf of service accounts. */
+  /** Whether the plugin is asked on behalf of service accounts. */
   get usesAccounts(): boolean {
     return this.#provider.tokenAttributes !== undefined;
   }
@@ -170,7 +171,7 @@ export class Plugin {
     return { logins: answer.logins, account };
   }
 
-  /** Whose an answer is: part of the key under which it is kept. */
+  /** The principal that an answer belongs to: part of the key under which it is kept. */
   #ownerOf(principal: Principal | null): string {
     if (principal === null) return '';
     const { account, token, annotations } = principal;
@@ -205,8 +206,8 @@ export class Plugin {
       Registry: `registry ${registryOf(image)}`,
       Global: GLOBAL_SCOPE,
     };
-    if (this.#cache.size >= MAX_CACHED) this.#cache.delete(this.#cache.keys().next().value!);
     this.#cache.set(cacheKey(scopes[cacheKeyType]!, owner), { logins, expiresAtMs: this.#now() + ms });
+    keepNewest(this.#cache, MAX_CACHED);
   }
 
   async #ask(image: string, principal: Principal | null): Promise<Answer> {
@@ -271,13 +272,13 @@ export class Plugin {
   }
 }
 
-/** With what it started: a child of its own may hold its output open. It is the leader of a group of its own. */
+/** Kills the plugin's process group: a child of the plugin may hold its output open. */
 function killAll({ pid }: ChildProcess): void {
   if (pid === undefined) return;
   try {
     process.kill(-pid, 'SIGKILL');
   } catch {
-    // It has ended meanwhile.
+    // The process has ended meanwhile.
   }
 }
 
@@ -335,10 +336,10 @@ function decodeAnswer(text: string, apiVersion: string): Answer {
   return { cacheKeyType, cacheDuration, logins: dockercfg(JSON.stringify(auth)) };
 }
 
-function documentOf(text: string) {
+function documentOf(text: string): JsonObject {
   try {
-    const value: unknown = JSON.parse(text);
-    if (isObject(value as never)) return value as { readonly [key: string]: never };
+    const value: Json = JSON.parse(text);
+    if (isObject(value)) return value;
   } catch {
     // The parser's own message quotes the answer.
   }

@@ -199,8 +199,8 @@ async function recordFiles(folder: string): Promise<string[]> {
 async function readRecord(path: string, imageRef: string): Promise<StoredRecord | null> {
   const value = await readJson(path);
   if (value === null) return null;
-  const { kind, apiVersion, credentialMapping = {} } = value as Partial<StoredRecord>;
-  if (kind !== 'ImagePulledRecord' || !READABLE.includes(apiVersion ?? '') || !isObject(credentialMapping as never)) {
+  const { kind, apiVersion, credentialMapping = {} }: Partial<StoredRecord> = value;
+  if (kind !== 'ImagePulledRecord' || !READABLE.includes(apiVersion ?? '') || !isObject(credentialMapping)) {
     throw new Error(`${path} is not an ImagePulledRecord; remove it, and the image is pulled again`);
   }
   return value['imageRef'] === imageRef ? ({ ...value, credentialMapping } as unknown as StoredRecord) : null;
@@ -211,7 +211,7 @@ async function readJson(path: string): Promise<Readonly<Record<string, unknown>>
     const text = await readFile(path, 'utf8');
     if (text.length > MAX_RECORD_BYTES) throw new Error(`${path} has more than ${MAX_RECORD_BYTES} bytes`);
     const value: unknown = JSON.parse(text);
-    if (isObject(value as never)) return value as Record<string, unknown>;
+    if (isObject(value)) return value;
     throw new Error(`${path} is not a JSON object; remove it, and the image is pulled again`);
   } catch (error) {
     if (toPlainError(error).code === 'ENOENT') return null;

@@ -8,7 +8,7 @@ import type { Parsed } from '../../machines/model/values/go-text.ts';
 import { quote } from '../../machines/model/values/go-text.ts';
 
 export interface RegistryUrl {
-  /** With its port. */
+  /** The host with its port. */
   readonly host: string;
   readonly path: string;
 }
@@ -16,7 +16,7 @@ export interface RegistryUrl {
 export function parseRegistryUrl(text: string): Parsed<RegistryUrl> {
   const refuse = (reason: string) => ({ error: `parse ${quote(`https://${text}`)}: ${reason}` });
   if (/\p{Cc}/u.test(text)) return refuse('net/url: invalid control character in URL');
-  const bare = text.split(/[?#]/, 1)[0]!;
+  const [bare = ''] = text.split(/[?#]/, 1);
   const slash = bare.indexOf('/');
   const authority = slash < 0 ? bare : bare.slice(0, slash);
   const path = slash < 0 ? '' : bare.slice(slash);
@@ -30,7 +30,7 @@ export function parseRegistryUrl(text: string): Parsed<RegistryUrl> {
   return { value: { host: decodeURIComponent(host), path: decodeURIComponent(path) } };
 }
 
-/** Three characters, or what is left of them, where a percent sign is not followed by two hexadecimal digits. */
+/** Three characters, or fewer at the end, where a percent sign is not followed by two hexadecimal digits. */
 function invalidEscape(text: string): string | null {
   const at = /%(?![0-9a-fA-F]{2})/.exec(text)?.index;
   return at === undefined ? null : text.slice(at, at + 3);

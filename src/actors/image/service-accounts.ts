@@ -7,6 +7,7 @@
  */
 import type { Json } from '../../kernel/json.ts';
 import { isObject, type JsonObject } from '../../kernel/json.ts';
+import { keepNewest } from '../../kernel/keep-newest.ts';
 import type { PullingPod } from '../../machines/model/operations/image.ts';
 import type { KubeTarget } from '../../machines/model/operations/kube.ts';
 
@@ -76,8 +77,8 @@ export class ServiceAccounts {
   #keep(key: string, token: Token): void {
     for (const [other, { expiresAtMs }] of this.#tokens) if (expiresAtMs < this.#now()) this.#tokens.delete(other);
     this.#tokens.delete(key);
-    if (this.#tokens.size >= MAX_TOKENS) this.#tokens.delete(this.#tokens.keys().next().value!);
     this.#tokens.set(key, token);
+    keepNewest(this.#tokens, MAX_TOKENS);
   }
 }
 

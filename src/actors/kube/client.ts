@@ -7,6 +7,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { OperationError } from '../../kernel/json.ts';
 import type { KubeTarget } from '../../machines/model/operations/kube.ts';
+import { chunksOf } from '../byte-stream.ts';
 import { GrowingBytes } from '../growing-bytes.ts';
 import type { TokenBucket } from '../token-bucket.ts';
 import { refusal, requestError } from './errors.ts';
@@ -16,7 +17,7 @@ import type { Transport, TransportAnswer, TransportRequest } from './transport.t
 const RETRIES_MAX = 10;
 /** A longer one goes to the machine, which decides; a server that wants a node silent for minutes must be seen. */
 const RETRY_AFTER_MAX_MS = 30_000;
-/** Of an answer that is not a watch. The largest list page of the largest objects stays far below. */
+/** Limit of an answer that is not a watch. The largest list page of the largest objects stays far below. */
 const ANSWER_MAX_BYTES = 256 * 1_048_576;
 /** Upstream waits for ever and relies on pings; HTTP/1.1 has none. */
 const HEADERS_TIMEOUT_MS = 60_000;
@@ -25,14 +26,14 @@ interface ClientOptions {
   readonly transport: Transport;
   readonly userAgent: string;
   readonly limit: TokenBucket | null;
-  /** Of the whole request; 0: none. */
+  /** Limit of the whole request; 0: none. */
   readonly timeoutMs: number;
   readonly onRequest?: OnRequest;
 }
 
 /** One exchange, as the metrics count it. */
 type Exchanged =
-  /** For its turn under the client's limit. */
+  /** A request waited for its turn under the client's limit. */
   | { readonly kind: 'waited'; readonly durationMs: number }
   /** `code` is the status of the answer or `<error>`, `bytes` the body's. */
   | { readonly kind: 'sent'; readonly code: string; readonly durationMs: number; readonly bytes: number }
@@ -74,7 +75,7 @@ export class KubeClient {
     }
   }
 
-  /** A successful answer whose body is read as it comes, without a time limit. */
+  /** A successful answer whose body is read while it arrives, without a time limit. */
   async open(request: ClientRequest): Promise<TransportAnswer> {
     return (await this.exchange(request, { isStream: true })).answer;
   }
@@ -154,8 +155,8 @@ function headerOf({ headers }: TransportAnswer, name: string): string | undefine
 
 async function bodyOf({ body }: TransportAnswer): Promise<Buffer> {
   const bytes = new GrowingBytes();
-  for await (const chunk of body) {
-    bytes.add(chunk as Buffer);
+  for await (const chunk of chunksOf(body)) {
+    bytes.add(chunk);
     if (bytes.length > ANSWER_MAX_BYTES) {
       throw new OperationError(`the answer has more than ${ANSWER_MAX_BYTES} bytes`, { code: 'TooLarge' });
     }

@@ -30,7 +30,7 @@ export interface Credentials {
   readonly pluginCertificate: string | null;
 }
 
-/** What exec plugins and auth providers fill in. */
+/** Options that exec plugins and auth providers fill in. */
 interface PluginOptions {
   cert?: string;
   key?: string;
@@ -38,7 +38,7 @@ interface PluginOptions {
 }
 type PluginUser = (options: PluginOptions) => Promise<void>;
 
-/** TLS has no way to ask for an address: it is only looked for in the certificate. */
+/** TLS cannot request a certificate for an address: the address is only compared with the certificate. */
 const nameToCheck = (name: string): Pick<Credentials['tls'], 'servername' | 'checkServerIdentity'> =>
   isIP(name) === 0 ? { servername: name } : { checkServerIdentity: (_host, cert) => checkServerIdentity(name, cert) };
 
@@ -68,7 +68,7 @@ export class CredentialSource {
       this.readAtMs = performance.now();
       return this.read;
     } catch (error) {
-      // Of files that are being replaced one is not there, or is newer: what was good may still be.
+      // While files are being replaced one may be missing or newer; the credentials read before may still be valid.
       if (this.read) return this.read;
       throw error;
     }

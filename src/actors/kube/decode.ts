@@ -36,8 +36,8 @@ const map: Check = (value, at) => {
   if (!isObject(value)) throw refused(at, 'a map', value);
 };
 const texts: Check = (value, at) => {
-  map(value, at);
-  for (const [key, each] of Object.entries(value as JsonObject)) text(each ?? null, `${at}[${JSON.stringify(key)}]`);
+  if (!isObject(value)) throw refused(at, 'a map', value);
+  for (const [key, each] of Object.entries(value)) text(each ?? null, `${at}[${JSON.stringify(key)}]`);
 };
 const listOf =
   (check: Check): Check =>
@@ -84,7 +84,7 @@ function checkNesting(value: Json | undefined, at: string, levels: number): void
   for (const child of Object.values(value)) checkNesting(child, at, levels + 1);
 }
 
-/** Of none as of an empty one, as in Go. */
+/** Missing metadata is an empty map, as in Go. */
 function metadataOf(value: JsonObject, at: string): JsonObject {
   const metadata = value['metadata'] ?? {};
   if (!isObject(metadata)) throw refused(`${at}.metadata`, 'a map', metadata);
@@ -96,7 +96,7 @@ function metadataOf(value: JsonObject, at: string): JsonObject {
 export function decodedObject(value: Json | undefined, at: string): KubeObject {
   if (!isObject(value)) throw refused(at, 'a map', value);
   const metadata = metadataOf(value, at);
-  // What a Status says of its request is text.
+  // In a Status, the field `status` is text.
   if (value['kind'] !== 'Status') checkFields(value, OF_OBJECT, at);
   checkNesting(value, at, 0);
   return (metadata === value['metadata'] ? value : { ...value, metadata }) as unknown as KubeObject;
@@ -127,7 +127,7 @@ const LONG_NUMBER = /[[:,]\s*-?\d{16,}/;
  * Reading each number's source costs five times a plain parse, so it is done only where a long number is.
  */
 export function parseExactly(text: string): Json {
-  if (!LONG_NUMBER.test(text)) return JSON.parse(text) as Json;
+  if (!LONG_NUMBER.test(text)) return JSON.parse(text);
   return JSON.parse(text, (_key, value: unknown, context?: { readonly source?: string }) =>
     typeof value === 'number' && Number.isInteger(value) && !Number.isSafeInteger(value)
       ? (context?.source ?? String(value))

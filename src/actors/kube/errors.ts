@@ -1,6 +1,6 @@
 /** What goes wrong between a request and its answer: Go's words for it, and a code that machines can test. */
 import { isIP } from 'node:net';
-import { OperationError } from '../../kernel/json.ts';
+import { memberOf, OperationError } from '../../kernel/json.ts';
 import { codeOf } from '../../kernel/thrown.ts';
 import { dialText, exchangeText, hostPort } from '../go-errors.ts';
 
@@ -82,12 +82,17 @@ function certificateText(code: string, error: Error): string | undefined {
 /** More names than these are counted, not listed. */
 const LISTED_NAMES = 100;
 
+const stringOf = (value: unknown): string => (typeof value === 'string' ? value : '');
+
 /** Why the certificate is not this server's: as crypto/x509's HostnameError. */
 function hostnameText(error: Error): string {
-  const { host = '', cert } = (error.cause ?? error) as { host?: string; cert?: { subjectaltname?: string } };
-  const name = host.replace(/\.$/, '');
+  const refused = error.cause ?? error;
+  const names = memberOf(memberOf(refused, 'cert'), 'subjectaltname');
+  const name = stringOf(memberOf(refused, 'host')).replace(/\.$/, '');
   const wanted = isIP(name) === 0 ? 'DNS:' : 'IP Address:';
-  const entries = (cert?.subjectaltname ?? '').split(', ').filter((entry) => entry.startsWith(wanted));
+  const entries = stringOf(names)
+    .split(', ')
+    .filter((entry) => entry.startsWith(wanted));
   if (wanted !== 'DNS:' && entries.length === 0)
     return `cannot validate certificate for ${name} because it doesn't contain any IP SANs`;
   if (entries.length === 0) return `certificate is not valid for any names, but wanted to match ${name}`;
@@ -96,7 +101,7 @@ function hostnameText(error: Error): string {
   return `certificate is valid for ${entries.map((entry) => entry.slice(wanted.length)).join(', ')}, not ${name}`;
 }
 
-/** The same request may be carried out later. A conflict is not among them: it needs another request. */
+/** Statuses after which the same request may succeed later. A conflict is none: it needs another request. */
 const RETRIABLE = new Set([408, 425, 429, 500, 502, 503, 504]);
 
 interface StatusObject {
@@ -121,7 +126,7 @@ const REASONS: Readonly<Record<number, string>> = {
   504: 'Timeout',
 };
 
-/** The server's refusal. `body` is what it sent: a Status, or whatever a proxy on the way had to say. */
+/** The server's refusal. `body` is a Status, or the text of a proxy on the way. */
 export function refusal(status: number, body: string, retryAfter: string | undefined): OperationError {
   const answer = statusOf(body);
   const reason = answer?.reason || (REASONS[status] ?? `HTTP${status}`);
@@ -136,7 +141,7 @@ export function refusal(status: number, body: string, retryAfter: string | undef
 
 function statusOf(body: string): StatusObject | undefined {
   try {
-    const value = JSON.parse(body) as (StatusObject & { kind?: string }) | null;
+    const value: (StatusObject & { kind?: string }) | null = JSON.parse(body);
     return value?.kind === 'Status' ? value : undefined;
   } catch {
     return undefined;

@@ -249,7 +249,7 @@ function clientsOf(settings: KubeSettings, transport: Transport, onRequest: OnRe
   };
 }
 
-/** What claims to be a whole answer and is none may be requested again. */
+/** An answer with status 200 that is not whole JSON may be requested again. */
 function complete(text: string): Json {
   try {
     return parseExactly(text);

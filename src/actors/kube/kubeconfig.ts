@@ -112,10 +112,8 @@ function checkType(path: string, document: JsonObject): void {
 }
 
 function entry(document: JsonObject, list: string, name: string, field: string): JsonObject | undefined {
-  const entries = document[list];
-  const found = Array.isArray(entries)
-    ? (entries as Json[]).find((each) => isObject(each) && each['name'] === name)
-    : undefined;
+  const entries: readonly Json[] = Array.isArray(document[list]) ? document[list] : [];
+  const found = entries.find((each) => isObject(each) && each['name'] === name);
   if (!isObject(found)) return undefined;
   return isObject(found[field]) ? found[field] : {};
 }

@@ -14,7 +14,7 @@ import { requestError } from './errors.ts';
 import type { Kubeconfig } from './kubeconfig.ts';
 
 const CONNECT_TIMEOUT_MS = 30_000;
-/** Of the system: a connection without HTTP/2 that died in silence is found by it. */
+/** The system's keep-alive finds a connection without HTTP/2 that died in silence. */
 const TCP_KEEP_ALIVE_MS = 30_000;
 /** Idle connections are closed before load balancers in between forget them. */
 const KEEP_ALIVE_MS = 90_000;
@@ -22,7 +22,7 @@ const UNAUTHORIZED = 401;
 
 export interface TransportRequest {
   readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
-  /** With its query, from the root of the server. */
+  /** The path with its query, from the root of the server. */
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body?: string;
@@ -36,7 +36,7 @@ export type TransportAnswer = Dispatcher.ResponseData;
 cancelStreamsGivenUp();
 endLostConnections();
 
-/** What becomes of the connections of one identity. */
+/** Events in the life of the connections of one identity. */
 type TransportSeen =
   /** New ones with the credentials of now; `pluginCertificate` is PEM, `null` where no exec plugin gave it. */
   | { readonly kind: 'opened'; readonly pluginCertificate: string | null }
@@ -152,7 +152,7 @@ function ping(session: ClientHttp2Session): void {
   session.ping(() => clearTimeout(limit));
 }
 
-/** What is no number is as if it was not there. */
+/** A setting that is no number counts as absent. */
 function millisecondsOf({ name, seconds }: { readonly name: string; readonly seconds: number }): number {
   const setting = process.env[name] ?? '';
   return (/^\d+$/.test(setting) ? Number(setting) : seconds) * SECOND_MS;

@@ -5,14 +5,15 @@
  * is the newest that was seen whole, so that nothing is lost between this watch and the next.
  */
 import { setImmediate } from 'node:timers/promises';
-import { type Json, OperationError } from '../../kernel/json.ts';
+import { isObject, type Json, memberOf, OperationError } from '../../kernel/json.ts';
 import type { KubeObject } from '../../machines/model/operations/kube.ts';
+import { chunksOf } from '../byte-stream.ts';
 import { GrowingBytes } from '../growing-bytes.ts';
 import { decodedObject, parseExactly } from './decode.ts';
 import { refusal } from './errors.ts';
 import type { TransportAnswer } from './transport.ts';
 
-/** One object with its event; etcd holds none that is larger than 1.5 MiB, and JSON may escape it up to sixfold. */
+/** One object with its event; etcd holds no object larger than 1.5 MiB, and JSON may escape it up to sixfold. */
 const LINE_MAX_BYTES = 16 * 1_048_576;
 const GONE = 410;
 const NEWLINE = 0x0a;
@@ -55,9 +56,9 @@ export async function readWatch(
 }
 
 function ended(status: KubeObject, resourceVersion: string): WatchEnd {
-  const { code, reason } = status as unknown as { code?: number; reason?: string };
+  const [code, reason] = [memberOf(status, 'code'), memberOf(status, 'reason')];
   if (code === GONE || reason === 'Expired') return { reason: 'expired', resourceVersion };
-  throw refusal(code ?? 500, JSON.stringify({ ...(status as object), kind: 'Status' }), undefined);
+  throw refusal(typeof code === 'number' ? code : 500, JSON.stringify({ ...status, kind: 'Status' }), undefined);
 }
 
 function parsed(text: string): WatchLine | undefined {
@@ -67,7 +68,7 @@ function parsed(text: string): WatchLine | undefined {
   } catch {
     return undefined;
   }
-  const { type, object } = (line ?? {}) as { readonly type?: Json; readonly object?: Json };
+  const { type, object } = isObject(line) ? line : {};
   const known = TYPES.find((each) => each === type);
   return known && { type: known, object: decodedObject(object, 'watch.object') };
 }
@@ -89,13 +90,13 @@ async function* lines({ body }: TransportAnswer): AsyncGenerator<string> {
   }
 }
 
-/** Until the server, the network, or the reader ends it; the stream is never left open. */
+/** Yields chunks until the server, the network, or the reader ends the stream, which is never left open. */
 async function* chunks(body: TransportAnswer['body']): AsyncGenerator<Buffer> {
   body.on('error', () => undefined);
   try {
-    for await (const chunk of body) yield chunk as Buffer;
+    yield* chunksOf(body);
   } catch {
-    // A connection that broke: what came whole was said.
+    // The connection broke: the changes that came whole were reported.
   } finally {
     body.destroy();
   }

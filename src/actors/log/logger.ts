@@ -69,7 +69,7 @@ interface Line {
 function klogStream(write: (line: string) => void): DestinationStream {
   return {
     write(json: string) {
-      const { level, ts, pid, caller, msg, v: _v, ...fields } = JSON.parse(json) as Line & Record<string, unknown>;
+      const { level, ts, pid, caller, msg, v: _v, ...fields }: Line & Record<string, unknown> = JSON.parse(json);
       const text = klogText(msg, fields);
       write(text.startsWith(PANIC) ? `${text}\n` : `${klogHeader(level, ts, pid, caller)} ${text}\n`);
     },
@@ -128,7 +128,7 @@ export function logRecords({ streams = OF_THE_PROCESS, ...first }: LoggerOptions
 
 const ERRORS: readonly string[] = ['error', 'fatal'];
 
-/** Loggers that add their lines to what is `said`. */
+/** Loggers that add their lines to `said`. */
 function loggersOf({ verbosity, format, splitStream }: LogForm, pending: Record<keyof Streams, string>) {
   const [out, err] = [(line: string) => void (pending.out += line), (line: string) => void (pending.err += line)];
   const open = (write: (line: string) => void) =>

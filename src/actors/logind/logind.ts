@@ -14,7 +14,7 @@ import { OperationError } from '../../kernel/json.ts';
 import type { Ports } from '../../kernel/operation.ts';
 import { codeOf, messageOf } from '../../kernel/thrown.ts';
 import type { logindOperations } from '../../machines/model/operations/logind.ts';
-import { CALL_TIMEOUT_MS, connectBus } from '../bus.ts';
+import { busErrorName, CALL_TIMEOUT_MS, connectBus } from '../bus.ts';
 
 const SERVICE = 'org.freedesktop.login1';
 const OBJECT = '/org/freedesktop/login1';
@@ -24,11 +24,11 @@ const CONFIGURATION = '/etc/systemd/logind.conf.d';
 const OVERRIDE = '99-kubelet.conf';
 const SIGHUP = 1;
 const US_PER_MS = 1_000n;
-/** What Go's zero time is in JSON. */
+/** Go's zero time in JSON. */
 const NEVER = '0001-01-01T00:00:00Z';
 
 export interface LogindOptions {
-  /** Of the system's bus, as D-Bus writes it. */
+  /** The address of the system's bus, as D-Bus writes it. */
   readonly address?: string;
   /** logind's folder for parts of its configuration. */
   readonly configuration?: string;
@@ -100,11 +100,10 @@ async function withBus<Result>(address: string, use: (bus: Bus) => Promise<Resul
   }
 }
 
-/** What the other side refused, with its name for it. */
+/** The other side's refusal, with its name for it. */
 function refusal(what: string, error: unknown): unknown {
   if (!(error instanceof DBusError)) return error;
-  const { dbusName, message } = error as DBusError & { dbusName?: string };
-  return new OperationError(`${what}: ${message}`, { code: dbusName ?? error.name, retriable: true });
+  return new OperationError(`${what}: ${error.message}`, { code: busErrorName(error), retriable: true });
 }
 
 async function inhibitDelay(address: string): Promise<number> {
@@ -170,7 +169,7 @@ const LOCK = [
   '--who=kubelet',
   '--why=Kubelet needs time to handle node shutdown',
   '--mode=delay',
-  // Says what it hears: an answer shows that it runs, and so that the lock is held. It ends with its input.
+  // Prints its input: an answer shows that it runs, and so that the lock is held. It ends with its input.
   'cat',
 ];
 

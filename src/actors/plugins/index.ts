@@ -1,6 +1,6 @@
 /** Ports for `plugins.*`, `devices.*` and `dra.*`: the folder where plugins register, and the calls to them. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { OperationError } from '../../kernel/json.ts';
+import { OperationError, toPlainError } from '../../kernel/json.ts';
 import type { Port, Ports } from '../../kernel/operation.ts';
 import { messageOf } from '../../kernel/thrown.ts';
 import type { deviceOperations } from '../../machines/model/operations/devices.ts';
@@ -31,7 +31,7 @@ const REGISTRATION = 'pluginregistration.Registration';
 
 /** The same error with a sentence before it that says what was attempted. */
 function within(what: string, thrown: unknown): OperationError {
-  const { message, code, retriable } = thrown as OperationError;
+  const { message, code, retriable } = toPlainError(thrown);
   return new OperationError(`RegisterPlugin error -- ${what}, err: ${message}`, {
     ...(code ? { code } : {}),
     retriable,
@@ -99,7 +99,7 @@ const followNodeInfo: Port<(typeof pluginOperations)['plugins.followNodeInfo']> 
       (info) => ({ info, error: '' }),
       (error: unknown) => ({ info: null, error: messageOf(error) }),
     );
-  // It was asked when it registered.
+  // The driver was asked when it registered.
   await sleep(periodMs, undefined, { signal }).catch(() => {});
   return await watchChanges({
     ask,

@@ -20,7 +20,7 @@ import { TokenBucket } from '../token-bucket.ts';
 
 /** Safety net for the hint that was dropped. */
 const PERIOD_MS = 30_000;
-/** From a hint to the scan: lets the other events of one plugin's start arrive. */
+/** From a hint to the scan: the other events of one plugin's start arrive meanwhile. */
 const SOON_MS = 10;
 /** Folders below each other; a plugin is at most a folder or two deep. */
 const DEPTH_MAX = 8;
@@ -65,7 +65,7 @@ class SocketFollower {
     while (!signal.aborted) {
       this.#hints.take();
       const found = await scan(input.path);
-      // A folder that is new may have been filled before it was watched.
+      // A new folder may have been filled before it was watched.
       if (await this.#watch(found.folders)) this.#hints.give();
       await this.#say(found).catch(() => {});
       await this.#hints.wait(PERIOD_MS);

@@ -15,7 +15,7 @@ const CHANNEL_OPTIONS: grpc.ChannelOptions = {
   'grpc.enable_channelz': 0,
   'grpc.enable_http_proxy': 0,
   'grpc.service_config_disable_resolution': 1,
-  /** Each attempt connects anew, so that it asks the process that listens now. */
+  /** Each attempt connects anew, so that it reaches the process that listens now. */
   'grpc.use_local_subchannel_pool': 1,
 };
 

@@ -27,9 +27,9 @@ export interface GetOptions {
   readonly url: string;
   readonly headers: readonly Header[];
   readonly userAgent: string;
-  /** `null`: as long as it takes. */
+  /** `null`: no limit. */
   readonly timeoutMs: number | null;
-  /** What a redirect to another host means: an answer, or one to be followed. */
+  /** Whether a redirect to another host is followed; if not, it is the answer. */
   readonly followsElsewhere: boolean;
   readonly signal: AbortSignal;
 }
@@ -106,7 +106,7 @@ function get(
         request.destroy();
         return resolve({ location });
       }
-      // What comes behind a whole answer is not part of it.
+      // Bytes behind a whole answer are not part of it.
       const failBody = (error: Error): void => {
         if (!response.complete) resolve(failed('body', url, isLate() ? LATE_BODY : bodyText(error)));
       };
@@ -123,7 +123,7 @@ function get(
 const LATE_HEADERS = 'context deadline exceeded (Client.Timeout exceeded while awaiting headers)';
 const LATE_BODY = 'context deadline exceeded (Client.Timeout or context cancellation while reading body)';
 
-/** Where to go on; `null` when this is the answer. */
+/** The URL of the next request; `null` when the response is the answer. */
 function redirectOf({ statusCode = 0, headers }: http.IncomingMessage, url: URL, elsewhere: boolean): string | null {
   const { location } = headers;
   if (!REDIRECTS.has(statusCode) || location === undefined || location === '') return null;

@@ -45,7 +45,7 @@ interface Asks {
   readonly vault: Vault;
 }
 
-/** Hears of every attempt: the request of the kernel that it belongs to, what came of it, and how long it took. */
+/** Called for every attempt: the kernel's request that it belongs to, its result, and how long it took. */
 export type OnAttempt = (request: number, result: Attempt['result'], durationMs: number) => void;
 
 /** Exec probes go through the runtime. */
@@ -107,7 +107,7 @@ function shownOf({ command, words = [] }: ExecHandler, vault: Vault): readonly s
   return command.map((word) => values.put(word));
 }
 
-/** The command is sent with the values; what it prints, or why it fails, is reported without those of variables. */
+/** The command is sent with the values; its output, or its error, is reported without those of variables. */
 const opening =
   (execSync: ExecSync, { secrets = [], words = [] }: ExecHandler, vault: Vault): ExecSync =>
   async (input, signal) => {

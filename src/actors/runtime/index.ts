@@ -10,7 +10,7 @@ import { accessSync, constants, statSync } from 'node:fs';
 import type { Vault } from '../../kernel/journal/index.ts';
 import { OperationError } from '../../kernel/json.ts';
 import type { InputOf, Ports } from '../../kernel/operation.ts';
-import { messageOf } from '../../kernel/thrown.ts';
+import { codeOf, messageOf } from '../../kernel/thrown.ts';
 import { criOperations } from '../../machines/model/operations/cri.ts';
 import type { RuntimeCondition, runtimeOperations } from '../../machines/model/operations/runtime.ts';
 import { parseEndpoint } from '../../machines/model/values/endpoint.ts';
@@ -137,8 +137,8 @@ async function validated(opened: CriPorts, endpoint: string, signal: AbortSignal
     return await opened.ports['cri.version'](callOf({}, signal));
   } catch (thrown) {
     opened.close();
-    const { message, code } = thrown as { message: string; code?: string };
-    const why = rpcText(message, code);
+    const code = codeOf(thrown);
+    const why = rpcText(messageOf(thrown), code);
     throw new OperationError(
       `validate service connection: validate CRI v1 runtime API for endpoint ${JSON.stringify(endpoint)}: ${why}`,
       code === undefined ? {} : { code },

@@ -8,11 +8,10 @@ import { type CheckpointContainer, checkpointEndpoints } from './endpoints/check
 import { containerLogsEndpoints } from './endpoints/container-logs.ts';
 import { debugEndpoints } from './endpoints/debug.ts';
 import { healthEndpoints } from './endpoints/health.ts';
-import { metricsEndpoints } from './endpoints/metrics.ts';
+import type { NodeStats } from './endpoints/metrics.ts';
+import { metricsEndpoints, statsEndpoints } from './endpoints/metrics.ts';
 import { nodeLogEndpoints } from './endpoints/node-logs.ts';
 import { configzEndpoint, podsEndpoint, runningPodsEndpoint } from './endpoints/pods.ts';
-import type { NodeStats } from './endpoints/stats.ts';
-import { statsEndpoints } from './endpoints/stats.ts';
 import { flagzEndpoint, type Program, statuszEndpoint } from './endpoints/z-pages.ts';
 import { pageNotFound, refusal } from './http/answer.ts';
 import type { Endpoint } from './http/endpoint.ts';
@@ -23,7 +22,7 @@ import type { ApiView } from './node-pods.ts';
 import { type StreamUrls, streamingEndpoints } from './streaming/endpoints.ts';
 import { type ExecSync, runEndpoints } from './streaming/run.ts';
 
-/** What the endpoints read and call. */
+/** Sources that the endpoints read and calls that they make. */
 export interface ApiDependencies {
   readonly view: ApiView;
   readonly metrics: NodeMetrics;
@@ -58,7 +57,7 @@ const DEBUG_PREFIXES = [
   '/debug/pprof',
 ];
 
-/** Of the kubelet's port. */
+/** All endpoints of the kubelet's port. */
 export function kubeletApi(settings: ApiSettings, dependencies: ApiDependencies): Api {
   const shared = sharedEndpoints(dependencies);
   if (!settings.debuggingHandlers) return withoutDebugging(shared);
@@ -121,7 +120,7 @@ const RIGHTS: Readonly<Record<string, Endpoint['subresources']>> = {
   '/logs': ['log'],
 };
 
-/** Whatever is below these prefixes, with one answer. */
+/** The same answer for every path below these prefixes. */
 const refused = (prefixes: readonly string[], why: string): Endpoint[] =>
   prefixes.flatMap((prefix) =>
     [prefix, `${prefix}/*`].map((path) => ({

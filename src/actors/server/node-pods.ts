@@ -1,5 +1,4 @@
-/** The pods of this node and what else endpoints ask of it, as they see it: copies, between two turns of the kernel. */
-
+/** The pods of this node and other facts that endpoints read: copies, taken between two turns of the kernel. */
 import type { KubeletConfiguration } from '../../machines/configuration/index.ts';
 import type { ContainerStatus } from '../../machines/model/api/cri.ts';
 import type { Container, EphemeralContainer, Pod, PodStatus } from '../../machines/model/api/pod.ts';
@@ -19,15 +18,15 @@ export interface NodePod {
   readonly pod: Pod | null;
   readonly status: PodStatus | null;
   readonly runtime: PodRuntimeStatus | null;
-  /** How far it is on its way out; absent: it is to run. */
+  /** How far the pod's end has come; absent: the pod is to run. */
   readonly ending?: PodEnding;
   /** Names of the volumes that are set up. */
   readonly mounted: readonly string[];
-  /** By container, CPUs that are of it alone: `1-2,5`. Absent: none. */
+  /** By container, the CPUs that it has exclusively: `1-2,5`. Absent: none. */
   readonly exclusiveCpus?: ExclusiveCpus;
-  /** What drivers prepared of its ResourceClaims. */
+  /** What drivers prepared of the pod's ResourceClaims. */
   readonly prepared?: PreparedClaims;
-  /** By volume that is set up and lies on this machine, the claim behind it and where it is. Absent: none. */
+  /** By volume that is set up and lies on this machine, its claim and its path. Absent: none. */
   readonly claims?: ClaimPlaces;
 }
 
@@ -35,9 +34,9 @@ export interface NodePod {
 export type WantedPod = NodePod & { readonly pod: Pod };
 
 export interface PodEnding {
-  /** Its source does not have it any more. */
+  /** The pod's source does not have it any more. */
   readonly isOrphan: boolean;
-  /** Its containers have stopped for good. */
+  /** The pod's containers have stopped for good. */
   readonly isStopped: boolean;
 }
 
@@ -47,7 +46,7 @@ export const isWanted = (known: NodePod): known is WantedPod => known.pod !== nu
 export const podNamed = (pods: readonly NodePod[], namespace: string, name: string): WantedPod | undefined =>
   pods.filter(isWanted).findLast((known) => known.name === name && known.namespace === namespace);
 
-/** Of any kind, by its name. */
+/** A container of any kind, by its name. */
 export const containerSpec = ({ spec }: Pod, name: string): Container | EphemeralContainer | undefined =>
   [...spec.containers, ...(spec.initContainers ?? []), ...(spec.ephemeralContainers ?? [])].find(
     (container) => container.name === name,
@@ -59,7 +58,7 @@ type Awaitable<Value> = Value | Promise<Value>;
 /** By name of a check, why it fails, or `null` while all is well. */
 export type Checks = Readonly<Record<string, () => Awaitable<string | null>>>;
 
-/** What endpoints read. */
+/** The view of the node's pods that endpoints read. */
 export interface ApiView {
   pods(): Awaitable<readonly NodePod[]>;
   /** The configuration in force. Only after starting has read it. */

@@ -22,11 +22,11 @@ import { factsOf, loadMaterial, type Material, type MaterialFiles, watchMaterial
 export interface ServerOptions extends ApiDependencies {
   /** Creates reviews at the API server. */
   readonly create: Create;
-  /** Hears what is no machine's business: an endpoint that threw. */
+  /** Reports problems that no machine handles: an endpoint that threw. */
   readonly warn: (sentence: string) => void;
 }
 
-/** What one call of a port is given. */
+/** The arguments of one call of a port. */
 type Call = Pick<PortCall<ServedPort, ServerItem>, 'input' | 'signal' | 'emit'>;
 
 export async function servePort(call: Call, options: ServerOptions): Promise<null> {
@@ -111,7 +111,7 @@ async function listened(listener: Listener, { address, port }: ServedPort): Prom
     return await listener.listen();
   } catch (error) {
     const [code, message] = [codeOf(error), messageOf(error)];
-    // Go resolves what is no address before it binds.
+    // Go resolves a host name before it binds.
     if (code === 'ENOTFOUND') throw new OperationError('listen tcp: lookup <nil>: no such host', { code });
     const why = (code && SYSTEM_TEXTS[code]) || message;
     const host = address.includes(':') ? `[${address}]` : address;

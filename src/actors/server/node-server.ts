@@ -3,7 +3,8 @@
  *
  * Owns: the read model of the kernel and the recorder of metrics, both kept current by `onTurn`.
  */
-import type { Json, JsonObject } from '../../kernel/json.ts';
+import type { Json } from '../../kernel/json.ts';
+import { isObject } from '../../kernel/json.ts';
 import type { Kernel } from '../../kernel/kernel.ts';
 import type { Ports } from '../../kernel/operation.ts';
 import type { KernelRecord } from '../../kernel/records.ts';
@@ -62,7 +63,7 @@ export interface NodeServerOptions {
   readonly openedPod: (pod: Pod) => Pod;
   readonly setVerbosity: (level: number) => void;
   readonly warn: (sentence: string) => void;
-  /** What the page of the visualizer shows. */
+  /** Records for the page of the visualizer. */
   readonly feed: KernelFeed;
   /** The program of the thread that serves. */
   readonly thread: Pick<ServerThreadOptions, 'entry' | 'isBundled'>;
@@ -70,12 +71,12 @@ export interface NodeServerOptions {
 
 export interface NodeServer {
   readonly ports: Ports<typeof serverOperations & Pick<typeof hostOperations, 'server.healthz'>>;
-  /** Has the thread that serves ready before anything is to be served. */
+  /** Starts the thread of the servers before it is needed. */
   readonly start: () => void;
   readonly close: () => Promise<void>;
   /** The page of the visualizer, which is not served yet. */
   readonly page: (input: PageInput) => ServedPage;
-  /** For the kernel's option of this name. */
+  /** For the kernel's option `onTurn`. */
   readonly onTurn: (records: readonly KernelRecord[], kernel: Kernel, tookMs: number) => void;
   /** Gets each call of the runtime and each inspection of its pods. */
   readonly onRuntime: OnRuntime;
@@ -134,7 +135,7 @@ interface Known {
   readonly measurements: Measurements;
 }
 
-/** What the thread of the servers is answered. */
+/** The answers to the questions of the servers' thread. */
 function answersOf(
   { call, review, setVerbosity, warn, feed, journalDir }: NodeServerOptions,
   { view, metrics, measurements }: Known,
@@ -221,7 +222,7 @@ export function flagValues(argv: readonly string[]): Readonly<Record<string, str
 }
 
 const at = (value: Json | undefined, path: string): Json | undefined =>
-  path.split('.').reduce<Json | undefined>((part, key) => (part as JsonObject | undefined)?.[key], value);
+  path.split('.').reduce<Json | undefined>((part, key) => (isObject(part) ? part[key] : undefined), value);
 
 /** As Go's flags print themselves: lists in brackets, maps as pairs. */
 function written(value: Json | undefined): string {

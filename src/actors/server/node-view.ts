@@ -18,6 +18,7 @@ import type { MachineInfo } from '../../machines/model/operations/host.ts';
 import type { StatsPlace } from '../../machines/model/operations/stats.ts';
 import type { KubeletContext, RuntimeFacts } from '../../machines/startup/context/types.ts';
 import { kubeletMachine } from '../../machines/startup/kubelet.ts';
+import { contextOf } from '../node-records.ts';
 import type { StatsVolume } from '../stats/driver-stats.ts';
 import type { ClaimPlaces } from '../stats/summary-parts.ts';
 import type { NodePod, PodEnding } from './node-pods.ts';
@@ -28,17 +29,18 @@ export interface NodeView {
   /** The configuration in force. Only after starting has read it. */
   configuration(): KubeletConfiguration;
   runtime(): RuntimeFacts | null;
-  /** `null` before it is known. */
+  /** `null` until starting has found it out. */
   cgroupVersion(): 1 | 2 | null;
-  /** `null` before it is known. */
+  /** `null` until starting has found it out. */
   machine(): MachineInfo | null;
   /** By signal, how many pods this incarnation of the agent evicted. */
   evictions(): Readonly<Record<string, number>>;
   pods(): readonly NodePod[];
   /** The node's root directory; `null` before it is known. */
   rootDir(): string | null;
-  /** What the actors know whose address begins so and has no further part; of those that ended nothing. */
-  contexts(prefix: string): readonly unknown[];
+  /** The contexts of the active actors whose address is the prefix and one more id. */
+  // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- the caller knows the machines there
+  contexts<Context>(prefix: string): readonly Context[];
   /** CPUs that containers may have for themselves; empty where nothing keeps them apart. */
   allocatableCpus(): readonly number[];
   /** By name of a check, why it fails, or `null` while all is well. */
@@ -53,7 +55,7 @@ const SYNC_LOOP = `${kubeletMachine.id}/syncLoop`;
 const EVICTION = `${kubeletMachine.id}/eviction`;
 const CONTAINER_MANAGER = `${kubeletMachine.id}/containerManager`;
 
-/** Of the container manager. */
+/** The groups in the context of the container manager. */
 interface SystemGroups {
   readonly kubeletGroup?: string;
   readonly runtimeCgroups?: string;
@@ -79,7 +81,7 @@ export class KernelView implements NodeView {
     this.syncLoop = new SyncLoopCheck(nowMs);
   }
 
-  /** For the kernel's option of this name. */
+  /** For the kernel's option `onTurn`. */
   readonly onTurn = (_records: readonly KernelRecord[], kernel: Kernel): void => {
     this.kernel = kernel;
     this.syncLoop.turned(kernel.snapshotOf(SYNC_LOOP) as Parameters<SyncLoopCheck['turned']>[0]);
@@ -93,9 +95,14 @@ export class KernelView implements NodeView {
   };
 
   private get root(): KubeletContext {
-    const snapshot = this.kernel?.snapshotOf(kubeletMachine.id) as Snapshot<KubeletContext> | undefined;
-    if (!snapshot) throw new Error('the node has not started yet: ask again in a moment');
-    return snapshot.context;
+    const context = this.contextOf<KubeletContext>(kubeletMachine.id);
+    if (!context) throw new Error('the node has not started yet: ask again in a moment');
+    return context;
+  }
+
+  // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- the caller knows the machine at its address
+  private contextOf<Context>(address: string): Context | undefined {
+    return this.kernel && contextOf<Context>(this.kernel, address);
   }
 
   nodeName(): string {
@@ -119,11 +126,10 @@ export class KernelView implements NodeView {
   }
 
   evictions(): Readonly<Record<string, number>> {
-    const snapshot = this.kernel?.snapshotOf(EVICTION) as Snapshot<EvictionContext> | undefined;
-    return snapshot?.context.evictions ?? {};
+    return this.contextOf<EvictionContext>(EVICTION)?.evictions ?? {};
   }
 
-  /** Where this node's use is measured. Only when its settings are known. */
+  /** Where this node's use is measured. Available once the settings are known. */
   statsPlace(): StatsPlace {
     const { settings } = this.root;
     if (!settings) throw new Error('the node has not started yet: ask again in a moment');
@@ -132,15 +138,15 @@ export class KernelView implements NodeView {
 
   /** The agent's own cgroup also where no setting names one; the root cgroup is never reported as one of them. */
   private systemCgroups(): StatsPlace['systemCgroups'] {
-    const snapshot = this.kernel?.snapshotOf(CONTAINER_MANAGER) as Snapshot<SystemGroups> | undefined;
-    const { kubeletGroup = '', runtimeCgroups = '', systemCgroups = '' } = snapshot?.context ?? {};
+    const groups = this.contextOf<SystemGroups>(CONTAINER_MANAGER) ?? {};
+    const { kubeletGroup = '', runtimeCgroups = '', systemCgroups = '' } = groups;
     const own = (cgroup: string): string => (cgroup === '/' ? '' : cgroup);
     return { kubelet: own(kubeletGroup), runtime: own(runtimeCgroups), misc: own(systemCgroups) };
   }
 
   /** The volumes of CSI drivers that containers use. */
   driverVolumes(): readonly StatsVolume[] {
-    return (this.contexts(DRIVER_MOUNTS) as readonly MountContext[]).flatMap((mount) => {
+    return this.contexts<MountContext>(DRIVER_MOUNTS).flatMap((mount) => {
       const { pod, volume, driver, isUsable } = mount;
       if (!isUsable || driver.endpoint === null) return [];
       const { target, block } = mountPlace(mount, volume);
@@ -151,7 +157,7 @@ export class KernelView implements NodeView {
     });
   }
 
-  /** By pod, the volumes that are for claims and lie on this machine. */
+  /** By pod, the volumes of claims that lie on this machine. */
   claims(): Readonly<Record<string, ClaimPlaces>> {
     return Object.fromEntries(this.pods().flatMap(({ uid, claims }) => (claims === undefined ? [] : [[uid, claims]])));
   }
@@ -165,27 +171,30 @@ export class KernelView implements NodeView {
     return manager === undefined ? [] : allocatableCpus(manager);
   }
 
-  contexts(prefix: string): readonly unknown[] {
+  // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- the caller knows the machines there
+  contexts<Context>(prefix: string): readonly Context[] {
     const addresses = this.kernel?.addresses ?? [];
     return addresses
       .filter((address) => address.startsWith(prefix) && !address.includes('/', prefix.length))
       .flatMap((address) => {
-        const snapshot = this.kernel!.snapshotOf(address) as Snapshot<unknown> | undefined;
+        const snapshot = this.kernel?.snapshotOf(address) as Snapshot<Context> | undefined;
         return snapshot?.status === 'active' ? [snapshot.context] : [];
       });
   }
 
   pods(): readonly NodePod[] {
-    return (this.contexts(PODS) as readonly PodContext[]).map(nodePod);
+    return this.contexts<PodContext>(PODS).map(nodePod);
   }
 
   private openedPod(known: NodePod): NodePod {
     return known.pod === null ? known : { ...known, pod: this.opened(known.pod) };
   }
 
-  /** The same unread: a context that has not changed is the same value. */
+  /**
+   * The pods before their values are opened: the value of a pod is the same object while its context has not changed.
+   */
   podSources(): readonly PodSource[] {
-    return (this.contexts(PODS) as readonly PodContext[]).map((context) => ({
+    return this.contexts<PodContext>(PODS).map((context) => ({
       uid: context.uid,
       state: context,
       read: () => this.openedPod(nodePod(context)),

@@ -35,7 +35,7 @@ const QPS = 100;
 const BURST = 10;
 const LIMITED = { code: grpc.status.RESOURCE_EXHAUSTED, details: 'rejected by rate limit' };
 const OWNER_ONLY = 0o600;
-/** As starting makes it, which goes on at the same time. */
+/** The mode that starting gives the folder, which it may be making at the same time. */
 const FOLDER_MODE = 0o750;
 
 interface PodResourcesOptions {
@@ -110,7 +110,7 @@ function methods(
   };
 }
 
-/** Of v1alpha1, which knows devices of containers alone, and lists pods that have ended too. */
+/** The methods of v1alpha1, which knows devices of containers alone, and lists pods that have ended too. */
 function olderMethods({ view, seen }: PodResourcesOptions, limit: TokenBucket): grpc.UntypedServiceImplementation {
   const inView = ({ uid, name, namespace, pod }: NodePod): object => ({
     name,
@@ -174,7 +174,7 @@ function cpuIds(list: string): readonly number[] {
 
 const ALLOCATION = 'kubelet/allocation';
 
-/** Of the allocation manager. */
+/** What is read of the allocation manager's context. */
 interface Books {
   readonly settings: NodeSettings;
   readonly grants: Readonly<Record<string, Holding>>;
@@ -205,7 +205,7 @@ interface Given {
 
 type View = Pick<NodeView, 'contexts'>;
 
-const booksOf = (view: View): Books | undefined => view.contexts(ALLOCATION)[0] as Books | undefined;
+const booksOf = (view: View): Books | undefined => view.contexts<Books>(ALLOCATION)[0];
 
 const topologyOf = (nodes: readonly number[]): NumaTopology => ({ nodes: nodes.map((ID) => ({ ID })) });
 
@@ -229,13 +229,13 @@ function devicesOf(holding: Holding, container: string): readonly GivenDevice[] 
   });
 }
 
-/** What a container of a pod holds. */
+/** The resources that a container of a pod has. */
 function givenTo(view: View, uid: string, container: string): Given {
   const holding = booksOf(view)?.grants[uid] ?? {};
   return { devices: devicesOf(holding, container), memory: (holding.memory?.[container] ?? []).map(memoryOf) };
 }
 
-/** What containers may have. */
+/** The resources that containers may have. */
 function allocatable(view: View): Given {
   const books = booksOf(view);
   const manager = books?.settings.admission?.memoryManager;

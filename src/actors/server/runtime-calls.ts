@@ -4,7 +4,7 @@ import type { CheckpointContainer } from './endpoints/checkpoint.ts';
 import type { StreamUrls } from './streaming/endpoints.ts';
 import type { ExecSync } from './streaming/run.ts';
 
-/** A client that waits longer has gone; upstream's runtimeRequestTimeout by default. */
+/** A client does not wait longer; upstream's runtimeRequestTimeout by default. */
 const CHECKPOINT_TIMEOUT_MS = 120_000;
 const MS_PER_SECOND = 1_000;
 
@@ -12,7 +12,7 @@ const decoded = (base64: string): Buffer => Buffer.from(base64, 'base64');
 
 export function runtimeCalls(call: RuntimeClient['call']): { execSync: ExecSync; checkpoint: CheckpointContainer } {
   return {
-    // As long as the command takes: it ends with its client.
+    // Without a time limit: the command ends with its client.
     execSync: async ({ containerId, command }, signal) => {
       const request = { container_id: containerId, cmd: command, timeout: '0' };
       const { exit_code: exitCode, stdout, stderr } = await call('ExecSync', request, { timeoutMs: null, signal });

@@ -20,13 +20,13 @@ export interface SpdyStream {
   readonly id: number;
   /** False when the connection wants a pause: wait for its `onDrain`. */
   write(data: Buffer): boolean;
-  /** Nothing more from this side. */
+  /** Ends this side of the stream. */
   end(): void;
 }
 
 export interface StreamListener {
   data?(chunk: Buffer): void;
-  /** The other side has no more, or took the stream away. */
+  /** The other side has ended the stream or reset it. */
   end?(): void;
 }
 
@@ -85,7 +85,7 @@ export class SpdyClient {
     this.socket.destroy();
   }
 
-  /** False when enough waits, here or in the socket: `onDrain` says when it is gone. */
+  /** False when enough waits, here or in the socket: `onDrain` tells when it has been written. */
   private queue(...parts: readonly Buffer[]): boolean {
     this.waiting.push(...parts);
     this.waitingBytes += parts.reduce((sum, { length }) => sum + length, 0);

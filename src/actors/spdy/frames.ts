@@ -11,12 +11,12 @@ const RST_STREAM = 3;
 const PING = 6;
 const GOAWAY = 7;
 const HEADERS = 8;
-/** Flag of a frame after which its sender says nothing more on the stream. */
+/** Flag of a frame after which its sender sends nothing more on the stream. */
 const FIN = 1;
-/** Why a stream is given up: it is no longer wanted. */
+/** The reason of a reset: the stream is no longer wanted. */
 const CANCEL = 5;
 const HEAD_BYTES = 8;
-/** Of a SYN_STREAM before its headers: its id, the one it belongs to, its priority. */
+/** A SYN_STREAM before its headers: its id, the associated stream, its priority. */
 const SYN_FIXED_BYTES = 10;
 /** The length field has 24 bits; clients send frames of 32 KiB or a little more. */
 const FRAME_MAX_BYTES = 1024 * 1024;
@@ -24,12 +24,12 @@ const FRAME_MAX_BYTES = 1024 * 1024;
 const DATA_MAX_BYTES = 32 * 1024;
 /** Largest stored block of deflate. */
 const STORED_MAX_BYTES = 65_535;
-/** An empty stored block: a reader hands out what it has when it meets one, and not before. */
+/** An empty stored block: a reader hands out its bytes when it meets one, and not before. */
 const FLUSHED = Buffer.from([0, 0, 0, 0xff, 0xff]);
 /** zlib's header: deflate, no dictionary. */
 const ZLIB_HEAD = Buffer.from([0x78, 0x01]);
 
-/** What the other side says. After what `isLast` it says nothing more on the stream. */
+/** A frame of the other side. After a frame with `isLast` the side sends nothing more on the stream. */
 export type Frame =
   | { readonly kind: 'data'; readonly stream: number; readonly isLast: boolean; readonly payload: Buffer }
   | { readonly kind: 'open'; readonly stream: number; readonly isLast: boolean; readonly packedHeaders: Buffer }
@@ -86,12 +86,13 @@ export class FrameReader {
 
   /** All bytes that have not been taken, as one chunk. */
   private joined(): Buffer {
-    const whole = this.chunks.length === 1 ? this.chunks[0]! : Buffer.concat(this.chunks);
+    const [first, ...more] = this.chunks;
+    const whole = first && more.length === 0 ? first : Buffer.concat(this.chunks);
     this.chunks = [whole];
     return whole;
   }
 
-  /** The first bytes, all of which are in the first chunk. */
+  /** Takes the first bytes, all of which are in the first chunk. */
   private taken(bytes: number): Buffer {
     const chunk = this.chunks[0] ?? Buffer.alloc(0);
     if (bytes < chunk.length) this.chunks[0] = chunk.subarray(bytes);
@@ -128,12 +129,12 @@ export class FrameWriter {
     return control(SYN_STREAM, fixed, this.packer.pack(headers));
   }
 
-  /** That a stream was taken; it needs no headers. */
+  /** Accepts a stream; the frame needs no headers. */
   reply(stream: number): Buffer {
     return control(SYN_REPLY, uint32(stream), this.packer.pack({}));
   }
 
-  /** As many frames as it takes. */
+  /** The bytes in as many frames as they need. */
   data(stream: number, bytes: Buffer): readonly Buffer[] {
     const parts: Buffer[] = [];
     for (let at = 0; at < bytes.length; at += DATA_MAX_BYTES) {
@@ -143,7 +144,7 @@ export class FrameWriter {
     return parts;
   }
 
-  /** That nothing more is sent on a stream. */
+  /** Ends a stream: nothing more is sent on it. */
   last(stream: number): Buffer {
     return frameHead(stream, FIN, 0);
   }

@@ -28,7 +28,7 @@ const LINGER_MS = 10_000;
 export class SpdyServerStream extends Duplex {
   readonly id: number;
   readonly headers: Readonly<Record<string, string>>;
-  /** The client has said its last on it. */
+  /** The client has ended its side of the stream. */
   isHeard = false;
   private readonly session: SpdyServer;
 
@@ -70,11 +70,11 @@ export class SpdyServer {
   });
   private readonly streams = new Map<number, SpdyServerStream>();
   private readonly unread = new Set<SpdyServerStream>();
-  /** Of the block that is being unpacked. */
+  /** Chunks of the block that is being unpacked. */
   private unpacked: Buffer[] = [];
   private unpackedBytes = 0;
   private isTaking = false;
-  /** Of the newest stream: an id that came before could hide an open stream from the limit. */
+  /** The id of the newest stream: a smaller id could hide an open stream from the limit. */
   private lastId = 0;
   private unreadReplyBytes = 0;
   /** Aborted when the connection is gone. */
@@ -94,13 +94,13 @@ export class SpdyServer {
       this.inflate.destroy();
       gone.abort();
     });
-    // A client that has no more to say of any stream has gone: no client half-closes a connection of many streams.
+    // A client that ends its side of the connection has left: none half-closes a connection of many streams.
     socket.once('end', () => socket.destroy());
     socket.on('data', (chunk: Buffer) => this.heard(chunk));
     if (head.length > 0) this.heard(head);
   }
 
-  /** Ends the connection once the client has read what was sent. */
+  /** Ends the connection once the client has read the bytes that were sent. */
   close(): void {
     this.writeFrame(this.writer.goAway());
     this.socket.end();
@@ -218,7 +218,7 @@ export class SpdyServer {
   }
 }
 
-/** Each with its length before it. */
+/** Each word with its length before it. */
 const WORDS =
   'options head post put delete trace accept accept-charset accept-encoding accept-language accept-ranges age allow ' +
   'authorization cache-control connection content-base content-encoding content-language content-length ' +

@@ -8,11 +8,10 @@
 import { existsSync } from 'node:fs';
 import { setImmediate } from 'node:timers/promises';
 import { type CgroupUsage, createdAtMs, readUsage } from './cgroup-usage.ts';
-import { below, type Hierarchy } from './hierarchy.ts';
+import { below, type Hierarchy, podCgroups } from './hierarchy.ts';
 import type { Inventory, RunningPod } from './inventory.ts';
 import { readNumber, readText } from './kernel-text.ts';
 import { type InterfaceUsage, nodeInterfaces, processInterfaces } from './network.ts';
-import { podCgroups } from './pod-cgroups.ts';
 import { type ProcessFiles, processFiles } from './process-files.ts';
 
 /** As the labels of cAdvisor's metrics. */
@@ -40,9 +39,9 @@ export interface CgroupSample {
   readonly limits: CgroupLimits;
   /** `null` of a cgroup that is no container's; a pod's own has empty `container`, `image` and `name`. */
   readonly labels: CgroupLabels | null;
-  /** Of the machine (`/`) and of each pod's sandbox; `null` of all others. */
+  /** For the machine (`/`) and each pod's sandbox; else `null`. */
   readonly interfaces: readonly InterfaceUsage[] | null;
-  /** Of each container and sandbox; `null` of all others. */
+  /** For each container and sandbox; else `null`. */
   readonly files: ProcessFiles | null;
 }
 
@@ -50,7 +49,7 @@ interface Question {
   readonly hierarchy: Hierarchy;
   readonly running: Inventory;
   readonly podsCgroup: string;
-  /** Of the agent, of the runtime, of the system: those that the configuration names. */
+  /** The cgroups of the agent, the runtime and the system that the configuration names. */
   readonly systemCgroups: readonly string[];
   readonly root: string;
   readonly now: () => number;
@@ -87,7 +86,7 @@ export async function cgroupSamples(question: Question): Promise<CgroupSample[]>
 /** The root itself, and each of `tops` with everything below it, once. */
 function walk(hierarchy: Hierarchy, tops: readonly string[]): string[] {
   const found = new Set(['/']);
-  // Where a whole machine is named, upstream prints the whole machine; it is not this node's.
+  // Where the configuration names the root cgroup, upstream prints the whole machine; here it is not printed.
   let level = tops.filter((top) => top !== '' && top !== '/' && isThere(hierarchy, top));
   for (let depth = 0; depth < MAX_DEPTH && level.length > 0; depth += 1) {
     for (const cgroup of level.slice(0, MAX_CGROUPS - found.size)) found.add(cgroup);

@@ -7,7 +7,15 @@
  */
 import { statSync } from 'node:fs';
 import type { Hierarchy } from './hierarchy.ts';
-import { type PressureStall, readMeminfo, readNumber, readPressure, readTable, readText } from './kernel-text.ts';
+import {
+  type PressureStall,
+  pairsOf,
+  readMeminfo,
+  readNumber,
+  readPressure,
+  readTable,
+  readText,
+} from './kernel-text.ts';
 
 export interface CpuUsage {
   /** Time on all cores, in nanoseconds. */
@@ -112,6 +120,7 @@ function unifiedCpu(folder: string): CpuUsage | null {
   const table = readTable(`${folder}/cpu.stat`);
   const micros = (name: string): bigint => (table.get(name) ?? 0n) * NANOS_PER_MICRO;
   if (!table.has('usage_usec')) return null;
+  const bursts = table.get('nr_bursts');
   return {
     usage: micros('usage_usec'),
     user: micros('user_usec'),
@@ -119,7 +128,7 @@ function unifiedCpu(folder: string): CpuUsage | null {
     periods: table.get('nr_periods') ?? 0n,
     throttledPeriods: table.get('nr_throttled') ?? 0n,
     throttled: micros('throttled_usec'),
-    bursts: table.has('nr_bursts') ? { periods: table.get('nr_bursts')!, nanoseconds: micros('burst_usec') } : null,
+    bursts: bursts === undefined ? null : { periods: bursts, nanoseconds: micros('burst_usec') },
     pressure: readPressure(`${folder}/cpu.pressure`),
   };
 }
@@ -142,7 +151,7 @@ function unifiedMemory(folder: string): MemoryUsage | null {
   };
 }
 
-/** The root cgroup has no counter of its own: what is in use is anonymous memory and file cache. */
+/** The root cgroup has no counter of memory in use: it is anonymous memory and file cache. */
 function unifiedRootMemory(folder: string, root: string): MemoryUsage | null {
   const table = readTable(`${folder}/memory.stat`);
   const machine = readMeminfo(root);
@@ -184,7 +193,7 @@ function unifiedIo(folder: string): DeviceIo[] {
   const lines = readText(`${folder}/io.stat`)?.split('\n') ?? [];
   return lines.flatMap((line) => {
     const [device = '', ...fields] = line.split(' ');
-    const values = new Map(fields.map((field) => field.split('=') as [string, string]));
+    const values = pairsOf(fields);
     const of = (name: string): bigint => BigInt(values.get(name) ?? '0');
     if (!/^\d+:\d+$/.test(device) || !values.has('rbytes')) return [];
     return [{ device, readBytes: of('rbytes'), writtenBytes: of('wbytes'), reads: of('rios'), writes: of('wios') }];
@@ -214,6 +223,7 @@ function legacyCpu(hierarchy: Hierarchy, cgroup: string): CpuUsage | null {
   if (usage === null) return null;
   const ticks = readTable(`${accounting}/cpuacct.stat`);
   const bandwidth = readTable(`${hierarchy.folder('cpu', cgroup)}/cpu.stat`);
+  const bursts = bandwidth.get('nr_bursts');
   return {
     usage,
     user: (ticks.get('user') ?? 0n) * NANOS_PER_TICK,
@@ -221,9 +231,7 @@ function legacyCpu(hierarchy: Hierarchy, cgroup: string): CpuUsage | null {
     periods: bandwidth.get('nr_periods') ?? 0n,
     throttledPeriods: bandwidth.get('nr_throttled') ?? 0n,
     throttled: bandwidth.get('throttled_time') ?? 0n,
-    bursts: bandwidth.has('nr_bursts')
-      ? { periods: bandwidth.get('nr_bursts')!, nanoseconds: bandwidth.get('burst_time') ?? 0n }
-      : null,
+    bursts: bursts === undefined ? null : { periods: bursts, nanoseconds: bandwidth.get('burst_time') ?? 0n },
     pressure: null,
   };
 }

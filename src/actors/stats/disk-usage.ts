@@ -24,7 +24,7 @@ export interface FolderUsage {
   readonly complete: boolean;
 }
 
-/** A folder of more entries is not worth the time; with its inodes alone it is a finding. */
+/** A folder of more entries is not counted to its end, which would take too long; its inodes alone are a finding. */
 const MAX_ENTRIES = 1_000_000;
 /** How long one folder may take. */
 const MAX_MS = 20_000;

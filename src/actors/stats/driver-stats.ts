@@ -22,12 +22,12 @@ export interface StatsVolume {
   readonly uid: string;
   /** In the pod. */
   readonly name: string;
-  /** `null`: it is the pod's own. */
+  /** `null`: the volume is the pod's own. */
   readonly claim: { readonly namespace: string; readonly name: string } | null;
   readonly driver: string;
   readonly endpoint: string;
   readonly handle: string;
-  /** Where the pod has it. */
+  /** The path of the volume in its pod. */
   readonly path: string;
 }
 
@@ -61,23 +61,22 @@ export class DriverStats {
     this.#options = { now, waitMs, ...options };
   }
 
-  /** Of these volumes, which are all that there are, those of which something is known. */
+  /** The statistics that are known of these volumes, which must be all volumes of the node. */
   async of(volumes: readonly StatsVolume[]): Promise<ReadonlyMap<StatsVolume, VolumeStats>> {
     const { periodMs, waitMs } = this.#options;
     if (volumes.length === 0 || periodMs() <= 0) return new Map();
-    const asked = volumes.map((volume) => this.#ask(volume));
+    const asked = volumes.map((volume) => ({ volume, known: this.#ask(volume) }));
     this.#forgetOthers(volumes);
     const late = new AbortController();
     await Promise.race([
-      Promise.all(asked.map(({ done }) => done)),
+      Promise.all(asked.map(({ known }) => known.done)),
       sleep(waitMs, undefined, { signal: late.signal, ref: false }).catch(() => {}),
     ]);
     late.abort();
-    const known = volumes.flatMap((volume, at): [StatsVolume, VolumeStats][] => {
-      const { answer } = asked[at]!;
+    const answered = asked.flatMap(({ volume, known: { answer } }): [StatsVolume, VolumeStats][] => {
       return answer === null ? [] : [[volume, { name: volume.name, ...claimOf(volume), ...answer }]];
     });
-    return new Map(known);
+    return new Map(answered);
   }
 
   #ask(volume: StatsVolume): Known {

@@ -31,7 +31,7 @@ export interface RunningPod {
 
 export interface RuntimeFileSystems {
   readonly imageFs: FilesystemUsage | null;
-  /** Where the writable layers of containers are; that of images when the runtime does not report it. */
+  /** The file system of the containers' writable layers; that of images when the runtime does not report it. */
   readonly containerFs: FilesystemUsage | null;
 }
 

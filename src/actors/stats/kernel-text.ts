@@ -54,8 +54,8 @@ export function parsePressure(text: string): PressureStall {
   const of = (kind: 'some' | 'full'): Pressure => {
     const line = new RegExp(`^${kind} avg10=([\\d.]+) avg60=([\\d.]+) avg300=([\\d.]+) total=(\\d+)$`, 'm').exec(text);
     if (!line) return NO_PRESSURE;
-    const [, avg10, avg60, avg300, total] = line;
-    return { total: BigInt(total!), avg10: Number(avg10), avg60: Number(avg60), avg300: Number(avg300) };
+    const [, avg10, avg60, avg300, total = 0] = line;
+    return { total: BigInt(total), avg10: Number(avg10), avg60: Number(avg60), avg300: Number(avg300) };
   };
   return { full: of('full'), some: of('some') };
 }
@@ -75,11 +75,21 @@ export function folders(path: string): string[] {
 }
 
 /** `/proc/meminfo` in bytes. */
+/** `name=value` texts as a map. */
+export const pairsOf = (texts: readonly string[]): ReadonlyMap<string, string> =>
+  new Map(
+    texts.map((text) => {
+      const [name = '', value = ''] = text.split('=');
+      return [name, value];
+    }),
+  );
+
 export function readMeminfo(root: string): ReadonlyMap<string, bigint> {
   const lines = readText(`${root}/proc/meminfo`)?.split('\n') ?? [];
   const fields = lines.flatMap((line): [string, bigint][] => {
-    const found = /^([^:]+):\s+(\d+)( kB)?$/.exec(line);
-    return found ? [[found[1]!, BigInt(found[2]!) * (found[3] === undefined ? 1n : 1_024n)]] : [];
+    const [, name, amount, unit] = /^([^:]+):\s+(\d+)( kB)?$/.exec(line) ?? [];
+    if (name === undefined || amount === undefined) return [];
+    return [[name, BigInt(amount) * (unit === undefined ? 1n : 1_024n)]];
   });
   return new Map(fields);
 }

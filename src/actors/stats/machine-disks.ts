@@ -23,9 +23,9 @@ export interface DiskActivity {
   readonly writeMs: bigint;
   /** Under way now. */
   readonly current: bigint;
-  /** In which anything was under way. */
+  /** Time in which any request was under way. */
   readonly busyMs: bigint;
-  /** The same, times what was under way. */
+  /** The same, weighted by the number of requests under way. */
   readonly weightedMs: bigint;
 }
 
@@ -39,7 +39,7 @@ export interface DiskSample {
   readonly activity: DiskActivity | null;
 }
 
-/** Of each disk that something is mounted from. `root` is the prefix of /proc. */
+/** The activity of each disk that has a mount. `root` is the prefix of /proc. */
 export async function machineDisks(root: string, now: () => number): Promise<DiskSample[]> {
   const activity = diskActivity(readText(`${root}/proc/diskstats`) ?? '');
   return await Promise.all(
@@ -52,7 +52,7 @@ export async function machineDisks(root: string, now: () => number): Promise<Dis
   );
 }
 
-/** Of `/dev/mapper/x` the kernel counts `dm-0`. */
+/** The kernel's name of a device: `dm-0` for `/dev/mapper/x`. */
 function kernelName(device: string): string {
   try {
     return basename(realpathSync(device));
@@ -69,12 +69,10 @@ export function diskActivity(diskstats: string): ReadonlyMap<string, DiskActivit
     const [, , name = '', ...columns] = line.trim().split(/\s+/);
     const numbers = columns.slice(0, FIELDS);
     if (numbers.length < FIELDS || !numbers.every((each) => /^\d+$/.test(each))) return [];
-    const [reads, readsMerged, sectorsRead, readMs, writes, writesMerged, sectorsWritten, writeMs, ...rest] =
-      numbers.map(BigInt) as [bigint, bigint, bigint, bigint, bigint, bigint, bigint, bigint, ...bigint[]];
-    const [current, busyMs, weightedMs] = rest as [bigint, bigint, bigint];
-    const read = { reads, readsMerged, sectorsRead, readMs };
-    const written = { writes, writesMerged, sectorsWritten, writeMs };
-    return [[name, { ...read, ...written, current, busyMs, weightedMs }]];
+    const column = (at: number): bigint => BigInt(numbers[at] ?? 0);
+    const read = { reads: column(0), readsMerged: column(1), sectorsRead: column(2), readMs: column(3) };
+    const written = { writes: column(4), writesMerged: column(5), sectorsWritten: column(6), writeMs: column(7) };
+    return [[name, { ...read, ...written, current: column(8), busyMs: column(9), weightedMs: column(10) }]];
   });
   return new Map(lines);
 }

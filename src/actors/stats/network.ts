@@ -39,7 +39,10 @@ export function parseInterfaces(text: string): InterfaceUsage[] {
 export const nodeInterfaces = (root: string): InterfaceUsage[] =>
   parseInterfaces(readText(`${root}/proc/1/net/dev`) ?? '');
 
-/** Those of the network that this process lives in; `null` when it is gone or lives in the machine's own network. */
+/**
+ * The interfaces of the network that this process lives in; `null` when it is gone or lives in the machine's own
+ * network.
+ */
 export function processInterfaces(root: string, pid: number): InterfaceUsage[] | null {
   const text = readText(`${root}/proc/${pid}/net/dev`);
   return text === null || sharesNetwork(root, pid) ? null : parseInterfaces(text);

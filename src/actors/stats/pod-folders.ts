@@ -4,12 +4,14 @@
  * Invariant: only what lies in the pod's own folders is measured; a volume that is a file system of its own is asked
  * for its fill, not walked.
  */
+import { closeSync, constants, openSync } from 'node:fs';
 import { readdir, realpath, stat } from 'node:fs/promises';
 import { basename } from 'node:path';
 import { boundedCall } from '../host/bounded-calls.ts';
+import { systemCalls } from '../host/kernel/syscall.ts';
 import { mountsBelow } from '../volume/mounter.ts';
+import { FIRST_PROJECT } from '../volume/projects.ts';
 import { type FileSystemUsage, type FolderUsage, fileSystemUsage, folderUsage } from './disk-usage.ts';
-import { projectUsage } from './project-usage.ts';
 
 /** Plug-ins whose volumes count as the pod's ephemeral storage. */
 const EMPTY_DIR = 'kubernetes.io~empty-dir';
@@ -27,7 +29,7 @@ interface VolumeUsage {
   readonly fileSystem: FileSystemUsage;
   /** Lies on the node's disk and ends with the pod. */
   readonly isEphemeral: boolean;
-  /** False: what is used is at least this. */
+  /** False: the figures are a lower bound. */
   readonly complete: boolean;
 }
 
@@ -106,8 +108,9 @@ const logFolder = ({ podLogsDir, namespace, name, uid }: PodPlace): string =>
 export async function podLogs(place: PodPlace): Promise<ReadonlyMap<string, FolderUsage>> {
   const folder = logFolder(place);
   const containers = await names(folder);
-  const usages = await Promise.all(containers.map((name) => folderUsage(`${folder}/${name}`, { contentsOnly: true })));
-  return new Map(containers.map((name, index) => [name, usages[index]!]));
+  const usageOf = async (name: string) =>
+    [name, await folderUsage(`${folder}/${name}`, { contentsOnly: true })] as const;
+  return new Map(await Promise.all(containers.map(usageOf)));
 }
 
 /** The pod's hosts file. */
@@ -122,4 +125,28 @@ export interface PodStorage {
   readonly hosts: FolderUsage;
   /** By container, the bytes of its writable layer. */
   readonly layers: ReadonlyMap<string, bigint>;
+}
+
+const FOLDER = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
+
+/**
+ * What the file system counts for the project of a folder, in one call, however much the folder holds. `null` of a
+ * folder without a project, or whose file system has no project quota: that folder is walked.
+ */
+export function projectUsage(path: string): FolderUsage | null {
+  const system = systemCalls();
+  if (system === null) return null;
+  try {
+    const fd = openSync(path, FOLDER);
+    try {
+      const project = system.projectOf(fd);
+      if (project < FIRST_PROJECT) return null;
+      const usage = system.projectUsage(fd, project);
+      return usage && { used: usage.bytes, inodes: usage.inodes, complete: true };
+    } finally {
+      closeSync(fd);
+    }
+  } catch {
+    return null;
+  }
 }

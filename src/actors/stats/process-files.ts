@@ -10,11 +10,14 @@ export interface ProcessFiles {
   readonly open: number;
   /** `null`: too much is open to inspect each. */
   readonly sockets: number | null;
-  /** Of its first process; `null` when that is gone, -1 without a limit. */
+  /** The limit of the first process; `null` when it is gone, -1 without a limit. */
   readonly openLimit: number | null;
 }
 
-/** To inspect one costs a few microseconds, and a database has a hundred thousand connections: beyond this none is. */
+/**
+ * Inspecting a file costs a few microseconds, and a database has a hundred thousand connections: a process with more
+ * open files is not inspected.
+ */
 const INSPECTED_MAX = 2_000;
 
 /** `folder` is the cgroup's own, `root` the prefix of /proc. `null`: it has no process. */

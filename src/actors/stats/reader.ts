@@ -12,7 +12,7 @@ import type { StatsPlace } from '../../machines/model/operations/stats.ts';
 import { type CgroupSample, cgroupSamples } from './cgroup-samples.ts';
 import { readUsage } from './cgroup-usage.ts';
 import { type FileSystemUsage, fileSystemUsage } from './disk-usage.ts';
-import { type Hierarchy, hierarchyOf } from './hierarchy.ts';
+import { type Hierarchy, hierarchyOf, type PodCgroup, podCgroups } from './hierarchy.ts';
 import {
   type Inventory,
   inventory,
@@ -26,7 +26,6 @@ import {
 import { type PressureStall, readMeminfo, readNumber, readText } from './kernel-text.ts';
 import { type DiskSample, machineDisks } from './machine-disks.ts';
 import { nodeInterfaces, processInterfaces } from './network.ts';
-import { type PodCgroup, podCgroups } from './pod-cgroups.ts';
 import { etcHosts, type OnVolume, type PodPlace, type PodStorage, podLogs, podVolumes } from './pod-folders.ts';
 import { Rates } from './rates.ts';
 import {
@@ -59,12 +58,12 @@ export interface SummaryOptions {
   readonly onlyCpuAndMemory?: boolean;
   /** By pod uid. */
   readonly claims?: Readonly<Record<string, ClaimPlaces>>;
-  /** By pod uid, what drivers say of its volumes. */
+  /** By pod uid, the statistics that drivers report of its volumes. */
   readonly ofDrivers?: Readonly<Record<string, readonly VolumeStats[]>>;
   readonly signal?: AbortSignal;
 }
 
-/** The first question has no earlier one to compare with: a short sample gives a first rate. */
+/** The first request has no earlier counters to compare with: a short sample gives a first rate. */
 const FIRST_WINDOW_MS = 100;
 /** Pods read between two turns of the event loop. */
 const PODS_AT_ONCE = 8;
@@ -143,7 +142,7 @@ export class StatsReader {
     return machineDisks(this.root, this.now);
   }
 
-  /** Of most machines there is none of either. */
+  /** Most machines have neither books nor drawers. */
   levels(): Readonly<Record<'books' | 'drawers', number>> {
     this.#levels ??= { books: countOf(this.root, 'book'), drawers: countOf(this.root, 'drawer') };
     return this.#levels;

@@ -34,7 +34,7 @@ interface Folders {
   readonly containers: string;
 }
 
-/** Where the runtime keeps images and writable layers; the root directory when it says that it has none. */
+/** The folders of images and of writable layers; the root directory when the runtime reports none. */
 async function runtimeFolders(reader: StatsReader, { rootDir }: StatsPlace, signal: AbortSignal): Promise<Folders> {
   const { imageFs, containerFs } = await reader.fileSystems(signal);
   const images = imageFs?.fs_id?.mountpoint || rootDir;
@@ -91,7 +91,7 @@ async function observe(reader: StatsReader, place: StatsPlace, folders: Folders)
   };
 }
 
-/** A file system that makes inodes as it needs them has none to run out of. */
+/** A file system that makes inodes on demand cannot run out of them. */
 function diskSignals(name: 'nodefs' | 'imagefs' | 'containerfs', usage: FileSystemUsage | null): Observations {
   if (usage === null) return {};
   const available: EvictionSignal = `${name}.available`;

@@ -1,4 +1,4 @@
-/** From what was read to the parts of the summary, one pure function a part. */
+/** Converts readings into the parts of the summary, one pure function a part. */
 import type { FilesystemUsage, ContainerStats as RuntimeStats } from '../../machines/model/api/cri.ts';
 import { boundedCall } from '../host/bounded-calls.ts';
 import type { CgroupUsage } from './cgroup-usage.ts';
@@ -154,7 +154,7 @@ const room = ({ available, capacity, inodes, inodesFree }: FileSystemUsage, atMs
   inodes,
 });
 
-/** What the runtime says of its own folder, on the file system that holds it. */
+/** The runtime's usage of its own folder, on the file system that holds it. */
 export function layerStats(layer: FilesystemUsage | null | undefined, on: FileSystemUsage | null): FsStats | null {
   if (layer == null || on === null) return null;
   const atMs = millis(layer.timestamp);
@@ -184,10 +184,10 @@ export function networkStats(interfaces: readonly InterfaceUsage[], atMs: number
   return { time: timeOf(atMs), ...main, interfaces: all };
 }
 
-/** By volume of the pod, the claim that it is for and where it lies. */
+/** By volume of the pod, its claim and its path. */
 export type ClaimPlaces = Readonly<Record<string, { readonly claim: string; readonly path: string }>>;
 
-/** `null`: it is gone, or does not answer. */
+/** `null`: the volume is gone, or does not answer. */
 const claimUsage = (path: string): Promise<FileSystemUsage | null> =>
   boundedCall(path, () => fileSystemUsage(path)).catch(() => null);
 

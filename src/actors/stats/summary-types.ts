@@ -112,7 +112,7 @@ export interface FsStats {
 export interface VolumeStats extends FsStats {
   readonly name: string;
   readonly pvcRef?: { readonly name: string; readonly namespace: string };
-  /** With the feature gate CSIVolumeHealth, of drivers that report it. */
+  /** With the feature gate CSIVolumeHealth, where the driver reports it. */
   readonly volumeHealthStats?: { readonly abnormal: boolean };
 }
 

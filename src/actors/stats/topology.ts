@@ -52,7 +52,7 @@ export function readTopology(root: string): MachineTopology {
   };
 }
 
-/** Those that are online: /proc/cpuinfo lists no others. */
+/** The CPUs that are online: /proc/cpuinfo lists no others. */
 function processors(root: string): number[] {
   const listed = (readText(`${root}/proc/cpuinfo`) ?? '').matchAll(/^processor[\s:]*(\d+)/gm);
   return [...listed].map(([, id]) => Number(id));
@@ -67,16 +67,16 @@ function placeOf(root: string, id: number) {
 
 const NODE_CACHE_LEVEL = 3;
 
-/** A cache of all CPUs of a node is no place of its own. Upstream: cadvisor's UncoreCaches. */
+/** A cache that all CPUs of a node share divides them no further. Upstream: cadvisor's UncoreCaches. */
 function withCaches(root: string, cpus: MachineTopology['cpus']): MachineTopology['cpus'] {
   const sizes = Map.groupBy(cpus, ({ numaNode }) => numaNode);
   return cpus.map((cpu) => {
     const cache = cacheOf(root, cpu.id);
-    return cache === null || cache.cpus === sizes.get(cpu.numaNode)!.length ? cpu : { ...cpu, cache: cache.id };
+    return cache === null || cache.cpus === sizes.get(cpu.numaNode)?.length ? cpu : { ...cpu, cache: cache.id };
   });
 }
 
-/** The first one above level 2, and how many CPUs share it. */
+/** The first cache above level 2, and how many CPUs share it. */
 function cacheOf(root: string, cpu: number): { readonly id: number; readonly cpus: number } | null {
   const folder = `${root}${CPUS}/cpu${cpu}/cache`;
   for (const index of numbered(folder, 'index')) {
@@ -128,7 +128,7 @@ export function mountedDisks(root: string): MachineTopology['fileSystems'] {
   return [...byDevice.values()];
 }
 
-/** How many there are of what the CPUs of this machine are put together in; most machines have none. */
+/** The number of books or drawers of this machine; most machines have none. */
 export function countOf(root: string, level: 'book' | 'drawer'): number {
   const ids = processors(root).map((id) => readText(`${root}${CPUS}/cpu${id}/topology/${level}_id`));
   return new Set(ids.filter((id) => id !== null)).size;

@@ -8,6 +8,7 @@ import type { KernelRecord } from '../../kernel/records.ts';
 import type { PodContext } from '../../machines/charts/pods/pod/pod-policy.ts';
 import type { KubeletContext } from '../../machines/startup/context/types.ts';
 import { kubeletMachine } from '../../machines/startup/kubelet.ts';
+import { contextOf } from '../node-records.ts';
 import type { Spans, TracedPod } from './spans.ts';
 
 /** Upstream's default of `tracing.endpoint`: a collector on this machine. */
@@ -19,7 +20,7 @@ const WAITING_MAX = 10_000;
 type Tracing = NonNullable<NonNullable<KubeletContext['config']>['tracing']>;
 
 export interface Tracer {
-  /** For the kernel's option of this name. */
+  /** For the kernel's option `onTurn`. */
   readonly onTurn: (records: readonly KernelRecord[], kernel: Kernel) => void;
   /** Sends what waits. */
   readonly close: () => Promise<void>;
@@ -31,8 +32,7 @@ export function nodeTracer(version: string): Tracer {
   let waiting: KernelRecord[] = [];
   let exported: { readonly spans: Spans; readonly close: () => Promise<void> } | undefined;
   const decide = (running: Kernel): void => {
-    const root = running.snapshotOf(kubeletMachine.id) as { context?: KubeletContext } | undefined;
-    const { config, node } = root?.context ?? {};
+    const { config, node } = contextOf<KubeletContext>(running, kubeletMachine.id) ?? {};
     if (!config || !node) return;
     state = config.tracing === undefined ? 'off' : 'loading';
     if (config.tracing === undefined) return void (waiting = []);
@@ -64,8 +64,8 @@ export function nodeTracer(version: string): Tracer {
 const podIn =
   (kernel: () => Kernel | undefined) =>
   (address: string): TracedPod | null => {
-    const snapshot = kernel()?.snapshotOf(address) as { context: PodContext } | undefined;
-    return snapshot ? snapshot.context : null;
+    const running = kernel();
+    return (running && contextOf<PodContext>(running, address)) ?? null;
   };
 
 async function openExporter(

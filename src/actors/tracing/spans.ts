@@ -8,7 +8,7 @@
 import { type Context, context, type Span, SpanStatusCode, type Tracer, trace } from '@opentelemetry/api';
 import type { EffectRecord, KernelRecord, ResultRecord } from '../../kernel/records.ts';
 
-/** Of a pod, what its spans say. */
+/** What the spans of a pod say about it. */
 export interface TracedPod {
   readonly uid: string;
   readonly namespace: string;
@@ -44,7 +44,7 @@ export class Spans {
     this.podAt = podAt;
   }
 
-  /** @param records of one turn, or of several: what follows an answer in its own turn belongs to the same trace */
+  /** @param records of one turn, or of several: records after an answer in its own turn belong to the same trace */
   take(records: readonly KernelRecord[]): void {
     for (const record of records) {
       if ('t' in record && typeof record.t === 'number') this.nowMs = record.t;

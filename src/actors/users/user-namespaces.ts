@@ -164,7 +164,7 @@ function parseMapping(text: string, uid: string): UserMapping {
   const refuse = (why: string) => new OperationError(`user namespace: invalid mappings file of pod ${uid}: ${why}`);
   let stored: Stored;
   try {
-    stored = JSON.parse(text) as Stored;
+    stored = JSON.parse(text);
   } catch {
     throw refuse('it is not JSON');
   }

@@ -29,7 +29,7 @@ import { fdPath, type Ownership, removeTree, sharedMode } from './tree.ts';
 export interface PlainFile {
   readonly path: string;
   readonly mode: number;
-  /** Whose it is; absent: the agent's. Only root can give a file away: what others write they run themselves. */
+  /** The owner; absent: the agent. Only root can give a file away. */
   readonly userId?: number;
   readonly bytes: Buffer;
 }
@@ -63,7 +63,7 @@ export async function writeAtomically(
   await linkNames(volume, new Map(files.map((file) => [file.path.split('/')[0] ?? file.path, file])));
 }
 
-/** Of what the caller has let through: no path leads out of the folder, or to what the writer itself keeps there. */
+/** Fails for a path that leads out of the folder, or to files that the writer itself keeps there. */
 function refuseEscape(path: string): void {
   const names = path.split('/');
   const isOdd = names.some((name) => ['', '.', '..'].includes(name) || name.includes('\0'));
@@ -179,7 +179,7 @@ async function holds(volume: FileHandle, name: string, files: readonly PlainFile
   }
 }
 
-/** Takes what it finds out of `wanted`; false at the first difference. */
+/** Removes the files that it finds from `wanted`; false at the first difference. */
 async function sameFiles(folder: FileHandle, prefix: string, wanted: Map<string, PlainFile>): Promise<boolean> {
   for (const entry of await readdir(fdPath(folder), { withFileTypes: true })) {
     const path = `${prefix}${entry.name}`;

@@ -8,7 +8,7 @@
 import { constants } from 'node:fs';
 import { open, readlink, rmdir, stat, symlink, unlink } from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';
-import { errnoOf, openParent } from '../host/below-root.ts';
+import { errnoOf, inParent } from '../host/below-root.ts';
 import { type Mounter, mountsBelow, realPath } from './mounter.ts';
 import { fdPath } from './tree.ts';
 
@@ -22,18 +22,8 @@ const ignoring =
     if (!codes.includes(errnoOf(error))) throw error;
   };
 
-async function within<Answer>(root: string, path: string, work: (path: string) => Promise<Answer>, mode?: number) {
-  const place = openParent(root, path, mode);
-  if (!place) return null;
-  try {
-    return await work(place.path);
-  } finally {
-    place.folder.close();
-  }
-}
-
 export const isLinked = async (root: string, link: string): Promise<boolean> =>
-  (await within(root, link, (path) => readlink(path).catch(ignoring('ENOENT', 'EINVAL')))) != null;
+  (await inParent(root, link, (path) => readlink(path).catch(ignoring('ENOENT', 'EINVAL')))) != null;
 
 export async function linkDevice(root: string, link: string, device: string): Promise<void> {
   const make = async (path: string) => {
@@ -41,7 +31,7 @@ export async function linkDevice(root: string, link: string, device: string): Pr
     await unlink(path).catch(ignoring('ENOENT'));
     await symlink(device, path);
   };
-  await within(root, link, make, FOLDER_MODE);
+  await inParent(root, link, make, FOLDER_MODE);
 }
 
 /** Binds the device to the file, once. */
@@ -61,17 +51,17 @@ export async function bindDevice(root: string, map: string, device: string, moun
     }
   };
   try {
-    await within(root, map, bind, FOLDER_MODE);
+    await inParent(root, map, bind, FOLDER_MODE);
   } finally {
     await source.close();
   }
 }
 
-/** Nothing there is fine. */
+/** A device that is not bound is no error. */
 export async function unbindDevice(root: string, map: string, mounter: Mounter): Promise<void> {
   const point = await realPath(root, map);
   const isBound = (await mountsBelow(point)).includes(point);
-  await within(root, map, async (path) => {
+  await inParent(root, map, async (path) => {
     if (isBound) await mounter.unmount(path);
     await unlink(path).catch(ignoring('ENOENT'));
   });
@@ -79,7 +69,7 @@ export async function unbindDevice(root: string, map: string, mounter: Mounter):
 
 /** The folder of the links goes with the last of them. */
 export async function unlinkDevice(root: string, link: string): Promise<void> {
-  await within(root, link, (path) => unlink(path).catch(ignoring('ENOENT')));
+  await inParent(root, link, (path) => unlink(path).catch(ignoring('ENOENT')));
   const folder = link.slice(0, link.lastIndexOf('/'));
-  await within(root, folder, (path) => rmdir(path).catch(ignoring('ENOENT', 'ENOTEMPTY', 'EEXIST')));
+  await inParent(root, folder, (path) => rmdir(path).catch(ignoring('ENOENT', 'ENOTEMPTY', 'EEXIST')));
 }

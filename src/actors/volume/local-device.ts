@@ -14,6 +14,7 @@ import { OperationError } from '../../kernel/json.ts';
 import { messageOf } from '../../kernel/thrown.ts';
 import type { VolumeSetUp } from '../../machines/model/operations/volume.ts';
 import { errnoOf, makeFolder, openParent } from '../host/below-root.ts';
+import { pairsOf } from '../stats/kernel-text.ts';
 import { type Mounter, mountsBelow, realPath } from './mounter.ts';
 import { fdPath } from './tree.ts';
 
@@ -24,14 +25,14 @@ const WAY_MODE = 0o750;
 const INSIDE = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
 /** A large disk takes mkfs or fsck minutes. */
 const TOOL_TIMEOUT_MS = 30 * 60_000;
-/** Exit codes: blkid found nothing; fsck mended what it found, or could not. */
+/** Exit codes: blkid found nothing; fsck repaired the file system, or could not. */
 const BLKID_NOTHING = 2;
 const FSCK_UNCORRECTED = 4;
 
-/** What came before the pod's own folder; upstream has a step of its own for it. */
+/** A failure before the pod's own folder is reached; upstream has a step of its own for it. */
 export class DeviceFailure extends OperationError {}
 
-/** The folder of what is on the disk. */
+/** The folder of the mounted device. */
 export async function mountLocalDevice(root: string, volume: LocalVolume, mounter: Mounter): Promise<FileHandle> {
   try {
     return await mounted(root, volume, mounter);
@@ -64,7 +65,7 @@ async function mounted(root: string, { source, spec, filesystem }: LocalVolume, 
   }
 }
 
-/** Nothing there is fine. */
+/** A device that is not mounted is no error. */
 export async function unmountLocalDevice(root: string, spec: string, mounter: Mounter): Promise<void> {
   const path = pathOf(root, spec);
   const place = openParent(root, path);
@@ -92,7 +93,7 @@ async function leave(root: string, spec: string): Promise<void> {
   place.folder.close();
 }
 
-/** Reads what is on the disk; makes a file system where nothing is, and has one that is there checked. */
+/** Finds the file system of a device; makes one where there is none, and has an existing one checked. */
 async function prepare(device: string, { type, readOnly }: LocalVolume['filesystem']): Promise<void> {
   const found = await formatOf(device);
   if (found !== '') {
@@ -117,7 +118,7 @@ async function formatOf(device: string): Promise<string> {
   const { code, output } = await tool('blkid', ['-p', '-s', 'TYPE', '-s', 'PTTYPE', '-o', 'export', device]);
   if (code === BLKID_NOTHING) return '';
   if (code !== 0) throw new OperationError(`failed to get disk format of disk ${device}: ${output.trim()}`);
-  const found = new Map(output.split('\n').map((line) => line.split('=') as [string, string]));
+  const found = pairsOf(output.split('\n'));
   return found.get('TYPE') ?? (found.has('PTTYPE') ? 'unknown data, probably partitions' : '');
 }
 

@@ -22,7 +22,7 @@ const PLUGIN = 'volumes/kubernetes.io~local-volume';
 /** Upstream's words for what goes wrong before anything is bound. */
 export const LOCAL_STEP = 'MountVolume.NewMounter initialization';
 
-/** By PersistentVolume: what is under way with it. */
+/** By PersistentVolume, the operation that is under way. */
 const underWay = new Map<string, Promise<unknown>>();
 
 /** A disk that one pod leaves is not taken from the next one. */
@@ -36,7 +36,10 @@ async function inTurn<Answer>(spec: string, work: () => Promise<Answer>): Promis
   }
 }
 
-/** What is not the pod's group's: all of it, where it keeps another one, or something in it. */
+/**
+ * The part of a volume that was not given to the pod's group: all of it, where it keeps another group, or some of its
+ * files.
+ */
 export interface NotGiven {
   readonly kept?: KeptGroup;
   readonly unshared?: Unshared;
@@ -45,7 +48,7 @@ export interface NotGiven {
 export const bindLocal = (root: string, volume: LocalVolume, mounter: Mounter): Promise<NotGiven> =>
   inTurn(volume.spec, () => bindNow(root, volume, mounter));
 
-/** What pods had of these PersistentVolumes was unbound: disks that none has any more are unmounted. */
+/** After pods were unbound from these PersistentVolumes: unmounts the disks that no pod has any more. */
 export async function leaveLocal(root: string, specs: readonly string[], mounter: Mounter): Promise<void> {
   for (const spec of specs) {
     await inTurn(spec, async () => {
@@ -83,7 +86,7 @@ async function giveAway(root: string, volume: LocalVolume, folder: FileHandle): 
   return unshared === null ? {} : { unshared };
 }
 
-/** `null`: it is a block device. */
+/** `null`: the source is a block device. */
 async function openSource(source: string): Promise<FileHandle | null> {
   try {
     return await open(source, FOLDER);
@@ -96,7 +99,7 @@ async function openSource(source: string): Promise<FileHandle | null> {
   }
 }
 
-/** The volume's folder itself is not what it should be. */
+/** The volume's source folder is missing or of another type. */
 export class NoSource extends OperationError {}
 
 /** By another pod. */

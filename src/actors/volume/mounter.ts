@@ -9,13 +9,13 @@
 import { execFile } from 'node:child_process';
 import { readFile, realpath } from 'node:fs/promises';
 import { promisify } from 'node:util';
-import { OperationError } from '../../kernel/json.ts';
-import { messageOf } from '../../kernel/thrown.ts';
+import { memberOf, OperationError } from '../../kernel/json.ts';
+import { codeOf, messageOf } from '../../kernel/thrown.ts';
 import { namesBelow } from '../host/below-root.ts';
 import { type Mount, parseMounts } from '../host/kernel/mounts.ts';
 import { type SystemCalls, systemCalls } from '../host/kernel/syscall.ts';
 
-/** After this a mount is given up; what it waits for is not coming back soon. */
+/** After this time a mount is abandoned: a file system that does not answer rarely recovers soon. */
 const MOUNT_TIMEOUT_MS = 10_000;
 /** File systems whose calls another machine or process answers. */
 const FOREIGN = /^(nfs|cifs|smb|fuse|9p|ceph|lustre|afs|autofs|gfs|ocfs|glusterfs|virtiofs|vboxsf)/;
@@ -25,13 +25,13 @@ const run = promisify(execFile);
 export interface Mounter {
   mount(type: string, target: string, options: readonly string[]): Promise<void>;
   bind(source: string, target: string): Promise<void>;
-  /** Gives a mount options of its own, as what is bound has those of its source. */
+  /** Gives a mount options of its own; a bind mount begins with those of its source. */
   remount(source: string, target: string, options: readonly string[]): Promise<void>;
   /** The file system on a device of this machine. */
   device(source: string, target: string, type: string, options: readonly string[]): Promise<void>;
-  /** With everything that is mounted below `source`. */
+  /** With all mounts below `source`. */
   bindTree(source: string, target: string): Promise<void>;
-  /** What is mounted below `target` from now on is mounted wherever it is bound, too. */
+  /** A mount below `target` from now on appears wherever `target` is bound, too. */
   shareTree(target: string): Promise<void>;
   unmount(target: string): Promise<void>;
 }
@@ -93,15 +93,16 @@ function byPrograms({ programs, timeoutMs = MOUNT_TIMEOUT_MS }: MounterOptions):
 }
 
 function programFailure(program: string, error: unknown, timeoutMs: number): OperationError {
-  const { killed = false, code, stderr = '' } = error as { killed?: boolean; code?: unknown; stderr?: string };
-  if (killed) {
+  const code = codeOf(error);
+  const stderr = memberOf(error, 'stderr');
+  if (memberOf(error, 'killed') === true) {
     return new OperationError(`${program} did not end within ${timeoutMs} ms: a file system does not answer`, {
       code: 'ETIMEDOUT',
       retriable: true,
     });
   }
   if (code === 'ENOENT') return new OperationError(`there is no program ${program}: install util-linux`, { code });
-  const output = stderr.trim() || messageOf(error);
+  const output = (typeof stderr === 'string' && stderr.trim()) || messageOf(error);
   const isRefused = /permission denied|must be superuser|not permitted/i.test(output);
   const isBadOption = /bad option|wrong fs type|invalid argument|bad superblock/i.test(output);
   return new OperationError(output, { code: isRefused ? 'EPERM' : isBadOption ? 'EINVAL' : 'EIO', retriable: true });
@@ -112,7 +113,7 @@ async function isForeign(source: string): Promise<boolean> {
   return mount === null || FOREIGN.test(mount.type);
 }
 
-/** The mount of an open descriptor, from the kernel's books: asks the file system nothing. `null`: it is in none. */
+/** The mount of an open descriptor, from the kernel's table: asks the file system nothing. `null`: it is in none. */
 export async function mountBehind(descriptor: string): Promise<Mount | null> {
   const information = await readFile(descriptor.replace('/fd/', '/fdinfo/'), 'utf8');
   const id = /^mnt_id:\s*(\d+)$/m.exec(information)?.[1];

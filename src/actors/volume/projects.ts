@@ -13,7 +13,7 @@ import { OperationError } from '../../kernel/json.ts';
 import { errnoOf } from '../host/below-root.ts';
 import { type SystemCalls, systemCalls } from '../host/kernel/syscall.ts';
 
-/** Numbers below it are for people; as upstream has it. */
+/** Lower numbers are for administrators; as upstream has it. */
 export const FIRST_PROJECT = 1_048_577;
 /** Numbers that others use without naming them; as upstream has it. */
 const SEARCHED_MAX = 128;
@@ -34,7 +34,7 @@ const numberOf = (line: string): number => Number(/^(\d+):/.exec(line)?.[1] ?? 0
 const namedNumberOf = (line: string): number => Number(/^[^#:][^:]*:(\d+)$/.exec(line)?.[1] ?? 0);
 const pathOf = (line: string): string => /^\d+:(.*)$/.exec(line)?.[1] ?? '';
 
-/** One volume after the other, within this process: everything here is done at once. */
+/** Changes one volume after the other within this process, because each change is synchronous. */
 export class Projects {
   private readonly files: ProjectFiles;
   private readonly system: SystemCalls | null;
@@ -52,18 +52,18 @@ export class Projects {
     const taken = new Set([...projects.map(numberOf), ...names.map(namedNumberOf)]);
     const project = unused(taken, (each) => holdsNothing(system, fd, each));
     const others = projects.filter((line) => pathOf(line) !== path);
-    // Named before it is given: a number that is in no file would be given again.
+    // The number is recorded before it is given: one that is in no file would be given again.
     replace(this.files.names, [...names, `volume${project}:${project}`]);
     replace(this.files.projects, [...others, `${project}:${path}`]);
     system.setProject(fd, project);
   }
 
-  /** Forgets the projects of volumes below a folder that is gone. A line that stays only keeps a number. */
+  /** Forgets the projects of volumes below a removed folder. A line that stays in the file only occupies a number. */
   forgetBelow(folder: string): void {
     try {
       this.forget(folder);
     } catch {
-      // The folder is gone all the same.
+      // The folder has been removed all the same.
     }
   }
 
@@ -109,7 +109,7 @@ function linesOf(file: string): readonly string[] {
   }
 }
 
-/** At once for all who read it. */
+/** Readers see the old file or the new one. */
 function replace(file: string, lines: readonly string[]): void {
   const draft = `${file}.statelet`;
   writeFileSync(draft, lines.map((line) => `${line}\n`).join(''), { mode: 0o644 });

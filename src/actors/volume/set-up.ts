@@ -5,7 +5,7 @@
  * it. Invariants: one volume's failure is reported and holds up no other; secrets are opened here and nowhere else;
  * what containers may write is theirs once it was handed over, its owner and permissions too.
  */
-import { constants } from 'node:fs';
+import { closeSync, constants, lstatSync, openSync, type Stats } from 'node:fs';
 import { type FileHandle, open, readdir } from 'node:fs/promises';
 import { isSecretHandle, type SecretHandle, type Vault } from '../../kernel/journal/index.ts';
 import { OperationError } from '../../kernel/json.ts';
@@ -19,7 +19,7 @@ import type {
   VolumesSetUp,
   volumeOperations,
 } from '../../machines/model/operations/volume.ts';
-import { makeFolder, openParent } from '../host/below-root.ts';
+import { errnoOf, makeFolder, openParent } from '../host/below-root.ts';
 import { boundedCall } from '../host/bounded-calls.ts';
 import { writeAtomically } from './atomic-writer.ts';
 import { bindDevice, linkDevice } from './block-device.ts';
@@ -28,7 +28,6 @@ import { DeviceFailure } from './local-device.ts';
 import { bindLocal, LOCAL_STEP, NoSource, type NotGiven } from './local-volume.ts';
 import { type Mounter, mountsBelow, realPath } from './mounter.ts';
 import type { Projects } from './projects.ts';
-import { foundAt, leaveMark, readyMark } from './ready.ts';
 import { fdPath, shareTree } from './tree.ts';
 
 type Input = InputOf<(typeof volumeOperations)['volume.setUp']>;
@@ -50,7 +49,10 @@ export interface SetUpTools {
   readonly mounter: Mounter;
   readonly vault: Vault;
   readonly projects: Projects;
-  /** What of the host pods have been given, by their folders: it is theirs, whatever becomes of it. */
+  /**
+   * Paths of the host that were handed over, by the pod's folder: once only, because the pod may change their
+   * permissions.
+   */
   readonly given: Map<string, Set<string>>;
 }
 
@@ -75,7 +77,7 @@ export async function setUpVolumes(
   return { failed, ...(kept.length > 0 && { kept }), ...(unshared.length > 0 && { unshared }) };
 }
 
-/** Events name the PersistentVolume, where there is one, and what was attempted. */
+/** Events name the PersistentVolume, where there is one, and the attempted step. */
 function failureOf(volume: VolumeSetUp, error: unknown): VolumeFailure {
   const failure = { name: volume.name, message: messageOf(error) };
   if (volume.kind === 'device') return { ...failure, spec: volume.spec, step: 'MapVolume.MapBlockVolume' };
@@ -121,7 +123,9 @@ async function withVolume<T>(
   }
 }
 
-/** Only before the pod begins: a socket whose server starts anew is no fault of who has it mounted. */
+/**
+ * Checked only before the pod begins: a socket whose server restarts later is no fault of the pod that has it mounted.
+ */
 async function giveOnce(podDirectory: string, { path, type }: Host, given: SetUpTools['given']): Promise<void> {
   const has = given.get(podDirectory) ?? new Set();
   given.set(podDirectory, has);
@@ -133,7 +137,9 @@ async function giveOnce(podDirectory: string, { path, type }: Host, given: SetUp
 
 // ---- folders of containers ------------------------------------------------------------------------------------------
 
-/** Once: afterwards containers may have other plans for it (a database refuses a folder that others may read). */
+/**
+ * Done once: afterwards containers may have set other permissions (a database refuses a folder that others may read).
+ */
 async function handOver({ root, podDirectory }: Place, volume: Folder, tools: SetUpTools): Promise<NotGiven> {
   const mark = readyMark(podDirectory, volume.path);
   if (foundAt(root, mark)?.isFile() && (await isThere(root, volume))) return {};
@@ -235,4 +241,40 @@ function explained(error: unknown, { type }: VolumeMount): Error {
   const why = messageOf(error);
   const hint = isForbidden(error) ? '; the agent needs CAP_SYS_ADMIN to mount: run it as root' : '';
   return new OperationError(`cannot mount ${type}: ${why}${hint}`, { code: codeOf(error) ?? 'EIO' });
+}
+
+const MARK_MODE = 0o644;
+const CREATE = constants.O_WRONLY | constants.O_CREAT | constants.O_NOFOLLOW;
+
+/**
+ * The mark that a volume was handed over to the containers of its pod: an empty file `ready` in the plug-in's folder of
+ * the pod, where upstream has it. `<pod>/volumes/<plugin>/<name>` has `<pod>/plugins/<plugin>/<name>/ready`.
+ *
+ * Invariant: there is a mark only where everything that the agent does to such a volume is done.
+ */
+const readyMark = (podDirectory: string, volumePath: string): string =>
+  `${podDirectory}/plugins${volumePath.slice(`${podDirectory}/volumes`.length)}/ready`;
+
+/** The file or folder at this path, reached through no link; `null`: there is none. */
+function foundAt(root: string, path: string): Stats | null {
+  const place = openParent(root, path);
+  if (!place) return null;
+  try {
+    return lstatSync(place.path);
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT') return null;
+    throw error;
+  } finally {
+    place.folder.close();
+  }
+}
+
+function leaveMark(root: string, mark: string): void {
+  const place = openParent(root, mark, WAY_MODE);
+  if (!place) return;
+  try {
+    closeSync(openSync(place.path, CREATE, MARK_MODE));
+  } finally {
+    place.folder.close();
+  }
 }

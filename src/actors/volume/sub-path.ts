@@ -28,7 +28,9 @@ const LEVELS_MAX = 256;
 const NAME_ONLY = 0o10000000;
 const WAY_MODE = 0o750;
 const TARGET_FILE_MODE = 0o640;
-/** With what makes a folder hand on its group, or keep names to their owners: `fsGroup` and tmpfs have these. */
+/**
+ * The mode with the bits that pass a folder's group on, or keep names to their owners: `fsGroup` and tmpfs have these.
+ */
 const MODE_BITS = 0o7777;
 
 export async function bindSubPaths(

@@ -21,12 +21,12 @@ import { fdPath, removeTree } from './tree.ts';
 
 type Input = InputOf<(typeof volumeOperations)['volume.tearDown']>;
 
-/** The marks go before what they stand for. */
+/** The marks are removed before the volumes that they stand for. */
 const FOLDERS = ['plugins', 'volume-subpaths', 'volumes', 'volumeDevices'];
 const LOCAL_FOLDERS = 'volumes/kubernetes.io~local-volume';
 const LOCAL_DEVICES = 'volumeDevices/kubernetes.io~local-volume';
 const LOCAL_MAPS = 'plugins/kubernetes.io/local-volume/volumeDevices';
-/** Rounds over what is mounted: one mount may have covered another. */
+/** Rounds over the mounts: one mount may have covered another. */
 const ROUNDS_MAX = 16;
 
 interface TearDownTools {
@@ -87,7 +87,7 @@ async function exists(root: string, podDirectory: string): Promise<boolean> {
   return place !== null;
 }
 
-/** Unmounts what is at or below a folder of a pod. */
+/** Unmounts everything at or below a folder of a pod. */
 export async function unmountAll(root: string, directory: string, mounter: Mounter): Promise<void> {
   const folder = await realPath(root, directory);
   for (let round = 0; round < ROUNDS_MAX; round++) {
@@ -97,7 +97,7 @@ export async function unmountAll(root: string, directory: string, mounter: Mount
       try {
         await unmount(root, `${directory}${point.slice(folder.length)}`, mounter);
       } catch (error) {
-        // In shared mounts it goes together with its copy, which was unmounted before.
+        // In shared mounts the mount disappears together with its copy, which was unmounted before.
         if ((await mountsBelow(point)).includes(point)) throw error;
       }
     }

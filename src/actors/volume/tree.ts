@@ -97,21 +97,21 @@ function mounted(path: string | Buffer): OperationError {
   return new OperationError(message, { code: 'EBUSY', retriable: true });
 }
 
-/** What a group may do: everything, or everything but write. */
+/** The rights of a group: everything, or everything but write. */
 export interface Ownership {
   readonly groupId: number;
   readonly readOnly: boolean;
-  /** Also what lies below a top that belongs to the group already. */
+  /** Also changes files below a folder that belongs to the group already. */
   readonly always?: boolean;
 }
 
-/** The mode of something that a group shall share: folders hand their group on to what is made in them. */
+/** The mode of a file that a group shall share: folders pass their group on to new entries. */
 export function sharedMode(mode: number, isFolder: boolean, readOnly: boolean): number {
   const own = mode | (readOnly ? 0o440 : 0o660);
   return isFolder ? own | 0o110 | SETGID : own;
 }
 
-/** A handle that only names the thing: it can be a FIFO or a device, and it is never opened for reading. */
+/** A handle that only names the entry: it can be a FIFO or a device, and is never opened for reading. */
 const NAME_ONLY = 0o10000000 | constants.O_NOFOLLOW;
 /** Files that are read at once: the threads that Node reads with. */
 const TOGETHER = 8;
@@ -184,7 +184,7 @@ class Giving {
     }
   }
 
-  /** Whether it is a folder. */
+  /** Resolves with whether the entry is a folder. */
   async #one(name: Buffer, path: string): Promise<boolean> {
     const handle = await open(name, NAME_ONLY);
     try {

@@ -108,7 +108,7 @@ export function valueInEnvFile(text: string, key: string): string {
   return '';
 }
 
-/** As a scanner of Go sees them: the end of the text is no line of its own. */
+/** The lines as Go's scanner splits them: the end of the text is no line of its own. */
 function linesOf(text: string): readonly string[] {
   const lines = text.split('\n').map((line) => line.replace(/\r$/, ''));
   return lines.at(-1) === '' ? lines.slice(0, -1) : lines;
@@ -132,7 +132,7 @@ function assignment(line: string, at: number): { readonly name: string; readonly
   return { name, rest: line.slice(sign + 1) };
 }
 
-/** What stands in quotes, and the line where they close. */
+/** The text in quotes, and the line where they close. */
 function quoted(
   lines: readonly string[],
   first: string,

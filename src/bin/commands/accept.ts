@@ -10,7 +10,7 @@ import { zstdCompressSync } from 'node:zlib';
 import { type Journal, JournalError, openJournal, readJournal } from '../../kernel/journal/index.ts';
 import { isSegmentName, segmentsIn } from '../../kernel/journal/layout.ts';
 import { NotReplayable, replay } from '../../kernel/replay.ts';
-import { exitCodes } from '../exit-codes.ts';
+import { exitCodeOf, exitCodes } from '../exit-codes.ts';
 import { refuse } from '../insight/command.ts';
 import { replayOptions } from '../insight/replayed.ts';
 import { printable } from '../printable.ts';
@@ -18,7 +18,6 @@ import { logsOf } from '../replay/logs.ts';
 import { thisBuild, worstOf } from '../replay/outcome.ts';
 import { rewrite } from '../rewrite/rewrite.ts';
 import { STATELET_VERSION } from '../version.ts';
-import { exitCodeOf } from './journal-errors.ts';
 
 const COMPRESSED = '.zst';
 

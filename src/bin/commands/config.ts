@@ -6,9 +6,9 @@ import { Document, isMap, isPair, isScalar, isSeq, type Pair, type YAMLMap } fro
 import { type OriginatedValue, printOrigin, toMasked, valuesWithOrigin } from '../../machines/configuration/index.ts';
 import { type Effective, effectiveConfiguration, parseKubeletArguments } from '../effective-configuration.ts';
 import { exitCodes } from '../exit-codes.ts';
-import { table } from '../insight/table.ts';
 import { splitArguments } from '../own-flags.ts';
-import { printLines } from '../print-lines.ts';
+import { printLines } from '../prepared-run.ts';
+import { table } from '../printable.ts';
 
 const FORMATS = ['yaml', 'json', 'table'] as const;
 type Format = (typeof FORMATS)[number];
@@ -26,7 +26,8 @@ export async function configCommand([verb, ...rest]: readonly string[]): Promise
   if (verb === '--help' || verb === '-h') return help();
   if (verb !== 'print') return usage(verb === undefined ? 'what to do is missing' : `unknown command ${verb}`);
   const { format, argv } = takeFormat(rest);
-  if (!FORMATS.includes(format as Format)) return usage(`--format is ${FORMATS.join(', ')}; not ${format}`);
+  const wanted = FORMATS.find((each) => each === format);
+  if (wanted === undefined) return usage(`--format is ${FORMATS.join(', ')}; not ${format}`);
   const split = splitArguments(argv);
   if ('error' in split) return usage(split.error);
   const line = parseKubeletArguments(split.kubelet);
@@ -38,7 +39,7 @@ export async function configCommand([verb, ...rest]: readonly string[]): Promise
     printLines('error', effective.lines);
     return REFUSED;
   }
-  process.stdout.write(printed(effective, format as Format));
+  process.stdout.write(printed(effective, wanted));
   return exitCodes.same;
 }
 

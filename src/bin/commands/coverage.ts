@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { JournalError } from '../../kernel/journal/index.ts';
 import { NotReplayable, replay } from '../../kernel/replay.ts';
 import { kubeletMachine } from '../../machines/startup/kubelet.ts';
-import { exitCodes } from '../exit-codes.ts';
+import { exitCodeOf, exitCodes } from '../exit-codes.ts';
 import { journalAt, refuse } from '../insight/command.ts';
 import {
   Coverage,
@@ -19,7 +19,6 @@ import { replayOptions } from '../insight/replayed.ts';
 import { printable, printableJson } from '../printable.ts';
 import { logsOf } from '../replay/logs.ts';
 import { worstOf } from '../replay/outcome.ts';
-import { exitCodeOf } from './journal-errors.ts';
 
 export interface CoverageOptions {
   readonly output: string;
@@ -30,7 +29,7 @@ export interface CoverageOptions {
 }
 
 const FORMATS = ['text', 'json', 'lcov'];
-/** Where the listings would be, for a report without them. */
+/** The folder of the listings, in a report without them. */
 const CHARTS = 'charts';
 
 export function coverageCommand(named: readonly string[], options: CoverageOptions): number {

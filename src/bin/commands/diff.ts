@@ -32,7 +32,10 @@ export const diffCommand = (a: string, b: string, options: InsightOptions): numb
     (path, incarnation) => storyAt(path, incarnation, ({ moments }) => !options.whole && moments.size >= RECORDS_MAX),
   );
 
-/** What the supervisor and its subsystems could not do in one of them; a start that failed did not come to try all. */
+/**
+ * Operations of the supervisor and its subsystems that failed in one of the starts only; a start that failed did not
+ * reach all of them.
+ */
 function failedAlone(one: Story, other: Story): Readonly<Record<'a' | 'b', readonly Failed[]>> {
   const [a, b] = [failedOf(one, isOfStart), failedOf(other, isOfStart)];
   const name = ({ actor, operation }: Failed): string => `${actor} ${operation}`;

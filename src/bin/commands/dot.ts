@@ -4,12 +4,11 @@ import { NotReplayable, replay } from '../../kernel/replay.ts';
 import { stateNodesOf } from '../../kernel/state-nodes.ts';
 import { type AnyStateNode, chartsOf } from '../../kernel/steps.ts';
 import { kubeletMachine } from '../../machines/startup/kubelet.ts';
-import { exitCodes } from '../exit-codes.ts';
+import { exitCodeOf, exitCodes } from '../exit-codes.ts';
 import { dotOf, mermaidOf } from '../insight/chart-text.ts';
 import { journalAt, refuse } from '../insight/command.ts';
 import { replayOptions } from '../insight/replayed.ts';
 import { actorName, Story } from '../insight/story.ts';
-import { exitCodeOf } from './journal-errors.ts';
 
 export interface DotOptions {
   readonly format: string;
@@ -42,11 +41,12 @@ export function dotCommand(name: string, { format, journal, incarnation }: DotOp
 function machineNamed(name: string): Drawn | string {
   const charts = chartsOf(kubeletMachine);
   const chart = charts.find(({ id }) => id === name);
-  if (chart) return { root: chart.states[0]!, active: new Set() };
+  const root = chart?.states[0];
+  if (root) return { root, active: new Set() };
   return `there is no machine ${JSON.stringify(name)}; there are ${charts.map(({ id }) => id).join(', ')}`;
 }
 
-/** What an actor remembers comes of replaying: at the end of the journal, or where this build differs from it. */
+/** The states of an actor come from a replay: at the end of the journal, or where this build differs from it. */
 function actorNamed(name: string, log: string, incarnation: string | undefined): Drawn | string {
   const journal = journalAt(log, incarnation);
   const story = new Story(journal);
@@ -55,6 +55,7 @@ function actorNamed(name: string, log: string, incarnation: string | undefined):
   const is = (address: string): boolean => address === name || actorName(address, story) === name;
   const address = kernel.addresses.find(is);
   const nodes = address === undefined ? undefined : stateNodesOf(kernel.snapshotOf(address));
-  if (!nodes) return `${log} ends without an actor ${JSON.stringify(name)} that has a chart`;
-  return { root: nodes[0]!.machine.root as AnyStateNode, active: new Set(nodes.map(({ id }) => id)) };
+  const [top] = nodes ?? [];
+  if (!nodes || !top) return `${log} ends without an actor ${JSON.stringify(name)} that has a chart`;
+  return { root: top.machine.root, active: new Set(nodes.map(({ id }) => id)) };
 }

@@ -3,6 +3,7 @@
  */
 import { once } from 'node:events';
 import { WebSocket } from 'ws';
+import { bytesOf } from '../../actors/byte-stream.ts';
 import { containerOf, LocalError, type LocalOptions, podNamed, socketPath } from '../local/node-client.ts';
 
 export interface ExecOptions extends LocalOptions {
@@ -26,7 +27,7 @@ interface Status {
 export async function execCommand(pod: string, command: readonly string[], options: ExecOptions): Promise<number> {
   if (command.length === 0) throw new LocalError('you must specify at least one command for the container');
   const client = await connect(pod, command, options);
-  // The first frames may come together with the answer to the handshake: who listens later misses them.
+  // The first frames may come together with the answer to the handshake: a later listener would miss them.
   const ended = statusOf(client);
   await opened(client);
   if (options.stdin) sendStdin(client, options.tty ?? false);
@@ -57,9 +58,7 @@ async function connect(pod: string, command: readonly string[], options: ExecOpt
 /** Resolves when the command's streams are there. @throws LocalError with the node's refusal */
 async function opened(client: WebSocket): Promise<void> {
   const refused = once(client, 'unexpected-response').then(async ([, response]) => {
-    const parts: Buffer[] = [];
-    for await (const part of response as AsyncIterable<Buffer>) parts.push(part);
-    throw new LocalError(Buffer.concat(parts).toString().trim());
+    throw new LocalError((await bytesOf(response)).toString().trim());
   });
   refused.catch(() => {});
   await Promise.race([once(client, 'open'), refused]);
@@ -72,7 +71,7 @@ async function statusOf(client: WebSocket): Promise<Status> {
     const payload = data.subarray(1);
     if (data[0] === CHANNEL.stdout) process.stdout.write(payload);
     if (data[0] === CHANNEL.stderr) process.stderr.write(payload);
-    if (data[0] === CHANNEL.status) status = JSON.parse(payload.toString()) as Status;
+    if (data[0] === CHANNEL.status) status = JSON.parse(payload.toString());
   });
   await once(client, 'close').catch(() => {});
   return status;

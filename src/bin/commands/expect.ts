@@ -2,8 +2,9 @@
 import { readFileSync } from 'node:fs';
 import { DocumentError, decodeDocument } from '../../actors/host/manifests/document.ts';
 import { JournalError } from '../../kernel/journal/index.ts';
-import { exitCodes } from '../exit-codes.ts';
+import { exitCodeOf, exitCodes } from '../exit-codes.ts';
 import { journalAt, refuse, startIsGone } from '../insight/command.ts';
+import type { Finding } from '../insight/expectations.ts';
 import {
   type Expectations,
   ExpectationsError,
@@ -12,12 +13,11 @@ import {
   findingsOf,
   type Verdict,
 } from '../insight/expectations.ts';
-import { expectationsJunit } from '../insight/expectations-junit.ts';
 import { Story } from '../insight/story.ts';
 import { printable, printableJson } from '../printable.ts';
+import { inAttribute, inText } from '../replay/junit.ts';
 import { logsOf } from '../replay/logs.ts';
 import { worstOf } from '../replay/outcome.ts';
-import { exitCodeOf } from './journal-errors.ts';
 
 export interface ExpectOptions {
   readonly incarnation?: string;
@@ -90,4 +90,30 @@ function describe({ log, error, incarnation, findings = [] }: ExpectedLog): stri
     return `  ${verdict.padEnd(8)}  ${expected}: ${actual}${where}\n`;
   });
   return `${log}: ${held} of ${findings.length} expectations hold (incarnation ${incarnation})\n${lines.join('')}`;
+}
+
+/** Expectations as JUnit XML: a test suite a log, a test case an expectation; a log that cannot be read is an error. */
+export function expectationsJunit(logs: readonly ExpectedLog[]): string {
+  const suites = logs.map((log) => suiteOf(log));
+  return `<?xml version="1.0" encoding="UTF-8"?>\n<testsuites>\n${suites.join('')}</testsuites>\n`;
+}
+
+function suiteOf({ log, error, findings = [] }: ExpectedLog): string {
+  const failures = findings.filter(({ verdict }) => verdict !== 'holds').length;
+  const errors = error === undefined ? 0 : 1;
+  const counts = `tests="${findings.length + errors}" failures="${failures}" errors="${errors}" skipped="0"`;
+  const broken = error === undefined ? '' : caseOf('the log is read', `<error message="${inAttribute(error)}"/>`);
+  const cases = findings.map((finding) => caseOf(finding.expected, failureOf(finding)));
+  return `  <testsuite name="${inAttribute(log)}" ${counts}>\n${broken}${cases.join('')}  </testsuite>\n`;
+}
+
+function caseOf(name: string, failure: string): string {
+  const head = `    <testcase classname="statelet.expect" name="${inAttribute(name)}"`;
+  return failure === '' ? `${head}/>\n` : `${head}>\n      ${failure}\n    </testcase>\n`;
+}
+
+function failureOf({ verdict, actual, n }: Finding): string {
+  if (verdict === 'holds') return '';
+  const where = n === undefined ? '' : `record ${n}`;
+  return `<failure type="${verdict}" message="${inAttribute(actual)}">${inText(where)}</failure>`;
 }

@@ -52,7 +52,7 @@ function addInsight(program: Command, ended: Ended): void {
     .action(async (path: string, chosen: Chosen) => ended((await import('./time.ts')).timeCommand(path, chosen)));
   explaining('blame', 'show which operations cost the time', '/var/lib/kubelet/journal')
     .addArgument(journal())
-    .action(async (path: string, chosen: Chosen) => ended((await import('./blame.ts')).blameCommand(path, chosen)));
+    .action(async (path: string, chosen: Chosen) => ended((await import('./time.ts')).blameCommand(path, chosen)));
   explaining(
     'critical-chain',
     'show what had to happen, one after the other, before healthz answered or a pod was Running',
@@ -61,7 +61,7 @@ function addInsight(program: Command, ended: Ended): void {
     .addArgument(journal())
     .argument('[goal]', 'healthz, or pod/NAME', 'healthz')
     .action(async (path: string, goal: string, chosen: Chosen) =>
-      ended((await import('./critical-chain.ts')).criticalChainCommand(path, goal, chosen)),
+      ended((await import('./time.ts')).criticalChainCommand(path, goal, chosen)),
     );
   explaining(
     'why',
@@ -260,7 +260,7 @@ function addSearches(program: Command, ended: Ended): void {
     );
 }
 
-/** The verbs that hold journals against what they have to show. */
+/** The verbs that compare journals with demands. */
 function addDemands(program: Command, ended: Ended): void {
   withStart(
     verb(

@@ -1,4 +1,4 @@
-/** The verbs that speak to the daemon of this machine: get, describe, logs, exec. */
+/** The verbs that call the daemon of this machine: get, describe, logs, exec. */
 import type { Command } from 'commander';
 import { exitCodes } from '../exit-codes.ts';
 import { LocalError } from '../local/node-client.ts';

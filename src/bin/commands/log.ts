@@ -14,7 +14,7 @@ export interface LogOptions extends LogFilters {
   readonly output: string;
 }
 
-/** Between two polls; what a person takes for at once. */
+/** Between two polls; a user perceives it as immediate. */
 const POLL_MS = 500;
 /** The journal is read anew where it grew: a long one less often, so that this takes a sixth of the time. */
 const POLL_COST = 5;

@@ -1,4 +1,4 @@
-/** `statelet logs POD`: what a container said, as `kubectl logs` prints it. */
+/** `statelet logs POD`: the output of a container, as `kubectl logs` prints it. */
 import { pipeline } from 'node:stream/promises';
 import { parseDuration } from '../../machines/model/values/time.ts';
 import { ask, containerOf, LocalError, type LocalOptions, podNamed, socketPath } from '../local/node-client.ts';

@@ -1,7 +1,6 @@
 /** The first argument decides which code is loaded: the daemon carries no parser but a kubelet's. */
 
-import { WORKER_VERBS } from '../worker-verbs.ts';
-import { worker } from './worker.ts';
+import { WORKER_VERBS, worker } from './worker.ts';
 
 /** The verbs with the command line of a kubelet. */
 const DAEMON_VERBS: readonly string[] = ['run', 'run-once', 'config'];

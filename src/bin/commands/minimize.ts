@@ -3,14 +3,13 @@ import { existsSync, readdirSync } from 'node:fs';
 import { JournalError } from '../../kernel/journal/index.ts';
 import { NotReplayable } from '../../kernel/replay.ts';
 import { kubeletMachine } from '../../machines/startup/kubelet.ts';
-import { exitCodes } from '../exit-codes.ts';
+import { exitCodeOf, exitCodes } from '../exit-codes.ts';
 import { journalAt, refuse } from '../insight/command.ts';
 import { minimizeJournal } from '../minimize/minimize-journal.ts';
 import { minimizeSeed } from '../minimize/minimize-seed.ts';
 import { printable, printableJson } from '../printable.ts';
 import { shellLine, thisBuild } from '../replay/outcome.ts';
 import { lineFor, writeJournal, writeStarts } from '../simulation/run-seed.ts';
-import { exitCodeOf } from './journal-errors.ts';
 
 export interface MinimizeCommandOptions {
   readonly incarnation?: string;
@@ -24,7 +23,7 @@ export interface MinimizeCommandOptions {
 
 const INCARNATION = '000001';
 
-/** What both kinds come to. */
+/** The result of both kinds of minimizing. */
 interface Minimized {
   readonly what: string;
   readonly noun: 'inputs' | 'steps';

@@ -3,14 +3,13 @@ import { existsSync, readdirSync } from 'node:fs';
 import { type Journal, JournalError, openJournal, readJournal } from '../../kernel/journal/index.ts';
 import type { JournalRecord } from '../../kernel/records.ts';
 import { NotReplayable, replay } from '../../kernel/replay.ts';
-import { exitCodes } from '../exit-codes.ts';
+import { exitCodeOf, exitCodes } from '../exit-codes.ts';
 import { journalAt, refuse } from '../insight/command.ts';
 import { replayOptions } from '../insight/replayed.ts';
 import { printable } from '../printable.ts';
 import { isPrivate, mapTexts, visitTexts } from '../rewrite/private-values.ts';
 import { Redactor } from '../rewrite/redactor.ts';
 import { rewrite } from '../rewrite/rewrite.ts';
-import { exitCodeOf } from './journal-errors.ts';
 
 export interface RedactOptions {
   readonly incarnation?: string;
@@ -78,7 +77,7 @@ function wrongWith(before: Journal, after: Journal, redactor: Redactor): string 
   return undefined;
 }
 
-/** What a record decides: everything but private texts, and what is made of them. */
+/** The decision in a record: everything but private texts and the texts made of them. */
 function decisionIn(record: JournalRecord): string {
   if (record.k === 'end') return `end ${record.turn} ${JSON.stringify(record.armed)}`;
   if (record.k === 'header') return 'header';

@@ -10,7 +10,7 @@ import { answersTo, JOBS_WANTED, jobsOf } from '../process-pool.ts';
 import { inShard, logsOf, shardOf } from '../replay/logs.ts';
 import { codeForBisect, notTested, type Outcome, replayLog, type Task, worstOf } from '../replay/outcome.ts';
 import { FORMATS, reporterFor } from '../replay/reports.ts';
-import { WORKER_VERBS } from '../worker-verbs.ts';
+import { WORKER_VERBS } from './worker.ts';
 
 export interface ReplayCommandOptions {
   readonly incarnation?: string;
@@ -54,6 +54,7 @@ const lost = ({ log }: Task, how: string): Outcome => notTested(log, `the proces
 
 /** A single log is replayed here: a process more would only cost its start. */
 async function* outcomesOf(tasks: readonly Task[], jobs: number): AsyncGenerator<Outcome> {
-  if (tasks.length === 1) yield replayLog(tasks[0]!);
+  const [only, ...more] = tasks;
+  if (only && more.length === 0) yield replayLog(only);
   else yield* answersTo({ verb: WORKER_VERBS.replay, tasks, jobs, lost });
 }

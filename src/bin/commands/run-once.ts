@@ -10,9 +10,9 @@ import type { KubeletMachineOutput, PodResult } from '../../machines/startup/con
 import { RUN_ONCE_RETRIES, RUN_ONCE_RETRIES_MAX } from '../../machines/startup/run-once.ts';
 import { duration } from '../../visualizer/words.ts';
 import { runDaemon } from '../daemon.ts';
-import { table } from '../insight/table.ts';
 import { OWN_FLAGS_HELP } from '../own-flags.ts';
 import { prepareRun, refuse } from '../prepared-run.ts';
+import { table } from '../printable.ts';
 import { endSoon } from '../process-end.ts';
 
 const HELP = `${OWN_FLAGS_HELP}
@@ -69,11 +69,12 @@ export function textOf(results: readonly PodResult[]): string {
 function splitOnce(given: readonly string[]): SplitOnce {
   const values = new Map<string, string>();
   const rest: string[] = [];
-  for (let i = 0; i < given.length; i++) {
-    const [, name, value] = /^--(format|retries)(?:=(.*))?$/s.exec(given[i]!) ?? [];
-    if (name === undefined) rest.push(given[i]!);
+  const left = [...given];
+  for (let argument = left.shift(); argument !== undefined; argument = left.shift()) {
+    const [, name, inline] = /^--(format|retries)(?:=(.*))?$/s.exec(argument) ?? [];
+    const value = name === undefined ? undefined : (inline ?? left.shift());
+    if (name === undefined) rest.push(argument);
     else if (value !== undefined) values.set(name, value);
-    else if (i + 1 < given.length) values.set(name, given[++i]!);
     else return { error: `flag needs an argument: --${name}` };
   }
   const format = values.get('format') ?? 'text';

@@ -11,7 +11,7 @@ import { answersTo, JOBS_WANTED, jobsOf } from '../process-pool.ts';
 import { worstOf } from '../replay/outcome.ts';
 import { describeSeed, describeTotals, seedsJson, seedsJunit } from '../simulation/report.ts';
 import { runSeed, type SeedOutcome, type SeedTask, seedNotTested } from '../simulation/run-seed.ts';
-import { WORKER_VERBS } from '../worker-verbs.ts';
+import { WORKER_VERBS } from './worker.ts';
 
 export interface SimulateOptions {
   readonly seed?: string;
@@ -27,7 +27,7 @@ export interface SimulateOptions {
 }
 
 const FORMATS = ['text', 'json', 'junit'];
-/** Of one call: its report is kept in memory. */
+/** Limit of one call, because its report is kept in memory. */
 const SEEDS_MAX = 100_000;
 
 export async function simulateCommand(options: SimulateOptions): Promise<number> {
@@ -55,7 +55,8 @@ export async function simulateCommand(options: SimulateOptions): Promise<number>
 
 async function* outcomesOf(tasks: readonly SeedTask[], jobs: number): AsyncGenerator<SeedOutcome> {
   const lost = ({ script }: SeedTask, how: string): SeedOutcome => seedNotTested(script.seed, `its process ${how}`);
-  if (tasks.length === 1) yield await runSeed(tasks[0]!);
+  const [only, ...more] = tasks;
+  if (only && more.length === 0) yield await runSeed(only);
   else yield* answersTo({ verb: WORKER_VERBS.simulate, tasks, jobs, lost });
 }
 

@@ -4,12 +4,11 @@
  */
 import { JournalError } from '../../kernel/journal/index.ts';
 import { type IncarnationReport, type JournalReport, verifyJournal } from '../../kernel/journal/verify.ts';
-import { exitCodes } from '../exit-codes.ts';
+import { exitCodeOf, exitCodes } from '../exit-codes.ts';
 import { placeOf } from '../insight/command.ts';
 import { printable, printableJson } from '../printable.ts';
 import { logsOf } from '../replay/logs.ts';
 import { worstOf } from '../replay/outcome.ts';
-import { exitCodeOf } from './journal-errors.ts';
 
 export function verifyCommand(logs: readonly string[], { format }: { readonly format: string }): number {
   if (format !== 'text' && format !== 'json') {
@@ -27,7 +26,7 @@ export function verifyCommand(logs: readonly string[], { format }: { readonly fo
   return worstOf(codes);
 }
 
-/** Of an error JSON would leave out its message. */
+/** JSON would leave out the message of an error. */
 function asJson(log: string, verified: Verified): unknown {
   if ('error' in verified) return { log, ...verified };
   const { code, report } = verified;

@@ -15,11 +15,11 @@ import { newToken } from '../../actors/server/visualizer/token.ts';
 import { Visualizer } from '../../actors/server/visualizer/visualizer.ts';
 import { JournalError } from '../../kernel/journal/index.ts';
 import type { Journal } from '../../kernel/journal/reader.ts';
+import { memberOf } from '../../kernel/json.ts';
 import { messageOf } from '../../kernel/thrown.ts';
-import { exitCodes } from '../exit-codes.ts';
+import { exitCodeOf, exitCodes } from '../exit-codes.ts';
 import { journalAt, placeOf, refuse } from '../insight/command.ts';
 import { visitTexts } from '../rewrite/private-values.ts';
-import { exitCodeOf } from './journal-errors.ts';
 import { obstacleIn, redactInto } from './redact.ts';
 
 const PORT_MAX = 65_535;
@@ -47,7 +47,7 @@ export async function viewCommand(log: string | undefined, options: ViewOptions)
     return output === undefined ? await serve(files, journal, Number(port)) : await writeReport(files, journal, output);
   } catch (thrown) {
     if (thrown instanceof JournalError) return refuse('view', thrown.message, exitCodeOf(thrown));
-    if ((thrown as NodeJS.ErrnoException).syscall !== 'listen') throw thrown;
+    if (memberOf(thrown, 'syscall') !== 'listen') throw thrown;
     return refuse('view', `no page on port ${port}: ${messageOf(thrown)}; try --port 0`, exitCodes.couldNotTest);
   }
 }
@@ -81,10 +81,12 @@ async function writeReport(files: JournalFiles, journal: Journal, output: string
   }
 }
 
-/** Lists of names and values that people write. What a container is created with also has its pod's own name. */
+/** Lists of names and values from a pod's author. The request that creates a container also has the name of its pod. */
 const PAIRS: ReadonlySet<string> = new Set(['env', 'httpHeaders']);
 
-/** With `--journal-plain` a node writes them as they are; otherwise a value is a handle, or refers to others. */
+/**
+ * With `--journal-plain` a node writes values as they are; otherwise a value is a handle, or refers to other fields.
+ */
 function hasPlainValues({ records }: Journal): boolean {
   for (const record of records) {
     let isPlain = false;

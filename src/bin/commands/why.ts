@@ -1,4 +1,7 @@
-/** `statelet why JOURNAL [startup|pod/NAME[/CONTAINER]|image/REFERENCE|actor/NAME]`: what it is doing, what it waits for, and what led there. */
+/**
+ * `statelet why JOURNAL [startup|pod/NAME[/CONTAINER]|image/REFERENCE|actor/NAME]`: what it is doing, what it waits
+ * for, and what led there.
+ */
 import { wasAbandoned } from '../../kernel/journal/owner.ts';
 import type { JournalRecord } from '../../kernel/records.ts';
 import { replay } from '../../kernel/replay.ts';
@@ -46,7 +49,7 @@ export function whyCommand(log: string, subject: string, options: InsightOptions
   return insight('why', [log], options, answer, read);
 }
 
-/** Where a start is over, it is so whatever was decided before. */
+/** Whether the journal knows the subject. When a start is over, it is known whatever was decided before. */
 function isKnown(story: Story, subject: string): boolean {
   const report = why(story, subject, undefined);
   return typeof report !== 'string' && (subject === 'startup' || report.decisions.length > 0);

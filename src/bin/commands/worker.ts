@@ -1,7 +1,11 @@
-/** The other end of `src/bin/process-pool.ts`: does one task after the other until the parent has gone. */
+/** The processes that `src/bin/process-pool.ts` starts. */
 
+/** The verbs of these processes; users do not call them, so they are not listed. */
+export const WORKER_VERBS = { replay: 'replay-worker', simulate: 'simulate-worker' } as const;
+
+/** Performs one task after the other until the parent has gone. */
 export function worker(perform: (task: never) => unknown): Promise<number> {
-  // A parent that has gone meanwhile hears nothing any more, which is no failure of this process.
+  // The parent may have gone meanwhile; then the answer cannot be sent, which is no failure of this process.
   const ignore = (): void => undefined;
   process.on('message', (task: unknown) => {
     void Promise.resolve(perform(task as never)).then((answer) => process.send?.(answer, undefined, undefined, ignore));

@@ -3,10 +3,10 @@
  * slowest single requests. Streams are left out: an actor that listens does not wait for an end. Pure.
  */
 import { duration } from '../../visualizer/words.ts';
+import { table } from '../printable.ts';
 import { actorName, type Operation, type Story } from './story.ts';
-import { table } from './table.ts';
 
-/** Single requests that are listed; more do not help a person. */
+/** Single requests that are listed; longer lists do not help a reader. */
 const SLOWEST_MAX = 15;
 
 interface BlamedOperation {
@@ -18,7 +18,7 @@ interface BlamedOperation {
   readonly maxMs: number;
   readonly failures: number;
   readonly cancelled: number;
-  /** Without an answer at the end of the journal; they count with the time until then. */
+  /** Requests without an answer at the end of the journal; they count with the time until then. */
   readonly open: number;
 }
 

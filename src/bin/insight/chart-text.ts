@@ -77,9 +77,9 @@ function dotState(node: AnyStateNode, active: Active, indent: string): string {
 
 // ---- Mermaid --------------------------------------------------------------------------------------------------------
 
-/** Its names are of letters, digits and underscores. */
+/** Mermaid allows letters, digits and underscores in names. */
 const wordOf = ({ id }: AnyStateNode): string => id.replace(/[^A-Za-z0-9]/g, '_');
-/** It ends a label at these. */
+/** Characters that end a label in Mermaid. */
 const plain = (text: string): string => text.replace(/[:;#"]/g, ' ');
 
 export function mermaidOf(root: AnyStateNode, active: Active): string {

@@ -1,19 +1,19 @@
 /**
- * What the verbs that read a journal share: formats, reading, and an exit status for each way in which there is none.
+ * Code that the verbs which read a journal share: formats, reading, and an exit status for each way in which a journal
+ * cannot be read.
  */
 import { JournalError } from '../../kernel/journal/index.ts';
 import { incarnationId } from '../../kernel/journal/layout.ts';
 import { isBeingWritten } from '../../kernel/journal/owner.ts';
 import { type Journal, type ReadOptions, readJournal } from '../../kernel/journal/reader.ts';
-import { exitCodeOf } from '../commands/journal-errors.ts';
-import { exitCodes } from '../exit-codes.ts';
+import { exitCodeOf, exitCodes } from '../exit-codes.ts';
 import { printable, printableJson } from '../printable.ts';
 import { type IsEnough, Story } from './story.ts';
 
 export interface InsightOptions {
   readonly incarnation?: string;
   readonly format: string;
-  /** Read all of it, however long that takes. */
+  /** Read the whole journal, however long that takes. */
   readonly whole?: boolean;
 }
 
@@ -24,13 +24,13 @@ export interface Answer {
   readonly code?: number;
 }
 
-/** Of a journal whose first segments are gone the start cannot be shown. */
+/** A journal whose first segments are gone cannot show its start. */
 export const startIsGone = ({ header, begins }: Story): string | undefined =>
   begins === 0
     ? undefined
     : `incarnation ${header.incarnation} began before record ${begins}, the first one that is left`;
 
-/** Reads each journal, lets `answer` speak of them, and prints; a string is why there is no answer. */
+/** Reads each journal, and prints the answer about them; a string is the reason for none. */
 export function insight(
   verb: string,
   logs: readonly string[],
@@ -67,17 +67,17 @@ export function journalAt(log: string, incarnation: string | undefined, from?: R
   return readJournal(path, { ...chosen, ...(from === undefined ? {} : { from }) });
 }
 
-/** From the beginning until it is enough. */
+/** Reads from the beginning until the story is complete enough. */
 export const storyAt = (log: string, incarnation: string | undefined, isEnough?: IsEnough): Story =>
   new Story(journalAt(log, incarnation), nowOf(log, incarnation), isEnough);
 
-/** From the last so many segments on; the number of those that are left out. */
+/** Reads the last so many segments; also returns the number of those that were left out. */
 export function endOfStoryAt(log: string, incarnation: string | undefined, segments: number): [Story, number] {
   const journal = journalAt(log, incarnation, segments);
   return [new Story(journal, nowOf(log, incarnation)), journal.skipped];
 }
 
-/** The newest start in a directory that a daemon writes goes on; any other is over. */
+/** The newest start in a directory that a daemon writes still runs; any other is over. */
 const nowOf = (log: string, incarnation: string | undefined): number =>
   incarnation === undefined && isBeingWritten(log) ? Date.now() : 0;
 

@@ -14,7 +14,7 @@ import {
 } from '../../kernel/steps.ts';
 import type { kubeletMachine } from '../../machines/startup/kubelet.ts';
 import { eventText } from '../../visualizer/words.ts';
-import { table } from './table.ts';
+import { table } from '../printable.ts';
 
 /** A line of a chart: a state, or a transition below its state. */
 export interface CoveredLine {

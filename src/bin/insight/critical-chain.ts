@@ -7,8 +7,8 @@
  * What actors do with an input is one turn and takes no time of the kernel's clock.
  */
 import { duration, lastOf } from '../../visualizer/words.ts';
+import { table } from '../printable.ts';
 import { actorName, describeGaps, type Moment, type PodStory, type Story } from './story.ts';
-import { table } from './table.ts';
 
 interface Link {
   readonly n: number;
@@ -63,7 +63,8 @@ export function podNamed({ header, pods }: Story, name: string): PodStory | stri
   if (exact) return exact;
   const begun = all.filter((pod) => pod.name.startsWith(`${name}-`));
   const names = [...new Set(begun.map((pod) => pod.name))];
-  if (names.length === 1) return begun.at(-1)!;
+  const last = begun.at(-1);
+  if (last && names.length === 1) return last;
   if (names.length > 1) return `pod ${name} could be ${names.join(', ')}`;
   const known = all.map((pod) => pod.name).join(', ') || 'none';
   return `there is no pod ${name} in start ${header.incarnation}; it has ${known} (JOURNAL@NUMBER is another start)`;
@@ -75,10 +76,10 @@ export function criticalChain(story: Story, goal: Goal): CriticalChain {
   let previous = path[0];
   for (const moment of path) {
     const kind = isWork(previous, moment, story) ? 'operation' : kindOf(moment, story);
-    if (kind === undefined || links.length === 0) {
-      if (links.length === 0) links.push(linkOf(moment, kind ?? 'input', 0, story));
-      else if (moment.k === 'message') links.push(withMessage(links.pop()!, moment, story));
-    } else links.push(linkOf(moment, kind, moment.t - previous!.t, story));
+    const last = links.at(-1);
+    if (!last) links.push(linkOf(moment, kind ?? 'input', 0, story));
+    else if (kind !== undefined) links.push(linkOf(moment, kind, moment.t - (previous ?? moment).t, story));
+    else if (moment.k === 'message') links.splice(-1, 1, withMessage(last, moment, story));
     previous = moment;
   }
   const spent = (kinds: readonly Link['kind'][]): number =>
@@ -95,7 +96,7 @@ export function criticalChain(story: Story, goal: Goal): CriticalChain {
   };
 }
 
-/** From the first cause that is known to the record itself; a cause is always older than what it caused. */
+/** From the first known cause to the record itself; a cause is always older than its effect. */
 export function causesOf({ moments }: Story, n: number): Moment[] {
   const path: Moment[] = [];
   for (let at = moments.get(n); at; at = at.cause === undefined ? undefined : moments.get(at.cause)) path.push(at);
@@ -106,11 +107,11 @@ export function causesOf({ moments }: Story, n: number): Moment[] {
 function workOf(story: Story, n: number): Moment[] {
   const path = causesOf(story, n);
   const at = path.findLastIndex((moment) => kindOf(moment, story) === 'news');
-  const stream = path[at - 1];
+  const [stream, news] = [path[at - 1], path[at]];
   const pod = path.slice(at).find(({ actor }) => POD.test(actor))?.actor;
-  if (stream === undefined || pod === undefined) return path;
+  if (!stream || !news || pod === undefined) return path;
   const call = [...story.moments.values()].findLast((moment) => {
-    const isBetween = moment.n > stream.n && moment.n < path[at]!.n;
+    const isBetween = moment.n > stream.n && moment.n < news.n;
     return isBetween && moment.actor.startsWith(`${pod}/`) && changesRuntime(moment, story);
   });
   return call === undefined ? path : [...workOf(story, call.n), ...path.slice(at)];
@@ -120,8 +121,8 @@ const POD = /^kubelet\/pods\/pod-[^/]+$/;
 
 function changesRuntime({ k, what, request }: Moment, { operations }: Story): boolean {
   if ((k !== 'effect' && k !== 'result') || !what.startsWith('cri.')) return false;
-  // Of one that a gap swallowed the end nothing is known.
-  const cls = operations.get(request!)?.class;
+  // A gap may have swallowed the end of the operation; then its class is unknown.
+  const cls = request === undefined ? undefined : operations.get(request)?.class;
   return cls === 'once' || cls === 'idempotent';
 }
 
@@ -129,12 +130,16 @@ function changesRuntime({ k, what, request }: Moment, { operations }: Story): bo
 const isWork = (previous: Moment | undefined, moment: Moment, story: Story): boolean =>
   kindOf(moment, story) === 'news' && previous?.k === 'effect' && previous.n !== moment.cause;
 
-function kindOf({ k, cause }: Moment, { moments }: Story): Link['kind'] | undefined {
+const causeOf = ({ cause }: Moment, { moments }: Story): Moment | undefined =>
+  cause === undefined ? undefined : moments.get(cause);
+
+function kindOf(moment: Moment, story: Story): Link['kind'] | undefined {
+  const { k } = moment;
   if (k === 'header') return 'start';
   if (k === 'result') return 'operation';
   if (k === 'timer') return 'timer';
   if (k !== 'in') return undefined;
-  return cause !== undefined && moments.get(cause)?.k === 'effect' ? 'news' : 'input';
+  return causeOf(moment, story)?.k === 'effect' ? 'news' : 'input';
 }
 
 function linkOf(moment: Moment, kind: Link['kind'], tookMs: number, story: Story): Link {
@@ -145,7 +150,7 @@ function linkOf(moment: Moment, kind: Link['kind'], tookMs: number, story: Story
     atMs: t - story.started,
     tookMs,
     actor: actorName(moment.actor, story),
-    what: kind === 'news' ? `${moment.what} from ${story.moments.get(moment.cause!)!.what}` : moment.text,
+    what: kind === 'news' ? `${moment.what} from ${causeOf(moment, story)?.what}` : moment.text,
     followed: [],
   };
 }

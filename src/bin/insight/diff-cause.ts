@@ -5,16 +5,16 @@
  * for on the way, summed by actor and operation. Where both chains are whole the differences add up to the whole one.
  */
 import { duration } from '../../visualizer/words.ts';
+import { table } from '../printable.ts';
 import { type CriticalChain, causesOf, criticalChain, type Goal } from './critical-chain.ts';
 import { actorName, type Moment, type Operation, type PodStory, type Story } from './story.ts';
-import { table } from './table.ts';
 
 /** Parts that are shown; the JSON has all. */
 const PARTS_SHOWN = 8;
 
 interface Part {
   readonly actor: string;
-  /** What was waited for: the answer of an operation, a timer, news. */
+  /** The awaited input: the answer of an operation, a timer, news. */
   readonly what: string;
   /** Absent: not on the way in that start. */
   readonly aMs?: number;
@@ -28,7 +28,7 @@ export interface TimeToGoal {
   readonly goal: string;
   readonly aMs: number;
   readonly bMs: number;
-  /** Those that differ, the greatest difference first. */
+  /** The parts whose time differs, the greatest difference first. */
   readonly parts: readonly Part[];
 }
 
@@ -39,7 +39,7 @@ export interface FailedStart {
   readonly atMs: number;
   /** The operation that failed before it. */
   readonly operation?: { readonly name: string; readonly actor: string; readonly n: number; readonly error: string };
-  /** What became of the same operation in the other start. */
+  /** The end of the same operation in the other start. */
   readonly there?: { readonly end: Operation['end'] | 'open'; readonly n: number; readonly tookMs?: number };
 }
 
@@ -49,8 +49,7 @@ export function timeToGoal(a: Story, b: Story): TimeToGoal | undefined {
   if (!goals) return undefined;
   const [chainA, chainB] = [criticalChain(a, goals.a), criticalChain(b, goals.b)];
   const [inA, inB] = [partsOf(chainA), partsOf(chainB)];
-  const parts = [...new Set([...inA.keys(), ...inB.keys()])].map((key): Part => {
-    const { actor, what } = (inA.get(key) ?? inB.get(key))!;
+  const parts = [...new Map([...inB, ...inA])].map(([key, { actor, what }]): Part => {
     const [aMs, bMs] = [inA.get(key)?.ms, inB.get(key)?.ms];
     const times = { ...(aMs === undefined ? {} : { aMs }), ...(bMs === undefined ? {} : { bMs }) };
     const n = inB.get(key)?.n;
@@ -125,10 +124,10 @@ export function failedStart(story: Story, other: Story): FailedStart | undefined
   return { ...facts, operation, there: { end: same.end ?? 'open', n: same.n, ...took } };
 }
 
-/** The one among the causes of the failure, else the last one before it. */
+/** The failed operation among the causes of the failure, else the last one before it. */
 function failedOperation(story: Story, n: number): Operation | undefined {
   const failedBy = ({ k, request }: Moment): Operation | undefined => {
-    const operation = k === 'result' ? story.operations.get(request!) : undefined;
+    const operation = k === 'result' && request !== undefined ? story.operations.get(request) : undefined;
     return operation?.end === 'failed' ? operation : undefined;
   };
   const among = (moments: readonly Moment[]): Operation | undefined =>

@@ -7,6 +7,7 @@
  * does that for one world.
  */
 import { duration } from '../../visualizer/words.ts';
+import { table } from '../printable.ts';
 import {
   describeFailedStart,
   describeTimeToGoal,
@@ -18,7 +19,6 @@ import {
 } from './diff-cause.ts';
 import { phaseName, startupPhases, startupTime } from './startup-time.ts';
 import { actorName, type Moment, type Story } from './story.ts';
-import { table } from './table.ts';
 
 interface ComparedPhase {
   readonly name: string;
@@ -49,7 +49,7 @@ export interface Comparison {
   readonly firstDifference: DifferingDecision | null;
   /** Where the difference in time to a goal of both came from. */
   readonly time?: TimeToGoal;
-  /** Of a start that failed. */
+  /** How the start failed; absent: it did not. */
   readonly aFailure?: FailedStart;
   readonly bFailure?: FailedStart;
   /** Number of the record before which the comparison ends, where one of them goes on. */
@@ -112,7 +112,7 @@ function timesOf(story: Story): Map<string, number> {
 function aligned(a: readonly string[], b: readonly string[]): string[] {
   const names = [...a];
   b.forEach((name, at) => {
-    if (!names.includes(name)) names.splice(at === 0 ? 0 : names.indexOf(b[at - 1]!) + 1, 0, name);
+    if (!names.includes(name)) names.splice(at === 0 ? 0 : names.indexOf(b[at - 1] ?? '') + 1, 0, name);
   });
   return names;
 }
@@ -128,7 +128,8 @@ function firstDifferenceOf(a: Story, b: Story): DifferingDecision | null {
   const differences = [...inA].flatMap(([region, ours]) => {
     const theirs = inB.get(region) ?? [];
     const at = ours.findIndex(({ state }, i) => theirs[i] !== undefined && state !== theirs[i].state);
-    return at === -1 ? [] : [differing(a, b, ours[at]!, theirs[at]!)];
+    const [one, other] = [ours[at], theirs[at]];
+    return one && other ? [differing(a, b, one, other)] : [];
   });
   return differences.sort((one, other) => one.an - other.an)[0] ?? null;
 }

@@ -43,7 +43,7 @@ export interface Finding {
   readonly n?: number;
 }
 
-/** What became of one log. */
+/** The findings about one log. */
 export interface ExpectedLog {
   readonly log: string;
   readonly code: number;
@@ -53,7 +53,7 @@ export interface ExpectedLog {
   readonly error?: string;
 }
 
-/** The file is not what it should be; the message is for its author. */
+/** The file is malformed; the message is for its author. */
 export class ExpectationsError extends Error {}
 
 // ---- the file -------------------------------------------------------------------------------------------------------
@@ -155,12 +155,13 @@ function inOrder(wanted: readonly string[], story: Story): Finding[] {
   return wanted.map((phase, at) => {
     const expected = at === 0 ? phase : `${phase} after ${wanted[at - 1]}`;
     const found = visits.findIndex((visit, index) => index >= from && phaseName(visit) === phase);
-    if (found >= 0) {
+    const visit = visits[found];
+    if (visit) {
       from = found + 1;
-      const actual = `entered after ${duration(visits[found]!.entered - story.started)}`;
+      const actual = `entered after ${duration(visit.entered - story.started)}`;
       return { kind: 'phase', expected, actual, verdict: 'holds' };
     }
-    const wasEarlier = visits.some((visit) => phaseName(visit) === phase);
+    const wasEarlier = visits.some((each) => phaseName(each) === phase);
     return { kind: 'phase', expected, actual: wasEarlier ? 'entered before it' : 'not entered', verdict: 'missing' };
   });
 }

@@ -143,7 +143,7 @@ export function* cloudEventsOf(
     if ('t' in record) now = record.t;
     if (record.k === 'end') continue;
     const subject = record.k === 'dropped' || record.k === 'gap' ? undefined : actorOf(record);
-    const { cause } = record as { readonly cause?: number };
+    const cause = 'cause' in record ? record.cause : undefined;
     yield {
       specversion: '1.0',
       id: String(record.n),

@@ -15,7 +15,7 @@ export interface LogFilters {
   /** Kind of record, or type of event, or name of operation; `*` at its end stands for any rest. */
   readonly type?: string;
   readonly pod?: string;
-  /** Number of a record: it, and what it led to. */
+  /** Number of a record: shows the record and its consequences. */
   readonly cause?: string;
   /** Lines of this level and above. */
   readonly level?: string;
@@ -44,7 +44,7 @@ const TIME = /^\+?(\d{1,12}(?:\.\d{1,6})?)(ms|s|m|h)?$/;
 /** Milliseconds of `1.5s`, `200ms`, `3m` or `2` (seconds); `undefined` of anything else. */
 export function millisecondsOf(text: string): number | undefined {
   const [, amount, unit = 's'] = TIME.exec(text) ?? [];
-  return amount === undefined ? undefined : Number(amount) * UNITS[unit]!;
+  return amount === undefined ? undefined : Number(amount) * (UNITS[unit] ?? 1);
 }
 
 /** What is wrong with a filter, before any journal is read. */
@@ -105,7 +105,7 @@ const byPod: Maker = (story, { pod }) => {
   return (_moment, record) => JSON.stringify(record).includes(found.uid);
 };
 
-/** Causes come before what they lead to, so that one pass finds all. */
+/** Causes come before their consequences, so that one pass finds all. */
 const byCause: Maker = (_story, { cause }) => {
   if (cause === undefined) return undefined;
   const led = new Set([Number(cause)]);
@@ -126,7 +126,7 @@ const byTime =
   (story, filters) => {
     const given = filters[option];
     if (given === undefined) return undefined;
-    const t = story.started + millisecondsOf(given)!;
+    const t = story.started + (millisecondsOf(given) ?? 0);
     return option === 'since' ? (moment) => moment.t >= t : (moment) => moment.t <= t;
   };
 

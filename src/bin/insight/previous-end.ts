@@ -13,7 +13,7 @@ export interface PreviousEnd {
   readonly message?: string;
 }
 
-/** Of a journal's directory; absent: there is none before, or nothing can be read of it. */
+/** The end of the start before this one in a journal's directory; absent: there is none, or it cannot be read. */
 export function previousEnd(path: string, incarnation: string): PreviousEnd | undefined {
   if (!isDirectory(path)) return undefined;
   const names = [...new Set(segmentsIn(path).map((segment) => segment.incarnation))];

@@ -1,5 +1,5 @@
 /** How a journal is run again by this build, from its beginning or from the checkpoint that it begins with. */
-import type { Checkpoint } from '../../kernel/checkpoint.ts';
+
 import { type Journal, JournalError } from '../../kernel/journal/index.ts';
 import type { JournalRecord } from '../../kernel/records.ts';
 import type { ReplayOptions } from '../../kernel/replay.ts';
@@ -14,7 +14,7 @@ export function replayOptions(journal: Journal, records: Iterable<JournalRecord>
   return {
     machine: kubeletMachine,
     records,
-    ...(checkpoint ? { from: { checkpoint: checkpoint.state as Checkpoint, header } } : {}),
+    ...(checkpoint ? { from: { checkpoint: checkpoint.state, header } } : {}),
   };
 }
 

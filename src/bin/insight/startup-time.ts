@@ -6,8 +6,8 @@
  */
 import type { PhaseView } from '../../actors/server/visualizer/protocol.ts';
 import { duration } from '../../visualizer/words.ts';
+import { table } from '../printable.ts';
 import type { Story } from './story.ts';
-import { table } from './table.ts';
 
 interface TimedPhase {
   readonly name: string;
@@ -18,7 +18,7 @@ interface TimedPhase {
   /** Absent of a phase that starting ends in. */
   readonly tookMs?: number;
   readonly share?: number;
-  /** It waits still, at the end of the journal. */
+  /** The phase is not over at the end of the journal. */
   readonly open: boolean;
 }
 
@@ -48,7 +48,7 @@ export const phaseName = ({ name }: Pick<PhaseView, 'name'>): string =>
 export const startupPhases = ({ phases }: Story): readonly PhaseView[] =>
   phases.filter(({ name }) => name.startsWith(PREFIX));
 
-/** Where starting ends in a node that runs its pods once: when the last of them has its verdict. */
+/** The phase in which the start of a node that runs its pods once ends: the last pod has its verdict. */
 const RUN_ONCE = 'runOnce.pods';
 
 const isGoal = (visit: PhaseView): boolean => GOALS.includes(phaseName(visit));
@@ -57,7 +57,9 @@ export function startupTime(story: Story): StartupTime {
   const visits = startupPhases(story);
   const since = (t: number): number => t - story.started;
   const synchronizing = visits.find((visit) => phaseName(visit) === SYNCHRONIZING);
-  const [pod] = [...story.pods.values()].filter(({ running }) => running).sort((a, b) => a.running!.n - b.running!.n);
+  const [pod] = [...story.pods.values()]
+    .flatMap(({ namespace, name, running }) => (running ? [{ name: `${namespace}/${name}`, running }] : []))
+    .sort((a, b) => a.running.n - b.running.n);
   const reached = visits.filter(isGoal);
   const once = visits.find((visit) => phaseName(visit) === RUN_ONCE && visit.left !== undefined);
   const goals = [...reached.map(({ entered }) => entered), once?.left ?? 0, story.healthz?.t ?? story.started];
@@ -72,7 +74,7 @@ export function startupTime(story: Story): StartupTime {
     ...(story.failure?.phase ? { failedIn: story.failure.phase } : {}),
     ...(story.healthz ? { healthzMs: since(story.healthz.t) } : {}),
     ...(synchronizing ? { synchronizingMs: since(synchronizing.entered) } : {}),
-    ...(pod ? { firstPod: { name: `${pod.namespace}/${pod.name}`, runningMs: since(pod.running!.t) } } : {}),
+    ...(pod ? { firstPod: { name: pod.name, runningMs: since(pod.running.t) } } : {}),
     phases: visits.map((visit) => timed(visit, story, totalMs)),
   };
 }
@@ -86,7 +88,7 @@ const failedBy = ({ failure }: Story, goal: number): boolean =>
 /** How long after a start its first pod is waited for. */
 const FIRST_POD_MAX_MS = 600_000;
 
-/** Nothing that comes later changes the report on the start. */
+/** Whether the report on the start is final: no later record changes it. */
 export function isStartReported(story: Story): boolean {
   const { complete, totalMs, firstPod } = startupTime(story);
   const reportsMs = firstPod === undefined ? FIRST_POD_MAX_MS : FAILS_WITHIN_MS;

@@ -10,11 +10,12 @@
 import { actorOf, type CauseSource, History, streamError, streamOf } from '../../actors/server/visualizer/history.ts';
 import { described, failureIn, isNamed, type Phase, Phases } from '../../actors/server/visualizer/phases.ts';
 import type { FailureView, PhaseView } from '../../actors/server/visualizer/protocol.ts';
-import type { AnyStateNode } from '../../kernel/active-states.ts';
-import type { Checkpoint } from '../../kernel/checkpoint.ts';
+
 import type { Journal, StoredCheckpoint } from '../../kernel/journal/reader.ts';
+import { memberOf } from '../../kernel/json.ts';
 import type { OperationClass } from '../../kernel/operation.ts';
 import type { GapRecord, HeaderRecord, InRecord, JournalRecord, KernelRecord } from '../../kernel/records.ts';
+import type { AnyStateNode } from '../../kernel/state-nodes.ts';
 import { kubeletMachine } from '../../machines/startup/kubelet.ts';
 import { lastOf, recordText, stateText } from '../../visualizer/words.ts';
 
@@ -25,16 +26,16 @@ export interface Moment {
   readonly n: number;
   readonly t: number;
   readonly k: KernelRecord['k'];
-  /** For requests and their results the actor that asked. */
+  /** With requests and their results, the actor that made the request. */
   readonly actor: string;
   /** Type of the event, name of the operation, text of the line, value of the state. */
   readonly what: string;
   /** One line for people. */
   readonly text: string;
   readonly cause: number | undefined;
-  /** Of a state in which its actor is over. */
+  /** Set in a state in which its actor is over. */
   readonly status?: string;
-  /** Number of the request, of those and their results. */
+  /** Number of the request, with requests and their results. */
   readonly request?: number;
 }
 
@@ -49,9 +50,9 @@ export interface Operation {
   readonly began: number;
   readonly n: number;
   readonly ended?: number;
-  /** Of a stream: it reported something. */
+  /** A stream that has reported something. */
   readonly isHeard?: boolean;
-  /** Of a stream whose last report is a failure: how often in a row, and when last. */
+  /** A stream whose last report is a failure: how often in a row, and when last. */
   readonly failing?: { readonly error: string; readonly times: number; readonly t: number };
   readonly end?: 'done' | 'failed' | 'cancelled';
   readonly error?: string;
@@ -60,9 +61,9 @@ export interface Operation {
 export interface ActorState {
   readonly value: unknown;
   readonly status: string;
-  /** When it was first seen. */
+  /** The time of its first record. */
   readonly began: number;
-  /** When each active state was entered, by its path, and by which record. */
+  /** The time at which each active state was entered, by its path, and the record of it. */
   readonly since: ReadonlyMap<string, { readonly t: number; readonly n: number }>;
 }
 
@@ -70,12 +71,12 @@ export interface PodStory {
   readonly uid: string;
   readonly name: string;
   readonly namespace: string;
-  /** The last published status, as far as it is shown. */
+  /** The phase in the last published status. */
   phase: string;
   status: Readonly<Record<string, unknown>>;
-  /** When it was first Running, and the record that said so. */
+  /** The time at which the pod was first Running, and the record of it. */
   running: { readonly t: number; readonly n: number } | undefined;
-  /** When it was first Ready. */
+  /** The time at which the pod was first Ready. */
   ready: { readonly t: number; readonly n: number } | undefined;
   readonly firstSeen: number;
 }
@@ -83,12 +84,12 @@ export interface PodStory {
 /** The sources of a story. */
 export type StorySource = Pick<Journal, 'header' | 'checkpoint' | 'records' | 'checkpointAfter'>;
 
-/** Whether a story knows all that it is asked; it is not read further then. */
+/** Whether a story has everything that a report needs; then it is not read further. */
 export type IsEnough = (story: Story) => boolean;
 
 /** Texts that are held once; of a node some thousand come again and again. */
 const WORDS_MAX = 20_000;
-/** A journal has millions of records; so many are read before it is asked again whether they are enough. */
+/** A journal has millions of records; after so many the reader checks again whether they are enough. */
 const ASKED_EVERY = 1_024;
 
 export class Story implements CauseSource {
@@ -106,7 +107,7 @@ export class Story implements CauseSource {
   failure: (FailureView & { readonly t: number }) | undefined;
   /** Records that were never kept. */
   readonly gaps: GapRecord[] = [];
-  /** Number of the record behind which it was enough. */
+  /** Number of the record at which reading stopped. */
   readonly endsBefore: number | undefined;
   private readonly checkpointAfter: StorySource['checkpointAfter'];
   private readonly phaseVisits = new Phases();
@@ -138,8 +139,7 @@ export class Story implements CauseSource {
 
   // ---- reading ------------------------------------------------------------------------------------------------------
 
-  private adopt({ after, state: stored }: StoredCheckpoint): void {
-    const state = stored as Checkpoint;
+  private adopt({ after, state }: StoredCheckpoint): void {
     this.ended = state.t;
     const seed = (address: string, snapshot: PersistedSnapshot): void => {
       if (snapshot.value !== undefined) this.entered(address, snapshot.value, snapshot.status, state.t, after);
@@ -156,7 +156,7 @@ export class Story implements CauseSource {
     this.gaps.push(gap);
     const checkpoint = gap.upto === undefined ? undefined : this.checkpointAfter(gap.upto);
     if (checkpoint === undefined) return;
-    const open = new Set((checkpoint.state as Checkpoint).effects.map(({ id }) => id));
+    const open = new Set(checkpoint.state.effects.map(({ id }) => id));
     for (const { id, end } of this.operations.values())
       if (end === undefined && !open.has(id)) this.operations.delete(id);
     this.actors.clear();
@@ -197,7 +197,7 @@ export class Story implements CauseSource {
     return { ...moment, text: this.once(recordText(record, { before, operation })) };
   }
 
-  /** The same text, which other moments have, too. */
+  /** One instance of a text that many moments share, to save memory. */
   private once(text: string): string {
     const known = this.words.get(text);
     if (known !== undefined) return known;
@@ -278,18 +278,15 @@ export class Story implements CauseSource {
 const TARGETS = ['endpoint', 'server', 'url', 'address', 'image', 'path'] as const;
 
 function targetOf(input: unknown): string | undefined {
-  if (typeof input !== 'object' || input === null) return undefined;
-  const named = input as Readonly<Record<string, unknown>>;
-  const target = TARGETS.map((key) => named[key]).find((value) => typeof value === 'string' && value !== '');
-  const { port } = named;
+  const target = TARGETS.map((key) => memberOf(input, key)).find((value) => typeof value === 'string' && value !== '');
+  const port = memberOf(input, 'port');
   if (typeof target !== 'string') return typeof port === 'number' ? `port ${port}` : undefined;
   return typeof port === 'number' ? `${target}:${port}` : target;
 }
 
-const isReady = ({ conditions = [] }: { readonly conditions?: unknown }): boolean =>
-  (conditions as readonly { readonly type?: string; readonly status?: string }[]).some(
-    ({ type, status }) => type === 'Ready' && status === 'True',
-  );
+const isReady = ({ conditions }: { readonly conditions?: unknown }): boolean =>
+  Array.isArray(conditions) &&
+  conditions.some((each) => memberOf(each, 'type') === 'Ready' && memberOf(each, 'status') === 'True');
 
 interface PersistedSnapshot {
   readonly value?: unknown;
@@ -334,8 +331,8 @@ function pathsOf(value: unknown, prefix = ''): string[] {
  */
 function phasesIn(value: unknown): Phase[] {
   return pathsOf(value).flatMap((path) => {
-    let node: AnyStateNode | undefined = kubeletMachine.root as AnyStateNode;
-    for (const key of path.split('.')) node = node?.states[key] as AnyStateNode | undefined;
+    let node: AnyStateNode | undefined = kubeletMachine.root;
+    for (const key of path.split('.')) node = node?.states[key];
     if (node) return isNamed(node) ? [described(node)] : [];
     return [{ id: `${ROOT}.${path}`, name: path, depth: 0 }];
   });

@@ -5,29 +5,29 @@
  * makes good what failed before, unless that report is a failure itself.
  */
 import { duration } from '../../visualizer/words.ts';
+import { table } from '../printable.ts';
 import { actorName, type Operation, type Story } from './story.ts';
-import { table } from './table.ts';
 
-/** Of more the JSON has the rest. */
+/** The JSON has the rest. */
 const FAILED_SHOWN = 8;
 
 export interface Failed {
   readonly actor: string;
   /** Name of the operation; absent: the actor itself died. */
   readonly operation?: string;
-  /** The endpoint, URL, image or path that it was for. */
+  /** The endpoint, URL, image or path of the operation. */
   readonly target?: string;
   readonly error: string;
   /** How often in a row. */
   readonly times: number;
-  /** Of the last time. */
+  /** When it failed last. */
   readonly atMs: number;
 }
 
 /** The supervisor and its subsystems; pods and containers are not. */
 export const isOfStart = (actor: string): boolean => actor.split('/').length <= 2;
 
-/** The last to fail comes first. */
+/** The newest failure comes first. */
 export function failedOf(story: Story, isOwn: (actor: string) => boolean): readonly Failed[] {
   return [...operationsOf(story, isOwn), ...deathsOf(story, isOwn)].toSorted((one, other) => other.atMs - one.atMs);
 }

@@ -8,6 +8,7 @@
 import type { PendingTimer } from '../../kernel/clock.ts';
 import { AGENT_PHASE } from '../../kernel/fault.ts';
 import { duration, eventText, innermostPaths } from '../../visualizer/words.ts';
+import { table } from '../printable.ts';
 import { causesOf, podNamed } from './critical-chain.ts';
 import { describePreviousEnd, type PreviousEnd } from './previous-end.ts';
 import { phaseName, startupPhases } from './startup-time.ts';
@@ -21,7 +22,6 @@ import {
   ROOT,
   type Story,
 } from './story.ts';
-import { table } from './table.ts';
 import { describeFailed, type Failed, failedOf, isOfStart } from './why-failed.ts';
 
 /** Decisions that are shown; older ones are in the journal. */
@@ -46,7 +46,7 @@ interface Wait {
   readonly target?: string;
   readonly sinceMs?: number;
   readonly forMs?: number;
-  /** Of a timer: when it will be due, after the start. */
+  /** When the timer will be due, after the start. */
   readonly dueMs?: number;
 }
 
@@ -55,7 +55,7 @@ interface Decision {
   readonly atMs: number;
   readonly actor: string;
   readonly what: string;
-  /** What the actor heard, and the input of the node that began it. */
+  /** The records that the actor received, and the input of the node that began it. */
   readonly because: readonly string[];
 }
 
@@ -67,13 +67,13 @@ export interface Why {
   /** The journal begins earlier; that part of it was not read. */
   readonly isPart?: boolean;
   readonly gaps: Story['gaps'];
-  /** Of the start as a whole: how the one before it ended. */
+  /** How the start before this one ended; only in the answer about the start as a whole. */
   readonly previous?: PreviousEnd;
   /** One sentence. */
   readonly summary: string;
-  /** When the agent ended, after its start; all is shown as it was then. Absent: it did not, or was killed. */
+  /** When the agent ended, after its start; the report shows that moment. Absent: it did not end, or was killed. */
   readonly endedMs?: number;
-  /** It was killed: its journal ends without its end, after its start. */
+  /** The process was killed: its journal breaks off after the start. Time since its last record. */
   readonly silentMs?: number;
   readonly states: readonly ActiveSince[];
   readonly waits: readonly Wait[];
@@ -86,7 +86,7 @@ export interface Why {
 /** Timers at the end of the journal, or undefined. */
 export type KnownTimers = readonly PendingTimer[] | undefined;
 
-/** What `why` can be asked about. */
+/** The subjects that `why` accepts. */
 export const SUBJECT = /^(startup|pod\/[^/]+(\/[^/]+)?|(image|actor)\/.+)$/;
 
 /** `subject` matches {@link SUBJECT}; a string says why there is no answer. */
@@ -203,9 +203,9 @@ function reasonsOf({ status }: PodStory, container: string | undefined): string 
 
 const endText = ({ exitCode, reason = 'no reason' }: Terminated): string => `${exitCode} (${reason})`;
 
-/** One for each region: they change apart from each other. */
+/** One line for each region, because regions change independently. */
 function statesOf(story: Story, actor: string, { value, status, began, since }: ActorState): ActiveSince[] {
-  // An actor that the agent's end stopped is described as it was before that.
+  // An actor that the agent's end stopped is described by its state before.
   const isAsItWas = status === 'active' || (status === 'stopped' && endOf(story) !== undefined);
   return innermostPaths(value).map((path) => {
     const entered = since.get(path)?.t ?? story.started;
@@ -227,7 +227,7 @@ function endOf({ actors }: Story): number | undefined {
     : Math.max(...[...root.since.values()].map(({ t }) => t));
 }
 
-/** When the supervisor began to stop what it had started; undefined while it lives. */
+/** The time when the supervisor began to stop its subsystems; undefined while it runs. */
 function stopOf(story: Story): number | undefined {
   const ended = endOf(story);
   if (ended === undefined) return undefined;
@@ -237,7 +237,7 @@ function stopOf(story: Story): number | undefined {
   return stops.at(-1)?.t ?? ended;
 }
 
-/** What was asked for in order to end. */
+/** Whether the operation was requested in order to end. */
 const isOfTheEnd = ({ began }: Operation, stopped: number | undefined): boolean =>
   stopped !== undefined && began >= stopped;
 
@@ -319,7 +319,7 @@ function shortened(states: string): string {
 }
 
 export function describeWhy(report: Why): string {
-  // A region that is as it began says nothing, unless it is what the actor mainly does.
+  // A region in its initial state is left out, unless it is the main one of its actor.
   const shown = report.states.filter(({ actor, isFirst }, row, all) => !isFirst || actor !== all[row - 1]?.actor);
   const states = shown.map(({ actor, state, sinceMs, forMs, waitsFor }, row) => [
     actor === shown[row - 1]?.actor ? '' : `  ${actor}`,

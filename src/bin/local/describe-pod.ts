@@ -284,20 +284,26 @@ function projectedLines({ sources }: Projected): string[] {
 const PADDING = 2;
 
 /** Aligns cells between tabs, line under line, as Go's text/tabwriter does for kubectl describe (padding of two). */
+interface Line {
+  readonly cells: readonly string[];
+  readonly widths: number[];
+}
+
 export function alignTabs(text: string): string {
-  const lines = text.split('\n').map((line) => line.split('\t'));
-  const widths: number[][] = lines.map(() => []);
+  const lines = text.split('\n').map((line): Line => ({ cells: line.split('\t'), widths: [] }));
+  const goesOn = (row: number, column: number): boolean => (lines[row]?.cells.length ?? 0) > column + 1;
   const format = (column: number, from: number, to: number): void => {
     for (let row = from; row < to; row++) {
-      if (lines[row]!.length <= column + 1) continue;
+      if (!goesOn(row, column)) continue;
       let end = row;
-      while (end < to && lines[end]!.length > column + 1) end += 1;
-      const width = Math.max(...lines.slice(row, end).map((cells) => cells[column]!.length)) + PADDING;
-      for (let each = row; each < end; each++) widths[each]![column] = width;
+      while (end < to && goesOn(end, column)) end += 1;
+      const block = lines.slice(row, end);
+      const width = Math.max(...block.map(({ cells }) => cells[column]?.length ?? 0)) + PADDING;
+      for (const { widths } of block) widths[column] = width;
       format(column + 1, row, end);
       row = end - 1;
     }
   };
   format(0, 0, lines.length);
-  return lines.map((cells, row) => cells.map((cell, at) => cell.padEnd(widths[row]![at] ?? 0)).join('')).join('\n');
+  return lines.map(({ cells, widths }) => cells.map((cell, at) => cell.padEnd(widths[at] ?? 0)).join('')).join('\n');
 }

@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { type IncomingMessage, request } from 'node:http';
 import { connect } from 'node:net';
 import { join, resolve } from 'node:path';
+import { bytesOf } from '../../actors/byte-stream.ts';
 import { codeOf, messageOf } from '../../kernel/thrown.ts';
 import type { Pod, PodStatus } from '../../machines/model/api/pod.ts';
 import { LOCAL_SOCKET } from '../../machines/startup/server-ports.ts';
@@ -10,7 +11,7 @@ import { LOCAL_SOCKET } from '../../machines/startup/server-ports.ts';
 /** Where kubelets and the quick start of this project keep their files. */
 const ROOTS = ['/var/lib/kubelet', '.statelet', '.statelet/root'];
 
-/** Where the daemon's files are, as its own command line says it. */
+/** Where the daemon's files are, according to its own command line. */
 export interface DaemonPlace {
   readonly rootDir?: string;
   readonly dataDir?: string;
@@ -81,15 +82,11 @@ function refusalOf({ statusCode = 0 }: IncomingMessage, body: string): LocalErro
   return new LocalError(kind === undefined ? body : `Error from server (${kind}): ${body}`);
 }
 
-async function read(response: IncomingMessage): Promise<string> {
-  const parts: Buffer[] = [];
-  for await (const part of response) parts.push(part as Buffer);
-  return Buffer.concat(parts).toString();
-}
+const read = async (response: IncomingMessage): Promise<string> => (await bytesOf(response)).toString();
 
-/** Pods of a namespace, by name; of all of them when it is empty. */
+/** Pods of a namespace, by name; of all namespaces when it is empty. */
 export async function pods(socket: string, namespace: string): Promise<LocalPod[]> {
-  const { items } = JSON.parse(await read(await ask(socket, '/pods'))) as { items: LocalPod[] | null };
+  const { items }: { items: LocalPod[] | null } = JSON.parse(await read(await ask(socket, '/pods')));
   const order = ({ metadata }: LocalPod) => `${metadata.namespace}/${metadata.name}`;
   return (items ?? [])
     .filter(({ metadata }) => namespace === '' || metadata.namespace === namespace)
@@ -100,13 +97,13 @@ const PODS = ['pods', 'pod', 'po'];
 
 /** The name of a pod that may have its kind before it: `pod/hello`. @throws LocalError for another kind */
 export function nameOf(text: string): string {
-  const [kind, name] = text.split('/', 2);
+  const [kind = '', name] = text.split('/', 2);
   if (name === undefined) return text;
-  if (!PODS.includes(kind!)) throw noSuchKind(kind!);
+  if (!PODS.includes(kind)) throw noSuchKind(kind);
   return name;
 }
 
-/** What `pods`, `pod hello` and `pod/hello` ask for. @throws LocalError for another kind */
+/** The pod that `pods`, `pod hello` and `pod/hello` name; undefined: all. @throws LocalError for another kind */
 export function askedFor(resource: string, name: string | undefined): string | undefined {
   if (resource.includes('/')) return nameOf(resource);
   if (!PODS.includes(resource)) throw noSuchKind(resource);

@@ -5,7 +5,7 @@ import type { LocalPod } from './node-client.ts';
 const isSidecar = (pod: LocalPod, name: string): boolean =>
   pod.spec.initContainers?.find((each) => each.name === name)?.restartPolicy === 'Always';
 
-/** What stands under STATUS. */
+/** The text in the column STATUS. */
 export function podReason(pod: LocalPod): string {
   const { status, metadata } = pod;
   const base = status.reason ?? status.phase ?? 'Unknown';
@@ -113,7 +113,7 @@ export function columns(rows: readonly (readonly string[])[]): string {
   const widths = (rows[0] ?? []).map((_, at) => Math.max(...rows.map((cells) => cells[at]?.length ?? 0)));
   const lines = rows.map((cells) =>
     cells
-      .map((cell, at) => cell.padEnd(widths[at]!))
+      .map((cell, at) => cell.padEnd(widths[at] ?? 0))
       .join('   ')
       .trimEnd(),
   );

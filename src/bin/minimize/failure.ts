@@ -6,7 +6,7 @@ import { contents } from '../../kernel/alignment.ts';
 import type { Divergence } from '../../kernel/divergence.ts';
 import type { EndRecord, JournalRecord } from '../../kernel/records.ts';
 
-/** A turn of the log: its input, what it led to, its end. */
+/** A turn of the log: its input, its derived records, its end. */
 export type Turn = readonly JournalRecord[];
 
 export interface Failure {
@@ -18,13 +18,13 @@ export interface Failure {
   readonly mayPrecede: (made: Turn, logged: Turn) => boolean;
   /** The last record of the log that matters. */
   readonly n: number;
-  /** Of a difference: whether the first one of a replay is this one. */
+  /** Whether the first difference of a replay is this one; only where the failure is a difference. */
   readonly isFirst?: (divergence: Divergence | null) => boolean;
 }
 
 const derivedOf = (turn: Turn): Turn => turn.slice(1, -1);
 
-/** What machines tell each other, and their states, are promised only where they are the recorded ones. */
+/** Messages between machines and their states are promised only where the machines are the recorded ones. */
 const seenIn = (turn: Turn): Turn => derivedOf(turn).filter(({ k }) => k !== 'message' && k !== 'state');
 
 const isSame = (made: Turn, logged: Turn, of: (turn: Turn) => Turn = derivedOf): boolean => {
@@ -64,11 +64,11 @@ export function differenceAsFailure(divergence: Divergence, strict: boolean): Fa
 }
 
 function has(turn: Turn, record: JournalRecord): boolean {
-  const [content] = contents([record]);
-  return contents(derivedOf(turn)).includes(content!);
+  const derived = contents(derivedOf(turn));
+  return contents([record]).some((content) => derived.includes(content));
 }
 
-/** What today's machines do with the same inputs, and whatever came before. */
+/** A failure that today's machines show on the same inputs, whatever came before. */
 const ofToday = (what: string, n: number, matches: (record: JournalRecord) => boolean): Failure => ({
   what,
   n,

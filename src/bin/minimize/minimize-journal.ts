@@ -5,10 +5,13 @@
  * every record of the result.
  */
 import { align } from '../../kernel/alignment.ts';
+import { jsonCopy } from '../../kernel/json.ts';
+import { Kernel } from '../../kernel/kernel.ts';
 import type { HeaderRecord, InputRecord, JournalRecord, KernelRecord } from '../../kernel/records.ts';
 import { type ReplayOptions, replay } from '../../kernel/replay.ts';
+import type { Unnumbered } from '../../kernel/turn-recorder.ts';
+import type { AnyStateMachine } from '../../kernel/xstate.ts';
 import { crashIn, differenceAsFailure, type Failure, type Turn, textIn } from './failure.ts';
-import { Player } from './player.ts';
 import { reduce } from './reduce.ts';
 
 export interface MinimizedJournal {
@@ -21,7 +24,7 @@ export interface MinimizedJournal {
 
 export interface MinimizeOptions extends Pick<ReplayOptions, 'machine' | 'strict'> {
   readonly records: readonly JournalRecord[];
-  /** What has to be shown; default: the first difference, else the first crash. */
+  /** A text that the smaller journal has to show; default: the first difference, else the first crash. */
   readonly shows?: string;
   readonly deadlineMs: number;
 }
@@ -32,9 +35,11 @@ export function minimizeJournal(options: MinimizeOptions): MinimizedJournal | st
   if (typeof failure === 'string') return failure;
   const turns = turnsUpTo(options.records, failure.n);
   const [first, ...rest] = turns;
-  const trials = new Trials(options, failure, first!);
-  if (!trials.needed(rest)) return `${failure.what} does not come when today's machines take these inputs`;
-  const reduced = reduce(trials.needed(rest)!, (subset) => trials.needed(subset), {
+  if (!first) return 'the journal has no whole turn';
+  const trials = new Trials(options, failure, first);
+  const needed = trials.needed(rest);
+  if (!needed) return `${failure.what} does not come when today's machines take these inputs`;
+  const reduced = reduce(needed, (subset) => trials.needed(subset), {
     groups: [podOf, actorOf, nameOf],
     deadlineMs: options.deadlineMs,
   });
@@ -59,7 +64,7 @@ interface Played {
   readonly taken: readonly Turn[];
 }
 
-/** What a trial does, and the journal that comes of the last one. */
+/** Replays subsets of the turns, and makes the journal of the last one that fails. */
 class Trials {
   private readonly options: MinimizeOptions;
   private readonly failure: Failure;
@@ -71,7 +76,7 @@ class Trials {
     this.first = first;
   }
 
-  /** Of these turns those that actors waited for, up to the one that fails; undefined when none does. */
+  /** The turns among these that actors waited for, up to the failing one; undefined when none fails. */
   needed(turns: readonly Turn[]): readonly Turn[] | undefined {
     const played = this.played(turns);
     if (!played || !this.failure.isFirst) return played?.taken;
@@ -82,7 +87,8 @@ class Trials {
 
   /** The records of a journal of these turns. */
   written(turns: readonly Turn[]): readonly JournalRecord[] {
-    return this.recordsOf(this.played(turns)!);
+    const played = this.played(turns);
+    return played ? this.recordsOf(played) : [];
   }
 
   private recordsOf({ player, taken }: Played): readonly JournalRecord[] {
@@ -114,28 +120,32 @@ const isBeginning = (record: JournalRecord): boolean => record.k === 'header' ||
 
 /** Whole turns, up to that of record `n`. */
 function turnsUpTo(records: readonly JournalRecord[], n: number): Turn[] {
-  const turns: JournalRecord[][] = [[]];
+  const turns: Turn[] = [];
+  let turn: JournalRecord[] = [];
   for (const record of records) {
-    turns.at(-1)!.push(record);
+    turn.push(record);
     if (record.k !== 'end') continue;
-    if (record.n >= n) return turns;
-    turns.push([]);
+    turns.push(turn);
+    if (record.n >= n) break;
+    turn = [];
   }
-  return turns.filter((turn) => turn.at(-1)?.k === 'end');
+  return turns;
 }
 
-/** What the log has of a turn, in the numbers of today's. */
+/** The log's records of a turn, with the numbers of today's. */
 function asLogged(logged: Turn, made: Turn): JournalRecord[] {
   const numbers = new Map<number, number>();
   const requests = new Map<number, number>();
-  const from = made[0]!.n;
+  const [begun, end] = [made[0], made.at(-1)];
+  const [input] = logged;
+  if (!begun || !input) return [];
+  const from = begun.n;
   let nextRequest = Math.max(0, ...made.flatMap((record) => (record.k === 'effect' ? [record.id] : [])));
-  const pairs = align(logged.slice(1), made.slice(1)).filter(({ expected }) => expected !== null);
-  const records: JournalRecord[] = [made[0]!];
-  numbers.set(logged[0]!.n, from);
-  for (const [at, { expected, actual }] of pairs.entries()) {
+  const pairs = align(logged.slice(1), made.slice(1)).flatMap((pair) => (pair.expected ? [pair] : []));
+  const records: JournalRecord[] = [begun];
+  numbers.set(input.n, from);
+  for (const [at, { expected: record, actual }] of pairs.entries()) {
     const n = from + 1 + at;
-    const record = expected!;
     numbers.set(record.n, n);
     const cause = 'cause' in record && record.cause !== undefined ? { cause: numbers.get(record.cause) ?? from } : {};
     if (record.k === 'effect') {
@@ -146,7 +156,7 @@ function asLogged(logged: Turn, made: Turn): JournalRecord[] {
       const id = actual?.k === 'cancel' ? actual.id : (requests.get(record.id) ?? record.id);
       records.push({ ...record, n, id });
     } else if (record.k === 'end') {
-      records.push({ ...record, n, turn: (made.at(-1) as KernelRecord & { turn: number }).turn });
+      records.push({ ...record, n, turn: end?.k === 'end' ? end.turn : record.turn });
     } else records.push({ ...record, n, ...cause });
   }
   return records;
@@ -164,3 +174,59 @@ const nameOf = (turn: Turn): string => {
   const [record] = turn;
   return record?.k === 'result' ? record.name : record?.k === 'in' ? record.event.type : '';
 };
+
+/**
+ * Feeds some of a journal's inputs to today's machines. An input is found by its subject, not by its number, because
+ * the numbers are those of the whole journal.
+ */
+class Player {
+  /** Every record so far, as a reader of a journal gets it. */
+  readonly records: KernelRecord[] = [];
+  readonly kernel: Kernel;
+  private made: readonly KernelRecord[] = [];
+
+  constructor(machine: AnyStateMachine, { n: _n, k: _k, t, ...header }: HeaderRecord) {
+    const sink = {
+      wantsCheckpoint: false,
+      append: (record: KernelRecord) => void this.records.push(jsonCopy(record)),
+      commit: () => {},
+      whenDurable: () => {},
+      writeCheckpoint: () => {},
+      close: () => Promise.resolve(),
+    };
+    this.kernel = new Kernel({
+      machine,
+      header,
+      sink,
+      onTurn: (records) => void (this.made = records),
+      onStopped: () => {},
+    }).boot(t);
+  }
+
+  /** The records of the turn in which nothing but the start happens. */
+  get firstTurn(): readonly KernelRecord[] {
+    return this.made;
+  }
+
+  /** The records of the turn; undefined when no actor waits for this input. */
+  take(record: InputRecord): readonly KernelRecord[] | undefined {
+    const draft = this.draftOf(record);
+    if (!draft) return undefined;
+    this.kernel.input(draft);
+    return this.made;
+  }
+
+  private draftOf({ n: _n, ...draft }: InputRecord): Unnumbered<InputRecord> | undefined {
+    if (draft.k === 'in') return this.kernel.snapshotOf(draft.to) === undefined ? undefined : draft;
+    if (draft.k === 'timer') {
+      const timers = this.kernel.timers
+        .list()
+        .filter(({ target, event }) => target === draft.at && event.type === draft.event);
+      const [next] = timers.toSorted((one, other) => one.due - other.due);
+      return next && { ...draft, id: next.id };
+    }
+    const named = this.kernel.outbox.list().filter(({ name }) => name === draft.name);
+    const request = named.find(({ at }) => at === draft.at) ?? (named.length === 1 ? named[0] : undefined);
+    return request && { ...draft, id: request.id, at: request.at };
+  }
+}

@@ -47,6 +47,6 @@ const scriptOf = (seed: number, items: readonly number[]): Script => ({
   faults: items.includes(FAULTS),
 });
 
-/** The same rule, whatever pod and time. */
+/** What identifies a broken rule, whatever the pod and the time. */
 const shapeOf = ({ kind, text }: Problem): string =>
   `${kind} ${text.replace(/\b(?:static|u)\d+-\w+|[0-9a-f]{8,}|\d+/g, '#').slice(0, 60)}`;

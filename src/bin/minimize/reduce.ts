@@ -26,7 +26,7 @@ export function reduce<T>(
   let items = failing;
   let trials = 0;
   const isOver = (): boolean => performance.now() >= deadlineMs;
-  /** Whether it fails without these. */
+  /** Whether the rest still fails without these items. */
   const without = (left: ReadonlySet<T>): boolean => {
     trials++;
     const needed = trial(items.filter((item) => !left.has(item)));
@@ -44,7 +44,7 @@ export function reduce<T>(
   }
   return { items, trials, isMinimal: !isOver() };
 
-  /** From the end on: what came last depends on the others, and none on it. */
+  /** From the end on: the last items depend on the earlier ones, and no item depends on them. */
   function withoutChunks(size: number): boolean {
     let hasShrunk = false;
     for (let end = items.length; end > 0 && !isOver(); end -= size) {

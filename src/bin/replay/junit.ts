@@ -18,13 +18,13 @@ const ESCAPES: Readonly<Record<string, string>> = {
   '\t': '&#9;',
 };
 
+const escaped = (character: string): string => ESCAPES[character] ?? character;
 const allowed = (text: string): string =>
   printable(text)
     .toWellFormed()
     .replace(/[\uFFFE\uFFFF]/g, '\uFFFD');
-export const inText = (text: string): string => allowed(text).replace(/[&<>]/g, (character) => ESCAPES[character]!);
-export const inAttribute = (text: string): string =>
-  allowed(text).replace(/[&<>"\n\t]/g, (character) => ESCAPES[character]!);
+export const inText = (text: string): string => allowed(text).replace(/[&<>]/g, escaped);
+export const inAttribute = (text: string): string => allowed(text).replace(/[&<>"\n\t]/g, escaped);
 
 export function junitReport(outcomes: readonly Outcome[]): string {
   const totals = totalsOf(outcomes);

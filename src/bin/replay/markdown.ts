@@ -39,7 +39,7 @@ function detailsOf(outcome: Outcome): string {
   return `\n<details><summary>${cell(outcome.log)}</summary>\n\n${fence}text\n${text}\n${fence}\n\n</details>\n`;
 }
 
-/** Everything that could mean something else than itself, as a character reference, which never does. */
+/** Characters with a meaning in Markdown, as character references, which have none. */
 const cell = (text: string): string =>
   printable(shortText(text, CELL_MAX_CHARS))
     .replace(/[\\`*_[\]<>|~&@#$]|(?<=:)\//g, (character) => `&#${character.charCodeAt(0)};`)

@@ -1,16 +1,18 @@
 /** The forms in which `statelet replay` reports: `--output`. Each writes after an outcome, at the end, or both. */
-import { printable } from '../printable.ts';
-import { annotation, writeStepSummary } from './github.ts';
+
+import { appendFileSync } from 'node:fs';
+import type { BuildInfo } from '../../kernel/records.ts';
+import { messageOf } from '../../kernel/thrown.ts';
+import { printable, printableJson } from '../printable.ts';
 import { htmlReport } from './html.ts';
-import { jsonReport } from './json.ts';
 import { junitReport } from './junit.ts';
 import { markdownReport } from './markdown.ts';
-import type { Outcome } from './outcome.ts';
+import { type Outcome, thisBuild, totalsOf } from './outcome.ts';
 import { describeOutcome } from './text.ts';
 
-/** What it gives out is safe to print. */
+/** Its output is safe to print. */
 export interface Reporter {
-  /** Gets each outcome as soon as it is its turn. */
+  /** Gets each outcome, in the order of the logs. */
   outcome?(outcome: Outcome): string;
   /** Gets all of them, and the exit code that they come to. */
   end?(outcomes: readonly Outcome[], code: number): string;
@@ -30,9 +32,63 @@ const reporters: Readonly<Record<string, () => Reporter>> = {
 export const FORMATS = Object.keys(reporters).join('|');
 
 export const reporterFor = (format: string): Reporter | undefined =>
-  Object.hasOwn(reporters, format) ? reporters[format]!() : undefined;
+  Object.hasOwn(reporters, format) ? reporters[format]?.() : undefined;
 
 function inGithub(outcomes: readonly Outcome[]): string {
   writeStepSummary(markdownReport(outcomes));
   return annotation(outcomes);
+}
+
+/** Raised when a field changes its meaning or goes away; new fields may come at any time. */
+const REPORT_VERSION = 1;
+
+/** The report for programs in one line: `schema/replay-report.schema.json` describes it. */
+function jsonReport(outcomes: readonly Outcome[], code: number): string {
+  const report = {
+    version: REPORT_VERSION,
+    build: builtBy(thisBuild()),
+    code,
+    totals: totalsOf(outcomes),
+    logs: outcomes.map(({ recordedBy, ...outcome }) => ({
+      ...outcome,
+      ...(recordedBy ? { recordedBy: builtBy(recordedBy) } : {}),
+    })),
+  };
+  return `${printableJson(report)}\n`;
+}
+
+const builtBy = ({ statelet, node, xstate }: BuildInfo) => ({ statelet, node, xstate });
+
+/** GitHub shows so many errors of one step, and drops the others without a word. */
+const ANNOTATIONS_MAX = 10;
+
+function annotation(outcomes: readonly Outcome[]): string {
+  const failed = outcomes.filter(({ verdict }) => verdict !== 'same');
+  const [shown, more] =
+    failed.length <= ANNOTATIONS_MAX
+      ? [failed, 0]
+      : [failed.slice(0, ANNOTATIONS_MAX - 1), failed.length - ANNOTATIONS_MAX + 1];
+  const lines = shown.map((outcome) => errorLine(`${outcome.log}: ${outcome.verdict}`, describeOutcome(outcome)));
+  if (more > 0) lines.push(errorLine('statelet replay', `${more} more logs; the summary of this step names them`));
+  return lines.join('');
+}
+
+const errorLine = (title: string, text: string): string =>
+  `::error title=${property(title)}::${data(text.trimEnd())}\n`;
+
+/** As `@actions/core` escapes; what is left of control characters is made visible first. */
+const data = (text: string): string =>
+  printable(text).replaceAll('%', '%25').replaceAll('\r', '%0D').replaceAll('\n', '%0A');
+
+const property = (text: string): string => data(text).replaceAll(':', '%3A').replaceAll(',', '%2C');
+
+/** GitHub names the file in the environment; elsewhere there is none. A summary that fails changes no outcome. */
+function writeStepSummary(markdown: string): void {
+  const file = process.env['GITHUB_STEP_SUMMARY'];
+  if (!file) return;
+  try {
+    appendFileSync(file, markdown);
+  } catch (error) {
+    process.stderr.write(`statelet replay: the summary of the step was not written: ${messageOf(error)}\n`);
+  }
 }

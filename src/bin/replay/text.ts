@@ -7,7 +7,7 @@ import { type Outcome, thisBuild } from './outcome.ts';
 
 /** Characters of one value on the terminal. */
 const VALUE_MAX_CHARS = 200;
-/** Of longer lists the JSON has the rest. */
+/** Limits of lists on the terminal; the JSON has the rest. */
 const CHANGES_SHOWN = 5;
 const ACTORS_SHOWN = 8;
 const MACHINES_SHOWN = 12;
@@ -18,13 +18,13 @@ export function describeOutcome(outcome: Outcome): string {
   const { log, verdict, records, turns, inputs, seconds } = outcome;
   if (verdict === 'invalid') return `${log}: cannot be replayed: ${outcome.error}\n`;
   if (verdict === 'not-tested') return `${log}: not tested: ${outcome.error}\n`;
-  const size = `${records} records, ${turns} turns, ${inputs} inputs in ${seconds!.toFixed(2)} s`;
+  const size = `${records} records, ${turns} turns, ${inputs} inputs in ${(seconds ?? 0).toFixed(2)} s`;
   const torn = outcome.tornBytes
     ? `  the last ${outcome.tornBytes} bytes are not a whole turn and were left out\n`
     : '';
   const head = `${log}: ${verdict} (incarnation ${outcome.incarnation}; ${size})\n${torn}`;
   const notes = describeNotes(outcome);
-  return outcome.divergence ? head + notes + describeDivergence(outcome) : head + notes;
+  return outcome.divergence ? head + notes + describeDivergence(outcome, outcome.divergence) : head + notes;
 }
 
 /** A machine that is not the recorded one differs in many turns; the first says most. */
@@ -40,19 +40,20 @@ function describeNotes({ notes = [], noted = 0, machinesChanged = [] }: Outcome)
   ].join('\n');
 }
 
-function describeDivergence({ divergence, machinesChanged = [], recordedBy, verdict, reproduce }: Outcome): string {
-  const { n, turn, kind, expected, actual, differences, input, chain, behind } = divergence!;
+function describeDivergence(outcome: Outcome, divergence: Divergence): string {
+  const { machinesChanged = [], recordedBy, verdict, reproduce } = outcome;
+  const { n, turn, kind, expected, actual, differences, input, chain, behind } = divergence;
   const changed = machinesChanged.length > 0 ? few(machinesChanged, MACHINES_SHOWN) : 'none';
   return [
     `  first difference at record ${n} of turn ${turn}: ${kind}`,
-    ...describeActors(divergence!),
+    ...describeActors(divergence),
     `  the turn began with ${recordLine(input)}`,
     `  the log has  ${recordLine(expected)}`,
     `  now comes    ${recordLine(actual)}`,
-    ...(kind === 'deadline' ? describeTimers(divergence!) : differences.flatMap(describeDifference)),
+    ...(kind === 'deadline' ? describeTimers(divergence) : differences.flatMap(describeDifference)),
     ...(chain.length > 2 ? ['  what led there', ...describeChain(chain)] : []),
     ...(behind.length > 0 ? ['  behind it in the turn', ...describeBehind(behind)] : []),
-    `  recorded by ${builtOf(recordedBy!)}; this is ${builtOf(thisBuild())}`,
+    `  recorded by ${recordedBy ? builtOf(recordedBy) : 'an unknown build'}; this is ${builtOf(thisBuild())}`,
     `  machines whose definition or functions changed since the log: ${changed}`,
     ...(verdict === 'non-deterministic'
       ? ['  a second replay differed in another way: the code is not deterministic']
@@ -74,7 +75,7 @@ function describeActors({ kind, actors, state, changes = [] }: Divergence): stri
   return [`  by ${actor}, ${was}; it remembers something else`, ...where];
 }
 
-/** With the milliseconds from the turn on; one that is set in the log alone has no name here. */
+/** With milliseconds from the turn on; a timer that is set in the log alone has no name here. */
 const describeTimers = ({ differences, timers = [] }: Divergence): string[] =>
   differences.flatMap(({ path, expected, actual }) => {
     const timer = timers.find(({ id }) => path === `.armed.${id}`);

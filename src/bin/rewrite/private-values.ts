@@ -15,7 +15,7 @@ const ENDED: ReadonlySet<string> = new Set(['output', 'terminated']);
 const PAIRS: ReadonlySet<string> = new Set(['env', 'envs', 'httpHeaders']);
 /** Annotations that agents and runtimes write themselves, and read again. */
 const OWN_ANNOTATION = /(^|\.)(kubernetes|k8s|containerd|cri-o)\.io(\/|\.|$)|^io\.kubernetes\./;
-/** It repeats the whole pod. */
+/** This annotation repeats the whole pod. */
 const LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration';
 
 /** `keys` lead from the record to the text; members of lists have no key. */

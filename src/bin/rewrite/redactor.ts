@@ -7,6 +7,7 @@
  * References to variables (`$(NAME)`) stay, because machines expand them. The cost is linear in what is read.
  */
 import { createHmac, randomBytes } from 'node:crypto';
+import { memberOf } from '../../kernel/json.ts';
 import type { JournalRecord } from '../../kernel/records.ts';
 import { isPrivate, mapTexts, visitTexts } from './private-values.ts';
 
@@ -16,7 +17,7 @@ const NAME_DIGITS = 10;
 const REFERENCE = /(\${1,64}\([A-Za-z_][A-Za-z0-9_.-]{0,253}\))/;
 /** The name and password of a URL. */
 const LOGIN = /:\/\/[^/@\s"]{1,1000}@/g;
-/** What is handles of the journal already. */
+/** Texts that are handles of the journal already. */
 const HANDLES = /^(?:§[A-Za-z0-9_-]{22})+$/;
 
 export class Redactor {
@@ -24,7 +25,10 @@ export class Redactor {
   /** Private texts by their first {@link SEARCHED_MIN} characters, longest first. */
   readonly #searched = new Map<string, string[]>();
   readonly #public = new Set<string>();
-  /** What machines made of a replaced text, as the log has it and as they make it now: it comes back in inputs. */
+  /**
+   * Texts that machines made of a replaced text, as the log has them and as machines make them now: they come back in
+   * inputs.
+   */
   readonly #derived = new Map<string, string>();
   readonly #given: readonly string[];
 
@@ -33,7 +37,7 @@ export class Redactor {
     this.#given = given.filter((text) => text !== '');
   }
 
-  /** Reads an input or a header of the log before anything of it is replaced. */
+  /** Reads an input or a header of the log before any text of it is replaced. */
   learn(record: unknown): void {
     visitTexts(record, (text, keys) => {
       if (!isPrivate(keys)) this.#public.add(text);
@@ -64,7 +68,7 @@ export class Redactor {
     return mapTexts(this.redact(record), (text) => this.#derived.get(text) ?? text) as R;
   }
 
-  /** What actors asked for in a turn by the log, and ask for now: texts that differ were made of private ones. */
+  /** Compares the requests of a turn in the log with those made now: texts that differ were made of private ones. */
   learnRequests(logged: readonly JournalRecord[], made: readonly JournalRecord[]): void {
     const now = inputsOf(made);
     for (const [at, input] of inputsOf(logged).entries()) this.#learnDerived(input, now[at]);
@@ -75,7 +79,7 @@ export class Redactor {
       if (logged !== now && this.redact(logged) === logged) this.#derived.set(logged, now);
     } else if (typeof logged === 'object' && logged !== null && typeof now === 'object' && now !== null) {
       for (const [key, below] of Object.entries(logged)) {
-        this.#learnDerived(below, (now as Readonly<Record<string, unknown>>)[key]);
+        this.#learnDerived(below, memberOf(now, key));
       }
     }
   }

@@ -52,7 +52,8 @@ class Rewriting {
   }
 
   take(turn: readonly JournalRecord[]): void {
-    const first = turn[0]!;
+    const [first] = turn;
+    if (!first) return;
     if (first.k === 'header') this.#kernel = this.#begin(first);
     else if (this.#kernel && isInput(first)) this.#feed(this.#kernel, first);
     else throw this.#unusable(first, 'a turn does not begin with an input');

@@ -5,7 +5,7 @@ import type { SeedOutcome } from './run-seed.ts';
 
 /** Raised when a field changes its meaning or goes away; new fields may come at any time. */
 const REPORT_VERSION = 1;
-/** Of what happened before the first problem; the journal has all of it. */
+/** Events before the first problem that are shown; the journal has all of them. */
 const EVENTS_SHOWN = 12;
 const PROBLEMS_SHOWN = 10;
 

@@ -13,9 +13,9 @@ import { shellLine, thisBuild } from '../replay/outcome.ts';
 
 export interface SeedTask {
   readonly script: Script;
-  /** Journals of what went wrong are written below it. */
+  /** Journals of failed seeds are written below this folder. */
   readonly journals: string;
-  /** Journals of what went well, too. */
+  /** Whether journals of the other seeds are kept, too. */
   readonly keep: boolean;
 }
 
@@ -30,7 +30,7 @@ export interface SeedOutcome {
   /** Virtual time that passed. */
   readonly virtualMs?: number;
   readonly cpuMs?: number;
-  /** What happened, in order; only where something went wrong. */
+  /** The events in order; only where something went wrong. */
   readonly events?: readonly string[];
   readonly journal?: string;
   /** The line of shell that does this again. */
@@ -99,6 +99,6 @@ export async function writeJournal(
     if (record.k === 'end') journal.commit();
   }
   await journal.close();
-  // They say which process writes it, and this one is done.
+  // Both name the process that writes the journal, which is done.
   for (const name of ['owner.json', 'owner.lock']) rmSync(join(directory, name), { force: true });
 }

@@ -7,22 +7,24 @@
  *   - a segment goes with its checkpoint, the oldest incarnation first, and a blob when no segment refers to it;
  *   - a blob that this process refers to is known before the line that does so is written.
  */
-import { createReadStream, existsSync, readdirSync, rmSync, statSync, unlinkSync } from 'node:fs';
+import { createReadStream, createWriteStream, existsSync, readdirSync, rmSync, statSync, unlinkSync } from 'node:fs';
+import { open, rename } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
-import { createZstdDecompress } from 'node:zlib';
+import { constants, createZstdCompress, createZstdDecompress } from 'node:zlib';
 import { BLOB_HANDLE_MAX_BYTES, blobNamesIn } from './blobs.ts';
-import { compress } from './compress.ts';
+import { PRIVATE } from './disk.ts';
 import { BLOB_DIRECTORY, checkpointName, type SegmentFile, segmentsIn, UNFINISHED } from './layout.ts';
+import { bareLine } from './line.ts';
 import { tornBytes } from './tail.ts';
 
 export class Archive {
   private readonly directory: string;
   private readonly incarnation: string;
   private readonly maxBytes: number;
-  /** What this process referred to, by the number at which the segment was to begin. */
+  /** Blobs that this process referred to, by the number at which the segment was to begin. */
   private readonly referred = new Map<number, Set<string>>();
-  /** What segments of earlier incarnations refer to, read when it is first needed. */
+  /** Blobs that segments of earlier incarnations refer to, read when they are first needed. */
   private readonly read = new Map<string, ReadonlySet<string>>();
   private readonly torn = new Set<string>();
   private openFrom = 0;
@@ -65,7 +67,7 @@ export class Archive {
     return segmentsIn(this.directory).filter((segment) => !this.isOpen(segment));
   }
 
-  /** What is begun while this works has a higher number. */
+  /** Segments that begin while this works have a higher number. */
   private isOpen({ incarnation, first }: SegmentFile): boolean {
     return incarnation === this.incarnation && first >= this.openFrom;
   }
@@ -75,7 +77,7 @@ export class Archive {
     return this.work;
   }
 
-  /** One that cannot be compressed keeps none of the others from it. */
+  /** A segment that cannot be compressed does not keep the others from it. */
   private async compressClosed(): Promise<void> {
     const failures: unknown[] = [];
     for (const segment of this.closed().filter(({ compressed }) => !compressed)) {
@@ -118,7 +120,7 @@ export class Archive {
     if (stored.length === 0) return;
     for (const segment of kept) if (segment.incarnation !== this.incarnation) await this.readNames(segment);
     for (const name of stored) {
-      // In one step with the removal: the writer calls `refer` before it looks for the file.
+      // Check and removal are one step: the writer calls `refer` before it looks for the file.
       if (!this.isReferred(name)) unlinkSync(join(folder, name));
     }
   }
@@ -159,4 +161,55 @@ function sizeOf(directory: string): number {
     if (entry.isFile()) bytes += statSync(join(entry.parentPath, entry.name), { throwIfNoEntry: false })?.size ?? 0;
   }
   return bytes;
+}
+
+const LINE_FEED = Buffer.from('\n');
+const LINK = Buffer.from('{"k":"chain"');
+
+/**
+ * Compresses a closed segment. What a reader can make again is left out: checksums, numbers that follow the one before,
+ * and every link of the chain but the last, which covers all lines. The rest is NDJSON.
+ *
+ * The plain file is removed only after the compressed one, which carries its own checksum, is on disk.
+ */
+export async function compress(path: string): Promise<void> {
+  const unfinished = `${path}.zst${UNFINISHED}`;
+  try {
+    const params = { [constants.ZSTD_c_checksumFlag]: 1 };
+    const target = createWriteStream(unfinished, { mode: PRIVATE });
+    await pipeline(createReadStream(path), bareLines, createZstdCompress({ params }), target);
+    const handle = await open(unfinished, 'r+');
+    try {
+      await handle.sync();
+    } finally {
+      await handle.close();
+    }
+    await rename(unfinished, `${path}.zst`);
+  } catch (error) {
+    rmSync(unfinished, { force: true });
+    throw error;
+  }
+  rmSync(path);
+}
+
+/** The lines of a plain segment as a compressed one has them. */
+async function* bareLines(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+  let rest: Buffer = Buffer.alloc(0);
+  let link: Buffer = rest;
+  let last = -1;
+  for await (const chunk of chunks) {
+    const bytes = Buffer.concat([rest, chunk]);
+    const lines: Buffer[] = [];
+    let start = 0;
+    for (let end = bytes.indexOf(LINE_FEED); end !== -1; end = bytes.indexOf(LINE_FEED, start)) {
+      const { bare, n } = bareLine(bytes.subarray(start, end), last);
+      start = end + 1;
+      last = n;
+      if (bare.subarray(0, LINK.length).equals(LINK)) link = Buffer.concat([bare, LINE_FEED]);
+      else lines.push(bare, LINE_FEED);
+    }
+    rest = bytes.subarray(start);
+    yield Buffer.concat(lines);
+  }
+  yield link;
 }

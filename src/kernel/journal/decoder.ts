@@ -20,9 +20,9 @@ import {
   SIGN,
   unescaped,
   VALUE_FIELDS,
+  Window,
 } from './references.ts';
 import { NESTING_MAX } from './shape.ts';
-import { Window } from './window.ts';
 
 /** Characters that references stand for: by byte read, and in any case. */
 const EXPANSION_MAX = 32;
@@ -32,7 +32,7 @@ const POINTER_MAX_CHARS = 64 * 1024;
 /** Pointers whose names are kept. */
 const POINTERS_MAX = 1_024;
 const DISTANCE_MAX_DIGITS = 5;
-/** What a member takes beside its name and its value. */
+/** The cost of a member beside its name and its value. */
 const MEMBER_CHARS = 16;
 /** Characters of a number, a truth value or a null, as far as a limit needs to know. */
 const SCALAR_CHARS = 6;
@@ -70,7 +70,7 @@ export class Decoder {
   readonly #extents = new WeakMap<object, Extent>();
   /** As much of the record as is read. */
   #record: Container = {};
-  /** What of it is not whole yet. */
+  /** Containers of the record that are not whole yet. */
   readonly #open = new Set<object>();
   #n = 0;
   #expanded = 0;
@@ -101,10 +101,10 @@ export class Decoder {
       else if (VALUES.has(name) && !isLiteral) this.#put(record, name, value, 1);
       else if (name !== 'cause') record[name] = value;
     }
-    if (CAUSED.has(raw.k as never)) {
-      const { cause = 1 } = raw as { readonly cause?: unknown };
-      if (!Number.isSafeInteger(cause)) throw new BadReference('its cause is no distance');
-      if (cause !== 0) record['cause'] = this.#n - (cause as number);
+    if (CAUSED.has(raw.k)) {
+      const { cause = 1 } = raw;
+      if (typeof cause !== 'number' || !Number.isSafeInteger(cause)) throw new BadReference('its cause is no distance');
+      if (cause !== 0) record['cause'] = this.#n - cause;
     }
     return record;
   }
@@ -133,11 +133,11 @@ export class Decoder {
   #put(into: Container, name: string, value: unknown, level: number): void {
     if (level > NESTING_MAX) throw new BadReference(TOO_DEEP);
     if (typeof value === 'string') set(into, name, value.startsWith(SIGN) ? this.#text(value, level) : value);
-    else if (typeof value !== 'object' || value === null) set(into, name, value);
     else if (Array.isArray(value)) this.#list(into, name, value, level);
-    else if (Object.hasOwn(value, BLOB)) set(into, name, this.#blob(value as Container));
-    else if (Object.hasOwn(value, BASE)) this.#like(into, name, value as Container, level);
-    else this.#object(into, name, value as Container, level);
+    else if (!isContainer(value)) set(into, name, value);
+    else if (Object.hasOwn(value, BLOB)) set(into, name, this.#blob(value));
+    else if (Object.hasOwn(value, BASE)) this.#like(into, name, value, level);
+    else this.#object(into, name, value, level);
   }
 
   #text(value: string, level: number): unknown {
@@ -163,12 +163,11 @@ export class Decoder {
     this.#open.delete(object);
   }
 
-  /** The members of another object, in its order, but for those that are given. */
+  /** Takes the members of another object, in its order, but for those that are given. */
   #like(into: Container, name: string, value: Container, level: number): void {
     const reference = value[BASE];
     const base = typeof reference === 'string' ? this.#find(reference) : undefined;
-    if (typeof base !== 'object' || base === null || Array.isArray(base))
-      throw new BadReference('it takes the members of what is no object');
+    if (!isContainer(base) || Array.isArray(base)) throw new BadReference('it takes the members of what is no object');
     const object: Container = {};
     set(into, name, object);
     this.#open.add(object);
@@ -180,7 +179,7 @@ export class Decoder {
         this.#put(object, member, value[member], level + 1);
         left--;
       } else {
-        const kept = (base as Container)[member];
+        const kept = base[member];
         this.#share(kept, level + 1);
         this.#expand(member.length + MEMBER_CHARS);
         set(object, member, kept);
@@ -205,14 +204,14 @@ export class Decoder {
     let value: unknown = distance === '0' ? this.#record : this.#window.get(n);
     if (value === undefined) throw new BadReference(`it refers to record ${n}, which is out of reach`);
     const names = this.#namesOf(reference.slice(slash + 1));
-    if (!VALUES.has(names[0]!)) throw new BadReference(`it refers to what is no value of record ${n}`);
+    if (!VALUES.has(names[0] ?? '')) throw new BadReference(`it refers to what is no value of record ${n}`);
     for (const name of names) value = memberOf(value, name);
     if (value === undefined || (distance === '0' && this.#open.has(value as object)))
       throw new BadReference(`it refers to what record ${n} does not have`);
     return value;
   }
 
-  /** Of a pointer; the same ones come again and again. */
+  /** The names in a pointer, cached because the same pointers come again and again. */
   #namesOf(pointer: string): readonly string[] {
     const known = this.#pointers.get(pointer);
     if (known) return known;
@@ -255,6 +254,8 @@ export class Decoder {
   }
 }
 
+const isContainer = (value: unknown): value is Container => typeof value === 'object' && value !== null;
+
 const TOO_DEEP = `with what it refers to it is nested deeper than ${NESTING_MAX} levels`;
 const SCALAR: Extent = { chars: SCALAR_CHARS, levels: 0 };
 
@@ -265,6 +266,6 @@ function set(into: Container, name: string, value: unknown): void {
 }
 
 function memberOf(value: unknown, name: string): unknown {
-  if (typeof value !== 'object' || value === null || !Object.hasOwn(value, name)) return undefined;
-  return Array.isArray(value) && name === 'length' ? undefined : (value as Container)[name];
+  if (!isContainer(value) || !Object.hasOwn(value, name)) return undefined;
+  return Array.isArray(value) && name === 'length' ? undefined : value[name];
 }

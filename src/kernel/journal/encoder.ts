@@ -10,6 +10,7 @@
  */
 import { hash } from 'node:crypto';
 import type { Address } from '../address.ts';
+import { jsonText } from '../json.ts';
 import type { JournalRecord } from '../records.ts';
 import {
   ADDRESS_FIELDS,
@@ -21,20 +22,21 @@ import {
   CAUSED,
   escaped,
   NO_NUMBER,
+  REACH,
   SIGN,
   VALUE_FIELDS,
+  Window,
 } from './references.ts';
-import { REACH, Window } from './window.ts';
 
 /** Characters from which on a text is kept; a reference has hardly less. */
 const TEXT_MIN_CHARS = 16;
-/** The same of an object or a list, in JSON. */
+/** The fewest characters of an object or a list that is worth a reference, in JSON. */
 const CONTAINER_MIN_CHARS = 24;
 /** Characters of a value in a line; a longer one gets a file of its own. */
 const BLOB_MIN_CHARS = 64 * 1024;
 /** Values that are kept, twice this at most: some per record of the window. */
 const KEPT_MAX = 4_096;
-/** Of their contents, in characters, twice this at most. */
+/** Limit of their contents in characters; twice this at most. */
 const KEPT_MAX_CHARS = 1024 * 1024;
 /** Ways of names that are kept; charts and runtimes have some thousand. */
 const SHAPES_MAX = 16_384;
@@ -42,7 +44,7 @@ const SHAPES_MAX = 16_384;
 const WORDS_MAX = 1_024;
 /** Characters of a container that is worth finding by identity. */
 const IDENTITY_MIN_CHARS = 64;
-/** Half of what a reader takes: characters that lines stand for, by character written, and in any case. */
+/** Half of a reader's limits: characters that lines expand to, by character written, and in any case. */
 const EXPANSION_MAX = 16;
 const EXPANSION_FREE_CHARS = 8 * 1024 * 1024;
 
@@ -51,7 +53,7 @@ interface Place {
   readonly id: number;
   /** Characters of its JSON, without references. */
   readonly chars: number;
-  /** Of an object: the contents of its members. */
+  /** The contents of an object's members. */
   readonly members: readonly string[];
   /** Record and JSON pointer, as a line has it; those of the shortest, or of the newest. */
   n: number;
@@ -64,7 +66,7 @@ interface Shape {
   readonly name: string;
   readonly step: string;
   readonly next: Map<string, Shape>;
-  /** The last object that has these members and no other. */
+  /** The last object that has exactly these members. */
   last: Place | undefined;
 }
 
@@ -97,7 +99,7 @@ export class Encoder {
   #moved: [Place, string][] = [];
   #expanded = 0;
   #written = 0;
-  /** Of the value written last: what it is known by, and the characters of its JSON. */
+  /** The value written last: the text that identifies it, and the characters of its JSON. */
   #content = '';
   #chars = 0;
 
@@ -140,7 +142,7 @@ export class Encoder {
   /** Stands whole, and what follows refers to it. */
   #header(record: JournalRecord): string {
     const json = JSON.stringify(record);
-    this.#value((record as { readonly input?: unknown }).input, '/input');
+    if (record.k === 'header') this.#value(record.input, '/input');
     return json;
   }
 
@@ -153,7 +155,7 @@ export class Encoder {
       text += `${text === '' ? '' : ','}"${name}":${this.#field(name, value)}`;
     }
     if (isCaused) {
-      const { cause = this.#n } = record as { readonly cause?: number };
+      const cause = ('cause' in record ? record.cause : undefined) ?? this.#n;
       if (cause !== this.#n - 1) text += `,"cause":${this.#n - cause}`;
     }
     return `{${text}}`;
@@ -193,7 +195,7 @@ export class Encoder {
   #value(value: unknown, path: string): string {
     if (typeof value === 'string') return this.#text(value, path);
     if (typeof value === 'object' && value !== null) return this.#container(value, path);
-    const text = typeof value === 'boolean' ? String(value) : ((JSON.stringify(value) as string | undefined) ?? 'null');
+    const text = typeof value === 'boolean' ? String(value) : (jsonText(value) ?? 'null');
     this.#content = text;
     this.#chars = text.length;
     return text;
@@ -244,7 +246,7 @@ export class Encoder {
       const its = this.#value(member, isPlaced(member) ? path + shape.step : '');
       const comma = chars === 1 ? '' : ',';
       text += comma + shape.name + its;
-      // What has no reference inside is known by its text.
+      // A value without a reference inside is identified by its text.
       if (content !== '' || its !== this.#content) {
         if (content === '') content = text.slice(0, text.length - its.length) + this.#content;
         else content += comma + shape.name + this.#content;
@@ -282,7 +284,7 @@ export class Encoder {
     return this.#difference(base, place, like.texts, text);
   }
 
-  /** What differs from an object with the same members, or the text itself where that is shorter. */
+  /** The members that differ from an object with the same member names, or the text itself where that is shorter. */
   #difference(base: Place | undefined, place: Place, texts: readonly string[], text: string): string {
     if (!base || texts.length > BASE_MAX_MEMBERS || !this.#isReachable(base)) return text;
     let difference = `{"${BASE}":"${this.#pointer(base)}"`;
@@ -363,7 +365,7 @@ interface Whole {
   readonly members: readonly string[];
 }
 
-/** No JSON begins with them. */
+/** A sign that no JSON begins with. */
 const LITERAL = '=';
 const contentOf = (place: Place): string => `#${place.id}`;
 

@@ -1,11 +1,11 @@
-/** What can be wrong with a journal, for a program (`kind`, `place`) and for a person (`message`). */
+/** The faults that a journal can have, for a program (`kind`, `place`) and for a person (`message`). */
 
 export type JournalErrorKind =
-  /** Nothing there that looks like a journal. */
+  /** There are no files that look like a journal. */
   | 'no-journal'
   /** Bytes are not what was written. */
   | 'damaged'
-  /** Something that the journal refers to is gone: records, a segment, a checkpoint, a blob. */
+  /** A part that the journal refers to is missing: records, a segment, a checkpoint, a blob. */
   | 'missing'
   /** Written by a newer Statelet. */
   | 'unsupported-version'

@@ -48,9 +48,9 @@ function segmentFile(path: string): SegmentFile | undefined {
   if (!match) return undefined;
   const compressed = match[3] !== undefined;
   const bytes = statSync(path, { throwIfNoEntry: false })?.size;
-  // Since its name was read it was compressed, or removed.
+  // The file was compressed or removed since its name was read.
   if (bytes === undefined) return compressed ? undefined : segmentFile(`${path}.zst`);
-  return { path, incarnation: match[1]!, first: Number(match[2]), compressed, bytes };
+  return { path, incarnation: match[1] ?? '', first: Number(match[2]), compressed, bytes };
 }
 
 /**

@@ -15,7 +15,7 @@ const PREFIX_BYTES = 9;
 const LINE_FEED = 0x0a;
 const SPACE = 0x20;
 const HEX_DIGITS = '0123456789abcdef';
-/** Of each byte. */
+/** The hexadecimal digits of each byte. */
 const HEX = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, '0'));
 const OPEN = Buffer.from('{');
 const BARE = Buffer.from('{"k":');
@@ -31,7 +31,7 @@ export interface ParsedLine {
   readonly raw: RawLine;
 }
 
-/** What a line without its line feed holds, or the words that say what is wrong with it. */
+/** The content of a line without its line feed, or a sentence about what is wrong with it. */
 export function parseLine(line: Buffer): ParsedLine | string {
   if (line.length < PREFIX_BYTES + 2 || line[PREFIX_BYTES - 1] !== SPACE) return 'it does not begin with a checksum';
   const json = line.subarray(PREFIX_BYTES);
@@ -43,8 +43,7 @@ export function parseLine(line: Buffer): ParsedLine | string {
 }
 
 /**
- * The same for a line of a compressed segment, which has no checksum, and no number where that is `next`: as it was
- * before.
+ * As {@link parseLine}, for a line of a compressed segment: without checksum, and without number where that is `next`.
  */
 export function parseBareLine(line: Buffer, next: number): ParsedLine | string {
   const hasNumber = line.subarray(0, BARE.length).equals(BARE) && !UNNUMBERED.test(line.toString('latin1', 0, 32));
@@ -54,7 +53,7 @@ export function parseBareLine(line: Buffer, next: number): ParsedLine | string {
   return { bytes: Buffer.concat([Buffer.from(`${checksumOf(json)} `), json]), json, raw };
 }
 
-/** What a compressed segment has of a line; `last` is the number of the line before. */
+/** The form of a line in a compressed segment; `last` is the number of the line before. */
 export function bareLine(line: Buffer, last: number): { readonly bare: Buffer; readonly n: number } {
   const json = line.subarray(PREFIX_BYTES);
   const [number] = NUMBERED.exec(json.toString('latin1', 0, 32)) ?? [];
@@ -88,9 +87,9 @@ const printable = (text: string): string => text.replace(/[^!-~]/g, '?');
 
 /** A line as it lies in a file. */
 export interface PlacedLine {
-  /** Without the line feed. A view that is good until the next line is taken. */
+  /** The bytes without the line feed. They are valid until the next line is taken. */
   readonly bytes: Buffer;
-  /** Of the first byte, from the start of the file. */
+  /** Offset of the line's first byte, from the start of the file. */
   readonly offset: number;
   /** From 1. */
   readonly number: number;

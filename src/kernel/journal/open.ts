@@ -15,7 +15,7 @@ import { Store } from './store.ts';
 import { tornBytes } from './tail.ts';
 import { type JournalWriter, type PreviousIncarnation, type Report, Writer } from './writer.ts';
 
-/** What replays in seconds, and what an operator still copies without thinking. */
+/** A size that replays in seconds, and that an operator still copies without thinking. */
 const SEGMENT_MAX_BYTES = 16 * 1024 * 1024;
 /** A quiet node's checkpoints are not older than this. */
 const SEGMENT_MAX_AGE_MS = 60 * 60 * 1000;
@@ -23,7 +23,7 @@ const SEGMENT_MAX_AGE_MS = 60 * 60 * 1000;
 const RETAINED_MAX_BYTES = 1024 * 1024 * 1024;
 /** How long a suspended journal waits before it tries the disk again: a full disk is not emptied within seconds. */
 const RETRY_MS = 30_000;
-/** Who ends waits so long for a disk; service managers kill after a minute and a half. */
+/** The process waits so long for a disk at its end; service managers kill after a minute and a half. */
 const CLOSE_MAX_MS = 30_000;
 /** Room for a checkpoint and a start; less would be full again at once. */
 const ROOM_MIN_BYTES = 4 * 1024 * 1024;
@@ -97,7 +97,7 @@ function troubleWith(directory: string): string | undefined {
   }
 }
 
-/** Says what the disk said: `mkdir` with `recursive` calls a read-only disk ENOENT. */
+/** Reports the disk's own error: `mkdir` with `recursive` calls a read-only disk ENOENT. */
 function makeDirectory(directory: string): void {
   try {
     mkdirSync(directory, { mode: 0o700 });
@@ -172,7 +172,7 @@ class Claim {
   }
 }
 
-/** When the disk cannot even say how full it is, the next attempt to write shall decide. */
+/** When the free space cannot be read, the next attempt to write decides. */
 async function hasRoom(directory: string, bytes: number): Promise<boolean> {
   try {
     const { bavail, bsize } = await statfs(directory);

@@ -8,6 +8,7 @@
 import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
+import { memberOf } from '../json.ts';
 import { messageOf } from '../thrown.ts';
 import { JournalError } from './errors.ts';
 
@@ -27,7 +28,7 @@ export function takeOwnership(directory: string): Owner {
     database.exec('PRAGMA journal_mode=MEMORY; PRAGMA locking_mode=EXCLUSIVE; BEGIN EXCLUSIVE');
   } catch (error) {
     database.close();
-    if ((error as { errcode?: number }).errcode !== BUSY) throw error;
+    if (memberOf(error, 'errcode') !== BUSY) throw error;
     const sentence = `${holder(directory)} is writing this journal; stop it or choose another directory`;
     throw new JournalError('owned', { file: directory }, sentence);
   }
@@ -52,7 +53,7 @@ export function isBeingWritten(directory: string): boolean {
     database.prepare('SELECT * FROM sqlite_master').all();
     return false;
   } catch (error) {
-    return (error as { errcode?: number }).errcode === BUSY;
+    return memberOf(error, 'errcode') === BUSY;
   } finally {
     database?.close();
   }

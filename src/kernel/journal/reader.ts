@@ -6,6 +6,7 @@
 import { hash } from 'node:crypto';
 import { readFileSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
+import { type Checkpoint } from '../checkpoint.ts';
 import { type CheckpointRecord, FORMAT_VERSION, type HeaderRecord, type JournalRecord } from '../records.ts';
 import { codeOf, messageOf } from '../thrown.ts';
 import { JournalError } from './errors.ts';
@@ -28,7 +29,7 @@ export interface ReadOptions {
 /** The state that a segment begins with, and the number of the record it was taken after. */
 export interface StoredCheckpoint {
   readonly after: number;
-  readonly state: unknown;
+  readonly state: Checkpoint;
 }
 
 export class Journal {
@@ -64,7 +65,7 @@ export class Journal {
     return { [Symbol.iterator]: () => this.read() };
   }
 
-  /** What was left out at the end; known when the records have been read to their end. */
+  /** The part of the last segment that was left out; known when the records have been read to their end. */
   get torn(): TornTail | undefined {
     return this.tail;
   }
@@ -122,7 +123,7 @@ export function preambleOf(file: string): { header: HeaderRecord; checkpoint: Ch
 
 const stored = (segment: string, checkpoint: CheckpointRecord): StoredCheckpoint => ({
   after: checkpoint.after,
-  state: readCheckpoint(segment, checkpoint),
+  state: readCheckpoint(segment, checkpoint) as Checkpoint,
 });
 
 /** The state of a checkpoint file, which must be the one that the segment names. */

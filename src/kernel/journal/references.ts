@@ -1,5 +1,5 @@
 /**
- * The few signs by which a line refers to what a segment already has; `docs/journal.md` says what each means.
+ * How a line refers to what its segment already has, and how far back. `docs/journal.md` says what each sign means.
  *
  *   "$3/event/pod"                  the value at that JSON pointer, three records before
  *   {"$":"3/event/pod","phase":…}   the object there, but for the members that follow
@@ -14,11 +14,11 @@ export const SIGN = '$';
 export const BASE = '$';
 export const BLOB = '$blob';
 
-/** What may hold references, in any record but a header. */
+/** The fields that may hold references, in any record but a header. */
 export const VALUE_FIELDS = ['event', 'input', 'output', 'value', 'fields', 'error'] as const;
 export const ADDRESS_FIELDS = ['at', 'from', 'to'] as const;
-/** Their `cause` is written as the distance back; none is written where it is the record before. */
-export const CAUSED: ReadonlySet<JournalLine['k']> = new Set(['message', 'effect']);
+/** Records whose `cause` is written as the distance back, or left out where it is the record before. */
+export const CAUSED: ReadonlySet<string> = new Set<JournalLine['k']>(['message', 'effect']);
 
 /** Members of an object that others may be like; copying more costs more than it saves. */
 export const BASE_MAX_MEMBERS = 128;
@@ -32,3 +32,56 @@ export const NO_NUMBER = 0;
 export const escaped = (name: string): string =>
   name.includes('/') || name.includes('~') ? name.replaceAll('~', '~0').replaceAll('/', '~1') : name;
 export const unescaped = (token: string): string => token.replaceAll('~1', '/').replaceAll('~0', '~');
+
+/** Some dozens of pods that start at once. */
+export const REACH = 4_096;
+/** Limit of the lines that are kept, without checksum and line feed. A record of a node has some 200 bytes. */
+const BYTES_MAX = 8 * 1024 * 1024;
+
+interface Entry<Kept> {
+  readonly bytes: number;
+  readonly kept: Kept;
+}
+
+/**
+ * The records of a segment that a later one may refer to: the last ones, without a hole.
+ *
+ * Writer and reader count alike, so a reader holds what a reference can reach, and no more.
+ */
+export class Window<Kept> {
+  #entries: (Entry<Kept> | undefined)[] = [];
+  #oldest = 0;
+  #next = 0;
+  #bytes = 0;
+
+  /** Takes the record of this number. A number that does not follow begins anew. */
+  add(n: number, bytes: number, kept: Kept): void {
+    if (n !== this.#next) this.clear(n);
+    if (n - this.#oldest >= REACH) this.#drop();
+    this.#entries[n % REACH] = { bytes, kept };
+    this.#next = n + 1;
+    this.#bytes += bytes;
+    while (this.#bytes > BYTES_MAX) this.#drop();
+  }
+
+  has(n: number): boolean {
+    return n >= this.#oldest && n < this.#next;
+  }
+
+  get(n: number): Kept | undefined {
+    return this.has(n) ? this.#entries[n % REACH]?.kept : undefined;
+  }
+
+  clear(next = 0): void {
+    this.#entries = [];
+    this.#oldest = this.#next = next;
+    this.#bytes = 0;
+  }
+
+  #drop(): void {
+    const at = this.#oldest % REACH;
+    this.#bytes -= this.#entries[at]?.bytes ?? 0;
+    this.#entries[at] = undefined;
+    this.#oldest++;
+  }
+}

@@ -20,7 +20,7 @@ const LINE_FEED = Buffer.from('\n');
 const REFERENCE_MARK = '"$';
 
 export interface ScannedLine {
-  /** With what it refers to in place. */
+  /** The record with the values that it refers to in place. */
   readonly record: JournalLine;
   readonly offset: number;
   readonly line: number;
@@ -29,11 +29,11 @@ export interface ScannedLine {
 export interface SegmentEnd {
   readonly file: string;
   readonly bytes: number;
-  /** Where the lines stop making sense, if they do before the end. */
+  /** The first line that cannot be read, if there is one before the end. */
   readonly bad: { readonly offset: number; readonly line: number; readonly why: string } | undefined;
 }
 
-/** `onEnd` gets how the segment ends, if it is read to its end. */
+/** `onEnd` gets the end of the segment, if the segment is read to its end. */
 export function* scanSegment(file: string, onEnd: (end: SegmentEnd) => void = () => {}): Generator<ScannedLine> {
   const chain = new Chain();
   const decoder = new Decoder((sha256) => readBlob(dirname(file), sha256, file));
@@ -62,7 +62,7 @@ export function* scanSegment(file: string, onEnd: (end: SegmentEnd) => void = ()
 const parsedAs = (isCompressed: boolean, bytes: Buffer, next: number): ParsedLine | string =>
   isCompressed ? parseBareLine(bytes, next) : parseLine(bytes);
 
-/** A line whose checksum is right was written so: an error in it is no accident of a crash. */
+/** A line with a right checksum was written so: an error in it is no consequence of a crash. */
 function recordOf(decoder: Decoder, { raw, json }: ParsedLine, place: JournalPlace): JournalLine {
   let why = 'it holds no record that this format knows';
   try {
@@ -75,7 +75,7 @@ function recordOf(decoder: Decoder, { raw, json }: ParsedLine, place: JournalPla
   throw new JournalError('damaged', place, `its checksum is right, but ${why}`);
 }
 
-/** One whose format is read: what another one has in it is not known. */
+/** A header of a format that this program reads: the content of other formats is unknown. */
 const isHeader = (record: JournalLine): record is HeaderRecord =>
   record.k === 'header' && isReadableFormat(record.version);
 

@@ -13,6 +13,7 @@ import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes } f
 import { chmodSync, linkSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { OperationError } from '../json.ts';
+import { keepNewest } from '../keep-newest.ts';
 import { codeOf, messageOf } from '../thrown.ts';
 import { PRIVATE } from './disk.ts';
 import { JournalError } from './errors.ts';
@@ -51,7 +52,7 @@ export class Vault {
   private readonly key: Buffer;
   private readonly maxSecrets: number;
   private readonly values = new Map<string, string>();
-  /** Values that people write into pods stay as they are; see `--journal-plain`. */
+  /** Values that authors write into pods stay as they are; see `--journal-plain`. */
   readonly isPlain: boolean;
 
   constructor(key: Buffer, { maxSecrets = VAULT_MAX_SECRETS, isPlain = false }: VaultOptions = {}) {
@@ -64,7 +65,7 @@ export class Vault {
     const mac = createHmac('sha256', this.key).update(value).digest('base64url');
     const name = `§${mac.slice(0, HANDLE_LENGTH)}`;
     this.touch(name, value);
-    if (this.values.size > this.maxSecrets) this.values.delete(this.values.keys().next().value!);
+    keepNewest(this.values, this.maxSecrets);
     return { $secret: name, len: Buffer.byteLength(value) };
   }
 
@@ -136,7 +137,7 @@ function readKey(file: string): Buffer | undefined {
   }
 }
 
-/** The key appears under its name only when it is whole; where two processes start at once, one key wins. */
+/** The key appears under its name only when it is whole; where two processes start at once, one key is kept. */
 function makeKey(file: string): Buffer {
   const unfinished = `${file}.${process.pid}.tmp`;
   try {

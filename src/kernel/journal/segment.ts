@@ -16,7 +16,7 @@ const SYNC_PERIOD_MS = 1_000;
 export class Segment {
   readonly path: string;
   bytes = 0;
-  /** The last one; empty before the first. */
+  /** The last link of the chain; empty before the first. */
   link = '';
   private lines: Hash = createHash('sha256');
   private readonly handle: FileHandle;

@@ -8,7 +8,7 @@ import type { CheckpointRecord, GapRecord, HeaderRecord, InputRecord, JournalRec
 import { JournalError, type JournalPlace } from './errors.ts';
 import type { ScannedLine, SegmentEnd } from './scan.ts';
 
-/** What lies behind the last whole turn. It is left in the file and never given out. */
+/** The bytes behind the last whole turn. They are left in the file and never given out. */
 export interface TornTail {
   readonly file: string;
   readonly offset: number;
@@ -27,7 +27,7 @@ export class Sequence {
   private end: SegmentEnd | undefined;
   private link: string | undefined;
   private suspended: GapRecord | undefined;
-  /** Of the last input. */
+  /** The time of the last input. */
   private time = Number.NEGATIVE_INFINITY;
 
   constructor(header: HeaderRecord, next: number) {
@@ -67,8 +67,8 @@ export class Sequence {
 
   get torn(): TornTail | undefined {
     const { end, open } = this;
-    if (!end || (open.length === 0 && !end.bad)) return undefined;
-    const offset = open.length > 0 ? this.openOffset : end.bad!.offset;
+    const offset = open.length > 0 ? this.openOffset : end?.bad?.offset;
+    if (!end || offset === undefined) return undefined;
     const why = end.bad ? `a line was not finished: ${end.bad.why}` : 'the last turn has no end';
     return { file: end.file, offset, bytes: end.bytes - offset, records: open.length, why };
   }

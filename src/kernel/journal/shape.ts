@@ -16,7 +16,7 @@ type Check = (value: unknown) => boolean;
 type Fields = Readonly<Record<string, Check>>;
 
 const text: Check = (value) => typeof value === 'string';
-const count: Check = (value) => Number.isSafeInteger(value) && (value as number) >= 0;
+const count: Check = (value) => typeof value === 'number' && Number.isSafeInteger(value) && value >= 0;
 const time: Check = (value) => Number.isFinite(value);
 const any: Check = () => true;
 const optional =
@@ -26,7 +26,7 @@ const optional =
 const oneOf =
   (...values: readonly string[]): Check =>
   (value) =>
-    values.includes(value as string);
+    values.some((each) => each === value);
 function fields(checks: Fields): Check {
   const each = Object.entries(checks);
   return (value) => {
@@ -78,11 +78,14 @@ const LINES: Readonly<Record<JournalLine['k'], Check>> = {
   chain: fields({ upto: count, sha256: text }),
 };
 
-/** Whether it is a line of a format that is read. A header of another format is one whatever else it has. */
+const CHECKS: ReadonlyMap<unknown, Check> = new Map(Object.entries(LINES));
+
+/** Whether the value is a line of a format that is read. A header of another format is one whatever else it has. */
 export function isLine(value: unknown): value is JournalLine {
-  if (!isObject(value) || !Object.hasOwn(LINES, String(value['k']))) return false;
+  const check = isObject(value) ? CHECKS.get(value['k']) : undefined;
+  if (!isObject(value) || !check) return false;
   if (value['k'] === 'header' && !isReadableFormat(value['version'])) return count(value['version']);
-  return LINES[value['k'] as JournalLine['k']](value);
+  return check(value);
 }
 
 const [QUOTE, BACKSLASH] = [0x22, 0x5c];

@@ -15,7 +15,6 @@ import { Encoder } from './encoder.ts';
 import { BLOB_DIRECTORY, checkpointName, segmentName } from './layout.ts';
 import { encodeLine } from './line.ts';
 import { Segment } from './segment.ts';
-import { thin } from './thin.ts';
 
 export interface StoreSettings {
   readonly directory: string;
@@ -40,9 +39,9 @@ export interface Turns {
 interface Open {
   readonly file: Segment;
   readonly encoder: Encoder;
-  /** Not on disk yet. */
+  /** Blobs that are not on disk yet. */
   readonly blobs: Map<string, string>;
-  /** Of those that are. */
+  /** Bytes of the blobs that are on disk. */
   blobBytes: number;
 }
 
@@ -72,7 +71,7 @@ export class Store {
     return this.open !== undefined;
   }
 
-  /** Of the open segment and its blobs. */
+  /** Bytes of the open segment and its blobs. */
   get bytes(): number {
     return this.open ? this.open.file.bytes + this.open.blobBytes : 0;
   }
@@ -90,7 +89,7 @@ export class Store {
     this.kept = turns.upto;
   }
 
-  /** On a full disk, what replay makes again is left out before anything else is given up. */
+  /** On a full disk the records that replay makes again are left out before anything else is dropped. */
   private async appendOrThin(open: Open, { records, upto }: Turns): Promise<void> {
     try {
       await this.append(open, records, upto);
@@ -217,3 +216,21 @@ const exists = (path: string): Promise<boolean> =>
     () => true,
     () => false,
   );
+
+/**
+ * Kinds of records that a nearly full disk is spared, because replay makes them again. Inputs, requests and digests
+ * stay.
+ */
+const SPARED: ReadonlySet<string> = new Set(['message', 'log', 'state']);
+
+/** The records without messages, log lines and states; each run of them leaves one `dropped` record that says so. */
+function thin(records: readonly JournalRecord[], why: string): JournalRecord[] {
+  const kept: JournalRecord[] = [];
+  for (const record of records) {
+    const before = kept.at(-1);
+    if (!SPARED.has(record.k)) kept.push(record);
+    else if (before?.k === 'dropped') kept[kept.length - 1] = { ...before, upto: record.n };
+    else kept.push({ n: record.n, k: 'dropped', upto: record.n, why });
+  }
+  return kept;
+}

@@ -2,7 +2,7 @@
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
 import { linesOf, parseLine } from './line.ts';
 
-/** Most turns fit; the window grows until it holds the end of one. */
+/** Most turns fit; the window grows until it holds the end of a turn. */
 const WINDOW_BYTES = 256 * 1024;
 const WINDOW_GROWTH = 8;
 

@@ -2,6 +2,8 @@
  * Headers of earlier formats as this format has them. All other lines are the same in each format from
  * {@link OLDEST_FORMAT} on.
  */
+
+import { isObject } from '../json.ts';
 import { FORMAT_VERSION, type HeaderRecord } from '../records.ts';
 
 /** Formats before it were never released. */
@@ -9,14 +11,14 @@ export const OLDEST_FORMAT = 3;
 
 type Upcaster = (header: HeaderRecord) => HeaderRecord;
 
-/** From each earlier format to the next one. */
+/** The conversions from each earlier format to the next one. */
 const UPCASTERS: readonly Upcaster[] = [
   // 3 to 4: the input of the root machine says how many changed decisions the node takes. Before, there were none.
-  (header) => ({ ...header, input: { ...(header.input as object), behavior: 0 } }),
+  (header) => ({ ...header, input: { ...(isObject(header.input) ? header.input : {}), behavior: 0 } }),
 ];
 
 export const isReadableFormat = (version: unknown): boolean =>
-  Number.isSafeInteger(version) && (version as number) >= OLDEST_FORMAT && (version as number) <= FORMAT_VERSION;
+  typeof version === 'number' && Number.isSafeInteger(version) && version >= OLDEST_FORMAT && version <= FORMAT_VERSION;
 
 /** The header as if a node of today's format had written it. */
 export function upcast(header: HeaderRecord): HeaderRecord {

@@ -14,7 +14,7 @@ import type { TornTail } from './sequence.ts';
 export interface IncarnationReport {
   readonly incarnation: string;
   readonly segments: number;
-  /** On disk, compressed as they are. */
+  /** Bytes on disk, compressed where segments are. */
   readonly bytes: number;
   readonly checkpoints: number;
   /** Number of the first record that is left: more than 0 when older segments were removed. */
@@ -35,7 +35,7 @@ export interface JournalReport {
 /** `path` as for `readJournal`; all incarnations, or the one that is named. Throws only where there is none at all. */
 export function verifyJournal(path: string, incarnation?: string): JournalReport {
   if (!isDirectory(path)) {
-    // It was named, so it is to be a journal; what a crash may leave is one of many files in a directory.
+    // The user named this file, so it must be a journal; in a directory a crash may leave an empty one.
     preambleOf(path);
     return report([verifySegments(path, [{ path, bytes: statSync(path).size }])]);
   }
@@ -77,13 +77,13 @@ function verifyListed(incarnation: string, segments: readonly Listed[]): Incarna
   return { incarnation, segments: paths.length, bytes, checkpoints, ...counts, torn, problems };
 }
 
-/** A crash may leave the last segment without a header: none of it, or a part. */
+/** A crash may leave the last segment without a whole header. */
 function hasNoWholeLine(path: string): boolean {
   const [first] = linesOf(openSegment(path).chunks);
   return first === undefined || !first.whole;
 }
 
-/** Removed since it was listed, and not compressed. */
+/** The file was removed since it was listed, and not compressed. */
 const isGone = (path: string): boolean => !existsSync(path) && !existsSync(`${path}.zst`);
 
 interface Counts {
@@ -113,7 +113,7 @@ function hasCheckpoint(path: string, problems: JournalError[], isTornBegin: Expe
   return found;
 }
 
-/** Each problem once, however many ways lead to it. */
+/** Collects each problem once, however many ways lead to it. */
 function collecting(problems: JournalError[], isExpected: Expectation, work: () => void): void {
   try {
     work();

@@ -25,7 +25,7 @@ const BATCH_MAX_RECORDS = 256;
 /** More than so many in memory mean that the disk stands still: a minute of a busy node. */
 const BACKLOG_MAX_RECORDS = 65_536;
 
-/** What the incarnation before left. */
+/** Facts about the previous incarnation. */
 export interface PreviousIncarnation {
   readonly incarnation: string;
   /** Bytes at its end that belong to no finished turn; 0 after a clean end. They stay where they are. */
@@ -98,7 +98,7 @@ export class Writer implements JournalWriter {
   private retrying: NodeJS.Timeout | undefined;
   /** Number of the last record that was appended. */
   private last = -1;
-  /** Of the segment that new records are for: number of its first one, and when it began. */
+  /** The segment that new records go to: the number of its first record, and when it began. */
   private first = 0;
   private since = performance.now();
   /** A segment is being begun. */
@@ -265,7 +265,7 @@ export class Writer implements JournalWriter {
 
   // ---- suspension ---------------------------------------------------------------------------------------------------
 
-  /** From here on records are only counted. The node's work goes on; its journal has a gap. */
+  /** Stops writing: from here on records are only counted. The node's work goes on; its journal has a gap. */
   suspend(why: string): void {
     if (this.suspendedBy !== undefined) return;
     this.settings.report('error', `journaling is suspended and its journal will have a gap: ${why}`);
@@ -294,7 +294,7 @@ export class Writer implements JournalWriter {
   }
 }
 
-/** In a microtask of its own: a callback that throws does not stop the others. */
+/** Each in a microtask of its own: a callback that throws does not stop the others. */
 function release(work: { waiting: (() => void)[] }): void {
   for (const callback of work.waiting.splice(0)) queueMicrotask(callback);
 }

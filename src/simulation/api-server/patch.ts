@@ -47,7 +47,8 @@ interface JsonOperation {
 function jsonPatch(object: ApiObject, patch: unknown): ApiObject {
   if (!Array.isArray(patch)) throw badRequest('the JSON patch is not a list');
   const result = copy(object);
-  for (const operation of patch as JsonOperation[]) applyOperation(result, operation);
+  const operations: readonly JsonOperation[] = patch;
+  for (const operation of operations) applyOperation(result, operation);
   return result;
 }
 

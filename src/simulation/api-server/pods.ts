@@ -1,12 +1,13 @@
 /** What the API server does to pods: defaults, admission of service accounts, binding, graceful deletion. */
 
+import { memberOf } from '../../kernel/json.ts';
 import { withDefaults } from '../../machines/charts/pods/config/defaults.ts';
 import type { Pod, PodSpec } from '../../machines/model/api/pod.ts';
 import { podQOS } from '../../machines/model/spec/qos.ts';
 import { conflict, forbidden, invalid } from './errors.ts';
 import { knownKind } from './kinds.ts';
 import type { Store } from './store.ts';
-import { type ApiObject, type Fields, isFields, same, timestamp, type Value } from './types.ts';
+import { type ApiObject, type Fields, fieldsIn, isFields, same, textOf, timestamp, type Value } from './types.ts';
 
 const GRACE_DEFAULT_SECONDS = 30;
 const TOLERATION_SECONDS = 300;
@@ -78,18 +79,18 @@ function withServiceAccount(pod: ApiObject, store: Store): Fields {
 function withTokenVolume(spec: Fields, suffix: string): Fields {
   const volume = `kube-api-access-${suffix}`;
   const mounted = (list: Value | undefined): Value | undefined =>
-    Array.isArray(list) ? list.map((container) => withTokenMount(container as Fields, volume)) : list;
+    Array.isArray(list) ? list.filter(isFields).map((container) => withTokenMount(container, volume)) : list;
   const initContainers = mounted(spec['initContainers']);
   return {
     ...spec,
-    volumes: [...((spec['volumes'] as Value[] | undefined) ?? []), { name: volume, projected: TOKEN_SOURCES }],
-    containers: mounted(spec['containers'])!,
+    volumes: [...fieldsIn(spec, 'volumes'), { name: volume, projected: TOKEN_SOURCES }],
+    containers: mounted(spec['containers']) ?? [],
     ...(initContainers === undefined ? {} : { initContainers }),
   };
 }
 
 function withTokenMount(container: Fields, volume: string): Fields {
-  const mounts = (container['volumeMounts'] as Fields[] | undefined) ?? [];
+  const mounts = fieldsIn(container, 'volumeMounts');
   if (mounts.some((mount) => mount['mountPath'] === TOKEN_MOUNT)) return container;
   return { ...container, volumeMounts: [...mounts, { name: volume, readOnly: true, mountPath: TOKEN_MOUNT }] };
 }
@@ -129,12 +130,12 @@ function frozenSpec({ spec = {} }: ApiObject): unknown {
 }
 
 const withoutImages = (list: Value): Value =>
-  Array.isArray(list) ? list.map((container) => ({ ...(container as Fields), image: '' })) : list;
+  Array.isArray(list) ? list.filter(isFields).map((container) => ({ ...container, image: '' })) : list;
 
 /** The pod on the node that the binding names. */
 export function boundPod(pod: ApiObject, binding: ApiObject, nowMs: number): ApiObject {
   const { name } = pod.metadata;
-  const node = (binding as { target?: { name?: string } }).target?.name;
+  const node = textOf(memberOf(binding['target'], 'name'));
   if (!node) throw invalid(pods, name, 'target.name', 'Required value');
   if (pod.metadata.deletionTimestamp)
     throw conflict(pods, name, `pod ${name} is being deleted, cannot be assigned to a host`);
@@ -147,9 +148,7 @@ export function boundPod(pod: ApiObject, binding: ApiObject, nowMs: number): Api
     lastTransitionTime: timestamp(nowMs),
     lastProbeTime: null,
   };
-  const others = ((pod.status?.['conditions'] as Fields[] | undefined) ?? []).filter(
-    ({ type }) => type !== 'PodScheduled',
-  );
+  const others = fieldsIn(pod.status, 'conditions').filter(({ type }) => type !== 'PodScheduled');
   return {
     ...pod,
     metadata: {
@@ -198,8 +197,6 @@ export function evictedPod(pod: ApiObject, nowMs: number): ApiObject {
     reason: 'EvictionByEvictionAPI',
     message: 'Eviction API: evicting',
   };
-  const others = ((pod.status?.['conditions'] as Fields[] | undefined) ?? []).filter(
-    ({ type }) => type !== 'DisruptionTarget',
-  );
+  const others = fieldsIn(pod.status, 'conditions').filter(({ type }) => type !== 'DisruptionTarget');
   return { ...pod, status: { ...pod.status, conditions: [...others, condition] } };
 }

@@ -12,10 +12,19 @@ import {
 } from './errors.ts';
 import { apiVersionOf, type Kind, knownKind } from './kinds.ts';
 import { applyPatch } from './patch.ts';
-import { createdPodRequest } from './pod-certificate-request.ts';
 import { boundPod, createdPod, evictedPod, graceOf, terminatingPod, updatedPod } from './pods.ts';
 import type { Origin, Store } from './store.ts';
-import { type ApiObject, type Fields, isFields, type Metadata, same, textOf, timestamp, type User } from './types.ts';
+import {
+  type ApiObject,
+  type Fields,
+  fieldsIn,
+  isFields,
+  type Metadata,
+  same,
+  textOf,
+  timestamp,
+  type User,
+} from './types.ts';
 
 /** The server itself, which needs no permission. */
 const SYSTEM: User = { name: 'system:apiserver', groups: ['system:masters'] };
@@ -33,7 +42,7 @@ export interface DeleteOptions {
   readonly preconditions?: { readonly uid?: string; readonly resourceVersion?: string };
 }
 
-/** What a server adds that knows its clients. */
+/** Rules of a server that knows its clients. */
 export interface RegistryRules {
   /** Refuses an object that this user may not write as it is. `old` is what is there, if anything is. */
   readonly restrict?: (
@@ -97,7 +106,7 @@ export class Registry {
     this.delete(place, options);
   }
 
-  /** The object as it was (or is, while it ends), and whether it is gone. */
+  /** The object before the deletion (or as it is, while it ends), and whether it was removed. */
   delete(place: Place, options: DeleteOptions): { object: ApiObject; gone: boolean } {
     const { kind } = place;
     const object = this.get(place);
@@ -138,7 +147,7 @@ export class Registry {
     return this.store.put(kind, next);
   }
 
-  /** What of the body is taken, for this subresource. */
+  /** The part of the body that an update of this subresource takes. */
   private merged({ kind, subresource }: Place, old: ApiObject, body: ApiObject): ApiObject {
     const metadata = updatedMetadata(old.metadata, body.metadata);
     switch (subresource) {
@@ -237,7 +246,7 @@ function updatedMetadata(old: Metadata, given: Metadata): Metadata {
     deletionGracePeriodSeconds,
     generation,
   } = old;
-  // As Go encodes them: an empty map or list is not there.
+  // As Go encodes them: an empty map or list is left out.
   const filled = Object.entries(given).filter(([, value]) => !isEmpty(value));
   return {
     ...Object.fromEntries(filled),
@@ -269,15 +278,13 @@ const nextGeneration = (object: ApiObject): ApiObject => ({
 function resized(old: Fields, asked: Fields): Fields {
   const resourcesOf = new Map(
     ['containers', 'initContainers'].flatMap((list) =>
-      ((asked[list] as Fields[] | undefined) ?? []).map(
-        (each) => [`${list}/${textOf(each['name'])}`, each['resources']] as const,
-      ),
+      fieldsIn(asked, list).map((each) => [`${list}/${textOf(each['name'])}`, each['resources']] as const),
     ),
   );
   const changed = (list: string) =>
     Array.isArray(old[list])
       ? {
-          [list]: (old[list] as Fields[]).map((each) => ({
+          [list]: fieldsIn(old, list).map((each) => ({
             ...each,
             resources: resourcesOf.get(`${list}/${textOf(each['name'])}`) ?? each['resources'] ?? {},
           })),
@@ -298,11 +305,11 @@ function withStringData(object: ApiObject): ApiObject {
   return {
     ...rest,
     type,
-    data: { ...(rest['data'] as object | undefined), ...Object.fromEntries(encoded) },
+    data: { ...(isFields(rest['data']) ? rest['data'] : {}), ...Object.fromEntries(encoded) },
   };
 }
 
-/** Its end was asked for, its time is over, and no finalizer holds it. */
+/** Whether an object can go: its deletion was requested, its time is over, and no finalizer holds it. */
 const isReleased = ({ metadata }: ApiObject): boolean =>
   metadata.deletionTimestamp !== undefined &&
   (metadata.deletionGracePeriodSeconds ?? 0) === 0 &&
@@ -336,4 +343,26 @@ function outdated(kind: Kind, name: string, [what, asked, own]: readonly string[
     `the ${what} in the precondition (${asked}) does not match the ${what} in record (${own}). ` +
     `The object might have been ${happened}`;
   return conflict({ ...kind, resource: kind.kind }, name, why);
+}
+
+/** A PodCertificateRequest names the pod, service account and node as they are, as NodeRestriction demands. */
+function createdPodRequest(kind: Kind, request: ApiObject, store: Store): ApiObject {
+  const spec = request.spec ?? {};
+  const text = (field: string) => textOf(spec[field]);
+  const { name, namespace } = request.metadata;
+  const pod = store.get('v1', 'pods', text('podName'), namespace);
+  const account = store.get('v1', 'serviceaccounts', text('serviceAccountName'), namespace);
+  const node = store.get('v1', 'nodes', text('nodeName'));
+  const wanted: readonly (readonly [field: string, value: unknown])[] = [
+    ['podUID', pod?.metadata.uid],
+    ['serviceAccountUID', account?.metadata.uid],
+    ['serviceAccountName', pod?.spec?.['serviceAccountName']],
+    ['nodeName', pod?.spec?.['nodeName']],
+    ['nodeUID', node?.metadata.uid],
+  ];
+  const [wrong] = wanted.find(([field, value]) => value === undefined || spec[field] !== value) ?? [];
+  if (wrong !== undefined) throw invalid(kind, name, `spec.${wrong}`, `Invalid value: "${text(wrong)}"`);
+  if (text('stubPKCS10Request') === '') throw invalid(kind, name, 'spec.stubPKCS10Request', 'Required value');
+  const { status: _, ...stored } = request;
+  return stored;
 }

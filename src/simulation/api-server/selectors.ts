@@ -1,4 +1,6 @@
 /** Label and field selectors of lists and watches. */
+
+import { memberOf } from '../../kernel/json.ts';
 import { badRequest } from './errors.ts';
 import type { ApiObject } from './types.ts';
 
@@ -12,7 +14,7 @@ export function selectorOf(query: URLSearchParams): Selector {
   return (object) => tests.every((test) => test(object));
 }
 
-/** By commas that are not inside parentheses; what is empty is none. */
+/** Splits by commas that are not inside parentheses; empty terms are dropped. */
 function split(text: string): string[] {
   const terms: string[] = [];
   let depth = 0;
@@ -32,15 +34,14 @@ function split(text: string): string[] {
 function fieldTest(term: string): Selector {
   const match = /^([\w.-]+)(==|!=|=)(.*)$/.exec(term.trim());
   if (!match) throw badRequest(`invalid selector: '${term}'; can't understand '${term}'`);
-  const [, path, operator, wanted] = match as unknown as [string, string, string, string];
+  const [, path = '', operator, wanted] = match;
   return (object) => (fieldValue(object, path) === wanted) === (operator !== '!=');
 }
 
 function fieldValue(object: ApiObject, path: string): string {
   let value: unknown = object;
   for (const step of path.split('.')) {
-    if (typeof value !== 'object' || value === null) return '';
-    value = (value as Record<string, unknown>)[step];
+    value = memberOf(value, step);
   }
   return typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean' ? String(value) : '';
 }
@@ -50,13 +51,13 @@ function labelTest(text: string): Selector {
   const label = (object: ApiObject, key: string) => object.metadata.labels?.[key];
   const set = /^(\S+)\s+(in|notin)\s*\(([^)]*)\)$/.exec(term);
   if (set) {
-    const [, key, operator, list] = set as unknown as [string, string, string, string];
+    const [, key = '', operator, list = ''] = set;
     const values = list.split(',').map((value) => value.trim());
     return (object) => values.includes(label(object, key) ?? '\0') === (operator === 'in');
   }
   const equality = /^([^!=\s]+)\s*(==|!=|=)\s*(\S*)$/.exec(term);
   if (equality) {
-    const [, key, operator, wanted] = equality as unknown as [string, string, string, string];
+    const [, key = '', operator, wanted] = equality;
     return (object) => (label(object, key) === wanted) === (operator !== '!=');
   }
   if (/^![^\s=!]+$/.test(term)) return (object) => label(object, term.slice(1)) === undefined;

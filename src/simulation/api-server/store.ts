@@ -10,7 +10,7 @@ import { expired } from './errors.ts';
 import { apiVersionOf, KINDS, type Kind, knownKind } from './kinds.ts';
 import type { ApiObject } from './types.ts';
 
-/** More than is written between two watches of one client. */
+/** More events than are written between two watches of one client. */
 const HISTORY_MAX_EVENTS = 50_000;
 /** Pages are fetched one after the other; older listings belong to clients that gave up. */
 const LISTINGS_MAX = 50;
@@ -20,7 +20,7 @@ export interface StoreEvent {
   readonly version: number;
   readonly kind: Kind;
   readonly object: ApiObject;
-  /** What was stored before, for selectors that no longer match. */
+  /** The object before the change, for selectors that no longer match. */
   readonly previous: ApiObject | undefined;
 }
 
@@ -29,11 +29,11 @@ interface Listing {
   readonly objects: readonly ApiObject[];
 }
 
-/** Where the times and the names that a server gives come from. */
+/** The source of the times and names that a server chooses. */
 export interface Origin {
   nowMs(): number;
   uid(name: string): string;
-  /** Of a name that is generated. */
+  /** The suffix of a generated name. */
   suffix(): string;
 }
 
@@ -92,7 +92,7 @@ export class Store {
       .map(([, object]) => object);
   }
 
-  /** Everything that lives in a namespace. */
+  /** All objects of a namespace. */
   inNamespace(namespace: string): { kind: Kind; object: ApiObject }[] {
     return KINDS.filter((kind) => kind.namespaced).flatMap((kind) =>
       this.all(kind, namespace).map((object) => ({ kind, object })),
@@ -153,7 +153,8 @@ export class Store {
 
   private record(event: StoreEvent): void {
     this.history.push(event);
-    if (this.history.length > HISTORY_MAX_EVENTS) this.compactedBelow = this.history.shift()!.version + 1;
+    const oldest = this.history.length > HISTORY_MAX_EVENTS ? this.history.shift() : undefined;
+    if (oldest) this.compactedBelow = oldest.version + 1;
     this.changes.emit('event', event);
   }
 }

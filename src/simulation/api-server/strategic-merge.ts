@@ -97,11 +97,11 @@ function interleaved(
   const clients = list.filter((item) => inClient(item) >= 0).toSorted((a, b) => inClient(a) - inClient(b));
   const servers = list.filter((item) => inClient(item) < 0).toSorted((a, b) => onServer(a) - onServer(b));
   const result: Value[] = [];
-  while (clients.length > 0 && servers.length > 0) {
-    const isEarlier = onServer(clients[0]!) >= 0 && onServer(servers[0]!) < onServer(clients[0]!);
-    result.push((isEarlier ? servers : clients).shift()!);
+  for (const client of clients) {
+    const before = servers.findIndex((server) => onServer(client) < 0 || onServer(server) >= onServer(client));
+    result.push(...servers.splice(0, before === -1 ? servers.length : before), client);
   }
-  return [...result, ...clients, ...servers];
+  return [...result, ...servers];
 }
 
 const mergeKeyOf = (field: string, kind: string): MergeKey | undefined => OF_KIND[kind]?.[field] ?? COMMON[field];

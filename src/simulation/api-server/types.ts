@@ -49,11 +49,17 @@ const { rawJSON: rawJson, isRawJSON: isRawJson } = JSON as unknown as {
   readonly isRawJSON: (value: unknown) => boolean;
 };
 
+/** The objects of a list in a field; none where there is no list. */
+export function fieldsIn(fields: Fields | undefined, name: string): Fields[] {
+  const list = fields?.[name];
+  return Array.isArray(list) ? list.filter(isFields) : [];
+}
+
 /** A copy that shares nothing with the original. */
 export function copy<T>(value: T): T {
   if (typeof value !== 'object' || value === null || isRawJson(value)) return value;
   if (Array.isArray(value)) return value.map((part: unknown) => copy(part)) as T;
-  return Object.fromEntries(Object.entries(value).map(([key, part]) => [key, copy(part as unknown)])) as T;
+  return Object.fromEntries(Object.entries(value).map(([key, part]) => [key, copy(part)])) as T;
 }
 
 export const isFields = (value: unknown): value is Fields =>
@@ -61,7 +67,7 @@ export const isFields = (value: unknown): value is Fields =>
 
 export const same = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);
 
-/** Of a value that should be text; empty when it is something else. */
+/** A value that should be text; empty when it is something else. */
 export const textOf = (value: unknown): string => (typeof value === 'string' ? value : '');
 
 /** RFC 3339 in seconds, as metav1.Time. */

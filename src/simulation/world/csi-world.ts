@@ -1,4 +1,6 @@
-/** CSI drivers and what is on disk of their volumes, as the pods' room sees them: the operations `csi.*`, in memory. */
+/**
+ * CSI drivers and what is on disk of their volumes, as the charts of pods see them: the operations `csi.*`, in memory.
+ */
 import type { InputOf, OutputOf } from '../../kernel/xstate.ts';
 import type { csiOperations, FoundDevice, FoundVolume } from '../../machines/model/operations/csi.ts';
 import type { Unshared } from '../../machines/model/operations/volume.ts';
@@ -15,12 +17,12 @@ export class CsiWorld {
   /** By folder of its record. */
   readonly volumes = new Map<string, FoundVolume>();
   readonly devices = new Map<string, FoundDevice>();
-  /** What drivers were asked, in order. */
+  /** The calls to drivers, in order. */
   readonly calls: string[] = [];
   readonly published: InputOf<Operations['csi.publish']>[] = [];
   readonly staged: InputOf<Operations['csi.stage']>[] = [];
   readonly expanded: InputOf<Operations['csi.expand']>['request'][] = [];
-  /** Of every volume that is published. */
+  /** What each publication reports as unshared; `null`: nothing. */
   unshared: Unshared | null = null;
   private readonly folders: Set<string>;
 
@@ -36,8 +38,8 @@ export class CsiWorld {
       if (request && !this.devices.has(directory)) this.calls.push(`stage ${request.volume_id}`);
       this.devices.set(directory, {
         directory,
-        driver: data['driverName']!,
-        handle: data['volumeHandle']!,
+        driver: data['driverName'] ?? '',
+        handle: data['volumeHandle'] ?? '',
         block: data['specVolID'] ?? null,
       });
       return null;
@@ -52,7 +54,7 @@ export class CsiWorld {
       const folder = block?.link ?? directory;
       if (again || !this.volumes.has(folder)) this.calls.push(`publish ${request.volume_id}`);
       const [, uid = '', spec = ''] = /pods\/([^/]+)\/volume[^/]+\/[^/]+\/([^/]+)$/.exec(folder) ?? [];
-      const [driver, handle] = [data['driverName']!, data['volumeHandle']!];
+      const { driverName: driver = '', volumeHandle: handle = '' } = data;
       const isEphemeral = data['volumeLifecycleMode'] === 'Ephemeral';
       this.volumes.set(folder, { uid, spec, driver, handle, isEphemeral, isBlock: block !== null });
       this.folders.add(request.target_path);

@@ -23,7 +23,7 @@ export class ImageRights {
   readonly locked = new Map<string, string>();
   /** Logins of the node itself. */
   readonly nodeLogins: string[] = [];
-  /** By service account, what a plugin has for it: a new one for each pod. */
+  /** By service account, the login that a plugin gets for it: another one for each pod. */
   readonly accountLogins = new Map<string, (uid: string) => string>();
   readonly intents = new Set<string>();
   /** By image id and repository. */

@@ -1,5 +1,5 @@
 /**
- * The API server as the pods' room sees it: the operations of `kube.*` answered from the objects of a
+ * The API server as the charts of pods see it: the operations of `kube.*` answered from the objects of a
  * simulated API server, without a socket, under virtual time. Secrets leave it as handles, as they leave the real port.
  */
 
@@ -14,7 +14,8 @@ import { Registry } from '../api-server/registry.ts';
 import { selectorOf } from '../api-server/selectors.ts';
 import { type Origin, Store, type StoreEvent } from '../api-server/store.ts';
 import type { ApiObject } from '../api-server/types.ts';
-import { seeing } from './seeing.ts';
+import { isFields, textOf } from '../api-server/types.ts';
+import { seeing } from './objects.ts';
 import type { VirtualTime } from './virtual-time.ts';
 
 const ADMIN = { name: 'admin', groups: ['system:masters'] };
@@ -215,7 +216,7 @@ export class KubeWorld {
       const change = now ? (before ? 'MODIFIED' : 'ADDED') : before ? 'DELETED' : undefined;
       if (change) emit({ type: 'watch.changed', change, object: this.shown(event.object) });
     };
-    /** What happens is reported soon, and never from within the call that made it happen. */
+    /** Changes are reported soon, and never from within the call that made them. */
     const later = (event: StoreEvent): void => void this.time.arm(this.time.ms + 1, () => open && report(event));
     let open = true;
     const close = (): void => {
@@ -236,10 +237,10 @@ export class KubeWorld {
   /** As the real port shows it: without who wrote what, and with handles for what is secret. */
   private shown(object: ApiObject): KubeObject {
     if (object.kind !== 'Secret') return structuredClone(object) as never;
-    const data = Object.entries((object['data'] ?? {}) as Record<string, string>);
+    const data = Object.entries(isFields(object['data']) ? object['data'] : {});
     const sealed = data.map(([key, value]) => [
       key,
-      { text: this.vault.seal(Buffer.from(value, 'base64').toString()) },
+      { text: this.vault.seal(Buffer.from(textOf(value), 'base64').toString()) },
     ]);
     return { ...structuredClone(object), data: Object.fromEntries(sealed) } as never;
   }
@@ -247,7 +248,9 @@ export class KubeWorld {
 
 function queryOf({ fieldSelector, labelSelector }: Input): URLSearchParams {
   const given = { fieldSelector, labelSelector };
-  return new URLSearchParams(Object.entries(given).flatMap(([key, value]) => (value ? [[key, value as string]] : [])));
+  return new URLSearchParams(
+    Object.entries(given).flatMap(([key, value]) => (typeof value === 'string' && value !== '' ? [[key, value]] : [])),
+  );
 }
 
 const RESOURCES: Readonly<Record<string, string>> = { RuntimeClass: 'runtimeclasses' };
@@ -260,7 +263,7 @@ const pathOf = ({ resource, namespace, name, subresource }: Input): string =>
   [namespace, resource, name, subresource].filter((part) => part !== undefined).join('/');
 
 function plain(error: unknown) {
-  const { message } = error as Error;
+  const message = messageOf(error);
   if (error instanceof Refusal) {
     const retryAfterMs = error.retryAfterSeconds === undefined ? {} : { retryAfterMs: error.retryAfterSeconds * 1_000 };
     const retriable = error.code === 429 || error.code >= 500;

@@ -1,7 +1,6 @@
 /** Manifests and images of a simulated node. */
 import type { Image } from '../../machines/model/api/cri.ts';
 import type { Manifest } from '../../machines/model/operations/host.ts';
-import { seeing } from './seeing.ts';
 
 export interface PodOptions {
   readonly uid: string;
@@ -33,3 +32,24 @@ export const image = (name: string): Image => ({
   username: '',
   pinned: false,
 });
+
+interface Container {
+  readonly volumeMounts?: readonly unknown[];
+  readonly volumeDevices?: readonly unknown[];
+}
+
+/**
+ * The containers with mounts of their pod's volumes, because the kubelet leaves alone a volume that no container
+ * mounts. A container without a list of mounts gets every volume but images, at `/<name>`.
+ */
+export function seeing<Each extends object>(
+  containers: readonly Each[],
+  volumes: readonly { readonly name: string }[] = [],
+): readonly Each[] {
+  const isQuiet = (each: Container) => !each.volumeMounts && !each.volumeDevices;
+  const volumeMounts = volumes.flatMap((volume) =>
+    'image' in volume ? [] : [{ name: volume.name, mountPath: `/${volume.name}` }],
+  );
+  if (volumeMounts.length === 0) return containers;
+  return containers.map((each) => (isQuiet(each) ? { ...each, volumeMounts } : each));
+}

@@ -25,7 +25,7 @@ export const podsAnswers = (world: PodsWorld): Handlers => ({
   ...cgroupHandlers(world),
 });
 
-/** What the answer to a call shows. */
+/** The sandbox in the answer to a call. */
 function sandboxNow(world: PodsWorld, id: string) {
   const sandbox = world.runtime.sandboxes.get(id);
   return sandbox ? world.knows(sandbox.config.metadata?.uid ?? '', world.runtime.statusOfSandbox(sandbox)) : null;
@@ -229,7 +229,7 @@ function volumeHandlers(world: PodsWorld): Handlers {
     'volume.sharings': (_, done) => done(world.sharings),
     'volume.podFolders': ({ root }, done) => {
       const below = [...world.folders].flatMap((path) =>
-        path.startsWith(`${root}/pods/`) ? [path.split('/')[5]!] : [],
+        path.startsWith(`${root}/pods/`) ? path.split('/').slice(5, 6) : [],
       );
       done({ uids: [...new Set(below)] });
     },

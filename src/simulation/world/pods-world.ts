@@ -1,6 +1,6 @@
 /**
- * The world of the pods' room as a performer: answers every operation from a {@link RuntimeModel} and a disk, after a
- * latency, under virtual time, with the faults that are asked for.
+ * The world around the charts of pods, as a performer: answers every operation from a {@link RuntimeModel} and a disk,
+ * after a latency, under virtual time, with the faults that are asked for.
  */
 import type { Attempt } from '../../actors/probe/attempt.ts';
 import { newTally, tally } from '../../actors/probe/counter.ts';
@@ -25,7 +25,6 @@ import { podsAnswers } from './pods-answers.ts';
 import { RuntimeModel } from './runtime-model.ts';
 import type { VirtualTime } from './virtual-time.ts';
 
-/** What shall go wrong with one call. */
 interface Command {
   readonly takesMs: number;
   readonly exitCode: number;
@@ -33,6 +32,7 @@ interface Command {
   readonly stderr?: string;
 }
 
+/** A fault of one call. */
 export interface Fault {
   readonly error?: string;
   readonly code?: string;
@@ -78,21 +78,21 @@ export class PodsWorld implements Performer {
   readonly files = new Map<string, string>();
   /** By host path. */
   readonly messages = new Map<string, string>();
-  /** What a registry would give. */
+  /** The images that a registry has. */
   readonly registry = new Map<string, Image>();
   readonly rights = new ImageRights();
   /** Pods of whom an agent that crashed has left logs. */
   logFolders: readonly PodLogs[] = [];
   manifests: readonly Manifest[] = [];
   manifestErrors: readonly ManifestError[] = [];
-  /** What the URL of static pods gives. */
+  /** The answer of the URL of static pods. */
   fetched: { readonly manifests: readonly Manifest[] | null; readonly error: string } = { manifests: [], error: '' };
   objects: readonly ConfigObject[] = [];
   /** By name of a volume, why it cannot be set up. */
   readonly volumeFailures = new Map<string, string>();
   /** Reported of every volume that is set up. */
   notGiven: Omit<VolumesSetUp, 'failed'> = {};
-  /** What is being given to groups right now. */
+  /** Volumes whose group is being changed right now. */
   sharings: readonly Sharing[] = [];
   /** By key, what files of volumes have for variables; `null` for an optional key that is not there. */
   readonly fileValues = new Map<string, SecretHandle | null>();
@@ -245,7 +245,7 @@ export class PodsWorld implements Performer {
     return () => void this.watchers.delete(id);
   }
 
-  /** Of a pod with the same sandboxes and containers as before those that changed, else the pod. */
+  /** Events for what changed: the sandboxes and containers of a pod that has the same ones as before, else the pod. */
   private newsOf(uid: string): JsonEvent[] {
     const status = this.runtime.inspect(uid);
     const before = this.known.get(uid);
@@ -334,7 +334,7 @@ export class PodsWorld implements Performer {
     for (const emit of this.keptLogs.keys()) emit(item);
   }
 
-  /** The agent that asked is gone: no answer reaches it any more. */
+  /** The agent that made the requests has ended: no answer reaches it any more. */
   detach(): void {
     for (const cancel of this.open) cancel();
     this.open.clear();

@@ -17,16 +17,16 @@ import type { PodRuntimeStatus } from '../../machines/model/operations/cri.ts';
 import { slimmedContainer, slimmedSandbox } from '../../machines/model/status/runtime-facts.ts';
 import type { VirtualTime } from './virtual-time.ts';
 
-/** What the process of a container does. */
+/** The behaviour of a container's process. */
 export interface Program {
   /** Exits by itself after this; `undefined`: never. */
   readonly runsMs?: number;
   readonly exitCode?: number;
   /** How long it takes to end after the stop signal; `undefined`: at once. Infinity: only SIGKILL ends it. */
   readonly stopsMs?: number;
-  /** Of the end that the stop signal asked for. */
+  /** The exit code when the stop signal ends the process. */
   readonly stopExitCode?: number;
-  /** It cannot be started at all, and the runtime says this. */
+  /** The container cannot be started at all: the runtime's error. */
   readonly startError?: string;
 }
 
@@ -68,7 +68,7 @@ export class RuntimeError extends Error {
 
 const SIGTERM_EXIT = 143;
 const SIGKILL_EXIT = 137;
-/** Of containerd, for a process that never began. */
+/** The exit code that containerd reports for a process that never began. */
 const START_ERROR_EXIT = 128;
 
 export class RuntimeModel {
@@ -84,7 +84,7 @@ export class RuntimeModel {
   clockOffsetMs = 0;
   /** How far it was off when the present agent started. */
   agentOffsetMs = 0;
-  /** What a container does by its configuration; `undefined`: as `programs` says. */
+  /** The program of a container by its configuration; `undefined`: as `programs` says. */
   programOf: (container: Container) => Program | undefined = () => undefined;
   private readonly time: VirtualTime;
   private ids = 0;
@@ -149,7 +149,7 @@ export class RuntimeModel {
     return [...this.containers.values()].filter((container) => container.sandbox === sandbox);
   }
 
-  /** What it is held to from now on. */
+  /** Sets the limits that hold from now on. */
   resizeContainer(id: string, linux: LinuxContainerResources): void {
     const container = this.containers.get(id);
     if (!container) throw new RuntimeError('NOT_FOUND', `container ${id} not found`);

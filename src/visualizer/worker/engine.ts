@@ -5,9 +5,9 @@
 import { isSegmentName, segmentsIn } from '../../kernel/journal/layout.ts';
 import { type Journal, readJournal } from '../../kernel/journal/reader.ts';
 import type { JournalRecord } from '../../kernel/records.ts';
-import { START_RECORDS_MAX } from './book.ts';
 import { Execution } from './execution.ts';
 import { type Content, putFiles } from './node/fs.ts';
+import { START_RECORDS_MAX } from './record-pages.ts';
 import { type Comparison, comparison, type StartView, startView } from './reports.ts';
 import type { Other } from './requests.ts';
 
@@ -16,7 +16,7 @@ export { startView };
 /** Bytes of all files: twice what a node keeps of its journal. */
 const JOURNAL_MAX_BYTES = 2 * 1024 * 1024 * 1024;
 const FILES_MAX = 10_000;
-/** Where the journal is that the page shows, and the one that it is compared with. */
+/** The folders of the journal that the page shows, and of the one that it is compared with. */
 const [SHOWN, OTHER] = ['/shown', '/other'];
 
 export interface OpenedJournal {
@@ -37,7 +37,7 @@ function put(folder: string, files: ReadonlyMap<string, Content>, incarnation: s
   return readJournal(folder, incarnation === undefined ? {} : { incarnation });
 }
 
-/** The files of a journal by their names in it, wherever a person found them. */
+/** The files of a journal by their names in it, whatever folder the user opened. */
 function inOneFolder(files: ReadonlyMap<string, Content>): ReadonlyMap<string, Content> {
   if (files.size > FILES_MAX) throw new Error(`${files.size} files; a journal has at most ${FILES_MAX}`);
   const found = new Map<string, Content>();
@@ -45,7 +45,7 @@ function inOneFolder(files: ReadonlyMap<string, Content>): ReadonlyMap<string, C
   let bytes = 0;
   for (const [path, content] of files) {
     const steps = path.split('/');
-    const name = steps.pop()!;
+    const name = steps.pop() ?? '';
     const isBlob = steps.at(-1) === 'blobs';
     if (!isBlob && !isSegmentName(name) && !/^c-.+\.json$/.test(name)) continue;
     if (isSegmentName(name)) folders.add(steps.join('/'));
@@ -72,7 +72,7 @@ export function compareWith(shown: Journal, other: Other): Comparison {
   return comparison(startRecords(against), startRecords(shown));
 }
 
-/** The last start before this one that came to its goals; where none did, the one before. */
+/** The last start before this one that reached its goals; where none did, the one before. */
 function lastGoodBefore({ header }: Journal): string {
   const all = [...new Set(segmentsIn(SHOWN).map(({ incarnation }) => incarnation))];
   const before = all.slice(0, all.indexOf(header.incarnation)).toReversed();

@@ -15,30 +15,32 @@ import type {
   PodView,
   ShownRecord,
 } from '../../actors/server/visualizer/protocol.ts';
-import type { Checkpoint } from '../../kernel/checkpoint.ts';
+import { shortText } from '../../actors/server/visualizer/trim.ts';
+
 import type { PendingTimer } from '../../kernel/clock.ts';
 import { JournalError } from '../../kernel/journal/errors.ts';
 import type { Journal } from '../../kernel/journal/reader.ts';
+import { isObject, jsonText, memberOf } from '../../kernel/json.ts';
 import type { Kernel } from '../../kernel/kernel.ts';
 import type { KernelRecord } from '../../kernel/records.ts';
 import { NotReplayable, type ReplayReport, replaying } from '../../kernel/replay.ts';
-import type { Step } from '../../kernel/steps.ts';
+import type { AnyTransitionDefinition, Step } from '../../kernel/steps.ts';
+import { candidatesOf, guardName } from '../../kernel/steps.ts';
 import { kubeletMachine } from '../../machines/startup/kubelet.ts';
-import { differences } from './differences.ts';
-import { edgesOf } from './guards.ts';
-import type { ContextChange, StepView } from './requests.ts';
+import { lastIndexWhere } from './past.ts';
+import type { ContextChange, EdgeView, StepView } from './requests.ts';
 
 /** Snapshots that are held, about 2 KB each: those of 250,000 records. */
 const HELD_MAX = 150_000;
-/** Of those, the first: a start. */
+/** How many of them are of the start. */
 const HELD_FIRST = 50_000;
 
-/** What an actor was from the end of a turn on. */
+/** The state of an actor from the end of a turn on. */
 interface Held {
   readonly turn: number;
   readonly snapshot: object;
   readonly timers: readonly PendingTimer[];
-  /** What it heard in the turn, and the transitions that it took. */
+  /** The events of the actor in the turn, and the transitions that it took. */
   readonly steps: readonly Pick<Step, 'event' | 'transitions'>[];
 }
 
@@ -72,7 +74,7 @@ export class Execution {
     const run = replaying({
       machine: kubeletMachine,
       records,
-      ...(checkpoint ? { from: { checkpoint: checkpoint.state as Checkpoint, header } } : {}),
+      ...(checkpoint ? { from: { checkpoint: checkpoint.state, header } } : {}),
       onTurn: (made, kernel) => this.#onTurn(made, kernel),
       onStep: (step) => this.#steps.push(step),
     });
@@ -100,7 +102,7 @@ export class Execution {
     this.#hold(kernel);
   }
 
-  /** Of a journal that begins with a checkpoint. */
+  /** Takes the actors of a journal that begins with a checkpoint. */
   #adopt(kernel: Kernel): void {
     for (const address of kernel.addresses) {
       const snapshot = kernel.snapshotOf(address) as object;
@@ -114,7 +116,8 @@ export class Execution {
     if (byActor.size === 0) return;
     const timers = Map.groupBy(kernel.timers.list(), ({ target }) => target);
     for (const [address, steps] of byActor) {
-      const settled = steps.findLast(({ isSettled }) => isSettled) ?? steps.at(-1)!;
+      const settled = steps.findLast(({ isSettled }) => isSettled) ?? steps.at(-1);
+      if (!settled) continue;
       const held = this.#held.get(address) ?? [];
       this.#held.set(address, held);
       const heard = steps.map(({ event, transitions }) => ({ event, transitions }));
@@ -124,11 +127,12 @@ export class Execution {
     if (this.#count > HELD_MAX) this.#thin();
   }
 
-  /** Lets go of what is neither of the start nor of the end, and of actors that ended long ago. */
+  /** Drops snapshots between the start and the newest ones, and actors that ended long ago. */
   #thin(): void {
     const turns = [...this.#held.values()].flatMap((held) => held.map(({ turn }) => turn)).toSorted((a, b) => a - b);
-    const from = this.#gap?.from ?? turns[HELD_FIRST]!;
-    const to = turns[Math.floor((HELD_FIRST + HELD_MAX) / 2)]!;
+    const from = this.#gap?.from ?? turns[HELD_FIRST];
+    const to = turns[Math.floor((HELD_FIRST + HELD_MAX) / 2)];
+    if (from === undefined || to === undefined) return;
     this.#gap = { from, to };
     this.#count = 0;
     for (const [address, held] of this.#held) {
@@ -143,7 +147,7 @@ export class Execution {
   pods = (): readonly PodView[] => this.#feed.podList();
   views = (): readonly ActorView[] => this.#feed.tree().actors;
 
-  /** As the actor was after a turn; `view` is what is known of it without its context. */
+  /** The actor after a turn; `view` has everything but its context. */
   detail(view: ActorView, turn: number, at: number): ActorDetail {
     const held = this.#at(view.address, turn);
     const isKnown = held !== undefined && view.status === 'active';
@@ -152,14 +156,14 @@ export class Execution {
     return { actor: view, at, ...(context === undefined ? {} : { context }), timers };
   }
 
-  /** What a turn changed in an actor's context. */
+  /** The changes that a turn made to an actor's context. */
   changes(address: string, turn: number): readonly ContextChange[] | undefined {
     const [after, before] = [this.#at(address, turn), this.#at(address, turn - 1)];
     if (!after || after.turn !== turn) return after ? [] : undefined;
     return differences(contextOf(before), contextOf(after));
   }
 
-  /** The last step of an actor up to a turn: what it heard, which transitions it considered, which it took. */
+  /** The last step of an actor up to a turn: its event, the transitions that it considered, and those that it took. */
   step(address: string, turn: number): (Omit<StepView, 'n'> & { readonly turn: number }) | undefined {
     const held = this.#held.get(address) ?? [];
     const at = lastUpTo(held, turn);
@@ -184,20 +188,69 @@ export class Execution {
   }
 }
 
-const contextOf = (held: Held | undefined): unknown =>
-  held && hidden((held.snapshot as { readonly context?: unknown }).context);
+const contextOf = (held: Held | undefined): unknown => held && hidden(memberOf(held.snapshot, 'context'));
 
 function activeIds(snapshot: object | undefined): string[] {
   const { _nodes: nodes = [] } = (snapshot ?? {}) as { readonly _nodes?: readonly { readonly id: string }[] };
   return nodes.map(({ id }) => id);
 }
 
-function lastUpTo(held: readonly Held[], turn: number): number {
-  let [low, high] = [0, held.length];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (held[middle]!.turn > turn) high = middle;
-    else low = middle + 1;
-  }
-  return low - 1;
+const lastUpTo = (held: readonly Held[], turn: number): number => lastIndexWhere(held, (each) => each.turn <= turn);
+
+/**
+ * The transitions that an actor considered, with what their guards said, as the page draws them. Pure. `before`: the
+ * snapshot in which the event arrived; absent: the actor began with the event.
+ */
+function edgesOf(
+  before: object | undefined,
+  event: { readonly type: string },
+  taken: readonly AnyTransitionDefinition[],
+): EdgeView[] {
+  const candidates = before ? candidatesOf(before, event) : [];
+  const considered = candidates.map(({ transition, passes }) => {
+    const result = taken.includes(transition) ? 'taken' : passes === undefined ? 'not reached' : 'no';
+    return edge(transition, result);
+  });
+  const known = new Set(candidates.map(({ transition }) => transition));
+  return [...considered, ...taken.filter((transition) => !known.has(transition)).map((each) => edge(each, 'taken'))];
 }
+
+function edge(transition: AnyTransitionDefinition, result: EdgeView['result']): EdgeView {
+  const guard = guardName(transition);
+  return {
+    source: transition.source.id,
+    targets: (transition.target ?? []).map(({ id }) => id),
+    event: transition.eventType || 'always',
+    ...(guard === undefined ? {} : { guard }),
+    result,
+  };
+}
+
+/** Members that are listed; a reader takes in no more. */
+const CHANGES_MAX = 100;
+/** Characters of a member, before and after. */
+const MEMBER_MAX_CHARS = 2_000;
+/** Levels of nesting; differences below are shown as a whole. */
+const DEPTH_MAX = 6;
+
+/** The differences between two values of JSON, by path. Pure. */
+export function differences(before: unknown, after: unknown): ContextChange[] {
+  const found: ContextChange[] = [];
+  collect(before, after, '', 0, found);
+  return found;
+}
+
+function collect(before: unknown, after: unknown, path: string, depth: number, found: ContextChange[]): void {
+  if (before === after || found.length >= CHANGES_MAX) return;
+  if (isObject(before) && isObject(after) && depth < DEPTH_MAX) {
+    const names = new Set([...Object.keys(before), ...Object.keys(after)]);
+    for (const name of names)
+      collect(before[name], after[name], path === '' ? name : `${path}.${name}`, depth + 1, found);
+    return;
+  }
+  const [was, is] = [jsonText(before), jsonText(after)];
+  if (was !== is) found.push({ path, ...shortened('before', was), ...shortened('after', is) });
+}
+
+const shortened = (side: 'before' | 'after', text: string | undefined): Partial<ContextChange> =>
+  text === undefined ? {} : { [side]: shortText(text, MEMBER_MAX_CHARS) };

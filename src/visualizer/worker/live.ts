@@ -16,12 +16,12 @@ import type {
   TurnMessage,
 } from '../../actors/server/visualizer/protocol.ts';
 import type { KernelRecord } from '../../kernel/records.ts';
-import { range, START_RECORDS_MAX } from './book.ts';
 import { Model, type Source } from './model.ts';
+import { range, START_RECORDS_MAX } from './record-pages.ts';
 import type { HealthRow, HealthView } from './reports.ts';
 
 const AGAIN_MS = 1_000;
-/** More inputs than this waiting at once are a queue; a burst of events is gone in a few turns. */
+/** More waiting inputs are a queue; a burst of events is taken in a few turns. */
 const QUEUE_GOOD_MAX = 100;
 
 type Engine = typeof import('./engine.ts');
@@ -52,7 +52,7 @@ export class Live implements Source {
     if (this.#isClosed) return;
     try {
       const tree = await ask<TreeView>('/api/tree');
-      const { last } = this.model.book;
+      const { last } = this.model.pages;
       const isSame = tree.incarnation === this.#tree?.incarnation && tree.n >= last;
       const seen = await recordsAfter(isSame ? last : -1, tree.n);
       this.#begin(tree, isSame, seen);
@@ -70,7 +70,7 @@ export class Live implements Source {
     const { model } = this;
     model.root = tree.root;
     model.meet(tree.actors);
-    // What came after the tree is sent again.
+    // The records that came after the tree was sent are sent again.
     model.take(records);
     model.past.adopt(tree.actors);
     model.changed.phases = true;
@@ -118,7 +118,7 @@ export class Live implements Source {
   async health(): Promise<HealthView> {
     const facts = await ask<HealthFacts>('/api/health');
     const megabytes = (bytes: number): string => `${(bytes / 1_048_576).toFixed(1)} MB`;
-    const { book } = this.model;
+    const { pages } = this.model;
     const rows: HealthRow[] = [
       { name: 'inputs that wait', value: String(facts.queue), isBad: facts.queue > QUEUE_GOOD_MAX },
       { name: 'memory of the daemon', value: `${megabytes(facts.rssBytes)}, of it ${megabytes(facts.heapBytes)} heap` },
@@ -126,10 +126,10 @@ export class Live implements Source {
       { name: 'actors', value: String(facts.actors) },
       { name: 'timers', value: String(facts.timers) },
       { name: 'requests under way', value: String(facts.requests) },
-      { name: 'records held by the page', value: `${book.size}, ${megabytes(book.packedBytes)} packed` },
-      { name: 'records it does not hold', value: String(book.missed), isBad: book.missed > 0 },
+      { name: 'records held by the page', value: `${pages.size}, ${megabytes(pages.packedBytes)} packed` },
+      { name: 'records it does not hold', value: String(pages.missed), isBad: pages.missed > 0 },
     ];
-    return { rows: rows.filter(({ value }) => value !== ''), turnsMs: facts.turnsMs, busiest: book.busiest() };
+    return { rows: rows.filter(({ value }) => value !== ''), turnsMs: facts.turnsMs, busiest: pages.busiest() };
   }
 
   detail(address: string, at: object | undefined): Promise<ActorDetail | null> {
@@ -140,12 +140,12 @@ export class Live implements Source {
   changes = (): undefined => undefined;
   step = (): undefined => undefined;
 
-  /** Of the records that the page holds; a start whose beginning the daemon has forgotten has no report. */
+  /** The report on the records that the page holds; none where the daemon has dropped the beginning of the start. */
   async start(): ReturnType<Source['start']> {
-    const { book } = this.model;
-    if (book.row(0)?.n !== 0) return null;
+    const { pages } = this.model;
+    if (pages.row(0)?.n !== 0) return null;
     const engine = await this.#options.engine();
-    const shown = await book.at(range(0, Math.min(book.size, START_RECORDS_MAX)));
+    const shown = await pages.at(range(0, Math.min(pages.size, START_RECORDS_MAX)));
     const records = withoutHoles(shown).map(({ record }) => record);
     const [header] = records;
     if (header?.k !== 'header') return null;
@@ -170,7 +170,7 @@ function withoutHoles<Shown extends { readonly n: number; readonly record: Kerne
   return hole === -1 ? shown : shown.slice(0, hole);
 }
 
-/** What the daemon holds after a record, up to another, in answers that cost it little. */
+/** The records that the daemon holds after one, up to another, in answers that cost it little. */
 async function recordsAfter(after: number, upto: number): Promise<readonly ShownRecord[]> {
   const found: ShownRecord[] = [];
   for (let last = after, isMore = true; isMore && last < upto; ) {
@@ -185,5 +185,5 @@ async function recordsAfter(after: number, upto: number): Promise<readonly Shown
 async function ask<Answer>(path: string): Promise<Answer> {
   const answer = await fetch(path);
   if (!answer.ok) throw new Error(`${path}: ${answer.status} ${await answer.text()}`);
-  return (await answer.json()) as Answer;
+  return await answer.json();
 }

@@ -10,10 +10,10 @@ import type {
   PodView,
   ShownRecord,
 } from '../../actors/server/visualizer/protocol.ts';
-import { namesIn } from '../names.ts';
-import { Book } from './book.ts';
+import { namesIn } from '../words.ts';
 import { Past } from './past.ts';
 import { queryOf } from './query.ts';
+import { RecordPages } from './record-pages.ts';
 import type { Comparison, HealthView, StartView } from './reports.ts';
 import type { ContextChange, Facts, Other, StepView } from './requests.ts';
 import { Search } from './search.ts';
@@ -21,7 +21,7 @@ import { Search } from './search.ts';
 /** Pages after those of the start: 204,800 records, about 10 MB packed. A journal that is opened is held whole. */
 const LIVE_PAGES_MAX = 200;
 
-/** What a model asks of the daemon, or of the journal that is run again. */
+/** The questions of a model to the daemon, or to the journal that is run again. */
 export interface Source {
   facts(): Pick<Facts, 'connection' | 'incarnation' | 'node' | 'root' | 'now' | 'runs' | 'incarnations'> &
     Partial<Pick<Facts, 'isReading' | 'note'>>;
@@ -41,7 +41,7 @@ export interface Source {
 }
 
 export class Model {
-  readonly book: Book;
+  readonly pages: RecordPages;
   readonly past = new Past();
   readonly names = new Map<string, string>();
   started = 0;
@@ -49,13 +49,13 @@ export class Model {
   t = 0;
   search: Search;
   searchId = 0;
-  /** What has changed since the last notice. */
+  /** Which parts have changed since the last notice. */
   readonly changed = { phases: true, pods: true };
   #root = '';
 
   constructor(isLive: boolean) {
-    this.book = new Book(isLive ? LIVE_PAGES_MAX : Number.POSITIVE_INFINITY);
-    this.search = new Search(this.book, queryOf('', this));
+    this.pages = new RecordPages(isLive ? LIVE_PAGES_MAX : Number.POSITIVE_INFINITY);
+    this.search = new Search(this.pages, queryOf('', this));
   }
 
   get root(): string {
@@ -69,11 +69,12 @@ export class Model {
   readonly named = (text: string): string => namesIn(text, this.names);
 
   take(records: readonly ShownRecord[]): void {
-    const { last } = this.book;
+    const { last } = this.pages;
     const fresh = last === -1 ? records : records.filter(({ n }) => n > last);
-    if (fresh.length === 0) return;
-    if (last === -1) this.started = fresh[0]!.t;
-    const dropped = this.book.append(fresh);
+    const [first, end] = [fresh[0], fresh.at(-1)];
+    if (!first || !end) return;
+    if (last === -1) this.started = first.t;
+    const dropped = this.pages.append(fresh);
     for (const shown of fresh) {
       this.past.take(shown);
       const named = shown.begins?.named;
@@ -81,7 +82,6 @@ export class Model {
       if (isOfStart(shown, this.#root)) this.changed.phases = true;
       if (isOfPods(shown, this.#root)) this.changed.pods = true;
     }
-    const end = fresh.at(-1)!;
     this.turn = end.turn;
     this.t = end.t;
     if (!dropped) return;
@@ -97,11 +97,11 @@ export class Model {
 
   /** The end of the turn that a record is in. */
   endOf(n: number): { readonly n: number; readonly turn: number; readonly t: number } | undefined {
-    const { book } = this;
-    const row = book.row(book.indexOf(n));
+    const { pages } = this;
+    const row = pages.row(pages.indexOf(n));
     if (!row) return undefined;
-    const end = book.row(book.firstWhere((other) => other.turn > row.turn) - 1)!;
-    return { n: end.n, turn: end.turn, t: end.t };
+    const { n: end, turn, t } = pages.row(pages.firstWhere((other) => other.turn > row.turn) - 1) ?? row;
+    return { n: end, turn, t };
   }
 
   newSearch(text: string, actor: string | undefined): Search {
@@ -109,13 +109,13 @@ export class Model {
     const query = queryOf(text, this);
     const own = (who: string, from: string): boolean => actor === undefined || who === actor || from === actor;
     const mayMatch: typeof query.mayMatch = (row) => own(row.who, row.from) && query.mayMatch(row);
-    this.search = new Search(this.book, { ...query, mayMatch });
+    this.search = new Search(this.pages, { ...query, mayMatch });
     this.searchId++;
     return this.search;
   }
 }
 
-/** A change of the root's states, or of what the readiness of the node depends on. */
+/** Whether a record changes the root's states, or the readiness of the node. */
 function isOfStart({ record }: ShownRecord, root: string): boolean {
   if (record.k === 'header' || record.k === 'result' || (record.k === 'effect' && record.class !== 'stream'))
     return true;

@@ -4,7 +4,7 @@
  * Invariants: a stretch of work is at most {@link SLICE_MS} long; what is wrong with the journal is a note, and what
  * was read before it is shown.
  */
-import type { ActorDetail, ActorView } from '../../actors/server/visualizer/protocol.ts';
+import type { ActorDetail } from '../../actors/server/visualizer/protocol.ts';
 import type { Execution } from './execution.ts';
 import type { Model, Source } from './model.ts';
 import type { HealthRow, HealthView } from './reports.ts';
@@ -72,7 +72,7 @@ export class Opened implements Source {
     };
   }
 
-  /** What is missing at the end, and why. */
+  /** Which records are missing at the end, and why. */
   #note(): string | undefined {
     const { report, error, journal } = this.#execution;
     if (error !== undefined) return `The journal cannot be read further: ${error}`;
@@ -88,8 +88,8 @@ export class Opened implements Source {
   pods = async () => this.#execution.pods();
 
   async detail(address: string, at: Parameters<Source['detail']>[1]): Promise<ActorDetail | null> {
-    const { past, turn, book } = this.#model;
-    const moment = at ?? { view: past.now(address) as ActorView, turn, n: book.last };
+    const { past, turn, pages } = this.#model;
+    const moment = at ?? { view: past.now(address), turn, n: pages.last };
     return moment.view ? this.#execution.detail(moment.view, moment.turn, moment.n) : null;
   }
 
@@ -100,20 +100,20 @@ export class Opened implements Source {
 
   async health(): Promise<HealthView> {
     const { report, error, journal } = this.#execution;
-    const { book, turn } = this.#model;
+    const { pages, turn } = this.#model;
     const isSame = report !== undefined && report.divergence === null && error === undefined;
     const verdict = isSame ? 'same decisions' : this.#isRead ? (this.#note() ?? '') : 'still running';
-    const speed = this.#tookMs > 0 ? `${Math.round((book.size / this.#tookMs) * 1_000)} records a second` : '';
+    const speed = this.#tookMs > 0 ? `${Math.round((pages.size / this.#tookMs) * 1_000)} records a second` : '';
     const rows: HealthRow[] = [
       { name: 'run again', value: verdict, isBad: this.#isRead && !isSame },
       { name: 'speed of that', value: speed },
-      { name: 'records', value: String(book.size) },
+      { name: 'records', value: String(pages.size) },
       { name: 'turns', value: String(turn + 1) },
       { name: 'segments', value: journal.segments.map((path) => path.slice(path.lastIndexOf('/') + 1)).join(', ') },
       { name: 'written by', value: `Statelet ${journal.header.build.statelet}, XState ${journal.header.build.xstate}` },
-      { name: 'held by the page', value: `${(book.packedBytes / 1_048_576).toFixed(1)} MB of records, packed` },
+      { name: 'held by the page', value: `${(pages.packedBytes / 1_048_576).toFixed(1)} MB of records, packed` },
     ];
-    return { rows: rows.filter(({ value }) => value !== ''), busiest: book.busiest() };
+    return { rows: rows.filter(({ value }) => value !== ''), busiest: pages.busiest() };
   }
 
   close(): void {

@@ -8,7 +8,7 @@
 import type { ActorView, RequestView, ShownRecord } from '../../actors/server/visualizer/protocol.ts';
 import { parentOf } from '../words.ts';
 
-/** What an actor was from a record on. */
+/** The view of an actor from a record on. */
 interface Change {
   readonly n: number;
   readonly view: ActorView;
@@ -22,22 +22,22 @@ export class Past {
   private readonly changes = new Map<string, Change[]>();
   private readonly askers = new Map<number, string>();
   private touched = new Set<string>();
-  /** In the order in which they ended. */
+  /** Actors that ended, in that order. */
   private readonly ended = new Set<string>();
   private gone: string[] = [];
 
-  /** Actors as they are after the last record; of those that no record speaks of it is what they were all the time. */
+  /** Takes actors as they are after the last record; one without records has been so all the time. */
   adopt(views: readonly ActorView[]): void {
     for (const view of views) {
       const changes = this.changes.get(view.address);
-      if (changes) changes.push({ n: changes.at(-1)!.n, view });
+      if (changes) changes.push({ n: changes.at(-1)?.n ?? BEFORE_ALL, view });
       else this.changes.set(view.address, [{ n: BEFORE_ALL, view }]);
       this.touched.add(view.address);
       for (const request of view.requests) this.askers.set(request.id, view.address);
     }
   }
 
-  /** What actors are whose beginning is not among the records. */
+  /** Takes actors whose beginning is not among the records. */
   meet(views: readonly ActorView[]): void {
     for (const view of views) this.met.set(view.address, view);
   }
@@ -105,7 +105,8 @@ export class Past {
     if (view.status === 'active') return;
     this.ended.add(address);
     if (this.ended.size <= ENDED_MAX) return;
-    const oldest = this.ended.values().next().value!;
+    const [oldest] = this.ended;
+    if (oldest === undefined) return;
     this.ended.delete(oldest);
     this.touched.delete(oldest);
     this.gone.push(oldest);
@@ -122,13 +123,13 @@ export class Past {
     return changes[lastUpTo(changes, n)]?.view;
   }
 
-  /** All that were there after record `n`, and the last that had ended; default: after the last record. */
+  /** All actors after record `n`, and the last that had ended; default: after the last record. */
   all(n = Number.POSITIVE_INFINITY): ActorView[] {
     const views: ActorView[] = [];
     const ended: Change[] = [];
     for (const changes of this.changes.values()) {
-      if (changes[0]!.n > n) continue;
-      const change = changes[lastUpTo(changes, n)]!;
+      const change = changes[lastUpTo(changes, n)];
+      if (!change) continue;
       if (change.view.status === 'active') views.push(change.view);
       else ended.push(change);
     }
@@ -136,12 +137,12 @@ export class Past {
     return [...views, ...last.map(({ view }) => view)];
   }
 
-  /** The states that an actor has been in, the oldest first: when, and what it was. */
+  /** The views of an actor, the oldest first, each with the record of its beginning. */
   history(address: string): readonly Change[] {
     return this.changes.get(address) ?? [];
   }
 
-  /** The actors that changed since this was asked last, and those that are not shown any more. */
+  /** The actors that changed since the last call, and those that are not shown any more. */
   takeChanged(): { readonly actors: readonly ActorView[]; readonly gone: readonly string[] } {
     const actors = [...this.touched].flatMap((address) => this.now(address) ?? []);
     const { gone } = this;
@@ -166,12 +167,16 @@ function withoutError({ error: _error, ...view }: ActorView): ActorView {
 }
 
 /** Index of the last change up to record `n`; -1: none. */
-function lastUpTo(changes: readonly Change[], n: number): number {
-  let [low, high] = [0, changes.length];
+const lastUpTo = (changes: readonly Change[], n: number): number => lastIndexWhere(changes, (each) => each.n <= n);
+
+/** By halves: `isUpTo` holds for the items of a first part of the list, and for none after it. -1: for none. */
+export function lastIndexWhere<Item>(items: readonly Item[], isUpTo: (item: Item) => boolean): number {
+  let [low, high] = [0, items.length];
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (changes[middle]!.n > n) high = middle;
-    else low = middle + 1;
+    const item = items[middle];
+    if (item !== undefined && isUpTo(item)) low = middle + 1;
+    else high = middle;
   }
   return low - 1;
 }

@@ -10,7 +10,7 @@ import { RE2JS } from 're2js';
 import type { ShownRecord } from '../../actors/server/visualizer/protocol.ts';
 import { messageOf } from '../../kernel/thrown.ts';
 import { kindText, recordText, whoOf } from '../words.ts';
-import type { Row } from './book.ts';
+import type { Row } from './record-pages.ts';
 
 /** Characters of a search: what fits into an address. */
 const QUERY_MAX_CHARS = 500;
@@ -19,7 +19,7 @@ const PATTERN_MAX_CHARS = 200;
 const TERMS_MAX = 20;
 
 export interface Query {
-  /** True of what may match; what a row does not know, it does not refuse. */
+  /** True of every row that may match; fields that a row does not have exclude nothing. */
   readonly mayMatch: (row: Row) => boolean;
   /** Absent: the row says all. */
   readonly matches?: (shown: ShownRecord) => boolean;
@@ -45,12 +45,12 @@ export function queryOf(text: string, names: Names): Query {
   if (words.length > TERMS_MAX) return failed(`a search has at most ${TERMS_MAX} words`);
   try {
     const terms = words.map((word) => termOf(word, names));
-    const slow = terms.filter(({ matches }) => matches);
+    const slow = terms.flatMap(({ matches, isNegated }) => (matches ? [{ matches, isNegated }] : []));
     return {
       mayMatch: (row) =>
         row.kind !== 'end' && terms.every((term) => !term.mayMatch || term.mayMatch(row) !== term.isNegated),
       ...(slow.length > 0 && {
-        matches: (shown) => slow.every((term) => term.matches!(shown) !== term.isNegated),
+        matches: (shown) => slow.every(({ matches, isNegated }) => matches(shown) !== isNegated),
       }),
     };
   } catch (error) {
@@ -69,9 +69,9 @@ function wordsOf(text: string): string[] {
 function termOf(word: string, names: Names): Term {
   const isNegated = word.length > 1 && word.startsWith('-');
   const rest = isNegated ? word.slice(1) : word;
-  const [, field, value] = /^([A-Za-z_][\w.[\]-]*):(.+)$/s.exec(rest) ?? [];
+  const [, field, value = ''] = /^([A-Za-z_][\w.[\]-]*):(.+)$/s.exec(rest) ?? [];
   if (field === undefined) return { isNegated, matches: textTerm(rest, names) };
-  return { isNegated, ...fieldTerm(field, value!, names) };
+  return { isNegated, ...fieldTerm(field, value, names) };
 }
 
 /** Whether a text has the value in it, or matches it as an expression. */
@@ -100,7 +100,7 @@ function textTerm(value: string, names: Names): (shown: ShownRecord) => boolean 
   return (shown) => isIn(lineOf(shown, names)) || isIn(JSON.stringify(shown.record));
 }
 
-/** What the table shows of a record. */
+/** The line that the table shows for a record. */
 function lineOf(shown: ShownRecord, { named }: Names): string {
   const { record, was, request } = shown;
   const text = recordText(record, { before: was?.value, operation: request?.name });
@@ -151,10 +151,13 @@ function numberTest(field: string, value: string, of: (row: Row) => number): (ro
     '>': (is) => is > limit,
     '>=': (is) => is >= limit,
   };
-  return (row) => tests[sign]!(of(row));
+  const test = tests[sign] ?? (() => false);
+  return (row) => test(of(row));
 }
 
-/** The values at a path of a record: `input.image`; what is in `event`, `input`, `output` or `fields` needs no prefix. */
+/**
+ * The values at a path of a record: `input.image`; what is in `event`, `input`, `output` or `fields` needs no prefix.
+ */
 function textsAt(record: object, path: string): string[] {
   const steps = path.split('.');
   const whole = record as Readonly<Record<string, unknown>>;
@@ -169,6 +172,6 @@ function valueAt(value: unknown, steps: readonly string[]): unknown[] {
   if (steps.length === 0) return value === undefined ? [] : [value];
   if (typeof value !== 'object' || value === null) return [];
   if (Array.isArray(value)) return value.flatMap((item) => valueAt(item, steps));
-  const [step, ...rest] = steps;
-  return Object.hasOwn(value, step!) ? valueAt((value as Readonly<Record<string, unknown>>)[step!], rest) : [];
+  const [step = '', ...rest] = steps;
+  return Object.hasOwn(value, step) ? valueAt(Reflect.get(value, step), rest) : [];
 }

@@ -13,7 +13,7 @@ import { Story, type StorySource } from '../../bin/insight/story.ts';
 export interface StartView {
   readonly time: StartupTime;
   readonly blame: Blame;
-  /** To each goal that was reached: healthz, pods. */
+  /** The chain to each goal that was reached: healthz, pods. */
   readonly chains: readonly CriticalChain[];
 }
 

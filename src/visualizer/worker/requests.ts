@@ -11,13 +11,13 @@ import type { PodEvent } from '../pod-answer.ts';
 import type { Content } from './node/fs.ts';
 import type { Comparison, HealthView, StartView } from './reports.ts';
 
-/** Where the page has its node from. */
+/** Where the page gets its node from. */
 export type Opening =
   /** The daemon that serves the page. */
   | { readonly from: 'daemon' }
   /** The journal whose files the server of the page has. */
   | { readonly from: 'server'; readonly incarnation?: string }
-  /** Files that a person opened, or that are in the page; of several starts the one named, else the newest. */
+  /** Files that the user opened, or that are in the page; of several starts the one named, else the newest. */
   | { readonly from: 'files'; readonly files: ReadonlyMap<string, Content>; readonly incarnation?: string };
 
 export interface Facts {
@@ -28,12 +28,12 @@ export interface Facts {
   /** Times of the first and last record, milliseconds of the kernel's clock. */
   readonly started: number;
   readonly t: number;
-  /** Of a node that runs: its clock when this was sent. */
+  /** The clock of a running node when this was sent. */
   readonly now: number;
   readonly n: number;
   readonly turn: number;
   readonly records: number;
-  /** Records between those that are held. */
+  /** Records in the holes between the held ones. */
   readonly missed: number;
   /** A journal is not at its end yet. */
   readonly isReading?: boolean;
@@ -53,14 +53,14 @@ export interface Found {
   readonly error?: string;
 }
 
-/** What the worker reports by itself, some times a second. */
+/** The reports that the worker sends by itself, several times a second. */
 export interface Notice {
   readonly facts: Facts;
-  /** Another journal, or another start: all that was known is void. */
+  /** Another journal, or another start: everything that the page knew is void. */
   readonly isNew?: boolean;
-  /** Those that changed. */
+  /** The actors that changed. */
   readonly actors?: readonly ActorView[];
-  /** Addresses of those that ended long ago and are not shown any more. */
+  /** Addresses of actors that ended long ago and are not shown any more. */
   readonly gone?: readonly string[];
   readonly phases?: PhasesView;
   readonly pods?: readonly PodView[];
@@ -84,18 +84,18 @@ export interface ContextChange {
 
 export interface Inspection {
   readonly shown: ShownRecord;
-  /** From the first cause that is listed to the record itself. */
+  /** From the first listed cause to the record itself. */
   readonly chain: readonly ShownRecord[];
   /** Causes before those. */
   readonly more: number;
-  /** The cause of the first, when it is not held. */
+  /** The cause of the first record, when it is not held. */
   readonly forgotten?: number;
-  /** Numbers of what followed. */
+  /** Numbers of the consequences. */
   readonly followed: readonly number[];
-  /** The first of them. */
+  /** The first consequences. */
   readonly consequences: readonly ShownRecord[];
   readonly turn: readonly ShownRecord[];
-  /** What the turn changed in the context of the record's actor; absent: the machines do not run here. */
+  /** The changes of the turn to the context of the record's actor; absent: the machines do not run here. */
   readonly changes?: readonly ContextChange[];
 }
 
@@ -104,14 +104,14 @@ export interface EdgeView {
   readonly source: string;
   readonly targets: readonly string[];
   readonly event: string;
-  /** As the machine writes it; absent: it has none. */
+  /** The guard as the machine writes it; absent: the transition has none. */
   readonly guard?: string;
   readonly result: 'taken' | 'no' | 'not reached';
 }
 
-/** What an actor heard and how it decided. */
+/** An actor's last step: its event and its decision. */
 export interface StepView {
-  /** The record that it heard. */
+  /** The record that the actor received. */
   readonly n: number;
   readonly event: string;
   readonly edges: readonly EdgeView[];
@@ -144,7 +144,7 @@ export interface Requests {
   open(opening: Opening): Promise<null>;
   search(asked: { readonly text: string; readonly actor?: string }): Promise<number>;
   rows(asked: { readonly search: number; readonly from: number; readonly to: number }): Promise<readonly ShownRecord[]>;
-  /** Where a record is among what was found, or where it would be. */
+  /** The place of a record among the found ones, or where it would be. */
   rowOf(asked: { readonly search: number; readonly n: number }): Promise<number>;
   groups(asked: { readonly search: number; readonly by: GroupBy }): Promise<readonly Group[]>;
   /** The record so many records, or turns, away. */
@@ -155,12 +155,15 @@ export interface Requests {
   history(asked: { readonly address: string; readonly at?: number }): Promise<readonly HistoryEntry[]>;
   step(asked: { readonly address: string; readonly at?: number }): Promise<StepView | null>;
   pod(asked: { readonly uid: string; readonly at?: number }): Promise<PodStory>;
-  /** What some actors and the world sent each other, around a record. */
+  /** The messages between some actors and the world, around a record. */
   between(asked: { readonly actors: readonly string[]; readonly at?: number }): Promise<readonly ShownRecord[]>;
   /** The longest time between two records, in each of so many equal stretches of them. */
   pauses(asked: { readonly bins: number }): Promise<readonly number[]>;
   start(asked: null): Promise<StartView | null>;
-  /** With another start of the same journal, by its name or `null` for the last good one; or with another journal. */
+  /**
+   * Compares with another start of the same journal, by its name or `null` for the last good one; or with another
+   * journal.
+   */
   compare(asked: { readonly with: Other }): Promise<Comparison>;
   health(asked: null): Promise<HealthView>;
 }

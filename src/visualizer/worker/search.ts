@@ -1,31 +1,32 @@
 /**
- * The records that a search finds, as indexes into a book: found little by little, and more as more records come.
+ * The records that a search finds, as indexes into the held ones: found in slices, and more as more records come.
  *
  * Invariants: indexes rise; a slice of work is at most {@link SLICE_MS} long, so that other questions are answered.
  */
-import type { Book } from './book.ts';
+
 import type { Query } from './query.ts';
+import type { RecordPages } from './record-pages.ts';
 
 /** A frame has 16 ms. */
 const SLICE_MS = 10;
 
 export class Search {
-  /** Indexes of what was found. */
+  /** Indexes of the found records. */
   found: number[] = [];
   /** Records that were searched. */
   scanned = 0;
   readonly query: Query;
-  private readonly book: Book;
+  private readonly pages: RecordPages;
   private running = false;
   private ended = false;
 
-  constructor(book: Book, query: Query) {
-    this.book = book;
+  constructor(pages: RecordPages, query: Query) {
+    this.pages = pages;
     this.query = query;
   }
 
   get isDone(): boolean {
-    return this.query.error !== undefined || this.scanned >= this.book.size;
+    return this.query.error !== undefined || this.scanned >= this.pages.size;
   }
 
   /** Searches what was not searched yet; `onProgress` after each slice. */
@@ -44,7 +45,7 @@ export class Search {
     this.ended = true;
   }
 
-  /** Pages in the middle are gone: what is found is found anew. */
+  /** Starts the search again, because pages in the middle were dropped. */
   restart(): void {
     this.found = [];
     this.scanned = 0;
@@ -53,10 +54,14 @@ export class Search {
   private async slice(): Promise<void> {
     const end = performance.now() + SLICE_MS;
     const { mayMatch, matches } = this.query;
-    while (this.scanned < this.book.size && performance.now() < end) {
+    while (this.scanned < this.pages.size && performance.now() < end) {
       const index = this.scanned;
-      let isFound = mayMatch(this.book.row(index)!);
-      if (isFound && matches) isFound = matches((await this.book.get(index))!);
+      const row = this.pages.row(index);
+      let isFound = row !== undefined && mayMatch(row);
+      if (isFound && matches) {
+        const shown = await this.pages.get(index);
+        isFound = shown !== undefined && matches(shown);
+      }
       if (isFound && this.scanned === index) this.found.push(index);
       if (this.scanned === index) this.scanned++;
     }

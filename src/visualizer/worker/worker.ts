@@ -1,20 +1,20 @@
 /** The worker of the page: all that takes time is done here, so that the page never waits. */
 
 import { messageOf } from '../../kernel/thrown.ts';
-import { Desk } from './desk.ts';
+import { PageAnswers } from './page-answers.ts';
 import type { FromWorker, ToWorker } from './requests.ts';
 
 const post = (message: FromWorker): void => self.postMessage(message, { transfer: [] });
 
-const desk = new Desk(
+const answers = new PageAnswers(
   () => import('./engine.ts'),
   (notice) => post({ notice }),
 );
 
 self.addEventListener('message', ({ data }: MessageEvent<ToWorker>) => {
   const { id, name, asked } = data;
-  const ask = desk[name] as (asked: unknown) => Promise<unknown>;
-  ask.call(desk, asked).then(
+  const ask = answers[name] as (asked: unknown) => Promise<unknown>;
+  ask.call(answers, asked).then(
     (answer) => post({ id, answer }),
     (error: unknown) => post({ id, error: messageOf(error) }),
   );

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { initialCadence, nextCadence, type RelistOutcome } from '../../../src/actors/cri/cadence.ts';
+import { initialCadence, nextCadence, type RelistOutcome } from '../../../src/actors/cri/relist-timer.ts';
 
 const clean: RelistOutcome = { listening: true, missed: false, troubled: false, active: false };
 const after = (outcomes: readonly RelistOutcome[], from = initialCadence) => outcomes.reduce(nextCadence, from);

@@ -3,8 +3,7 @@ import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { systemCalls } from '../../../src/actors/host/kernel/syscall.ts';
-import { notifyPort } from '../../../src/actors/host/notify.ts';
-import { watchdogPorts } from '../../../src/actors/host/watchdog.ts';
+import { notifyPort, watchdogPorts } from '../../../src/actors/host/notify.ts';
 import { datagramReceiver } from '../../support/host-datagram.ts';
 import { OpenStream, perform, temporaryFolder } from '../../support/host-ports.ts';
 

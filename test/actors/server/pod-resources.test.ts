@@ -57,7 +57,7 @@ async function asked(
       view: {
         pods: () => pods as never,
         allocatableCpus: () => [],
-        contexts: () => [ALLOCATION],
+        contexts: <Context>() => [ALLOCATION as Context],
       },
       seen: new PodResourcesMetrics(new Registry()),
     },

@@ -1,9 +1,8 @@
 import { mkdirSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { StatsReader, statsPorts } from '../../../src/actors/stats/index.ts';
+import { exceededLimit, StatsReader, statsPorts } from '../../../src/actors/stats/index.ts';
 import type { RuntimeCall } from '../../../src/actors/stats/inventory.ts';
-import { exceededLimit } from '../../../src/actors/stats/storage.ts';
 import type { EvictionThreshold } from '../../../src/machines/model/operations/stats.ts';
 import { openStream, perform, temporaryFolder } from '../../support/host-ports.ts';
 import { machineFiles } from '../../support/machine-files.ts';

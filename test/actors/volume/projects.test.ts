@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { type ProjectUsage, type SystemCalls, systemCalls } from '../../../src/actors/host/kernel/syscall.ts';
-import { projectUsage } from '../../../src/actors/stats/project-usage.ts';
+import { projectUsage } from '../../../src/actors/stats/pod-folders.ts';
 import { FIRST_PROJECT, Projects } from '../../../src/actors/volume/projects.ts';
 import { requirement } from '../../support/require.ts';
 import { VolumeRoom } from './support.ts';

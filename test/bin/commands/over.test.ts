@@ -1,10 +1,12 @@
-/** `time`, `blame`, `diff` and `why` of starts that went wrong beside the phases of starting, and of agents that are over. */
+/**
+ * `time`, `blame`, `diff` and `why` of starts that went wrong beside the phases of starting, and of agents that are
+ * over.
+ */
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import { blameCommand } from '../../../src/bin/commands/blame.ts';
 import { diffCommand } from '../../../src/bin/commands/diff.ts';
-import { timeCommand } from '../../../src/bin/commands/time.ts';
+import { blameCommand, timeCommand } from '../../../src/bin/commands/time.ts';
 import { whyCommand } from '../../../src/bin/commands/why.ts';
 import { openJournal } from '../../../src/kernel/journal/index.ts';
 import type { KernelRecord } from '../../../src/kernel/records.ts';

@@ -6,8 +6,8 @@ import { causesOf, criticalChain, describeChain, type Goal, goalOf } from '../..
 import { compare, describeComparison } from '../../../src/bin/insight/diff.ts';
 import { describeStartupTime, isStartReported, startupTime } from '../../../src/bin/insight/startup-time.ts';
 import { type Moment, type Operation, Story, type StorySource } from '../../../src/bin/insight/story.ts';
-import { table } from '../../../src/bin/insight/table.ts';
 import { describeWhy, SUBJECT, type Why, why } from '../../../src/bin/insight/why.ts';
+import { table } from '../../../src/bin/printable.ts';
 import type { GapRecord, HeaderRecord, JournalRecord, KernelRecord } from '../../../src/kernel/records.ts';
 import { BootNode, type BootOptions, fail } from '../../machines/startup/boot-node.ts';
 import { image, manifest } from '../../support/pods-node.ts';

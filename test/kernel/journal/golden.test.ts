@@ -1,7 +1,6 @@
 /** Journals of each format that a release writes: today's kernel reads and replays them. */
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import type { Checkpoint } from '../../../src/kernel/checkpoint.ts';
 import { readJournal, verifyJournal } from '../../../src/kernel/journal/index.ts';
 import { FORMAT_VERSION } from '../../../src/kernel/records.ts';
 import { replay } from '../../../src/kernel/replay.ts';
@@ -45,7 +44,7 @@ describe.each([3, 4])('a journal of format %i', (format) => {
 
   it.each(segmentsOf(journal).slice(1))('replays from the checkpoint of %s', (segment) => {
     const { header, checkpoint, records } = readJournal(segment);
-    const from = { checkpoint: checkpoint!.state as Checkpoint, header };
+    const from = { checkpoint: checkpoint!.state, header };
     expect(replay({ machine: shopMachine, records, from })).toMatchObject({ divergence: null });
   });
 });

@@ -1,6 +1,5 @@
 /** The kernel on a real journal: what was written replays, whole and from every checkpoint. */
 import { expect, it } from 'vitest';
-import type { Checkpoint } from '../../../src/kernel/checkpoint.ts';
 import { openJournal, readJournal } from '../../../src/kernel/journal/index.ts';
 import { replay } from '../../../src/kernel/replay.ts';
 import { bootBoss, bossMachine, header } from '../support.ts';
@@ -23,7 +22,7 @@ it('a journal of several segments replays whole, and each segment alone from its
   expect(later.length).toBeGreaterThan(2);
   for (const segment of later) {
     const { checkpoint, header, records } = readJournal(segment);
-    const from = { checkpoint: checkpoint!.state as Checkpoint, header };
+    const from = { checkpoint: checkpoint!.state, header };
     expect(replay({ machine: bossMachine, records, from })).toMatchObject({ divergence: null });
     expect(from.checkpoint.n).toBe(checkpoint!.after + 1);
   }
@@ -61,7 +60,7 @@ it('what was written after a full disk replays alone, from the checkpoint behind
   expect(() => replay({ machine: bossMachine, records: whole.records })).toThrow('replay cannot cross record');
   const behind = readJournal(directory, { from: 'newest-checkpoint' });
   expect([...behind.records][0]).toMatchObject({ k: 'gap' });
-  const from = { checkpoint: behind.checkpoint!.state as Checkpoint, header: behind.header };
+  const from = { checkpoint: behind.checkpoint!.state, header: behind.header };
   expect(replay({ machine: bossMachine, records: behind.records, from })).toMatchObject({
     divergence: null,
     inputs: 4,

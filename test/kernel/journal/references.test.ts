@@ -3,8 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { BadReference, Decoder, type RawLine } from '../../../src/kernel/journal/decoder.ts';
 import { Encoder } from '../../../src/kernel/journal/encoder.ts';
-import { ADDRESSES_MAX } from '../../../src/kernel/journal/references.ts';
-import { REACH } from '../../../src/kernel/journal/window.ts';
+import { ADDRESSES_MAX, REACH } from '../../../src/kernel/journal/references.ts';
 import type { JournalRecord } from '../../../src/kernel/records.ts';
 
 const SOON_MS = 1_000;

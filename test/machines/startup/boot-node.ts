@@ -1,6 +1,6 @@
 /**
- * The real supervisor under the real kernel, in a scripted machine: every operation of starting has an answer that a test
- * may replace, everything about pods is answered by {@link PodsWorld}. Time is virtual.
+ * The real supervisor under the real kernel, in a scripted machine: every operation of starting has an answer that a
+ * test may replace, everything about pods is answered by {@link PodsWorld}. Time is virtual.
  */
 import type { EffectResult } from '../../../src/kernel/effects.ts';
 import type { JsonEvent, PlainError } from '../../../src/kernel/json.ts';
@@ -10,8 +10,7 @@ import { type ReplayReport, replay } from '../../../src/kernel/replay.ts';
 import type { Operations } from '../../../src/machines/model/operations/index.ts';
 import type { KubeletInput, KubeletMachineOutput } from '../../../src/machines/startup/context/types.ts';
 import { kubeletMachine } from '../../../src/machines/startup/kubelet.ts';
-import { type Answers, HEALTHY, runtimeCondition } from '../../../src/simulation/world/machine-answers.ts';
-import { MachineWorld } from '../../../src/simulation/world/machine-world.ts';
+import { type Answers, HEALTHY, MachineWorld, runtimeCondition } from '../../../src/simulation/world/machine-world.ts';
 import { header, MemorySink } from '../../kernel/support.ts';
 
 export {
@@ -23,7 +22,7 @@ export {
   MACHINE_INFO,
   ok,
   RUNTIME_READY,
-} from '../../../src/simulation/world/machine-answers.ts';
+} from '../../../src/simulation/world/machine-world.ts';
 
 import { NEWEST_BEHAVIOR } from '../../../src/machines/model/settings/behaviors.ts';
 

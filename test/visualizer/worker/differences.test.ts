@@ -1,6 +1,6 @@
 /** What differs between two values of JSON. */
 import { expect, it } from 'vitest';
-import { differences } from '../../../src/visualizer/worker/differences.ts';
+import { differences } from '../../../src/visualizer/worker/execution.ts';
 
 it('names members by their path, with both values', () => {
   const before = { a: 1, b: { c: [1, 2], d: 'x' }, gone: null };

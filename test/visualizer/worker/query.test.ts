@@ -1,19 +1,19 @@
 /** Searches as people write them, over the records of a start. */
 import { expect, it } from 'vitest';
-import { Book } from '../../../src/visualizer/worker/book.ts';
 import { queryOf } from '../../../src/visualizer/worker/query.ts';
+import { RecordPages } from '../../../src/visualizer/worker/record-pages.ts';
 import { Search } from '../../../src/visualizer/worker/search.ts';
 import { executed } from './records.ts';
 
 const { records } = executed();
-const book = new Book(100);
-book.append(records);
+const pages = new RecordPages(100);
+pages.append(records);
 const names = { named: (text: string) => text.replaceAll('pod-u1', 'pod-web'), started: records[0]!.t };
 
 async function found(text: string) {
-  const search = new Search(book, queryOf(text, names));
+  const search = new Search(pages, queryOf(text, names));
   await search.go(() => {});
-  return (await book.at(search.found)).map(({ record }) => record);
+  return (await pages.at(search.found)).map(({ record }) => record);
 }
 
 it('finds all but the ends of turns where nothing is asked', async () => {

@@ -16,9 +16,9 @@ const HEAD_BYTES = 5;
 const SIZE_BYTES = 4;
 /** Largest message: twice what a client's largest may bring; output comes in the pieces that pipes give. */
 const MESSAGE_MAX_BYTES = 8 * 1024 * 1024;
-/** What may wait for one client that reads slowly. */
+/** Output that may wait for one client that reads slowly. */
 const BEHIND_MAX_BYTES = 1024 * 1024;
-/** Clients at once: people who watch one container. */
+/** Clients at once: users who watch one container. */
 const CLIENTS_MAX = 64;
 /** How long the last output may take to reach the clients when the container has ended. */
 const LINGER_MS = 2_000;
@@ -69,7 +69,7 @@ function messageOf(bytes: Buffer<ArrayBuffer>): Message | 'none' | 'broken' {
 
 export interface Attachable {
   readonly stdin: Writable | null;
-  /** The first client that has said all it has to say closes the container's input. */
+  /** The container's input closes when the first client has ended its own. */
   readonly stdinOnce: boolean;
   readonly resize: (size: TerminalSize) => void;
 }

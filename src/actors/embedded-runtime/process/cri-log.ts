@@ -42,7 +42,7 @@ export class LineSplitter {
     return Buffer.concat(entries);
   }
 
-  /** The stream is at its end: what has no newline is a partial line. */
+  /** At the end of the stream a rest without a line feed is a partial line. */
   end(): Buffer {
     const rest = this.#rest;
     this.#rest = Buffer.alloc(0);

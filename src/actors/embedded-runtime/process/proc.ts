@@ -27,7 +27,7 @@ export interface ProcessStat {
   readonly session: number;
   readonly minorFaults: number;
   readonly majorFaults: number;
-  /** Own time and that of children already waited for. */
+  /** CPU time of the process and of its children that were waited for. */
   readonly cpuTicks: number;
   readonly startTicks: string;
 }
@@ -148,5 +148,6 @@ export function signalNumber(signal: Signal): number | undefined {
     const offset = Number(realtime[2] ?? 0);
     return realtime[1] === 'MIN' ? FIRST_REALTIME + offset : LAST_REALTIME - offset;
   }
-  return (constants.signals as Readonly<Record<string, number>>)[signal];
+  const numbers: Readonly<Record<string, number>> = constants.signals;
+  return numbers[signal];
 }

@@ -37,11 +37,14 @@ const SHIM_FLAGS = ['--max-old-space-size=32', '--max-semi-space-size=1'];
 
 export interface SupervisorHooks {
   readonly changed: (container: Container, change: 'started' | 'stopped') => void;
-  /** What could not be done now, and is tried again at the next inspection. */
+  /** Called for a step that failed and is tried again at the next inspection. */
   readonly failed: (text: string, container: Container) => void;
 }
 
-/** The last word first, against the order in which a shim writes: what came before a word that is seen is seen, too. */
+/**
+ * Reads the files in the reverse order in which a shim writes them: whatever came before a file that is seen is seen,
+ * too.
+ */
 function read({ files, process: known }: Container) {
   const shim = readJson(files.shim, isProcessIdentity);
   const gone = shim !== undefined && !isAlive(shim);
@@ -170,7 +173,7 @@ export class Supervisor {
     this.#inspect(container);
   }
 
-  /** Called by watches and timers: what it throws would end the whole process. */
+  /** Called by watches and timers: an error that it threw would end the whole process. */
   #inspect(container: Container): void {
     try {
       this.#examine(container);

@@ -16,7 +16,7 @@ export interface TerminalSize {
 }
 
 export interface Terminal {
-  /** Of the process's end. */
+  /** The device that the process has as its terminal. */
   readonly path: string;
   /** The process's output and input. Ends when the last process has closed the other end. */
   readonly stream: Duplex;

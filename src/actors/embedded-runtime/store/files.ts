@@ -17,7 +17,7 @@ export function writeJson(path: string, value: unknown): void {
   renameSync(temporary, path);
 }
 
-/** `undefined` when there is no such file, or when it does not hold what is expected. */
+/** `undefined` when there is no such file, or its content is not the expected one. */
 export function readJson<T>(path: string, isExpected: (value: unknown) => value is T): T | undefined {
   try {
     const value: unknown = JSON.parse(readFileSync(path, 'utf8'));

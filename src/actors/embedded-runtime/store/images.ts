@@ -13,7 +13,7 @@ import { CriError, invalid, notFound } from '../errors.ts';
 import { readJson, writeJson } from './files.ts';
 
 export const BUILT_IN_IMAGE = 'statelet.local/host:latest';
-/** What runs when neither command nor arguments are given. */
+/** The program that runs when neither command nor arguments are given. */
 export const ENTRYPOINT: readonly string[] = ['/bin/sh'];
 
 const PULLABLE = /^(statelet\.local\/|(docker\.io\/library\/)?busybox(:|$))/;

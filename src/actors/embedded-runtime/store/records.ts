@@ -57,7 +57,7 @@ export interface ContainerRecord extends NamedRecord {
   readonly process: ProcessSpec;
   /** Absent: it has none of them, its input is empty. */
   readonly terminal?: TerminalSpec;
-  /** What the container asked for and does not get, in words. */
+  /** The settings that the container asked for and does not get, in words. */
   readonly ignored: readonly string[];
   /** Set before the shim is started: from here on a process may exist. */
   readonly startRequested: boolean;
@@ -67,12 +67,12 @@ export interface ProcessSpec {
   readonly command: readonly string[];
   readonly env: Readonly<Record<string, string>>;
   readonly cwd: string;
-  /** Absent: those of the runtime. */
+  /** Absent: the ids of the runtime. */
   readonly uid?: number;
   readonly gid?: number;
 }
 
-/** What of a terminal a container has. */
+/** The terminal of a container. */
 export interface TerminalSpec {
   readonly stdin: boolean;
   /** Input ends with the first client's. */

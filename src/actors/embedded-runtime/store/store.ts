@@ -21,10 +21,10 @@ import {
 
 /** For the owner alone: records hold environments. */
 const DIRECTORY_MODE = 0o700;
-/** While the last process of a container that was killed still writes. */
+/** Tries while the last process of a killed container still writes. */
 const DELETION_RETRIES = 5;
 
-/** One container as the running runtime sees it. */
+/** One container as the running runtime knows it. */
 export class Container {
   record: ContainerRecord;
   readonly directory: string;
@@ -34,7 +34,7 @@ export class Container {
   starting = false;
   removing = false;
   stopSignalSent = false;
-  /** Its shim is gone without a word, and what is left of it is being killed. */
+  /** The shim ended without reporting, and the processes that it left are being killed. */
   losing = false;
   /** Called after each reading of the files. */
   readonly listeners = new Set<() => void>();

@@ -21,7 +21,7 @@ export interface CommandStreams {
   readonly stdin: Readable | null;
   readonly stdout: Writable | null;
   readonly stderr: Writable | null;
-  /** What the client's terminal comes to have. */
+  /** The sizes that the client's terminal takes. */
   readonly sizes: Sizes;
   /** Says how it ended, after all output, and lets the client go. */
   end(status: object): void;
@@ -48,13 +48,16 @@ class Sizes {
 
 export const COMMAND_PROTOCOL = 'v4.channel.k8s.io';
 
-/** Until a client that upgraded must have opened what it asked for: upstream's. */
+/** Upstream's limit for a client that upgraded to open the streams that it requested. */
 const OPENING_LIMIT_MS = 30_000;
 /** A size is a few digits. */
 const SIZE_MAX_BYTES = 1_024;
 const CHANNELS = ['stdin', 'stdout', 'stderr', 'error', 'resize'] as const;
 
-/** Resolves when the client has opened its streams. Rejects when it went or took too long; it is gone then. */
+/**
+ * Resolves when the client has opened its streams. Rejects when the client disconnected or took too long, and closes
+ * the connection.
+ */
 export function spdyStreams(socket: Duplex, head: Buffer, asked: StreamsAsked): Promise<CommandStreams> {
   const wanted = new Set<string>(['error']);
   for (const name of ['stdin', 'stdout', 'stderr'] as const) if (asked[name]) wanted.add(name);
@@ -87,7 +90,7 @@ function overSpdy(session: SpdyServer, found: ReadonlyMap<string, SpdyServerStre
     stderr: found.get('stderr') ?? null,
     sizes: new Sizes(),
     end: (status) =>
-      void outputEnded(streams).then(() => found.get('error')!.end(JSON.stringify(status), () => session.close())),
+      void outputEnded(streams).then(() => found.get('error')?.end(JSON.stringify(status), () => session.close())),
     gone: session.gone,
   };
   for (const name of ['stdout', 'stderr', 'error']) found.get(name)?.resume();
@@ -137,7 +140,7 @@ async function outputEnded({ stdout, stderr }: CommandStreams): Promise<void> {
   await Promise.all(streams.map((stream) => new Promise<void>((ended) => stream.end(() => ended()))));
 }
 
-/** `{"Width": 80, "Height": 24}`; what is no size is ignored, as upstream. */
+/** A size as `{"Width": 80, "Height": 24}`; other messages are ignored, as upstream does. */
 function resized(chunk: Buffer, streams: CommandStreams): void {
   if (chunk.length > SIZE_MAX_BYTES) return;
   for (const line of chunk.toString('latin1').split('\n')) {
@@ -148,7 +151,7 @@ function resized(chunk: Buffer, streams: CommandStreams): void {
 
 function sizeOf(line: string): TerminalSize | null {
   try {
-    const { Width: columns, Height: rows } = JSON.parse(line) as { Width?: unknown; Height?: unknown };
+    const { Width: columns, Height: rows }: { Width?: unknown; Height?: unknown } = JSON.parse(line);
     return isCount(columns) && isCount(rows) ? { columns, rows } : null;
   } catch {
     return null;
@@ -174,7 +177,7 @@ export const exitStatus = (command: readonly string[], code: number): object =>
         details: { causes: [{ reason: 'ExitCode', message: String(code) }] },
       };
 
-/** Of a command that could not be run, or a container that could not be attached to. */
+/** The status of a command that could not be run, or a container that could not be attached to. */
 export const failureStatus = (why: string): object => ({
   metadata: {},
   status: 'Failure',

@@ -50,7 +50,7 @@ export function forwardPorts(socket: Duplex, head: Buffer, sandboxId: string): v
 }
 
 async function forward(port: number, data: SpdyServerStream, error: SpdyServerStream, sandboxId: string) {
-  // The client says nothing here; its end of the stream is the end of what it has to say.
+  // The client sends nothing on the error stream.
   error.resume();
   try {
     join(await connected(port), data);
@@ -90,7 +90,7 @@ const opened = (port: number, host: string): Promise<Socket> =>
     socket.once('error', reject);
   });
 
-/** Each side's end is passed on; when one is gone without, the other goes. */
+/** Passes on the end of each side; when one side breaks off without an end, the other is destroyed. */
 function join(socket: Socket, stream: SpdyServerStream): void {
   socket.on('error', () => socket.destroy());
   socket.pipe(stream);

@@ -35,7 +35,7 @@ const TICKET_BYTES = 16;
 /** Largest message of a WebSocket; kubectl sends up to 32 KiB. */
 const MESSAGE_MAX_BYTES = 4 * 1024 * 1024;
 
-/** What happens once the client is there. */
+/** The work that begins once the client is connected. */
 export type Stream =
   | {
       readonly kind: 'exec' | 'attach';

@@ -78,7 +78,7 @@ async function follow(call: WatchCall, read: ReadonlyMap<string, string>): Promi
   for (const each of watches) each.close();
 }
 
-/** What identifies the content of a file, or of all files below a folder, without reading it. */
+/** The identity of a file's content, or of all files below a folder, without reading them. */
 async function fingerprintOf(path: string): Promise<string> {
   const found = await fingerprintOfOne(path);
   if (found === null) return 'none';

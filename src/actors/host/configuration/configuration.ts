@@ -12,7 +12,7 @@ import { LineCounter, parseAllDocuments } from 'yaml';
 import { isObject, type Json, toPlainError } from '../../../kernel/json.ts';
 import type { ConfigurationSource, DropInListing } from '../../../machines/model/operations/host.ts';
 import { decodeJson } from '../../../machines/model/values/json-document.ts';
-import { reasonOf } from '../go-error.ts';
+import { reasonOf } from '../../go-errors.ts';
 import { MAX_DEPTH, readDocument } from './go-yaml.ts';
 import { earlyRefusal, explain } from './yaml-errors.ts';
 
@@ -24,7 +24,7 @@ const MAX_DROP_INS = 1_000;
 const TOO_DEEP = `yaml: exceeded max depth of ${MAX_DEPTH}`;
 /** The first directive before the document. */
 const DIRECTIVE = /^(?:[ \t]*(?:#[^\n]*)?\n)*%([a-zA-Z]+)[ \t]*(\S*)/;
-/** What ends a line for the Go reader, too. */
+/** Characters that end a line for the Go reader, too. */
 const ODD_BREAK = /[\u0085\u2028\u2029]/g;
 const PROTOBUF_PREFIX = 'k8s\0';
 
@@ -92,7 +92,7 @@ export function decodeSource(path: string, bytes: Uint8Array): ConfigurationSour
   return { kind: 'malformed', path, message: `${prefix}${decoded.error}` };
 }
 
-/** Whether the document says what it is; upstream quotes the whole text of one that does not. */
+/** Whether the document states its kind; upstream quotes the whole text of one that does not. */
 function isNamed(value: Json): boolean {
   if (!isObject(value) || typeof value['apiVersion'] !== 'string') return false;
   return /[^/]$/.test(value['apiVersion']) && Boolean(value['kind']);
@@ -108,7 +108,7 @@ function decodeUtf8(bytes: Uint8Array): string | null {
 
 type Yaml = { value: Json; duplicates: string[]; error?: undefined } | { error: string };
 
-/** Not where the line may be a text in quotes, a block or a comment. */
+/** Leaves out lines that may be a text in quotes, a block or a comment. */
 function withPlainBreaks(text: string): string {
   if (text.search(ODD_BREAK) === -1) return text;
   const plain = (line: string) => (/["'#|>]/.test(line) ? line : line.replaceAll(ODD_BREAK, '\n'));

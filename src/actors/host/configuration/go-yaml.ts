@@ -101,7 +101,7 @@ function readMap(map: YAMLMap, reading: Reading): Json {
   return Object.fromEntries(sorted);
 }
 
-/** Maps that are merged in come where they stand: upstream lets them win over what is before them. */
+/** Merged maps come where they stand: upstream lets them override the entries before them. */
 function readPairs(map: YAMLMap, entries: Entries, reading: Reading): void {
   const guarded = map.anchor !== undefined && !reading.open.has(map);
   if (guarded) reading.open.add(map);
@@ -172,7 +172,7 @@ function mergeMap(entries: Entries, node: unknown, reading: Reading): void {
 const startOf = (node: unknown): number | undefined =>
   isScalar(node) || isMap(node) || isSeq(node) || isAlias(node) ? node.range?.[0] : undefined;
 
-/** `%#v` of what was read. */
+/** Go's `%#v` of a value. */
 function goSyntax(value: Json | undefined): string {
   if (value === null || value === undefined) return 'interface {}(nil)';
   if (typeof value === 'string') return quote(value);

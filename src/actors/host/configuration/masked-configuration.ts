@@ -19,7 +19,7 @@ const SECRET_FIELD = /^staticpodurlheader$/i;
 const NAMES_SECRET_FIELD = /staticpodurlheader/i;
 const URL_FIELD = /^staticpodurl$/i;
 
-/** What stands for a credential. */
+/** Replaces a credential by its mask. */
 export type Hide = (value: string) => string;
 
 const mask: Hide = () => MASKED;

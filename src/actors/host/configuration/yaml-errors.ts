@@ -77,7 +77,7 @@ function nestedMapping(place: Place): Verdict {
   return [NO_VALUES, colon < 0 ? place.line : lineAt(place.text, place.at + quoted + colon)];
 }
 
-/** Inside brackets or braces: what is missing depends on what is before it. */
+/** Inside brackets or braces the missing character depends on the one before. */
 const flow =
   (end: string): Judge =>
   ({ text, at, line }) => {
@@ -86,7 +86,7 @@ const flow =
     return ['[{,:'.includes(opening) ? NO_CONTENT : `${NO_SEPARATOR}${end}'`, isEnd ? line : line - 1];
   };
 
-/** Where the block is a list, each entry of it begins with a dash. */
+/** In a block that is a list, each entry begins with a dash. */
 function missingEntry({ text, at, line }: Place): Verdict {
   const column = columnAt(text, at);
   const before = text
@@ -136,7 +136,7 @@ const ESCAPE = /\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|[^])/g;
 
 const isNoCharacter = (code: number): boolean => (code >= 0xd8_00 && code <= 0xdf_ff) || code > 0x10_ff_ff;
 
-/** What the Go reader refuses and the parser here reads, or null. */
+/** The Go reader's error for a document that the parser here would accept, or null. */
 export function earlyRefusal(text: string, document: Document): string | null {
   const before = LONE_END.exec(text)?.[1];
   if (before !== undefined) return placed(NO_CONTENT, lineAt(before, before.length) - 1);
@@ -152,7 +152,7 @@ export function earlyRefusal(text: string, document: Document): string | null {
   return at === undefined ? null : scanned('found invalid Unicode character escape code', lineAt(text, at));
 }
 
-/** What the Go reader says, without `yaml: `. */
+/** The Go reader's error, without `yaml: `. */
 export function explain({ message, linePos, pos }: YAMLParseError, text: string): string {
   const place = { text, at: pos[0], line: linePos?.[0].line ?? 1 };
   const judge = JUDGES.find(([finding]) => finding.test(message))?.[1] ?? parser(withoutPlace(message));

@@ -66,7 +66,7 @@ class Tables {
     return runCommand(this.#program, ['-w', LOCK_SECONDS, ...args]);
   }
 
-  /** True when the program ended well, false when it said no; anything else is an error. */
+  /** True when the program succeeded, false when it answered no; any other exit status is an error. */
   async asks(...args: readonly string[]): Promise<boolean> {
     try {
       await this.run(...args);

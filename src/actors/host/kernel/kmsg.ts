@@ -1,9 +1,12 @@
 /**
- * `host.watchOom`: follows the kernel's log and speaks only when the kernel killed a process for want of memory.
+ * `host.watchOom`: follows the kernel's log and emits an event when the kernel killed a process for want of memory.
  *
  * Owns: the open log; in a small file, the number of the last record that was reported, with the boot it belongs to.
  * Invariants: a kill is reported once, also over restarts of the agent within one boot; records that were overwritten
  * before they were read are skipped; reading never waits in a thread, so that the log takes none of Node's few.
+ *
+ * Format of a record: the kernel's dev-kmsg (`priority,sequence,microseconds,flags;text`). Meaning of the lines as in
+ * cAdvisor's oomparser: an episode begins with `invoked oom-killer:` and ends with the line of the victim.
  */
 import { constants, readSync } from 'node:fs';
 import { open, readFile, rename, writeFile } from 'node:fs/promises';
@@ -11,9 +14,8 @@ import { setImmediate, setTimeout as sleep } from 'node:timers/promises';
 import { OperationError } from '../../../kernel/json.ts';
 import type { Port } from '../../../kernel/operation.ts';
 import { messageOf } from '../../../kernel/thrown.ts';
-import type { hostOperations } from '../../../machines/model/operations/host.ts';
+import type { hostOperations, OomKill } from '../../../machines/model/operations/host.ts';
 import { errnoOf } from '../below-root.ts';
-import { OomParser, parseRecord } from './oom-records.ts';
 
 /** The kernel gives one record a read; this is more than its longest. */
 const RECORD_BYTES = 16 * 1_024;
@@ -77,7 +79,7 @@ async function* records(fd: number, signal: AbortSignal) {
       continue;
     }
     const lines = (rest + chunk).split('\n');
-    rest = lines.pop()!;
+    rest = lines.pop() ?? '';
     for (const line of lines) {
       const record = parseRecord(line);
       if (record !== null) yield record;
@@ -89,7 +91,7 @@ async function* records(fd: number, signal: AbortSignal) {
 
 const buffer = Buffer.alloc(RECORD_BYTES);
 
-/** What there is to read now. `EPIPE`: the record that was next is overwritten, and the one after it comes. */
+/** The records that can be read now. `EPIPE`: the next record was overwritten, and the one after it comes. */
 function readSome(fd: number): string {
   for (;;) {
     try {
@@ -105,10 +107,10 @@ function readSome(fd: number): string {
 
 async function loadSeen(file: string, bootId: string): Promise<Seen> {
   try {
-    const seen = JSON.parse(await readFile(file, 'utf8')) as Partial<Seen>;
+    const seen: Partial<Seen> = JSON.parse(await readFile(file, 'utf8'));
     if (seen.bootId === bootId && Number.isSafeInteger(seen.sequence)) return seen as Seen;
   } catch {
-    // The first start of this boot, or a file that is no good: the kernel's remaining records are reported again.
+    // The first start of this boot, or an unusable file: the kernel's remaining records are reported again.
   }
   return { bootId, sequence: -1 };
 }
@@ -117,4 +119,59 @@ async function saveSeen(file: string, seen: Seen): Promise<void> {
   const draft = `${file}.${process.pid}`;
   const saved = writeFile(draft, JSON.stringify(seen), { mode: OWNER_ONLY }).then(() => rename(draft, file));
   await saved.catch(() => {});
+}
+
+export interface KernelRecord {
+  readonly sequence: number;
+  readonly text: string;
+}
+
+/** A line of the log; `null` for the fields that follow a record, and for lines in another form. */
+export function parseRecord(line: string): KernelRecord | null {
+  const found = /^\d+,(\d+),\d+,[^;]*;(.*)$/.exec(line);
+  return found ? { sequence: Number(found[1]), text: found[2] ?? '' } : null;
+}
+
+const BEGIN = /invoked oom-killer:/;
+/** Since Linux 5.0. */
+const VERDICT = new RegExp(
+  'oom-kill:constraint=([^,]*),nodemask=.*,cpuset=.*,mems_allowed=.*,(?:oom_memcg=([^,]*)|global_oom),' +
+    'task_memcg=([^,]*),task=(.*),pid=(\\d+),uid=\\d+',
+);
+const LEGACY_CGROUPS = /Task in (\S*) killed as a result of limit of (\S*)/;
+const LEGACY_VICTIM = /Killed process (\d+)(?:,.*)? \((.+)\)/;
+
+/** Holds the kill whose lines are still coming. */
+export class OomParser {
+  #episode: OomKill | null = null;
+
+  /** The kill that this line completes, or `null`. */
+  next(text: string): OomKill | null {
+    if (BEGIN.test(text)) {
+      this.#episode = { processName: '', pid: 0, container: '/', victimContainer: '/', constraint: '' };
+      return null;
+    }
+    if (this.#episode === null) return null;
+    this.#episode = withCgroups(this.#episode, text);
+    const kill = verdict(text) ?? legacyVictim(this.#episode, text);
+    if (kill !== null) this.#episode = null;
+    return kill;
+  }
+}
+
+function verdict(text: string): OomKill | null {
+  const found = VERDICT.exec(text);
+  if (!found) return null;
+  const [, constraint = '', victimContainer = '/', container = '', processName = '', pid] = found;
+  return { processName, pid: Number(pid), container, victimContainer, constraint };
+}
+
+function withCgroups(episode: OomKill, text: string): OomKill {
+  const found = LEGACY_CGROUPS.exec(text);
+  return found ? { ...episode, container: found[1] || '/', victimContainer: found[2] || '/' } : episode;
+}
+
+function legacyVictim(episode: OomKill, text: string): OomKill | null {
+  const found = LEGACY_VICTIM.exec(text);
+  return found ? { ...episode, pid: Number(found[1]), processName: found[2] ?? '' } : null;
 }

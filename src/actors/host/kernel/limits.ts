@@ -1,5 +1,8 @@
-/** What the agent asks of the kernel for itself: not to be killed first, and enough open files. */
-import { writeFile } from 'node:fs/promises';
+/**
+ * Settings of the kernel: those of this process (when it is killed for memory, how many files it may open), and those
+ * below /proc/sys that the kubelet demands of a node.
+ */
+import { readFile, writeFile } from 'node:fs/promises';
 import { OperationError } from '../../../kernel/json.ts';
 import type { Port } from '../../../kernel/operation.ts';
 import { messageOf } from '../../../kernel/thrown.ts';
@@ -28,4 +31,27 @@ export function limitPorts(root: string, system: SystemCalls | null) {
     return null;
   };
   return { 'host.setOomScoreAdj': setOomScoreAdj, 'host.setOpenFilesLimit': setOpenFilesLimit };
+}
+
+/** `host.tuneKernel`: settings below /proc/sys are compared and, where `modify` says so, changed. */
+export function sysctlPorts(root: string) {
+  const tuneKernel: Port<(typeof hostOperations)['host.tuneKernel']> = async ({ input: { expected, modify } }) => {
+    const errors: string[] = [];
+    for (const [name, value] of Object.entries(expected)) {
+      const error = await tune(`${root}/proc/sys/${name}`, name, value, modify).catch(
+        (thrown: Error) => thrown.message,
+      );
+      if (error !== null) errors.push(error);
+    }
+    return { errors };
+  };
+  return { 'host.tuneKernel': tuneKernel };
+}
+
+async function tune(path: string, name: string, value: number, modify: boolean): Promise<string | null> {
+  const actual = Number((await readFile(path, 'utf8')).trim());
+  if (actual === value) return null;
+  if (!modify) return `invalid kernel flag: ${name}, expected value: ${value}, actual value: ${actual}`;
+  await writeFile(path, String(value));
+  return null;
 }

@@ -1,12 +1,12 @@
-/** What is mounted where. */
+/** The table of mounts, as /proc/<pid>/mountinfo has it. */
 
 export interface Mount {
-  /** What is mounted: `/dev/sda1`, or a name. */
+  /** The mounted device or name: `/dev/sda1`, `tmpfs`. */
   readonly source: string;
   readonly point: string;
   readonly type: string;
   readonly options: readonly string[];
-  /** What is mounted below it is mounted below its copies, too. */
+  /** A mount below it appears below its copies, too. */
   readonly isShared: boolean;
 }
 

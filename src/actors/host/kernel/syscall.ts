@@ -60,11 +60,11 @@ export interface SystemCalls {
   sendDatagram(address: string, payload: Uint8Array): void;
   /** Mounts a new file system of this type on a folder. */
   mount(type: string, target: string, options: string): void;
-  /** Shows what is at `source` at `target`, too. */
+  /** Mounts the tree at `source` at `target`, too. */
   bindMount(source: string, target: string): void;
   /** As `bindMount`, with everything that is mounted below `source`. */
   bindTree(source: string, target: string): void;
-  /** Mounts that are made below a mount from now on, and below those in it, are made wherever it is bound, too. */
+  /** Later mounts below a mount appear wherever it is bound, too. */
   shareTree(target: string): void;
   /** Takes a mount out of the tree at once, even while it is in use; never through a link. */
   unmount(target: string): void;
@@ -78,7 +78,7 @@ export interface SystemCalls {
   projectOf(fd: number): number;
   /** Makes an empty folder, and everything that will be in it, one of this project. */
   setProject(fd: number, project: number): void;
-  /** What the file system of an open folder counts for a project; `null`: it counts for none. */
+  /** The usage that the file system of an open folder counts for a project; `null`: it counts none. */
   projectUsage(fd: number, project: number): ProjectUsage | null;
   /** Sets the size of the terminal for its processes. */
   setWindowSize(fd: number, rows: number, columns: number): void;
@@ -158,7 +158,7 @@ function openLibrary(): Library {
   };
 }
 
-/** Proves with calls that change nothing that results and errno arrive as they should. */
+/** Proves with calls that change nothing that results and errno arrive correctly. */
 function rehearse({ call, errno }: Library, calls: SystemCalls): void {
   const isRefused = call.flock(-1, LOCK_EX) === -1 && errno() === constants.errno.EBADF;
   const limits = Buffer.alloc(16);

@@ -22,7 +22,7 @@ const FIELDS = {
 
 type Kind = keyof typeof FIELDS;
 
-/** What the document says it is, when that is one of the two. */
+/** The kind of the document, when it is a ConfigMap or a Secret. */
 export function configObjectKind(value: Json): Kind | null {
   if (!isObject(value)) return null;
   return value['kind'] === 'ConfigMap' || value['kind'] === 'Secret' ? value['kind'] : null;

@@ -11,7 +11,7 @@ import type { Json } from '../../../kernel/json.ts';
 import { PACKAGE_DIRECTORY } from '../../package-directory.ts';
 import { DocumentError, decodeDocument, writtenByProgram } from './document.ts';
 
-/** What the thread says. */
+/** The answer of the thread. */
 export type Decoded = { readonly value: Json } | { readonly refusal: string };
 
 /** Bytes of a document that is decoded at once: the worst one of this size takes some 50 ms. */
@@ -20,14 +20,14 @@ const SMALL_BYTES = 8 * 1_024;
 const PATIENCE_MS = 30_000;
 /** MiB of a thread's heap; what does not fit is refused. */
 const HEAP_MAX_MIB = 512;
-/** One thread at a time: they are short, and each has a heap. */
+/** One thread at a time: they are short-lived, and each has a heap. */
 const inTurn = pLimit(1);
 const THREAD =
   extname(import.meta.filename) === '.cjs'
     ? `${PACKAGE_DIRECTORY}/dist/document-thread.cjs`
     : `${import.meta.dirname}/document-thread.ts`;
 
-/** As {@link decodeDocument}. @throws DocumentError for what cannot be decoded */
+/** As {@link decodeDocument}. @throws DocumentError for a document that cannot be decoded */
 export async function decodeApart(bytes: Uint8Array): Promise<Json> {
   if (bytes.length <= SMALL_BYTES) return decodeDocument(bytes);
   const written = writtenByProgram(bytes);

@@ -15,6 +15,7 @@
  * may hold a secret.
  * - `__proto__` is a key like any other: it becomes an own property.
  */
+import type { CollectionTag, ScalarTag, Tags } from 'yaml';
 import {
   type Document,
   isCollection,
@@ -27,7 +28,41 @@ import {
 } from 'yaml';
 import type { Json } from '../../../kernel/json.ts';
 import { messageOf } from '../../../kernel/thrown.ts';
-import { goTags } from '../configuration/yaml-tags.ts';
+
+const octal: ScalarTag = {
+  tag: 'tag:yaml.org,2002:int',
+  default: true,
+  test: /^[-+]?0o[0-7]+$/,
+  resolve: (text, _onError, { intAsBigInt }) => {
+    const value = text.startsWith('-') ? -BigInt(text.slice(1)) : BigInt(text.replace('+', ''));
+    return intAsBigInt ? value : Number(value);
+  },
+};
+
+/** A number with an exponent begins with its digits: `e1` is text. */
+const exponent: ScalarTag = {
+  tag: 'tag:yaml.org,2002:float',
+  default: true,
+  format: 'EXP',
+  test: /^[-+]?(?:[0-9][0-9_]*(?:\.[0-9_]*)?|\.[0-9_]+)[eE][-+]?[0-9]+$/,
+  resolve: (text) => Number(text.replaceAll('_', '')),
+};
+
+/**
+ * How plain scalars of YAML become values: YAML 1.1 without the parts that the Go reader does not have (dates, sets,
+ * ordered maps, binary), and with the octal form of 1.2 that it does have.
+ */
+function goTags(tags: Tags): Tags {
+  return [...tags.filter((tag) => typeof tag !== 'object' || !isForeign(tag)), octal, exponent];
+}
+
+/** Whether the Go reader lacks the tag: what the tag would match stays text. */
+function isForeign(tag: CollectionTag | ScalarTag): boolean {
+  return (
+    ('format' in tag && (tag.format === 'TIME' || tag.format === 'EXP')) ||
+    /:(binary|omap|pairs|set|timestamp)$/.test(tag.tag)
+  );
+}
 
 /**
  * Largest document, in bytes. An API server refuses a pod of more than 1.5 MiB (etcd's limit on a request), so no
@@ -77,7 +112,7 @@ export function writtenByProgram(bytes: Uint8Array): Json {
 
 function parsedJson(text: string): Json {
   try {
-    const value = JSON.parse(text) as Json;
+    const value: Json = JSON.parse(text);
     return JSON.stringify(value) === text.trimEnd() && !ROUNDED.test(text) ? value : null;
   } catch {
     return null;
@@ -145,7 +180,7 @@ const explain = (message: string): string =>
     .replace(/:$/, '')
     .replace('Maximum call stack size exceeded', `the document is nested deeper than ${MAX_DEPTH} levels`);
 
-/** Turns what JSON cannot hold into what it can, and refuses what no reader of the pod could use. */
+/** Converts values that JSON cannot hold, and refuses those that no reader of the pod could use. */
 function normalize(document: Document, lines: LineCounter): void {
   visit(document, {
     Map(_key, map) {

@@ -45,14 +45,14 @@ const SETTLE_MS = 100;
 /** File systems stamp what comes within one tick of the kernel's clock with the same time. */
 const TICK_MS = 10;
 
-/** What one file held, kept between scans so that unchanged content is not decoded again. */
+/** The content of one file, kept between scans so that unchanged content is not decoded again. */
 export interface FileState {
   /** sha256 of the content that was decoded; empty when it has to be read again. */
   readonly digest: string;
   readonly inode: string;
-  /** Of the file that was read, when nothing can have happened to it since without another one; else empty. */
+  /** The stamp of the file that was read; empty where the file may have changed since without a new stamp. */
   readonly stamp: string;
-  /** The last content that made a pod; values that people wrote are handles. */
+  /** The last content that made a pod; values that its author wrote are handles. */
   readonly manifest: Manifest | null;
   /** The last content that made a ConfigMap or Secret; the values of a Secret are handles. */
   readonly object: ConfigObject | null;
@@ -60,7 +60,7 @@ export interface FileState {
 }
 
 export interface Scan {
-  /** False: files are still to be read, and count as what they were before. */
+  /** False: some files are still to be read, and keep their previous state meanwhile. */
   readonly isWhole: boolean;
   readonly files: ReadonlyMap<string, FileState>;
   readonly manifests: readonly Manifest[];
@@ -70,7 +70,7 @@ export interface Scan {
   readonly unfinishedForMs: number;
 }
 
-/** For whom files are read, and who keeps their secrets. */
+/** The node that files are read for, and the vault that keeps their secrets. */
 export interface Reader {
   readonly nodeName: string;
   readonly vault: Vault;
@@ -106,7 +106,7 @@ export async function* scanManifests(path: string, reader: Reader, before: Scan[
   yield scanOf(listing, outcomes, true);
 }
 
-/** While others are still to be read: so is what a pod names, perhaps. */
+/** The outcome while other files are still to be read: objects that a pod names may be among them. */
 function partly(files: readonly string[], read: readonly FileOutcome[], { nodeName }: Reader, before: Scan['files']) {
   const known = new Map(read.map((outcome) => [outcome.file, outcome]));
   return files.flatMap((file) => {
@@ -134,7 +134,7 @@ function scanOf(listing: Listing, outcomes: readonly FileOutcome[], isWhole: boo
   };
 }
 
-/** Of two files with one object the first in order has it. */
+/** Where two files have one object, the first file in order provides it. */
 function distinctObjects(outcomes: readonly FileOutcome[]) {
   const owners = new Map<string, string>();
   const errors: ManifestError[] = [];
@@ -178,7 +178,7 @@ async function list(path: string): Promise<Listing> {
 const isManifestName = (name: string): boolean => !name.startsWith('.') && !name.endsWith('~');
 const byCodePoint = (a: string, b: string): number => (a < b ? -1 : 1);
 
-/** The status of what the path leads to, or `null` when there is nothing. */
+/** The status of the file that the path leads to, or `null` when there is none. */
 async function existing(path: string): Promise<BigIntStats | null> {
   try {
     return await stat(path, { bigint: true });
@@ -221,11 +221,11 @@ const UNREAD = { digest: '', inode: '', stamp: '' };
 
 const finished = (file: string, state: FileState): FileOutcome => ({ file, state, unfinishedForMs: FINISHED });
 
-/** Another one after every change of content or name, unless two come within one tick of the clock. */
+/** A stamp that differs after every change of content or name, unless two changes come within one tick of the clock. */
 const stampOf = ({ dev, ino, size, mtimeNs, ctimeNs }: BigIntStats): string =>
   [dev, ino, size, mtimeNs, ctimeNs].join(':');
 
-/** The last change of the file is more than a tick away. */
+/** Whether the last change of the file is more than a tick ago. */
 const rests = (ctimeMs: bigint): boolean => Date.now() - Number(ctimeMs) > 2 * TICK_MS;
 
 /** After how many ms without a further change the file counts as finished; `FINISHED` when it does already. */

@@ -1,5 +1,5 @@
 /**
- * `host.watchManifestUrl`: asks a URL for static pods every `periodMs`, and speaks when the answer changed.
+ * `host.watchManifestUrl`: asks a URL for static pods every `periodMs`, and emits when the answer changed.
  *
  * Decides, as the Go kubelet does: only a 2xx answer counts; an empty body is an error, and no pods; the body is one
  * Pod or a list of Pods, as YAML or JSON.

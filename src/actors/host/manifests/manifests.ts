@@ -1,5 +1,5 @@
 /**
- * `host.watchManifests`: follows the static pod path and speaks when the decoded files, or their errors, changed.
+ * `host.watchManifests`: follows the static pod path and emits when the decoded files, or their errors, changed.
  *
  * inotify is only a hint: the kernel drops events without a word when its queue is full, and a watch stays on a folder
  * that was removed when another takes its name. So the files are listed again right after an event, once more when
@@ -21,7 +21,7 @@ import { Hints } from '../hints.ts';
 import { PathWatch } from '../path-watch.ts';
 import { type Scan, scanManifests } from './manifest-files.ts';
 
-/** From an event to the listing: lets the other events of one rename arrive, and keeps the pod less than 5 ms away. */
+/** From an event to the listing: the other events of one rename arrive meanwhile, and the pod waits less than 5 ms. */
 const SOON_MS = 1;
 
 type Operation = (typeof hostOperations)['host.watchManifests'];
@@ -115,7 +115,7 @@ class ManifestFollower {
     return scan.unfinishedForMs;
   }
 
-  /** What these pods ask of the runtime is under way before more of them come. */
+  /** Publishes pods in parts, so that calls for the first pods are under way before the next ones come. */
   async #publishPart(scan: Scan, returned: ReadonlySet<string>): Promise<void> {
     const beganMs = performance.now();
     this.#emit(without(scan, returned));

@@ -32,7 +32,7 @@ const FILE = constants.O_RDWR | constants.O_CREAT | constants.O_NOFOLLOW | const
 const READ = constants.O_RDONLY | constants.O_NONBLOCK;
 /** Larger content is never one of the agent's own files; it is replaced without being compared. */
 const MAX_COMPARED_BYTES = 1_048_576;
-/** As much as is read of it when the node starts. */
+/** As much as is read of the node's own hosts file when the node starts. */
 const NODE_FILE_BYTES_MAX = 10 * 1024 * 1024;
 
 /** Folders first, then files. All at once, as the walk to them (`below-root.ts`), because a pod waits for them. */

@@ -1,5 +1,5 @@
 /**
- * `host.terminationMessage`: a container's last words.
+ * `host.terminationMessage`: the final message of a container.
  *
  * Decides, as the Go kubelet does: the end of the message file, at most `maxBytes`; when that is empty and a log is
  * named, the end of the log, at most 80 lines and 2048 bytes. A file that is gone is an empty one; one that cannot be
@@ -39,7 +39,7 @@ export const terminationMessage: Port<Operation> = async ({ input: { file, logFi
   }
 };
 
-/** Who wrote nothing may also have taken the file away. */
+/** A container that wrote no message may also have removed the file. */
 const isMissing = (error: unknown): boolean => error instanceof Error && 'code' in error && error.code === 'ENOENT';
 
 const reason = (error: unknown): string => messageOf(error);
@@ -57,7 +57,7 @@ async function readEnd(path: string, maxBytes: number): Promise<Buffer> {
   }
 }
 
-/** What the container wrote in its last lines, without the time stamps. Partial lines are joined. */
+/** The last lines that the container wrote, without their time stamps. Partial lines are joined. */
 function logTail(window: Buffer): Buffer {
   const lines = window.toString('latin1').split('\n');
   if (lines.at(-1) === '') lines.pop();

@@ -9,7 +9,7 @@
 import { mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isSecretHandle, type Vault } from '../../../kernel/journal/index.ts';
-import { OperationError } from '../../../kernel/json.ts';
+import { memberOf, OperationError } from '../../../kernel/json.ts';
 import type { Ports } from '../../../kernel/operation.ts';
 import type { hostOperations, RememberedPod } from '../../../machines/model/operations/host.ts';
 import { valueNames } from '../../pod-values.ts';
@@ -48,7 +48,7 @@ async function loadPods(directory: string, vault: Vault): Promise<{ pods: readon
 async function readPod(path: string): Promise<StoredPod | null> {
   try {
     if ((await stat(path)).size > BYTES_MAX) return null;
-    const value = JSON.parse(await readFile(path, 'utf8')) as Partial<StoredPod>;
+    const value: Partial<StoredPod> = JSON.parse(await readFile(path, 'utf8'));
     const isPod = typeof value.pod === 'object' && typeof value.objects === 'object';
     return isPod ? (value as StoredPod) : null;
   } catch {
@@ -77,7 +77,7 @@ async function savePod(directory: string, uid: string, remembered: object | null
 
 // ---- tokens ---------------------------------------------------------------------------------------------------------
 
-/** What a file holds. */
+/** The content of a file. */
 interface StoredPod extends RememberedPod {
   /** By the name of a handle, the value under the node's key. */
   readonly values?: Readonly<Record<string, string>>;
@@ -88,8 +88,7 @@ interface Wrapped {
   readonly $wrapped: string;
 }
 
-const isWrapped = (value: unknown): value is Wrapped =>
-  typeof value === 'object' && value !== null && typeof (value as Partial<Wrapped>).$wrapped === 'string';
+const isWrapped = (value: unknown): value is Wrapped => typeof memberOf(value, '$wrapped') === 'string';
 
 const wrapped = (remembered: RememberedPod, vault: Vault): object => ({
   ...remembered,
@@ -99,7 +98,7 @@ const wrapped = (remembered: RememberedPod, vault: Vault): object => ({
   objects: mapValues(remembered.objects, (value) => (isSecretHandle(value) ? { $wrapped: vault.wrap(value) } : value)),
 });
 
-/** Without the objects whose secrets cannot be read; none where that is true of a value of the pod. */
+/** Without the objects whose secrets cannot be read; no pod at all where a value of the pod itself cannot be read. */
 function unwrapped(remembered: StoredPod, vault: Vault): readonly RememberedPod[] {
   const values = Object.values(remembered.values ?? {});
   if (values.some((value) => vault.unwrap(value) === null)) return [];

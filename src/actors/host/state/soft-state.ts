@@ -32,11 +32,12 @@ export const loadSoftState: Port<Operations['host.loadSoftState']> = async ({ in
   return state ?? EMPTY;
 };
 
-/** Tables that are empty are left out, but for those that there are in every state. */
+/** Empty tables are left out, but for those that every state has. */
 function decode(text: string): SoftState | null {
   try {
-    const read = { probes: {}, ...(JSON.parse(text) as Partial<Record<keyof SoftState, object>>) };
-    if (read.containers === undefined) return null;
+    const parsed: Partial<Record<string, object>> = JSON.parse(text);
+    const read: typeof parsed = { probes: {}, ...parsed };
+    if (read['containers'] === undefined) return null;
     const state: Record<string, object> = {};
     for (const [name, isGood] of Object.entries(CHECKS) as [keyof SoftState, (value: never) => boolean][]) {
       const table = read[name] ?? {};

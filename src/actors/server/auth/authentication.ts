@@ -11,7 +11,9 @@ import type { TLSSocket } from 'node:tls';
 import { messageOf } from '../../../kernel/thrown.ts';
 import type { User } from '../http/endpoint.ts';
 
-/** The user of a token by TokenReview; `null`: it is no user's. A rejection means that the review failed. */
+/**
+ * The user of a token by TokenReview; `null`: the token belongs to no user. A rejection means that the review failed.
+ */
 export type ReviewToken = (token: string) => Promise<User | null>;
 
 export interface AuthenticationOptions {
@@ -45,7 +47,7 @@ export async function authenticate(request: IncomingMessage, options: Authentica
   return { refused: refusals.join(', ') || 'no credentials' };
 }
 
-/** A token may be that of the anonymous user: who shows it is no more authenticated than one without. */
+/** A token may be that of the anonymous user: then it authenticates no more than no token. */
 const authenticated = (user: User): User =>
   user.name === ANONYMOUS.name || user.groups.includes(AUTHENTICATED)
     ? user
@@ -70,7 +72,7 @@ function certificateUser(
   if (!certificate) return null;
   onCertificate(certificate.validToDate.getTime());
   if (!isTrusted(socket)) return { refused: `x509: ${socket.authorizationError ?? 'the authority has changed'}` };
-  const { CN, O } = socket.getPeerCertificate().subject as { CN?: string | string[]; O?: string | string[] };
+  const { CN, O }: { CN?: string | string[]; O?: string | string[] } = socket.getPeerCertificate().subject;
   const name = [CN ?? []].flat().at(-1) ?? '';
   if (name === '') return null;
   const extra = { 'authentication.kubernetes.io/credential-id': [`X509SHA256=${fingerprint(certificate)}`] };
@@ -87,7 +89,7 @@ function bearerToken({ headers }: IncomingMessage): string | null {
   return scheme.toLowerCase() === 'bearer' && token !== '' ? token : null;
 }
 
-/** From the protocols of a WebSocket, where a browser cannot set the header. Throws where it is none. */
+/** The token in the protocols of a WebSocket, where a browser cannot set the header. Throws for a malformed one. */
 function protocolToken({ headers }: IncomingMessage): string | null {
   if (headers.upgrade?.toLowerCase() !== 'websocket') return null;
   const offered = (headers['sec-websocket-protocol'] ?? '').split(',').map((name) => name.trim());

@@ -9,7 +9,7 @@ interface Attributes {
   readonly subresource: Subresource;
 }
 
-/** Whether it is allowed. A rejection means that the review failed. */
+/** Whether the request is allowed. A rejection means that the review failed. */
 export type Authorize = (attributes: Attributes) => Promise<boolean>;
 
 export const alwaysAllow: Authorize = async () => true;
@@ -25,7 +25,7 @@ const VERBS: Readonly<Record<string, string>> = {
 /** Methods that Kubernetes has no verb for have the empty one: rights of a named verb never cover it. */
 const verbOf = (method: string): string => VERBS[method] ?? '';
 
-/** `null` is a yes. One right of those listed is enough; the more specific is checked first. */
+/** `null` allows the request. One of the listed rights is enough; the more specific is checked first. */
 export async function authorize(
   user: User,
   method: string,

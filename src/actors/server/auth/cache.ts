@@ -5,6 +5,7 @@
  * lies about in memory.
  */
 import { createHmac, randomBytes } from 'node:crypto';
+import { keepNewest } from '../../../kernel/keep-newest.ts';
 
 export interface CacheOptions<Value> {
   readonly ttlMs: (value: Value) => number;
@@ -81,7 +82,7 @@ export class AnswerCache<Value> {
   private keep(key: string, value: Value): Value {
     const ttlMs = this.options.ttlMs(value);
     if (ttlMs > 0) this.kept.set(key, { value, until: this.now() + ttlMs });
-    if (this.kept.size > this.options.maxEntries) this.kept.delete(this.kept.keys().next().value!);
+    keepNewest(this.kept, this.options.maxEntries);
     return value;
   }
 }

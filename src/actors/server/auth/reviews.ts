@@ -6,16 +6,17 @@
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Json } from '../../../kernel/json.ts';
+import { isObject, toPlainError } from '../../../kernel/json.ts';
 import type { KubeObject, KubeTarget } from '../../../machines/model/operations/kube.ts';
 import type { User } from '../http/endpoint.ts';
 import type { ReviewToken } from './authentication.ts';
 import type { Authorize } from './authorization.ts';
 import { AnswerCache, type CacheSeen } from './cache.ts';
 
-/** Creates an object at the API server and resolves with what it became; ends when the signal does. */
+/** Creates an object at the API server and resolves with the server's answer; ends when the signal does. */
 export type Create = (request: KubeTarget & { readonly body: Json }, signal: AbortSignal) => Promise<KubeObject>;
 
-/** Upstream's: a client that waits longer has gone. */
+/** Upstream's: a client does not wait longer. */
 const REVIEW_TIMEOUT_MS = 10_000;
 /** Upstream's sizes: a node has few clients. */
 const TOKENS_MAX = 4_096;
@@ -85,7 +86,7 @@ export function accessReviewer(create: Create, nodeName: string, ttls: Omit<Ttls
     return cache.get(JSON.stringify(spec), async () => {
       const body = { apiVersion, kind: 'SubjectAccessReview', metadata: {}, spec };
       const review = await asked(create, { client: 'kube', apiVersion, resource: 'subjectaccessreviews', body });
-      const { allowed, denied } = (review['status'] ?? {}) as { readonly allowed?: boolean; readonly denied?: boolean };
+      const { allowed, denied } = isObject(review['status']) ? review['status'] : {};
       if (allowed === true && denied === true) throw new Error('the right was both allowed and denied');
       return allowed === true;
     });
@@ -98,7 +99,7 @@ async function asked(create: Create, request: Parameters<Create>[0]): Promise<Ku
     try {
       return await create(request, signal);
     } catch (error) {
-      const isRetriable = (error as { retriable?: boolean }).retriable === true;
+      const isRetriable = toPlainError(error).retriable;
       if (!isRetriable || tried === TRIES || signal.aborted) throw error;
       await pause(waitMs, undefined, { signal });
     }

@@ -39,14 +39,12 @@ export function checkpointEndpoints(options: CheckpointOptions): Endpoint[] {
   ];
 }
 
-type Parameters = Record<'namespace' | 'pod' | 'container', string>;
-
 async function checkpointed(request: ApiRequest, { view, rootDir, checkpoint }: CheckpointOptions): Promise<Answer> {
-  const { namespace, pod, container } = request.parameters as Parameters;
+  const { namespace = '', pod = '', container = '' } = request.parameters;
   const found = podNamed(await view.pods(), namespace, pod);
   if (!found) return text(404, 'pod does not exist');
   if (!containerSpec(found.pod, container)) return text(404, `container ${container} does not exist`);
-  // Of several, upstream takes the last one.
+  // Of several values upstream takes the last one.
   const timeout = parseDecimal(request.query.get('timeout')?.at(-1) ?? '0');
   if (timeout.error !== undefined) return text(404, 'cannot parse value of timeout parameter');
   const failed = (why: string) => text(500, `checkpointing of ${namespace}/${pod}/${container} failed (${why})`);

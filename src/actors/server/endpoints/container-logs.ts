@@ -1,4 +1,4 @@
-/** `/containerLogs/<namespace>/<pod>/<container>`: what a container wrote, now or as it is written. */
+/** `/containerLogs/<namespace>/<pod>/<container>`: the log of a container, up to now or as it grows. */
 import { Readable } from 'node:stream';
 import { codeOf, messageOf } from '../../../kernel/thrown.ts';
 import type { ContainerStatus as PodContainerStatus, PodStatus } from '../../../machines/model/api/pod.ts';
@@ -92,7 +92,7 @@ function logQuery(query: ReadonlyMap<string, readonly string[]>): LogQuery | 'un
   };
 }
 
-/** Also by its older name, of which `all` is as good as nothing. */
+/** The parameter also has an older name, in which `all` means no limit. */
 function tailLines(query: ReadonlyMap<string, readonly string[]>): string | undefined {
   const older = query.get('tail')?.[0] || undefined;
   if (older === undefined) return query.get('tailLines')?.[0];

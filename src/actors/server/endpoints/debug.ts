@@ -7,6 +7,7 @@
  */
 import type { IncomingMessage } from 'node:http';
 import { parseUnsigned31 } from '../../../machines/model/values/go-text.ts';
+import { chunksOf } from '../../byte-stream.ts';
 import { type Answer, pageNotFound, refusal } from '../http/answer.ts';
 import { type ApiRequest, type Endpoint, first } from '../http/endpoint.ts';
 import type { Insight, ProfileKind } from '../http/inspector.ts';
@@ -130,13 +131,13 @@ async function verbosity({ method, raw }: ApiRequest, { setVerbosity }: DebugOpt
   return plain(200, `successfully set klog.logging.verbosity to ${text}`);
 }
 
-/** The body, or as much of it as there may be: its client still gets an answer. */
+/** The body, cut at the limit: its client still gets an answer. */
 async function readText(raw: IncomingMessage, maxBytes: number): Promise<string> {
   const chunks: Buffer[] = [];
   let size = 0;
-  for await (const chunk of raw.iterator({ destroyOnReturn: false })) {
-    chunks.push(chunk as Buffer);
-    size += (chunk as Buffer).length;
+  for await (const chunk of chunksOf(raw.iterator({ destroyOnReturn: false }))) {
+    chunks.push(chunk);
+    size += chunk.length;
     if (size > maxBytes) break;
   }
   return Buffer.concat(chunks)

@@ -1,10 +1,12 @@
-/** `/metrics` and what is below it: everything that can be counted, for Prometheus and its kin. */
-
+/** `/metrics` and its sub-resources in the formats of Prometheus, and `/stats/summary` as JSON. */
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
+import { messageOf } from '../../../kernel/thrown.ts';
+import { ofRunningPods, type Summary, statsText } from '../../stats/summary-types.ts';
 import { firstHeader, mediaRanges, prefersGzip } from '../http/accept.ts';
 import type { Answer } from '../http/answer.ts';
-import type { ApiRequest, Endpoint } from '../http/endpoint.ts';
+import { json, pageNotFound, text } from '../http/answer.ts';
+import { type ApiRequest, type Endpoint, first } from '../http/endpoint.ts';
 import { type Family, toProtobuf, toText } from '../metrics/family.ts';
 import type { NodeMetrics } from '../metrics/node-metrics.ts';
 
@@ -56,4 +58,35 @@ function formOf(accept: string): { readonly isProtobuf: boolean; readonly escapi
     if (type === 'text' && subtype === 'plain' && ['', '0.0.4'].includes(version)) break;
   }
   return { isProtobuf: false, escaping };
+}
+
+/** Measures the node now. Rejects when the node has no source of statistics. */
+export interface NodeStats {
+  summary(options: { readonly onlyCpuAndMemory: boolean }): Promise<Summary>;
+}
+
+/** `/stats/summary`: what the node, its pods and their containers use, measured at each request. */
+export function statsEndpoints(stats: NodeStats): Endpoint[] {
+  const nowhere = (path: string): Endpoint => ({ path, methods: 'any', subresources: ['stats'], answer: pageNotFound });
+  return [
+    {
+      path: '/stats/summary',
+      methods: ['GET', 'POST'],
+      produces: ['application/json'],
+      subresources: ['stats'],
+      answer: (request) => summary(request, stats),
+    },
+    nowhere('/stats'),
+    nowhere('/stats/*'),
+  ];
+}
+
+async function summary(request: ApiRequest, stats: NodeStats) {
+  const onlyCpuAndMemory = /^(1|t|T|TRUE|true|True)$/.test(first(request, 'only_cpu_and_memory') ?? '');
+  try {
+    const measured = await stats.summary({ onlyCpuAndMemory });
+    return json(statsText(ofRunningPods(measured), 1));
+  } catch (error) {
+    return text(500, `Internal Error: ${messageOf(error)}`);
+  }
 }

@@ -16,7 +16,7 @@ import { serviceLogs } from '../logs/journal-query.ts';
 import { nodeLogQuery } from '../logs/node-log-query.ts';
 import { type OpenedPlace, openBelow } from '../logs/open-below.ts';
 
-/** Names in one listing: a folder of logs with more is not for people. */
+/** Names in one listing: no reader needs more. */
 const LISTING_MAX = 100_000;
 const MS_PER_SECOND = 1_000;
 
@@ -49,7 +49,7 @@ async function queried(request: ApiRequest, options: NodeLogOptions): Promise<An
   return await file(request, asked === undefined ? pathOf(request) : `/${asked}`, options);
 }
 
-/** `path`: below the folder of logs, as it was asked for. */
+/** `path`: below the folder of logs, as in the request. */
 async function file(request: ApiRequest, path: string, options: NodeLogOptions): Promise<Answer> {
   const moved = (to: string): Answer => ({ status: 301, headers: { location: `${to}${request.search}` }, body: '' });
   if (path.endsWith('/index.html')) return moved('./');
@@ -59,7 +59,7 @@ async function file(request: ApiRequest, path: string, options: NodeLogOptions):
   if (place === null) return notFound();
   return await closing(place, async () => {
     const isSlashed = path.endsWith('/');
-    const last = encodeURI(name.split('/').at(-1)!);
+    const last = encodeURI(name.slice(name.lastIndexOf('/') + 1));
     if (place.info.isDirectory()) return isSlashed ? await folder(request, place, roots) : moved(`${last}/`);
     return isSlashed ? moved(`../${last}`) : await content(request, place);
   });
@@ -76,7 +76,7 @@ async function closing({ handle }: OpenedPlace, answer: () => Promise<Answer>): 
   return result;
 }
 
-/** Its `index.html`, where it has one. */
+/** Serves the folder's `index.html`, where it has one. */
 async function folder(request: ApiRequest, { path, info }: OpenedPlace, roots: readonly string[]): Promise<Answer> {
   const index = await openBelow(join(path, 'index.html'), roots);
   if (index !== null) return await closing(index, () => content(request, index));
@@ -102,15 +102,16 @@ function listing(entries: readonly Dirent[], changed: Date): Answer {
   };
 }
 
-/** As Go escapes a path; what could be taken for a scheme is marked as a name. */
+/** A name escaped as Go escapes a path; one that could be taken for a scheme is marked as a name. */
 function linkTo(name: string): string {
   const escaped = encodeURIComponent(name)
     .replaceAll(/%(24|26|2B|2C|2F|3A|3B|3D|40)/g, decodeURIComponent)
     .replaceAll(/[!'()*]/g, (mark) => `%${mark.charCodeAt(0).toString(16).toUpperCase()}`);
-  return escaped.split('/', 1)[0]!.includes(':') ? `./${escaped}` : escaped;
+  const [first = ''] = escaped.split('/', 1);
+  return first.includes(':') ? `./${escaped}` : escaped;
 }
 
-/** More ranges than a client that goes on with a download asks for. */
+/** More ranges than a client needs to continue a download. */
 const RANGES_MAX = 64;
 
 /** Whether the header asks for one range or several by byte; an empty range among several counts nothing. */
@@ -123,7 +124,7 @@ function isByteRanges(header: string): boolean {
   );
 }
 
-/** The file or the asked part of it; of an empty one there is no part. */
+/** The file or the requested range of it; an empty file has no ranges. */
 async function content({ raw }: ApiRequest, { path, realPath, info: { size } }: OpenedPlace): Promise<Answer> {
   if (size === 0) delete raw.headers.range;
   const range = size === 0 ? '' : firstHeader(raw, 'range');
@@ -152,7 +153,7 @@ function unsatisfiable(range: string): Answer {
   return { ...refused, headers: { ...refused.headers, 'content-range': range } };
 }
 
-/** By the name, else by what is in it; only text names its letters. */
+/** The type by the name, else by the content; only text names its character set. */
 async function typeOf(name: string, known: string | null, path: string): Promise<string> {
   if (name.endsWith('.log')) return 'text/x-log; charset=utf-8';
   if (known === null || known === 'application/octet-stream') return await sniffedType(path);
@@ -173,7 +174,7 @@ const SIGNATURES: readonly (readonly [bytes: string, type: string])[] = [
 const HTML =
   /^[\t\n\f\r ]*<(?:!doctype html|html|head|script|iframe|h1|div|font|table|a|style|title|b|body|br|p|!--)[ >]/i;
 const XML = /^[\t\n\f\r ]*<\?xml/;
-/** What no text has: control characters but those that lay it out, and the escape. */
+/** Bytes that no text has: control characters but those of layout, and the escape. */
 const isBinary = (byte: number): boolean =>
   byte < SPACE && !(byte >= TAB && byte <= CARRIAGE_RETURN && byte !== VERTICAL_TAB) && byte !== ESCAPE;
 const [TAB, VERTICAL_TAB, CARRIAGE_RETURN, ESCAPE, SPACE] = [0x09, 0x0b, 0x0d, 0x1b, 0x20];

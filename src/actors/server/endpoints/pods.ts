@@ -4,7 +4,7 @@ import { json } from '../http/answer.ts';
 import type { Endpoint } from '../http/endpoint.ts';
 import { type ApiView, isWanted, type NodePod } from '../node-pods.ts';
 
-/** As upstream's codec writes it: an empty list is none, and a line ends it. */
+/** A list as upstream's codec writes it: an empty list is `null`, and a line feed ends it. */
 const listOf = (items: readonly object[]): string =>
   `${JSON.stringify({ kind: 'PodList', apiVersion: 'v1', metadata: {}, items: items.length === 0 ? null : items })}\n`;
 

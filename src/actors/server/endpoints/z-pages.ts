@@ -67,7 +67,8 @@ export function statuszEndpoint({ startedAt, version }: Program): Endpoint {
 
 /** `Sat Nov 21 07:50:50 UTC 2026`, as Go prints a Unix date. */
 function startedText(ms: number): string {
-  const [, day, date, month, year, time] = /^(\w+), (\d+) (\w+) (\d+) (\S+)/.exec(new Date(ms).toUTCString())!;
+  const [weekday = '', date, month, year, time] = new Date(ms).toUTCString().split(' ');
+  const day = weekday.replace(',', '');
   return `${day} ${month} ${String(Number(date)).padStart(2)} ${time} UTC ${year}`;
 }
 
@@ -82,7 +83,7 @@ type Parameters = Readonly<Record<string, string>>;
 
 const JSON_FORM: Form = ['application', 'json'];
 const TEXT_FORM: Form = ['text', 'plain'];
-/** In upstream's order: the first of those that a range covers is taken. */
+/** In upstream's order: the first form that a range of the header covers is taken. */
 const FORMS: readonly Form[] = [JSON_FORM, ['application', 'yaml'], TEXT_FORM];
 
 const isNamed = (parameters: Parameters): boolean => ['as', 'g', 'v'].some((name) => name in parameters);
@@ -102,7 +103,7 @@ function negotiated(request: ApiRequest, kind: string, page: string, fields: () 
   const accept = firstHeader(request.raw, 'accept') || '*/*';
   const found = chosen(accept, ([type], parameters) => {
     if (type === 'text') return !isNamed(parameters);
-    const { v = '', g, as } = parameters as { v?: string; g?: string; as?: string };
+    const { v = '', g, as } = parameters;
     return g === GROUP && as === kind && VERSIONS.includes(v);
   });
   if (found?.type === TEXT_FORM.join('/')) {
@@ -118,7 +119,7 @@ function negotiated(request: ApiRequest, kind: string, page: string, fields: () 
   return { status: 200, headers, body: encoded(found.type, value, isPretty) };
 }
 
-/** In the first form that exists of those that were asked for by their plain names, else as indented JSON. */
+/** A refusal in the first of the requested types that exists, else as indented JSON. */
 function unacceptable(request: ApiRequest, accept: string): Answer {
   const value = {
     kind: 'Status',
@@ -135,7 +136,7 @@ function unacceptable(request: ApiRequest, accept: string): Answer {
   return { status: 406, headers: { 'content-type': type }, body: encoded(type, value, isPretty) };
 }
 
-/** Who asks with a browser or by hand gets JSON with line breaks, as upstream gives it. */
+/** Browsers and requests by hand get JSON with line breaks, as from upstream. */
 function isForPeople(request: ApiRequest): boolean {
   const asked = first(request, 'pretty') ?? '';
   const isAsked = parseBool(asked);
@@ -146,7 +147,7 @@ function isForPeople(request: ApiRequest): boolean {
 function encoded(type: string, value: object, isPretty: boolean): string {
   if (type !== JSON_FORM.join('/')) {
     const text = stringify(value, { sortMapEntries: true, indentSeq: false, singleQuote: true, lineWidth: 0 });
-    const lines = text.split('\n').map((line) => folded(line, `${/^ */.exec(line)![0]}  `));
+    const lines = text.split('\n').map((line) => folded(line, `${/^ */.exec(line)?.[0] ?? ''}  `));
     return lines.join('\n');
   }
   return isPretty ? JSON.stringify(value, null, 2) : `${JSON.stringify(value)}\n`;

@@ -14,10 +14,13 @@ interface MediaRange {
 /** The first header of this name, as Go's `Get`; empty without one. Node joins several into one text. */
 export function firstHeader({ rawHeaders }: IncomingMessage, name: string): string {
   const at = rawHeaders.findIndex((each, place) => place % 2 === 0 && each.toLowerCase() === name);
-  return at < 0 ? '' : rawHeaders[at + 1]!.trim();
+  return at < 0 ? '' : (rawHeaders[at + 1] ?? '').trim();
 }
 
-/** The ranges of an `Accept` header, the most wanted first, and of those the most precise. What is none is left out. */
+/**
+ * The ranges of an `Accept` header, the most wanted first, and of equal ones the most precise. Malformed ranges are
+ * left out.
+ */
 export function mediaRanges(header: string): MediaRange[] {
   return header
     .split(',')
@@ -32,7 +35,7 @@ function rangeOf(text: string): MediaRange | null {
   const [type = '', subtype, ...more] = name.split('/').map((part) => part.trim());
   if (more.length > 0 || (subtype === undefined && type !== '*')) return null;
   const pairs = rest.map((pair) => pair.split('=')).filter(({ length }) => length === 2);
-  const { q, ...parameters } = Object.fromEntries(pairs.map(([key, value]) => [key!.trim(), value!.trim()]));
+  const { q, ...parameters } = Object.fromEntries(pairs.map(([key = '', value = '']) => [key.trim(), value.trim()]));
   return { type, subtype: subtype ?? '*', parameters, quality: q === undefined ? 1 : Number.parseFloat(q) || 0 };
 }
 
@@ -45,7 +48,8 @@ export const covers = (range: MediaRange, type: string, subtype: string): boolea
 export function takesOneOf(header: string, produced: readonly string[]): boolean {
   if (header === '') return true;
   return header.split(',').some((text) => {
-    const type = withoutSpaces(text.split(';', 1)[0]!);
+    const [range = ''] = text.split(';', 1);
+    const type = withoutSpaces(range);
     return type === '*/*' || produced.includes(type);
   });
 }
@@ -58,7 +62,7 @@ function withoutSpaces(text: string): string {
   return text.slice(start, end);
 }
 
-/** For metrics: `gzip` only when it is wanted more than the plain text. */
+/** For metrics: `gzip` only when the client prefers it to plain text. */
 export function prefersGzip(header: string): boolean {
   const wanted = header.split(',').map((text) => {
     const [coding = '', quality] = text.split(';');

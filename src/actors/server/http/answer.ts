@@ -11,17 +11,19 @@ export interface Answer {
 /** The connection is no longer HTTP: the endpoint that answered this has it. */
 export const TAKEN: Answer = { status: 101, headers: {}, body: '' };
 
-/** Upstream's: its HTTP library says the length only of what its first buffer holds. */
+/** Upstream's HTTP library sends a length only for a body that fits into its first buffer. */
 export const MEASURED_BYTES = 2_048;
 
-/** What ends within the first buffer, whole; a longer body from its beginning on. */
+/** A body that ends within the first buffer as that buffer; a longer one as a stream from its beginning. */
 export async function measured(body: Readable): Promise<Buffer | Readable> {
   const rest: AsyncIterator<Buffer | string> = body[Symbol.asyncIterator]();
   const chunks: Buffer[] = [];
-  for (let bytes = 0; bytes <= MEASURED_BYTES; bytes += chunks.at(-1)!.length) {
+  for (let bytes = 0; bytes <= MEASURED_BYTES; ) {
     const { done, value } = await rest.next();
     if (done) return Buffer.concat(chunks);
-    chunks.push(Buffer.from(value));
+    const chunk = Buffer.from(value);
+    chunks.push(chunk);
+    bytes += chunk.length;
   }
   return Readable.from(continued(chunks, rest));
 }
@@ -40,7 +42,7 @@ export const text = (status: number, body: string | Buffer): Answer => ({
   body,
 });
 
-/** As Go's `http.Error`: text that no browser may take for anything else. */
+/** As Go's `http.Error`: text that no browser may interpret as anything else. */
 export const refusal = (status: number, body: string): Answer => ({
   status,
   headers: { 'content-type': TEXT, 'x-content-type-options': 'nosniff' },
@@ -53,10 +55,10 @@ export const json = (body: string | Buffer, status = 200): Answer => ({
   body,
 });
 
-/** Nothing is there: the outer router's word. */
+/** The outer router's text for a path without an endpoint. */
 export const notFound = (): Answer => refusal(404, '404 page not found');
 
-/** Nothing is there: the inner router's word. */
+/** The inner router's text for a path without an endpoint. */
 export const pageNotFound = (): Answer => text(404, '404: Page Not Found');
 
 export const methodNotAllowed = (allowed: readonly string[]): Answer => ({
@@ -86,4 +88,5 @@ const ENTITIES: Readonly<Record<string, string>> = {
   "'": '&#39;',
 };
 
-export const escapeHtml = (value: string): string => value.replace(/[&<>"']/g, (character) => ENTITIES[character]!);
+export const escapeHtml = (value: string): string =>
+  value.replace(/[&<>"']/g, (character) => ENTITIES[character] ?? character);

@@ -49,7 +49,7 @@ const SEGMENT_MAX_CHARS = HEADER_MAX_BYTES;
 const STREAMED = /^\/+(exec|attach|portForward)\b/;
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'];
 
-/** Who may have what; `null` is a yes. */
+/** Whether a request may use an endpoint: `null` allows it, an answer refuses it. */
 export type Gate = (request: IncomingMessage, endpoint: Endpoint) => Promise<Answer | null>;
 
 export interface ApiServerOptions {
@@ -115,10 +115,10 @@ export class ApiServer {
 
   private httpServer(handle: (request: IncomingMessage, response: ServerResponse) => void): Server {
     this.dispatch = (request, response) => {
-      // Also of one that is refused: its connection is not free for another.
+      // A refused request, too, holds its connection until it is answered.
       if (!isAnswerable(request)) return noteAnswering(request.socket, response);
       inTurn(request.socket, response, () => {
-        // Of the server as a whole: upstream answers before any routing.
+        // `OPTIONS *` asks about the server as a whole: upstream answers before any routing.
         if (request.method === 'OPTIONS' && request.url === '*') response.setHeader('content-length', 0).end();
         else {
           request.method = knownMethod(request);
@@ -149,7 +149,7 @@ export class ApiServer {
     });
     // `100 Continue` is sent only by endpoints that read the body.
     this.server.on('checkContinue', (request, response) => this.dispatch(request, response));
-    // It never listens itself: this starts its watch over slow requests.
+    // The inner HTTP server never listens itself; this event starts its watch over slow requests.
     this.server.emit('listening');
     return this.server;
   }
@@ -165,7 +165,7 @@ export class ApiServer {
     });
   }
 
-  /** The last request of a connection, which the server has let go of: answered when its turn has come. */
+  /** The last request of a connection that the server has detached: it is answered when its turn has come. */
   private detached(
     request: IncomingMessage,
     socket: Duplex,
@@ -292,9 +292,12 @@ function streamed(body: Readable, reply: FastifyReply): FastifyReply {
   return reply;
 }
 
-/** Without it an answer goes in chunks, to clients of HTTP/1.0 until the connection ends, to HEAD as a mere head. */
+/**
+ * Without this header an answer goes in chunks, to clients of HTTP/1.0 until the connection ends, to HEAD as a mere
+ * head.
+ */
 const LENGTH = ['content-length'];
-/** What follows a yes to CONNECT has no frame (RFC 9110 9.3.6). */
+/** A successful answer to CONNECT has no headers of framing (RFC 9110 9.3.6). */
 const FRAME = ['connection', 'content-length', 'transfer-encoding'];
 
 /** Sends the body without headers that Node or fastify would add. */

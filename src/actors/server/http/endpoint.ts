@@ -1,9 +1,9 @@
-/** One thing that the node's API offers, and a request for it. */
+/** One endpoint of the node's API, and a request for it. */
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { Answer } from './answer.ts';
 
-/** Part of a node that a user may have rights on; `proxy` is all that has no name of its own. */
+/** Part of a node that a user may have rights on; `proxy` covers all paths without a part of their own. */
 export type Subresource =
   | 'healthz'
   | 'pods'
@@ -35,7 +35,7 @@ export interface ApiRequest {
   /** Parts of the path by name, decoded. */
   readonly parameters: Readonly<Record<string, string>>;
   readonly query: ReadonlyMap<string, readonly string[]>;
-  /** The query as it was sent, with its mark; empty without one. */
+  /** The query as it was sent, with its question mark; empty without a query. */
   readonly search: string;
   readonly raw: IncomingMessage;
   /** The way out of HTTP, when the client asked for one. Who takes it answers {@link import('./answer.ts').TAKEN}. */
@@ -49,7 +49,7 @@ export interface Endpoint {
   readonly path: string;
   /** `any`: the outer router passes every method on. */
   readonly methods: readonly string[] | 'any';
-  /** Of the inner router, the types it answers in; empty: only clients that accept any type. Absent: no check. */
+  /** The types that the inner router answers in; empty: only clients that accept any type. Absent: no check. */
   readonly produces?: readonly string[];
   /** Rights of which one is enough; tried in this order. */
   readonly subresources: readonly Subresource[];

@@ -26,7 +26,7 @@ export const isAnswering = (socket: Duplex): boolean => latest.get(socket)?.clos
  */
 export function whenAnswered(socket: Duplex, then: () => void): void {
   if (!isAnswering(socket)) return then();
-  latest.get(socket)!.once('close', () => {
+  latest.get(socket)?.once('close', () => {
     if (!socket.destroyed && socket.writable) then();
   });
 }
@@ -41,7 +41,7 @@ export function inTurn(socket: Duplex, response: ServerResponse, then: () => voi
   if (waiting > AHEAD_MAX) return void socket.destroy();
   ahead.set(socket, waiting);
   whenAnswered(socket, () => {
-    if (isLater) ahead.set(socket, ahead.get(socket)! - 1);
+    if (isLater) ahead.set(socket, (ahead.get(socket) ?? 1) - 1);
     then();
   });
   noteAnswering(socket, response);
@@ -50,7 +50,7 @@ export function inTurn(socket: Duplex, response: ServerResponse, then: () => voi
 /** How long a client may go on sending, into nothing, so that it can read why it was refused. Upstream's. */
 const LINGER_MS = 500;
 
-/** Closes a connection after what was written to it, whether its client closes it, too, or goes on sending. */
+/** Closes a connection after its pending bytes were written, whether the client closes it, too, or goes on sending. */
 export function closeSoon(socket: Duplex): void {
   if (socket.destroyed) return;
   socket.end();

@@ -16,7 +16,7 @@ class ProfilerBusy extends Error {
   }
 }
 
-/** What is being measured now. */
+/** The kinds of profile that are being taken now. */
 const busy = new Set<string>();
 
 async function measured<T>(what: string, measure: (session: Session) => Promise<T>): Promise<T> {
@@ -83,7 +83,7 @@ export interface Insight {
 interface Facts {
   readonly argv: readonly string[];
   readonly memory: Readonly<Record<string, number>>;
-  /** By name, what the event loop waits for. */
+  /** By kind, the resources that the event loop waits for. */
   readonly waitsFor: readonly string[];
 }
 
@@ -100,7 +100,9 @@ export const ownInsight: Insight = {
   heap: () => getHeapSnapshot(),
 };
 
-/** Answers about the program, given by the thread that decides: people ask for its profiles, not for the servers'. */
+/**
+ * Profiles of the program, made by the thread that decides: users want its profile, not that of the servers' thread.
+ */
 export const insightAnswers: Pick<QuestionAnswers, 'facts' | 'profile' | 'heap'> = {
   facts: () => ownInsight.facts(),
   profile: ({ kind, seconds }, { signal }) => ownInsight.profile(kind, seconds, signal),

@@ -40,7 +40,7 @@ function end(socket: Socket, status: string, body = status): void {
   closeSoon(socket);
 }
 
-/** To upstream what a client of HTTP/2 begins with is a request for the target `*`. */
+/** The first line of an HTTP/2 client is, to upstream, a request for the target `*`. */
 const HTTP2_PREFACE = 'PRI * HTTP/2.0\r\n\r\n';
 
 function refuseHttp2(socket: Socket): void {
@@ -70,11 +70,12 @@ export function isAnswerable(request: IncomingMessage): boolean {
 
 function refusalOf({ httpVersion, httpVersionMajor, rawHeaders, url = '' }: IncomingMessage): string | null {
   if (httpVersionMajor !== 1) return httpVersionMajor === 0 ? BAD_REQUEST : UNSUPPORTED_VERSION;
-  const hosts = rawHeaders.filter((_, at) => at % 2 === 1 && rawHeaders[at - 1]!.toLowerCase() === 'host');
+  const hosts = rawHeaders.filter((_, at) => at % 2 === 1 && rawHeaders[at - 1]?.toLowerCase() === 'host');
   if (hosts.length > 1) return BAD_REQUEST;
   if (hosts.length === 0 && httpVersion !== '1.0') return `${BAD_REQUEST}: missing required Host header`;
   if (!HOST.test(hosts[0] ?? '')) return `${BAD_REQUEST}: malformed Host header`;
-  return /%(?![0-9a-f]{2})/i.test(url.split('?', 1)[0]!) ? BAD_REQUEST : null;
+  const [path = ''] = url.split('?', 1);
+  return /%(?![0-9a-f]{2})/i.test(path) ? BAD_REQUEST : null;
 }
 
 /** The packet is a buffer, whatever a library's types say. */
@@ -98,20 +99,21 @@ export function answerMalformed(error: ParserError, socket: Socket, dispatch: Di
 
 /** Whether the first line of a head that is no header has spaces in its name, and nothing else that is wrong. */
 function isNameSpaced(packet: string): boolean {
-  const [, ...lines] = packet.split('\r\n\r\n', 1)[0]!.split('\r\n');
+  const [head = ''] = packet.split('\r\n\r\n', 1);
+  const [, ...lines] = head.split('\r\n');
   const wrong = lines.find((line) => !NAME.test(line));
   return wrong !== undefined && SPACED_NAME.test(wrong);
 }
 
 /** A request without a body whose method is a token; it is the last one of its connection. */
 function serveUnknownMethod(packet: string, socket: Socket, dispatch: Dispatch): boolean {
-  const [, method, url, fields] =
+  const [, method, url, fields = ''] =
     /^([!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}) (\S+) HTTP\/1\.1\r\n((?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\r\n]*\r\n)*)\r\n$/.exec(
       packet,
     ) ?? [];
   if (method === undefined || METHODS.includes(method)) return false;
   const request = new IncomingMessage(socket);
-  const pairs = fields!.split('\r\n').filter((line) => line !== '');
+  const pairs = fields.split('\r\n').filter((line) => line !== '');
   const headers = new Map<string, string>();
   for (const line of pairs) {
     const colon = line.indexOf(':');

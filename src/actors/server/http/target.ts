@@ -51,7 +51,7 @@ export function targetOf(url: string, slashed: ReadonlySet<string> = new Set()):
   return { kind: 'resource', path, route: routeOf(escaped, path), query };
 }
 
-/** A target in absolute form names the host once more; what is neither form is no target. */
+/** A target in absolute form names the host once more; any other form is no target. */
 function originForm(url: string): string | null {
   if (url.startsWith('/')) return url;
   const absolute = /^[a-z][a-z0-9+.-]*:\/\/[^/?#]*(?<rest>[/?].*)?$/i.exec(url);

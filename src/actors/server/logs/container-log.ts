@@ -10,7 +10,7 @@ export interface CriLine {
   /** As written by the runtime. */
   readonly time: string;
   readonly stream: LogStream;
-  /** With its line break, unless the line goes on. */
+  /** The content with its line break, unless the line goes on. */
   readonly content: Buffer;
 }
 
@@ -18,13 +18,10 @@ const SPACE = 0x20;
 
 /** Takes a line with or without its break; `null` when it is not in this form. */
 export function parseCriLine(line: Buffer): CriLine | null {
-  const ends: number[] = [];
-  for (let from = 0; ends.length < 3; from = ends.at(-1)! + 1) {
-    const end = line.indexOf(SPACE, from);
-    if (end < 0) return null;
-    ends.push(end);
-  }
-  const [first, second, third] = ends as [number, number, number];
+  const first = line.indexOf(SPACE);
+  const second = line.indexOf(SPACE, first + 1);
+  const third = line.indexOf(SPACE, second + 1);
+  if (first < 0 || second < 0 || third < 0) return null;
   const time = line.toString('latin1', 0, first);
   const stream = line.toString('latin1', first + 1, second);
   const tags = line.toString('latin1', second + 1, third).split(':');
@@ -60,7 +57,7 @@ export function fixedTime(text: string): string {
 export interface LogOptions {
   /** Nanoseconds since the epoch: nothing older. */
   readonly since: bigint | null;
-  /** Last lines as they are in the file: a long line counts once for each of its pieces. */
+  /** The last lines as in the file: a long line counts once for each of its pieces. */
   readonly tail: number | null;
   readonly limitBytes: number | null;
   readonly timestamps: boolean;

@@ -8,6 +8,7 @@ import { createReadStream } from 'node:fs';
 import { join } from 'node:path';
 import { PassThrough, pipeline, Readable } from 'node:stream';
 import { createGzip } from 'node:zlib';
+import { chunksOf } from '../../byte-stream.ts';
 import { firstHeader } from '../http/accept.ts';
 import { type Answer, measured } from '../http/answer.ts';
 import type { ApiRequest } from '../http/endpoint.ts';
@@ -56,7 +57,7 @@ async function* answered(
 
 async function* contentOf({ path, handle }: OpenedPlace, signal: AbortSignal): AsyncGenerator<Buffer> {
   try {
-    yield* createReadStream(path, { signal }) as AsyncIterable<Buffer>;
+    yield* chunksOf(createReadStream(path, { signal }));
   } catch (error) {
     // Past its time, and without its client, an answer ends where it is.
     if (!signal.aborted) throw error;
@@ -107,7 +108,9 @@ type Child = ChildProcessByStdio<null, Readable, Readable>;
 const journalctl = (argv: readonly string[], signal: AbortSignal): Child =>
   spawn('journalctl', argv, { stdio: ['ignore', 'pipe', 'pipe'], signal });
 
-/** What it writes there, as it comes; nothing when it cannot be started, and no more when it took too long. */
+/**
+ * The output of the program as it comes; empty when the program cannot be started, and cut off when it takes too long.
+ */
 async function* output(child: Child, heard: readonly Readable[]): AsyncGenerator<Buffer> {
   const printed = new PassThrough();
   child.once('error', () => {}).once('close', () => printed.end());
@@ -117,7 +120,7 @@ async function* output(child: Child, heard: readonly Readable[]): AsyncGenerator
     else written.resume();
   }
   try {
-    yield* printed as AsyncIterable<Buffer>;
+    yield* chunksOf(printed);
   } finally {
     child.kill();
     for (const written of [child.stdout, child.stderr]) written.destroy();

@@ -20,7 +20,7 @@ const LINE_BREAK = 0x0a;
 
 export interface Follow {
   readonly signal: AbortSignal;
-  /** What is written after this became false is not waited for. */
+  /** Output that is written after this became false is not waited for. */
   isRunning(): boolean | Promise<boolean>;
 }
 
@@ -77,7 +77,7 @@ export async function* linesOf(
         [handle, position, newer] = [newer, 0, null];
         continue;
       }
-      // This file was written to until the other one was there: its end is searched for once more.
+      // This file was written to until the new one was there: its end is searched for once more.
       newer = changes ? await replacement(path, handle) : null;
       if (newer) continue;
       if (!follow || !changes || follow.signal.aborted || !wasRunning) break;

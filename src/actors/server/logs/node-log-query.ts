@@ -4,6 +4,7 @@
  */
 import { realpath } from 'node:fs/promises';
 import { join, sep } from 'node:path';
+import { messageOf } from '../../../kernel/thrown.ts';
 import { aggregate, parseDecimal, quote, trimRight } from '../../../machines/model/values/go-text.ts';
 import { type Answer, refusal } from '../http/answer.ts';
 import { nanoseconds } from './container-log.ts';
@@ -44,7 +45,7 @@ export async function nodeLogQuery(
 
 const invalid = (field: string, value: string, why: string): string => `${field}: Invalid value: ${value}: ${why}`;
 
-/** What has a slash is a file, everything else a service that may turn out to have one. */
+/** A name with a slash is a file; any other a service, which may turn out to have a file. */
 function read(parameters: Parameters): { query: NodeLogQuery; problems: string[] } {
   const problems: string[] = [];
   const names = parameters.get('query') ?? [];
@@ -113,7 +114,9 @@ function optionProblems({ sinceTime, untilTime, boot, tailLines, pattern }: Node
     problems.push(invalid('tailLines', String(tailLines), `must be between 0 and ${TAIL_MAX_LINES}, inclusive`));
   }
   const broken = pattern === undefined ? null : patternProblem(pattern);
-  if (broken !== null) problems.push(invalid('pattern', quote(pattern!), `error parsing regexp: ${broken}`));
+  if (pattern !== undefined && broken !== null) {
+    problems.push(invalid('pattern', quote(pattern), `error parsing regexp: ${broken}`));
+  }
   return problems;
 }
 
@@ -142,7 +145,7 @@ const REASONS: readonly Reason[] = [
   [/\\ at end of pattern/, () => 'trailing backslash at end of expression: ``'],
 ];
 
-/** No person writes a longer one; the engine that compiles it here takes time for each character. */
+/** A longer pattern is not written by hand; the engine that compiles it takes time for each character. */
 const PATTERN_MAX_CHARS = 4_096;
 
 /** Why a pattern is no regular expression, as Go's library says it; `null`: it is one. Journald does the matching. */
@@ -152,13 +155,13 @@ export function patternProblem(pattern: string): string | null {
     RegExp(asWrittenHere(pattern));
     return null;
   } catch (error) {
-    const { message } = error as Error;
+    const message = messageOf(error);
     const reason = REASONS.find(([printed]) => printed.test(message));
     return reason ? reason[1](pattern) : `invalid or unsupported Perl syntax: \`${pattern}\``;
   }
 }
 
-/** From the first bracket after the last one that closes. */
+/** The text from the first bracket after the last one that closes. */
 function openClass(pattern: string): string {
   const open = pattern.indexOf('[', pattern.lastIndexOf(']') + 1);
   return open < 0 ? pattern : pattern.slice(open);
@@ -172,5 +175,5 @@ function repetition(pattern: string): string {
 
 function outOfOrder(pattern: string): string {
   const ranges = [...pattern.matchAll(/(.)-(.)/g)];
-  return ranges.find(([, low, high]) => low! > high!)?.[0] ?? pattern;
+  return ranges.find(([, low = '', high = '']) => low > high)?.[0] ?? pattern;
 }

@@ -13,17 +13,17 @@ import { sep } from 'node:path';
 const PLACE_ONLY = 0o10000000;
 
 export interface OpenedPlace {
-  /** Leads to what was opened for as long as `handle` is open, whatever becomes of its name. */
+  /** Leads to the opened file for as long as `handle` is open, whatever becomes of its name. */
   readonly path: string;
-  /** Where it lay when it was opened. */
+  /** The path of the file when it was opened, without links. */
   readonly realPath: string;
   readonly info: Stats;
   readonly handle: FileHandle;
 }
 
 /**
- * What `path` leads to, or `null` when that is no file or folder in one of the `roots`. The caller closes its
- * `handle`. Links among the roots themselves are followed.
+ * The file or folder that `path` leads to, or `null` when it is outside of the `roots`. The caller closes its `handle`.
+ * Links among the roots themselves are followed.
  */
 export async function openBelow(path: string, roots: readonly string[]): Promise<OpenedPlace | null> {
   if (path.includes('\0')) return null;

@@ -53,14 +53,18 @@ const escapeLabel = (text: string): string => (IS_SPECIAL.test(text) ? escapeHel
 
 function labelText(labels: Sample['labels']): string {
   let pairs = '';
-  for (const name of namesOf(labels)) pairs += `${pairs === '' ? '' : ','}${name}="${escapeLabel(labels[name]!)}"`;
+  for (const name of namesOf(labels)) pairs += `${pairs === '' ? '' : ','}${name}="${escapeLabel(labels[name] ?? '')}"`;
   return pairs === '' ? '' : `{${pairs}}`;
 }
 
 /** In the order of Go's encoder: by name, the bound of a bucket or of a quantile at the end. */
 function namesOf(labels: Sample['labels']): string[] {
   const names = Object.keys(labels);
-  for (let at = 1; at < names.length; at++) if (isAfter(names[at - 1]!, names[at]!)) return names.toSorted(byPlace);
+  let before: string | undefined;
+  for (const name of names) {
+    if (before !== undefined && isAfter(before, name)) return names.toSorted(byPlace);
+    before = name;
+  }
   return names;
 }
 
@@ -106,7 +110,7 @@ function metricsOf({ type, samples }: Family): Buffer[] {
     );
   }
   const groups = Object.values(Object.groupBy(samples, ({ labels }) => JSON.stringify(ownLabels(labels))));
-  return groups.map((group) => distribution(type, group!));
+  return groups.map((group = []) => distribution(type, group));
 }
 
 const ownLabels = ({ le: _le, quantile: _quantile, ...own }: Sample['labels']): Sample['labels'] => own;
@@ -115,20 +119,24 @@ function distribution(type: FamilyType, samples: readonly Sample[]): Buffer {
   const of = (suffix: string) => samples.find((sample) => sample.suffix === suffix)?.value ?? 0;
   const isHistogram = type === 'histogram';
   const parts = samples
-    .filter(({ labels }) => 'le' in labels || 'quantile' in labels)
-    .map(({ labels, value }) => {
-      const bound = numberOf(labels['le'] ?? labels['quantile']!);
+    .map(({ labels, value }) => ({ bound: labels['le'] ?? labels['quantile'], value }))
+    .flatMap(({ bound: text, value }) => {
+      if (text === undefined) return [];
+      const bound = numberOf(text);
       const fields = isHistogram ? [varintField(1, value), double(2, bound)] : [double(1, bound), double(2, value)];
       return bytes(3, Buffer.concat(fields));
     });
   const body = Buffer.concat([varintField(1, of('_count')), double(2, of('_sum')), ...parts]);
-  return Buffer.concat([...labelFields(ownLabels(samples[0]!.labels)), bytes(isHistogram ? HISTOGRAM : SUMMARY, body)]);
+  return Buffer.concat([
+    ...labelFields(ownLabels(samples[0]?.labels ?? {})),
+    bytes(isHistogram ? HISTOGRAM : SUMMARY, body),
+  ]);
 }
 
 const numberOf = (value: string): number => (value === '+Inf' ? Number.POSITIVE_INFINITY : Number(value));
 
 const labelFields = (labels: Sample['labels']): Buffer[] =>
-  namesOf(labels).map((name) => bytes(1, Buffer.concat([text(1, name), text(2, labels[name]!)])));
+  namesOf(labels).map((name) => bytes(1, Buffer.concat([text(1, name), text(2, labels[name] ?? '')])));
 
 const timeField = (ms: number | undefined): Buffer[] => (ms === undefined ? [] : [varintField(TIMESTAMP, ms)]);
 

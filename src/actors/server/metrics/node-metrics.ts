@@ -9,7 +9,7 @@ import type { DiskSample } from '../../stats/machine-disks.ts';
 import type { Summary, VolumeStats } from '../../stats/summary-types.ts';
 import type { NodeView } from '../node-view.ts';
 import { claimGauge } from './calls/claim-work.ts';
-import { type Family, gaugeOf, one, type Sample } from './family.ts';
+import { type Family, gaugeOf, one } from './family.ts';
 import { familiesOf } from './instruments.ts';
 import {
   buildInfo,
@@ -19,14 +19,13 @@ import {
   neverCounts,
   nodeGauges,
   pluginCounts,
+  processFamilies,
   registeredCounts,
 } from './node/node-gauges.ts';
-import { processFamilies } from './node/process.ts';
 import { pullRecordCounts } from './pods/image-work.ts';
 import { podGauges } from './pods/pod-gauges.ts';
 import type { Recorder } from './recorder.ts';
-import { cadvisorFamilies } from './usage/cadvisor.ts';
-import { machineFamilies } from './usage/machine.ts';
+import { cadvisorFamilies, machineFamilies } from './usage/cadvisor.ts';
 import { resourceFamilies } from './usage/resource.ts';
 import { type DriverVolume, volumeCounts } from './volumes/storage.ts';
 import { volumeStats } from './volumes/volume-stats.ts';
@@ -45,7 +44,7 @@ export interface Measurements {
   summary(options: { readonly onlyCpuAndMemory: boolean }): Promise<Summary>;
   cgroups(): Promise<readonly CgroupSample[]>;
   disks(): Promise<readonly DiskSample[]>;
-  /** What CSI drivers say of volumes. */
+  /** The statistics of volumes that CSI drivers report. */
   driverVolumes(): Promise<readonly VolumeStats[]>;
   /** How many books and drawers its CPUs are in. */
   levels(): Readonly<Record<'books' | 'drawers', number>>;
@@ -77,7 +76,7 @@ export function nodeMetrics({ view, recorder, measurements, version }: MetricsOp
         ...(await familiesOf(recorder.registry)),
         ...further,
         ...podGauges(pods, mirrorPodsOf(view)),
-        volumeCounts(pods, view.contexts('kubelet/csiVolumes/mount-') as readonly DriverVolume[]),
+        volumeCounts(pods, view.contexts<DriverVolume>('kubelet/csiVolumes/mount-')),
         ...(await volumeStats(pods, await measurements.driverVolumes())),
         ...nodeGauges(view),
         ...cpuGauges(view, pods),
@@ -136,7 +135,7 @@ class HealthcheckCounts {
         name: 'kubernetes_healthchecks_total',
         help: '[STABLE] This metric records the results of all healthcheck.',
         type: 'counter',
-        samples: [...this.#counts].map(([key, count]) => one(count, JSON.parse(key) as Sample['labels'])),
+        samples: [...this.#counts].map(([key, count]) => one(count, JSON.parse(key))),
       },
     ];
   }

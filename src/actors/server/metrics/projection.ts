@@ -18,7 +18,7 @@ type Started<Effect> = Effect extends NodeEffect
 
 export interface Seen {
   readonly kernel: Kernel;
-  /** Of a `result` or `cancel`: the request. */
+  /** The request that a `result` or `cancel` record ends. */
   readonly request: UnderWay | undefined;
   /** How long the machines took for this turn. */
   readonly turnMs: number;
@@ -35,7 +35,7 @@ export interface Projection {
 
 const POD = 'kubelet/pods/pod-';
 
-/** Of the pod whose actor is at this address or above it; empty: of none. */
+/** The uid of the pod whose actor is at this address or above it; empty: there is none. */
 export function podUidAt(address: string): string {
   if (!address.startsWith(POD)) return '';
   const end = address.indexOf('/', POD.length);
@@ -48,7 +48,7 @@ export const isPodActor = (address: string): boolean => address.startsWith(POD) 
 export const podContext = (address: string, kernel: Kernel): PodContext | undefined =>
   contextOf<PodContext>(kernel, address);
 
-/** What the pod's actor knows, by any address below it. */
+/** The context of the pod's actor, by any address below it. */
 export function podContextAt(address: string, kernel: Kernel): PodContext | undefined {
   const uid = podUidAt(address);
   return uid === '' ? undefined : podContext(`${POD}${uid}`, kernel);

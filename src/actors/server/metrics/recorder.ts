@@ -18,9 +18,8 @@ import { Certificates } from './node/certificates.ts';
 import { NodeStart, RuntimeSupport } from './node/node-start.ts';
 import { ResourceManagerWork } from './node/resource-managers.ts';
 import { ContainerWork } from './pods/container-work.ts';
-import { Evictions } from './pods/evictions.ts';
 import { ImageWork } from './pods/image-work.ts';
-import { PodAdmission } from './pods/pod-admission.ts';
+import { Evictions, PodAdmission } from './pods/pod-admission.ts';
 import { PodStarts } from './pods/pod-starts.ts';
 import { PodWork } from './pods/pod-work.ts';
 import { ProbeWork } from './pods/probe-work.ts';
@@ -36,11 +35,11 @@ import {
 } from './projection.ts';
 import { StorageMetrics, VolumeLeftovers } from './volumes/storage.ts';
 
-/** From a message to one actor to a start with hundreds of pods. */
+/** From a message to one actor up to a start with hundreds of pods. */
 const TURN_BUCKETS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1];
 const CONTAINER_BUCKETS = [1, 2, 4, 8, 16];
 
-/** Upstream's names of what is done to control groups. */
+/** Upstream's names of the operations on control groups. */
 const CGROUP_OPERATIONS: Readonly<Record<string, string>> = {
   'cgroup.ensure': 'create',
   'cgroup.update': 'update',
@@ -57,7 +56,7 @@ export interface RecorderOptions {
 export class Recorder {
   readonly registry = new Registry();
   readonly #probes = new ProbeWork();
-  /** What `/metrics/probes` serves. */
+  /** The registry that `/metrics/probes` serves. */
   readonly probeRegistry = this.#probes.registry;
   readonly #underWay = new Map<number, UnderWay>();
   /** Instances of containers whose end was counted, by pod uid. */
@@ -110,7 +109,7 @@ export class Recorder {
     sampled('statelet_queue_length', 'Inputs that wait for their turn.', () => this.#kernel?.queueLength ?? 0);
   }
 
-  /** For the kernel's option of this name. */
+  /** For the kernel's option `onTurn`. */
   readonly onTurn = (records: readonly KernelRecord[], kernel: Kernel, tookMs: number): void => {
     this.#kernel = kernel;
     this.#counters.turns.inc();
@@ -144,8 +143,8 @@ export class Recorder {
     const request = this.#underWay.get(id);
     this.#underWay.delete(id);
     const operation_type = request && CGROUP_OPERATIONS[request.name];
-    if (operation_type === undefined) return;
-    this.#histograms.cgroups.observe({ operation_type }, (nowMs - request!.sinceMs) / MS_PER_SECOND);
+    if (request === undefined || operation_type === undefined) return;
+    this.#histograms.cgroups.observe({ operation_type }, (nowMs - request.sinceMs) / MS_PER_SECOND);
   }
 
   #readMessage({ to, event }: NodeMessageRecord, kernel: Kernel): void {
@@ -180,7 +179,7 @@ export class Recorder {
     this.#starting.set(pod.uid, Number.POSITIVE_INFINITY);
   }
 
-  /** Each instance that ended, once. */
+  /** Counts each instance that ended, once. */
   #countEnds(uid: string, { containerStatuses = [], initContainerStatuses = [] }: PodStatus): void {
     const counted = this.#ended.get(uid) ?? new Set();
     this.#ended.set(uid, counted);

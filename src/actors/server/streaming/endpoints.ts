@@ -14,9 +14,17 @@ import { messageOf } from '../../../kernel/thrown.ts';
 import { type Answer, pageNotFound, refusal, TAKEN, text } from '../http/answer.ts';
 import type { ApiRequest, Endpoint } from '../http/endpoint.ts';
 import { type ApiView, containerSpec, isAnswer, type NodePod, podOf, runningContainer } from '../node-pods.ts';
-import { forwardPorts, parsePorts, TUNNEL_PROTOCOL } from './port-forward.ts';
 import { RemoteCommand, type StreamOptions } from './remote-command.ts';
-import { forwardedHeaders, type Opened, openRuntimeStream, openSpdy, tunnel } from './tunnel.ts';
+import {
+  forwardedHeaders,
+  forwardPorts,
+  type Opened,
+  openRuntimeStream,
+  openSpdy,
+  parsePorts,
+  TUNNEL_PROTOCOL,
+  tunnel,
+} from './tunnel.ts';
 
 export type Kind = 'exec' | 'attach' | 'portForward';
 
@@ -29,7 +37,7 @@ export interface StreamUrls {
 
 const METHODS = ['GET', 'POST'];
 const COMMAND_PROTOCOL = 'v5.channel.k8s.io';
-/** What the runtime's SPDY server is offered for a command: its status then is JSON. */
+/** The protocol offered to the runtime's SPDY server for a command: its status then is JSON. */
 const RUNTIME_PROTOCOLS = ['v4.channel.k8s.io'];
 /** Upstream's: a runtime that has too many streams to be fetched has room when the oldest one's URL is forgotten. */
 const URL_LIFETIME_SECONDS = '60';
@@ -37,7 +45,7 @@ const URL_LIFETIME_SECONDS = '60';
 const MESSAGE_MAX_BYTES = 4 * 1024 * 1024;
 
 export interface StreamingOptions {
-  /** Hears of each stream by WebSocket that this node ends itself, when the runtime has said where it is to be had. */
+  /** Called for each stream by WebSocket that this node serves itself, once the runtime has named the stream's URL. */
   readonly onWebSocket?: (kind: Kind) => void;
   /** Milliseconds after which a silent stream ends; 0: never. */
   readonly idleMs?: () => number | Promise<number>;
@@ -118,11 +126,11 @@ function refusalOfRuntime({ code, message }: OperationError): Answer {
 
 interface Instance {
   readonly id: string;
-  /** Whether its process has a terminal, which no client can change. Of those that attach. */
+  /** Whether the process has a terminal, which no client can change. Only for attaching. */
   readonly tty?: boolean;
 }
 
-/** The instance that a stream is for, or what is wrong with the request before any call to the runtime. */
+/** The container instance of a stream, or the error in the request before any call to the runtime. */
 async function targetOf(kind: Kind, view: ApiView, request: ApiRequest): Promise<Instance | Answer> {
   if (kind !== 'portForward' && !hasStream(request)) {
     return text(400, 'you must specify at least 1 of stdin, stdout, stderr');
@@ -168,7 +176,7 @@ function optionsOf(request: ApiRequest): StreamOptions {
   };
 }
 
-/** Those in the query, where WebSockets without a tunnel have them, or what is wrong with them. */
+/** The ports in the query, where WebSockets without a tunnel have them, or why they are refused. */
 function portsOf({ raw, query }: ApiRequest): readonly number[] | string {
   const isReported = isWebSocket(raw) && wantsUpgrade(raw) && !protocolsOf(raw).includes(TUNNEL_PROTOCOL);
   return isReported ? parsePorts(query.get('port') ?? []) : [];
@@ -195,7 +203,7 @@ const isWebSocket = ({ headers }: IncomingMessage): boolean => headers.upgrade?.
 const protocolsOf = (raw: IncomingMessage): readonly string[] =>
   isWebSocket(raw) ? (raw.headers['sec-websocket-protocol'] ?? '').split(',').map((protocol) => protocol.trim()) : [];
 
-/** What is wrong with a handshake that this node answers itself, in the words of the libraries upstream has. */
+/** Why a handshake that this node answers itself is refused, in the words of upstream's libraries. */
 function handshakeRefusal(kind: Kind, offered: readonly string[], request: ApiRequest): Answer | null {
   const { raw, method } = request;
   if (!isWebSocket(raw)) return null;
@@ -231,7 +239,7 @@ const isWellFormed = ({ headers }: IncomingMessage): boolean =>
 
 // ---- how it is served -----------------------------------------------------------------------------------------------
 
-/** The runtime's answer where it did not upgrade, as it is. */
+/** The answer where the runtime did not upgrade: its own, but for a redirect. */
 function passedOn(kind: Kind, { response }: Opened): Answer {
   const { statusCode = 500, headers } = response;
   if (kind === 'portForward' && statusCode === 200) {
@@ -284,7 +292,7 @@ async function servePorts(url: string, request: ApiRequest): Promise<Answer> {
 
 type Client = Parameters<Parameters<WebSocketServer['handleUpgrade']>[3]>[0];
 
-/** Begins with the client, or lets go of `runtime` when there is none: it left meanwhile. */
+/** Begins with the client; destroys the connection to the runtime when the client has left meanwhile. */
 function acceptWebSocket(
   request: ApiRequest,
   protocol: string,

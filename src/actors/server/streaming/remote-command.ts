@@ -20,7 +20,7 @@ export interface StreamOptions {
 }
 
 interface Options extends StreamOptions {
-  /** To a process that there was before: it may go on when the client's input has ended. */
+  /** The command attaches to a process that ran before, which may go on when the client's input has ended. */
   readonly attaches: boolean;
 }
 
@@ -78,7 +78,7 @@ const internalError = (message: string): object => ({
   code: 500,
 });
 
-/** Runs until the command ended or one of the two is gone. */
+/** Runs until the command ended or either side disconnected. */
 export class RemoteCommand {
   private readonly client: WebSocket;
   private readonly runtime: SpdyClient;

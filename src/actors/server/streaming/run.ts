@@ -41,5 +41,5 @@ async function run(view: ApiView, execSync: ExecSync, request: ApiRequest): Prom
   }
 }
 
-/** With the errors of the command as it wrote them, text or not. */
+/** The error with the command's own error output, text or not. */
 const failed = (why: string, stderr: Buffer): Answer => text(500, Buffer.concat([Buffer.from(why), stderr]));

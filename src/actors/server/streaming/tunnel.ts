@@ -6,10 +6,12 @@
  */
 import { type IncomingMessage, type OutgoingHttpHeaders, request } from 'node:http';
 import type { Duplex } from 'node:stream';
+import { createWebSocketStream, type WebSocket } from 'ws';
+import { quote } from '../../../machines/model/values/go-text.ts';
 import { exchangeText } from '../../go-errors.ts';
 import type { Upgrade } from '../http/endpoint.ts';
 
-/** Until the runtime has answered the upgrade; its own limit for a client to come is of the same size. */
+/** The limit for the runtime to answer the upgrade; its own limit for a client to connect is of the same size. */
 const UPGRADE_TIMEOUT_MS = 30_000;
 
 /** A connection to the runtime's streaming server: the URL that it gave for one exec, attach or port forward. */
@@ -55,12 +57,12 @@ export const openSpdy = (url: string, protocols: readonly string[]): Promise<Ope
 const FORWARDED_FOR = 'X-Forwarded-For';
 /** Headers that are for this node, not for the runtime, or that it gets in another form. */
 const KEPT_HERE = new Set(['authorization', 'cookie', 'host', 'x-forwarded-for']);
-/** How long the one side of a tunnel may take nothing of what is left for it when the other is gone. */
+/** How long one side of a tunnel may leave bytes unread after the other has disconnected. */
 const LINGER_MS = 10_000;
 /** A browser cannot set Authorization, so a token may come as the name of a subprotocol. */
 const TOKEN_PROTOCOL = 'base64url.bearer.authorization.k8s.io.';
 
-/** Of a client that does not say what it is: upstream's HTTP library adds a name, too. */
+/** Upstream's HTTP library, too, adds a name for a client that sends none. */
 const USER_AGENT = 'statelet';
 
 /**
@@ -95,7 +97,7 @@ function rawHead({ statusCode, statusMessage, rawHeaders }: IncomingMessage): st
   return `${lines.join('\r\n')}\r\n\r\n`;
 }
 
-/** Joins two connections. When one is gone, the other still gets what was on its way to it, and then ends, too. */
+/** Joins two connections. When one ends, the other still gets the bytes that were under way, and then ends, too. */
 export function join(left: Duplex, right: Duplex): void {
   follow(left, right);
   follow(right, left);
@@ -111,7 +113,8 @@ function follow(from: Duplex, to: Duplex): void {
   const flush = (): void => {
     clearImmediate(flushing);
     flushing = undefined;
-    const bytes = waiting.length === 1 ? waiting[0]! : Buffer.concat(waiting);
+    const [first, ...more] = waiting;
+    const bytes = first && more.length === 0 ? first : Buffer.concat(waiting);
     waiting = [];
     if (bytes.length === 0 || to.destroyed || to.writableEnded || to.write(bytes)) return;
     from.pause();
@@ -126,7 +129,7 @@ function follow(from: Duplex, to: Duplex): void {
     flush();
     if (!to.writableEnded) to.end();
   };
-  // To destroy the other one at once would reset it, and what is on its way would be lost with it.
+  // Destroying the other side at once would reset it, and the bytes under way to it would be lost.
   const gone = (): void => {
     over();
     destroyIdle(to);
@@ -137,7 +140,7 @@ function follow(from: Duplex, to: Duplex): void {
   from.once('close', gone);
 }
 
-/** Ends it once it takes nothing more: however slow its other end is, it gets what is left. */
+/** Ends the connection once its other end reads nothing more: a slow reader still gets the rest. */
 function destroyIdle(to: Duplex): void {
   if (to.closed) return;
   let leftBytes = to.writableLength;
@@ -161,4 +164,42 @@ export async function tunnel(url: string, request: IncomingMessage, upgrade: Upg
   if (client.head.length > 0) opened.socket.write(client.head);
   join(client.socket, opened.socket);
   return null;
+}
+
+/** The protocol of port forwarding by WebSocket: a SPDY connection whose bytes travel in binary messages. */
+export const TUNNEL_PROTOCOL = 'SPDY/3.1+portforward.k8s.io';
+
+/** Ends the WebSocket at this node and hands its bytes to the runtime as they are. */
+export function forwardPorts(client: WebSocket, runtime: { readonly socket: Duplex; readonly head: Buffer }): void {
+  const stream = createWebSocketStream(client);
+  if (runtime.head.length > 0) stream.write(runtime.head);
+  join(stream, runtime.socket);
+}
+
+const PORT_MAX = 65_535;
+
+/**
+ * The ports in the values of `port`, for the protocols that carry them in the query: an API server joins several by
+ * commas. Or upstream's word of what is wrong with them.
+ */
+export function parsePorts(values: readonly string[]): readonly number[] | string {
+  if (values.length === 0) return 'query parameter "port" is required';
+  const ports: number[] = [];
+  for (const value of values) {
+    if (value === '') return 'query parameter "port" cannot be empty';
+    for (const port of value.split(',')) {
+      const why = refusalOf(port, value);
+      if (why !== null) return why;
+      ports.push(Number(port));
+    }
+  }
+  return ports;
+}
+
+function refusalOf(port: string, value: string): string | null {
+  const unable = (why: string) =>
+    `unable to parse ${quote(value)} as a port: strconv.ParseUint: parsing ${quote(port)}: ${why}`;
+  if (!/^\d+$/.test(port)) return unable('invalid syntax');
+  if (Number(port) > PORT_MAX) return unable('value out of range');
+  return Number(port) === 0 ? `port ${quote(value)} must be > 0` : null;
 }

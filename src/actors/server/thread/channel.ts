@@ -19,13 +19,13 @@ const QUESTIONS_MAX = 8_192;
 const ITEMS_MAX = 16;
 
 export interface HeardCall {
-  /** Aborted when the asking side lost interest, or is gone. */
+  /** Aborted when the asking side cancels or has ended. */
   readonly signal: AbortSignal;
   /** Sends something along before the answer; resolves when more may be sent. */
   readonly emit: (item: unknown) => Promise<void>;
 }
 
-/** What a side answers, by the name of the question. */
+/** The answers of one side, by the name of the question. */
 export type Answers = Readonly<Record<string, (input: never, call: HeardCall) => unknown>>;
 
 export interface Asking {
@@ -106,7 +106,7 @@ export class Channel {
     });
   }
 
-  /** The other side is gone: nothing is answered any more, in either direction. */
+  /** The other side is gone: no question is answered any more, in either direction. */
   close(why: Error): void {
     this.#closed = why;
     for (const { reject } of this.#asked.values()) reject(why);

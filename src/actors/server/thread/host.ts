@@ -15,7 +15,7 @@ import { Channel } from './channel.ts';
 import type { QuestionAnswers, ThreadFacts } from './questions.ts';
 import type { ServiceName } from './serve.ts';
 
-/** One that worked for so long was not lost by its start: it is started again at once. */
+/** A thread that worked for so long was not lost by its start: it is started again at once. */
 const SETTLED_MS = 10_000;
 const FIRST_MS = 50;
 /** A client that can end it at will costs the node one start each half second, and its ports are away no longer. */
@@ -47,9 +47,9 @@ export class Pace {
 
 /** Between two checks whether the thread is alive. */
 const CHECK_MS = 1_000;
-/** Unanswered checks after which it is given up: on a loaded machine a healthy thread may be late. */
+/** Unanswered checks after which the thread is ended: on a loaded machine a healthy thread may be late. */
 const CHECKS_MAX = 5;
-/** The heap of the thread: many times what it needs for the largest answers. */
+/** The heap of the thread: many times the size of the largest answers. */
 const LIMITS = { maxOldGenerationSizeMb: 192, maxYoungGenerationSizeMb: 16 };
 
 export interface ServerThreadOptions {
@@ -83,21 +83,22 @@ export class ServerThread {
     this.#options = options;
   }
 
-  /** Has the thread there before it is needed. */
-  start(): void {
+  /** Starts the thread before it is needed. */
+  start(): Running {
     this.#running ??= this.#started();
+    return this.#running;
   }
 
-  /** Has a service opened until the signal. Rejects with its error, or with {@link THREAD_LOST}. */
+  /** Opens a service of the thread until the signal. Rejects with its error, or with {@link THREAD_LOST}. */
   async open(service: ServiceName, { input, signal, emit }: Call): Promise<null> {
     await this.#startable;
     if (signal.aborted) return null;
     if (this.#isClosed) throw lost('it is closed');
-    this.start();
+    const { channel } = this.start();
     const onItem = (item: never): void => {
       if (!signal.aborted) emit(item);
     };
-    await this.#running!.channel.ask(service, input, { signal, onItem });
+    await channel.ask(service, input, { signal, onItem });
     return null;
   }
 

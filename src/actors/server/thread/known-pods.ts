@@ -1,5 +1,5 @@
 /**
- * The pods of this node as two threads know them: what changed is copied, not what is known.
+ * The pods of this node as two threads know them: only the pods that changed are copied between them.
  *
  * Invariant: one answer has at most {@link PODS_MAX} pods, so that to copy them holds up the thread that decides for
  * milliseconds; the other thread asks until it has all.
@@ -8,16 +8,16 @@ import type { NodePod } from '../node-pods.ts';
 
 /** Pods of one answer: with their status some 10 KiB each. */
 const PODS_MAX = 32;
-/** A copy that was not asked for in so long is given up. */
+/** The copy is dropped when no request has needed it for so long. */
 const FORGET_MS = 60_000;
 
 export interface PodsAnswer {
-  /** To be asked with the next time. */
+  /** Sent back with the next question. */
   readonly version: number;
   readonly changed: readonly NodePod[];
-  /** All there are, in their order. */
+  /** Of all pods of the node, in their order. */
   readonly uids: readonly string[];
-  /** More has changed than fits in one answer. */
+  /** More pods have changed than fit in one answer. */
   readonly isPart: boolean;
 }
 
@@ -35,25 +35,33 @@ export class PodVersions {
 
   changedSince(since: number, pods: readonly PodSource[]): PodsAnswer {
     const uids = pods.map(({ uid }) => uid);
-    this.#compare(pods, new Set(uids));
-    const later = pods
-      .filter(({ uid }) => this.#seen.get(uid)!.version > since)
-      .toSorted((one, other) => this.#seen.get(one.uid)!.version - this.#seen.get(other.uid)!.version);
+    const later = this.#versions(pods)
+      .filter(({ version }) => version > since)
+      .toSorted((one, other) => one.version - other.version);
+    this.#forgetOthers(new Set(uids));
     const part = later.slice(0, PODS_MAX);
     const isPart = part.length < later.length;
-    const version = isPart ? this.#seen.get(part.at(-1)!.uid)!.version : this.#version;
-    return { version, changed: part.map((pod) => pod.read()), uids, isPart };
+    const version = (isPart ? part.at(-1)?.version : undefined) ?? this.#version;
+    return { version, changed: part.map(({ pod }) => pod.read()), uids, isPart };
   }
 
-  #compare(pods: readonly PodSource[], uids: ReadonlySet<string>): void {
-    for (const { uid, state } of pods) {
-      if (this.#seen.get(uid)?.state !== state) this.#seen.set(uid, { state, version: ++this.#version });
-    }
+  /** Each pod with the version in which it changed last. */
+  #versions(pods: readonly PodSource[]): { readonly pod: PodSource; readonly version: number }[] {
+    return pods.map((pod) => {
+      const { uid, state } = pod;
+      const seen = this.#seen.get(uid);
+      if (seen?.state === state) return { pod, version: seen.version };
+      this.#seen.set(uid, { state, version: ++this.#version });
+      return { pod, version: this.#version };
+    });
+  }
+
+  #forgetOthers(uids: ReadonlySet<string>): void {
     for (const uid of this.#seen.keys()) if (!uids.has(uid)) this.#seen.delete(uid);
   }
 }
 
-/** The side that asks. However many want to know at once, one question is under way, begun after they came. */
+/** The side that asks. One question at a time is under way; callers that come meanwhile share the next one. */
 export class KnownPods {
   readonly #ask: (since: number) => Promise<PodsAnswer>;
   #pods = new Map<string, NodePod>();
@@ -86,7 +94,7 @@ export class KnownPods {
       this.#version = version;
       for (const pod of changed) this.#pods.set(pod.uid, pod);
       if (isPart) continue;
-      const all = uids.map((uid) => this.#pods.get(uid)!);
+      const all = uids.flatMap((uid) => this.#pods.get(uid) ?? []);
       this.#pods = new Map(all.map((pod) => [pod.uid, pod]));
       this.#forgetLater();
       return all;

@@ -35,7 +35,7 @@ interface Questions {
     readonly Family[]
   >;
   readonly summary: Question<{ readonly onlyCpuAndMemory: boolean }, Summary>;
-  /** Of a token or a right, at the API server. */
+  /** Reviews a token or a right at the API server. */
   readonly review: Question<Omit<KubeTarget, 'client'> & { readonly body: Json }, KubeObject>;
   readonly exec: Question<Parameters<StreamUrls['exec']>[0], string>;
   readonly attach: Question<Parameters<StreamUrls['attach']>[0], string>;
@@ -47,7 +47,7 @@ interface Questions {
   readonly checkpoint: Question<Parameters<CheckpointContainer>[0], null>;
   readonly setVerbosity: Question<number, null>;
   readonly warn: Question<string, null>;
-  /** What the page of the visualizer shows: the methods of its feed. */
+  /** The methods of the feed that the visualizer's page shows. */
   readonly tree: Question<null, Awaited<ReturnType<Feed['tree']>>>;
   readonly phases: Question<null, Awaited<ReturnType<Feed['phases']>>>;
   readonly podList: Question<null, Awaited<ReturnType<Feed['podList']>>>;

@@ -54,12 +54,12 @@ export class Life {
       this.#problems = await this.#ask();
       this.#asking = undefined;
     } catch {
-      // Only the end of the channel fails: this thread ends with it.
+      // Sending fails only when the channel has ended, and this thread ends with it.
     }
   }
 }
 
-/** Resolves with the answer, or when it was waited for long enough. */
+/** Resolves with the answer, or when the time for it is over. */
 const within = (answer: Promise<unknown>): Promise<void> =>
   new Promise((resolve) => {
     const timer = setTimeout(resolve, WAIT_MS);
@@ -126,8 +126,9 @@ function shared<Output>(ask: () => Promise<Output>): () => Promise<Output> {
 }
 
 function remoteStats(ask: Ask): ServerOptions['stats'] {
-  const [all, some] = [false, true].map((onlyCpuAndMemory) => shared(() => ask('summary', { onlyCpuAndMemory })));
-  return { summary: ({ onlyCpuAndMemory }) => (onlyCpuAndMemory ? some! : all!)() };
+  const summary = (onlyCpuAndMemory: boolean) => shared(() => ask('summary', { onlyCpuAndMemory }));
+  const [all, some] = [summary(false), summary(true)];
+  return { summary: ({ onlyCpuAndMemory }) => (onlyCpuAndMemory ? some() : all()) };
 }
 
 function remoteMetrics(ask: Ask, registry: Registry): NodeMetrics {

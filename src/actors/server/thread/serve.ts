@@ -17,14 +17,14 @@ import { Channel, type HeardCall, type MessageEnd } from './channel.ts';
 import { type Ask, asks, type ThreadFacts } from './questions.ts';
 import { remoteFeed, remoteNode } from './remote.ts';
 
-/** What is given to one that serves; it serves until the signal. */
+/** The arguments of a service, which serves until the signal. */
 interface Service<Input> {
   readonly input: Input;
   readonly signal: AbortSignal;
   readonly emit: (item: JsonEvent) => void;
 }
 
-/** What services read. */
+/** Sources that services read. */
 interface Parts {
   readonly ask: Ask;
   readonly node: ServerOptions;
@@ -41,7 +41,7 @@ async function servePage({ input, signal, emit }: Service<PageInput>, { ask }: P
   return null;
 }
 
-/** By its name, what the other thread can have opened. */
+/** The services that the other thread can open, by name. */
 const SERVICES = {
   port: (call: Service<ServedPort>, { node }: Parts) => servePort(call, node),
   localSocket: (call: Service<LocalSocket>, { node }: Parts) => serveLocal(call, node),
@@ -62,6 +62,6 @@ export function serve(end: MessageEnd, facts: ThreadFacts): void {
   const channel: Channel = new Channel(end, { ...Object.fromEntries(opens), alive: () => null });
   const ask = asks(channel);
   const parts: Parts = { ask, node: remoteNode(ask, facts) };
-  // What the first request needs, before there is one.
+  // The first request needs this module; loading it now saves that request the time.
   void import('fastify');
 }

@@ -7,11 +7,11 @@
  */
 import { isIPv6, type Socket } from 'node:net';
 
-/** Of one port: many times what an API server, a scraper and people need, and few enough for a small node. */
+/** Limit of one port: many times what an API server, a scraper and users need, and few enough for a small node. */
 const CONNECTIONS_MAX = 2_000;
-/** Of one client: an API server has one for each log and each command that is followed. */
+/** Limit of one client: an API server has one connection for each log and each command that is followed. */
 export const CLIENT_CONNECTIONS_MAX = 1_000;
-/** Of an IPv6 address: a client that has one has all that begin so. */
+/** An IPv6 client has all addresses that begin with the same four groups. */
 const IPV6_NETWORK_GROUPS = 4;
 
 export interface ConnectionLimits {
@@ -70,9 +70,9 @@ export class Connections {
     const client = this.#owners.get(socket);
     if (client === undefined) return;
     this.#owners.delete(socket);
-    const own = this.#clients.get(client)!;
-    own.delete(socket);
-    if (own.size === 0) this.#clients.delete(client);
+    const own = this.#clients.get(client);
+    own?.delete(socket);
+    if (own?.size === 0) this.#clients.delete(client);
   }
 }
 
@@ -81,7 +81,8 @@ export function clientOf(address: string): string {
   const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1];
   if (mapped !== undefined) return mapped;
   if (!isIPv6(address)) return address;
-  const [head = '', tail] = address.split('%', 1)[0]!.split('::');
+  const [withoutZone = ''] = address.split('%', 1);
+  const [head = '', tail] = withoutZone.split('::');
   const groups = head === '' ? [] : head.split(':');
   const rest = tail === undefined || tail === '' ? [] : tail.split(':');
   const zeros = tail === undefined ? 0 : 8 - groups.length - rest.length;

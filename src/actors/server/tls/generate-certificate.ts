@@ -65,7 +65,7 @@ export async function generate(hostname: string): Promise<{ certificate: string;
     ],
   });
   const exported = Buffer.from(await subtle.exportKey('pkcs8', server.privateKey)).toString('base64');
-  const key = `-----BEGIN PRIVATE KEY-----\n${exported.match(/.{1,64}/g)!.join('\n')}\n-----END PRIVATE KEY-----\n`;
+  const key = `-----BEGIN PRIVATE KEY-----\n${exported.replaceAll(/.{64}(?=.)/g, '$&\n')}\n-----END PRIVATE KEY-----\n`;
   return { certificate: `${leaf.toString('pem')}\n${root.toString('pem')}\n`, key };
 }
 

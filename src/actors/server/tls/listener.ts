@@ -17,7 +17,7 @@ import { isAnswering } from '../http/in-order.ts';
 import { type ConnectionLimits, Connections } from './connections.ts';
 import { authoritiesOf, type Material } from './material.ts';
 
-/** Names of the configuration, and those of OpenSSL. Suites that no modern client needs are not offered at all. */
+/** OpenSSL's names of the suites in the configuration. Suites that no modern client needs are not offered at all. */
 const SUITES: Readonly<Record<string, string>> = {
   TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256: 'ECDHE-ECDSA-AES128-GCM-SHA256',
   TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384: 'ECDHE-ECDSA-AES256-GCM-SHA384',
@@ -36,7 +36,7 @@ const SUITES: Readonly<Record<string, string>> = {
   TLS_RSA_WITH_AES_128_GCM_SHA256: 'AES128-GCM-SHA256',
   TLS_RSA_WITH_AES_256_GCM_SHA384: 'AES256-GCM-SHA384',
 };
-/** They are not chosen by configuration, upstream either. */
+/** The suites of TLS 1.3, which no configuration chooses, as upstream. */
 const TLS_1_3 = ['TLS_AES_128_GCM_SHA256', 'TLS_AES_256_GCM_SHA384', 'TLS_CHACHA20_POLY1305_SHA256'];
 const STRONG = [
   'ECDHE-ECDSA-AES128-GCM-SHA256',
@@ -53,7 +53,7 @@ export interface TlsOptions {
   readonly minVersion: string;
   /** IANA names; empty for the default. */
   readonly cipherSuites: readonly string[];
-  /** Ways to agree on a key, the preferred first; absent: those of OpenSSL. */
+  /** Curves for the key exchange, the preferred first; absent: OpenSSL's. */
   readonly curves?: readonly string[];
 }
 
@@ -88,10 +88,16 @@ export interface ListenerOptions {
   readonly tls: (TlsOptions & { readonly clientCertificates: boolean }) | null;
 }
 
+function common(options: TlsOptions) {
+  const protocol = protocolOf(options);
+  // A resumed session would carry over what earlier authorities verified of a client.
+  return { ...protocol, honorCipherOrder: true, secureOptions: constants.SSL_OP_NO_TICKET };
+}
+
 export class Listener {
   private readonly options: ListenerOptions;
   private readonly connections: Connections;
-  /** By the client's end of it, the TLS connection that is spoken on a connection. */
+  /** By the client's end of a connection, its TLS connection. */
   private readonly spoken = new Map<string, Socket>();
   private readonly server: NetServer;
   private tls: TlsServer | undefined;
@@ -123,25 +129,20 @@ export class Listener {
 
   /** For handshakes from now on. */
   use(material: Material): void {
+    const { tls } = this.options;
+    if (tls === null) return;
     this.material = material;
     const context = {
-      ...this.common(),
+      ...common(tls),
       cert: material.cert,
       key: material.key,
       ...(material.ca ? { ca: material.ca } : {}),
     };
     if (this.tls) this.tls.setSecureContext(context);
-    else this.tls = this.tlsServer(context);
+    else this.tls = this.tlsServer(context, tls.clientCertificates);
   }
 
-  private common() {
-    const protocol = protocolOf(this.options.tls!);
-    // A resumed session would carry over what earlier authorities verified of a client.
-    return { ...protocol, honorCipherOrder: true, secureOptions: constants.SSL_OP_NO_TICKET };
-  }
-
-  private tlsServer(context: object): TlsServer {
-    const requestCert = this.options.tls!.clientCertificates;
+  private tlsServer(context: object, requestCert: boolean): TlsServer {
     // Without a protocol of ALPN to choose, none is answered: HTTP/1.1 is all there is.
     const server = createTlsServer({
       ...context,
@@ -153,7 +154,7 @@ export class Listener {
       const end = endOf(socket);
       this.spoken.set(end, socket);
       socket.once('close', () => this.spoken.delete(end));
-      this.vouched.set(socket, this.material!);
+      if (this.material) this.vouched.set(socket, this.material);
       this.options.accept(socket);
     });
     server.on('tlsClientError', (_error, socket) => socket.destroy());
@@ -165,7 +166,7 @@ export class Listener {
     if (!this.connections.admit(socket)) return void socket.destroy();
     if (!this.options.tls) return this.options.accept(socket);
     let isSilent = true;
-    // What came while this process itself was busy is still to be read.
+    // Bytes that came while this process itself was busy are still to be read.
     socket.setTimeout(HANDSHAKE_TIMEOUT_MS, () => setImmediate(() => isSilent && socket.destroy()));
     socket.once('data', (first: Buffer) => {
       isSilent = false;

@@ -9,6 +9,7 @@ import { readFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { createSecureContext } from 'node:tls';
+import { messageOf } from '../../../kernel/thrown.ts';
 import { PathWatch } from '../../host/path-watch.ts';
 
 /** Upstream's: a change that nothing hinted at is found after this. */
@@ -21,7 +22,7 @@ export interface MaterialFiles {
   readonly keyFile: string;
   /** Empty: no client is known by certificate. */
   readonly clientCAFile: string;
-  /** The certificate and its key stay as they were read first. */
+  /** The certificate and its key are read only once. */
   readonly isFixed?: boolean;
   /** So do the authorities. */
   readonly isClientCAFixed?: boolean;
@@ -34,7 +35,7 @@ export interface Material {
   readonly ca: Buffer | null;
 }
 
-/** What people may know of a certificate. */
+/** The facts about a certificate that may be shown. */
 export interface CertificateFacts {
   readonly subject: string;
   readonly fingerprint: string;
@@ -56,7 +57,7 @@ export async function loadMaterial({ certFile, keyFile, clientCAFile }: Material
   return { cert, key, ca };
 }
 
-/** In Go's words, which OpenSSL's do not say: which of the two files is not what it should be. */
+/** Throws Go's error, which names the file that is malformed; OpenSSL's does not. */
 function mustHavePem(content: Buffer, what: 'certificate' | 'key', file: string): void {
   if (content.includes('-----BEGIN ')) return;
   throw new Error(`tls: failed to find any PEM data in ${what} input: ${file}`);
@@ -121,7 +122,7 @@ export async function watchMaterial(
       if (isCertificateNew || isAuthorityNew) changed({ material, isCertificateNew, isAuthorityNew });
       [before, reported] = [material, ''];
     } catch (error) {
-      const { message } = error as Error;
+      const message = messageOf(error);
       if (message !== reported) failed(message);
       reported = message;
     }

@@ -26,13 +26,14 @@ export interface Asset {
 /** A file of the page, or undefined when there is none of that name. */
 export async function readAsset(name: string, directory?: string): Promise<Asset | undefined> {
   const extension = /^[\w-][\w.-]*\.(css|html|svg|js)$/.exec(name)?.[1];
-  if (extension === undefined) return undefined;
+  const type = extension === undefined ? undefined : TYPES[extension];
+  if (type === undefined) return undefined;
   const folder = directory ?? (extension === 'js' ? SCRIPTS : APP);
   const body = await readFile(`${folder}/${name}`, 'utf8').catch(absent);
-  return body === undefined ? undefined : { type: TYPES[extension] as string, body };
+  return body === undefined ? undefined : { type, body };
 }
 
-/** A script of the page. Rejects with what to do where it was not made. */
+/** A script of the page. Where it is missing, rejects with the command that makes it. */
 export async function readScript(name: string): Promise<string> {
   const asset = await readAsset(name);
   if (!asset) throw new Error(`${SCRIPTS}/${name} is missing; npm run bundle makes it`);

@@ -5,6 +5,8 @@
  * Invariants: what succeeded, was taken back, or whose actor is gone, is forgotten; of either at most {@link SHOWN_MAX}
  * are reported, and as many errors are held.
  */
+
+import { keepNewest } from '../../../kernel/keep-newest.ts';
 import type { EffectRecord, InRecord, KernelRecord } from '../../../kernel/records.ts';
 import { parentOf, streamError, streamOf } from './history.ts';
 import type { CallView, TroubleView } from './protocol.ts';
@@ -36,7 +38,7 @@ export class Calls {
     return [...this.open.values()].slice(0, SHOWN_MAX);
   }
 
-  /** The newest last. */
+  /** The newest is the last. */
   troubles(): readonly TroubleView[] {
     return [...this.failed.values()];
   }
@@ -72,7 +74,7 @@ export class Calls {
     if (error === undefined) return;
     const message = shortText(error, MESSAGE_MAX_CHARS);
     this.failed.set(key, { ...call, message, times, ...(isStream ? { isStream } : {}) });
-    if (this.failed.size > SHOWN_MAX) this.failed.delete(this.failed.keys().next().value!);
+    keepNewest(this.failed, SHOWN_MAX);
   }
 
   private forget(actor: string): void {

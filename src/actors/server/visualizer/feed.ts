@@ -5,6 +5,8 @@
  * observes; values that may be secrets are hidden in all that it gives away ({@link hidden}); a follower that takes too
  * slowly is let go instead of being waited for, so that what waits for it never passes FOLLOWER_BUFFER_CHARS.
  */
+
+import { memberOf } from '../../../kernel/json.ts';
 import type { Kernel } from '../../../kernel/kernel.ts';
 import type { KernelRecord } from '../../../kernel/records.ts';
 import { hidden } from './hidden.ts';
@@ -43,7 +45,7 @@ export interface Feed {
   tree(): Awaitable<TreeView>;
   phases(): Awaitable<PhasesView>;
   podList(): Awaitable<readonly PodView[]>;
-  /** As it is now. */
+  /** The actor as it is now. */
   actor(asked: { readonly address: string }): Awaitable<ActorDetail | null>;
   /** The first records after one, as many as fit into an answer. */
   records(asked: { readonly after: number }): Awaitable<RecordsView>;
@@ -163,7 +165,7 @@ export class KernelFeed implements Feed {
     return null;
   }
 
-  /** The actors of a turn of the past are shown as they are now: a page shows the present. */
+  /** Also in a turn of the past, actors are shown in their present state: the page shows the present. */
   private message({ n, turn, t, records, touched, gone }: SeenTurn): TurnMessage {
     const actors = [...touched].flatMap((address) => this.observer.view(address) ?? []);
     return { n, turn, t, records: records.map(shown), actors, gone };
@@ -173,11 +175,10 @@ export class KernelFeed implements Feed {
 /** The context of a snapshot as a page can show it; undefined: there is none. */
 export function contextText(snapshot: unknown): string | undefined {
   if (snapshot === undefined) return undefined;
-  const { context } = snapshot as { readonly context?: unknown };
-  return shortText(JSON.stringify(hidden(context), null, 2) ?? '', CONTEXT_MAX_CHARS);
+  return shortText(JSON.stringify(hidden(memberOf(snapshot, 'context')), null, 2) ?? '', CONTEXT_MAX_CHARS);
 }
 
-/** Of a record only what a page can show and a reader may see. */
+/** The parts of a record that a page can show and a reader may see. */
 export const shown = (record: ShownRecord): ShownRecord => ({
   ...record,
   record: trimmed(hidden(record.record)) as ShownRecord['record'],
@@ -204,7 +205,7 @@ class Follower {
   send(events: string): void {
     this.waitingChars += events.length;
     void Promise.resolve(this.emit(events)).then(() => (this.waitingChars -= events.length));
-    // What was missed comes in one piece, however large it is.
+    // A follower that fell behind gets everything it missed in one piece, however large that is.
     if (this.waitingChars > FOLLOWER_BUFFER_CHARS && this.waitingChars > events.length) this.end();
   }
 }

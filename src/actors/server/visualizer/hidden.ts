@@ -31,8 +31,9 @@ function items(list: readonly unknown[]): readonly unknown[] {
 
 function members(object: object): object {
   const entries = Object.entries(object);
-  const kept = entries.map(([name, member]) => [name, ofMember(name, member)] as const);
-  return kept.every(([, member], at) => member === entries[at]![1]) ? object : Object.fromEntries(kept);
+  const kept = entries.map(([name, member]) => ({ name, member, shown: ofMember(name, member) }));
+  if (kept.every(({ member, shown }) => member === shown)) return object;
+  return Object.fromEntries(kept.map(({ name, shown }) => [name, shown]));
 }
 
 function ofMember(name: string, member: unknown): unknown {
@@ -43,7 +44,10 @@ function ofMember(name: string, member: unknown): unknown {
 }
 
 function withoutValue(pair: unknown): unknown {
-  if (typeof pair === 'string') return ASSIGNED.test(pair) ? `${ASSIGNED.exec(pair)![1]}=${HIDDEN}` : HIDDEN;
+  if (typeof pair === 'string') {
+    const name = ASSIGNED.exec(pair)?.[1];
+    return name === undefined ? HIDDEN : `${name}=${HIDDEN}`;
+  }
   if (typeof pair !== 'object' || pair === null) return pair;
   return 'value' in pair ? { ...(hidden(pair) as object), value: HIDDEN } : hidden(pair);
 }

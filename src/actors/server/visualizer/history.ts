@@ -26,7 +26,7 @@ export interface SeenTurn {
   readonly gone: readonly Address[];
 }
 
-/** What the history must know of the actors to name a cause. */
+/** The facts about actors that the history needs to name a cause. */
 export interface CauseSource {
   /** Number of the record by which an actor entered the state whose delay ended: `xstate.after.<delay>.<state id>`. */
   armedBy(address: Address, event: string): number | undefined;
@@ -59,14 +59,14 @@ export class History {
   private turns: SeenTurn[] = [];
   private held = 0;
   private readonly source: CauseSource;
-  /** What each actor heard last in the turn that is being read. */
+  /** The record that each actor received last in the turn that is being read. */
   private heard = new Map<Address, number>();
 
   constructor(source: CauseSource) {
     this.source = source;
   }
 
-  /** Reads one record of the current turn: gives it its cause. To be called before the actors learn of it. */
+  /** Gives a record of the current turn its cause. To be called before the actors take the record. */
   read(record: KernelRecord, turn: number, t: number, root: Address): ShownRecord {
     const cause = this.causeOf(record);
     const hearer = record.k === 'header' ? root : actorOf(record);
@@ -99,7 +99,7 @@ export class History {
     return id === undefined ? undefined : this.source.requestedBy(id);
   }
 
-  /** What the actor heard last in this turn; one that heard nothing was moved by what its parent heard. */
+  /** The record that the actor handled last in this turn; an actor that received none was moved by its parent's. */
   private handledBy(address: Address): number | undefined {
     for (let at = address; at !== ''; at = parentOf(at)) {
       const n = this.heard.get(at);
@@ -113,7 +113,11 @@ export class History {
     const records = turn.records.slice(-RECORDS_MAX);
     this.turns.push({ ...turn, records });
     this.held += records.length;
-    while (this.held > RECORDS_MAX) this.leave(this.turns.shift()!);
+    while (this.held > RECORDS_MAX) {
+      const oldest = this.turns.shift();
+      if (!oldest) break;
+      this.leave(oldest);
+    }
   }
 
   private leave(turn: SeenTurn): void {

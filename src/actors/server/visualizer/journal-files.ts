@@ -32,7 +32,7 @@ export class JournalFiles {
     ];
   }
 
-  /** Where a file of that name is; undefined: the journal has none. */
+  /** The path of a file by its name in the journal; undefined: the journal has no such file. */
   pathOf(name: string): string | undefined {
     return this.names().includes(name) ? join(this.#folder, name) : undefined;
   }

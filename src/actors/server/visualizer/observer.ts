@@ -5,10 +5,11 @@
  * Hears: `onTurn` of a kernel, from its first turn or from any later one.
  * Invariants: it never sends, never writes, never keeps a turn waiting for a reader; everything it holds is bounded.
  */
-import { type AnyStateMachine, type AnyStateNode, activeStates, machineOf } from '../../../kernel/active-states.ts';
 import type { Address } from '../../../kernel/address.ts';
+import { memberOf } from '../../../kernel/json.ts';
 import type { Kernel } from '../../../kernel/kernel.ts';
 import type { EffectRecord, KernelRecord, StateRecord } from '../../../kernel/records.ts';
+import { type AnyStateMachine, type AnyStateNode, activeStates, machineOf } from '../../../kernel/state-nodes.ts';
 import { Calls } from './calls.ts';
 import { type CauseSource, History, parentOf, type SeenTurn, streamOf } from './history.ts';
 import { failureIn, Phases } from './phases.ts';
@@ -87,7 +88,7 @@ export class Observer implements CauseSource {
     return turn;
   }
 
-  /** The first turn seen may be any: a kernel restored from a checkpoint has its actors already. */
+  /** Begins at any turn: a kernel restored from a checkpoint has its actors already. */
   private adopt(kernel: Kernel, t: number): void {
     for (const address of kernel.addresses) {
       if (!address.includes('/')) this.root = address;
@@ -97,7 +98,7 @@ export class Observer implements CauseSource {
       const actor = newActor(address, machine);
       this.actors.set(address, actor);
       actor.named = namedUid(address, snapshot);
-      this.enter(actor, (snapshot as { value: unknown }).value, t, kernel.n - 1);
+      this.enter(actor, memberOf(snapshot, 'value'), t, kernel.n - 1);
     }
   }
 
@@ -126,8 +127,9 @@ export class Observer implements CauseSource {
 
   private requestIn(record: KernelRecord): Pick<ShownRecord, 'request'> {
     const id = record.k === 'cancel' ? record.id : record.k === 'in' ? streamOf(record) : undefined;
-    const asker = id === undefined ? undefined : this.askers.get(id);
-    const request = asker === undefined ? undefined : this.requests.get(asker)?.get(id as number);
+    if (id === undefined) return {};
+    const asker = this.askers.get(id);
+    const request = asker === undefined ? undefined : this.requests.get(asker)?.get(id);
     return asker !== undefined && request ? { request: { asker, name: request.name } } : {};
   }
 
@@ -220,12 +222,13 @@ export class Observer implements CauseSource {
 
 /** A uid in an address is for machines; an actor whose context has it beside a name gives its name. */
 function namedUid(address: Address, snapshot: unknown): NamedUid | undefined {
-  const { uid, name } = ((snapshot as { context?: unknown } | undefined)?.context ?? {}) as Partial<NamedUid>;
+  const context = memberOf(snapshot, 'context');
+  const [uid, name] = [memberOf(context, 'uid'), memberOf(context, 'name')];
   if (typeof uid !== 'string' || typeof name !== 'string' || uid === '' || name === '') return undefined;
   return address.endsWith(`-${uid}`) ? { uid, name } : undefined;
 }
 
-/** Of a root that ended in its first turn, and is no actor any more. */
+/** The address of a root that ended in its first turn, and is no actor any more. */
 function rootIn(records: readonly KernelRecord[]): Address {
   const own = records.find((record) => record.k === 'state' && !record.at.includes('/'));
   return own?.k === 'state' ? own.at : '';
@@ -243,6 +246,6 @@ const newActor = (address: Address, machine: AnyStateMachine): Actor => ({
 });
 
 function described({ id, path, meta }: AnyStateNode, since: number): ActiveState {
-  const text = (meta as { waitsFor?: unknown } | undefined)?.waitsFor;
+  const text = memberOf(meta, 'waitsFor');
   return { id, path: path.join('.'), since, ...(typeof text === 'string' ? { waitsFor: text } : {}) };
 }

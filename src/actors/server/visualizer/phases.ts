@@ -5,10 +5,10 @@
  * states as phases. Every visit is kept, the second as well as the first. Invariants: no phase ends before it began; at
  * most PHASES_MAX are held, and one that is open is never dropped.
  */
-import type { AnyStateNode } from '../../../kernel/active-states.ts';
 import type { Address } from '../../../kernel/address.ts';
 import { AGENT_PHASE, TURN_FAILED } from '../../../kernel/fault.ts';
 import type { KernelRecord } from '../../../kernel/records.ts';
+import type { AnyStateNode } from '../../../kernel/state-nodes.ts';
 import type { FailureView, PhaseView } from './protocol.ts';
 
 /** Visits that are kept: a start has about 40, the rest is room for restarts of subsystems. */
@@ -56,7 +56,7 @@ export class Phases {
   }
 }
 
-/** The last words of a root that could not start, if this record is them. */
+/** The failure that a root which could not start reports, if this record is the report. */
 export function failureIn(record: KernelRecord, root: Address): FailureView | undefined {
   if (record.k !== 'log' || record.at !== root) return undefined;
   const { err, phase } = record.fields ?? {};
@@ -67,7 +67,7 @@ export function failureIn(record: KernelRecord, root: Address): FailureView | un
 }
 
 function phaseNodes(nodes: readonly AnyStateNode[]): AnyStateNode[] {
-  const root = nodes[0]?.machine.root as AnyStateNode | undefined;
+  const root: AnyStateNode | undefined = nodes[0]?.machine.root;
   if (root && namesPhases(root)) return nodes.filter(isNamed);
   return nodes.filter((node) => Object.keys(node.states).length === 0);
 }
@@ -80,7 +80,7 @@ const naming = new WeakMap<AnyStateNode, boolean>();
 function namesPhases(node: AnyStateNode): boolean {
   const known = naming.get(node);
   if (known !== undefined) return known;
-  const names = isNamed(node) || Object.values(node.states).some((child) => namesPhases(child as AnyStateNode));
+  const names = isNamed(node) || Object.values(node.states).some((child) => namesPhases(child));
   naming.set(node, names);
   return names;
 }
@@ -88,8 +88,7 @@ function namesPhases(node: AnyStateNode): boolean {
 export function described(node: AnyStateNode): Phase {
   const { steps, waitsFor } = metaOf(node);
   let depth = 0;
-  for (let up = node.parent as AnyStateNode | undefined; up; up = up.parent as AnyStateNode | undefined)
-    if (isNamed(up)) depth++;
+  for (let up: AnyStateNode | undefined = node.parent; up; up = up.parent) if (isNamed(up)) depth++;
   return {
     id: node.id,
     name: node.path.join('.') || node.key,

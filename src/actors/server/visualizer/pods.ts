@@ -5,6 +5,7 @@
  * PODS_MAX are held; one that is gone is dropped before one that is there.
  */
 import type { Address } from '../../../kernel/address.ts';
+import { keepNewest } from '../../../kernel/keep-newest.ts';
 import type { KernelRecord } from '../../../kernel/records.ts';
 import type { PodView } from './protocol.ts';
 
@@ -29,7 +30,7 @@ export class Pods {
     else if (record.k === 'state' && record.status !== undefined) this.ended(record.at, root, t);
   }
 
-  /** In the order in which they were seen. */
+  /** The pods in the order in which they were seen. */
   list(): readonly PodView[] {
     return [...this.pods.values()];
   }
@@ -52,6 +53,7 @@ export class Pods {
 
   private drop(): void {
     const gone = [...this.pods.values()].find((pod) => pod.gone !== undefined);
-    this.pods.delete(gone?.uid ?? this.pods.keys().next().value!);
+    if (gone) this.pods.delete(gone.uid);
+    else keepNewest(this.pods, this.pods.size - 1);
   }
 }

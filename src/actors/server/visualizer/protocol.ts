@@ -17,7 +17,7 @@ export interface RequestView {
   readonly n: number;
 }
 
-/** A state that is active, and what it waits for if it says so. */
+/** An active state, and what it waits for if its machine tells. */
 export interface ActiveState {
   /** As the chart names it. */
   readonly id: string;
@@ -36,7 +36,7 @@ export interface ActorView {
   readonly requests: readonly RequestView[];
   /** Why it ended, when it failed. */
   readonly error?: string;
-  /** What people call the uid in its address, if its machine knows. */
+  /** The name of the pod behind the uid in its address, if its machine knows it. */
   readonly named?: NamedUid;
 }
 
@@ -58,11 +58,11 @@ export interface ShownRecord {
   readonly turn: number;
   readonly cause?: number;
   readonly record: KernelRecord;
-  /** Of a `state` record: the states that are active from here. */
+  /** With a `state` record: the states that are active from here. */
   readonly active?: readonly ActiveState[];
-  /** Of a `state` record: what the actor was in until then; absent when it began with it. */
+  /** With a `state` record: the states of the actor until then; absent when the record begins the actor. */
   readonly was?: StatesView;
-  /** Of a `state` record with which an actor begins, or its name becomes known. */
+  /** With a `state` record that begins an actor or makes its name known. */
   readonly begins?: { readonly machine: string; readonly named?: NamedUid };
   /** The request that a `cancel` record takes back, or that an input is news of. */
   readonly request?: { readonly asker: Address; readonly name: string };
@@ -87,7 +87,7 @@ export interface TimerView {
 
 export interface ActorDetail {
   readonly actor: ActorView;
-  /** Number of the record after which it was so; absent: now. */
+  /** Number of the record after which the actor was so; absent: now. */
   readonly at?: number;
   /** JSON text, cut at a limit. Absent when the actor has ended, or is not there yet. */
   readonly context?: string;
@@ -99,7 +99,7 @@ export interface PhaseView {
   readonly id: string;
   readonly name: string;
   readonly depth: number;
-  /** Its rows of the documented start-up sequence: `S116-S120`. */
+  /** The rows of the documented start-up sequence that the phase covers: `S116-S120`. */
   readonly steps?: string;
   readonly waitsFor?: string;
   readonly entered: number;
@@ -108,7 +108,7 @@ export interface PhaseView {
   readonly leftBy?: number;
 }
 
-/** What ended a start: the root's last words, and the phase that they blame. */
+/** The end of a failed start: the root's last message, and the phase that it blames. */
 export interface FailureView {
   readonly n: number;
   readonly message: string;
@@ -127,9 +127,9 @@ export interface PodView {
   readonly n: number;
   /** Time of the first such line. */
   readonly seen: number;
-  /** When it ran first. */
+  /** The time when the pod ran first. */
   readonly running?: number;
-  /** When its actor ended. */
+  /** The time when the pod's actor ended. */
   readonly gone?: number;
 }
 
@@ -141,7 +141,7 @@ export interface CallView {
   /** Address of the requesting actor. */
   readonly at: string;
   readonly name: string;
-  /** Whom or what it is about: an endpoint, a file. */
+  /** The subject of the operation: an endpoint, a file. */
   readonly target?: string;
 }
 
@@ -158,7 +158,7 @@ export interface PhasesView {
   readonly started: number;
   readonly now: number;
   readonly phases: readonly PhaseView[];
-  /** The newest last. */
+  /** The newest is the last. */
   readonly troubles?: readonly TroubleView[];
   /** The oldest first. */
   readonly pending?: readonly CallView[];

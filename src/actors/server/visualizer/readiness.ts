@@ -34,12 +34,13 @@ interface RuntimeContext {
 
 /** Undefined: the node is Ready, or its start has not come as far as the actors that know. */
 export function notReadyReason(root: Address, snapshotOf: SnapshotOf): string | undefined {
-  const contextOf = (name: string): unknown =>
-    (snapshotOf(`${root}/${name}`) as { readonly context?: unknown } | undefined)?.context;
-  const status = contextOf('nodeStatus') as StatusContext | undefined;
+  // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- the caller knows the machine of this name
+  const contextOf = <Context>(name: string): Context | undefined =>
+    (snapshotOf(`${root}/${name}`) as { readonly context?: Context } | undefined)?.context;
+  const status = contextOf<StatusContext>('nodeStatus');
   const reason = status
-    ? clusterReason(status, contextOf('clientCertificate') as CertificateContext | undefined)
-    : runtimeReason(contextOf('runtimeState') as RuntimeContext | undefined);
+    ? clusterReason(status, contextOf<CertificateContext>('clientCertificate'))
+    : runtimeReason(contextOf<RuntimeContext>('runtimeState'));
   return reason === undefined ? undefined : shortText(reason, REASON_MAX_CHARS);
 }
 

@@ -27,7 +27,7 @@ export async function reportHtml(files: JournalFiles | undefined): Promise<strin
     readScript('page.js').then(withoutEnd),
     readScript('report-worker.js'),
   ]);
-  const names = [...page.matchAll(STYLESHEET)].map(([, name]) => name!);
+  const names = [...page.matchAll(STYLESHEET)].map(([, name = '']) => name);
   const styles = (await Promise.all(names.map(text))).join('\n');
   const tags = [
     dataTag('worker', Buffer.from(worker)),
@@ -39,7 +39,7 @@ export async function reportHtml(files: JournalFiles | undefined): Promise<strin
     .map(([kind, source]) => `${kind}-src ${source}`)
     .join('; ');
   const head = `<meta http-equiv="Content-Security-Policy" content="${policy}" />\n    <style>${styles}</style>`;
-  // By functions: what is put in may hold the signs of a replacement.
+  // Inserted by functions, because an inserted text may contain the patterns of a replacement.
   return page
     .replaceAll(STYLESHEET, '')
     .replace(ICON, () => `href="data:image/svg+xml;base64,${Buffer.from(icon).toString('base64')}"`)
@@ -69,7 +69,7 @@ async function packed(files: JournalFiles): Promise<Buffer> {
   if (bytes > REPORT_MAX_BYTES)
     throw new Error(`the journal has ${bytes} bytes, a report takes ${REPORT_MAX_BYTES}: look at it without --output`);
   const contents = await Promise.all(paths.map(([, path]) => readFile(path)));
-  const names = contents.map(({ length }, at) => [paths[at]![0], length]);
+  const names = paths.map(([name], at) => [name, contents[at]?.length]);
   return Buffer.concat([Buffer.from(`${JSON.stringify(names)}\n`), ...contents]);
 }
 

@@ -7,12 +7,14 @@ const TOKEN_BYTES = 24;
 
 export const newToken = (): string => randomBytes(TOKEN_BYTES).toString('base64url');
 
-/** The same for every start of a node, so that an open page lives on. A file that others can read is not taken. */
+/**
+ * A node keeps its token over all its starts, so that an open page lives on. A file that others can read is not taken.
+ */
 export function keptToken(path: string): string {
   try {
     const { mode, uid } = lstatSync(path);
     const token = readFileSync(path, 'utf8').trim();
-    const isOurs = (mode & 0o7777) === OWNER_ONLY && uid === process.getuid!();
+    const isOurs = (mode & 0o7777) === OWNER_ONLY && uid === process.getuid?.();
     if (isOurs && /^[\w-]{32}$/.test(token)) return token;
   } catch {
     // There is none yet.

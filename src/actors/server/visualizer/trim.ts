@@ -7,7 +7,7 @@
 const TEXT_MAX_CHARS = 1_000;
 /** Characters of one value with all that is in it, so that 2,000 records stay below 32 MB on the page. */
 const VALUE_MAX_CHARS = 16_384;
-/** What a value costs beside its text: quotes, commas, the name of its type. */
+/** The cost of a value beside its text: quotes, commas, the name of its type. */
 const VALUE_COST_CHARS = 8;
 /** Nested levels below an event: enough for a pod's container status. */
 const DEPTH_MAX = 10;

@@ -51,13 +51,15 @@ const HEADERS: Readonly<Record<string, string>> = {
 export interface VisualizerOptions {
   /** 0 takes any free port. */
   readonly port: number;
-  /** What a client has to show: as a bearer, as the parameter `token`, or as the cookie that the page then gets. */
+  /**
+   * The secret that a client shows: as a bearer, as the parameter `token`, or as the cookie that the page then gets.
+   */
   readonly token: string;
-  /** Of a node that runs. */
+  /** The kernel's records, while the node runs. */
   readonly feed?: Feed;
   /** The journal that the page opens by itself where there is no feed, and on demand where there is one. */
   readonly journal?: JournalFiles;
-  /** Other charts than the project's. */
+  /** The folder of charts; default: the project's. */
   readonly diagramsDir?: string;
 }
 
@@ -146,7 +148,7 @@ export class Visualizer {
     app.get<Asked>('/events', (request, reply) => this.follow(request, reply, feed));
   }
 
-  /** What the page loads afterwards comes with the cookie, which no other site can have sent. */
+  /** Later requests of the page come with the cookie, which no other site can have sent. */
   private sendPage(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     const name = cookieName(request.socket.localPort);
     reply.header('set-cookie', `${name}=${this.options.token}; Path=/; HttpOnly; SameSite=Strict`);

@@ -15,7 +15,7 @@ Buffer.prototype.toString = function toString(this: Buffer, encoding?: string, s
 
 export { Buffer };
 
-/** The same bytes, not a copy. */
+/** A buffer over the same bytes, not a copy. */
 export const bufferOf = (bytes: Uint8Array): Buffer =>
   Buffer.from(bytes.buffer as ArrayBuffer, bytes.byteOffset, bytes.byteLength);
 

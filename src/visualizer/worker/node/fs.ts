@@ -5,7 +5,7 @@
 import type { Buffer } from 'buffer/';
 import { bufferOf } from './buffer.ts';
 
-/** Of workers, which the types of a page do not have. */
+/** A class of workers, which the types of a page do not have. */
 declare const FileReaderSync: new () => { readAsArrayBuffer(part: Blob): ArrayBuffer };
 
 export type Content = Uint8Array | Blob;
@@ -86,5 +86,5 @@ export const existsSync = (path: string): boolean => statSync(path, { throwIfNoE
 
 export function readdirSync(path: string): string[] {
   const below = [...files.keys()].flatMap((name) => (name.startsWith(`${path}/`) ? [name.slice(path.length + 1)] : []));
-  return [...new Set(below.map((name) => name.split('/', 1)[0]!))];
+  return [...new Set(below.flatMap((name) => name.split('/', 1)))];
 }

@@ -2,7 +2,7 @@
 import { Decompress } from 'fzstd';
 import { Buffer, bufferOf, encoded } from './buffer.ts';
 
-/** Of compressed bytes at once: what they become is counted after each. */
+/** Compressed bytes that are taken at once; the size of their content is counted after each piece. */
 const PIECE_BYTES = 16 * 1024;
 
 export function zstdDecompressSync(
@@ -35,6 +35,6 @@ const TABLE = Uint32Array.from({ length: 256 }, (_, byte) => {
 export function crc32(data: string | Uint8Array): number {
   const bytes = encoded(data);
   let crc = 0xffffffff;
-  for (let at = 0; at < bytes.length; at++) crc = TABLE[(crc ^ bytes[at]!) & 0xff]! ^ (crc >>> 8);
+  for (let at = 0; at < bytes.length; at++) crc = (TABLE[(crc ^ (bytes[at] ?? 0)) & 0xff] ?? 0) ^ (crc >>> 8);
   return (crc ^ 0xffffffff) >>> 0;
 }

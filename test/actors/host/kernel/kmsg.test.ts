@@ -3,7 +3,7 @@ import { appendFileSync, openSync, writeFileSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { hostPorts } from '../../../../src/actors/host/index.ts';
-import { OomParser, parseRecord } from '../../../../src/actors/host/kernel/oom-records.ts';
+import { OomParser, parseRecord } from '../../../../src/actors/host/kernel/kmsg.ts';
 import { openStream, temporaryFolder } from '../../../support/host-ports.ts';
 
 /** As Linux 6 writes them; the middle of an episode is a table of processes. */

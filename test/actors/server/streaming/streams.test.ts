@@ -8,7 +8,7 @@ import { WebSocket } from 'ws';
 import type { NodePod } from '../../../../src/actors/server/node-pods.ts';
 import type { NodeView } from '../../../../src/actors/server/node-view.ts';
 import { type StreamUrls, streamingEndpoints } from '../../../../src/actors/server/streaming/endpoints.ts';
-import { parsePorts } from '../../../../src/actors/server/streaming/port-forward.ts';
+import { parsePorts } from '../../../../src/actors/server/streaming/tunnel.ts';
 import { SpdyServer, type SpdyServerStream } from '../../../../src/actors/spdy/server.ts';
 import { OperationError } from '../../../../src/kernel/json.ts';
 import { type Front, openFront } from '../../../support/endpoint-front.ts';

@@ -124,7 +124,7 @@ export class TransportMetrics {
     if (seen.pluginCertificate !== null) this.#given(new X509Certificate(seen.pluginCertificate));
   };
 
-  /** The same certificate comes again with each new connection. */
+  /** Counts a certificate once: each new connection presents the same one again. */
   #given(certificate: X509Certificate): void {
     const before = this.#certificate;
     if (before?.fingerprint256 === certificate.fingerprint256) return;

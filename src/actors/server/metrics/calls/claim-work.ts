@@ -81,7 +81,7 @@ const IN_USE =
   'Instead, use the count for the <any> driver_name.';
 
 export function claimGauge(view: Pick<NodeView, 'contexts'>): Family {
-  const [context] = view.contexts('kubelet/draManager') as readonly DraManagerContext[];
+  const [context] = view.contexts<DraManagerContext>('kubelet/draManager');
   const prepared = Object.values(context?.cache ?? {}).filter(({ isPrepared }) => isPrepared);
   const drivers = [...new Set(prepared.flatMap((entry) => Object.keys(entry.drivers)))].toSorted();
   const of = (driver: string) => prepared.filter((entry) => entry.drivers[driver] !== undefined).length;

@@ -40,7 +40,7 @@ export function countDriverCalls(registry: Registry, view: Pick<NodeView, 'conte
     const { method, target, code, durationMs } = message as PluginCall;
     const isDra = method.startsWith(DRA);
     if (!isDra && !method.startsWith(CSI)) return;
-    const plugins = view.contexts('kubelet/pluginManager/plugin-') as readonly PluginContext[];
+    const plugins = view.contexts<PluginContext>('kubelet/pluginManager/plugin-');
     const plugin = plugins.find(({ info, socket }) => info && `unix://${endpointOf(info, socket)}` === target);
     const driver_name = plugin?.info?.name ?? '';
     const labels = { driver_name, method_name: method, grpc_status_code: code };

@@ -11,7 +11,7 @@ import { DEFAULT_BUCKETS, MS_PER_SECOND } from '../projection.ts';
 const METHODS = new Set(['OPTIONS', 'GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'TRACE', 'CONNECT']);
 /** Upstream's, which writes `portForward` otherwise and so does not know it. */
 const LONG_RUNNING = new Set(['exec', 'attach', 'debug']);
-/** Everything else is `other`. */
+/** The paths that have a label of their own; all others count as `other`. */
 const PATHS: ReadonlySet<string> = new Set(
   (
     'healthz pods stats metrics metrics/cadvisor metrics/probes metrics/resource logs debug run exec attach portForward ' +
@@ -44,7 +44,7 @@ export class RequestMetrics {
     );
   }
 
-  /** `path` as it was sent, decoded. {@link RequestMetrics.answered} ends it. */
+  /** `path` is the sent one, decoded. {@link RequestMetrics.answered} ends the request. */
   began(serverType: ServerType, method: string, path: string): void {
     const labels = labelsOf(serverType, method, path);
     this.#total.inc(labels);
@@ -88,7 +88,7 @@ const CACHE = 'authentication_token_cache_';
 /** Metrics of authentication: certificates of clients, tokens from the cache or by review. */
 export class AuthMetrics {
   readonly #lifetimes;
-  /** Of the cache of tokens. Upstream's texts for these are empty. */
+  /** Counts of the cache of tokens. Upstream's help texts for these are empty. */
   readonly tokens: CacheSeen;
 
   constructor(registry: Registry) {

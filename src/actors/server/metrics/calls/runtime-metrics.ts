@@ -10,7 +10,7 @@ const OPERATION_BUCKETS = [
   47.6837158203125, 119.20928955078125, 298.0232238769531, 745.0580596923828,
 ];
 
-/** Upstream's names where they are not those of the call: `RunPodSandbox` is `run_podsandbox`. */
+/** Upstream's names where they differ from the call's: `RunPodSandbox` is `run_podsandbox`. */
 const NAMES: Readonly<Record<string, string>> = { UpdateContainerResources: 'update_container' };
 
 /** Also of containerd's own events, which upstream does not listen to: `subscribe`. */

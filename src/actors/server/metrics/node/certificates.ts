@@ -3,6 +3,7 @@
  * long one lived before the next. As upstream's, there only for a certificate that this node takes care of.
  */
 import type { Counter, Histogram, Registry } from 'prom-client';
+import { memberOf } from '../../../../kernel/json.ts';
 import type { StateRecord } from '../../../../kernel/records.ts';
 import type { CertificateFacts } from '../../../../machines/model/operations/certificate.ts';
 import type { NodeRecord, NodeResult } from '../../../node-records.ts';
@@ -14,7 +15,8 @@ const MANAGER = /^kubelet\/(?<purpose>clientCertificate|servingCertificate)(?=\/
 const LIFE_BUCKETS = [60, 3_600, 14_400, 86_400, 604_800, 2_592_000, 7_776_000, 15_552_000, 31_104_000, 124_416_000];
 const PREFIX = 'kubelet_certificate_manager_';
 
-type Purpose = 'clientCertificate' | 'servingCertificate';
+const PURPOSES = ['clientCertificate', 'servingCertificate'] as const;
+type Purpose = (typeof PURPOSES)[number];
 
 interface Managed {
   readonly failures: Counter;
@@ -37,7 +39,8 @@ export class Certificates implements Projection {
     if (record.k !== 'state' && record.k !== 'result') return;
     const found = MANAGER.exec(record.at);
     if (!found) return;
-    const purpose = found.groups!['purpose'] as Purpose;
+    const purpose = PURPOSES.find((each) => each === found.groups?.['purpose']);
+    if (purpose === undefined) return;
     const managed = this.#managed.get(purpose) ?? this.#begin(purpose);
     if (record.k === 'result') took(managed, record, kernel.now);
     else if (record.at === found[0]) moved(managed, record);
@@ -94,7 +97,7 @@ function took(managed: Managed, result: NodeResult, nowMs: number): void {
 
 /** Whatever goes wrong with a renewal, the next step is to wait for another try. */
 function moved(managed: Managed, { value }: StateRecord): void {
-  const { rotation } = (value as { readonly working?: { readonly rotation?: unknown } }).working ?? {};
+  const rotation = memberOf(memberOf(value, 'working'), 'rotation');
   if (rotation === 'backingOff' && managed.rotation !== rotation) managed.failures.inc();
   managed.rotation = rotation;
 }

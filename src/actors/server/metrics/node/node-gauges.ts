@@ -1,4 +1,8 @@
-/** Gauges of the node itself: its name, build, feature gates, CPUs and plugins; and counters that stay at zero here. */
+/**
+ * Gauges of the node itself (its name, build, feature gates, CPUs and plugins) and of this process; and counters that
+ * stay at zero here.
+ */
+import { readFileSync } from 'node:fs';
 import { FEATURE_GATES } from '../../../../machines/configuration/fields/feature-gate-table.ts';
 import { isEnabled } from '../../../../machines/configuration/index.ts';
 import { parseCpuSet } from '../../../../machines/model/values/cpu-set.ts';
@@ -8,6 +12,7 @@ import { type Family, gaugeOf, one } from '../family.ts';
 
 export function nodeGauges(view: NodeView): Family[] {
   const changed = view.configuration().featureGates;
+  const version = view.cgroupVersion();
   const gates = Object.entries(FEATURE_GATES).map(([name, { stage }]) =>
     one(isEnabled(changed, name) ? 1 : 0, { name, stage: stage === 'ga' ? '' : stage.toUpperCase() }),
   );
@@ -20,11 +25,7 @@ export function nodeGauges(view: NodeView): Family[] {
       "[ALPHA] Metrics provider used by kubelet to collect container stats. Values can be 'cadvisor' and 'cri'",
       [one(1, { provider: 'cadvisor' })],
     ),
-    gaugeOf(
-      'kubelet_cgroup_version',
-      '[ALPHA] cgroup version on the hosts.',
-      view.cgroupVersion() === null ? [] : [one(view.cgroupVersion()!)],
-    ),
+    gaugeOf('kubelet_cgroup_version', '[ALPHA] cgroup version on the hosts.', version === null ? [] : [one(version)]),
     gaugeOf(
       'kubernetes_feature_enabled',
       '[BETA] This metric records the data about the stage and enablement of a k8s feature.',
@@ -33,7 +34,7 @@ export function nodeGauges(view: NodeView): Family[] {
   ];
 }
 
-/** As upstream's counter: it appears with the first eviction. */
+/** As with upstream, the counter appears with the first eviction. */
 export function evictionCounts(view: NodeView): Family[] {
   const samples = Object.entries(view.evictions()).map(([signal, count]) => one(count, { eviction_signal: signal }));
   if (samples.length === 0) return [];
@@ -41,7 +42,7 @@ export function evictionCounts(view: NodeView): Family[] {
   return [{ name: 'kubelet_evictions', help, type: 'counter', samples }];
 }
 
-/** CPUs that are of single containers, and what is left for all others where the node keeps them apart. */
+/** CPUs that single containers have exclusively, and the shared rest where the node keeps them apart. */
 export function cpuGauges(view: NodeView, pods: readonly NodePod[]): Family[] {
   const exclusive = pods.flatMap(({ exclusiveCpus = {} }) => Object.values(exclusiveCpus).flatMap(idsOf));
   const allocatable = view.allocatableCpus();
@@ -61,7 +62,7 @@ export function cpuGauges(view: NodeView, pods: readonly NodePod[]): Family[] {
     gaugeOf(
       'kubelet_cpu_manager_allocation_per_numa',
       '[ALPHA] Number of CPUs allocated per NUMA node',
-      Object.entries(byNode).map(([numa_node, ids]) => one(ids!.length, { numa_node })),
+      Object.entries(byNode).map(([numa_node, ids = []]) => one(ids.length, { numa_node })),
     ),
   ];
 }
@@ -77,9 +78,9 @@ interface Plugins {
   readonly plugins: Readonly<Record<string, { readonly driver: object | null }>>;
 }
 
-/** Sockets in the plugin folder, and those of them whose plugin was taken. */
+/** Sockets in the plugin folder, and the number of accepted plugins among them. */
 export function pluginCounts(view: NodeView): Family {
-  const [manager] = view.contexts('kubelet/pluginManager') as readonly Plugins[];
+  const [manager] = view.contexts<Plugins>('kubelet/pluginManager');
   const sockets = Object.entries(manager?.plugins ?? {});
   const samples = sockets.flatMap(([socket_path, { driver }]) => [
     one(1, { socket_path, state: 'desired_state_of_world' }),
@@ -90,9 +91,8 @@ export function pluginCounts(view: NodeView): Family {
 
 /** How many mirror pods the API server has for static pods of this node. */
 export const mirrorPodsOf = (view: NodeView): number =>
-  (view.contexts('kubelet/mirrorPods/mirror-') as readonly { readonly seen: object | null }[]).filter(
-    ({ seen }) => seen !== null,
-  ).length;
+  view.contexts<{ readonly seen: object | null }>('kubelet/mirrorPods/mirror-').filter(({ seen }) => seen !== null)
+    .length;
 
 /** As Go names them. */
 const ARCHITECTURES: Readonly<Record<string, string>> = { x64: 'amd64', ia32: '386' };
@@ -117,7 +117,7 @@ export function buildInfo(version: string): Family {
   return gaugeOf('kubernetes_build_info', help, [one(1, labels)]);
 }
 
-/** Families by what they promise; those of libraries promise nothing and are not counted, as upstream's. */
+/** Families by their stability; those of libraries have none and are not counted, as with upstream. */
 export function registeredCounts(families: readonly Family[]): Family {
   const stabilities = families.flatMap(({ help }) => /^\[([A-Z]+)\]/.exec(help)?.[1] ?? []);
   const counts = Object.groupBy(stabilities, (stability) => stability);
@@ -125,13 +125,13 @@ export function registeredCounts(families: readonly Family[]): Family {
     name: 'registered_metrics_total',
     help: '[BETA] The count of registered metrics broken by stability level and deprecation version.',
     type: 'counter',
-    samples: Object.entries(counts).map(([stability_level, all]) =>
-      one(all!.length, { deprecated_version: '', stability_level }),
+    samples: Object.entries(counts).map(([stability_level, all = []]) =>
+      one(all.length, { deprecated_version: '', stability_level }),
     ),
   };
 }
 
-/** By name, upstream's help, and why it never happens. */
+/** The name, upstream's help, and the reason why the counter stays at zero. */
 const NEVER: readonly (readonly [name: string, help: string])[] = [
   // Nothing here is hidden or disabled.
   ['disabled_metrics_total', '[BETA] The count of disabled metrics.'],
@@ -140,7 +140,7 @@ const NEVER: readonly (readonly [name: string, help: string])[] = [
   ['kubelet_pleg_discard_events', '[ALPHA] The number of discard events in PLEG.'],
   // The API by which agents watch pods is behind a gate that is off.
   ['kubelet_pod_watch_events_dropped_total', '[ALPHA] Cumulative number of pod watch events dropped.'],
-  // What cannot be read of a volume is logged and left out.
+  // A volume whose statistics cannot be read is logged and left out.
   [
     'force_cleaned_failed_volume_operations_total',
     '[ALPHA] The number of volumes that were force cleaned after their reconstruction failed during kubelet startup. ' +
@@ -158,3 +158,50 @@ const NEVER: readonly (readonly [name: string, help: string])[] = [
  */
 export const neverCounts = (): Family[] =>
   NEVER.map(([name, help]): Family => ({ name, help, type: 'counter', samples: [one(0)] }));
+
+function read(path: string): string {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch {
+    return '';
+  }
+}
+
+/** Columns of /proc/net/dev after the name: eight of what came in, then eight of what went out. */
+const SENT_COLUMN = 8;
+
+/** Gauges of this process that Prometheus' client does not have, from the kernel's own files. */
+export function processFamilies(): Family[] {
+  const interfaces = read('/proc/self/net/dev')
+    .split('\n')
+    .flatMap((line) => /^\s*[^:\s]+:(.*)$/.exec(line)?.[1] ?? [])
+    .map((columns) => columns.trim().split(/\s+/).map(Number));
+  const sum = (column: number) => interfaces.reduce((total, columns) => total + (columns[column] ?? 0), 0);
+  const limit = /^Max address space\s+(\d+)/m.exec(read('/proc/self/limits'))?.[1];
+  const family = (name: string, help: string, type: Family['type'], value: number): Family => ({
+    name,
+    help,
+    type,
+    samples: [{ labels: {}, value }],
+  });
+  return [
+    family(
+      'process_network_receive_bytes_total',
+      'Number of bytes received by the process over the network.',
+      'counter',
+      sum(0),
+    ),
+    family(
+      'process_network_transmit_bytes_total',
+      'Number of bytes sent by the process over the network.',
+      'counter',
+      sum(SENT_COLUMN),
+    ),
+    family(
+      'process_virtual_memory_max_bytes',
+      'Maximum amount of virtual memory available in bytes.',
+      'gauge',
+      limit === undefined ? 2 ** 64 : Number(limit),
+    ),
+  ];
+}

@@ -21,7 +21,7 @@ const PHASES = {
   post_registration: 'Duration in seconds of node startup after registration.',
 } as const;
 
-/** When the machine began, in ms since the epoch. `undefined` where the kernel does not say it. */
+/** The time when the machine began, in ms since the epoch. `undefined` where the kernel does not tell it. */
 function bootTimeMs(): number | undefined {
   try {
     const seconds = /^btime (\d+)$/m.exec(readFileSync('/proc/stat', 'utf8'))?.[1];
@@ -82,7 +82,7 @@ function reportsReady({ input }: UnderWay): boolean {
   return status?.conditions?.some(({ type, status: value }) => type === 'Ready' && value === 'True') === true;
 }
 
-/** From this release on upstream needs a runtime that says by which driver it makes control groups. */
+/** From this release on upstream needs a runtime that reports its cgroup driver. */
 const SUPPORT_ENDS = '1.37.0';
 
 /** Whether this runtime will do for the next release of Kubernetes. */

@@ -31,7 +31,7 @@ const CODES: Readonly<Record<string, string>> = {
   'cri.createContainer': 'CreateContainerError',
 };
 
-/** What is read of a container's context. */
+/** The fields that are read of a container's context. */
 interface Hooked {
   readonly wanted: { readonly postStart: Hook | null; readonly preStop: Hook | null };
 }

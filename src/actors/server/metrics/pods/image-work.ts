@@ -82,7 +82,7 @@ export class ImageWork implements Projection {
   readonly hears = ['message', 'effect', 'result'] as const;
   /** By pod and container, the open requests. */
   readonly #requests = new Map<string, ImageRequest>();
-  /** By actor of the image, since when it is pulled. */
+  /** By the actor of an image, the time since when it is pulled. */
   readonly #pulls = new Map<string, number>();
   /** By id, why an image is being removed. */
   readonly #removals = new Map<string, 'age' | 'space'>();

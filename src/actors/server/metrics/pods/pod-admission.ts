@@ -1,10 +1,11 @@
-/** Pods that this node refused, each once, and those that had to go for others. */
-import type { Counter, Registry } from 'prom-client';
-import type { NodeRecord } from '../../../node-records.ts';
-import { counter } from '../instruments.ts';
-import { isPodActor, type Projection } from '../projection.ts';
+/** Pods that this node rejected, each once, that it preempted for critical pods, and that it evicted. */
+import type { Counter, Histogram, Registry } from 'prom-client';
+import type { EvictionContext } from '../../../../machines/model/eviction/policy.ts';
+import { contextOf, type NodeRecord } from '../../../node-records.ts';
+import { counter, histogram } from '../instruments.ts';
+import { DEFAULT_BUCKETS, isPodActor, MS_PER_SECOND, type Projection, type Seen } from '../projection.ts';
 
-/** What upstream names; every other resource of which there is not enough is an extended one. */
+/** The resources that upstream names; every other one is counted as an extended resource. */
 const RESOURCES = ['OutOfcpu', 'OutOfmemory', 'OutOfephemeral-storage', 'OutOfpods'];
 
 export class PodAdmission implements Projection {
@@ -48,4 +49,41 @@ export class PodAdmission implements Projection {
 function reasonOf(reason: string): string {
   if (!reason.startsWith('OutOf') || RESOURCES.includes(reason)) return reason;
   return 'OutOfExtendedResources';
+}
+
+const EVICTION = 'kubelet/eviction';
+
+/** The age of the statistics by which an eviction was decided. */
+export class Evictions implements Projection {
+  readonly hears = ['message', 'result'] as const;
+  readonly #ages: Histogram<'eviction_signal'>;
+  #counted: EvictionContext['evictions'] = {};
+  #observedAtMs: number | undefined;
+
+  constructor(registry: Registry) {
+    this.#ages = histogram(
+      registry,
+      'kubelet_eviction_stats_age_seconds',
+      '[ALPHA] Time between when stats are collected, and when pod is evicted based on those stats by eviction signal',
+      DEFAULT_BUCKETS,
+      ['eviction_signal'],
+    );
+  }
+
+  on(record: NodeRecord, { kernel, request }: Seen): void {
+    if (record.k === 'result' && request?.name === 'stats.observe') this.#observedAtMs = request.sinceMs;
+    else if (record.k === 'message' && record.from === EVICTION && record.event.type === 'pods.kill') {
+      this.#went(contextOf<EvictionContext>(kernel, EVICTION)?.evictions ?? {}, kernel.now);
+    }
+  }
+
+  /** Observes the signals that count more pods than before. Limits of local storage have no signal. */
+  #went(evictions: EvictionContext['evictions'], nowMs: number): void {
+    for (const [eviction_signal, count] of Object.entries(evictions)) {
+      const isNew = count > (this.#counted[eviction_signal] ?? 0) && !eviction_signal.endsWith('fs.limit');
+      if (!isNew || this.#observedAtMs === undefined) continue;
+      this.#ages.observe({ eviction_signal }, (nowMs - this.#observedAtMs) / MS_PER_SECOND);
+    }
+    this.#counted = evictions;
+  }
 }

@@ -1,4 +1,4 @@
-/** Gauges of pods and their containers: what is so now. */
+/** Gauges of pods and their containers at this moment. */
 
 import { readdirSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -9,7 +9,7 @@ import { type Family, gaugeOf, one, type Sample } from '../family.ts';
 const conditionOf = (status: NodePod['status'], wanted: string) =>
   status?.conditions?.find(({ type, status: value }) => type === wanted && value === 'True');
 
-/** Of each container the files in the folder of its log. */
+/** The size of the files in the log folder of each container. */
 function logSizes(pods: readonly NodePod[]): Family {
   const samples = pods.flatMap(({ uid, namespace, name, runtime }) => {
     const folders = new Map(
@@ -39,7 +39,9 @@ function wantedGauges(pods: readonly NodePod[]): Family[] {
   const wanted = pods.filter(isWanted);
   const byStatic = (known: readonly NodePod[]) =>
     ([true, false] as const).map((isStatic) =>
-      one(known.filter(({ pod }) => isStaticPod(pod!) === isStatic).length, { static: isStatic ? 'true' : '' }),
+      one(known.filter(({ pod }) => pod !== null && isStaticPod(pod) === isStatic).length, {
+        static: isStatic ? 'true' : '',
+      }),
     );
   return [
     gaugeOf(
@@ -79,7 +81,7 @@ function resizeGauges(pods: readonly NodePod[]): Family[] {
     gaugeOf(
       'kubelet_pod_pending_resizes',
       '[ALPHA] Number of pending resizes for pods.',
-      Object.entries(pending).map(([reason, all]) => one(all!.length, { reason })),
+      Object.entries(pending).map(([reason, all = []]) => one(all.length, { reason })),
     ),
   ];
 }
@@ -99,7 +101,7 @@ function runningGauges(pods: readonly NodePod[]): Family[] {
     gaugeOf(
       'kubelet_running_containers',
       '[ALPHA] Number of containers currently running',
-      states.map(([container_state, all]) => one(all!.length, { container_state })),
+      states.map(([container_state, all = []]) => one(all.length, { container_state })),
     ),
     gaugeOf(
       'kubelet_working_pods',
@@ -109,7 +111,7 @@ function runningGauges(pods: readonly NodePod[]): Family[] {
   ];
 }
 
-/** Where a pod is wanted from, and whether it is one of a file: `unknown` where only the runtime knows it. */
+/** The source of a pod, and whether it is static: `unknown` where only the runtime knows the pod. */
 const ORIGINS = [
   { config: 'desired', static: '' },
   { config: 'desired', static: 'true' },

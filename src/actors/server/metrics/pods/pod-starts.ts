@@ -21,15 +21,15 @@ import {
   type Seen,
 } from '../projection.ts';
 
-/** Kinds of volumes that are on the node as soon as it wants them: as upstream, others make a pod stateful. */
+/** Kinds of volumes that need no external storage: as upstream, others make a pod stateful. */
 const STATELESS = ['hostPath', 'emptyDir', 'configMap', 'secret', 'downwardAPI', 'projected', 'image'] as const;
 
 interface Start {
   readonly pod: Pod;
   readonly seenAtMs: number;
-  /** Something was asked for it. */
+  /** An operation was requested for the pod. */
   hasBegun: boolean;
-  /** It was seen to run, or is none whose start is measured. */
+  /** The pod was seen to run, or its start is not measured. */
   isOver: boolean;
   /** Actors of images that it waits for, by container. */
   readonly images: Map<string, string>;
@@ -151,12 +151,12 @@ const isStateful = ({ spec }: Pod): boolean =>
 function initMs({ initContainerStatuses = [] }: PodStatus): number {
   const spans = initContainerStatuses.flatMap(({ state }) =>
     state?.terminated
-      ? [[Date.parse(state.terminated.startedAt ?? ''), Date.parse(state.terminated.finishedAt ?? '')]]
+      ? [{ from: Date.parse(state.terminated.startedAt ?? ''), to: Date.parse(state.terminated.finishedAt ?? '') }]
       : [],
   );
-  const known = spans.filter((span) => span.every((each) => !Number.isNaN(each)));
+  const known = spans.filter(({ from, to }) => !Number.isNaN(from) && !Number.isNaN(to));
   if (known.length === 0) return 0;
-  return Math.max(...known.map((span) => span[1]!)) - Math.min(...known.map((span) => span[0]!));
+  return Math.max(...known.map(({ to }) => to)) - Math.min(...known.map(({ from }) => from));
 }
 
 function families(registry: Registry) {

@@ -79,7 +79,9 @@ export class PodWork implements Projection {
     this.#next.delete(uid);
   }
 
-  /** At the end of a turn: whose requests are all answered, and who asked for nothing else in that turn. */
+  /**
+   * At the end of a turn: ends the work of pods whose requests are all answered, and that made no other in that turn.
+   */
   #rest(nowMs: number): void {
     for (const [uid, { requests, sinceMs, work }] of this.#busy) {
       if (requests > 0) continue;

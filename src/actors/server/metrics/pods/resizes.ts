@@ -15,10 +15,10 @@ import { isPodActor, type Projection, podUidAt, type Seen } from '../projection.
 /** Upstream's, in milliseconds: from 10, each twice the one before. */
 const DURATION_BUCKETS = Array.from({ length: 18 }, (_, power) => 10 * 2 ** power);
 const ALLOCATION = 'kubelet/allocation';
-/** What is asked to make a resize so; what the runtime says to the resources of a sandbox decides nothing. */
+/** Operations that carry out a resize; the runtime's answer about the resources of a sandbox decides nothing. */
 const STEP = /\/(memoryUsage|holdGroup|resizeContainer)$/;
 const REQUIREMENTS = ['requests', 'limits'] as const;
-/** What may be another while a pod runs. */
+/** The resources that may change while a pod runs. */
 const RESOURCES = ['cpu', 'memory'] as const;
 
 /** Upstream's words, by what the refusal says. */
@@ -43,7 +43,7 @@ interface Asked {
 export class Resizes implements Projection {
   readonly hears = ['message', 'result', 'end'] as const;
   readonly #asked = new Map<string, Asked>();
-  /** By pod, since when what was given is being made so. */
+  /** By pod, the time since when a granted resize is being carried out. */
   readonly #working = new Map<string, number>();
   /** The messages to the allocation manager in this turn. */
   #trigger = 'periodic_retry';

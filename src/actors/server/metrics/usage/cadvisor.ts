@@ -1,4 +1,5 @@
 /** The metrics of `/metrics/cadvisor`, from one reading of all control groups. Names and labels are cAdvisor's. */
+import { type MachineInfo, physicalCoresOf, socketsOf } from '../../../../machines/model/operations/host.ts';
 import type { CgroupSample } from '../../../stats/cgroup-samples.ts';
 import type { DeviceIo } from '../../../stats/cgroup-usage.ts';
 import type { DiskSample } from '../../../stats/machine-disks.ts';
@@ -88,13 +89,15 @@ const DEFINITIONS: Readonly<Record<string, Definition>> = {
   ),
   container_memory_cache: gauge('Number of bytes of page cache memory.', ({ usage }) => usage.memory?.cache),
   container_memory_failcnt: counter('Number of memory usage hits limits', ({ usage }) => usage.memory?.failures),
-  container_memory_failures_total: counter('Cumulative count of memory allocation failures.', ({ usage }) =>
-    usage.memory === null
-      ? []
-      : (['container', 'hierarchy'] as const).flatMap((scope) => [
-          { value: usage.memory!.pageFaults, labels: { failure_type: 'pgfault', scope } },
-          { value: usage.memory!.majorPageFaults, labels: { failure_type: 'pgmajfault', scope } },
-        ]),
+  container_memory_failures_total: counter(
+    'Cumulative count of memory allocation failures.',
+    ({ usage: { memory } }) =>
+      memory === null
+        ? []
+        : (['container', 'hierarchy'] as const).flatMap((scope) => [
+            { value: memory.pageFaults, labels: { failure_type: 'pgfault', scope } },
+            { value: memory.majorPageFaults, labels: { failure_type: 'pgmajfault', scope } },
+          ]),
   ),
   container_memory_kernel_usage: gauge(
     'Size of kernel memory allocated in bytes.',
@@ -182,7 +185,7 @@ const DEFINITIONS: Readonly<Record<string, Definition>> = {
 
 interface Machine {
   readonly disks: readonly DiskSample[];
-  /** By major and minor number, what a disk is called: `sda`. */
+  /** By major and minor number, the name of a disk: `sda`. */
   readonly names: ReadonlyMap<string, string>;
 }
 
@@ -203,7 +206,7 @@ export function cadvisorFamilies(samples: readonly CgroupSample[] | null, machin
   return [...families, ...diskFamilies(samples ?? [], machine), error];
 }
 
-/** Of the machine what its disks count themselves; of groups what they had done there. */
+/** For the machine the counters of its disks; for groups the input and output that they caused there. */
 function diskFamilies(samples: readonly CgroupSample[], { disks, names }: Machine): Family[] {
   const counted = new Set(disks.map(({ device }) => device));
   const ofGroups = (name: string): Sample[] => {
@@ -237,4 +240,56 @@ function samplesOf(sample: CgroupSample, read: Reader, isFixed: boolean): Sample
     value: Number(value),
     ...(isFixed ? {} : { timestampMs: sample.atMs }),
   }));
+}
+
+/** The machine itself, from the facts that starting found out; `null`: they are not known yet. */
+export function machineFamilies(
+  machine: MachineInfo | null,
+  levels: Readonly<Record<'books' | 'drawers', number>>,
+): Family[] {
+  const { machineId = '', systemUuid = '', bootId = '' } = machine ?? {};
+  const labels = { boot_id: bootId, machine_id: machineId, system_uuid: systemUuid };
+  const gauge = (
+    name: string,
+    help: string,
+    value: number | null,
+    own: Family['samples'][number]['labels'] = labels,
+  ) => ({
+    name,
+    help,
+    type: 'gauge' as const,
+    samples: value === null ? [] : [{ labels: own, value }],
+  });
+  return [
+    gauge('machine_cpu_books', 'Number of CPU books.', machine && levels.books),
+    gauge('machine_cpu_drawers', 'Number of CPU drawers.', machine && levels.drawers),
+    gauge('machine_cpu_cores', 'Number of logical CPU cores.', machine && machine.cores),
+    gauge('machine_cpu_physical_cores', 'Number of physical CPU cores.', machine && physicalCoresOf(machine.topology)),
+    gauge('machine_cpu_sockets', 'Number of CPU sockets.', machine && socketsOf(machine.topology)),
+    gauge('machine_memory_bytes', 'Amount of memory installed on the machine.', machine && Number(machine.memoryBytes)),
+    gauge(
+      'machine_swap_bytes',
+      'Amount of swap memory available on the machine.',
+      machine && Number(machine.swapBytes),
+    ),
+    gauge(
+      'machine_scrape_error',
+      '1 if there was an error while getting machine metrics, 0 otherwise.',
+      machine ? 0 : 1,
+      {},
+    ),
+    gauge(
+      'cadvisor_version_info',
+      "A metric with a constant '1' value labeled by kernel version, OS version, docker version, cadvisor version & " +
+        'cadvisor revision.',
+      machine && 1,
+      {
+        cadvisorRevision: '',
+        cadvisorVersion: '',
+        dockerVersion: '',
+        kernelVersion: machine?.kernelVersion ?? '',
+        osVersion: machine?.osImage ?? '',
+      },
+    ),
+  ];
 }

@@ -28,7 +28,7 @@ const pluginOf = (volume: Volume | undefined, driver?: string): string =>
     ? (PLUGINS.find(([kind]) => volume?.[kind] !== undefined)?.[1] ?? 'kubernetes.io/host-path')
     : `kubernetes.io/csi:${driver}`;
 
-/** Upstream's names of what is asked of CSI drivers; staging is a part of mounting. */
+/** Upstream's names of the calls to CSI drivers; staging is a part of mounting. */
 const DRIVER_OPERATIONS: Readonly<Record<string, string>> = {
   'csi.publish': 'volume_mount',
   'csi.unpublish': 'volume_unmount',
@@ -44,7 +44,7 @@ const operationOf = ({ name, input }: UnderWay): string =>
   (input && 'block' in input && input.block ? BLOCK_OPERATIONS[name] : undefined) ?? DRIVER_OPERATIONS[name]!;
 const DRIVER_ACTOR = /^kubelet\/csiVolumes\/[^/]+/;
 
-/** What the actor of a driver's volume knows. */
+/** The fields that are read of the context of a driver's volume. */
 export interface DriverVolume {
   readonly pod?: { readonly uid: string };
   readonly volume: { readonly name: string; readonly driver: string };
@@ -110,7 +110,7 @@ export class StorageMetrics implements Projection {
     const since = this.#since.get(podUidAt(request.address));
     const sinceMs = since?.get(name);
     if (!isDone || sinceMs === undefined) return;
-    since!.delete(name);
+    since?.delete(name);
     const labels = { plugin_name: pluginOf(volume), operation_name: 'volume_mount' };
     this.#whole.observe(labels, (kernel.now - sinceMs) / MS_PER_SECOND);
   }
@@ -140,7 +140,7 @@ function driverAt(address: string, kernel: Seen['kernel']): string {
   return contextOf<DriverVolume>(kernel, actor)?.volume.driver ?? '';
 }
 
-/** The volumes that pods want, and those that are set up; `ofDrivers` are those of CSI drivers. */
+/** The volumes that pods want, and those that are set up; `ofDrivers` are the CSI drivers' volumes. */
 export function volumeCounts(pods: readonly NodePod[], ofDrivers: readonly DriverVolume[]): Family {
   const drivers = new Map(ofDrivers.map(({ pod, volume }) => [`${pod?.uid}/${volume.name}`, volume.driver]));
   const counts = new Map<string, number>();
@@ -156,7 +156,7 @@ export function volumeCounts(pods: readonly NodePod[], ofDrivers: readonly Drive
       if (mounted.includes(volume.name)) add(plugin, 'actual_state_of_world');
     }
   }
-  const samples = [...counts].map(([labels, value]) => ({ labels: JSON.parse(labels) as Sample['labels'], value }));
+  const samples = [...counts].map(([labels, value]): Sample => ({ labels: JSON.parse(labels), value }));
   return {
     name: 'volume_manager_total_volumes',
     help: '[ALPHA] Number of volumes in Volume Manager',

@@ -117,8 +117,8 @@ const hashOf = (text: string): string => fnv1a32(text).toString(36);
 const NAME_MAX = 253;
 
 /**
- * Of the Event object in the API server: with nanoseconds since the epoch in hexadecimal, as upstream; where there is no
- * room for them, a UUID.
+ * The name of the Event object in the API server: with nanoseconds since the epoch in hexadecimal, as upstream; where
+ * there is no room for them, a UUID.
  */
 export function nameOf(name: string, nowMs: number, serial: number): string {
   const timed = `${name}.${(BigInt(nowMs) * 1_000_000n + BigInt(serial % 1_000_000)).toString(16)}`;

@@ -1,6 +1,6 @@
 /** `/metrics/resource` and `/stats/summary` of one measurement. */
 import { expect, it } from 'vitest';
-import { statsEndpoints } from '../../../../../src/actors/server/endpoints/stats.ts';
+import { statsEndpoints } from '../../../../../src/actors/server/endpoints/metrics.ts';
 import type { ApiRequest } from '../../../../../src/actors/server/http/endpoint.ts';
 import { resourceFamilies } from '../../../../../src/actors/server/metrics/usage/resource.ts';
 import type { Summary } from '../../../../../src/actors/stats/summary-types.ts';

@@ -22,10 +22,11 @@ it('calls of a driver count by its name, the method and what came of it', async 
   const socket = join(await temporaryFolder(), 'driver.sock');
   const info = { type: 'CSIPlugin', name: 'disk.example.com', endpoint: '', versions: ['1.0.0'] };
   countDriverCalls(registry, {
-    contexts: () => [
-      { socket: '/other', info: null },
-      { socket, info },
-    ],
+    contexts: <Context>() =>
+      [
+        { socket: '/other', info: null },
+        { socket, info },
+      ] as Context[],
   });
   const ports = pluginPorts();
   const count = (grpc_status_code: string) => {

@@ -1,12 +1,13 @@
 /**
- * The records that the page can show, in pages: each a few columns that are searched fast, and the records themselves
- * as compressed text.
+ * The records that the visualizer can show, in pages of memory: each page has a few columns that are searched fast, and
+ * the records themselves as compressed text.
  *
- * Invariants: numbers rise; the first {@link START_PAGES} pages are held for ever, for a start is what is asked for
- * most; of those after them the last `pagesMax`; what is left out is counted. At most {@link UNPACKED_MAX} pages are
+ * Invariants: numbers rise; the first {@link START_PAGES} pages are held for ever, because a start is requested most
+ * often; of the later ones the last `pagesMax`; dropped records are counted. At most {@link UNPACKED_MAX} pages are
  * held unpacked.
  */
 import type { ShownRecord } from '../../actors/server/visualizer/protocol.ts';
+import { keepNewest } from '../../kernel/keep-newest.ts';
 import type { KernelRecord } from '../../kernel/records.ts';
 import { whoOf } from '../words.ts';
 
@@ -33,7 +34,7 @@ const KINDS: readonly KernelRecord['k'][] = [
   'end',
 ];
 
-/** What is known of a record without unpacking it. */
+/** The facts about a record that are known without unpacking it. */
 export interface Row {
   readonly n: number;
   readonly t: number;
@@ -42,7 +43,7 @@ export interface Row {
   readonly cause: number;
   readonly kind: KernelRecord['k'];
   readonly who: string;
-  /** The other end of a message. */
+  /** The sender of a message. */
   readonly from: string;
 }
 
@@ -55,17 +56,19 @@ class Page {
   readonly who = new Uint32Array(PAGE_RECORDS);
   readonly from = new Uint32Array(PAGE_RECORDS);
   size = 0;
-  /** Until the page is full and packed. */
-  records: ShownRecord[] | undefined = [];
-  packed: Uint8Array<ArrayBuffer> | undefined;
+  /** The records themselves, until the page is full; then their compressed text. */
+  content: ShownRecord[] | Uint8Array<ArrayBuffer> = [];
 
   get isFull(): boolean {
     return this.size === PAGE_RECORDS;
   }
 }
 
-export class Book {
-  /** Records in the holes between those that are held. */
+/** Within the size of its page a column has a number everywhere. */
+const numberIn = (column: ArrayLike<number>, at: number): number => column[at] ?? 0;
+
+export class RecordPages {
+  /** Records in the holes between the held ones. */
   missed = 0;
   /** Bytes of packed pages. */
   packedBytes = 0;
@@ -89,7 +92,7 @@ export class Book {
   /** Number of the last record; -1: there is none. */
   get last(): number {
     const page = this.pages.at(-1);
-    return page ? page.n[page.size - 1]! : -1;
+    return page ? numberIn(page.n, page.size - 1) : -1;
   }
 
   /** Appends records; what was held already is left out. Returns the numbers of records dropped for them, if any. */
@@ -123,7 +126,7 @@ export class Book {
     page.kind[at] = KINDS.indexOf(record.k);
     page.who[at] = this.idOf(whoOf(shown));
     page.from[at] = this.idOf(record.k === 'message' ? record.from : '');
-    page.records!.push(shown);
+    if (Array.isArray(page.content)) page.content.push(shown);
   }
 
   private idOf(name: string): number {
@@ -134,39 +137,51 @@ export class Book {
   }
 
   private async pack(page: Page): Promise<void> {
-    const text = page.records!.map((shown) => JSON.stringify(shown)).join('\n');
+    if (!Array.isArray(page.content)) return;
+    const text = page.content.map((shown) => JSON.stringify(shown)).join('\n');
     const stream = new Blob([text]).stream().pipeThrough(new CompressionStream('deflate-raw'));
-    page.packed = new Uint8Array(await new Response(stream).arrayBuffer());
-    this.packedBytes += page.packed.length;
-    page.records = undefined;
+    const packed = new Uint8Array(await new Response(stream).arrayBuffer());
+    this.packedBytes += packed.length;
+    page.content = packed;
   }
 
   private drop(): { readonly from: number; readonly to: number } | undefined {
     if (this.pages.length <= START_PAGES + this.pagesMax) return undefined;
     const [page] = this.pages.splice(START_PAGES, 1);
-    this.packedBytes -= page!.packed?.length ?? 0;
-    this.unpacked.delete(page!);
-    this.missed += page!.size;
-    return { from: page!.n[0]!, to: page!.n[page!.size - 1]! };
+    if (!page) return undefined;
+    this.packedBytes -= Array.isArray(page.content) ? 0 : page.content.length;
+    this.unpacked.delete(page);
+    this.missed += page.size;
+    return { from: numberIn(page.n, 0), to: numberIn(page.n, page.size - 1) };
   }
 
-  /** What is known of the record at an index, without unpacking. */
+  /** The facts about the record at an index, without unpacking. */
   row(index: number): Row | undefined {
     const page = this.pages[Math.floor(index / PAGE_RECORDS)];
     const at = index % PAGE_RECORDS;
     if (!page || at >= page.size) return undefined;
     return {
-      n: page.n[at]!,
-      t: page.t[at]!,
-      turn: page.turn[at]!,
-      cause: page.cause[at]!,
-      kind: KINDS[page.kind[at]!]!,
-      who: this.names[page.who[at]!]!,
-      from: this.names[page.from[at]!]!,
+      n: numberIn(page.n, at),
+      t: numberIn(page.t, at),
+      turn: numberIn(page.turn, at),
+      cause: numberIn(page.cause, at),
+      kind: KINDS[numberIn(page.kind, at)] ?? 'end',
+      who: this.names[numberIn(page.who, at)] ?? '',
+      from: this.names[numberIn(page.from, at)] ?? '',
     };
   }
 
-  /** Where the record is, or the first one after it. */
+  /** The indexes of the records whose row is wanted. */
+  indexesWhere(isWanted: (row: Row) => boolean): number[] {
+    const found: number[] = [];
+    for (const index of range(0, this.size)) {
+      const row = this.row(index);
+      if (row && isWanted(row)) found.push(index);
+    }
+    return found;
+  }
+
+  /** The index of the record, or of the first one after it. */
   indexOf(n: number): number {
     return this.firstWhere((row) => row.n >= n);
   }
@@ -176,21 +191,21 @@ export class Book {
     let [low, high] = [0, this.size];
     while (low < high) {
       const middle = (low + high) >> 1;
-      if (isAfter(this.row(middle)!)) high = middle;
+      const row = this.row(middle);
+      if (!row || isAfter(row)) high = middle;
       else low = middle + 1;
     }
     return low;
   }
 
-  /** Numbers of what followed from a record, directly or through others: a cause is always smaller. At most `max`. */
+  /** Numbers of a record's consequences, direct or not: a cause is always smaller. At most `max`. */
   followers(n: number, max: number): number[] {
     const found = new Set<number>();
-    for (let at = Math.floor(this.indexOf(n) / PAGE_RECORDS); at < this.pages.length; at++) {
-      const page = this.pages[at]!;
+    for (const page of this.pages.slice(Math.floor(this.indexOf(n) / PAGE_RECORDS))) {
       for (let i = 0; i < page.size; i++) {
-        const cause = page.cause[i]!;
+        const cause = numberIn(page.cause, i);
         if (cause < n || (cause !== n && !found.has(cause))) continue;
-        found.add(page.n[i]!);
+        found.add(numberIn(page.n, i));
         if (found.size === max) return [...found];
       }
     }
@@ -200,8 +215,12 @@ export class Book {
   /** The actors with the most records. */
   busiest(): { readonly name: string; readonly records: number }[] {
     const counts = new Uint32Array(this.names.length);
-    for (const page of this.pages) for (let i = 0; i < page.size; i++) counts[page.who[i]!]!++;
-    const named = this.names.map((name, id) => ({ name, records: counts[id]! })).filter(({ name }) => name !== '');
+    for (const page of this.pages) {
+      for (const id of page.who.subarray(0, page.size)) counts[id] = numberIn(counts, id) + 1;
+    }
+    const named = this.names
+      .map((name, id) => ({ name, records: numberIn(counts, id) }))
+      .filter(({ name }) => name !== '');
     return named.toSorted((one, other) => other.records - one.records).slice(0, BUSIEST_MAX);
   }
 
@@ -211,10 +230,10 @@ export class Book {
     const scale = bins / Math.max(1, this.size);
     let [index, before] = [0, this.row(0)?.t ?? 0];
     for (const page of this.pages) {
-      for (let i = 0; i < page.size; i++) {
+      for (const t of page.t.subarray(0, page.size)) {
         const bin = Math.floor(index++ * scale);
-        longest[bin] = Math.max(longest[bin]!, page.t[i]! - before);
-        before = page.t[i]!;
+        longest[bin] = Math.max(longest[bin] ?? 0, t - before);
+        before = t;
       }
     }
     return longest;
@@ -247,11 +266,11 @@ export class Book {
   }
 
   private recordsOf(page: Page): Promise<ShownRecord[]> | ShownRecord[] {
-    if (page.records) return page.records;
-    const known = this.unpacked.get(page) ?? unpack(page.packed!);
+    if (Array.isArray(page.content)) return page.content;
+    const known = this.unpacked.get(page) ?? unpack(page.content);
     this.unpacked.delete(page);
     this.unpacked.set(page, known);
-    if (this.unpacked.size > UNPACKED_MAX) this.unpacked.delete(this.unpacked.keys().next().value!);
+    keepNewest(this.unpacked, UNPACKED_MAX);
     return known;
   }
 }
@@ -259,7 +278,7 @@ export class Book {
 async function unpack(packed: Uint8Array<ArrayBuffer>): Promise<ShownRecord[]> {
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream('deflate-raw'));
   const text = await new Response(stream).text();
-  return text.split('\n').map((line) => JSON.parse(line) as ShownRecord);
+  return text.split('\n').map((line): ShownRecord => JSON.parse(line));
 }
 
 export function* range(from: number, to: number): Generator<number> {

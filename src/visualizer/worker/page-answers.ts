@@ -8,16 +8,16 @@ import type { ShownRecord } from '../../actors/server/visualizer/protocol.ts';
 import { podLanes } from '../lanes.ts';
 import { podEvents } from '../pod-answer.ts';
 import { kindText, whoOf } from '../words.ts';
-import { type Row, range } from './book.ts';
 import { Live } from './live.ts';
 import { Model, type Source } from './model.ts';
 import type { Content } from './node/fs.ts';
 import { Opened } from './opened.ts';
+import { type Row, range } from './record-pages.ts';
 import type { Group, GroupBy, Inspection, Moment, Notice, Opening, Requests } from './requests.ts';
 
 /** Between two notices: three frames. */
 const NOTICE_MS = 50;
-/** The same while a long journal is read: the page has other things to do. */
+/** The pause while a long journal is read, when the page is busy. */
 const READING_NOTICE_MS = 500;
 /** Records after which a journal is a long one. */
 const LONG_RECORDS = 5_000;
@@ -34,7 +34,7 @@ const ARROWS_MAX = 200;
 type Engine = typeof import('./engine.ts');
 type Asked<Name extends keyof Requests> = Parameters<Requests[Name]>[0];
 
-export class Desk implements Requests {
+export class PageAnswers implements Requests {
   readonly #engine: () => Promise<Engine>;
   readonly #post: (notice: Notice) => void;
   #model = new Model(true);
@@ -90,7 +90,7 @@ export class Desk implements Requests {
   #changed(): void {
     if (this.#isDue) return;
     this.#isDue = true;
-    const isLong = this.#source?.facts().isReading && this.#model.book.size > LONG_RECORDS;
+    const isLong = this.#source?.facts().isReading && this.#model.pages.size > LONG_RECORDS;
     setTimeout(() => void this.#notify(), isLong ? READING_NOTICE_MS : NOTICE_MS);
   }
 
@@ -123,8 +123,8 @@ export class Desk implements Requests {
   }
 
   #facts(source: Source): Notice['facts'] {
-    const { book, turn, t, started } = this.#model;
-    return { ...source.facts(), started, t, n: book.last, turn, records: book.size, missed: book.missed };
+    const { pages, turn, t, started } = this.#model;
+    return { ...source.facts(), started, t, n: pages.last, turn, records: pages.size, missed: pages.missed };
   }
 
   #found(): NonNullable<Notice['found']> {
@@ -144,64 +144,66 @@ export class Desk implements Requests {
 
   async rows({ search, from, to }: Asked<'rows'>): Promise<readonly ShownRecord[]> {
     if (search !== this.#model.searchId) return [];
-    return this.#model.book.at(this.#model.search.found.slice(from, Math.min(to, from + ROWS_MAX)));
+    return this.#model.pages.at(this.#model.search.found.slice(from, Math.min(to, from + ROWS_MAX)));
   }
 
   async rowOf({ search, n }: Asked<'rowOf'>): Promise<number> {
     const {
-      book,
+      pages,
       searchId,
       search: { found },
     } = this.#model;
     if (search !== searchId) return 0;
-    const index = book.indexOf(n);
+    const index = pages.indexOf(n);
     const at = found.findIndex((each) => each >= index);
     return at === -1 ? Math.max(0, found.length - 1) : at;
   }
 
   async groups({ search, by }: Asked<'groups'>): Promise<readonly Group[]> {
     const {
-      book,
+      pages,
       searchId,
       search: { found },
     } = this.#model;
     const groups = new Map<string, { key: string; count: number; first: number }>();
     if (search !== searchId) return [];
     for (const index of found) {
-      const key = by === 'what' ? whatOf(await book.get(index)) : keyOf(book.row(index)!, by);
+      const row = pages.row(index);
+      if (!row) continue;
+      const key = by === 'what' ? whatOf(await pages.get(index)) : keyOf(row, by);
       const group = groups.get(key);
       if (group) group.count++;
-      else groups.set(key, { key, count: 1, first: book.row(index)!.n });
+      else groups.set(key, { key, count: 1, first: row.n });
     }
     return [...groups.values()].toSorted((one, other) => other.count - one.count).slice(0, GROUPS_MAX);
   }
 
   async near({ n, by, steps }: Asked<'near'>): Promise<number> {
-    const { book } = this.#model;
-    const at = Math.min(book.indexOf(n), book.size - 1);
-    const row = book.row(at);
+    const { pages } = this.#model;
+    const at = Math.min(pages.indexOf(n), pages.size - 1);
+    const row = pages.row(at);
     if (!row) return n;
     if (by === 'turn') {
-      const first = book.firstWhere((other) => other.turn >= row.turn + steps);
-      return book.row(Math.min(first, book.size - 1))?.n ?? n;
+      const first = pages.firstWhere((other) => other.turn >= row.turn + steps);
+      return pages.row(Math.min(first, pages.size - 1))?.n ?? n;
     }
     let found = at;
     for (let left = Math.abs(steps); left > 0; left--) {
       let next = found + Math.sign(steps);
-      if (book.row(next)?.kind === 'end') next += Math.sign(steps);
-      if (!book.row(next)) break;
+      if (pages.row(next)?.kind === 'end') next += Math.sign(steps);
+      if (!pages.row(next)) break;
       found = next;
     }
-    return book.row(found)!.n;
+    return pages.row(found)?.n ?? n;
   }
 
   async inspect({ n }: Asked<'inspect'>): Promise<Inspection | null> {
-    const { book } = this.#model;
-    const index = book.indexOf(n);
-    const shown = book.row(index)?.n === n ? await book.get(index) : undefined;
+    const { pages } = this.#model;
+    const index = pages.indexOf(n);
+    const shown = pages.row(index)?.n === n ? await pages.get(index) : undefined;
     if (!shown) return null;
     const { numbers, forgotten } = this.#chain(shown);
-    const followed = book.followers(n, FOLLOWED_MAX);
+    const followed = pages.followers(n, FOLLOWED_MAX);
     const changes = this.#source?.changes(whoOf(shown), shown.turn);
     return {
       shown,
@@ -210,16 +212,16 @@ export class Desk implements Requests {
       ...(forgotten === undefined ? {} : { forgotten }),
       followed,
       consequences: await this.#records(followed.slice(0, CONSEQUENCES_MAX)),
-      turn: await book.turn(shown.turn),
+      turn: await pages.turn(shown.turn),
       ...(changes ? { changes } : {}),
     };
   }
 
   #chain({ n }: ShownRecord): { readonly numbers: readonly number[]; readonly forgotten?: number } {
-    const { book } = this.#model;
+    const { pages } = this.#model;
     const numbers: number[] = [];
     for (let at = n; at !== -1; ) {
-      const row = book.row(book.indexOf(at));
+      const row = pages.row(pages.indexOf(at));
       if (row?.n !== at) return { numbers, forgotten: at };
       numbers.unshift(at);
       at = row.cause;
@@ -228,12 +230,12 @@ export class Desk implements Requests {
   }
 
   #records(numbers: readonly number[]): Promise<ShownRecord[]> {
-    const { book } = this.#model;
-    return book.at(numbers.map((n) => book.indexOf(n)));
+    const { pages } = this.#model;
+    return pages.at(numbers.map((n) => pages.indexOf(n)));
   }
 
   async pauses({ bins }: Asked<'pauses'>): Promise<readonly number[]> {
-    return this.#model.book.pauses(bins);
+    return this.#model.pages.pauses(bins);
   }
 
   // ---- actors -------------------------------------------------------------------------------------------------------
@@ -252,32 +254,32 @@ export class Desk implements Requests {
     if (!view) return null;
     const known = await source.detail(address, { view, turn: end.turn, n: end.n });
     if (known || this.#hasHeardAfter(address, end.n)) return known;
-    // It is now what it was then.
+    // The actor has not changed since: its present state is that of the moment.
     const now = await source.detail(address, undefined);
     return now && { ...now, at: end.n };
   }
 
   #hasHeardAfter(address: string, n: number): boolean {
-    const { book } = this.#model;
-    for (const index of range(book.indexOf(n + 1), book.size)) if (book.row(index)!.who === address) return true;
+    const { pages } = this.#model;
+    for (const index of range(pages.indexOf(n + 1), pages.size)) if (pages.row(index)?.who === address) return true;
     return false;
   }
 
   async history({ address, at = Number.POSITIVE_INFINITY }: Asked<'history'>) {
-    const { book, past } = this.#model;
+    const { pages, past } = this.#model;
     const own = past.history(address).filter(({ n }) => n >= 0 && n <= at);
     const moves = own.filter(
       ({ view }, i) => view.value !== own[i - 1]?.view?.value || view.status !== own[i - 1]?.view?.status,
     );
-    return moves.slice(-HISTORY_MAX).map(({ n, view }) => ({ n, t: book.row(book.indexOf(n))?.t ?? 0, view }));
+    return moves.slice(-HISTORY_MAX).map(({ n, view }) => ({ n, t: pages.row(pages.indexOf(n))?.t ?? 0, view }));
   }
 
   async step({ address, at = Number.POSITIVE_INFINITY }: Asked<'step'>) {
-    const { book, past } = this.#model;
+    const { pages, past } = this.#model;
     const end = at === Number.POSITIVE_INFINITY ? { turn: this.#model.turn } : this.#model.endOf(at);
     const known = end && this.#source?.step(address, end.turn);
     if (known) {
-      const records = await book.turn(known.turn);
+      const records = await pages.turn(known.turn);
       const heard = records.find((shown) => whoOf(shown) === address) ?? records[0];
       return { ...known, n: heard?.n ?? -1 };
     }
@@ -285,39 +287,42 @@ export class Desk implements Requests {
     const last = moves.at(-1);
     if (!last || last.n < 0) return null;
     const before = moves.findLast(({ view }) => view !== last.view && view?.value !== last.view.value)?.view;
-    const [heard] = (await book.turn(book.row(book.indexOf(last.n))!.turn)).filter((shown) => whoOf(shown) === address);
+    const [heard] = (await pages.turn(pages.row(pages.indexOf(last.n))?.turn ?? 0)).filter(
+      (shown) => whoOf(shown) === address,
+    );
     const ids = (states: readonly { readonly id: string }[] = []): string[] => states.map(({ id }) => id);
     return { n: heard?.n ?? last.n, event: '', edges: [], before: ids(before?.active), after: ids(last.view.active) };
   }
 
   async pod({ uid, at = Number.POSITIVE_INFINITY }: Asked<'pod'>) {
-    const { book, root, t } = this.#model;
+    const { pages, root, t } = this.#model;
     const address = `${root}/pods/pod-${uid}`;
     const isOwn = ({ kind, who, n }: Row): boolean => {
       if (n > at) return false;
       if (kind === 'log') return who === `${root}/eventRecorder` || who.startsWith(address);
       return kind === 'state' && (who === address || who.startsWith(`${address}/`));
     };
-    const records = await book.at([...range(0, book.size)].filter((index) => isOwn(book.row(index)!)));
+    const records = await pages.at(pages.indexesWhere(isOwn));
     const pods = (await this.#source?.pods()) ?? [];
     const pod = pods.find((each) => each.uid === uid);
-    const until = Math.min(pod?.gone ?? Number.POSITIVE_INFINITY, this.#model.endOf(Math.min(at, book.last))?.t ?? t);
+    const until = Math.min(pod?.gone ?? Number.POSITIVE_INFINITY, this.#model.endOf(Math.min(at, pages.last))?.t ?? t);
     return { lanes: podLanes(address, records, until), events: pod ? podEvents(pod, records) : [] };
   }
 
   async between({ actors, at }: Asked<'between'>): Promise<readonly ShownRecord[]> {
-    const { book } = this.#model;
+    const { pages } = this.#model;
     const chosen = new Set(actors);
     const isBetween = ({ kind, who, from }: Row): boolean => {
       if (kind !== 'message') return chosen.has(who);
       return chosen.size === 1 ? chosen.has(who) || chosen.has(from) : chosen.has(who) && chosen.has(from);
     };
     const isArrow = (row: Row): boolean => !NO_ARROWS.has(row.kind) && isBetween(row);
-    const indexes = [...range(0, book.size)].filter((index) => isArrow(book.row(index)!));
-    const end = at === undefined ? indexes.length : indexes.findIndex((index) => book.row(index)!.n > at);
+    const indexes = pages.indexesWhere(isArrow);
+    const after = at === undefined ? pages.size : pages.indexOf(at + 1);
+    const end = indexes.findIndex((index) => index >= after);
     const last = end === -1 ? indexes.length : end;
     const from = Math.max(0, Math.min(last - ARROWS_MAX / 2, indexes.length - ARROWS_MAX));
-    return book.at(indexes.slice(from, from + ARROWS_MAX));
+    return pages.at(indexes.slice(from, from + ARROWS_MAX));
   }
 
   // ---- reports ------------------------------------------------------------------------------------------------------
@@ -341,7 +346,7 @@ const NO_ARROWS: ReadonlySet<string> = new Set(['state', 'log', 'end', 'header',
 const keyOf = (row: Row, by: Exclude<GroupBy, 'what'>): string =>
   by === 'actor' ? row.who : by === 'turn' ? String(row.turn) : row.kind;
 
-/** What a record is of its kind: the type of the event, the name of the request, the words of a line. */
+/** The kind of a record with its subject: the type of the event, the name of the request, the text of a line. */
 function whatOf(shown: ShownRecord | undefined): string {
   if (!shown) return '';
   const { record } = shown;
@@ -356,7 +361,7 @@ function whatOf(shown: ShownRecord | undefined): string {
 async function servedFiles(): Promise<ReadonlyMap<string, Content>> {
   const answer = await fetch('/api/journal');
   if (!answer.ok) throw new Error(`the server has no journal: ${answer.status}`);
-  const { files } = (await answer.json()) as { readonly files: readonly string[] };
+  const { files }: { readonly files: readonly string[] } = await answer.json();
   const found = new Map<string, Content>();
   for (const name of files) {
     const file = await fetch(`/journal/${name.split('/').map(encodeURIComponent).join('/')}`);
