@@ -56,7 +56,7 @@ function heldIn(calls: readonly string[]): ReadonlySet<string> {
 function checkDevices({ node }: ClusterNode): void {
   for (const record of node.sink.records) {
     if (record.k !== 'effect' || record.name !== 'cri.createContainer') continue;
-    const { config, sandboxConfig } = record.input as unknown as Created;
+    const { config, sandboxConfig } = record.input as Created;
     const claims = sandboxConfig.metadata.name === 'c' ? 2 : 1;
     expect(config.CDI_devices).toHaveLength(claims);
   }
