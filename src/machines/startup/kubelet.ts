@@ -20,23 +20,26 @@ import { commandFailed, millisecondsOf } from '../configuration/index.ts';
 import { hasBehavior } from '../model/settings/behaviors.ts';
 import type { NodeChanged } from '../model/settings/node-settings.ts';
 import { clientCertificateInput } from './clients/client-builder.ts';
-import { clientBuilderInput, servingCertificateInput } from './clients/client-input.ts';
 import { command } from './command.ts';
 import { containerManagerInput } from './container-manager/policy.ts';
 import { deriveSettings } from './context/derive-settings.ts';
 import { logEntries } from './context/log-entries.ts';
 import type { EstablishedContext, KubeletContext, KubeletInput } from './context/types.ts';
-import { oomWatcherInput } from './host/oom-watcher-input.ts';
 import { logForm } from './logging.ts';
-import { nodeStatusInput } from './node-identity.ts';
 import { run } from './run.ts';
 import { runKubelet } from './run-kubelet.ts';
 import { runOncePhases } from './run-once-phases.ts';
 import { apiPort, localSocket, podResourcesSocket, readOnlyPort } from './server-ports.ts';
 import { failing, faulted, kubeletSetup, notServing } from './setup.ts';
 import { startKubelet } from './start-kubelet.ts';
+import {
+  clientBuilderInput,
+  nodeStatusInput,
+  oomWatcherInput,
+  servingCertificateInput,
+  volumeHealthInput,
+} from './subsystem-inputs.ts';
 import { subsystem } from './subsystems.ts';
-import { volumeHealthInput } from './volume-health.ts';
 
 /** How long STOPPING=1 may take before the node ends without it. */
 const STOPPING_NOTICE_MS = 1_000;

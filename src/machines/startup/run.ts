@@ -5,11 +5,11 @@
  */
 import { assign, enqueueActions, errorOf, line, raise } from '../../kernel/xstate.ts';
 import { reservedCPULines } from '../configuration/validation/resource-managers.ts';
-import { CLIENT_CA_MAX_BYTES, clientCARefusal } from './clients/client-ca.ts';
-import { clientBuilderInput } from './clients/client-input.ts';
+import { CLIENT_CA_MAX_BYTES, clientCARefusal } from './clients/auth.ts';
 import { gatesOf } from './context/derive-features.ts';
 import type { EstablishedContext, Failure, NodeIdentity } from './context/types.ts';
 import { failing, kubeletSetup, warning } from './setup.ts';
+import { clientBuilderInput } from './subsystem-inputs.ts';
 
 const clientCAFile = ({ config }: EstablishedContext): string => config.authentication.x509.clientCAFile ?? '';
 

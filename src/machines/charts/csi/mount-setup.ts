@@ -1,15 +1,19 @@
-/** The vocabulary of `csiMount`: what one volume of one pod knows. The chart is in `mount.ts`. */
-import { pick, random, setup } from '../../../kernel/xstate.ts';
+/**
+ * The vocabulary of `csiMount`: what one volume of one pod knows, and the service account tokens that its driver asks
+ * for (`tokenRequests` of its CSIDriver). The chart is in `mount.ts`.
+ */
+import { pick, random, type SecretHandle, setup } from '../../../kernel/xstate.ts';
+import type { CSIDriverSpec } from '../../model/api/storage.ts';
 import type { CSIFailure, CSIPod, CSIVolume, Expansion, MountOrder } from '../../model/csi/messages.ts';
 import { mountPlace } from '../../model/csi/places.ts';
 import { type Capabilities, modeRefusal, ownershipOf, type Secrets } from '../../model/csi/policy.ts';
-import { csiOperations } from '../../model/operations/csi.ts';
+import { csiOperations, type IssuedToken } from '../../model/operations/csi.ts';
 import { kubeOperations } from '../../model/operations/kube.ts';
 import type { Ended } from '../../model/pods/messages.ts';
+import { serviceAccountTokenRequest } from '../../model/volumes/credentials.ts';
 import { type SharingInput, sharingMachine } from '../volumes/sharing.ts';
 import { driverGuards, retryDelays } from './driver-calls.ts';
 import { csiExpansionMachine } from './expansion.ts';
-import type { HeldTokens } from './tokens.ts';
 
 /** With `requiresRepublish` a volume is published again so often, up to half of it later; as upstream syncs a pod. */
 const REPUBLISH_MS = 60_000;
@@ -79,4 +83,41 @@ export const csiMountSetup = setup({
 export function sharingInput({ context }: { context: Context }): SharingInput {
   const { serviceAccount: _, ...ref } = context.pod;
   return { ref, directory: mountPlace(context, context.volume).directory };
+}
+
+// ---- service account tokens -----------------------------------------------------------------------------------------
+
+/** Upstream's default where the driver does not say. */
+const EXPIRATION_SECONDS = 3_600;
+/** The share of a token's life after which a new one is requested; and the longest that one is kept. */
+const REFRESH_SHARE = 0.8;
+const REFRESH_MAX_MS = 24 * 3_600_000;
+
+/** By audience; the empty one is the API server's own. */
+export type HeldTokens = Readonly<Record<string, { readonly issued: IssuedToken; readonly refreshMs: number }>>;
+
+type Spec = CSIDriverSpec | null;
+
+/** Audiences without a token, or with one that is too old to be handed on. */
+export const dueTokens = (spec: Spec, held: HeldTokens, nowMs: number): readonly string[] =>
+  (spec?.tokenRequests ?? [])
+    .map(({ audience }) => audience)
+    .filter((audience) => (held[audience]?.refreshMs ?? 0) <= nowMs);
+
+export function tokenRequestOf(spec: Spec, audience: string, pod: CSIPod) {
+  const request = (spec?.tokenRequests ?? []).find((each) => each.audience === audience);
+  return serviceAccountTokenRequest(pod, {
+    audience,
+    expirationSeconds: request?.expirationSeconds ?? EXPIRATION_SECONDS,
+  });
+}
+
+export interface TokenAnswer {
+  readonly status: { readonly token: SecretHandle; readonly expirationTimestamp: string };
+}
+
+export function heldToken({ status: { token, expirationTimestamp } }: TokenAnswer, nowMs: number): HeldTokens[string] {
+  const lifeMs = Date.parse(expirationTimestamp) - nowMs;
+  const issued = { token: { $secret: token.$secret, len: token.len }, expirationTimestamp };
+  return { issued, refreshMs: nowMs + Math.min(lifeMs * REFRESH_SHARE, REFRESH_MAX_MS) };
 }

@@ -32,8 +32,16 @@ import {
   unsyncedUntil,
 } from './driver-calls.ts';
 import type { ExpansionOrder, ExpansionResult } from './expansion.ts';
-import { type Context, type Known, csiMountSetup as s, sharingInput } from './mount-setup.ts';
-import { dueTokens, heldToken, type TokenAnswer, tokenRequestOf } from './tokens.ts';
+import {
+  type Context,
+  dueTokens,
+  heldToken,
+  type Known,
+  csiMountSetup as s,
+  sharingInput,
+  type TokenAnswer,
+  tokenRequestOf,
+} from './mount-setup.ts';
 
 const takeOrder = s.assign(({ event }) => {
   if (event.type !== 'mount.known') return {};

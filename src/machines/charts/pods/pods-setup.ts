@@ -1,10 +1,13 @@
-/** The vocabulary of the pod workers' machine: its records, its events, how it speaks to its pods. See `pods.ts`. */
-import { type AnyActorRef, pick, setup } from '../../../kernel/xstate.ts';
+/**
+ * The vocabulary of the pod workers' machine: its records, its events, how it sends to its pods, and which pod gets
+ * which objects of the API server. See `pods.ts`.
+ */
+import { type AnyActorRef, pick, setup, to } from '../../../kernel/xstate.ts';
 import type { AllocationReport, PodsWanted } from '../../model/allocation/messages.ts';
 import type { Pod, PodRef } from '../../model/api/pod.ts';
 import type { CSIReport } from '../../model/csi/messages.ts';
-import type { ConfigObjects } from '../../model/objects/config-objects.ts';
-import type { ObjectFound, ObjectsStarted } from '../../model/objects/messages.ts';
+import { type ConfigObjects, differ, withKeys } from '../../model/objects/config-objects.ts';
+import type { ObjectFound, ObjectsStarted, ObjectsWanted } from '../../model/objects/messages.ts';
 import type { SoftState } from '../../model/operations/host.ts';
 import { operations } from '../../model/operations/index.ts';
 import type {
@@ -136,3 +139,39 @@ export function withRestarts(softState: SoftState, uid: string, restarts: Restar
   );
   return { ...softState, containers: Object.fromEntries([...others, ...counted]) };
 }
+
+// ---- objects of the API server --------------------------------------------------------------------------------------
+
+/** With an API server the objects come one by one, and for as long as the pod is there. */
+export function wantObjects({ context, enqueue }: Args, uid: string, keys: readonly string[]): void {
+  if (context.settings.apiServer === undefined || keys.length === 0) return;
+  enqueue.sendTo(to('objects'), { type: 'objects.wanted', uid, keys } satisfies ObjectsWanted);
+}
+
+export const wantObjectsAgain = podsSetup.enqueueActions((args) => {
+  for (const { uid, objectKeys } of Object.values(args.context.records)) wantObjects(args, uid, objectKeys);
+});
+
+export const forwardObject = podsSetup.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'object.found') return;
+  for (const uid of event.uids) if (context.records[uid]?.alive) sendToPod(enqueue, uid, event);
+});
+
+/** A pod is sent its objects only when they differ from those that it knows. */
+export function sendObjects(
+  enqueue: Enqueue,
+  { uid, objectKeys, alive }: PodRecord,
+  objects: ConfigObjects,
+  known: ConfigObjects,
+) {
+  if (alive && differ(withKeys(known, objectKeys), objects))
+    sendToPod(enqueue, uid, { type: 'objects.changed', objects });
+}
+
+export const takeObjects = podsSetup.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'config.objects') return;
+  for (const record of Object.values(context.records)) {
+    sendObjects(enqueue, record, withKeys(event.objects, record.objectKeys), context.objects);
+  }
+  enqueue.assign({ objects: event.objects });
+});

@@ -4,8 +4,8 @@
  * Decides: who gets an actor, who waits for a predecessor of the same name, who is ended, what follows a crash.
  * Owns: by uid the name, whether it is wanted, which objects it names, and the kill that was ordered; all ConfigMaps
  *   and Secrets. Never a pod: those live in their actors.
- * Hears: `config.objects`, `config.pods`, `runtime.*` and `pods.housekeeping` of `syncLoop`; `pods.kill` of those
- *   that may end pods; `softState.loaded`; `pods.wanted` of `containerManager`; `node.changed` of the root; for its pods
+ * Hears: `config.objects`, `config.pods`, `runtime.*` and `pods.housekeeping` of `syncLoop`; `pods.kill` of those that
+ *   may end pods; `softState.loaded`; `pods.wanted` of `containerManager`; `node.changed` of the root; for its pods
  *   `object.found`, `csi.*`, and the news for all of them: that a sender has started anew, and which CPUs they share.
  *   What `images` and `allocation` answer goes to the pod itself, which is registered under its uid.
  * Asks: `volume.podFolders` and `logs.podFolders` once, for what an agent that crashed has left; `podConfig` for a pod
@@ -39,10 +39,10 @@ import { emptyRuntime } from '../../model/status/runtime-facts.ts';
 import { pauseMs, RESPAWN_BACK_OFF } from '../../model/values/back-off.ts';
 import { childIn, reapChild } from '../children.ts';
 import type { PodInput } from './pod/pod-policy.ts';
-import { forwardObject, sendObjects, takeObjects, wantObjects, wantObjectsAgain } from './pods-objects.ts';
 import {
   type Args,
   type Enqueue,
+  forwardObject,
   fullName,
   idOf,
   type Leftovers,
@@ -52,7 +52,11 @@ import {
   refOf,
   rememberedOf,
   podsSetup as s,
+  sendObjects,
   sendToPod,
+  takeObjects,
+  wantObjects,
+  wantObjectsAgain,
   withRestarts,
 } from './pods-setup.ts';
 

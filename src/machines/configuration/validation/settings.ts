@@ -14,8 +14,7 @@ import { parseEndpoint } from '../../model/values/endpoint.ts';
 import { parseBool, parseDecimal, quote } from '../../model/values/go-text.ts';
 import { isPlainInteger, parseQuantity } from '../../model/values/quantity.ts';
 import { nanosecondsOf } from '../../model/values/time.ts';
-import { withServingCertificate } from '../flags/apply-flags.ts';
-import type { KubeletFlags } from '../flags/flags.ts';
+import { type KubeletFlags, withServingCertificate } from '../flags/flags.ts';
 import {
   cpuManagerError,
   memoryManagerError,

@@ -6,8 +6,7 @@
  */
 import type { KubeletConfiguration } from '../../model/configuration/fields.ts';
 import { parseCpuSet } from '../../model/values/cpu-set.ts';
-import { printFloat } from '../../model/values/go-float.ts';
-import { aggregate, quote, quoteList } from '../../model/values/go-text.ts';
+import { aggregate, printFloat, quote, quoteList } from '../../model/values/go-text.ts';
 import { isValidTaint, printTaint } from '../../model/values/labels.ts';
 import { cleanPath } from '../../model/values/paths.ts';
 import { nanosecondsOf, secondsOf } from '../../model/values/time.ts';

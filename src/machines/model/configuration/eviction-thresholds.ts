@@ -4,8 +4,7 @@
  * Invariants: a threshold of 0% or 100% is none; every soft threshold has a grace period; signals in the order of their
  * names, so that the same settings always give the same list.
  */
-import { parseFloat32 } from '../values/go-float.ts';
-import { byBytes, type Parsed, trimRight } from '../values/go-text.ts';
+import { byBytes, type Parsed, parseFloat32, trimRight } from '../values/go-text.ts';
 import { parseQuantity, quantityText } from '../values/quantity.ts';
 import { parseDuration } from '../values/time.ts';
 import type { StringMap } from './field-types.ts';

@@ -10,8 +10,7 @@ import { missingTrust, UNSUPPORTED } from '../objects/trust-anchors.ts';
 import type { Content, VolumeFile } from '../operations/volume.ts';
 import type { NodeSettings } from '../settings/node-settings.ts';
 import { podContainers } from '../spec/qos.ts';
-import { certificateKey, NOT_ISSUED } from './certificates.ts';
-import { tokenKey } from './tokens.ts';
+import { certificateKey, NOT_ISSUED, tokenKey } from './credentials.ts';
 
 /** What the files of a pod's volumes are made of: the pod, its node, and the objects that it names. */
 export interface PayloadInput {

@@ -57,3 +57,21 @@ export const authMachine = setup({
   },
   output: ({ context }) => buildAuth(context),
 });
+
+/** Largest bundle of client authorities that is read, in bytes: a few hundred certificates. */
+export const CLIENT_CA_MAX_BYTES = 1_048_576;
+
+const CERTIFICATE = /-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----/;
+
+/**
+ * Upstream's words for a file of client authorities that is missing (`null`) or holds no certificate; empty when it
+ * does. Upstream reads the file when it builds the authenticator; the server reads it again and follows its changes.
+ */
+export function clientCARefusal(path: string, content: string | null): string {
+  if (content === null) return `open ${path}: no such file or directory`;
+  if (CERTIFICATE.test(content)) return '';
+  return (
+    `error loading CA bundle for ${JSON.stringify(`client-ca-bundle::${path}`)}: ` +
+    'data does not contain any valid RSA or ECDSA certificates'
+  );
+}

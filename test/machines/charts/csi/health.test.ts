@@ -1,6 +1,6 @@
 /** How volumes are, by `csiHealthMachine`: when `csiVolumes` has a driver asked, and what the pod’s user hears. */
 import { afterEach, expect, it } from 'vitest';
-import { volumeHealthInput } from '../../../../src/machines/startup/volume-health.ts';
+import { volumeHealthInput } from '../../../../src/machines/startup/subsystem-inputs.ts';
 import { csiNode, ROOT, volumeOf } from './support.ts';
 
 let node: ReturnType<typeof csiNode>;

@@ -1,4 +1,5 @@
 /** The vocabulary of the allocation manager: its books, its events, how it speaks. The chart is in `allocation.ts`. */
+
 import { setup, to } from '../../../../kernel/xstate.ts';
 import type { DeviceAnswers } from '../../../model/allocation/device-manager.ts';
 import { type Devices, deviceHealth } from '../../../model/allocation/device-state.ts';
@@ -13,6 +14,7 @@ import type { Allocation, Grant, Holding } from '../../../model/operations/grant
 import type { SoftState } from '../../../model/operations/host.ts';
 import { type Ended, eventRecorded, type PodKillWanted, podActor } from '../../../model/pods/messages.ts';
 import { type EventText, podEvents, podMessages } from '../../../model/reasons/reasons.ts';
+import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
 import { type DeviceCallsReport, deviceCallsMachine } from './device-calls.ts';
 
@@ -261,3 +263,61 @@ export function judgeRecalled(w: Work, wanted: AllocationRequest): void {
   const verdict = { reason, message: podMessages.rejected(message), published: 'always' } as const;
   enqueue.sendTo(to('pods'), { type: 'pods.kill', uid, graceSeconds: null, verdict } satisfies PodKillWanted);
 }
+
+// ---- pods that cannot be judged yet ---------------------------------------------------------------------------------
+//
+// What an earlier agent, or another kubelet, gave to pods counts until it is known which of these pods there are; but
+// no other pod is refused for it: such a pod waits to be judged.
+
+/** The pod is judged again when more is known. */
+export function postpone(w: Work, wanted: AllocationRequest): void {
+  w.books.unjudged = { ...w.books.unjudged, [wanted.request.uid]: wanted };
+}
+
+/** What an earlier agent gave to pods that have not asked yet may be of pods that are gone, or that end now. */
+const mayLeave = ({ args: { context }, books }: Work, uid: string): boolean =>
+  hasBehavior(context.settings, 'resourcesAsKubelet') &&
+  [...books.recalled, ...Object.keys(books.handedOver)].some((other) => other !== uid);
+
+/** Refusals that may be due to what pods hold that are gone. */
+const OF_OTHERS = ['NodePorts', 'UnexpectedAdmissionError', 'TopologyAffinityError', 'SMTAlignmentError'];
+export const isShortEarly = (w: Work, uid: string, rejection: Rejection | null): boolean =>
+  rejection !== null &&
+  (OF_OTHERS.includes(rejection.reason) || rejection.reason.startsWith('OutOf')) &&
+  mayLeave(w, uid);
+
+/** Refusals that may be due to labels and taints that are not known yet. */
+const OF_THE_NODE = ['NodeAffinity', 'TaintToleration'];
+
+/** What is known of the Node and of other pods is too little to refuse this pod, or to end others for it. */
+export function isTooEarly(
+  w: Work,
+  { uid, rules }: AdmissionRequest,
+  rejection: Rejection | null,
+  victims: readonly unknown[],
+): boolean {
+  const isOfTheNode = rejection !== null && OF_THE_NODE.includes(rejection.reason);
+  if (!w.args.context.isNodeKnown && !rules.isStatic && isOfTheNode) return true;
+  return (victims.length > 0 && mayLeave(w, uid)) || isShortEarly(w, uid, rejection);
+}
+
+/** The pod is no longer expected to ask for what an earlier agent gave to it. */
+export function forgetRecalled(w: Work, uid: string): void {
+  w.books.recalled = w.books.recalled.filter((each) => each !== uid);
+  w.books.handedOver = without(w.books.handedOver, uid);
+}
+
+/** Grants, refusals and what an earlier agent gave are kept only for pods that are on this node. */
+export const forgetOthers = keeping((w) => {
+  const { event } = w.args;
+  if (event.type !== 'pods.known') return;
+  const known = new Set(event.uids);
+  const { grants, handedOver, over, rejections } = w.books;
+  const remembered = [grants, handedOver, over, rejections].flatMap((table) => Object.keys(table));
+  for (const uid of remembered.filter((each) => !known.has(each))) {
+    w.books.grants = without(w.books.grants, uid);
+    forgetRecalled(w, uid);
+    w.books.over = without(w.books.over, uid);
+    w.books.rejections = without(w.books.rejections, uid);
+  }
+});

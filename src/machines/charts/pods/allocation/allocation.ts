@@ -4,9 +4,9 @@
  * Decides: admission of new pods, preemption for critical ones, and whether a change of resources can be had now, later
  *   or never.
  * Owns: by uid what a pod holds and was given; who was refused and why; who waits for more; who waits for room.
- * Hears: `allocation.*` of pods, `pods.known` of `pods`, `node.*` of the actors that watch the node, `softState.loaded`,
- *   `resources.*` of `containerManager` and `deviceManager`, `devices.*` of the latter and of the actors that talk with
- *   plugins.
+ * Hears: `allocation.*` of pods, `pods.known` of `pods`, `node.*` of the actors that watch the node,
+ *   `softState.loaded`, `resources.*` of `containerManager` and `deviceManager`, `devices.*` of the latter and of the
+ *   actors that talk with plugins.
  * Asks: `pods` to end the pods that a critical one displaces.
  * Sends: pods its answers, and through `pods` what is for all of them; `softState` what must outlive the agent,
  *   `containerManager` the sums by QoS class, it and `deviceManager` what single containers hold.
@@ -53,12 +53,17 @@ import {
   allocationSetup,
   type Context,
   candidates,
+  forgetOthers,
+  forgetRecalled,
   heldIn,
   isSame,
+  isShortEarly,
+  isTooEarly,
   judgeRecalled,
   keeping,
   noteEnd,
   observed,
+  postpone,
   recalledOf,
   recordEvent,
   remember,
@@ -70,7 +75,6 @@ import {
   without,
 } from './allocation-setup.ts';
 import type { DeviceCallsInput } from './device-calls.ts';
-import { forgetOthers, forgetRecalled, isShortEarly, mayLeave, postpone } from './early.ts';
 
 const s = allocationSetup;
 
@@ -98,9 +102,7 @@ function take(w: Work, wanted: AllocationRequest): void {
   const { request, allocation } = wanted;
   const { uid } = request;
   const { rejection, victims = [], shortOf } = admit(request, viewOf(w.args.context), candidates(w.books));
-  const isNodeEarly = !w.args.context.isNodeKnown && !request.rules.isStatic && mayChange(rejection);
-  if (isNodeEarly || (victims.length > 0 && mayLeave(w, uid)) || isShortEarly(w, uid, rejection))
-    return postpone(w, wanted);
+  if (isTooEarly(w, request, rejection, victims)) return postpone(w, wanted);
   w.books.unjudged = without(w.books.unjudged, uid);
   if (rejection !== null) return refuse(w, request, ownShortage(w, wanted, rejection) ?? rejection);
   if (victims.length === 0) return give(w, wanted);
@@ -108,10 +110,6 @@ function take(w: Work, wanted: AllocationRequest): void {
   w.args.enqueue.raise({ type: 'allocation.waited', uid }, { delay: PREEMPTION_WAIT_MS, id: `waited-${uid}` });
   for (const victim of victims) displace(w, victim, uid, shortOf);
 }
-
-const OF_THE_NODE = ['NodeAffinity', 'TaintToleration'];
-const mayChange = (rejection: Rejection | null): boolean =>
-  rejection !== null && OF_THE_NODE.includes(rejection.reason);
 
 function refuse(w: Work, request: AdmissionRequest, rejection: Rejection): void {
   const { uid } = request;

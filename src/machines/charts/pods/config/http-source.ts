@@ -16,9 +16,8 @@ import { errorOf, line, now, pick, setup } from '../../../../kernel/xstate.ts';
 import { hostOperations, type Manifest } from '../../../model/operations/host.ts';
 import { type ConfigWanted, type Ended, type Receiver, receiverOf } from '../../../model/pods/messages.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
-import { forgotten, type PublishedPods, withSource } from './pod-source.ts';
+import { forgotten, type PublishedPods, publishStaticPods, withSource } from './pod-source.ts';
 import { mergeManifests } from './static-pod.ts';
-import { publishStaticPods } from './static-source.ts';
 
 const SOURCE = 'http';
 /** Before the stream is opened again after it broke. */

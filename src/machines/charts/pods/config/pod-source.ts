@@ -1,11 +1,16 @@
 /**
- * What every source of pods does: it publishes its pods as differences to the last publication. Pure.
+ * What every source of pods does: it publishes its pods as differences to the last publication. Sources of static pods
+ * publish to `pods`, say to `syncLoop` that they have published, and with an API server publish to `mirrorPods` as
+ * well.
  *
- * Invariants: within one publication removals come first, so that a rewritten pod leaves before it comes; what did
- * not change is not published; a pod's deletion is published once.
+ * Invariants: within one publication removals come first, so that a rewritten pod leaves before it comes; a pod that
+ * did not change is not published; a pod's deletion is published once; `config.sourceReady` follows all differences of
+ * its list, so that no pod is taken for removed before.
  */
+import { to } from '../../../../kernel/xstate.ts';
 import { CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, type Pod, type PodRef } from '../../../model/api/pod.ts';
-import type { ConfigMessage, Source } from '../../../model/pods/messages.ts';
+import type { MirrorMessage } from '../../../model/pods/api-messages.ts';
+import type { ConfigMessage, Source, SourceReady } from '../../../model/pods/messages.ts';
 import type { UnseenField } from '../../../model/settings/node-settings.ts';
 import { fnv1a32 } from '../../../model/spec/hash.ts';
 import { isForeignCondition } from '../../../model/status/conditions.ts';
@@ -116,3 +121,41 @@ export const publishedOf = (pods: readonly Pod[]): PublishedPods =>
 /** A receiver lost its state: these pods, or all (`null`), are published again. */
 export const forgotten = (reported: PublishedPods, uids: readonly string[] | null): PublishedPods =>
   Object.fromEntries(Object.entries(reported).filter(([uid]) => uids !== null && !uids.includes(uid)));
+
+// ---- static pods ----------------------------------------------------------------------------------------------------
+
+interface Enqueue {
+  sendTo(target: ReturnType<typeof to>, message: MirrorMessage | ConfigMessage | SourceReady): void;
+}
+
+interface Publication {
+  readonly source: 'file' | 'http';
+  readonly pods: readonly Pod[];
+  readonly before: PublishedPods;
+  readonly hasApiServer: boolean;
+  /** `systemId` of the actor that gets the pods. */
+  readonly receiver: string;
+}
+
+/** What the source keeps of the pods that it published. */
+export function publishStaticPods(enqueue: Enqueue, { source, pods, before, hasApiServer, receiver }: Publication) {
+  const reported = publishedOf(pods);
+  const gone = goneFrom(before, pods);
+  for (const message of differences(source, pods, { before, after: reported, gone })) {
+    if (hasApiServer) sendMirrors(enqueue, message);
+    enqueue.sendTo(to(receiver), message);
+  }
+  enqueue.sendTo(to('syncLoop'), { type: 'config.sourceReady', source, uids: Object.keys(reported) });
+  if (hasApiServer) sendMirrorsReady(enqueue, source);
+  return { reported, seen: Object.fromEntries(Object.values(reported).map((each) => [each.uid, each.seen])) };
+}
+
+/** The source has published its whole list. */
+export const sendMirrorsReady = (enqueue: Enqueue, source: 'file' | 'http'): void =>
+  enqueue.sendTo(to('mirrorPods'), { type: 'mirror.ready', source });
+
+function sendMirrors(enqueue: Enqueue, message: ConfigMessage): void {
+  const send = (mirror: MirrorMessage): void => enqueue.sendTo(to('mirrorPods'), mirror);
+  if (message.op === 'REMOVE') for (const pod of message.pods) send({ type: 'mirror.unwanted', pod });
+  else for (const pod of message.pods) send({ type: 'mirror.wanted', pod });
+}

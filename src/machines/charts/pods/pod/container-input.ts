@@ -1,11 +1,23 @@
-/** What a container's actor starts from: its definition, what the runtime has of it, whether its turn is over. Pure. */
+/**
+ * What the actor of a container starts from: the container's definition, what the runtime has of it, whether its turn
+ * is over. An orphaned container (its pod's definition is gone, or no longer names it) has no definition. Pure.
+ *
+ * Invariant: an orphan is stopped with the hook that an earlier agent wrote into its annotations; annotations are input
+ * from outside, so one that cannot be read is no hook.
+ */
 
-import type { RememberedContainer } from '../../../model/pods/messages.ts';
-import { type ContainerFacts, factsOf, hasBegunInSandbox } from '../../../model/status/runtime-facts.ts';
+import type { Container, LifecycleHandler } from '../../../model/api/pod.ts';
+import type { Hook, RememberedContainer } from '../../../model/pods/messages.ts';
+import { containerAnnotationKeys } from '../../../model/spec/index.ts';
+import { type ContainerFacts, factsOf, hasBegunInSandbox, instancesOf } from '../../../model/status/runtime-facts.ts';
+import { stopAnnotations } from '../../../model/validation/pod-schema.ts';
+import { conform } from '../../../model/validation/schema.ts';
 import type { ContainerInput } from '../container/container-policy.ts';
 import {
   addressesOf,
   anyReadySandbox,
+  DEFAULT_GRACE_SECONDS,
+  hookOf,
   type Member,
   type PodContext,
   podOrName,
@@ -59,3 +71,64 @@ function rememberedOf(
   const restartCount = facts.restartCount + 1;
   return (known?.restartCount ?? 0) >= restartCount ? known : { restartCount, backoffMs: 0, backoffUntilMs: 0 };
 }
+
+// ---- orphaned containers --------------------------------------------------------------------------------------------
+
+export function orphanInput(context: PodContext, name: string): ContainerInput {
+  const { uid, namespace, node, runtime } = context;
+  return {
+    uid,
+    namespace,
+    podName: context.name,
+    name,
+    kind: 'regular',
+    wanted: {
+      image: '',
+      imagePolicy: 'Never',
+      hash: '',
+      restartPolicy: 'Never',
+      restartPolicyRules: [],
+      graceSeconds: context.kill?.graceSeconds ?? DEFAULT_GRACE_SECONDS,
+      postStart: null,
+      preStop: restoredPreStop(name, instancesOf(runtime, name)[0]?.annotations ?? {}),
+    },
+    facts: factsOf(runtime, name),
+    remembered: null,
+    begun: null,
+    behavior: node.behavior,
+    maxBackoffMs: node.crashLoopBackOffMaxMs,
+    podIP: addressesOf(context)[0] ?? '',
+    dormant: true,
+  };
+}
+
+function restoredPreStop(name: string, annotations: Readonly<Record<string, string>>): Hook | null {
+  const [preStop, ports] = [containerAnnotationKeys.preStopHandler, containerAnnotationKeys.ports].map((key) =>
+    parsed(annotations[key]),
+  );
+  const errors: string[] = [];
+  const restored = conform({ preStop, ports }, stopAnnotations, '', errors) as Restored;
+  return errors.length > 0 ? null : hookOf({ name, ports: restored.ports ?? [] }, restored.preStop);
+}
+
+interface Restored {
+  readonly preStop?: LifecycleHandler;
+  readonly ports?: NonNullable<Container['ports']>;
+}
+
+function parsed(text: string | undefined): unknown {
+  try {
+    return JSON.parse(text ?? 'null');
+  } catch {
+    return null;
+  }
+}
+
+/** Names of containers that the runtime has and that have no actor here. */
+export const orphansOf = ({ runtime, containers }: PodContext): string[] => [
+  ...new Set(
+    (runtime?.containers ?? []).flatMap(({ metadata }) =>
+      metadata?.name !== undefined && containers[metadata.name] === undefined ? [metadata.name] : [],
+    ),
+  ),
+];

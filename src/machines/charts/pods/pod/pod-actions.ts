@@ -20,9 +20,8 @@ import { isSame } from '../../../model/values/same.ts';
 import { childIn, reapChild } from '../../children.ts';
 import { isCreated, retryDelay, runsInOrder, SPAWNED } from '../container/container-policy.ts';
 import type { ContainerOrder } from '../container/container-setup.ts';
-import { containerInput } from './container-input.ts';
+import { containerInput, orphanInput, orphansOf } from './container-input.ts';
 import { permission } from './pod-files.ts';
-import { orphanInput, orphansOf } from './pod-orphans.ts';
 import {
   addressesOf,
   type ContainerRecord,

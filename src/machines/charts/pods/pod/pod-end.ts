@@ -1,6 +1,7 @@
 /**
- * The end of a pod: containers, then sandboxes, then a last observation, then what is left of it. Part of the chart of
- * `pod.ts`.
+ * The end of a pod: containers, then sandboxes, then a last observation, then its files and groups; and the deadline
+ * that ends a pod by itself (`activeDeadlineSeconds`, from the start of the pod over restarts of the agent). Part of
+ * the chart of `pod.ts`.
  *
  * Invariant: each step is decided by what the runtime shows, so that the end goes on from wherever it was left.
  */
@@ -12,6 +13,7 @@ import {
   configure,
   dequeue,
   failed,
+  killOverdue,
   noteContainer,
   noteKill,
   queueContainers,
@@ -200,5 +202,22 @@ export const terminated = s.createStateConfig({
     },
     backingOff: { after: { wait: 'inspecting' } },
     inspecting: { entry: observeNow, always: { guard: 'isFresh', target: 'removing' } },
+  },
+});
+
+/** See `recordOverdue` for the other two events. */
+const recordOver = record(() => podEvents.deadlineExceeded());
+
+export const deadline = s.createStateConfig({
+  initial: 'none',
+  states: {
+    none: { always: { guard: 'hasDeadline', target: 'counting' } },
+    counting: {
+      always: { guard: 'isOver', target: 'over' },
+      after: { deadline: { target: 'over', actions: [recordOver, recordOver, killOverdue] } },
+      /** The deadline may have been made shorter. */
+      on: { 'pod.configured': { target: 'counting', reenter: true } },
+    },
+    over: {},
   },
 });

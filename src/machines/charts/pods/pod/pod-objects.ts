@@ -1,8 +1,7 @@
 /** What a pod's machine knows of the objects of the API server that its pod uses. Pure. See `pod.ts`. */
 import type { Pod } from '../../../model/api/pod.ts';
 import { awaitedKeys, runtimeClassKey } from '../../../model/objects/keys.ts';
-import { certificatesOf } from '../../../model/volumes/certificates.ts';
-import { tokensOf } from '../../../model/volumes/tokens.ts';
+import { certificatesOf, tokensOf } from '../../../model/volumes/credentials.ts';
 import type { PodContext } from './pod-policy.ts';
 
 /** What runs it, by its RuntimeClass; empty for the runtime's default, `null` when there is no such class. */

@@ -5,8 +5,7 @@ import { isStaticPod, type Pod } from '../../../model/api/pod.ts';
 import { awaitedKeys, idOf } from '../../../model/objects/keys.ts';
 import type { RememberedPod } from '../../../model/operations/host.ts';
 import type { RememberedPodsMessage } from '../../../model/pods/messages.ts';
-import { certificatesOf } from '../../../model/volumes/certificates.ts';
-import { tokensOf } from '../../../model/volumes/tokens.ts';
+import { certificatesOf, tokensOf } from '../../../model/volumes/credentials.ts';
 import type { PodContext } from './pod-policy.ts';
 import { type Enqueue, podSetup as s } from './pod-setup.ts';
 

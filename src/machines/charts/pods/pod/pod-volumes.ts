@@ -1,18 +1,23 @@
-/** What a pod's machine does about its volumes: plans them, learns that they are there, lets go of them. */
+/**
+ * The volumes of a pod, and the credentials in them (service account tokens, certificates): the actor that sets volumes
+ * up, one actor for each credential, and how both end with the pod. Part of the chart of `pod.ts`.
+ */
+
 import { type AnyActorRef, errorOf, line, to } from '../../../../kernel/xstate.ts';
 import type { CSIReleased } from '../../../model/csi/messages.ts';
 import { podDirectory } from '../../../model/spec/index.ts';
+import { certificatesOf, serviceAccountOf, tokensOf } from '../../../model/volumes/credentials.ts';
 import { volumePlan } from '../../../model/volumes/plan.ts';
-import { serviceAccountOf } from '../../../model/volumes/tokens.ts';
-import { reapChild } from '../../children.ts';
+import { childIn, reapChild } from '../../children.ts';
 import type { VolumesOrder } from '../volumes/volumes.ts';
-import { askForCredentials, releaseCredentials } from './pod-credentials.ts';
 import { isAwaiting, unavailable } from './pod-objects.ts';
 import { type PodContext, podOrName, refOf } from './pod-policy.ts';
 import { remember } from './pod-remembering.ts';
 import { type Enqueue, podSetup as s } from './pod-setup.ts';
 
 const ACTOR = 'volumes';
+/** Before an actor that crashed, of the volumes or of a credential, is replaced. */
+const RESPAWN_MS = 1_000;
 
 export const volumesPlace = (context: PodContext) => ({
   root: context.node.rootDir,
@@ -107,12 +112,54 @@ export const replaceVolumes = s.enqueueActions(({ context, event, enqueue }) => 
   reapChild(enqueue, ACTOR, { type: 'volumes.lost' }, RESPAWN_MS);
 });
 
-/** Before the actor of the volumes starts again. */
-const RESPAWN_MS = 1_000;
-
 /** The pod's volumes are no longer in use: none is set up any more. */
 export const releaseVolumes = s.enqueueActions(({ context, enqueue }) => {
   if (context.hasVolumes) enqueue.stopChild(ACTOR);
   releaseCredentials(enqueue, context);
   enqueue.assign({ hasVolumes: false, volumes: null });
 });
+
+// ---- credentials ----------------------------------------------------------------------------------------------------
+
+/** Each credential has an actor for as long as the pod lives. */
+function askForCredentials(enqueue: Enqueue, context: PodContext): void {
+  const pod = podOrName(context);
+  const { uid, namespace, name, node } = context;
+  const shared = { pod: { uid, namespace, name }, serviceAccount: serviceAccountOf(pod) };
+  const credentials = { ...context.credentials };
+  for (const [key, source] of Object.entries(tokensOf(pod))) {
+    if (credentials[key] !== undefined) continue;
+    const id = unused('token', credentials);
+    enqueue.spawnChild('token', { id, input: { ...shared, key, source } });
+    credentials[key] = id;
+  }
+  for (const [key, source] of Object.entries(node.apiServer?.podCertificates === true ? certificatesOf(pod) : {})) {
+    if (credentials[key] !== undefined) continue;
+    const id = unused('certificate', credentials);
+    const input = { ...shared, ref: refOf(context), nodeName: node.nodeName, key, source };
+    enqueue.spawnChild('certificate', { id, input });
+    credentials[key] = id;
+  }
+  enqueue.assign({ credentials });
+}
+
+function unused(kind: 'token' | 'certificate', credentials: PodContext['credentials']): string {
+  const taken = new Set(Object.values(credentials));
+  let at = 0;
+  while (taken.has(`${kind}-${at}`)) at += 1;
+  return `${kind}-${at}`;
+}
+
+/** The actor of a credential crashed: another one takes its place when the volumes are planned again. */
+export const reapCredential = s.enqueueActions(({ context, event, enqueue }) => {
+  const id = childIn(event);
+  if (!Object.values(context.credentials).includes(id)) return;
+  const others = Object.entries(context.credentials).filter(([, each]) => each !== id);
+  enqueue.assign({ credentials: Object.fromEntries(others) });
+  reapChild(enqueue, id, { type: 'volumes.lost' }, RESPAWN_MS);
+});
+
+function releaseCredentials(enqueue: Enqueue, { credentials }: PodContext): void {
+  for (const id of Object.values(credentials)) enqueue.stopChild(id);
+  enqueue.assign({ credentials: {} });
+}

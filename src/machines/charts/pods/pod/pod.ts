@@ -48,16 +48,14 @@ import {
 } from './pod-allocation.ts';
 import { askClaims, preparingClaims, takeClaims } from './pod-claims.ts';
 import { pinning, takeShared } from './pod-cpus.ts';
-import { reapCredential } from './pod-credentials.ts';
-import { deadline } from './pod-deadline.ts';
-import { preparingDevices } from './pod-devices.ts';
-import { stopSandboxes, terminated, terminating } from './pod-end.ts';
+import { deadline, stopSandboxes, terminated, terminating } from './pod-end.ts';
 import { foldersOf, sandboxOf, turnFiles, usersPlace } from './pod-files.ts';
 import { askBelated, askImage, askImagesAgain, forwardImage } from './pod-images.ts';
 import { logging, reapLog, respawnLog } from './pod-logs.ts';
 import { sendNode, sendNodeChange, takeNode } from './pod-node.ts';
 import { runtimeHandler } from './pod-objects.ts';
 import { initialPod } from './pod-policy.ts';
+import { bindingSubPaths, preparingDevices, readingVariables, withVariables } from './pod-preparation.ts';
 import { noteVerdict, probing, reapProber, respawnProber } from './pod-probes.ts';
 import { rememberPod } from './pod-remembering.ts';
 import { resizing } from './pod-resize.ts';
@@ -74,13 +72,13 @@ import {
   takeSandbox,
 } from './pod-setup.ts';
 import { nextAttempt, nextRestarts } from './pod-turns.ts';
-import { bindingSubPaths, readingVariables, withVariables } from './pod-volume-parts.ts';
 import {
   forwardPublished,
   noteMounted,
   noteObject,
   noteObjects,
   planVolumes,
+  reapCredential,
   replaceVolumes,
   takeObject,
   takeObjects,

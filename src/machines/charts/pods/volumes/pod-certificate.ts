@@ -38,7 +38,7 @@ import { type KubeObject, kubeOperations } from '../../../model/operations/kube.
 import { type Ended, eventRecorded } from '../../../model/pods/messages.ts';
 import { podEvents } from '../../../model/reasons/reasons.ts';
 import { type BackOff, OPERATION_BACK_OFF, pauseMs } from '../../../model/values/back-off.ts';
-import { type CertificateSource, NOT_ISSUED } from '../../../model/volumes/certificates.ts';
+import { type CertificateSource, NOT_ISSUED } from '../../../model/volumes/credentials.ts';
 import { type ReflectorReport, reflectorMachine } from '../../kube/reflector.ts';
 
 const RETRY: BackOff = { ...OPERATION_BACK_OFF, jitter: 0.5 };

@@ -27,7 +27,7 @@ import type { ObjectFound } from '../../../model/objects/messages.ts';
 import { type KubeObject, kubeOperations } from '../../../model/operations/kube.ts';
 import type { Ended } from '../../../model/pods/messages.ts';
 import { type BackOff, OPERATION_BACK_OFF, pauseMs } from '../../../model/values/back-off.ts';
-import { serviceAccountTokenRequest, type TokenSource } from '../../../model/volumes/tokens.ts';
+import { serviceAccountTokenRequest, type TokenSource } from '../../../model/volumes/credentials.ts';
 
 const REFRESH_SHARE = 0.8;
 const REFRESH_MAX_MS = 24 * 3_600_000;

@@ -1,9 +1,10 @@
 /**
- * What of its volumes is prepared for a container before it is created: variables that files have, and sub-paths. Part
- * of the chart of `pod.ts`.
+ * What is prepared for containers before they are created: variables from files in volumes, devices, sub-paths of
+ * volumes. Part of the chart of `pod.ts`.
  *
- * Invariants: W1 variables come first, as they may name sub-paths. W2 a container that lacks one of them is not made
- * without it; events say as much as upstream's, the log says why.
+ * Invariants: W1 variables come first, as they may name sub-paths. W2 a container that lacks a variable, a sub-path or
+ * a device that its plugin prepared is not created without it; events say as much as upstream's, the log says why.
+ * Upstream: devicemanager (callPreStartContainerIfNeeded).
  */
 import { line, outputOf } from '../../../../kernel/xstate.ts';
 import type { FileValues, Unprepared } from '../../../model/operations/volume.ts';
@@ -70,5 +71,25 @@ export const bindingSubPaths = s.createStateConfig({
     input: ({ context }) => ({ ...volumesPlace(context), subPaths: subPathsOf(context) }),
     onDone: { target: 'active', actions: [noteSubPaths, permit, rememberPod] },
     onError: { target: 'backingOff', actions: [failed, complain('Cannot bind sub-paths')] },
+  },
+});
+
+const noteUnprepared = s.assign({
+  unprepared: ({ event }) => outputOf<{ failed: Record<string, string> }>(event).failed,
+});
+
+export const preparingDevices = s.createStateConfig({
+  always: { guard: 'lacksSandbox', target: 'deciding' },
+  invoke: {
+    id: 'preStart',
+    src: 'devices.preStartContainers',
+    input: ({ context: { writing, devices } }) => ({
+      containers: writing.flatMap((name) => (devices[name] ? [{ name, devices: devices[name].ids }] : [])),
+    }),
+    onDone: [
+      { guard: 'hasSubPaths', target: 'bindingSubPaths', actions: noteUnprepared },
+      { target: 'active', actions: [noteUnprepared, permit, rememberPod] },
+    ],
+    onError: { target: 'backingOff', actions: [failed, complain('Cannot prepare devices')] },
   },
 });

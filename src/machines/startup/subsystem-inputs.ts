@@ -1,0 +1,135 @@
+/**
+ * What each subsystem begins with, where that is more than a field of the configuration: derived from flags,
+ * configuration, machine and runtime. Each needs a context in which starting has come to that subsystem.
+ */
+
+import type { CSIVolumesInput } from '../charts/csi/csi-volumes-setup.ts';
+import type { NodeStatusInput } from '../charts/node/node-status.ts';
+import type { NodeFacts } from '../charts/node/object/facts.ts';
+import type { OomWatcherInput } from '../charts/node/oom-watcher.ts';
+import {
+  decideFeatures,
+  isEnabled,
+  type KubeletConfiguration,
+  type KubeletFlags,
+  millisecondsOf,
+} from '../configuration/index.ts';
+import type { NodeAddress } from '../model/api/node.ts';
+import { nodeTemplate, SERVING_SIGNER, servingPlace } from './certificates/policy.ts';
+import type { CertificateManagerInput } from './certificates/setup.ts';
+import type { ClientBuilderInput } from './clients/client-builder.ts';
+import { declaredFeatures, gatesOf } from './context/derive-features.ts';
+import type { EstablishedContext, NodeIdentity } from './context/types.ts';
+
+/** The facts of the Node object that stay, and how often its status is sent. */
+export function nodeStatusInput(context: EstablishedContext): NodeStatusInput {
+  const { config, resources } = context;
+  return {
+    facts: nodeFacts(context),
+    behavior: context.input.behavior,
+    reports: { capacity: resources.capacity, allocatable: resources.allocatable },
+    register: config.registerNode,
+    ...(gatesOf(config)('KubeletRegistrationGetOnExistsOnly') ? { getsOnExistsOnly: true } : {}),
+    updateFrequencyMs: millisecondsOf(config.nodeStatusUpdateFrequency),
+    reportFrequencyMs: millisecondsOf(config.nodeStatusReportFrequency),
+    maxImages: config.nodeStatusMaxImages ?? DEFAULT_MAX_IMAGES,
+  };
+}
+
+/** Upstream's default of `nodeStatusMaxImages`. */
+const DEFAULT_MAX_IMAGES = 50;
+
+function nodeFacts({ flags, config, node, machineInfo, runtime, input }: EstablishedContext): NodeFacts {
+  const isOn = gatesOf(config);
+  return {
+    nodeName: node.nodeName,
+    hostname: node.hostname,
+    addresses: addresses(node),
+    info: {
+      machineID: machineInfo.machineId,
+      systemUUID: machineInfo.systemUuid,
+      bootID: machineInfo.bootId,
+      kernelVersion: machineInfo.kernelVersion,
+      osImage: machineInfo.osImage,
+      containerRuntimeVersion: `${runtime.name}://${runtime.version}`,
+      kubeletVersion: input.version,
+      kubeProxyVersion: isOn('DisableNodeKubeProxyVersion') ? '' : input.version,
+      operatingSystem: 'linux',
+      architecture: machineInfo.architecture,
+    },
+    port: config.port,
+    ...registration(flags, config),
+    declaredFeatures: declaredFeatures(isOn),
+  };
+}
+
+function registration(flags: KubeletFlags, config: KubeletConfiguration) {
+  return {
+    labels: flags.nodeLabels,
+    taints: config.registerWithTaints,
+    providerID: config.providerID,
+    externalCloud: flags.cloudProvider === 'external',
+    providedNodeIP: flags.nodeIP,
+    enableControllerAttachDetach: config.enableControllerAttachDetach,
+  };
+}
+
+function addresses({ nodeIPs, hostname }: NodeIdentity): NodeAddress[] {
+  return [...nodeIPs.map((address) => ({ type: 'InternalIP', address })), { type: 'Hostname', address: hostname }];
+}
+
+/** What says whether, and how often, drivers are asked for the health of volumes. */
+type VolumeSettings = Pick<KubeletConfiguration, 'featureGates' | 'volumeStatsAggPeriod'>;
+
+const KERNEL_LOG = '/dev/kmsg';
+
+/** A node may do without the log in a user namespace, where it cannot be read, and with the embedded runtime. */
+export function oomWatcherInput({ node, input, runtime, config }: EstablishedContext): OomWatcherInput {
+  return {
+    nodeName: node.nodeName,
+    path: KERNEL_LOG,
+    seenFile: `${input.journalDir}/oom-seen.json`,
+    optional: runtime.embedded || gatesOf(config)('KubeletInUserNamespace'),
+  };
+}
+
+/** With the gate, CSI drivers are asked for the health of volumes as often as for how full they are. */
+export function volumeHealthInput(configuration: VolumeSettings): Pick<CSIVolumesInput, 'healthPeriodMs'> {
+  const periodMs = millisecondsOf(configuration.volumeStatsAggPeriod);
+  const isOn = isEnabled(decideFeatures(configuration.featureGates).changed, 'CSIVolumeHealth');
+  return isOn && periodMs > 0 ? { healthPeriodMs: periodMs } : {};
+}
+
+/** How the node connects to the API server, and how many requests it sends. */
+export function clientBuilderInput({ flags, config, node, input }: EstablishedContext): ClientBuilderInput {
+  const { kubeconfig, bootstrapKubeconfig, certDir } = flags;
+  const { rotateCertificates, kubeAPIQPS, kubeAPIBurst, eventRecordQPS, eventBurst } = config;
+  return {
+    kubeconfig,
+    bootstrapKubeconfig,
+    certDir,
+    rotateCertificates,
+    nodeName: node.nodeName,
+    userAgent: `kubelet/${input.version} (linux) statelet`,
+    kubeAPIQPS,
+    kubeAPIBurst,
+    eventRecordQPS,
+    eventBurst,
+    nodeStatusUpdateFrequencyMs: millisecondsOf(config.nodeStatusUpdateFrequency),
+    nodeLeaseDurationSeconds: config.nodeLeaseDurationSeconds,
+  };
+}
+
+/** Standalone, no address of the node is reported: the certificate on disk serves, and none is requested. */
+export function servingCertificateInput({ flags, config, node }: EstablishedContext): CertificateManagerInput {
+  return {
+    purpose: 'serving',
+    once: false,
+    signerName: SERVING_SIGNER,
+    place: servingPlace(flags.certDir),
+    certFile: config.tlsCertFile ?? '',
+    keyFile: config.tlsPrivateKeyFile ?? '',
+    template: nodeTemplate(node.nodeName, { dnsNames: [], ipAddresses: [] }),
+    ...(gatesOf(config)('AllowDNSOnlyNodeCSR') ? { mayLackAddresses: true } : {}),
+  };
+}
