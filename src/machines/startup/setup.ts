@@ -7,6 +7,7 @@ import {
   type AgentFault,
   type AnyStateMachine,
   assign,
+  declaredTypes,
   errorOf,
   line,
   pick,
@@ -115,13 +116,13 @@ export interface PhaseMeta {
 }
 
 export const kubeletSetup = setup({
-  types: {
-    input: {} as KubeletInput,
-    context: {} as EstablishedContext,
-    events: {} as KubeletEvent,
-    output: {} as KubeletMachineOutput,
-    meta: {},
-  },
+  types: declaredTypes<{
+    input: KubeletInput;
+    context: EstablishedContext;
+    events: KubeletEvent;
+    output: KubeletMachineOutput;
+    meta: object;
+  }>(),
   actors: {
     configLoader: configLoaderMachine,
     clientBuilder: clientBuilderMachine,

@@ -1,5 +1,5 @@
 /** The vocabulary of `csiVolumes`: what it knows, and what follows from it. Pure. The chart is in `csi-volumes.ts`. */
-import { pick, setup } from '../../../kernel/xstate.ts';
+import { declaredTypes, pick, setup } from '../../../kernel/xstate.ts';
 import type { CSIDriverSpec } from '../../model/api/storage.ts';
 import type {
   CSIDriverNews,
@@ -93,7 +93,7 @@ export type Event =
   | { readonly type: 'csi.respawn' };
 
 export const csiVolumesSetup = setup({
-  types: { input: {} as CSIVolumesInput, context: {} as Context, events: {} as Event },
+  types: declaredTypes<{ input: CSIVolumesInput; context: Context; events: Event }>(),
   actors: {
     device: csiDeviceMachine,
     health: csiHealthMachine,

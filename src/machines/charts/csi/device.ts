@@ -14,7 +14,7 @@
  *   D3 it ends only when the volume is unstaged and its record is gone.
  * Upstream: pkg/volume/csi/csi_attacher.go, pkg/volume/util/operationexecutor.
  */
-import { errorOf, line, now, outputOf, pick, sendParent, setup } from '../../../kernel/xstate.ts';
+import { declaredTypes, errorOf, line, now, outputOf, pick, sendParent, setup } from '../../../kernel/xstate.ts';
 import type { VolumeAttachment } from '../../model/api/storage.ts';
 import type { CSIFailure, DeviceOrder, DeviceReport, StagedDevice } from '../../model/csi/messages.ts';
 import { type DeviceId, devicePlace } from '../../model/csi/places.ts';
@@ -71,7 +71,7 @@ interface Context extends DeviceInput {
 }
 
 const s = setup({
-  types: { input: {} as DeviceInput, context: {} as Context, events: {} as DeviceOrder | Ended },
+  types: declaredTypes<{ input: DeviceInput; context: Context; events: DeviceOrder | Ended }>(),
   actors: {
     ...pick(csiOperations, 'csi.capabilities', 'csi.stage', 'csi.unstage'),
     ...pick(kubeOperations, 'kube.get'),

@@ -12,7 +12,7 @@
  * Upstream: pkg/kubelet/server/stats/volume_stat_calculator.go.
  */
 
-import { pick, setup, to } from '../../../kernel/xstate.ts';
+import { declaredTypes, pick, setup, to } from '../../../kernel/xstate.ts';
 import type { ObjectReference } from '../../model/api/pod.ts';
 import { csiOperations, type VolumeHealth } from '../../model/operations/csi.ts';
 import { type Ended, eventRecorded } from '../../model/pods/messages.ts';
@@ -30,7 +30,7 @@ interface HealthInput {
 }
 
 const s = setup({
-  types: { input: {} as HealthInput, context: {} as HealthInput, events: {} as VolumeHealth | Ended },
+  types: declaredTypes<{ input: HealthInput; context: HealthInput; events: VolumeHealth | Ended }>(),
   actors: pick(csiOperations, 'csi.followHealth'),
   delays: { period: ({ context }) => context.periodMs },
 });

@@ -2,7 +2,7 @@
  * The vocabulary of `csiMount`: what one volume of one pod knows, and the service account tokens that its driver asks
  * for (`tokenRequests` of its CSIDriver). The chart is in `mount.ts`.
  */
-import { pick, random, type SecretHandle, setup } from '../../../kernel/xstate.ts';
+import { declaredTypes, pick, random, type SecretHandle, setup } from '../../../kernel/xstate.ts';
 import type { CSIDriverSpec } from '../../model/api/storage.ts';
 import type { CSIFailure, CSIPod, CSIVolume, Expansion, MountOrder } from '../../model/csi/messages.ts';
 import { mountPlace } from '../../model/csi/places.ts';
@@ -49,7 +49,7 @@ export interface Context extends MountInput {
 }
 
 export const csiMountSetup = setup({
-  types: { input: {} as MountInput, context: {} as Context, events: {} as MountOrder | Ended },
+  types: declaredTypes<{ input: MountInput; context: Context; events: MountOrder | Ended }>(),
   actors: {
     ...pick(csiOperations, 'csi.capabilities', 'csi.publish', 'csi.unpublish'),
     ...pick(kubeOperations, 'kube.get', 'kube.create'),

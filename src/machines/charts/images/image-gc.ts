@@ -13,7 +13,18 @@
  *   G3 with the high threshold at 100 and no maximum age it does nothing at all.
  */
 
-import { errorOf, line, now, outputOf, type PlainError, pick, sendTo, setup, to } from '../../../kernel/xstate.ts';
+import {
+  declaredTypes,
+  errorOf,
+  line,
+  now,
+  outputOf,
+  type PlainError,
+  pick,
+  sendTo,
+  setup,
+  to,
+} from '../../../kernel/xstate.ts';
 import type { Image } from '../../model/api/cri.ts';
 import { operations } from '../../model/operations/index.ts';
 import { type Ended, eventRecorded, type GarbagePurge, type ImageUsed } from '../../model/pods/messages.ts';
@@ -112,7 +123,7 @@ export function imagesToRemove(known: ImageGcKnowledge, images: readonly Image[]
 type Event = ImagesInUse | ImageUsed | GarbagePurge | Ended;
 
 const s = setup({
-  types: { input: {} as ImageGcInput, context: {} as Context, events: {} as Event },
+  types: declaredTypes<{ input: ImageGcInput; context: Context; events: Event }>(),
   actors: pick(
     operations,
     'cri.imageFsInfo',

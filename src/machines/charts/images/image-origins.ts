@@ -9,7 +9,7 @@
  * Invariants:
  *   I1 an intent whose image is not there stays: a later agent may still find it.
  */
-import { errorOf, line, outputOf, pick, setup } from '../../../kernel/xstate.ts';
+import { declaredTypes, errorOf, line, outputOf, pick, setup } from '../../../kernel/xstate.ts';
 import type { Image } from '../../model/api/cri.ts';
 import { operations } from '../../model/operations/index.ts';
 import type { Ended } from '../../model/pods/messages.ts';
@@ -31,7 +31,7 @@ interface Context extends ImageOriginsInput {
 }
 
 const s = setup({
-  types: { input: {} as ImageOriginsInput, context: {} as Context, events: {} as Ended },
+  types: declaredTypes<{ input: ImageOriginsInput; context: Context; events: Ended }>(),
   actors: pick(operations, 'images.listIntents', 'cri.listImages', 'images.recordPulled'),
   guards: {
     hasNone: ({ context }) => context.intents.length === 0,

@@ -1,5 +1,5 @@
 /** The vocabulary of an image's machine: its context, its operations, its actions. The chart is in `image.ts`. */
-import { errorIn, errorOf, line, now, outputOf, pick, setup, to } from '../../../kernel/xstate.ts';
+import { declaredTypes, errorIn, errorOf, line, now, outputOf, pick, setup, to } from '../../../kernel/xstate.ts';
 import type { Image } from '../../model/api/cri.ts';
 import type { PullCredential, PulledCredentials, PullingPod, PullRecord } from '../../model/operations/image.ts';
 import { operations } from '../../model/operations/index.ts';
@@ -83,7 +83,7 @@ type Event =
   | Ended;
 
 export const imageSetup = setup({
-  types: { input: {} as ImageInput, context: {} as Context, events: {} as Event },
+  types: declaredTypes<{ input: ImageInput; context: Context; events: Event }>(),
   actors: pick(
     operations,
     'cri.imageStatus',

@@ -14,7 +14,18 @@
  *   F5 a list ends: one of more than {@link PAGES_MAX} pages is a failure, and what was published before stays.
  * Upstream: client-go tools/cache/reflector.go.
  */
-import { assign, errorIn, line, now, outputOf, pick, random, sendParent, setup } from '../../../kernel/xstate.ts';
+import {
+  assign,
+  declaredTypes,
+  errorIn,
+  line,
+  now,
+  outputOf,
+  pick,
+  random,
+  sendParent,
+  setup,
+} from '../../../kernel/xstate.ts';
 import { type KubeObject, type KubeSelection, type KubeTarget, kubeOperations } from '../../model/operations/kube.ts';
 import type { Ended } from '../../model/pods/messages.ts';
 import { type BackOff, doubledMs } from '../../model/values/back-off.ts';
@@ -74,7 +85,7 @@ const pageOf = (event: unknown): ListPage => outputOf<ListPage>(event);
 const hasMore = (event: unknown): boolean => pageOf(event).continue !== '';
 
 const s = setup({
-  types: { input: {} as ReflectorInput, context: {} as Context, events: {} as Event },
+  types: declaredTypes<{ input: ReflectorInput; context: Context; events: Event }>(),
   actors: pick(kubeOperations, 'kube.list', 'kube.watch'),
   guards: {
     isListed: ({ context }) => context.isListed,

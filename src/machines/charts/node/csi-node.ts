@@ -12,7 +12,18 @@
  *   C2 an entry of a driver is written before pods may use that driver.
  * Upstream: pkg/volume/csi/nodeinfomanager.
  */
-import { assign, errorOf, type JsonObject, line, outputOf, pick, sendTo, setup, to } from '../../../kernel/xstate.ts';
+import {
+  assign,
+  declaredTypes,
+  errorOf,
+  type JsonObject,
+  line,
+  outputOf,
+  pick,
+  sendTo,
+  setup,
+  to,
+} from '../../../kernel/xstate.ts';
 import type { CSINode } from '../../model/api/node.ts';
 import { strategicPatch } from '../../model/api/strategic-patch.ts';
 import { kubeOperations } from '../../model/operations/kube.ts';
@@ -99,7 +110,7 @@ const target = (nodeName: string) =>
   ({ client: 'kube', apiVersion: 'storage.k8s.io/v1', resource: 'csinodes', name: nodeName }) as const;
 
 const s = setup({
-  types: { input: {} as { nodeName: string }, context: {} as Context, events: {} as Event },
+  types: declaredTypes<{ input: { nodeName: string }; context: Context; events: Event }>(),
   actors: pick(kubeOperations, 'kube.get', 'kube.create', 'kube.patch'),
   guards: { isInLine: ({ context }) => csiNodePatch(context) === null },
   delays: { retry: ({ context }) => context.retryMs },

@@ -14,7 +14,7 @@
  * Upstream: component-helpers/apimachinery/lease. Seeds: S202, S223.
  */
 import type { Json } from '../../../kernel/json.ts';
-import { assign, errorOf, line, now, outputOf, pick, random, setup } from '../../../kernel/xstate.ts';
+import { assign, declaredTypes, errorOf, line, now, outputOf, pick, random, setup } from '../../../kernel/xstate.ts';
 import type { Lease } from '../../model/api/node.ts';
 import { kubeOperations } from '../../model/operations/kube.ts';
 import type { Ended } from '../../model/pods/messages.ts';
@@ -51,7 +51,7 @@ type Event = { readonly type: 'node.registered'; readonly uid: string } | { read
 export const microTime = (ms: number): string => new Date(ms).toISOString().replace(/Z$/, '000Z');
 
 const s = setup({
-  types: { input: {} as LeaseInput, context: {} as Context, events: {} as Event },
+  types: declaredTypes<{ input: LeaseInput; context: Context; events: Event }>(),
   actors: pick(kubeOperations, 'kube.get', 'kube.create', 'kube.update', 'kube.closeConnections'),
   guards: {
     isRepeated: ({ context }) => context.tries === REPEATED_TRIES,

@@ -9,7 +9,7 @@
  * Invariants:
  *   W1 who may use it is decided by the rights on the socket's file alone.
  */
-import { errorOf, line, pick, setup } from '../../../kernel/xstate.ts';
+import { declaredTypes, errorOf, line, pick, setup } from '../../../kernel/xstate.ts';
 import {
   isThreadLost,
   type LocalSocket,
@@ -22,7 +22,7 @@ import {
 const RETRY_MS = 30_000;
 
 const s = setup({
-  types: { input: {} as LocalSocket, context: {} as LocalSocket, events: {} as ServerItem },
+  types: declaredTypes<{ input: LocalSocket; context: LocalSocket; events: ServerItem }>(),
   actors: pick(serverOperations, 'server.serveLocal'),
 });
 

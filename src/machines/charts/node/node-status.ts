@@ -21,6 +21,7 @@
 
 import {
   assign,
+  declaredTypes,
   errorOf,
   type JsonObject,
   line,
@@ -121,7 +122,7 @@ const labelsOf = (context: Context): JsonObject | null =>
 const isAsKubelet = (context: Context): boolean => hasBehavior(context, 'nodeAsKubelet');
 
 const s = setup({
-  types: { input: {} as NodeStatusInput, context: {} as Context, events: {} as Event },
+  types: declaredTypes<{ input: NodeStatusInput; context: Context; events: Event }>(),
   actors: {
     registration: registrationMachine,
     reflector: reflectorMachine,

@@ -13,7 +13,7 @@
  *   M2 one plugin that hangs, lies or crashes its actor keeps no other from registering.
  * Seeds: S191, S241. Upstream: pkg/kubelet/pluginmanager.
  */
-import { type AnyActorRef, errorOf, line, pick, setup, to } from '../../../kernel/xstate.ts';
+import { type AnyActorRef, declaredTypes, errorOf, line, pick, setup, to } from '../../../kernel/xstate.ts';
 import type { CSIDriverNews, CSILimits } from '../../model/csi/messages.ts';
 import type { DraPluginNews } from '../../model/dra/messages.ts';
 import type { DevicePlugin } from '../../model/operations/devices.ts';
@@ -79,7 +79,7 @@ type Event =
   | { readonly type: 'plugin.respawn'; readonly path: string; readonly id: string };
 
 const s = setup({
-  types: { input: {} as PluginManagerInput, context: {} as Context, events: {} as Event },
+  types: declaredTypes<{ input: PluginManagerInput; context: Context; events: Event }>(),
   actors: { plugin: pluginMachine, ...pick(pluginOperations, 'plugins.watch') },
 });
 

@@ -15,7 +15,7 @@
  *      has no name for this node, or cannot be published to the cluster, is notified once and must listen anew.
  * Upstream: pkg/kubelet/pluginmanager/operationexecutor/operation_generator.go, pkg/volume/csi/csi_node_updater.go.
  */
-import { assign, errorOf, line, outputOf, pick, sendParent, setup } from '../../../kernel/xstate.ts';
+import { assign, declaredTypes, errorOf, line, outputOf, pick, sendParent, setup } from '../../../kernel/xstate.ts';
 import { type DevicePlugin, type DevicePluginOptions, deviceOperations } from '../../model/operations/devices.ts';
 import {
   type CSINodeInfo,
@@ -71,7 +71,7 @@ interface Context {
 type Event = PluginVerdict | NodeInfoChanged | Ended;
 
 const s = setup({
-  types: { input: {} as PluginInput, context: {} as Context, events: {} as Event },
+  types: declaredTypes<{ input: PluginInput; context: Context; events: Event }>(),
   actors: {
     ...pick(pluginOperations, 'plugins.getInfo', 'plugins.notifyRegistrationStatus'),
     ...pick(pluginOperations, 'plugins.csiNodeGetInfo', 'plugins.followNodeInfo'),

@@ -12,7 +12,7 @@
  * Upstream: registerWithAPIServer. Seeds: S146, S216.
  */
 
-import { assign, errorOf, line, pick, setup } from '../../../kernel/xstate.ts';
+import { assign, declaredTypes, errorOf, line, pick, setup } from '../../../kernel/xstate.ts';
 import type { Node } from '../../model/api/node.ts';
 import { kubeOperations } from '../../model/operations/kube.ts';
 import type { Ended } from '../../model/pods/messages.ts';
@@ -46,7 +46,7 @@ const mayExist = ({ getsOnExistsOnly = false }: Context, code: string): boolean 
   code === 'AlreadyExists' || (code === 'Forbidden' && !getsOnExistsOnly);
 
 const s = setup({
-  types: { input: {} as RegistrationInput, context: {} as Context, events: {} as Ended, output: {} as Registered },
+  types: declaredTypes<{ input: RegistrationInput; context: Context; events: Ended; output: Registered }>(),
   actors: pick(kubeOperations, 'kube.create', 'kube.get', 'kube.patch'),
   guards: { isInLine: ({ context }) => reconciliation(context.facts, context.existing!) === null },
   delays: { retry: ({ context }) => context.retryMs },

@@ -12,7 +12,17 @@
  *   A2 a volume that this agent cannot mount is reported by its kind, never left out.
  *   A3 of a volume that only some nodes can reach nothing is reported before the labels of this one are known.
  */
-import { errorOf, isObject, now, outputOf, pick, random, sendParent, setup } from '../../../kernel/xstate.ts';
+import {
+  declaredTypes,
+  errorOf,
+  isObject,
+  now,
+  outputOf,
+  pick,
+  random,
+  sendParent,
+  setup,
+} from '../../../kernel/xstate.ts';
 import { matchesTerm } from '../../model/allocation/predicates.ts';
 import type { NodeTerm } from '../../model/allocation/request.ts';
 import type { PersistentVolumeClaim, PersistentVolumeSpec } from '../../model/api/storage.ts';
@@ -47,7 +57,7 @@ interface Context extends ClaimInput {
 }
 
 const s = setup({
-  types: { input: {} as ClaimInput, context: {} as Context, events: {} as NodeLabels | Ended },
+  types: declaredTypes<{ input: ClaimInput; context: Context; events: NodeLabels | Ended }>(),
   actors: pick(kubeOperations, 'kube.get'),
   guards: {
     hasVolume: ({ context }) => context.volumeName !== '',

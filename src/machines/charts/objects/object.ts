@@ -12,7 +12,17 @@
  *   O3 an object that cannot be read is published as unknown, never as missing; what was known of it stays.
  *   O4 a refresh is answered by the first call that began after it, also with what did not change.
  */
-import { errorOf, line, now, outputOf, pick, random, sendParent, setup } from '../../../kernel/xstate.ts';
+import {
+  declaredTypes,
+  errorOf,
+  line,
+  now,
+  outputOf,
+  pick,
+  random,
+  sendParent,
+  setup,
+} from '../../../kernel/xstate.ts';
 import { configObjectFrom } from '../../model/objects/config-objects.ts';
 import { idOf } from '../../model/objects/keys.ts';
 import type { ObjectObserved, ObjectPeriod, ObjectRefresh, ObjectState } from '../../model/objects/messages.ts';
@@ -49,11 +59,11 @@ interface Context extends ObjectInput {
 }
 
 const s = setup({
-  types: {
-    input: {} as ObjectInput,
-    context: {} as Context,
-    events: {} as ReflectorReport | ObjectRefresh | ObjectPeriod | Ended,
-  },
+  types: declaredTypes<{
+    input: ObjectInput;
+    context: Context;
+    events: ReflectorReport | ObjectRefresh | ObjectPeriod | Ended;
+  }>(),
   actors: { reflector: reflectorMachine, ...pick(kubeOperations, 'kube.get') },
   guards: {
     watches: ({ context }) => context.strategy === 'Watch',

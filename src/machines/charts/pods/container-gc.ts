@@ -9,7 +9,7 @@
  *   G1 nothing that runs is ever removed, and of each container at least the newest instances that the settings keep.
  *   G2 an idle node is silent: without too much garbage there is no timer and no call.
  */
-import { errorOf, line, now, pick, sendTo, setup, to } from '../../../kernel/xstate.ts';
+import { declaredTypes, errorOf, line, now, pick, sendTo, setup, to } from '../../../kernel/xstate.ts';
 import { operations } from '../../model/operations/index.ts';
 import { type Ended, eventRecorded, type GarbagePurge } from '../../model/pods/messages.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
@@ -109,7 +109,7 @@ function logOf({ podLogsDir, containerLogsDir, pods, queue: [victim] }: Context)
 }
 
 const s = setup({
-  types: { input: {} as ContainerGcInput, context: {} as Context, events: {} as GarbageChanged | GarbagePurge | Ended },
+  types: declaredTypes<{ input: ContainerGcInput; context: Context; events: GarbageChanged | GarbagePurge | Ended }>(),
   actors: pick(operations, 'cri.removeContainer', 'cri.removePodSandbox', 'logs.remove', 'logs.unlink'),
   guards: {
     hasVictims: ({ context }) => victimsOf(context.pods, context.policy).length > 0,

@@ -5,8 +5,8 @@
  * Owns: restart counts, back-offs and results of probes by container, back-offs of pulls; what pods were given, who was
  *   refused and why, and what running instances have.
  * Hears: `softState.noted` and `softState.begun` of containers, `softState.pulled` of images, `softState.probed` and
- *   `softState.resized` of pods, `softState.allocated` and `softState.rejected` of `allocation`, `softState.forgotten` and
- *   `pods.known` of `pods`, `softState.wanted` of both.
+ *   `softState.resized` of pods, `softState.allocated` and `softState.rejected` of `allocation`, `softState.forgotten`
+ *   and `pods.known` of `pods`, `softState.wanted` of both.
  * Asks: `host.loadSoftState` once, `host.saveSoftState` after changes.
  * Sends: the root and `pods` `softState.loaded`.
  * Invariants:
@@ -17,7 +17,18 @@
  *   M5 what a pod has for itself (CPUs, memory of chosen nodes, devices) is written at once: no agent that was killed
  *      and started again gives it to another.
  */
-import { errorOf, line, now, outputOf, pick, sendParent, sendTo, setup, to } from '../../../kernel/xstate.ts';
+import {
+  declaredTypes,
+  errorOf,
+  line,
+  now,
+  outputOf,
+  pick,
+  sendParent,
+  sendTo,
+  setup,
+  to,
+} from '../../../kernel/xstate.ts';
 import { hostOperations, type SoftState } from '../../model/operations/host.ts';
 import type { Ended, SoftStateMessage } from '../../model/pods/messages.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
@@ -40,7 +51,7 @@ interface Context {
 }
 
 const s = setup({
-  types: { input: {} as SoftStateInput, context: {} as Context, events: {} as SoftStateMessage | Ended },
+  types: declaredTypes<{ input: SoftStateInput; context: Context; events: SoftStateMessage | Ended }>(),
   actors: pick(hostOperations, 'host.loadSoftState', 'host.saveSoftState'),
   guards: { isDirty: ({ context }) => context.isDirty, isUrgent: ({ context }) => context.isUrgent },
 });

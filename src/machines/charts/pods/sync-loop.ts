@@ -16,7 +16,7 @@
  *   L4 no pod is wanted before the runtime was up once: from then on the node's groups are there, which those of pods
  *      are made in. The sources publish nothing before they are asked to.
  */
-import { line, sendParent, setup, to } from '../../../kernel/xstate.ts';
+import { declaredTypes, line, sendParent, setup, to } from '../../../kernel/xstate.ts';
 import type {
   PodsMessage,
   RuntimeHealth,
@@ -49,7 +49,7 @@ interface Context {
 type Event = SourcesMessage | SourceReady | RuntimeRelisted | RuntimeHealth | PodsMessage;
 
 const s = setup({
-  types: { input: {} as SyncLoopInput, context: {} as Context, events: {} as Event },
+  types: declaredTypes<{ input: SyncLoopInput; context: Context; events: Event }>(),
   guards: {
     isComplete: ({ context }) =>
       context.runtimeUp && context.relisted && Object.values(context.sources).every((uids) => uids !== null),

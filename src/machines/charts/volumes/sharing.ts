@@ -11,7 +11,7 @@
  * Upstream: pkg/volume/volume_linux.go.
  */
 
-import { now, outputOf, pick, setup, to } from '../../../kernel/xstate.ts';
+import { declaredTypes, now, outputOf, pick, setup, to } from '../../../kernel/xstate.ts';
 import type { ObjectReference } from '../../model/api/pod.ts';
 import { type Sharing, volumeOperations } from '../../model/operations/volume.ts';
 import { type Ended, eventRecorded } from '../../model/pods/messages.ts';
@@ -34,7 +34,7 @@ interface Context extends SharingInput {
 }
 
 const s = setup({
-  types: { input: {} as SharingInput, context: {} as Context, events: {} as Ended },
+  types: declaredTypes<{ input: SharingInput; context: Context; events: Ended }>(),
   actors: pick(volumeOperations, 'volume.sharings'),
 });
 

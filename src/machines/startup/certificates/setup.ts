@@ -2,7 +2,7 @@
  * The vocabulary of the certificate manager: what it knows, its operations, what it logs and keeps at each step. The
  * chart is in `certificate-manager.ts`.
  */
-import { errorOf, line, now, outputOf, pick, random, setup } from '../../../kernel/xstate.ts';
+import { declaredTypes, errorOf, line, now, outputOf, pick, random, setup } from '../../../kernel/xstate.ts';
 import {
   type CertificateFacts,
   type CertificateNames,
@@ -69,12 +69,12 @@ type Event =
   | Ended;
 
 export const managerSetup = setup({
-  types: {
-    input: {} as CertificateManagerInput,
-    context: {} as Context,
-    events: {} as Event,
-    output: {} as Answer<CertificateFacts>,
-  },
+  types: declaredTypes<{
+    input: CertificateManagerInput;
+    context: Context;
+    events: Event;
+    output: Answer<CertificateFacts>;
+  }>(),
   actors: {
     ...pick(certificateOperations, 'certificate.load', 'certificate.request', 'certificate.store'),
     ...pick(kubeOperations, 'kube.create', 'kube.get', 'kube.watch', 'kube.closeConnections'),

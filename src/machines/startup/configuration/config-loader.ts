@@ -12,7 +12,16 @@
  *   F2 nothing of the machine is changed before the answer is accepted.
  * Seeds: S006 to S025, S044, S045. Upstream: cmd/kubelet/app/server.go.
  */
-import { assign, enqueueActions, errorOf, line, messageOf, pick, setup } from '../../../kernel/xstate.ts';
+import {
+  assign,
+  declaredTypes,
+  enqueueActions,
+  errorOf,
+  line,
+  messageOf,
+  pick,
+  setup,
+} from '../../../kernel/xstate.ts';
 import { hintForRefusal } from '../../configuration/flags/removed-flags.ts';
 import {
   type ConfigurationSource,
@@ -107,11 +116,7 @@ const configDir = ({ flags }: ConfigLoaderContext): string => flags?.configDir ?
 const unreadable = (path: string, error: unknown) => ({ kind: 'unreadable', path, message: messageOf(error) }) as const;
 
 export const configLoaderMachine = setup({
-  types: {
-    input: {} as ConfigLoaderInput,
-    context: {} as ConfigLoaderContext,
-    output: {} as ConfigLoaderAnswer,
-  },
+  types: declaredTypes<{ input: ConfigLoaderInput; context: ConfigLoaderContext; output: ConfigLoaderAnswer }>(),
   actors: pick(operations, 'host.readConfiguration', 'host.readDropIns', 'host.cgroups'),
   guards: {
     isRefused: ({ context }) => context.resolution !== null,

@@ -9,7 +9,7 @@
  *   I1 a node without iptables is a node all the same.
  * Seeds: S138, S224, S225. Upstream: pkg/kubelet/kubelet_network_linux.go.
  */
-import { errorOf, line, pick, setup } from '../../../kernel/xstate.ts';
+import { declaredTypes, errorOf, line, pick, setup } from '../../../kernel/xstate.ts';
 import type { IptablesItem } from '../../model/operations/host.ts';
 import { operations } from '../../model/operations/index.ts';
 
@@ -17,7 +17,7 @@ import { operations } from '../../model/operations/index.ts';
 const MONITOR_PERIOD_MS = 60_000;
 
 export const iptablesMachine = setup({
-  types: { context: {}, events: {} as IptablesItem },
+  types: declaredTypes<{ context: Record<string, never>; events: IptablesItem }>(),
   actors: pick(operations, 'host.keepIptables'),
 }).createMachine({
   id: 'iptables',

@@ -6,7 +6,8 @@
  * Hears: `devices.registered` of its server and of the plugin manager, `devices.withdrawn` of the latter; `device.*` of
  *   its actors; `devices.held` and `devices.wanted` of `allocation`.
  * Asks: `devices.serveRegistration`, `host.readCheckpoints`, `devices.writeCheckpoint`.
- * Sends: `allocation` `devices.changed`, and at the start who had devices by the checkpoint; `nodeStatus` what the node has of them.
+ * Sends: `allocation` `devices.changed`, and at the start who had devices by the checkpoint; `nodeStatus` what the node
+ *   has of them.
  * Invariants:
  *   R1 a resource has at most one plugin: the newest that registered.
  *   R2 devices of a plugin that is gone are not healthy; five minutes later the resource is none of this node's.
@@ -16,7 +17,17 @@
  * Seeds: S241. Upstream: pkg/kubelet/cm/devicemanager.
  */
 
-import { errorOf, type JsonObject, line, outputOf, pick, sendTo, setup, to } from '../../../../kernel/xstate.ts';
+import {
+  declaredTypes,
+  errorOf,
+  type JsonObject,
+  line,
+  outputOf,
+  pick,
+  sendTo,
+  setup,
+  to,
+} from '../../../../kernel/xstate.ts';
 import { deviceAmounts, readDeviceState } from '../../../model/allocation/device-state.ts';
 import { deviceOperations, type RegistrationItem } from '../../../model/operations/devices.ts';
 import type { DeviceHoldings } from '../../../model/operations/grants.ts';
@@ -74,7 +85,7 @@ type Event =
   | Ended;
 
 const s = setup({
-  types: { input: {} as DeviceManagerInput, context: {} as Context, events: {} as Event },
+  types: declaredTypes<{ input: DeviceManagerInput; context: Context; events: Event }>(),
   actors: {
     devicePlugin: devicePluginMachine,
     ...pick(deviceOperations, 'devices.serveRegistration', 'devices.writeCheckpoint'),

@@ -10,7 +10,7 @@
  *   D1 what a plugin says after its end is not heard.
  * Upstream: pkg/kubelet/cm/devicemanager/plugin/v1beta1/client.go.
  */
-import { errorOf, line, pick, sendParent, setup } from '../../../../kernel/xstate.ts';
+import { declaredTypes, errorOf, line, pick, sendParent, setup } from '../../../../kernel/xstate.ts';
 import {
   type Device,
   type DevicePlugin,
@@ -34,7 +34,7 @@ export type DevicePluginReport =
   | { readonly type: 'device.stopped'; readonly id: string; readonly resource: string };
 
 const s = setup({
-  types: { input: {} as DevicePluginInput, context: {} as DevicePluginInput, events: {} as DevicesListed | Ended },
+  types: declaredTypes<{ input: DevicePluginInput; context: DevicePluginInput; events: DevicesListed | Ended }>(),
   actors: pick(deviceOperations, 'devices.listAndWatch'),
 });
 

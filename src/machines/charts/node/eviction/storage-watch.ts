@@ -10,7 +10,7 @@
  *   I1 a watch that fails is started again; the pod is not evicted for it.
  * Upstream: pkg/kubelet/eviction/eviction_manager.go, localStorageEviction.
  */
-import { errorOf, line, pick, sendParent, setup } from '../../../../kernel/xstate.ts';
+import { declaredTypes, errorOf, line, pick, sendParent, setup } from '../../../../kernel/xstate.ts';
 import {
   type StatsPlace,
   type StorageExceeded,
@@ -37,7 +37,7 @@ export interface StorageReport {
 type Event = { readonly type: 'storage.changed'; readonly exceeded: StorageExceeded | null };
 
 const s = setup({
-  types: { input: {} as StorageWatchInput, context: {} as StorageWatchInput, events: {} as Event },
+  types: declaredTypes<{ input: StorageWatchInput; context: StorageWatchInput; events: Event }>(),
   actors: pick(statsOperations, 'stats.watchStorage'),
 });
 

@@ -1,6 +1,6 @@
 /** The vocabulary of the allocation manager: its books, its events, how it speaks. The chart is in `allocation.ts`. */
 
-import { setup, to } from '../../../../kernel/xstate.ts';
+import { declaredTypes, setup, to } from '../../../../kernel/xstate.ts';
 import type { DeviceAnswers } from '../../../model/allocation/device-manager.ts';
 import { type Devices, deviceHealth } from '../../../model/allocation/device-state.ts';
 import type { AllocationMessage, AllocationReport, PodsWanted } from '../../../model/allocation/messages.ts';
@@ -89,7 +89,7 @@ type Event =
   | { readonly type: 'allocation.waited'; readonly uid: string };
 
 export const allocationSetup = setup({
-  types: { input: {} as AllocationInput, context: {} as Context, events: {} as Event },
+  types: declaredTypes<{ input: AllocationInput; context: Context; events: Event }>(),
   actors: { deviceCalls: deviceCallsMachine },
   guards: {
     hasPending: ({ context }) => Object.keys(context.resizes).length > 0,

@@ -11,7 +11,7 @@
  *   C1 the first plugin that refuses ends it; what others were asked for is not asked again.
  * Upstream: devicemanager/manager.go (allocateContainerResources, callGetPreferredAllocationIfAvailable).
  */
-import { errorOf, outputOf, pick, sendParent, setup } from '../../../../kernel/xstate.ts';
+import { declaredTypes, errorOf, outputOf, pick, sendParent, setup } from '../../../../kernel/xstate.ts';
 import { type DeviceQuestion, type DeviceResponse, deviceOperations } from '../../../model/operations/devices.ts';
 import type { Ended } from '../../../model/pods/messages.ts';
 
@@ -49,7 +49,7 @@ interface Context extends DeviceCallsInput {
 }
 
 const s = setup({
-  types: { input: {} as DeviceCallsInput, context: {} as Context, events: {} as Ended },
+  types: declaredTypes<{ input: DeviceCallsInput; context: Context; events: Ended }>(),
   actors: pick(deviceOperations, 'devices.getPreferredAllocation', 'devices.allocate'),
   guards: {
     isAsked: ({ context }) => context.question !== null,

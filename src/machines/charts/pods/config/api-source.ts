@@ -13,7 +13,7 @@
  *   K3 an object of the API server that is no valid pod is reported once and ignored.
  *   K4 a pod that is remembered is published only while nothing else is known, and makes the source not ready.
  */
-import { errorOf, line, now, outputOf, pick, setup, to } from '../../../../kernel/xstate.ts';
+import { declaredTypes, errorOf, line, now, outputOf, pick, setup, to } from '../../../../kernel/xstate.ts';
 import { CONFIG_MIRROR_ANNOTATION, isMirrorPod, type Pod, type PodRef } from '../../../model/api/pod.ts';
 import type { ObjectFound, ObjectState } from '../../../model/objects/messages.ts';
 import { hostOperations, type RememberedPod } from '../../../model/operations/host.ts';
@@ -55,11 +55,11 @@ interface Mirror extends PodRef {
 }
 
 const s = setup({
-  types: {
-    input: {} as ApiSourceInput,
-    context: {} as Context,
-    events: {} as ReflectorReport | ConfigWanted | StatusWanted | Ended,
-  },
+  types: declaredTypes<{
+    input: ApiSourceInput;
+    context: Context;
+    events: ReflectorReport | ConfigWanted | StatusWanted | Ended;
+  }>(),
   actors: { reflector: reflectorMachine, ...pick(hostOperations, 'host.loadPods') },
   guards: {
     isListed: ({ context }) => context.isListed,

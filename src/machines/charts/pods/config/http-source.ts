@@ -12,7 +12,7 @@
  *   H2 an error is reported once, and once more when it is gone.
  *   H3 the values of headers are handles here.
  */
-import { errorOf, line, now, pick, setup } from '../../../../kernel/xstate.ts';
+import { declaredTypes, errorOf, line, now, pick, setup } from '../../../../kernel/xstate.ts';
 import { hostOperations, type Manifest } from '../../../model/operations/host.ts';
 import { type ConfigWanted, type Ended, type Receiver, receiverOf } from '../../../model/pods/messages.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
@@ -52,11 +52,7 @@ export interface ManifestsFetched {
 }
 
 const s = setup({
-  types: {
-    input: {} as HttpSourceInput,
-    context: {} as Context,
-    events: {} as ManifestsFetched | ConfigWanted | Ended,
-  },
+  types: declaredTypes<{ input: HttpSourceInput; context: Context; events: ManifestsFetched | ConfigWanted | Ended }>(),
   actors: pick(hostOperations, 'host.watchManifestUrl'),
 });
 

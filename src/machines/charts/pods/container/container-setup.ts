@@ -1,6 +1,7 @@
 /** The vocabulary of a container's machine: its events, its operations, its actions. The chart is in `container.ts`. */
 
 import {
+  declaredTypes,
   errorOf,
   now,
   outputOf,
@@ -91,11 +92,11 @@ export function hookRequest(hook: Hook | null, podIP: string) {
 const sleepMs = (hook: Hook | null): number => (hook?.kind === 'sleep' ? hook.seconds * 1_000 : 0);
 
 export const containerSetup = setup({
-  types: {
-    input: {} as ContainerInput,
-    context: {} as ContainerContext,
-    events: {} as ContainerOrder | ImageReport | Ended,
-  },
+  types: declaredTypes<{
+    input: ContainerInput;
+    context: ContainerContext;
+    events: ContainerOrder | ImageReport | Ended;
+  }>(),
   actors: pick(
     operations,
     'cri.createContainer',

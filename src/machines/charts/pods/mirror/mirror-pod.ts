@@ -14,7 +14,17 @@
  *   I4 a delete names the uid that was seen.
  *   I5 none is created before the API server's mirror pods were listed: it may be there.
  */
-import { errorIn, errorOf, line, now, outputOf, pick, random, setup } from '../../../../kernel/xstate.ts';
+import {
+  declaredTypes,
+  errorIn,
+  errorOf,
+  line,
+  now,
+  outputOf,
+  pick,
+  random,
+  setup,
+} from '../../../../kernel/xstate.ts';
 import { CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, type Pod } from '../../../model/api/pod.ts';
 import { kubeOperations } from '../../../model/operations/kube.ts';
 import type { MirrorMessage, MirrorState } from '../../../model/pods/api-messages.ts';
@@ -46,7 +56,7 @@ interface Context extends MirrorPodInput {
 }
 
 const s = setup({
-  types: { input: {} as MirrorPodInput, context: {} as Context, events: {} as MirrorMessage | Ended },
+  types: declaredTypes<{ input: MirrorPodInput; context: Context; events: MirrorMessage | Ended }>(),
   actors: pick(kubeOperations, 'kube.get', 'kube.create', 'kube.delete'),
   guards: {
     isOver: ({ context: { wanted, seen, ending } }) => wanted === null && seen === null && ending.length === 0,

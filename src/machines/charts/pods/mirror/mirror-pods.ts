@@ -10,7 +10,7 @@
  *   I1 before every source has spoken no mirror pod is taken away for having no static pod.
  */
 
-import { type AnyActorRef, errorOf, line, setup, to } from '../../../../kernel/xstate.ts';
+import { type AnyActorRef, declaredTypes, errorOf, line, setup, to } from '../../../../kernel/xstate.ts';
 import type { PodRef } from '../../../model/api/pod.ts';
 import type { MirrorMessage } from '../../../model/pods/api-messages.ts';
 import type { Ended } from '../../../model/pods/messages.ts';
@@ -29,7 +29,7 @@ interface Context {
 }
 
 const s = setup({
-  types: { input: {} as MirrorPodsInput, context: {} as Context, events: {} as MirrorMessage | Ended },
+  types: declaredTypes<{ input: MirrorPodsInput; context: Context; events: MirrorMessage | Ended }>(),
   actors: { mirror: mirrorPodMachine },
 });
 

@@ -1,5 +1,15 @@
 /** The vocabulary of a pod's machine: its events, its operations, its actions. The chart is in `pod.ts`. */
-import { type AnyActorRef, now, type OutputOf, outputOf, pick, setup, stateIn, to } from '../../../../kernel/xstate.ts';
+import {
+  type AnyActorRef,
+  declaredTypes,
+  now,
+  type OutputOf,
+  outputOf,
+  pick,
+  setup,
+  stateIn,
+  to,
+} from '../../../../kernel/xstate.ts';
 import type { AllocationReport } from '../../../model/allocation/messages.ts';
 import type { PodSandboxStatus } from '../../../model/api/cri.ts';
 import type { CSIReport } from '../../../model/csi/messages.ts';
@@ -91,7 +101,7 @@ type Event =
   | { readonly type: 'log.respawn'; readonly id: string };
 
 export const podSetup = setup({
-  types: { input: {} as PodInput, context: {} as PodContext, events: {} as Event },
+  types: declaredTypes<{ input: PodInput; context: PodContext; events: Event }>(),
   actors: {
     container: containerMachine,
     prober: proberMachine,

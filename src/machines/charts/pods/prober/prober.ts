@@ -12,7 +12,7 @@
  *   B2 after a failed liveness, or any verdict of startup, nothing is asked any more.
  */
 
-import { errorOf, line, pick, setup, to } from '../../../../kernel/xstate.ts';
+import { declaredTypes, errorOf, line, pick, setup, to } from '../../../../kernel/xstate.ts';
 import type { ObjectReference } from '../../../model/api/pod.ts';
 import {
   type ProbeJudged,
@@ -52,11 +52,7 @@ function textOf(kind: ProbeKind, { result, output }: ProbeReport) {
 }
 
 const s = setup({
-  types: {
-    input: {} as ProberInput,
-    context: {} as ProberInput,
-    events: {} as ProbeJudged | ProbeReport | Ended,
-  },
+  types: declaredTypes<{ input: ProberInput; context: ProberInput; events: ProbeJudged | ProbeReport | Ended }>(),
   actors: pick(probeOperations, 'probe.watch'),
   guards: {
     isDue: ({ context }) => context.delayMs === 0,

@@ -15,7 +15,16 @@
  *   U6 what the API server refused, or wants to be asked later, waits; what it did not answer goes out with the next
  *      news of the pod.
  */
-import { errorOf, now, outputOf, type PlainError, pick, random, setup } from '../../../../kernel/xstate.ts';
+import {
+  declaredTypes,
+  errorOf,
+  now,
+  outputOf,
+  type PlainError,
+  pick,
+  random,
+  setup,
+} from '../../../../kernel/xstate.ts';
 import type { PodRef, PodStatus } from '../../../model/api/pod.ts';
 import { kubeOperations } from '../../../model/operations/kube.ts';
 import type { SeenPod } from '../../../model/pods/api-messages.ts';
@@ -53,7 +62,7 @@ type CallError = PlainError & { readonly retryAfterMs?: number };
 const isUnanswered = ({ retriable, retryAfterMs }: CallError): boolean => retriable && retryAfterMs === undefined;
 
 const s = setup({
-  types: { input: {} as PublisherInput, context: {} as Context, events: {} as StatusMessage | Ended },
+  types: declaredTypes<{ input: PublisherInput; context: Context; events: StatusMessage | Ended }>(),
   actors: pick(kubeOperations, 'kube.patch', 'kube.delete'),
   guards: {
     hasPatch: ({ context }) => !['', context.unkept].includes(patchText(context)),

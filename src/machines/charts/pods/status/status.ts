@@ -11,7 +11,7 @@
  *   T1 a summary exists exactly for the pods that have an actor and a configuration.
  *   T2 a publisher lives from the first message about its pod, of the node or of the API server, until neither has it.
  */
-import { type AnyActorRef, errorOf, line, setup, to } from '../../../../kernel/xstate.ts';
+import { type AnyActorRef, declaredTypes, errorOf, line, setup, to } from '../../../../kernel/xstate.ts';
 import type { PodRef, PodStatus } from '../../../model/api/pod.ts';
 import type { Ended, PodsMessage, StatusMessage } from '../../../model/pods/messages.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
@@ -43,7 +43,7 @@ interface Context {
 }
 
 const s = setup({
-  types: { input: {} as StatusInput, context: {} as Context, events: {} as StatusMessage | PodsMessage | Ended },
+  types: declaredTypes<{ input: StatusInput; context: Context; events: StatusMessage | PodsMessage | Ended }>(),
   actors: { publisher: statusPublisherMachine },
 });
 

@@ -18,6 +18,7 @@
 
 import {
   assign,
+  declaredTypes,
   errorIn,
   isObject,
   now,
@@ -114,7 +115,7 @@ const isOutcome =
     kinds.includes(outcomeOf(event).is);
 
 const s = setup({
-  types: { input: {} as CertificateInput, context: {} as Context, events: {} as Event },
+  types: declaredTypes<{ input: CertificateInput; context: Context; events: Event }>(),
   actors: {
     reflector: reflectorMachine,
     ...pick({ ...kubeOperations, ...certificateOperations }, 'kube.get', 'kube.create', 'certificate.podKey'),

@@ -13,6 +13,7 @@
  */
 
 import {
+  declaredTypes,
   errorOf,
   now,
   outputOf,
@@ -52,7 +53,7 @@ interface Context extends TokenInput {
 }
 
 const s = setup({
-  types: { input: {} as TokenInput, context: {} as Context, events: {} as Ended },
+  types: declaredTypes<{ input: TokenInput; context: Context; events: Ended }>(),
   actors: pick(kubeOperations, 'kube.create'),
   delays: {
     refresh: (args) => Math.max(0, args.context.refreshMs - now(args)),

@@ -13,7 +13,7 @@
  *   V3 a change of the plan ends a back-off: what was missing may be there.
  */
 
-import { errorOf, line, now, outputOf, pick, sendParent, setup, to } from '../../../../kernel/xstate.ts';
+import { declaredTypes, errorOf, line, now, outputOf, pick, sendParent, setup, to } from '../../../../kernel/xstate.ts';
 import type { ObjectReference } from '../../../model/api/pod.ts';
 import type { CSIOverdue, CSIReport, CSIWanted } from '../../../model/csi/messages.ts';
 import {
@@ -57,7 +57,7 @@ const givesToGroup = (setUp: VolumeSetUp): boolean =>
   (setUp.kind === 'folder' && setUp.groupId !== null) || (setUp.kind === 'local' && setUp.ownership !== null);
 
 const s = setup({
-  types: { input: {} as VolumesInput, context: {} as Context, events: {} as VolumesOrder | CSIReport | Ended },
+  types: declaredTypes<{ input: VolumesInput; context: Context; events: VolumesOrder | CSIReport | Ended }>(),
   actors: { ...pick(volumeOperations, 'volume.setUp'), sharing: sharingMachine },
   guards: {
     isNew: ({ context, event }) =>
