@@ -9,3 +9,12 @@ export const messageOf = (thrown: unknown): string =>
 /** The code of a system call (`ENOENT`) or of an operation (`UNIMPLEMENTED`); `undefined`: it has none. */
 export const codeOf = (thrown: unknown): string | undefined =>
   isObject(thrown) && typeof thrown['code'] === 'string' ? thrown['code'] : undefined;
+
+/**
+ * The value, which has to be there by the order of the states; `what` names it in the error of a machine that has come
+ * to a step without it.
+ */
+export function required<Value>(value: Value | null | undefined, what: string): Value {
+  if (value === null || value === undefined) throw new Error(`${what}: needed by this step, and not there`);
+  return value;
+}

@@ -22,4 +22,4 @@ export { isObject, type JsonEvent, type JsonObject, type PlainError } from './js
 export type { InputOf, ItemOf, OperationTable, OutputOf } from './operation.ts';
 export { idempotent, once, pick, query, stream } from './operation.ts';
 export type { LogLevel } from './records.ts';
-export { messageOf } from './thrown.ts';
+export { messageOf, required } from './thrown.ts';

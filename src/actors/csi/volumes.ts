@@ -30,6 +30,8 @@ import { isMounted, makeTarget, readRecord, removeRecord, writeRecord } from './
 /** Upstream's limit of a call to a CSI driver. */
 const TIMEOUT_MS = 120_000;
 const SERVICE = 'csi.v1.Node';
+/** As gRPC reports a socket without a listener. */
+const GONE = { name: 'RuntimeError', code: 'UNAVAILABLE', retriable: true };
 
 /**
  * One call of a CSI driver's node service, with the text of gRPC in Go for each of its failures.
@@ -38,11 +40,12 @@ const SERVICE = 'csi.v1.Node';
  * is tried again later.
  */
 export async function callDriver<Reply>(
-  endpoint: string,
+  endpoint: string | null,
   name: string,
   request: object,
   signal: AbortSignal,
 ): Promise<Reply> {
+  if (endpoint === null) throw new OperationError('the driver is no longer registered on this node', GONE);
   return await called(endpoint, methodOf<object, Reply>(SERVICE, name), request, { timeoutMs: TIMEOUT_MS, signal });
 }
 
@@ -84,7 +87,7 @@ export async function stage(
 }
 
 export const askToStage = (
-  endpoint: string,
+  endpoint: string | null,
   request: NodeStageRequest,
   vault: Vault,
   signal: AbortSignal,

@@ -15,7 +15,7 @@
  *   S4 a crash of one subsystem never stops another.
  * Upstream: cmd/kubelet/app/server.go, pkg/kubelet/kubelet.go. Seeds: S001 to S244.
  */
-import { assign, enqueueActions, line, sendTo, to } from '../../kernel/xstate.ts';
+import { assign, enqueueActions, line, required, sendTo, to } from '../../kernel/xstate.ts';
 import { commandFailed, millisecondsOf } from '../configuration/index.ts';
 import { hasBehavior } from '../model/settings/behaviors.ts';
 import type { NodeChanged } from '../model/settings/node-settings.ts';
@@ -113,7 +113,7 @@ const subsystems = {
     'runOnce',
     ({ context }) => ({
       staticPodPath: context.config.staticPodPath,
-      retries: context.input.runOnce!.retries,
+      retries: required(context.input.runOnce, 'the settings of one run').retries,
     }),
     'syncLoop',
   ),

@@ -14,7 +14,17 @@
  *   D3 it ends only when the volume is unstaged and its record is gone.
  * Upstream: pkg/volume/csi/csi_attacher.go, pkg/volume/util/operationexecutor.
  */
-import { declaredTypes, errorOf, line, now, outputOf, pick, sendParent, setup } from '../../../kernel/xstate.ts';
+import {
+  declaredTypes,
+  errorOf,
+  line,
+  now,
+  outputOf,
+  pick,
+  required,
+  sendParent,
+  setup,
+} from '../../../kernel/xstate.ts';
 import type { VolumeAttachment } from '../../model/api/storage.ts';
 import type { CSIFailure, DeviceOrder, DeviceReport, StagedDevice } from '../../model/csi/messages.ts';
 import { type DeviceId, devicePlace } from '../../model/csi/places.ts';
@@ -96,12 +106,12 @@ const takeOrder = s.assign(({ context, event }) => {
   return { ...known, volume: known.volume ?? context.volume };
 });
 
-const becameAttached = ({ context, event }: { context: Context; event: unknown }): boolean =>
-  (event as DeviceOrder).isAttached && !context.isAttached;
+const becameAttached = ({ context, event }: { context: Context; event: DeviceOrder }): boolean =>
+  event.isAttached && !context.isAttached;
 
 /** What failed for want of the driver, or of an attachment that is there or needless now, need not wait any longer. */
-function becamePossible({ context, event }: { context: Context; event: unknown }): boolean {
-  const { driver } = event as DeviceOrder;
+function becamePossible({ context, event }: { context: Context; event: DeviceOrder }): boolean {
+  const { driver } = event;
   const isFreed = isAttachable(context.driver) && !isAttachable(driver);
   return driver.endpoint !== context.driver.endpoint || isFreed || becameAttached({ context, event });
 }
@@ -204,10 +214,11 @@ const staging = s.createStateConfig({
     id: 'stage',
     src: 'csi.stage',
     input: ({ context }) => {
-      const { root, driver, volume, nodeName, capabilities } = context;
+      const { root, driver, nodeName, capabilities } = context;
+      const volume = required(context.volume, 'the volume to stage');
       const { directory, staging: target, block } = placeOf(context);
-      const request = stages(capabilities) ? stageRequest(volume!, target, context) : null;
-      return { root, directory, endpoint: driver.endpoint!, data: deviceData(volume!, nodeName), request, block };
+      const request = stages(capabilities) ? stageRequest(volume, target, context) : null;
+      return { root, directory, endpoint: driver.endpoint, data: deviceData(volume, nodeName), request, block };
     },
     onDone: { target: 'staged', actions: s.assign({ tries: 0 }) },
     onError: { target: 'failing', actions: failing(stagingStep) },
@@ -242,7 +253,7 @@ const leaving = s.createStateConfig({
           root: context.root,
           directory: placeOf(context).directory,
           block: placeOf(context).block,
-          endpoint: context.driver.endpoint!,
+          endpoint: context.driver.endpoint,
           handle: context.id.handle,
           isStaged: stages(context.capabilities),
         }),

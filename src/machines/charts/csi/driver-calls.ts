@@ -51,7 +51,7 @@ export const unsyncedUntil = <Guard extends string>(isOver: Guard) =>
 export const askCapabilities = {
   id: 'capabilities',
   src: 'csi.capabilities',
-  input: ({ context }: { context: { readonly driver: Driver } }) => ({ endpoint: context.driver.endpoint! }),
+  input: ({ context }: { context: { readonly driver: Driver } }) => ({ endpoint: context.driver.endpoint }),
 } as const;
 
 export const capabilitiesIn = (event: unknown): { capabilities: Capabilities } =>

@@ -14,7 +14,7 @@
  *   Z3 a call to the driver is never given up half-way; a pod that ends is left between two steps.
  * Upstream: pkg/volume/util/operationexecutor/node_expander.go.
  */
-import { declaredTypes, errorOf, line, now, outputOf, pick, setup, to } from '../../../kernel/xstate.ts';
+import { declaredTypes, errorOf, line, now, outputOf, pick, required, setup, to } from '../../../kernel/xstate.ts';
 import type { PersistentVolumeClaim } from '../../model/api/storage.ts';
 import type { CSIPod, CSIVolume, Driver, Expansion } from '../../model/csi/messages.ts';
 import { type Capabilities, notRegistered, type Secrets } from '../../model/csi/policy.ts';
@@ -127,8 +127,8 @@ const takeOrder = s.assign(({ event }) => {
 });
 
 /** Another driver than the one that failed need not be waited for. */
-const becameRegistered = ({ context, event }: { context: Context; event: unknown }): boolean =>
-  (event as ExpansionOrder).driver.endpoint !== context.driver.endpoint || (event as ExpansionOrder).isReleased;
+const becameRegistered = ({ context, event }: { context: Context; event: ExpansionOrder }): boolean =>
+  event.driver.endpoint !== context.driver.endpoint || event.isReleased;
 
 const noteClaim = s.assign(({ event }) => ({
   claim: outputOf<PersistentVolumeClaim>(event),
@@ -235,7 +235,7 @@ const expanding = s.createStateConfig({
         id: 'expand',
         src: 'csi.expand',
         input: ({ context }) => ({
-          endpoint: context.driver.endpoint!,
+          endpoint: context.driver.endpoint,
           request: expandRequest(context.volume, context.expansion.to, context),
         }),
         onDone: {
@@ -260,7 +260,7 @@ const failed = s.createStateConfig({
       invoke: {
         id: 'failure',
         src: 'kube.patch',
-        input: ({ context }) => patching(context, failureToTell(context)!),
+        input: ({ context }) => patching(context, required(failureToTell(context), 'the failure to report')),
         onDone: { target: 'reported', actions: noteClaim },
         onError: {
           target: 'reported',
@@ -330,7 +330,7 @@ export const csiExpansionMachine = s.createMachine({
       invoke: {
         id: 'progress',
         src: 'kube.patch',
-        input: ({ context }) => patching(context, progressPatch(context.claim)!),
+        input: ({ context }) => patching(context, required(progressPatch(context.claim), 'the progress to report')),
         onDone: { target: 'expanding', actions: noteClaim },
         onError: {
           target: 'failed',

@@ -13,7 +13,7 @@
  *   U3 it ends only when the volume is unpublished and its record is gone.
  * Upstream: pkg/volume/csi/csi_mounter.go, pkg/volume/util/operationexecutor.
  */
-import { type AnyActorRef, errorOf, line, now, outputOf, sendParent, to } from '../../../kernel/xstate.ts';
+import { type AnyActorRef, errorOf, line, now, outputOf, required, sendParent, to } from '../../../kernel/xstate.ts';
 import type { MountReport } from '../../model/csi/messages.ts';
 import { deviceIdOf, devicePlace, linkFolder, mapFolder, mountPlace } from '../../model/csi/places.ts';
 import { modeRefusal, notRegistered, ownershipOf, publishRequest, TAKEN, volumeData } from '../../model/csi/policy.ts';
@@ -94,8 +94,8 @@ const reportFailure = s.enqueueActions(({ context, enqueue }) => {
 const backOff = s.assign((args) => afterFailure(args));
 
 /** What failed for want of the driver, or because another pod had the volume, need not wait any longer. */
-const becameFree = ({ context, event }: { context: Context; event: unknown }): boolean => {
-  const { driver, isTaken } = event as Known;
+const becameFree = ({ context, event }: { context: Context; event: Known }): boolean => {
+  const { driver, isTaken } = event;
   return driver.endpoint !== context.driver.endpoint || (context.isTaken && !isTaken);
 };
 
@@ -154,7 +154,7 @@ function publishInput({ context }: { context: Context }) {
     root,
     directory,
     block,
-    endpoint: driver.endpoint!,
+    endpoint: driver.endpoint,
     data: volumeData(volume, nodeName),
     again: isPublished,
     request: publishRequest(volume, target, { ...context, spec }),
@@ -172,7 +172,7 @@ function expansionInput({ context }: { context: Context }) {
     nodeName,
     pod,
     volume,
-    expansion: expansion!,
+    expansion: required(expansion, 'the expansion of the volume'),
     target: mountPlace(context, volume).target,
     stagingPath: devicePlace(root, deviceIdOf(volume)).staging,
     isInUse: isUsable,
@@ -329,7 +329,7 @@ const leaving = s.createStateConfig({
         input: ({ context }) => {
           const { root, podDirectory, volume, driver } = context;
           const { directory, block } = mountPlace(context, volume);
-          return { root, podDirectory, directory, block, endpoint: driver.endpoint!, handle: volume.handle };
+          return { root, podDirectory, directory, block, endpoint: driver.endpoint, handle: volume.handle };
         },
         onDone: '#csiMount.gone',
         onError: { target: 'backingOff', actions: [logStuck, backOff] },

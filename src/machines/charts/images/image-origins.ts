@@ -9,7 +9,7 @@
  * Invariants:
  *   I1 an intent whose image is not there stays: a later agent may still find it.
  */
-import { declaredTypes, errorOf, line, outputOf, pick, setup } from '../../../kernel/xstate.ts';
+import { declaredTypes, errorOf, line, outputOf, pick, required, setup } from '../../../kernel/xstate.ts';
 import type { Image } from '../../model/api/cri.ts';
 import { operations } from '../../model/operations/index.ts';
 import type { Ended } from '../../model/pods/messages.ts';
@@ -98,7 +98,7 @@ export const imageOriginsMachine = s.createMachine({
         id: 'record',
         src: 'images.recordPulled',
         input: ({ context }) => {
-          const { image, imageRef } = context.queue[0]!;
+          const { image, imageRef } = required(context.queue[0], 'the pull to record');
           return { root: context.root, image, imageRef, repository: repositoryOf(image), credentials: null };
         },
         onDone: { target: 'next', actions: dequeue },

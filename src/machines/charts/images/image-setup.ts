@@ -1,5 +1,16 @@
 /** The vocabulary of an image's machine: its context, its operations, its actions. The chart is in `image.ts`. */
-import { declaredTypes, errorIn, errorOf, line, now, outputOf, pick, setup, to } from '../../../kernel/xstate.ts';
+import {
+  declaredTypes,
+  errorIn,
+  errorOf,
+  line,
+  now,
+  outputOf,
+  pick,
+  required,
+  setup,
+  to,
+} from '../../../kernel/xstate.ts';
 import type { Image } from '../../model/api/cri.ts';
 import type { PullCredential, PulledCredentials, PullingPod, PullRecord } from '../../model/operations/image.ts';
 import { operations } from '../../model/operations/index.ts';
@@ -234,7 +245,7 @@ export const answerKnown = s.enqueueActions((args) => {
 
 export const beginTurn = s.assign(({ context }) => {
   const { waiting } = context;
-  const key = keyOf(context, waiting[0]!);
+  const key = keyOf(context, required(waiting[0], 'the request whose turn it is'));
   return {
     turn: waiting.filter((each) => keyOf(context, each) === key),
     waiting: waiting.filter((each) => keyOf(context, each) !== key),

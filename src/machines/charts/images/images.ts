@@ -103,8 +103,9 @@ function release(args: Args, queue: readonly string[], pulling: readonly string[
   let tokens = Math.min(context.burst, context.tokens + earned);
   const waiting = [...queue];
   const running = [...pulling];
-  while (waiting.length > 0 && (context.parallel === null || running.length < context.parallel)) {
-    const id = waiting.shift()!;
+  while (context.parallel === null || running.length < context.parallel) {
+    const id = waiting.shift();
+    if (id === undefined) break;
     if (context.qps > 0 && tokens < 1) {
       enqueue.sendTo<AnyActorRef>(id, { type: 'image.throttled' });
       continue;

@@ -20,6 +20,7 @@ import {
   line,
   outputOf,
   pick,
+  required,
   sendTo,
   setup,
   to,
@@ -95,7 +96,7 @@ function csiNode({ nodeName, nodeUid, drivers }: Context): CSINode {
 
 /** Annotation and drivers of an existing CSINode as they should be, or `null` when they are. */
 function csiNodePatch(context: Context): JsonObject | null {
-  const existing = context.existing!;
+  const existing = required(context.existing, 'the CSINode that exists');
   const names = new Set([...Object.keys(context.drivers), ...context.gone]);
   const others = (existing.spec?.drivers ?? []).filter(({ name }) => !names.has(name));
   const before = { metadata: { annotations: existing.metadata?.annotations ?? {} }, spec: existing.spec };

@@ -54,7 +54,7 @@ export function highestSupported(versions: readonly string[]): Version | string 
   for (const text of versions.toReversed()) {
     const version = parsed(text);
     if (typeof version === 'string') problem = version;
-    else if (version[0]! <= 1n && (highest === null || isLess(highest, version))) highest = version;
+    else if ((version[0] ?? 0n) <= 1n && (highest === null || isLess(highest, version))) highest = version;
   }
   if (highest === null) {
     const all = `(${goList(versions)})`;

@@ -12,7 +12,7 @@
  * Upstream: registerWithAPIServer. Seeds: S146, S216.
  */
 
-import { assign, declaredTypes, errorOf, line, pick, setup } from '../../../kernel/xstate.ts';
+import { assign, declaredTypes, errorOf, line, outputOf, pick, required, setup } from '../../../kernel/xstate.ts';
 import type { Node } from '../../model/api/node.ts';
 import { kubeOperations } from '../../model/operations/kube.ts';
 import type { Ended } from '../../model/pods/messages.ts';
@@ -42,13 +42,15 @@ interface Context extends RegistrationInput {
 
 const codeOf = (event: { error: unknown }): string => errorOf(event).code ?? '';
 
+const existingIn = ({ existing }: Context): Node => required(existing, 'the Node that exists');
+
 const mayExist = ({ getsOnExistsOnly = false }: Context, code: string): boolean =>
   code === 'AlreadyExists' || (code === 'Forbidden' && !getsOnExistsOnly);
 
 const s = setup({
   types: declaredTypes<{ input: RegistrationInput; context: Context; events: Ended; output: Registered }>(),
   actors: pick(kubeOperations, 'kube.create', 'kube.get', 'kube.patch'),
-  guards: { isInLine: ({ context }) => reconciliation(context.facts, context.existing!) === null },
+  guards: { isInLine: ({ context }) => reconciliation(context.facts, existingIn(context)) === null },
   delays: { retry: ({ context }) => context.retryMs },
 });
 
@@ -61,6 +63,8 @@ export function nodeIn(event: unknown, nodeName: string): Node | null {
 
 export const nodeTarget = (nodeName: string) =>
   ({ client: 'kube', apiVersion: 'v1', resource: 'nodes', name: nodeName }) as const;
+
+const noteExisting = s.assign({ existing: ({ event }) => outputOf<Node>(event) });
 
 const unable = (text: string) =>
   s.enqueueActions(({ context, event, enqueue }) => {
@@ -86,7 +90,7 @@ export const registrationMachine = s.createMachine({
         onDone: {
           target: 'registered',
           actions: [
-            assign({ existing: ({ event }) => event.output as Node, isNew: true }),
+            s.assign({ existing: ({ event }) => outputOf<Node>(event), isNew: true }),
             line('info', ({ context }) => ['Successfully registered node', { node: context.facts.nodeName }]),
           ],
         },
@@ -103,7 +107,7 @@ export const registrationMachine = s.createMachine({
         id: 'get',
         src: 'kube.get',
         input: ({ context }) => nodeTarget(context.facts.nodeName),
-        onDone: { target: 'comparing', actions: assign({ existing: ({ event }) => event.output as Node }) },
+        onDone: { target: 'comparing', actions: noteExisting },
         onError: {
           target: 'backingOff',
           actions: unable('Unable to register node with API server, error getting existing node'),
@@ -122,9 +126,9 @@ export const registrationMachine = s.createMachine({
         input: ({ context }) => ({
           ...nodeTarget(context.facts.nodeName),
           patchType: 'application/strategic-merge-patch+json' as const,
-          body: reconciliation(context.facts, context.existing!),
+          body: reconciliation(context.facts, existingIn(context)),
         }),
-        onDone: { target: 'registered', actions: assign({ existing: ({ event }) => event.output as Node }) },
+        onDone: { target: 'registered', actions: noteExisting },
         onError: {
           target: 'backingOff',
           actions: unable('Unable to reconcile node with API server, error updating node'),
@@ -138,5 +142,5 @@ export const registrationMachine = s.createMachine({
     },
     registered: { type: 'final' },
   },
-  output: ({ context }) => ({ node: context.existing!, isNew: context.isNew }),
+  output: ({ context }) => ({ node: existingIn(context), isNew: context.isNew }),
 });

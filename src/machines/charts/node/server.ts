@@ -12,7 +12,7 @@
  *   V2 a changed file that cannot be used is reported, and the last good one stays in force.
  * Seeds: S065, S187, S210 to S212. Upstream: pkg/kubelet/server/server.go.
  */
-import { assign, declaredTypes, errorOf, line, pick, sendParent, setup } from '../../../kernel/xstate.ts';
+import { assign, declaredTypes, errorOf, line, pick, required, sendParent, setup } from '../../../kernel/xstate.ts';
 import { http2Refusal } from '../../model/configuration/tls-options.ts';
 import {
   isThreadLost,
@@ -54,7 +54,7 @@ export const serverMachine = s.createMachine({
       invoke: {
         id: 'sign',
         src: 'server.selfSign',
-        input: ({ context }) => context.selfSign!,
+        input: ({ context }) => required(context.selfSign, 'where the certificate goes'),
         onDone: 'open',
         onError: {
           target: 'failed',

@@ -106,11 +106,16 @@ const pauseOf = (args: Parameters<Parameters<typeof s.enqueueActions>[0]>[0]) =>
   return { failures: failures + 1, untilMs: now(args) + pause };
 };
 
+const volumeNameIn = (claim: KubeObject | null): string => {
+  const spec = claim?.['spec'];
+  return isObject(spec) && typeof spec['volumeName'] === 'string' ? spec['volumeName'] : '';
+};
+
 const take = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
-  const claim = (event as unknown as { output?: KubeObject }).output ?? null;
+  const claim = outputOf<KubeObject | undefined>(event) ?? null;
   const refusal = refusalOf(claim, idOf(context.key).name);
-  const volumeName = refusal === '' ? (claim!['spec'] as { readonly volumeName: string }).volumeName : '';
+  const volumeName = refusal === '' ? volumeNameIn(claim) : '';
   const size = sizeOf(idOf(context.key), claim);
   enqueue.assign({ volumeName, owner: ownerOf(claim), size, volume: null });
   if (refusal === '') return enqueue.assign({ failures: 0 });
@@ -173,7 +178,8 @@ function stateOf({ key, labels, owner, size }: Context, volume: KubeObject): Obj
   const notHeld = holderProblem(volume, claimRef, size.claim.uid);
   if (notHeld !== '') return problem({ key }, notHeld);
   if (!KINDS.some((kind) => isObject(spec[kind]))) {
-    const kinds = Object.keys(spec).filter((each) => isObject(spec[each as 'nfs']) && !NO_SOURCES.has(each));
+    const sources = Object.entries(spec).filter(([each, source]) => isObject(source) && !NO_SOURCES.has(each));
+    const kinds = sources.map(([each]) => each);
     const text = `PV "${volume.metadata.name}" is of kind ${kinds.join(', ')}, which this node agent cannot mount`;
     return problem({ key }, `${text}; use ${KINDS.join(', ')}`);
   }

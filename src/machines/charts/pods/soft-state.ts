@@ -109,10 +109,13 @@ const noteProbes = s.assign(({ context, event }) => {
   return { state: { ...context.state, probes }, isDirty: true };
 });
 
+/** Keys of tables are a pod's uid alone, or with the name of a container or image behind it. */
+const uidIn = (key: string): string => key.split('/', 1)[0] ?? '';
+
 /** What is remembered of those pods alone; `null` when that is everything. */
 function ofPods(state: SoftState, isKept: (uid: string) => boolean): SoftState | null {
   const only = <Value>(table: Readonly<Record<string, Value>> = {}): Record<string, Value> =>
-    Object.fromEntries(Object.entries(table).filter(([key]) => isKept(key.split('/', 1)[0]!)));
+    Object.fromEntries(Object.entries(table).filter(([key]) => isKept(uidIn(key))));
   const kept = {
     containers: only(state.containers),
     begun: only(state.begun),

@@ -25,16 +25,16 @@ export function admit(request: AdmissionRequest, node: NodeView, active: readonl
     others.map(({ demand }) => demand),
   );
   if (early !== null) return refused(early);
+  const [first] = shortages;
   if (!request.demand.isCritical) {
-    const first = shortages[0] === undefined ? mismatch : outOf(shortages[0]);
-    return answer(first ?? late, []);
+    return answer((first === undefined ? mismatch : outOf(first)) ?? late, []);
   }
   if (mismatch !== null) return refused(mismatch);
-  if (shortages.length === 0) return answer(late, []);
+  if (first === undefined) return answer(late, []);
   const preemption = choose(request.demand, others, shortages);
   return 'error' in preemption
     ? refused(unexpected(preemption.error))
-    : answer(late, preemption.victims, shortages[0]!.resource);
+    : answer(late, preemption.victims, first.resource);
 }
 
 const answer = (rejection: Rejection | null, victims: readonly string[], shortOf?: string): Admission =>

@@ -12,6 +12,8 @@ type Nodes = readonly number[];
 /** By NUMA node, how many CPUs are free. */
 type Free = ReadonlyMap<number, number>;
 
+const freeIn = (free: Free, node: number): number => free.get(node) ?? 0;
+
 /** What each node gives alike, and the nodes that give what is left over, by turns. */
 interface Split {
   readonly nodes: Nodes;
@@ -37,8 +39,11 @@ export function distribute(
   group: number,
 ): readonly number[] | null {
   if (available.length < wanted) return null;
-  const nodeOf = new Map(cpus.map(({ id, numaNode }) => [id, numaNode]));
-  const free = new Map([...Map.groupBy(available, (id) => nodeOf.get(id)!)].map(([node, ids]) => [node, ids.length]));
+  const inNodes = Map.groupBy(
+    cpus.filter(({ id }) => available.includes(id)),
+    ({ numaNode }) => numaNode,
+  );
+  const free = new Map([...inNodes].map(([node, members]) => [node, members.length]));
   const split =
     wanted === 0 || wanted % group !== 0
       ? null
@@ -46,7 +51,7 @@ export function distribute(
   if (split === null) return pack(cpus, available, wanted);
   const taken = new Set<number>();
   for (const [node, count] of shares(split, free, wanted, group)) {
-    const inNode = available.filter((id) => nodeOf.get(id) === node && !taken.has(id));
+    const inNode = (inNodes.get(node) ?? []).flatMap(({ id }) => (taken.has(id) ? [] : [id]));
     for (const id of pack(cpus, inNode, count) ?? []) taken.add(id);
   }
   return [...taken].toSorted((a, b) => a - b);
@@ -72,14 +77,13 @@ function bestSplit(request: Request, nodes: Nodes): Split | null {
 }
 
 function splitAmong({ free, wanted, group }: Request, all: Nodes, nodes: Nodes): Split | null {
-  const freeIn = (node: number): number => free.get(node)!;
-  const groups = nodes.reduce((sum, node) => sum + Math.floor(freeIn(node) / group), 0);
+  const groups = nodes.reduce((sum, node) => sum + Math.floor(freeIn(free, node) / group), 0);
   const each = Math.floor(wanted / nodes.length / group) * group;
-  if (groups * group < wanted || nodes.some((node) => freeIn(node) < each)) return null;
-  const after = new Map(all.map((node) => [node, freeIn(node) - (nodes.includes(node) ? each : 0)]));
+  if (groups * group < wanted || nodes.some((node) => freeIn(free, node) < each)) return null;
+  const after = new Map(all.map((node) => [node, freeIn(free, node) - (nodes.includes(node) ? each : 0)]));
   const rest = wanted - each * nodes.length;
   if (rest === 0) return { nodes, each, extra: [], unevenness: deviation([...after.values()]) };
-  const able = nodes.filter((node) => after.get(node)! >= group);
+  const able = nodes.filter((node) => freeIn(after, node) >= group);
   let best: Split | null = null;
   for (let count = able.length; count >= 1; count -= 1) {
     for (const extra of combinations(able, count)) {
@@ -98,8 +102,8 @@ function takeByTurns(left: Map<number, number>, nodes: Nodes, rest: number, grou
   while (missing > 0) {
     const before = missing;
     for (const node of nodes) {
-      if (missing === 0 || left.get(node)! < group) continue;
-      left.set(node, left.get(node)! - group);
+      if (missing === 0 || freeIn(left, node) < group) continue;
+      left.set(node, freeIn(left, node) - group);
       missing -= group;
     }
     if (missing === before) return false;
@@ -119,8 +123,8 @@ function shares(
   let missing = wanted - each * nodes.length;
   while (missing > 0) {
     for (const node of extra) {
-      if (missing === 0 || left.get(node)! < group) continue;
-      left.set(node, left.get(node)! - group);
+      if (missing === 0 || freeIn(left, node) < group) continue;
+      left.set(node, freeIn(left, node) - group);
       taken.push([node, group]);
       missing -= group;
     }

@@ -87,17 +87,23 @@ export function allocateCpus(
   return { cpus: { ...cpus, [container]: formatCpuSet(own.ids) }, reusable: left };
 }
 
+/** The NUMA node of a CPU; -1 for one that the machine has not. */
+function nodesIn({ cpus }: CpuManagerSettings): (id: number) => number {
+  const nodes = new Map(cpus.map(({ id, numaNode }) => [id, numaNode]));
+  return (id) => nodes.get(id) ?? -1;
+}
+
 /** Where so many CPUs could come from, the narrowest first. */
 export function cpuHints(
   { settings, grants, progress: { cpus, reusable } }: CpuBooks,
   count: number,
 ): readonly NumaHint[] {
-  const nodeOf = new Map(settings.cpus.map(({ id, numaNode }) => [id, numaNode]));
+  const nodeOf = nodesIn(settings);
   const countIn = (ids: readonly number[], nodes: NumaSet): number =>
-    ids.filter((id) => nodes.includes(nodeOf.get(id)!)).length;
-  const all = [...new Set(nodeOf.values())].toSorted((a, b) => a - b);
+    ids.filter((id) => nodes.includes(nodeOf(id))).length;
+  const all = [...new Set(settings.cpus.map(({ numaNode }) => numaNode))].toSorted((a, b) => a - b);
   const sets = subsetsOf(all);
-  const ids = [...nodeOf.keys()];
+  const ids = settings.cpus.map(({ id }) => id);
   const fewest = sets.find((nodes) => countIn(ids, nodes) >= count)?.length ?? all.length;
   const free = assignable(settings, [...grants, { cpus }]);
   return sets
@@ -122,12 +128,11 @@ export type Chosen = { readonly ids: readonly number[] } | { readonly rejection:
 
 /** Those of the wanted nodes first. What an init container has had is as good as what is free. */
 function choose(settings: CpuManagerSettings, count: number, { reusable, free, nodes }: Choice): Chosen {
-  const { cpus } = settings;
   const rejection = settings.wholeCores ? misaligned(settings, count, free) : null;
   if (rejection !== null) return { rejection };
   const pool = [...new Set([...free, ...reusable])];
-  const nodeOf = new Map(cpus.map(({ id, numaNode }) => [id, numaNode]));
-  const aligned = nodes === null ? [] : pool.filter((id) => nodes.includes(nodeOf.get(id)!));
+  const nodeOf = nodesIn(settings);
+  const aligned = nodes === null ? [] : pool.filter((id) => nodes.includes(nodeOf(id)));
   const first = take(settings, aligned, Math.min(count, aligned.length)) ?? [];
   const rest = pool.filter((id) => !first.includes(id));
   const second = take(settings, rest, count - first.length);

@@ -7,6 +7,7 @@
  */
 import type { Cpu } from '../settings/resource-managers.ts';
 import type { Rejection } from './predicates.ts';
+import { firstDifference } from './topology-manager.ts';
 
 /** The part of the machine that a CPU belongs to. */
 export type Part = (cpu: Cpu) => string;
@@ -99,21 +100,20 @@ function takeOfCaches(work: Work): void {
 
 /** Node by node, the caches with the fewest free CPUs first. */
 function cachesInOrder(free: readonly Cpu[]): readonly string[] {
-  const sizes = Map.groupBy(free, cacheOf);
+  const ofCache = Map.groupBy(free, cacheOf);
+  const sizeOf = (cache: string): number => ofCache.get(cache)?.length ?? 0;
   return [...Map.groupBy(free, numaNodeOf).values()].flatMap((inNode) =>
-    [...new Set(inNode.map(cacheOf))].toSorted(
-      (a, b) => sizes.get(a)!.length - sizes.get(b)!.length || Number(a) - Number(b),
-    ),
+    [...new Set(inNode.map(cacheOf))].toSorted((a, b) => sizeOf(a) - sizeOf(b) || Number(a) - Number(b)),
   );
 }
 
 /** Free CPUs of as many cores as are needed; of an odd number of them the last thread is left. */
 function coresOfCache(work: Work, cache: string): readonly Cpu[] {
   const threads = threadsPerCore(work.cpus);
-  const numbers = numbersOf(work.cpus, coreOf);
+  const numberOf = numbersIn(work.cpus, coreOf);
   const free = work.free();
   const cores = [...new Set(free.filter((cpu) => cacheOf(cpu) === cache).map(coreOf))]
-    .toSorted((a, b) => numbers.get(a)! - numbers.get(b)!)
+    .toSorted((a, b) => numberOf(a) - numberOf(b))
     .slice(0, Math.ceil(missing(work) / threads));
   const found = free.filter((cpu) => cores.includes(coreOf(cpu))).toSorted((a, b) => a.id - b.id);
   const isOdd = threads > 1 && missing(work) % 2 !== 0;
@@ -130,8 +130,8 @@ function wholeParts(cpus: readonly Cpu[], free: readonly Cpu[], part: Part): rea
 
 /** Parts with the fewest free CPUs come first, so that whole ones stay whole; of like ones that of the lower number. */
 const byNumber: Order = (all, free, parts) => {
-  const numbers = new Map(parts.map((part) => [part, numbersOf(all, part)]));
-  return ranked(free, parts, (part, name) => numbers.get(part)!.get(name)!);
+  const numberOf = new Map(parts.map((part) => [part, numbersIn(all, part)]));
+  return ranked(free, parts, (part, name) => numberOf.get(part)?.(name) ?? 0);
 };
 
 /** Parts with the fewest free CPUs come first, of like ones that with the lowest `tie`. */
@@ -143,24 +143,21 @@ export function ranked(
   const ranks = parts.map((part) => {
     const members = Map.groupBy(free, part);
     const rank = new Map([...members].map(([name, cpus]) => [name, [cpus.length, tie(part, name, cpus)]]));
-    return (cpu: Cpu): readonly number[] => rank.get(part(cpu))!;
+    return (cpu: Cpu): readonly number[] => rank.get(part(cpu)) ?? [];
   });
   const rankedCpus = free.map((cpu) => ({ cpu, rank: [...ranks.flatMap((rank) => rank(cpu)), cpu.id] }));
   return rankedCpus.toSorted((a, b) => firstDifference(a.rank, b.rank)).map(({ cpu }) => cpu);
 }
 
 /** NUMA nodes and sockets have numbers; a core has that of its first CPU, free or not. */
-function numbersOf(all: readonly Cpu[], part: Part): ReadonlyMap<string, number> {
+function numbersIn(all: readonly Cpu[], part: Part): (name: string) => number {
   const numbers = new Map<string, number>();
   for (const cpu of all) {
     const [name, number] = [part(cpu), part === coreOf ? cpu.id : Number(part(cpu))];
     numbers.set(name, Math.min(number, numbers.get(name) ?? number));
   }
-  return numbers;
+  return (name) => numbers.get(name) ?? 0;
 }
-
-const firstDifference = (a: readonly number[], b: readonly number[]): number =>
-  a.map((value, at) => value - b[at]!).find((difference) => difference !== 0) ?? 0;
 
 export const threadsPerCore = (cpus: readonly Cpu[]): number =>
   Math.max(1, Math.floor(cpus.length / partsIn(cpus, coreOf)));

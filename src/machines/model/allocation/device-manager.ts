@@ -49,6 +49,9 @@ interface DeviceRequest {
 const isOfPlugin = ({ devices, others }: DeviceBooks, resource: string): boolean =>
   devices[resource] !== undefined || heldIds(others, resource).length > 0;
 
+/** Of a resource whose plugin is gone. */
+const NO_OFFER: DeviceResource = { devices: [], prefers: false };
+
 /** Devices for one container; or what a plugin has to be asked first. */
 export function allocateDevices(
   books: DeviceBooks,
@@ -63,7 +66,7 @@ export function allocateDevices(
     const before = reusable[resource] ?? [];
     const answer = choose(books, progress, { resource, count, before, hint });
     if (!('ids' in answer)) return answer;
-    own[resource] = holdingOf(answer.ids, books.devices[resource]!);
+    own[resource] = holdingOf(answer.ids, books.devices[resource] ?? NO_OFFER);
     const left = before.filter((id) => !answer.ids.includes(id));
     reusable = { ...reusable, [resource]: isInit ? [...left, ...answer.ids] : left };
   }
@@ -132,9 +135,9 @@ function byAffinity(
   { nodes }: NumaHint,
 ): readonly [readonly string[], readonly string[], readonly string[]] {
   if (nodes === null || devices.every((device) => device.nodes === null)) return [[], [], available];
-  const of = new Map(devices.map((device) => [device.id, device.nodes ?? []]));
-  const isOf = (id: string): boolean => of.get(id)!.some((node) => nodes.includes(node));
-  const hasNode = (id: string): boolean => of.get(id)!.length > 0;
+  const nodesOf = new Map(devices.map((device) => [device.id, device.nodes ?? []]));
+  const isOf = (id: string): boolean => nodesOf.get(id)?.some((node) => nodes.includes(node)) === true;
+  const hasNode = (id: string): boolean => (nodesOf.get(id) ?? []).length > 0;
   return [
     available.filter(isOf),
     available.filter((id) => hasNode(id) && !isOf(id)),
@@ -151,7 +154,7 @@ export function deviceHints(
   const wanted = Object.entries(devices).filter(([name, count]) => count > 0 && isOfPlugin(books, name));
   return Object.fromEntries(
     wanted.map(([resource, count]) => {
-      const offer = books.devices[resource] ?? { devices: [], prefers: false };
+      const offer = books.devices[resource] ?? NO_OFFER;
       const inUse = new Set(heldIds([...books.others, given], resource));
       const free = healthyIds(offer).filter((id) => !inUse.has(id));
       return [resource, hintsOf(books.nodes, offer, { free, again: reusable[resource] ?? [], count })];
@@ -207,8 +210,9 @@ export function withResponses<Held extends { readonly devices?: DeviceHoldings }
   const devices: Record<string, Record<string, DeviceHolding>> = {};
   for (const [container, resources] of Object.entries(holding.devices ?? {})) devices[container] = { ...resources };
   for (const { container, resource, response } of answers) {
-    const held = devices[container]?.[resource];
-    if (held !== undefined) devices[container]![resource] = { ...held, response };
+    const held = devices[container];
+    const before = held?.[resource];
+    if (held !== undefined && before !== undefined) held[resource] = { ...before, response };
   }
   return { ...holding, devices };
 }

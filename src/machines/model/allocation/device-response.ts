@@ -29,7 +29,7 @@ const LONGEST_VARINT = 10;
 
 export function decodedResponse(base64: string): DeviceResponse | null {
   try {
-    const fields = fieldsOf(Uint8Array.from(atob(base64), (character) => character.codePointAt(0)!));
+    const fields = fieldsOf(Uint8Array.from(atob(base64), (character) => character.charCodeAt(0)));
     return {
       envs: table(fields, 1),
       mounts: messages(fields, 2).map((mount) => ({

@@ -4,6 +4,7 @@ import { isObject } from '../../../kernel/xstate.ts';
 import type { Device, DeviceEntry, DeviceResponse } from '../operations/devices.ts';
 import type { DeviceHolding, DeviceHoldings } from '../operations/grants.ts';
 import { fnv1a32 } from '../spec/hash.ts';
+import { byBytes } from '../values/go-text.ts';
 import { CORRUPTED, decoded, goField, goList, goMap, goStruct } from './checkpoint.ts';
 
 /** What a plugin offers of one resource. */
@@ -61,19 +62,22 @@ export const entriesOf = (podUid: string, holdings: DeviceHoldings): readonly De
 
 /** What a container is made with, for all its resources together; the first one that names a place has it. */
 export function deviceSetup(resources: Readonly<Record<string, DeviceHolding>>): DeviceResponse {
-  const names = Object.keys(resources).toSorted();
-  const responses = names.flatMap((name) => resources[name]!.response ?? []);
+  const byName = Object.entries(resources).toSorted(([a], [b]) => byBytes(a, b));
+  const responses = byName.flatMap(([, { response }]) => response ?? []);
   const firstOf = <Item>(items: readonly Item[], key: (item: Item) => string): readonly Item[] =>
     items.filter((item, at) => items.findIndex((other) => key(other) === key(item)) === at);
-  const all = <Key extends 'mounts' | 'devices'>(key: Key) => responses.flatMap((each) => [...each[key]]);
+  const lastFirst = responses.toReversed();
   return {
-    envs: Object.assign({}, ...responses.map(({ envs }) => envs).toReversed()) as Record<string, string>,
-    mounts: firstOf(all('mounts') as DeviceResponse['mounts'], ({ containerPath }) => containerPath),
-    devices: firstOf(all('devices') as DeviceResponse['devices'], ({ containerPath }) => containerPath),
-    annotations: Object.assign({}, ...responses.map(({ annotations }) => annotations).toReversed()) as Record<
-      string,
-      string
-    >,
+    envs: Object.fromEntries(lastFirst.flatMap(({ envs }) => Object.entries(envs))),
+    mounts: firstOf(
+      responses.flatMap(({ mounts }) => mounts),
+      ({ containerPath }) => containerPath,
+    ),
+    devices: firstOf(
+      responses.flatMap(({ devices }) => devices),
+      ({ containerPath }) => containerPath,
+    ),
+    annotations: Object.fromEntries(lastFirst.flatMap(({ annotations }) => Object.entries(annotations))),
     cdiDevices: firstOf(
       responses.flatMap(({ cdiDevices }) => cdiDevices),
       (name) => name,

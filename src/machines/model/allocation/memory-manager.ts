@@ -12,8 +12,7 @@ import type { MemoryManagerSettings } from '../settings/resource-managers.ts';
 import { hasPodLevelResources, podQOS } from '../spec/qos.ts';
 import { requestsOf } from '../spec/resources.ts';
 import { wholeUnits } from '../values/quantity.ts';
-import type { NodeMemory } from './memory-state.ts';
-import { isFree, machineMemory } from './memory-state.ts';
+import { isFree, machineMemory, type NodeMemory } from './memory-state.ts';
 import type { Rejection } from './predicates.ts';
 import { contains, isNarrower, isSameSet, type NumaHint, subsetsOf } from './topology-manager.ts';
 
@@ -76,7 +75,7 @@ const entriesOf = (amounts: Amounts): readonly Amount[] =>
 type Machine = ReadonlyMap<number, NodeMemory>;
 
 const sumOf = (machine: Machine, nodes: NumaSet, type: string, part: 'free' | 'allocatable'): bigint =>
-  nodes.reduce((sum, node) => sum + (machine.get(node)!.tables.get(type)?.[part] ?? 0n), 0n);
+  nodes.reduce((sum, node) => sum + (machine.get(node)?.tables.get(type)?.[part] ?? 0n), 0n);
 
 /** A hint that names its nodes. */
 interface PlacedHint extends NumaHint {

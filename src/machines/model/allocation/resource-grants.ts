@@ -230,5 +230,5 @@ export function stateFiles(settings: StateFileSettings, { cpus, shared, memory }
     cpuStateText({ policy: cpuManagerPolicy, shared, entries: cpus }),
     memoryStateText(memoryState(memoryManagerPolicy, managers.memoryManager, memory)),
   ];
-  return stateFilePaths(settings).map((path, at) => ({ path, content: contents[at]! }));
+  return stateFilePaths(settings).map((path, at) => ({ path, content: contents[at] ?? '' }));
 }

@@ -19,13 +19,12 @@ export interface NumaHint {
 /** The sets that are not empty, the smallest first; of one size in the order of their ids. */
 export function subsetsOf(nodes: NumaSet): readonly NumaSet[] {
   const all = nodes.reduce<readonly NumaSet[]>((sets, node) => [...sets, ...sets.map((set) => [...set, node])], [[]]);
-  return all.filter((set) => set.length > 0).toSorted((a, b) => a.length - b.length || byIds(a, b));
+  return all.filter((set) => set.length > 0).toSorted((a, b) => a.length - b.length || firstDifference(a, b));
 }
 
-function byIds(a: NumaSet, b: NumaSet): number {
-  const at = a.findIndex((id, index) => id !== b[index]);
-  return at < 0 ? 0 : a[at]! - b[at]!;
-}
+/** Orders lists of numbers of one length by the first place at which they differ. */
+export const firstDifference = (a: readonly number[], b: readonly number[]): number =>
+  a.map((value, at) => value - (b[at] ?? value)).find((difference) => difference !== 0) ?? 0;
 
 /** Sets of NUMA nodes and what is hinted about them. Pure. Upstream: topologymanager/bitmask. */
 export const isSameSet = (a: NumaSet, b: NumaSet): boolean =>
@@ -138,7 +137,8 @@ function isBetter(settings: TopologySettings, a: Merged, b: Merged, needed: numb
 
 function isFitter({ policy, distances, nodes: all }: TopologySettings, a: NumaSet, b: NumaSet): boolean {
   if (distances === undefined || policy === 'single-numa-node' || a.length !== b.length) return isNarrower(a, b);
-  const [mine, other] = [a, b].map((nodes) => averageDistance(distances, all, nodes)) as [number, number];
+  const mine = averageDistance(distances, all, a);
+  const other = averageDistance(distances, all, b);
   return mine === other ? isLess(a, b) : mine < other;
 }
 

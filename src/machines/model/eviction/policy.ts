@@ -14,6 +14,7 @@ import {
   reportedConditions,
   type Shortage,
   shortageOf,
+  thresholdsAt,
   withContainerFs,
 } from './thresholds.ts';
 
@@ -90,7 +91,7 @@ export const target = ({ thresholds, shortage }: EvictionContext): EvictionThres
   mostUrgent(thresholds, shortage.due);
 
 export const dueThresholds = ({ thresholds, shortage }: EvictionContext): readonly EvictionThreshold[] =>
-  shortage.due.map((index) => thresholds[index]!);
+  thresholdsAt(thresholds, shortage.due);
 
 export const graceAtMs = ({ thresholds, shortage }: EvictionContext): number | null =>
   nextGraceAtMs(thresholds, shortage);

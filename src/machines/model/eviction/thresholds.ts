@@ -119,6 +119,11 @@ export function metThresholds(
   });
 }
 
+export const thresholdsAt = (
+  thresholds: readonly EvictionThreshold[],
+  indices: readonly number[],
+): readonly EvictionThreshold[] => indices.flatMap((index) => thresholds[index] ?? []);
+
 /** By index of a threshold, since when it is met. */
 type MetSince = Readonly<Record<string, number>>;
 
@@ -139,22 +144,25 @@ export function shortageOf(
   const crossed = metThresholds(thresholds, observations, false);
   const unreclaimed = metThresholds(thresholds, observations, true).filter((index) => before.due.includes(index));
   const met = [...new Set([...crossed, ...unreclaimed])];
-  const metSince = Object.fromEntries(met.map((index) => [index, before.metSince[index] ?? nowMs]));
-  const due = met.filter((index) => nowMs - metSince[index]! >= thresholds[index]!.graceMs);
-  return { metSince, due };
+  const since = met.map((index) => [index, before.metSince[index] ?? nowMs] as const);
+  const isOver = ([index, sinceMs]: (typeof since)[number]): boolean =>
+    thresholdsAt(thresholds, [index]).some(({ graceMs }) => nowMs - sinceMs >= graceMs);
+  return { metSince: Object.fromEntries(since), due: since.filter(isOver).map(([index]) => index) };
 }
 
 /** When the next grace ends; `null` when nothing waits. */
 export function nextGraceAtMs(thresholds: readonly EvictionThreshold[], { metSince, due }: Shortage): number | null {
   const ends = Object.entries(metSince).flatMap(([index, sinceMs]) =>
-    due.includes(Number(index)) ? [] : [sinceMs + thresholds[Number(index)]!.graceMs],
+    due.includes(Number(index))
+      ? []
+      : thresholdsAt(thresholds, [Number(index)]).map(({ graceMs }) => sinceMs + graceMs),
   );
   return ends.length === 0 ? null : Math.min(...ends);
 }
 
 /** Memory goes first: of all that is short it is what the kernel waits for least. */
 export function mostUrgent(thresholds: readonly EvictionThreshold[], due: readonly number[]): EvictionThreshold | null {
-  const short = due.map((index) => thresholds[index]!);
+  const short = thresholdsAt(thresholds, due);
   return short.find(({ signal }) => resourceOf(signal) === 'memory') ?? short[0] ?? null;
 }
 
@@ -163,13 +171,16 @@ export function mostUrgent(thresholds: readonly EvictionThreshold[], due: readon
 /** By condition, when it was observed last. */
 export type ObservedAt = Readonly<Partial<Record<PressureCondition, number>>>;
 
+const conditionsOf = (thresholds: readonly EvictionThreshold[], metSince: MetSince): readonly PressureCondition[] =>
+  thresholdsAt(thresholds, Object.keys(metSince).map(Number)).map(({ signal }) => conditionOf(signal));
+
 export function conditionsObserved(
   thresholds: readonly EvictionThreshold[],
   { metSince }: Shortage,
   before: ObservedAt,
   nowMs: number,
 ): ObservedAt {
-  const observed = Object.keys(metSince).map((index) => conditionOf(thresholds[Number(index)]!.signal));
+  const observed = conditionsOf(thresholds, metSince);
   return { ...before, ...Object.fromEntries(observed.map((condition) => [condition, nowMs])) };
 }
 
@@ -181,7 +192,7 @@ export function reportedConditions(
   transitionMs: number,
   nowMs: number,
 ): readonly PressureCondition[] {
-  const lasting = new Set(Object.keys(metSince).map((index) => conditionOf(thresholds[Number(index)]!.signal)));
+  const lasting = new Set(conditionsOf(thresholds, metSince));
   const all: readonly PressureCondition[] = ['MemoryPressure', 'DiskPressure', 'PIDPressure'];
   return all.filter((condition) => {
     const atMs = observedAt[condition];

@@ -98,6 +98,9 @@ export interface CSIInventory {
 /** What a driver says of a volume that is in use. */
 export type VolumeHealth = { readonly type: 'csi.health'; readonly abnormal: boolean; readonly message: string };
 
+/** The socket of the driver; `null`: it has gone since, and the call fails. */
+type Endpoint = string | null;
+
 /** `directory` holds the record; what is mounted lies in it under a fixed name. */
 interface Place {
   readonly root: string;
@@ -106,11 +109,11 @@ interface Place {
 
 export const csiOperations = {
   /** Names of `NodeServiceCapability.RPC.Type`. */
-  'csi.capabilities': query<{ readonly endpoint: string }, { readonly capabilities: readonly string[] }>(),
+  'csi.capabilities': query<{ readonly endpoint: Endpoint }, { readonly capabilities: readonly string[] }>(),
   /** Writes the record and stages; a driver that cannot stage (`null`) is not asked. What is mounted already stays. */
   'csi.stage': idempotent<
     Place & {
-      readonly endpoint: string;
+      readonly endpoint: Endpoint;
       readonly data: VolumeData;
       readonly request: NodeStageRequest | null;
       readonly block: BlockStage | null;
@@ -120,7 +123,7 @@ export const csiOperations = {
   /** Unstages and removes the record; nothing there is fine. */
   'csi.unstage': idempotent<
     Place & {
-      readonly endpoint: string;
+      readonly endpoint: Endpoint;
       readonly handle: string;
       readonly isStaged: boolean;
       readonly block: BlockStage | null;
@@ -133,7 +136,7 @@ export const csiOperations = {
    */
   'csi.publish': idempotent<
     Place & {
-      readonly endpoint: string;
+      readonly endpoint: Endpoint;
       readonly data: VolumeData;
       readonly again: boolean;
       readonly request: NodePublishRequest;
@@ -150,14 +153,14 @@ export const csiOperations = {
   'csi.unpublish': idempotent<
     Place & {
       readonly podDirectory: string;
-      readonly endpoint: string;
+      readonly endpoint: Endpoint;
       readonly handle: string;
       readonly block: BlockMount | null;
     },
     null
   >(),
   /** Makes the file system, or the device, of a published volume as large as its volume has become. */
-  'csi.expand': idempotent<{ readonly endpoint: string; readonly request: NodeExpandRequest }, null>(),
+  'csi.expand': idempotent<{ readonly endpoint: Endpoint; readonly request: NodeExpandRequest }, null>(),
   /** Asks at once, and then so often. Emits at the first answer, and when it changed. */
   'csi.followHealth': stream<
     { readonly endpoint: string; readonly handle: string; readonly path: string; readonly periodMs: number },

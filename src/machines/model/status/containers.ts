@@ -96,7 +96,7 @@ function containerStatus(container: Container, facts: ContainerFacts, isInit: bo
   const before = known.get(container);
   if (before && isMadeOf(before, seen, own)) return before.status;
   const made = madeStatus(container, facts, isInit, seen);
-  const status = isSame(made, previous) ? previous! : made;
+  const status = previous !== undefined && isSame(made, previous) ? previous : made;
   known.set(container, { ...seen, facts: own, status });
   return status;
 }

@@ -152,7 +152,7 @@ function validateProjected(
     ...(source.configMap?.items ?? []),
     ...(source.downwardAPI?.items ?? []),
   ]);
-  const repeated = [...repeatedAt(files.map(({ path: file }) => file))].map((at) => files[at]!);
+  const repeated = [...repeatedAt(files.map(({ path: file }) => file))].flatMap((at) => files[at] ?? []);
   return [
     ...fileMode(`${path}.defaultMode`, defaultMode),
     ...sources.flatMap((source, at) => validateProjection(source, `${path}.sources[${at}]`)),

@@ -136,7 +136,7 @@ const DIGITS_MAX = 1_000;
 /** Go's `strings.TrimRight`. An expression would try each character of a long run of them anew. */
 export function trimRight(text: string, characters: string): string {
   let end = text.length;
-  while (end > 0 && characters.includes(text[end - 1]!)) end -= 1;
+  while (end > 0 && characters.includes(text.charAt(end - 1))) end -= 1;
   return text.slice(0, end);
 }
 

@@ -20,7 +20,7 @@
  * Upstream: client-go util/certificate/certificate_manager.go, pkg/kubelet/certificate.
  */
 
-import { assign, errorOf, line, now, sendParent } from '../../../kernel/xstate.ts';
+import { assign, errorOf, line, now, required, sendParent } from '../../../kernel/xstate.ts';
 import type { CertificateFacts, CertificatePurpose } from '../../model/operations/certificate.ts';
 import type { Answer, CertificateReport } from '../context/types.ts';
 import { csrObject, verdictOf } from './policy.ts';
@@ -229,7 +229,11 @@ const rotation = managerSetup.createStateConfig({
       invoke: {
         id: 'store',
         src: 'certificate.store',
-        input: ({ context: { place, issued, key } }) => ({ ...place, certificate: issued, key: key! }),
+        input: ({ context: { place, issued, key } }) => ({
+          ...place,
+          certificate: issued,
+          key: required(key, 'the key of the certificate'),
+        }),
         onDone: [
           { guard: 'isOnce', target: '#certificateManager.ended', actions: inForce },
           { guard: 'isClient', target: 'reconnecting', actions: inForce },

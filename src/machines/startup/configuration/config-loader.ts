@@ -17,9 +17,11 @@ import {
   declaredTypes,
   enqueueActions,
   errorOf,
+  isObject,
   line,
   messageOf,
   pick,
+  required,
   setup,
 } from '../../../kernel/xstate.ts';
 import { hintForRefusal } from '../../configuration/flags/removed-flags.ts';
@@ -81,8 +83,7 @@ function parsed({ argv, version }: ConfigLoaderInput): Pick<ConfigLoaderContext,
 const ENDPOINT = 'containerRuntimeEndpoint';
 
 function namesEndpoint(source: ConfigurationSource | null): boolean {
-  if (source?.kind !== 'document' || typeof source.value !== 'object' || source.value === null) return false;
-  return (source.value as Record<string, unknown>)[ENDPOINT] !== undefined;
+  return source?.kind === 'document' && isObject(source.value) && source.value[ENDPOINT] !== undefined;
 }
 
 function endpointNamed({ given, file, dropIns }: ConfigLoaderContext): boolean {
@@ -173,7 +174,7 @@ export const configLoaderMachine = setup({
           actions: assign({
             resolution: ({ context, event }) =>
               resolveConfiguration(
-                context.flags!,
+                required(context.flags, 'the flags'),
                 context.given,
                 { file: context.file, dropIns: context.dropIns },
                 { cgroupVersion: event.output.version },

@@ -10,8 +10,8 @@
  * Asks: `host.cgroups`, `host.fileSystem`, `host.tuneKernel`, `host.readCheckpoints`, `host.writeCheckpoint`,
  *   `cgroup.*`.
  * Sends: the supervisor `containerManager.created`, `containerManager.started`, `containerManager.failed`; informs
- *   `eventRecorder` what became of enforcing, `allocation` what the files of an earlier start say; asks `pods` which there
- *   are.
+ *   `eventRecorder` what became of enforcing, `allocation` what the files of an earlier start say; asks `pods` which
+ *   there are.
  * Invariants:
  *   M1 it refuses before anything of a pod exists.
  *   M2 it is created before RunKubelet and started only after the runtime was up once.
@@ -28,6 +28,7 @@ import { aggregate } from '../../model/values/go-text.ts';
 import { allPods, gathered, levels, orphans, own, settingUp, stateFiles } from './groups.ts';
 import { cgroupRoots, KERNEL_SETTINGS, missingRoot, refusalOf } from './policy.ts';
 import {
+  cgroupsIn,
   handOver,
   judgeFiles,
   judgeResources,
@@ -35,6 +36,7 @@ import {
   noteDemand,
   noteHeld,
   refuse,
+  resourcesIn,
   containerManagerSetup as s,
 } from './setup.ts';
 
@@ -124,12 +126,12 @@ export const containerManagerMachine = s.createMachine({
       entry: [
         line('info', ({ context }) => [
           'Creating Container Manager object based on Node Config',
-          { cgroupVersion: context.cgroups!.version, cgroupDriver: context.cgroupDriver, ...cgroupRoots(context) },
+          { cgroupVersion: cgroupsIn(context).version, cgroupDriver: context.cgroupDriver, ...cgroupRoots(context) },
         ]),
         sendParent(({ context }) => ({
           type: 'containerManager.created',
-          cgroups: context.cgroups!,
-          resources: context.resources!,
+          cgroups: cgroupsIn(context),
+          resources: resourcesIn(context),
         })),
       ],
       on: { 'containerManager.start': [{ guard: 'usesCgroups', target: 'restoring' }, { target: 'running' }] },

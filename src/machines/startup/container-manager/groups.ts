@@ -2,16 +2,18 @@
  * The node's groups under the container manager: setting them up once, then keeping them as they have to be. Part of
  * the chart of `container-manager.ts`.
  */
-import { assign, errorOf, line, sendTo, to } from '../../../kernel/xstate.ts';
+import { assign, errorOf, line, required, sendTo, to } from '../../../kernel/xstate.ts';
 import { nodeAllocatablePath, podParents } from '../../model/cgroups/names.ts';
 import { nodeAllocatableGroup, qosGroups } from '../../model/cgroups/node-groups.ts';
 import { daemonGroup, setUpSteps } from './policy.ts';
 import {
+  type ContainerManagerContext,
   draftFile,
   judgeGroups,
   noteDemand,
   noteHeld,
   noteWritten,
+  resourcesIn,
   containerManagerSetup as s,
   stepDone,
   stepFailed,
@@ -24,9 +26,12 @@ const WRITE_RETRY_MS = 10_000;
 /** Pods that come together change the sums together. */
 const GATHER_MS = 200;
 
+const nextGroup = ({ context }: { context: ContainerManagerContext }) =>
+  required(context.steps[0], 'the next group to set up').desired;
+
 /** Groups are set up one after the other; the first failure ends it. */
 export const settingUp = s.createStateConfig({
-  entry: s.assign({ steps: ({ context }) => setUpSteps(context, context.resources!) }),
+  entry: s.assign({ steps: ({ context }) => setUpSteps(context, resourcesIn(context)) }),
   initial: 'next',
   states: {
     next: {
@@ -45,7 +50,7 @@ export const settingUp = s.createStateConfig({
       invoke: {
         id: 'ensure',
         src: 'cgroup.ensure',
-        input: ({ context }) => context.steps[0]!.desired,
+        input: nextGroup,
         onDone: { target: 'next', actions: stepDone },
         onError: { target: '#containerManager.refused', actions: stepFailed },
       },
@@ -54,7 +59,7 @@ export const settingUp = s.createStateConfig({
       invoke: {
         id: 'update',
         src: 'cgroup.update',
-        input: ({ context }) => context.steps[0]!.desired,
+        input: nextGroup,
         onDone: { target: 'next', actions: stepDone },
         onError: { target: '#containerManager.refused', actions: stepFailed },
       },
@@ -74,7 +79,7 @@ export const allPods = s.createStateConfig({
         src: 'cgroup.hold',
         input: ({ context }) => ({
           group: 'pods',
-          desired: [nodeAllocatableGroup(context, context.resources!)],
+          desired: [nodeAllocatableGroup(context, resourcesIn(context))],
           periodMs: HOLD_PERIOD_MS,
         }),
         onError: { target: 'held', reenter: true },
@@ -96,7 +101,7 @@ export const levels = s.createStateConfig({
         src: 'cgroup.hold',
         input: ({ context }) => ({
           group: 'levels',
-          desired: qosGroups(context, context.resources!, context.demand),
+          desired: qosGroups(context, resourcesIn(context), context.demand),
           periodMs: HOLD_PERIOD_MS,
         }),
         onError: { target: 'held', reenter: true },
@@ -217,7 +222,7 @@ export const stateFiles = s.createStateConfig({
       invoke: {
         id: 'writeState',
         src: 'host.writeCheckpoint',
-        input: ({ context }) => context.draft!,
+        input: ({ context }) => required(context.draft, 'the state file to write'),
         onDone: { target: 'choosing', actions: noteWritten },
         onError: {
           target: 'failing',

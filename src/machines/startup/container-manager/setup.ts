@@ -2,7 +2,7 @@
  * The vocabulary of the container manager: its events, its operations, its actions. The chart is in
  * `container-manager.ts`.
  */
-import { declaredTypes, errorOf, line, outputOf, pick, setup, to } from '../../../kernel/xstate.ts';
+import { declaredTypes, errorOf, line, outputOf, pick, required, setup, to } from '../../../kernel/xstate.ts';
 import type { PodsKnown } from '../../model/allocation/messages.ts';
 import {
   handedOver,
@@ -95,6 +95,12 @@ export const containerManagerSetup = setup({
   },
 });
 
+/** Counted before anything is set up. */
+export const resourcesIn = ({ resources }: ContainerManagerContext): NodeResources =>
+  required(resources, 'the resources of the node');
+export const cgroupsIn = ({ cgroups }: ContainerManagerContext): CgroupInfo =>
+  required(cgroups, 'the cgroups of the machine');
+
 /** A state file that does not say what is held. A runtime without cgroups holds nothing apart, and has none. */
 function staleFile(context: ContainerManagerContext): StateFile | undefined {
   if (context.held === null || !context.usesCgroups) return undefined;
@@ -137,7 +143,7 @@ export const refuse = (text: (message: string) => string) =>
   s.assign({ refusal: ({ event }) => text(errorOf(event).message) });
 
 export const judgeResources = s.assign(({ context, event }) => {
-  const storage = (event as { output?: { capacityBytes: string } }).output?.capacityBytes ?? null;
+  const storage = outputOf<{ capacityBytes: string } | undefined>(event)?.capacityBytes ?? null;
   const answer = resourcesOf(context, storage);
   return answer.error === undefined ? { resources: answer.value } : { refusal: answer.error };
 });
@@ -180,7 +186,7 @@ export const logHeld = s.enqueueActions((args) => {
   if (event.type !== 'cgroups.held') return;
   const { group, message } = event;
   if (group === 'pods') {
-    const name = printedGroup(nodeAllocatableGroup(context, context.resources!).path);
+    const name = printedGroup(nodeAllocatableGroup(context, resourcesIn(context)).path);
     const isHeld = message === '';
     const failure = `Failed to update Node Allocatable Limits ${name}: ${message}`;
     recordEvent(args, isHeld, isHeld ? 'Updated Node Allocatable limit across pods' : failure);

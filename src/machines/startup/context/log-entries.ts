@@ -16,5 +16,5 @@ export function logEntries(lines: readonly string[]): LogEntry[] {
     if (last && (line.startsWith('\t') || line === ' >')) last.push(line);
     else entries.push([line]);
   }
-  return entries.map((entry) => ({ text: entry[0]!, klog: entry.join('\n') }));
+  return entries.map((entry) => ({ text: entry[0] ?? '', klog: entry.join('\n') }));
 }

@@ -11,7 +11,18 @@
  *   D2 unchanged content is not published.
  * Seeds: S155, S157, S243. Upstream: pkg/kubelet/network/dns.
  */
-import { assign, declaredTypes, errorOf, line, pick, sendParent, sendTo, setup, to } from '../../../kernel/xstate.ts';
+import {
+  assign,
+  declaredTypes,
+  errorOf,
+  line,
+  pick,
+  required,
+  sendParent,
+  sendTo,
+  setup,
+  to,
+} from '../../../kernel/xstate.ts';
 import { operations } from '../../model/operations/index.ts';
 import { nodeRef } from '../../model/reasons/reasons.ts';
 import { parseResolvConf } from '../context/derive-settings.ts';
@@ -131,7 +142,7 @@ export const resolverMachine = s.createMachine({
           {
             target: 'checking',
             actions: [
-              assign({ text: ({ event }) => event.output.content! }),
+              assign({ text: ({ event }) => required(event.output.content, 'the content of resolv.conf') }),
               sendParent(({ context }) => ({ type: 'resolver.changed', text: context.text })),
             ],
           },

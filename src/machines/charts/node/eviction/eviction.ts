@@ -15,7 +15,7 @@
  *   E4 a condition is reported while it lasts and for the transition period after it.
  * Seeds: S150, S195, S239. Upstream: pkg/kubelet/eviction/eviction_manager.go.
  */
-import { declaredTypes, errorOf, line, now, outputOf, pick, setup, to } from '../../../../kernel/xstate.ts';
+import { declaredTypes, errorOf, line, now, outputOf, pick, required, setup, to } from '../../../../kernel/xstate.ts';
 import { statsPlace } from '../../../model/cgroups/names.ts';
 import type { NodePodChanged } from '../../../model/eviction/facts.ts';
 import {
@@ -390,7 +390,7 @@ const relief = s.createStateConfig({
 
 export const evictionMachine = s.createMachine({
   id: 'eviction',
-  context: ({ input }) => initialEviction(input.eviction!, statsPlace(input)),
+  context: ({ input }) => initialEviction(required(input.eviction, 'the settings of eviction'), statsPlace(input)),
   entry: s.enqueueActions(({ enqueue }) => enqueue.sendTo(to('pods'), { type: 'garbage.wanted' })),
   on: { 'node.podChanged': { actions: notePod }, 'storage.exceeded': { actions: evictForStorage } },
   type: 'parallel',

@@ -10,7 +10,7 @@
  *   I1 a watch that fails is started again; the pod is not evicted for it.
  * Upstream: pkg/kubelet/eviction/eviction_manager.go, localStorageEviction.
  */
-import { declaredTypes, errorOf, line, pick, sendParent, setup } from '../../../../kernel/xstate.ts';
+import { declaredTypes, errorOf, line, pick, required, sendParent, setup } from '../../../../kernel/xstate.ts';
 import {
   type StatsPlace,
   type StorageExceeded,
@@ -66,7 +66,7 @@ export const storageWatchMachine = s.createMachine({
             ({ context, event }): StorageReport => ({
               type: 'storage.exceeded',
               uid: context.pod.uid,
-              exceeded: event.exceeded!,
+              exceeded: required(event.exceeded, 'the limit that is exceeded'),
             }),
           ),
         },

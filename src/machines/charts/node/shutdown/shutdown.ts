@@ -12,7 +12,18 @@
  *   D3 without logind the node runs as ever, and its end is not graceful.
  * Seeds: S203, S241. Upstream: pkg/kubelet/nodeshutdown/nodeshutdown_manager_linux.go.
  */
-import { declaredTypes, errorIn, line, now, outputOf, pick, setup, stateIn, to } from '../../../../kernel/xstate.ts';
+import {
+  declaredTypes,
+  errorIn,
+  line,
+  now,
+  outputOf,
+  pick,
+  required,
+  setup,
+  stateIn,
+  to,
+} from '../../../../kernel/xstate.ts';
 import type { NodePod, NodePodChanged } from '../../../model/eviction/facts.ts';
 import { logindOperations } from '../../../model/operations/logind.ts';
 import { type Ended, eventRecorded, type PodKillWanted } from '../../../model/pods/messages.ts';
@@ -136,7 +147,7 @@ const VERDICT = {
 } as const;
 
 const endGroup = s.enqueueActions(({ context, enqueue }) => {
-  const period = context.settings.periods[context.group]!;
+  const period = required(context.settings.periods[context.group], 'the group of pods that ends now');
   for (const [uid, pod] of openPods(context)) {
     const grace = graceOf(pod, period);
     const name = `${pod.namespace}/${pod.name}`;
@@ -254,7 +265,7 @@ const delay = {
 export const shutdownMachine = s.createMachine({
   id: 'shutdown',
   context: ({ input }) => ({
-    settings: input.shutdown!,
+    settings: required(input.shutdown, 'the settings of a graceful shutdown'),
     nodeName: input.nodeName,
     pods: {},
     delayMs: 0,

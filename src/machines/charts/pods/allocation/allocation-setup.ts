@@ -7,7 +7,7 @@ import type { AllocationMessage, AllocationReport, PodsWanted } from '../../../m
 import { judge, type NodeView, type Rejection, type Taint } from '../../../model/allocation/predicates.ts';
 import type { Candidate } from '../../../model/allocation/preemption.ts';
 import type { AdmissionRequest } from '../../../model/allocation/request.ts';
-import { demandOf, devicesHeldBy, heldBy, type ResourcesHeld } from '../../../model/allocation/resource-grants.ts';
+import { demandOf, devicesHeldBy, heldBy } from '../../../model/allocation/resource-grants.ts';
 import type { Node } from '../../../model/api/node.ts';
 import type { QOSDemand } from '../../../model/cgroups/node-groups.ts';
 import type { Allocation, Grant, Holding } from '../../../model/operations/grants.ts';
@@ -123,8 +123,6 @@ export interface Work {
 export const heldIn = ({ grants, handedOver }: Pick<Books, 'grants' | 'handedOver'>): Context['handedOver'] =>
   Object.keys(handedOver).length === 0 ? grants : { ...handedOver, ...grants };
 
-type Pair = [before: ResourcesHeld, after: ResourcesHeld];
-
 /** Does the work, then keeps the books and sends what follows from them. */
 export const keeping = (work: (w: Work) => void) =>
   allocationSetup.enqueueActions((args) => {
@@ -145,7 +143,8 @@ export const keeping = (work: (w: Work) => void) =>
     work({ args, books });
     const demand = demandOf(books.grants);
     if (!isSame(demand, context.demand)) enqueue.sendTo(to('containerManager'), { type: 'qos.changed', demand });
-    const [before, held] = [context, books].map((each) => heldBy(context.settings, heldIn(each))) as Pair;
+    const before = heldBy(context.settings, heldIn(context));
+    const held = heldBy(context.settings, heldIn(books));
     if (!isSame(held, before)) enqueue.sendTo(to('containerManager'), held);
     const devices = devicesHeldBy(heldIn(books));
     if (!isSame(devices, devicesHeldBy(heldIn(context)))) enqueue.sendTo(to('deviceManager'), devices);
@@ -156,10 +155,10 @@ export const keeping = (work: (w: Work) => void) =>
 
 /** What is remembered, of pods that go on and of those that are over. */
 export function recalledOf({ grants = {} }: Pick<SoftState, 'grants'>): Pick<Context, 'grants' | 'over' | 'recalled'> {
-  const [active, over] = [false, true].map((ended) =>
-    Object.fromEntries(Object.entries(grants).filter(([, grant]) => (grant.ended === true) === ended)),
-  );
-  return { grants: active!, over: over!, recalled: Object.keys(active!) };
+  const having = (isOver: boolean): Context['grants'] =>
+    Object.fromEntries(Object.entries(grants).filter(([, grant]) => (grant.ended === true) === isOver));
+  const active = having(false);
+  return { grants: active, over: having(true), recalled: Object.keys(active) };
 }
 
 /** What was known before, once: others ask for it, too, and here it is known better by then which pods are over. */

@@ -93,7 +93,7 @@ const judge = keeping((w) => {
   const rejection = w.books.rejections[uid];
   if (rejection) reply(w, { type: 'allocation.refused', uid, rejection });
   else if (w.books.over[uid]) reply(w, { type: 'allocation.granted', uid, allocation: w.books.over[uid].allocation });
-  else if (w.books.grants[uid]) keep(w, event);
+  else if (w.books.grants[uid]) keep(w, event, w.books.grants[uid]);
   else if (!w.books.waiting[uid] && !w.books.arranging[uid]) take(w, event);
 });
 
@@ -219,11 +219,10 @@ function displace({ args: { enqueue } }: Work, uid: string, critical: string, sh
 // ---- who wants something else ---------------------------------------------------------------------------------------
 
 /** A pod that was taken before, after a restart of its actor or with another specification. */
-function keep(w: Work, wanted: AllocationRequest): void {
+function keep(w: Work, wanted: AllocationRequest, held: Grant): void {
   const { uid } = wanted.request;
-  const held = w.books.grants[uid]!;
   const { allocation } = held;
-  if (!isSame(carriedOver(allocation, wanted.allocation), wanted.allocation)) return change(w, wanted);
+  if (!isSame(carriedOver(allocation, wanted.allocation), wanted.allocation)) return change(w, wanted, held);
   if (!isSame(allocation, wanted.allocation)) return give(w, wanted);
   w.books.resizes = without(w.books.resizes, uid);
   reply(w, {
@@ -237,12 +236,11 @@ function keep(w: Work, wanted: AllocationRequest): void {
   if (!w.books.recalled.includes(uid)) judgeUnjudged(w);
 }
 
-function change(w: Work, wanted: AllocationRequest): void {
+function change(w: Work, wanted: AllocationRequest, { allocation }: Grant): void {
   const { settings } = w.args.context;
   const { request } = wanted;
   const { uid } = request;
   const wholeNode = settings.admission?.wholeNode ?? {};
-  const { allocation } = w.books.grants[uid]!;
   const refusal =
     pinnedResize(settings, wanted, allocation) ??
     resize(request, viewOf(w.args.context), wholeNode, candidates(w.books));
@@ -262,7 +260,8 @@ function retry(w: Work): void {
     increases: increases(w.books.grants[each.request.uid], each.request),
   }));
   for (const wanted of pending.toSorted(byUrgency)) {
-    if (w.books.grants[wanted.request.uid]) change(w, { request: wanted.request, allocation: wanted.allocation });
+    const held = w.books.grants[wanted.request.uid];
+    if (held) change(w, { request: wanted.request, allocation: wanted.allocation }, held);
     else w.books.resizes = without(w.books.resizes, wanted.request.uid);
   }
 }

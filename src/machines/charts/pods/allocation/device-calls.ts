@@ -11,7 +11,7 @@
  *   C1 the first plugin that refuses ends it; what others were asked for is not asked again.
  * Upstream: devicemanager/manager.go (allocateContainerResources, callGetPreferredAllocationIfAvailable).
  */
-import { declaredTypes, errorOf, outputOf, pick, sendParent, setup } from '../../../../kernel/xstate.ts';
+import { declaredTypes, errorOf, outputOf, pick, required, sendParent, setup } from '../../../../kernel/xstate.ts';
 import { type DeviceQuestion, type DeviceResponse, deviceOperations } from '../../../model/operations/devices.ts';
 import type { Ended } from '../../../model/pods/messages.ts';
 
@@ -62,7 +62,8 @@ const refuse = (words: (message: string) => string) =>
     enqueue.sendParent({ type: 'devices.refused', uid: context.uid, error: words(errorOf(event).message) });
   });
 
-const next = ({ calls, answers }: Context): DeviceCall => calls[answers.length]!;
+const next = ({ calls, answers }: Context): DeviceCall => required(calls[answers.length], 'the next call of a plugin');
+const questionOf = ({ question }: Context): DeviceQuestion => required(question, 'the question to a plugin');
 
 export const deviceCallsMachine = s.createMachine({
   id: 'deviceCalls',
@@ -81,13 +82,13 @@ export const deviceCallsMachine = s.createMachine({
       invoke: {
         id: 'prefer',
         src: 'devices.getPreferredAllocation',
-        input: ({ context }) => context.question!,
+        input: ({ context }) => questionOf(context),
         onDone: {
           target: 'over',
           actions: sendParent(({ context, event }) => ({
             type: 'devices.preferred',
             uid: context.uid,
-            question: context.question!,
+            question: questionOf(context),
             ids: event.output.ids,
           })),
         },

@@ -144,15 +144,17 @@ export function mergeManifests(
   const pods: Pod[] = [];
   const errors: ManifestError[] = [];
   const owners = new Map<string, string>();
-  const results = manifests.map((manifest) => staticPod(manifest, nodeName, hasApiServer, rule));
-  for (const [index, result] of results.entries()) {
-    const { file } = manifests[index]!;
+  const results = manifests.map((manifest) => ({
+    file: manifest.file,
+    result: staticPod(manifest, nodeName, hasApiServer, rule),
+  }));
+  for (const { file, result } of results) {
     const problem =
       result.errors === undefined ? claim(result.pod, file, owners) : `invalid pod: ${aggregate(result.errors)}`;
     if (result.errors === undefined && problem === null) pods.push(result.pod);
     if (problem !== null) errors.push({ file, message: `Can't process manifest file "${file}": ${problem}` });
   }
-  return { pods, errors, isValid: results.every((result) => result.errors === undefined) };
+  return { pods, errors, isValid: results.every(({ result }) => result.errors === undefined) };
 }
 
 /** Takes name and uid for this file, or says which file has them. */

@@ -36,7 +36,7 @@ function endOf(list: List<unknown>, start: number): number {
 }
 
 export function recentOf<Value>(recent: Recent<Value>, key: string): Value | undefined {
-  const list = recent[placeOf(key)]!;
+  const list = recent[placeOf(key)] ?? '';
   const start = startOf(list, key);
   if (start === -1) return undefined;
   return (JSON.parse(list.slice(start, endOf(list, start))) as [key: string, value: Value])[1];
@@ -44,7 +44,7 @@ export function recentOf<Value>(recent: Recent<Value>, key: string): Value | und
 
 export function withRecent<Value>(recent: Recent<Value>, key: string, value: Value): Recent<Value> {
   const place = placeOf(key);
-  const others = othersOf(recent[place]!, key);
+  const others = othersOf(recent[place] ?? '', key);
   const line = JSON.stringify([key, value]);
   return recent.with(place, others === '' ? line : `${others}\n${line}`);
 }

@@ -23,6 +23,7 @@ import {
   outputOf,
   pick,
   random,
+  required,
   setup,
 } from '../../../../kernel/xstate.ts';
 import { CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, type Pod } from '../../../model/api/pod.ts';
@@ -111,13 +112,14 @@ function seenNow({ seen }: Context, event: MirrorMessage & { readonly type: 'mir
 
 /** The object as it is posted. What the API server sets itself stays out. */
 function mirrorOf({ wanted, nodeName, nodeUid }: Context) {
-  const { apiVersion, kind, metadata, spec, status } = wanted!;
+  const pod = required(wanted, 'the static pod to mirror');
+  const { apiVersion, kind, metadata, spec, status } = pod;
   return {
     kind: kind ?? 'Pod',
     apiVersion: apiVersion ?? 'v1',
     metadata: {
       ...metadata,
-      annotations: { ...metadata.annotations, [CONFIG_MIRROR_ANNOTATION]: hashOf(wanted!) },
+      annotations: { ...metadata.annotations, [CONFIG_MIRROR_ANNOTATION]: hashOf(pod) },
       ownerReferences: [{ apiVersion: 'v1', kind: 'Node', name: nodeName, uid: nodeUid, controller: true }],
     },
     spec,

@@ -5,7 +5,7 @@
  * Invariants: G1 nothing is made for a pod that the node has not taken. G2 `pod` has the resources that were given,
  * `asked` those of its source. G3 the group is there before the sandbox and goes after it.
  */
-import { errorOf, now, to } from '../../../../kernel/xstate.ts';
+import { errorOf, now, required, to } from '../../../../kernel/xstate.ts';
 import type { AllocationMessage } from '../../../model/allocation/messages.ts';
 import { admissionRequest, allocationOf, carriedOver, withAllocation } from '../../../model/allocation/request.ts';
 import type { PodShares } from '../../../model/allocation/resource-grants.ts';
@@ -150,7 +150,8 @@ export const grouping = s.createStateConfig({
       invoke: {
         id: 'group',
         src: 'cgroup.ensure',
-        input: ({ context }) => podGroup(withAllocation(context.pod!, context.actuated), context.node),
+        input: ({ context }) =>
+          podGroup(withAllocation(required(context.pod, 'the pod that has a cgroup'), context.actuated), context.node),
         onDone: { target: 'made', actions: s.assign({ hasGroup: true }) },
         onError: { target: 'failing', actions: [failed, recordGroupFailure] },
       },

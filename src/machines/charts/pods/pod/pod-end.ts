@@ -6,6 +6,7 @@
  * Invariant: each step is decided by what the runtime shows, so that the end goes on from wherever it was left.
  */
 
+import { required } from '../../../../kernel/xstate.ts';
 import { podGroups } from '../../../model/cgroups/pod-cgroup.ts';
 import { podEvents } from '../../../model/reasons/reasons.ts';
 import {
@@ -41,7 +42,7 @@ export const stopSandboxes = (done: string) =>
         invoke: {
           id: 'stopSandbox',
           src: 'cri.stopPodSandbox',
-          input: ({ context }) => ({ podSandboxId: context.queue[0]! }),
+          input: ({ context }) => ({ podSandboxId: required(context.queue[0], 'the sandbox to stop') }),
           onDone: { target: 'next', actions: [takeStopped, dequeue] },
           onError: {
             target: 'failing',

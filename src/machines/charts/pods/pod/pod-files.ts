@@ -46,7 +46,7 @@ export function turnFiles(context: PodContext) {
   const own = membersOf(pod)
     .filter(({ container }) => context.writing.includes(container.name))
     .map(({ container }) =>
-      containerFiles(pod, container, context.containers[container.name]!.request?.restartCount ?? 0, context.node),
+      containerFiles(pod, container, context.containers[container.name]?.request?.restartCount ?? 0, context.node),
     );
   return {
     root: context.node.rootDir,

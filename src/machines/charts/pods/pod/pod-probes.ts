@@ -4,7 +4,7 @@
  * Invariants: level-triggered, so that it does not matter in which order container, runtime and pod change; a verdict
  * about an instance that is gone does nothing.
  */
-import { now, random, to } from '../../../../kernel/xstate.ts';
+import { now, random, required, to } from '../../../../kernel/xstate.ts';
 import type { Container } from '../../../model/api/pod.ts';
 import { type ProberReport, type SoftStateMessage } from '../../../model/pods/messages.ts';
 import { containerFieldPath, killMessages } from '../../../model/reasons/reasons.ts';
@@ -20,9 +20,9 @@ const DEFAULT_GRACE_SECONDS = 30;
 
 function proberInput(context: PodContext, plan: ProberPlan, nowMs: number, chance: number): ProberInput {
   const { container, facts, kind, state } = plan;
-  const probe = probeOf(container, kind)!;
+  const probe = required(probeOf(container, kind), 'the probe of the container');
   const isKnown = context.probes[container.name]?.id === facts.id;
-  const memberKind = context.containers[container.name]!.kind;
+  const memberKind = required(context.containers[container.name], 'the actor of the container').kind;
   return {
     kind,
     container: container.name,

@@ -6,7 +6,7 @@
  * nothing that runs is stopped for it, and nothing is stopped twice for one change. R3 what is half done survives the
  * agent: `softState` has what the running instances have. R4 no container gets less memory than it uses.
  */
-import { errorOf, now, type OutputOf, outputOf, to } from '../../../../kernel/xstate.ts';
+import { errorOf, now, type OutputOf, outputOf, required, to } from '../../../../kernel/xstate.ts';
 import { podGroup } from '../../../model/cgroups/pod-cgroup.ts';
 import type { Operations } from '../../../model/operations/index.ts';
 import { eventRecorded } from '../../../model/pods/messages.ts';
@@ -66,7 +66,12 @@ const noneBegins = ({ context }: { readonly context: PodContext }): boolean =>
 const announce = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   const { error } = context.resize ?? { error: '' };
-  const resize = { target: context.allocation!, steps: [], anew: alreadyReported(context), error };
+  const resize = {
+    target: required(context.allocation, 'the allocation to resize to'),
+    steps: [],
+    anew: alreadyReported(context),
+    error,
+  };
   enqueue.sendTo(to('softState'), { type: 'softState.resized', uid: context.uid, actuated: context.actuated });
   settle(enqueue, context, { resize }, now(args));
 });
@@ -130,11 +135,16 @@ const isForNothing = ({ context }: { readonly context: PodContext }): boolean =>
   const step = nextStep(context);
   return step?.kind === 'container' && !isRunning(context, step.name);
 };
-/** Asked only where it is there. */
+const isOfKind = <Kind extends ResizeStep['kind']>(
+  step: ResizeStep | undefined,
+  kind: Kind,
+): step is Extract<ResizeStep, { kind: Kind }> => step?.kind === kind;
+
+/** The next step, where it is of this kind: states that need it are entered only then. */
 const stepOf = <Kind extends ResizeStep['kind']>(context: PodContext, kind: Kind) => {
   const step = nextStep(context);
-  if (step?.kind !== kind) throw new Error(`the next step of the resize is not of kind ${kind}`);
-  return step as Extract<ResizeStep, { kind: Kind }>;
+  if (!isOfKind(step, kind)) throw new Error(`the next step of the resize is not of kind ${kind}`);
+  return step;
 };
 
 /** Everything is as given but what begins anew; that is as given when it is created. */
@@ -178,9 +188,10 @@ const noteProblem = (text: (event: unknown, context: PodContext) => string) =>
 const fromCall = noteProblem((event) => errorOf(event).message);
 function problemOf(event: unknown, context: PodContext): string {
   const { bytes, containers } = outputOf<OutputOf<Operations['cgroup.memoryUsage']>>(event);
-  const known = Object.entries(containerIds(context)).filter(([, id]) => containers[id] !== undefined);
-  const used = Object.fromEntries(known.map(([name, id]) => [name, containers[id]!]));
-  return memoryProblem(decreases(context), { podBytes: bytes, containers: used });
+  const used = Object.entries(containerIds(context)).flatMap(([name, id]) =>
+    containers[id] === undefined ? [] : [[name, containers[id]] as const],
+  );
+  return memoryProblem(decreases(context), { podBytes: bytes, containers: Object.fromEntries(used) });
 }
 
 const failing = { target: 'failing', actions: [failed, fromCall, complain('Cannot resize the pod')] };

@@ -58,7 +58,9 @@ function oneByOne({ pod, containers }: PodContext, turns: Member[]): Member[] {
   const sees = ({ container }: Member): boolean => (container.volumeMounts ?? []).some(({ name }) => images.has(name));
   const begins = ({ container: { name } }: Member): boolean =>
     containers[name]?.begins === true || containers[name]?.view.phase === 'starting';
-  const next = membersOf(pod!).some((member) => sees(member) && begins(member)) ? undefined : turns.find(sees);
+  const next = (pod === null ? [] : membersOf(pod)).some((member) => sees(member) && begins(member))
+    ? undefined
+    : turns.find(sees);
   return turns.filter((member) => member === next || !sees(member));
 }
 

@@ -5,6 +5,7 @@
  * Upstream: pkg/kubelet/kuberuntime (computePodResizeAction, doPodResizeAction).
  */
 
+import { required } from '../../../../kernel/xstate.ts';
 import { WHOLE_POD, withAllocation } from '../../../model/allocation/request.ts';
 import type { LinuxContainerResources } from '../../../model/api/cri.ts';
 import type { Container, Pod, ResourceList, ResourceRequirements } from '../../../model/api/pod.ts';
@@ -173,8 +174,10 @@ function containerStep(
   };
 }
 
-const containerOf = ({ spec }: Pod, name: string): Container =>
-  [...spec.containers, ...(spec.initContainers ?? [])].find((each) => each.name === name)!;
+const containerOf = ({ spec }: Pod, name: string): Container => {
+  const found = [...spec.containers, ...(spec.initContainers ?? [])].find((each) => each.name === name);
+  return required(found, `the container ${name}`);
+};
 
 function withPart(base: ResourceRequirements, other: ResourceRequirements, name: string): ResourceRequirements {
   const merged = (from: ResourceList = {}, to: ResourceList = {}): ResourceList => {
