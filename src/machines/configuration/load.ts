@@ -6,8 +6,7 @@
  */
 import type { Json } from '../../kernel/json.ts';
 import { isObject, type JsonObject } from '../../kernel/xstate.ts';
-import type { KubeletConfiguration } from '../model/configuration/fields.ts';
-import { API_VERSION, KIND } from '../model/configuration/fields.ts';
+import { API_VERSION, KIND, type KubeletConfiguration } from '../model/configuration/fields.ts';
 import type { ConfigurationSource, DropInListing } from '../model/operations/host.ts';
 import { byBytes, logLines, quote } from '../model/values/go-text.ts';
 import { directoryOf, joinPath } from '../model/values/paths.ts';
@@ -21,7 +20,7 @@ export type Loaded =
   | {
       readonly kind: 'loaded';
       readonly configuration: KubeletConfiguration;
-      /** klog lines: what was decoded leniently, which gates will go away. */
+      /** klog lines about lenient decoding and about gates that will be removed. */
       readonly warnings: readonly string[];
     }
   | { readonly kind: 'refused'; readonly error: string }
@@ -87,7 +86,7 @@ function kindError(meta: GroupVersionKind): string | null {
   return `failed to decode: no kind "${meta.kind}" is registered for version "${meta.apiVersion}" ${scheme}`;
 }
 
-/** Defaults what was decoded, under the gates of the command line and the file's own. */
+/** Sets the defaults of a decoded document, under the gates of the command line and its own. */
 function completeConfiguration(sparse: JsonObject, flagGates: FeatureSettings): Loaded {
   const decision = decideFeatures({ ...flagGates, ...gatesOf(sparse['featureGates']) });
   if (decision.error !== null) {
@@ -178,7 +177,7 @@ function mergePatch(target: JsonObject, patch: JsonObject): JsonObject {
   return Object.fromEntries(merged);
 }
 
-/** Of a list upstream keeps what is null, but drops what is null in an object of it. */
+/** In a list upstream keeps `null`, but drops fields that are `null` in an object of the list. */
 function withoutNulls(value: Json): Json {
   if (Array.isArray(value)) return value.map(withoutNulls);
   if (!isObject(value)) return value;

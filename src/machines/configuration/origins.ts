@@ -8,8 +8,7 @@
 import type { Json } from '../../kernel/json.ts';
 import { isObject, type JsonObject } from '../../kernel/xstate.ts';
 import { type Field, isZero, type StructType } from '../model/configuration/field-types.ts';
-import type { KubeletConfiguration } from '../model/configuration/fields.ts';
-import { kubeletConfigurationType } from '../model/configuration/fields.ts';
+import { type KubeletConfiguration, kubeletConfigurationType } from '../model/configuration/fields.ts';
 import type { ConfigurationSource } from '../model/operations/host.ts';
 import { toMasked } from './fields/versioned.ts';
 import { FLAGS } from './flags/flag-table.ts';
@@ -32,7 +31,7 @@ export type Origin =
 interface Layer {
   readonly origin: Origin;
   readonly value: Json | undefined;
-  /** A flag says zero where it means zero. */
+  /** A flag that sets zero means zero. */
   readonly zeroCounts: boolean;
 }
 
@@ -53,7 +52,7 @@ export function valuesWithOrigin(
   return structValues(kubeletConfigurationType, toMasked(configuration), layers, '');
 }
 
-/** Each flag that was given, as a document that sets only its field. */
+/** Each flag that was given, as a document with only its field. */
 function flagLayers(given: GivenFlags): Layer[] {
   return FLAGS.flatMap(({ name, field }) => {
     const value = given[name];
@@ -99,7 +98,7 @@ function fieldValues(field: Field, value: Json, layers: readonly Layer[], path: 
   return [{ path, value, origin: originOf(field, layers, false) }];
 }
 
-/** The first layer that says anything; `null` takes away what is below it. */
+/** The first layer that sets the field; `null` removes what lower layers set. */
 function originOf(field: Field, layers: readonly Layer[], isKey: boolean): Origin {
   for (const { origin, value, zeroCounts } of layers) {
     if (value === null || value === undefined) return DEFAULT;

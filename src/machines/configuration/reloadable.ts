@@ -1,15 +1,15 @@
 /**
  * Decides which fields of the configuration can change while the node runs, and which subsystem must be sent each.
  *
- * A field is here when its readers are `pods`, which get it, or take it from their input, and beginning anew costs
- * nothing but a second observation of the runtime (the same that follows a crash): no container is touched. Everything
- * else is refused by name. Pure.
+ * A field is here when its readers are `pods`, which get it, or take it from their input, and whose new start costs
+ * only a second observation of the runtime (the same that follows a crash): no container is touched. Everything else is
+ * refused by name. Pure.
  */
 import type { Json } from '../../kernel/json.ts';
 import type { JsonObject } from '../../kernel/xstate.ts';
 import type { KubeletConfiguration } from './index.ts';
 
-/** By path of a field: the subsystems that read it. */
+/** By the path of a field, the subsystems that read it. */
 export const RELOADABLE = {
   'crashLoopBackOff.maxContainerRestartPeriod': ['pods'],
   clusterDNS: ['pods'],
@@ -43,19 +43,19 @@ export const RELOADABLE = {
 const STRUCTURES: readonly string[] = ['authentication', 'authorization', 'logging', 'crashLoopBackOff', 'memorySwap'];
 
 export interface ConfigurationChange {
-  /** The configuration in force, with those fields of the new one that can change. */
+  /** The configuration in force, with the changed fields that can change while the node runs. */
   readonly config: KubeletConfiguration;
   /** Paths of fields that were changed, in alphabetical order. */
   readonly changed: readonly string[];
   /** Paths of fields that differ and cannot change while the node runs. */
   readonly refused: readonly string[];
-  /** Subsystems that it concerns. */
+  /** Subsystems that read a changed field. */
   readonly readers: readonly string[];
 }
 
 const same = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);
 
-/** What of `next` can take the place of `current`. */
+/** The part of `next` that can replace `current` while the node runs. */
 export function changeOf(current: KubeletConfiguration, next: KubeletConfiguration): ConfigurationChange {
   const paths = differingPaths(current, next).toSorted();
   const changed = paths.filter(isReloadable);

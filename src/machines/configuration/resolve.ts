@@ -1,8 +1,9 @@
 /**
- * Decides, from a parsed command line and the files it names, what this kubelet runs with.
+ * Decides the effective configuration, from a parsed command line and the files that it names.
  *
  * Owns the order of the steps, which is upstream's: gates and flags first, then the file, the drop-ins, the flags over
- * both, the gates again, logging, the rules between the fields, and at last the settings that parts read later.
+ * both, the gates again, logging, the rules between the fields, and at last the settings that upstream reads only
+ * later.
  * Invariant: pure; the first step that fails ends it, and earlier warnings are still printed.
  */
 import type { KubeletConfiguration } from '../model/configuration/fields.ts';
@@ -17,7 +18,7 @@ import { settingsError } from './validation/settings.ts';
 import { validateConfiguration } from './validation/validation.ts';
 import { type ConfigurationHost, validateLogging } from './validation/validation-components.ts';
 
-/** Why the process ends: lines for stderr, and its exit status. */
+/** Why the process ends: the lines for stderr and the exit status. */
 export interface Failure {
   readonly kind: 'failed';
   readonly exit: 1 | 2;
@@ -41,9 +42,9 @@ export type Resolution = (Resolved | Failure) & {
 };
 
 export interface ConfigurationFiles {
-  /** What `--config` names; null without that flag. */
+  /** The file that `--config` names; null without that flag. */
   readonly file: ConfigurationSource | null;
-  /** What is below `--config-dir`; null without that flag. */
+  /** The drop-ins in `--config-dir`; null without that flag. */
   readonly dropIns: DropInListing | null;
 }
 
@@ -52,7 +53,7 @@ interface Step {
   readonly warnings: readonly string[];
 }
 
-/** With the warnings that come before it. */
+/** A failure, with the warnings that are printed before it. */
 type EarlyFailure = Failure & Pick<Step, 'warnings'>;
 
 const PANIC_STATUS = 2;
@@ -133,7 +134,7 @@ function settle(configuration: KubeletConfiguration, flags: KubeletFlags, host: 
   return { kind: 'resolved', configuration: effective, ownsCertificate: effective !== configuration, gates };
 }
 
-/** The same gate warning comes from every place that sets the gates; once is enough. */
+/** Several steps give the same gate warning: it is printed once. */
 function withoutRepeats(lines: readonly string[]): string[] {
   return lines.filter((line, index) => line.startsWith('\t') || lines.indexOf(line) === index);
 }

@@ -1,4 +1,7 @@
-/** The vocabulary of `csiVolumes`: what it knows, and what follows from it. Pure. The chart is in `csi-volumes.ts`. */
+/**
+ * The vocabulary of `csiVolumes`: its context, its events, and what is derived from them. Pure. The chart is in
+ * `csi-volumes.ts`.
+ */
 import { declaredTypes, pick, setup } from '../../../kernel/xstate.ts';
 import type { CSIDriverSpec } from '../../model/api/storage.ts';
 import type {
@@ -26,12 +29,12 @@ import { csiMountMachine } from './mount.ts';
 export interface CSIVolumesInput {
   readonly rootDir: string;
   readonly nodeName: string;
-  /** How often drivers are asked how the volumes of pods are; absent: they are not. */
+  /** How often drivers are asked for the health of the pods' volumes; absent: never. */
   readonly healthPeriodMs?: number;
 }
 
 export interface PodOfVolumes {
-  /** `null`: only its end was heard of. */
+  /** `null`: only the release of this pod was reported, never the pod itself. */
   readonly pod: CSIPod | null;
   readonly volumes: readonly CSIVolume[];
   readonly isReleased: boolean;
@@ -41,10 +44,10 @@ export interface Mount {
   readonly id: string;
   readonly uid: string;
   readonly volume: CSIVolume;
-  /** A pod asked for it; otherwise only its record is known. */
+  /** True while a pod wants the volume; false for a volume of which only the record on disk is known. */
   readonly isWanted: boolean;
   readonly isPublished: boolean;
-  /** The last message to its actor. */
+  /** The last message to its actor, as JSON. */
   readonly reported: string;
 }
 
@@ -53,30 +56,30 @@ export interface Device {
   readonly key: string;
   readonly volume: DeviceId;
   readonly staged: StagedDevice | null;
-  /** It cannot be attached: no more volumes fit on this node. */
+  /** The attach limit of this node is reached: the volume cannot be attached. */
   readonly isNodeFull: boolean;
-  /** On this node, as far as is known; empty: not. */
+  /** The size of the volume on this node, as far as it is known; empty: unknown. */
   readonly size: string;
   readonly reported: string;
 }
 
 export interface Context extends CSIVolumesInput {
-  /** What earlier agents left and no actor has taken over; `null`: the disk was not read yet. */
+  /** Volumes and devices that earlier agents left and that have no actor yet; `null`: the disk was not read yet. */
   readonly found: Pick<CSIInventory, 'volumes' | 'devices'> | null;
-  /** By name of a driver that listens on this node. */
+  /** Sockets of the drivers that are registered on this node, by driver name. */
   readonly endpoints: Readonly<Record<string, string>>;
-  /** By name; `null`: not known yet. */
+  /** Specifications of the CSIDriver objects by name; `null`: not listed yet. */
   readonly drivers: Readonly<Record<string, CSIDriverSpec>> | null;
   readonly node: Omit<NodeVolumes, 'type'>;
   readonly pods: Readonly<Record<string, PodOfVolumes>>;
-  /** In the order in which they began. */
+  /** Volumes of pods, in the order in which their actors began. */
   readonly mounts: readonly Mount[];
   readonly devices: readonly Device[];
-  /** Actors that there ever were: their names are never used again. */
+  /** How many actors were spawned so far: an id is never used again. */
   readonly spawned: number;
-  /** `volumesInUse` as last sent to the Node; `null`: nothing was sent, or the Node does not list it. */
+  /** `volumesInUse` as last sent to `nodeStatus`; `null`: nothing was sent, or the Node does not list it. */
   readonly inUse: readonly string[] | null;
-  /** How often drivers are asked how many volumes fit on this node, as was last said; absent: they are not. */
+  /** How often each driver is asked for its attach limit, as last sent to `pluginManager`; absent: never. */
   readonly periods: Readonly<Record<string, number>>;
 }
 
@@ -118,7 +121,7 @@ export function driverOf({ endpoints, drivers }: Context, name: string): Driver 
   return drivers === null ? { endpoint } : { endpoint, spec: drivers[name] ?? null };
 }
 
-/** What is known of a volume of which only the record is left: enough to take it away. */
+/** The description of a volume of which only the record on disk is left: enough to unpublish it. */
 export const volumeFound = ({ spec, driver, handle, isEphemeral, isBlock }: FoundVolume): CSIVolume => ({
   name: spec,
   spec,
@@ -148,14 +151,16 @@ export const usersOf = ({ mounts }: Pick<Context, 'mounts'>, key: string): reado
 const isFoundElsewhere = ({ found }: Context, key: string, uid: string): boolean =>
   (found?.volumes ?? []).some((each) => !each.isEphemeral && each.uid !== uid && deviceKey(each) === key);
 
-/** Another pod had the volume first, and only one may have it. */
+/** True when another pod mounted the volume first, and the volume may be used by one pod only. */
 export function isTaken(context: Context, { uid, volume }: Mount): boolean {
   if (!isForOnePod(volume)) return false;
   const key = deviceKey(volume);
   return usersOf(context, key)[0]?.uid !== uid || isFoundElsewhere(context, key, uid);
 }
 
-/** Of what a pod lacks, a driver that has no room for it on this node, and that is asked from time to time how much. */
+/**
+ * The driver of a missing volume that has no room left on this node and reports its limit periodically; `null`: none.
+ */
 export function fullDriver({ pods, devices, drivers }: Context, uid: string): string | null {
   const full = new Set(devices.filter(({ isNodeFull }) => isNodeFull).map(({ key }) => key));
   const lacking = (pods[uid]?.volumes ?? []).filter((volume) => !volume.isEphemeral && full.has(deviceKey(volume)));
@@ -175,13 +180,13 @@ export function missingVolumes(context: Context, uid: string) {
   return { unmounted: names(unmounted), unattached: names(unmounted.filter((volume) => !isAttached(volume))) };
 }
 
-/** Keys of the devices in use, or possibly still in use. */
+/** Keys of the devices that are in use, or may still be. */
 export function usedKeys({ mounts, found }: Context): ReadonlySet<string> {
   const volumes = [...mounts.map(({ volume }) => volume), ...(found?.volumes ?? [])];
   return new Set(volumes.filter(({ isEphemeral }) => !isEphemeral).map(deviceKey));
 }
 
-/** What the Node has to list: a volume that is used, or not unstaged yet, must not be detached. */
+/** The volumes that the Node must list: one that is used, or not unstaged yet, must not be detached. */
 export function volumesInUse(context: Context): readonly string[] {
   const { mounts, devices, found } = context;
   const volumes = [...mounts.map(({ volume }) => volume), ...(found?.volumes ?? [])];

@@ -1,19 +1,22 @@
 /**
- * The volumes of CSI drivers on this node: one actor for each volume of each pod, one for each device behind them, and
- * where it is wanted one for how each volume is.
+ * The volumes of CSI drivers on this node: one actor for each volume of each pod, one for each device behind them, and,
+ * with CSIVolumeHealth, one for the health of each volume.
  *
- * Decides: which volumes begin, which devices are staged and unstaged, who of several pods has a volume for one pod.
- * Owns: which drivers listen and what the cluster says of them; who wants what; what earlier agents left on disk.
+ * Decides: which volumes begin, which devices are staged and unstaged, which of several pods gets a volume that only
+ *   one pod may use.
+ * Owns: which drivers are registered here and their CSIDriver objects; which pods want which volumes; what earlier
+ *   agents left on disk.
  * Hears: `csi.wanted`, `csi.overdue`, `csi.released` of pods; `csi.driverListening`, `csi.driverGone` of
  *   `pluginManager`; `node.volumes` of `nodeStatus`; the reports of its actors.
  * Asks: `csi.inventory` once; the CSIDriver objects by a reflector, from the first driver or volume on.
- * Sends: pods `csi.mounted`, `csi.unmounted`, and `csi.started` when it lost who wants what; `nodeStatus` which volumes
- *   are in use; the plugin manager how often a driver is asked how many fit; pods `pods.kill` where none fits.
+ * Sends: pods `csi.mounted`, `csi.unmounted`, and `csi.started` after it lost their requests; `nodeStatus` which
+ *   volumes are in use; `pluginManager` how often a driver is asked for its attach limit; `pods` `pods.kill` for a pod
+ *   whose volume has no room.
  * Invariants:
- *   I1 nothing begins before it is known what is left on disk; a wanted volume that is left goes on, an
- *      orphaned one is removed when its pod is released.
+ *   I1 nothing begins before it is known what is left on disk; a wanted volume that is left goes on, an orphaned one is
+ *      removed when its pod is released.
  *   I2 a device is unstaged only when no volume of it is published, and may not be detached before that.
- *   I3 one driver, one volume or one pod that hangs holds up no other.
+ *   I3 a driver, a volume or a pod that hangs delays no other.
  *   I4 a pod gets `csi.unmounted` only when no record of its volumes is left.
  * Seeds: S193, S220. Upstream: pkg/kubelet/volumemanager, pkg/volume/csi.
  */
@@ -38,12 +41,12 @@ import {
 } from './csi-volumes-setup.ts';
 import { beginHealth, healthOf, reconcile, reportMounted, sendUsers } from './reconcile.ts';
 
-/** Before the actor of a volume that crashed starts again, or the disk is listed again. */
+/** Before the actor of a volume that crashed is replaced, or the disk is listed again. */
 const RETRY_MS = 5_000;
-/** Before the watch of the CSIDriver objects that crashed begins again. */
+/** Before a watch of the CSIDriver objects that crashed is opened again. */
 const REOPEN_MS = 1_000;
 
-/** Takes news in, and does what follows from it. */
+/** Updates the context with an event, then reconciles. */
 const news = (take: (context: Context, event: Event) => Partial<Context>) =>
   s.enqueueActions(({ context, event, enqueue }) => {
     enqueue.assign(reconcile(enqueue, { ...context, ...take(context, event) }));
@@ -59,7 +62,7 @@ const logUnread = s.enqueueActions(({ event, enqueue }) => {
   for (const error of errors) enqueue(line('error', [error, {}]));
 });
 
-/** A volume that was wanted before may be larger by now. */
+/** A volume that was wanted before may have to be larger now. */
 const takeWanted = news(({ pods, mounts }, event) => {
   if (event.type !== 'csi.wanted') return {};
   const { pod, volumes } = event;
@@ -72,12 +75,12 @@ const takeWanted = news(({ pods, mounts }, event) => {
   };
 });
 
-/** A repeated request may come from an actor that lost the answer. */
+/** A repeated request may come from an actor that lost the answer: it is answered again. */
 const answerWanted = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type === 'csi.wanted') reportMounted(enqueue, context, event.pod.uid);
 });
 
-/** Who has no room here may find it elsewhere. */
+/** A pod whose volume has no room on this node is ended, so that the scheduler may find another node. */
 function reject(enqueue: Enqueue, ref: ObjectReference & { readonly uid: string }, driver: string): void {
   const text = podEvents.attachmentLimit();
   const verdict = { reason: text.reason, message: podMessages.rejected(text.message), published: 'always' } as const;
@@ -110,7 +113,7 @@ const takeEndpoint = news(({ endpoints }, event) => {
   return { endpoints: others };
 });
 
-/** Sends `volumesInUse` again when the Node lists others: its publisher may have started anew. */
+/** Sends `volumesInUse` again when the Node lists other volumes: its publisher may have started anew. */
 const takeNode = news(({ inUse }, event) => {
   if (event.type !== 'node.volumes') return {};
   const isAsReported = JSON.stringify(event.inUse) === JSON.stringify(inUse);
@@ -142,7 +145,7 @@ const forwardFailure = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue.assign({ devices: context.devices.map((each) => (each.key === key ? { ...each, isNodeFull } : each)) });
 });
 
-/** Published again is no news. */
+/** A volume that is published again changes nothing. */
 const takePublished = s.enqueueActions(({ context, event, enqueue }) => {
   const found = context.mounts.find(({ id }) => event.type === 'mount.published' && id === event.id);
   if (!found || found.isPublished) return;
@@ -160,7 +163,7 @@ const takeExpanded = news(({ mounts, devices }, event) => {
   return { devices: devices.map((device) => (device.key === key ? { ...device, size } : device)) };
 });
 
-/** A volume that was unpublished, or a device that was unstaged. */
+/** Forgets a volume that was unpublished, or a device that was unstaged. */
 const reap = s.enqueueActions(({ context, event, enqueue }) => {
   const id = childIn(event);
   if (context.healthPeriodMs !== undefined) enqueue.stopChild(healthOf(id));
@@ -169,7 +172,7 @@ const reap = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue.assign(reconcile(enqueue, { ...context, mounts, devices }));
 });
 
-/** What it did is on disk: another actor goes on from there. */
+/** An actor crashed. Its record is on disk, so its replacement goes on from there. */
 const reapCrashed = s.enqueueActions(({ context, event, enqueue }) => {
   const id = childIn(event);
   const { message } = errorOf(event);
@@ -247,7 +250,7 @@ export const csiVolumesMachine = s.createMachine({
     drivers: {
       initial: 'unneeded',
       states: {
-        /** There is no CSI driver, and no pod uses a volume of one: no inventory is needed. */
+        /** No CSI driver is registered and no pod uses a CSI volume: no inventory is needed. */
         unneeded: { always: { guard: 'isUsed', target: 'watching' } },
         watching: {
           on: { 'reflector.listed': { actions: takeDrivers }, 'reflector.changed': { actions: takeDrivers } },

@@ -1,12 +1,12 @@
 /**
- * One volume of a CSI driver as the whole node has it (`device-<n>` below `csiVolumes`): attached, then staged, for as
- * long as some pod uses it; unstaged when the last one is done.
+ * One volume of a CSI driver, as the node shares it between pods (`device-<n>` below `csiVolumes`): attached, then
+ * staged, for as long as some pod uses it; unstaged when the last one is done.
  *
- * Decides: when the driver is asked, and asked again.
- * Owns: what the attachment says, what the driver can do, the secrets' handles, the back-off.
- * Hears: `device.known` of `csiVolumes`, whenever something of it changed.
+ * Decides: when the driver is called, and called again.
+ * Owns: the attachment, the capabilities of the driver, the handles of the secrets, the back-off.
+ * Hears: `device.known` of `csiVolumes`, whenever its order changed.
  * Asks: `kube.get` of the attachment and of the secret; `csi.capabilities`, `csi.stage`, `csi.unstage`.
- * Sends: `csiVolumes` `device.staged`, or `device.failed` for the events of those who wait.
+ * Sends: `csiVolumes` `device.staged`, or `device.failed` for the events of the pods that wait.
  * Invariants:
  *   D1 a volume that must be attached is staged only when the API server knows that it is in use here and says that it
  *      is attached.
@@ -64,7 +64,7 @@ interface DeviceInput extends Omit<DeviceOrder, 'type'> {
   readonly root: string;
   readonly nodeName: string;
   readonly id: DeviceId;
-  /** An agent before this one, or an actor, may have staged it. */
+  /** An earlier agent, or an actor that crashed, may have staged the volume. */
   readonly mayBeStaged: boolean;
 }
 
@@ -75,7 +75,7 @@ interface Context extends DeviceInput {
   readonly failure: CSIFailure;
   /** The attachment failed because no more volumes fit on this node. */
   readonly isNodeFull: boolean;
-  /** Failed tries, or reads in vain, since the last success. */
+  /** Failed calls, or reads that found no attachment, since the last success. */
   readonly tries: number;
   readonly untilMs: number;
 }
@@ -109,7 +109,7 @@ const takeOrder = s.assign(({ context, event }) => {
 const becameAttached = ({ context, event }: { context: Context; event: DeviceOrder }): boolean =>
   event.isAttached && !context.isAttached;
 
-/** What failed for want of the driver, or of an attachment that is there or needless now, need not wait any longer. */
+/** A failure for want of the driver, or of an attachment that now exists or is no longer needed, is retried at once. */
 function becamePossible({ context, event }: { context: Context; event: DeviceOrder }): boolean {
   const { driver } = event;
   const isFreed = isAttachable(context.driver) && !isAttachable(driver);
@@ -225,7 +225,7 @@ const staging = s.createStateConfig({
   },
 });
 
-/** From its last use until it is removed, or until it is used again. */
+/** From the last use of the device until it is unstaged, or used again. */
 const leaving = s.createStateConfig({
   initial: 'connecting',
   states: {

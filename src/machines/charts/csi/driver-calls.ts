@@ -1,4 +1,4 @@
-/** What the charts of devices, mounts and expansions share: preparing a driver, and waiting after a failure. */
+/** Shared by the charts of devices, mounts and expansions: preparing a driver, and waiting after a failure. */
 import { now, outputOf } from '../../../kernel/xstate.ts';
 import type { SecretReference } from '../../model/api/storage.ts';
 import type { Driver } from '../../model/csi/messages.ts';
@@ -6,7 +6,7 @@ import type { Capabilities, Secrets } from '../../model/csi/policy.ts';
 import type { KubeTarget } from '../../model/operations/kube.ts';
 import { OPERATION_BACK_OFF, pauseMs } from '../../model/values/back-off.ts';
 
-/** What a chart keeps to wait after a failure: tries since the last success, and the time of the next one. */
+/** What a chart keeps for its back-off: failures since the last success, and the time of the next try. */
 interface Retrying {
   readonly tries: number;
   readonly untilMs: number;
@@ -37,7 +37,7 @@ export const driverGuards = {
   isRegistered: ({ context }: Driven): boolean => context.driver.endpoint !== null,
 };
 
-/** Until the CSIDriver objects are known, or the volume is needed no more. */
+/** Waits until the CSIDriver objects are known, or the volume is no longer needed. */
 export const unsyncedUntil = <Guard extends string>(isOver: Guard) =>
   ({
     meta: { waitsFor: 'the CSIDriver objects of the cluster' },
@@ -47,7 +47,7 @@ export const unsyncedUntil = <Guard extends string>(isOver: Guard) =>
     ],
   }) as const;
 
-/** Only for a driver that is registered. */
+/** Asks the driver for its capabilities. The driver has to be registered. */
 export const askCapabilities = {
   id: 'capabilities',
   src: 'csi.capabilities',
@@ -57,7 +57,7 @@ export const askCapabilities = {
 export const capabilitiesIn = (event: unknown): { capabilities: Capabilities } =>
   outputOf<{ capabilities: Capabilities }>(event);
 
-/** Only of a secret that there is a reference to. */
+/** Gets the secret that this reference names. There has to be a reference. */
 export const fetchSecret = <Context>(refOf: (context: Context) => SecretReference | null) =>
   ({
     id: 'secret',
@@ -75,6 +75,6 @@ export const secretsIn = (event: unknown): { secrets: Secrets } => ({
   secrets: outputOf<{ data?: Secrets }>(event).data ?? {},
 });
 
-/** `fetching NodeStageSecretRef default/key failed: ` */
+/** Upstream's text: `fetching NodeStageSecretRef default/key failed: ` */
 export const secretError = (kind: string, ref: SecretReference | null): string =>
   `fetching ${kind} ${ref?.namespace}/${ref?.name} failed: `;

@@ -16,7 +16,7 @@ const PENDING = 'NodeResizePending';
 const IN_PROGRESS = 'NodeResizeInProgress';
 const INFEASIBLE = 'NodeResizeInfeasible';
 const NODE_ERROR = 'NodeResizeError';
-/** They end with the expansion. */
+/** Conditions of a claim that end with the expansion. */
 const CONDITIONS: ReadonlySet<string> = new Set([
   'FileSystemResizePending',
   'Resizing',
@@ -26,7 +26,7 @@ const CONDITIONS: ReadonlySet<string> = new Set([
 
 // ---- sizes ----------------------------------------------------------------------------------------------------------
 
-/** In billionths of a byte; nothing for what is no quantity. Others have written it. */
+/** A size in billionths of a byte; 0 for a text that is no quantity, as other clients may write one. */
 function nanoOf(size: unknown): bigint {
   const parsed = parseQuantity(typeof size === 'number' ? String(size) : typeof size === 'string' ? size : '');
   return 'error' in parsed ? 0n : parsed.value.nano;
@@ -41,8 +41,9 @@ const bytesOf = (size: string): string => String((nanoOf(size) + NANO - 1n) / NA
 // ---- the claim ------------------------------------------------------------------------------------------------------
 
 /**
- * What the claim says of an expansion: it goes on; the claim has the size already, because another node was faster; it
- * is of a controller that does not say how far it is; or it is not, or no more, this node's turn.
+ * What the status of the claim says of its expansion. `expanding`: the node is to expand it. `expanded`: the claim has
+ * the size, because another node was faster. `unguided`: its controller does not report progress. `refused`: it is not,
+ * or no longer, this node's turn.
  */
 type Verdict = 'expanding' | 'expanded' | 'unguided' | 'refused';
 
@@ -54,17 +55,17 @@ export function verdictOf({ status }: PersistentVolumeClaim, to: string): Verdic
   return isLarger(to, status.capacity?.[STORAGE] ?? '') ? 'refused' : 'expanded';
 }
 
-/** Its user asks for another size by now: the controller has to decide again. */
+/** The claim requests another size by now: the controller has to decide again. */
 export const isOutdated = ({ spec }: PersistentVolumeClaim, to: string): boolean =>
   nanoOf(spec?.resources?.requests?.[STORAGE] ?? '') !== nanoOf(to);
 
 export const hasSize = ({ status }: PersistentVolumeClaim, size: string): boolean =>
   !isLarger(size, status?.capacity?.[STORAGE] ?? '');
 
-/** Only what the agent has seen is changed. */
+/** The patch applies only to the version of the claim that the agent has seen. */
 const seen = ({ metadata }: PersistentVolumeClaim) => ({ resourceVersion: metadata?.resourceVersion ?? '' });
 
-/** `null`: the claim has it already. */
+/** The patch that marks the claim as being expanded; `null`: it is marked already. */
 export function progressPatch(claim: PersistentVolumeClaim) {
   if (claim.status?.allocatedResourceStatuses?.[STORAGE] === IN_PROGRESS) return null;
   return { metadata: seen(claim), status: { allocatedResourceStatuses: { [STORAGE]: IN_PROGRESS } } };
@@ -84,7 +85,7 @@ export function finishPatch(claim: PersistentVolumeClaim, size: string) {
   };
 }
 
-/** `null`: the claim has it already. `at` as RFC 3339. */
+/** The patch that writes a failure into the claim; `null`: the claim has it already. `at` as RFC 3339. */
 export function failurePatch(claim: PersistentVolumeClaim, error: string, isInfeasible: boolean, at: string) {
   const { conditions = [] } = claim.status ?? {};
   const isReported = conditions.some(({ type, status }) => type === NODE_ERROR && status === 'True');
@@ -125,11 +126,11 @@ const FAILED = 'Expander.NodeExpand failed to expand the volume';
 /** What a failure of a driver means for the expansion. */
 export interface ExpandFailure {
   readonly message: string;
-  /** The driver has surely stopped; otherwise it may still be at it. */
+  /** The driver has surely stopped; otherwise it may still be working. */
   readonly isFinal: boolean;
-  /** It will never succeed: the cluster has to do something else. */
+  /** The expansion can never succeed: the controller has to decide something else. */
   readonly isInfeasible: boolean;
-  /** The driver does not expand what is in use. */
+  /** The driver does not expand volumes that are in use. */
   readonly isInUse: boolean;
 }
 
@@ -153,7 +154,7 @@ export function expandFailure({ message, code }: PlainError): ExpandFailure {
   };
 }
 
-/** What fails before a driver is asked. */
+/** A failure that occurred before the driver was called. */
 export const certain = (message: string): ExpandFailure => ({
   message,
   isFinal: true,

@@ -1,15 +1,15 @@
 /**
- * One volume that is too small (`expansion` below `mount-<n>`): from what the claim requests to the result.
+ * The expansion of one volume (`expansion` below `mount-<n>`): from what the claim requests to the result.
  *
- * Decides: whether it is this node's turn, when the driver is asked, and asked again; what a failure means.
+ * Decides: whether it is this node's turn, when the driver is called, and called again; what a failure means.
  * Owns: the claim as it was last seen, the back-off.
  * Hears: `expansion.known` of its mount, whenever the driver or the pod changed.
  * Asks: `kube.get` of the claim and of the secret; `csi.capabilities`, `csi.expand`; `kube.patch` of the claim's
  *   status.
- * Sends: `eventRecorder` each failure and the end, for the pod and for the claim. Its output is what came of it.
+ * Sends: `eventRecorder` each failure and the end, for the pod and for the claim. Its output is the result.
  * Invariants:
- *   Z1 the driver is asked only when the claim says that it is the node's turn, and after the claim says that it is at
- *      it.
+ *   Z1 the driver is asked only when the claim says that it is the node's turn, and after the claim is marked as being
+ *      expanded.
  *   Z2 the claim has its size only after the driver has said that the volume has it.
  *   Z3 a call to the driver is never given up half-way; a pod that ends is left between two steps.
  * Upstream: pkg/volume/util/operationexecutor/node_expander.go.
@@ -59,13 +59,13 @@ interface ExpansionInput extends Known {
   readonly expansion: Expansion;
   readonly target: string;
   readonly stagingPath: string;
-  /** Containers use it already; otherwise they wait for it. */
+  /** True when containers use the volume already; otherwise they wait for the expansion. */
   readonly isInUse: boolean;
 }
 
 export type ExpansionOrder = { readonly type: 'expansion.known' } & Known;
 
-/** `refused`: not while the claim stays as it is. `inUse`: not to this size, as long as it is in use. */
+/** `refused`: no expansion until the claim changes. `inUse`: no expansion to this size while the volume is in use. */
 export interface ExpansionResult {
   readonly outcome: 'expanded' | 'refused' | 'inUse' | 'released';
   /** The size that was tried. */
@@ -77,9 +77,9 @@ interface Context extends ExpansionInput {
   readonly capabilities: Capabilities;
   readonly secrets: Secrets;
   readonly failure: ExpandFailure;
-  /** When, as RFC 3339. */
+  /** When the expansion failed, as RFC 3339. */
   readonly failedAt: string;
-  /** The driver has failed for sure before. */
+  /** The driver has failed finally before. */
   readonly hasFailed: boolean;
   readonly tries: number;
   readonly untilMs: number;
@@ -113,7 +113,7 @@ const s = setup({
   delays: retryDelays,
 });
 
-/** The claim's status after a failure; `null`: no change. */
+/** The patch of the claim's status after a failure; `null`: no change. */
 function failureToTell({ claim, expansion, failure, failedAt, hasFailed }: Context) {
   if (!failure.isFinal || verdictOf(claim, expansion.to) === 'unguided') return null;
   const isInfeasible = failure.isInfeasible || (hasFailed && isOutdated(claim, expansion.to));
@@ -126,7 +126,7 @@ const takeOrder = s.assign(({ event }) => {
   return { driver, isReleased };
 });
 
-/** Another driver than the one that failed need not be waited for. */
+/** The driver registered again, or the pod ended: the back-off need not be waited out. */
 const becameRegistered = ({ context, event }: { context: Context; event: ExpansionOrder }): boolean =>
   event.driver.endpoint !== context.driver.endpoint || event.isReleased;
 
@@ -148,7 +148,7 @@ const secretError = ({ volume: { expandSecret } }: Context, error: string): stri
 
 const ends = (outcome: ExpansionResult['outcome']) => s.assign({ outcome });
 
-/** Of the pod, and of the claim. */
+/** Records an event of the pod, and of the claim. */
 const record = (textOf: (context: Context) => EventText) =>
   s.enqueueActions(({ context, enqueue }) => {
     const { serviceAccount: _, ...pod } = context.pod;
@@ -186,7 +186,7 @@ const patching = (context: Context, body: object) => ({
   body: body as never,
 });
 
-/** What the driver needs, then the driver itself. */
+/** Asks the driver for its capabilities, fetches the secret, and calls the driver. */
 const expanding = s.createStateConfig({
   initial: 'connecting',
   states: {
@@ -248,7 +248,7 @@ const expanding = s.createStateConfig({
   },
 });
 
-/** Something failed: the claim hears of it if it is final, the pod in any case. */
+/** After a failure: a final one is written to the claim; the pod gets an event in any case. */
 const failed = s.createStateConfig({
   initial: 'judging',
   states: {

@@ -1,14 +1,14 @@
 /**
- * How one volume of one pod is (`health-<n>` below `csiVolumes`), where the feature gate CSIVolumeHealth has drivers
- * asked: from when containers may use the volume to its end.
+ * The health of one volume of one pod (`health-<n>` below `csiVolumes`), with the feature gate CSIVolumeHealth: the
+ * driver is asked from the time when containers may use the volume to its end.
  *
- * Decides: what the pod's user hears.
+ * Decides: which answers of the driver become events of the pod.
  * Owns: nothing.
  * Hears: `csi.health`.
  * Asks: `csi.followHealth`.
  * Sends: `eventRecorder` that the volume is abnormal.
  * Invariants:
- *   I1 what the driver says again is no news.
+ *   I1 an answer that repeats the last one causes nothing.
  * Upstream: pkg/kubelet/server/stats/volume_stat_calculator.go.
  */
 
@@ -20,11 +20,11 @@ import { volumeEvents } from '../../model/reasons/reasons.ts';
 
 interface HealthInput {
   readonly pod: ObjectReference & { readonly uid: string };
-  /** In the pod. */
+  /** The name of the volume in the pod. */
   readonly name: string;
   readonly endpoint: string;
   readonly handle: string;
-  /** Where the pod has it. */
+  /** Where the volume is mounted for the pod. */
   readonly path: string;
   readonly periodMs: number;
 }

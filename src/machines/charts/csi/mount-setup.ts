@@ -15,7 +15,10 @@ import { type SharingInput, sharingMachine } from '../volumes/sharing.ts';
 import { driverGuards, retryDelays } from './driver-calls.ts';
 import { csiExpansionMachine } from './expansion.ts';
 
-/** With `requiresRepublish` a volume is published again so often, up to half of it later; as upstream syncs a pod. */
+/**
+ * With `requiresRepublish` a volume is published again after this time, or up to half of it later; as upstream syncs a
+ * pod.
+ */
 const REPUBLISH_MS = 60_000;
 
 export type Known = Omit<Extract<MountOrder, { type: 'mount.known' }>, 'type'>;
@@ -27,7 +30,7 @@ interface MountInput extends Known {
   readonly podDirectory: string;
   readonly pod: CSIPod;
   readonly volume: CSIVolume;
-  /** An agent before this one, or an actor, may have published it. */
+  /** An earlier agent, or an actor that crashed, may have published the volume. */
   readonly mayBePublished: boolean;
 }
 
@@ -35,13 +38,13 @@ export interface Context extends MountInput {
   readonly capabilities: Capabilities;
   readonly secrets: Secrets;
   readonly tokens: HeldTokens;
-  /** Audiences that need a new token before the driver is asked. */
+  /** Audiences for which a new token is needed before the driver is called. */
   readonly due: readonly string[];
-  /** It was published by this agent, or found so. */
+  /** The volume was published by this agent, or was found published. */
   readonly isPublished: boolean;
   /** Containers may use it. */
   readonly isUsable: boolean;
-  /** What it was too small for when that could not be changed; `null`: nothing. */
+  /** The last expansion that could not be done; `null`: none. */
   readonly declined: (Pick<Expansion, 'to'> & { readonly status: string | null }) | null;
   readonly failure: CSIFailure;
   readonly tries: number;
@@ -79,7 +82,7 @@ export const csiMountSetup = setup({
   },
 });
 
-/** The event of a volume whose files take long to be given to the pod's group. */
+/** The input of the actor that gives the files of the volume to the pod's group. */
 export function sharingInput({ context }: { context: Context }): SharingInput {
   const { serviceAccount: _, ...ref } = context.pod;
   return { ref, directory: mountPlace(context, context.volume).directory };
@@ -87,18 +90,18 @@ export function sharingInput({ context }: { context: Context }): SharingInput {
 
 // ---- service account tokens -----------------------------------------------------------------------------------------
 
-/** Upstream's default where the driver does not say. */
+/** Upstream's default where the driver gives no expiration. */
 const EXPIRATION_SECONDS = 3_600;
 /** The share of a token's life after which a new one is requested; and the longest that one is kept. */
 const REFRESH_SHARE = 0.8;
 const REFRESH_MAX_MS = 24 * 3_600_000;
 
-/** By audience; the empty one is the API server's own. */
+/** Tokens by audience; the empty audience is that of the API server itself. */
 export type HeldTokens = Readonly<Record<string, { readonly issued: IssuedToken; readonly refreshMs: number }>>;
 
 type Spec = CSIDriverSpec | null;
 
-/** Audiences without a token, or with one that is too old to be handed on. */
+/** Audiences without a token, or whose token is too old. */
 export const dueTokens = (spec: Spec, held: HeldTokens, nowMs: number): readonly string[] =>
   (spec?.tokenRequests ?? [])
     .map(({ audience }) => audience)

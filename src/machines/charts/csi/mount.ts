@@ -1,10 +1,10 @@
 /**
  * One volume of a CSI driver for one pod (`mount-<n>` below `csiVolumes`): published for as long as the pod wants it.
  *
- * Decides: when the driver is called, and called again; what it gets of the pod.
- * Owns: the secrets' and tokens' handles, what the driver can do, the back-off; `expansion`, while the volume is too
- *   small; `sharing`, while its files are given to the pod's group and that takes long.
- * Hears: `mount.known` of `csiVolumes`, whenever something of it changed; `mount.deviceFailed`.
+ * Decides: when the driver is called, and called again; what it is told about the pod.
+ * Owns: the secrets' and tokens' handles, the capabilities of the driver, the back-off; `expansion`, while the volume
+ *   is too small; `sharing`, while giving its files to the pod's group takes long.
+ * Hears: `mount.known` of `csiVolumes`, whenever its order changed; `mount.deviceFailed`.
  * Asks: `kube.get` of the secret, `kube.create` of tokens; `csi.capabilities`, `csi.publish`, `csi.unpublish`.
  * Sends: `csiVolumes` `mount.published` and `mount.expanded`; `eventRecorder` each failure.
  * Invariants:
@@ -93,7 +93,7 @@ const reportFailure = s.enqueueActions(({ context, enqueue }) => {
 
 const backOff = s.assign((args) => afterFailure(args));
 
-/** What failed for want of the driver, or because another pod had the volume, need not wait any longer. */
+/** A failure for want of the driver, or because another pod had the volume, is retried at once. */
 const becameFree = ({ context, event }: { context: Context; event: Known }): boolean => {
   const { driver, isTaken } = event;
   return driver.endpoint !== context.driver.endpoint || (context.isTaken && !isTaken);
@@ -111,7 +111,7 @@ const noteToken = s.assign((args) => {
   const output = outputOf<TokenAnswer>(event);
   return { due, tokens: { ...context.tokens, [audience]: heldToken(output, now(args)) } };
 });
-/** Tokens of which only the handles are left are asked for again. */
+/** Tokens of which only the handles are left are requested again. */
 const dropForgotten = s.assign(({ context, event }) => ({
   tokens: errorOf(event).code === 'SECRET_NOT_HELD' ? {} : context.tokens,
 }));
@@ -124,7 +124,7 @@ const logUnshared = s.enqueueActions(({ event, enqueue }) => {
   enqueue(line('error', [text, fields]));
 });
 
-/** Of a block device the user hears where it is, once. */
+/** Records where a block device is mapped, once. */
 const sendMapped = s.enqueueActions(({ context, enqueue }) => {
   const { block } = mountPlace(context, context.volume);
   if (block === null || context.isPublished) return;
@@ -179,7 +179,7 @@ function expansionInput({ context }: { context: Context }) {
   };
 }
 
-/** What the driver needs to know first, then the driver itself. */
+/** Asks the driver for its capabilities, fetches the secret and the tokens, and calls the driver. */
 const publishing = s.createStateConfig({
   initial: 'asking',
   states: {
@@ -255,7 +255,7 @@ const sendExpansion = s.enqueueActions(({ context: { driver, isReleased }, enque
 
 const resultIn = (event: unknown): ExpansionResult => outputOf<ExpansionResult>(event);
 
-/** A larger size that was requested meanwhile stays requested. */
+/** Reports the size of the expansion; a larger size that was requested meanwhile stays requested. */
 const sendSize = s.enqueueActions(({ context: { id, expansion }, event, enqueue }) => {
   const { to: size } = resultIn(event);
   enqueue.sendParent({ type: 'mount.expanded', id, size } satisfies MountReport);
@@ -266,7 +266,7 @@ const decline = s.assign(({ context: { expansion }, event }) => {
   return { declined: { to: size, status: outcome === 'inUse' ? null : (expansion?.status ?? '') } };
 });
 
-/** From the driver's success to the end of the pod: what is too small is expanded first. */
+/** From the driver's success to the end of the pod; a volume that is too small is expanded first. */
 const published = s.createStateConfig({
   initial: 'fitting',
   states: {
@@ -303,14 +303,14 @@ const published = s.createStateConfig({
       initial: 'lasting',
       states: {
         lasting: { always: { guard: 'republishes', target: 'aging' } },
-        /** Waits for the time to publish it again. */
+        /** Waits until the volume has to be published again. */
         aging: { after: { republish: '#csiMount.deciding' } },
       },
     },
   },
 });
 
-/** From the end of the pod until nothing is left. */
+/** From the end of the pod until the volume is unpublished and its record is gone. */
 const leaving = s.createStateConfig({
   initial: 'connecting',
   states: {

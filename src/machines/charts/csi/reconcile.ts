@@ -1,6 +1,6 @@
 /**
- * From what `csiVolumes` knows to the messages for its actors: level-triggered, the same for every cause.
- * Part of `csi-volumes.ts`.
+ * Derives from the context of `csiVolumes` which actors begin and what they are sent: level-triggered, the same for
+ * every cause. Part of `csi-volumes.ts`.
  *
  * Invariant: an actor gets a message only when it differs from the last one.
  */
@@ -25,12 +25,12 @@ import {
 } from './csi-volumes-setup.ts';
 import { isKnown, isLarger } from './expansion-policy.ts';
 
-/** After the volumes on disk were listed; before, nothing begins. */
+/** The context after the volumes on disk were listed; before that nothing begins. */
 type Listed = Context & { readonly found: NonNullable<Context['found']> };
 
 const isListed = (context: Context): context is Listed => context.found !== null;
 
-/** Does what follows, and says what is known afterwards. */
+/** Starts actors and sends messages that are due, and returns the context after it. */
 export function reconcile(enqueue: Enqueue, before: Context): Context {
   if (!isListed(before)) return before;
   const steps = [beginMounts, beginDevices, noteSizes, sendDevices, sendMounts, sendPods, sendNode, sendPeriods];
@@ -42,7 +42,9 @@ export function reconcile(enqueue: Enqueue, before: Context): Context {
 const isSame = (one: { uid: string; spec: string }, other: { uid: string; spec: string }): boolean =>
   one.uid === other.uid && one.spec === other.spec;
 
-/** What is wanted begins; what is only found begins when its pod is released, to be taken away. */
+/**
+ * A wanted volume begins at once; one that was only found on disk begins when its pod is released, to be unpublished.
+ */
 function beginMounts(enqueue: Enqueue, before: Listed): Listed {
   const crashed = before.mounts.filter(({ id }) => id === '');
   const wanted = Object.entries(before.pods).flatMap(([uid, { volumes, isReleased }]): Begin[] =>
@@ -104,7 +106,7 @@ function mountOrder(context: Context, mount: Mount): Extract<MountOrder, { type:
   };
 }
 
-/** One of the mounts of a device expands it: the oldest that containers may use, or the oldest. */
+/** One of the mounts of a device expands it: the oldest that containers may use, or else the oldest. */
 function expansionOf(context: Context, { id, volume }: Mount, has: string): Expansion | null {
   const { size } = volume;
   if (size === null || !isKnown(has) || !isLarger(size.wanted, has)) return null;
@@ -125,7 +127,7 @@ function sendMounts(enqueue: Enqueue, before: Listed): Listed {
 
 // ---- devices --------------------------------------------------------------------------------------------------------
 
-/** A device begins with its first user; a device that was only found, and is unused, begins to be unstaged. */
+/** A device begins with its first user; an unused one that was found on disk begins to be unstaged. */
 function beginDevices(enqueue: Enqueue, before: Listed): Listed {
   const used = usedKeys(before);
   const unused = before.found.devices.filter((device) => !used.has(deviceKey(device)));
@@ -164,7 +166,7 @@ function beginDevice(enqueue: Enqueue, before: Listed, volume: DeviceId): Listed
   return noteDevice(context, key, { reported: JSON.stringify(known) });
 }
 
-/** What the users of a volume had when it began is the size that it had on this node. */
+/** The size that a volume had when its first user began is its size on this node. */
 function noteSizes(_enqueue: Enqueue, before: Listed): Listed {
   return before.devices.reduce((context, { key, size }) => {
     if (size !== '') return context;
@@ -205,7 +207,7 @@ export function sendUsers(enqueue: Enqueue, context: Context, key: string, failu
   for (const { id } of usersOf(context, key)) if (id !== '') enqueue.sendTo<AnyActorRef>(id, order);
 }
 
-/** Where it is wanted, the driver is asked how a volume is from when it is published. */
+/** With CSIVolumeHealth the driver is asked for the health of a volume from when it is published. */
 export function beginHealth(enqueue: Enqueue, context: Context, { id, uid, volume }: Mount): void {
   const { healthPeriodMs: periodMs, endpoints, rootDir: root } = context;
   const [endpoint, known] = [endpoints[volume.driver], context.pods[uid]?.pod];
@@ -216,7 +218,7 @@ export function beginHealth(enqueue: Enqueue, context: Context, { id, uid, volum
   enqueue.spawnChild('health', { id: healthOf(id), input });
 }
 
-/** Its name goes with that of the mount. */
+/** The id of the health actor has the name of the mount's actor in it. */
 export const healthOf = (mount: string): string => `health-${mount}`;
 
 // ---- others ---------------------------------------------------------------------------------------------------------
@@ -237,7 +239,7 @@ function sendPods(enqueue: Enqueue, context: Listed): Listed {
   return { ...context, pods: Object.fromEntries(Object.entries(context.pods).filter(([uid]) => !uids.has(uid))) };
 }
 
-/** CSIDriver objects decide which volumes are attached; before they are known nothing is sent. */
+/** CSIDriver objects decide which volumes are attached; before they are listed nothing is sent. */
 function sendNode(enqueue: Enqueue, context: Listed): Listed {
   const { mounts, devices, found } = context;
   const isEmpty = mounts.length + devices.length + found.volumes.length + found.devices.length === 0;
@@ -248,7 +250,7 @@ function sendNode(enqueue: Enqueue, context: Listed): Listed {
   return { ...context, inUse };
 }
 
-/** Of drivers that listen, and of those that were asked so far. */
+/** How often drivers are asked for their attach limit: of the registered ones, and of those that were asked before. */
 function sendPeriods(enqueue: Enqueue, context: Listed): Listed {
   const { drivers, endpoints, periods: before } = context;
   if (drivers === null) return context;

@@ -1,11 +1,11 @@
 /**
  * The garbage collector of images.
  *
- * Decides: which images go, by use of the disk and by age.
+ * Decides: which images are removed, by use of the disk and by age.
  * Owns: when each image was last given to a container, and which images each pod's containers have.
  * Hears: `images.inUse` of pods, `image.used` of images; `garbage.purge` of `eviction`, which it answers.
- * Asks: `cri.imageFsInfo`, `host.fileSystem`; only when something may have to go `cri.listImages`, `cri.removeImage`;
- *   `images.pruneRecords` afterwards.
+ * Asks: `cri.imageFsInfo`, `host.fileSystem`; only when images may have to be removed `cri.listImages`,
+ *   `cri.removeImage`; `images.pruneRecords` afterwards.
  * Invariants:
  *   G1 pinned images and images of any container, dead ones included, are never removed.
  *   G2 above the high threshold the least recently used go first, until the low threshold is reached; none that was
@@ -48,9 +48,9 @@ interface Context {
   readonly nodeName: string;
   /** Where the records of pulls are; `null` when there are none. */
   readonly recordsRoot: string | null;
-  /** Of the images of the runtime those that were not removed. */
+  /** Images that the runtime has listed and that were not removed since. */
   readonly present: readonly string[];
-  /** When the runtime was asked for them. */
+  /** When the images of the runtime were listed. */
   readonly listedAtMs: number;
   readonly policy: Policy;
   readonly startedAtMs: number;
@@ -58,7 +58,7 @@ interface Context {
   readonly unusedSinceMs: number;
   /** By image id; an image that no pod used since the agent started counts as the oldest. */
   readonly usedAtMs: Readonly<Record<string, number>>;
-  /** By pod. */
+  /** Image ids by pod uid. */
   readonly inUse: Readonly<Record<string, readonly string[]>>;
   readonly mountpoint: string;
   readonly capacityBytes: number;
@@ -66,11 +66,11 @@ interface Context {
   readonly toFreeBytes: number;
   readonly queue: readonly Candidate[];
   readonly freedBytes: number;
-  /** Why images of this round could not be removed. */
+  /** Errors of this round: why images could not be removed. */
   readonly errors: readonly string[];
-  /** The round before failed, too. */
+  /** The round before failed as well. */
   readonly failedBefore: boolean;
-  /** A caller waits for the answer. */
+  /** `eviction` waits for the answer of this round. */
   readonly purging: boolean;
 }
 
@@ -94,14 +94,14 @@ export type ImageGcKnowledge = Pick<
   'usedAtMs' | 'inUse' | 'policy' | 'startedAtMs' | 'unusedSinceMs' | 'toFreeBytes'
 >;
 
-/** Unused for so long that it is removed whether there is room or not. */
+/** True for an image that was unused for longer than the maximum age: it is removed whatever room there is. */
 export function isTooOld(known: ImageGcKnowledge, id: string, nowMs: number): boolean {
   const { policy, startedAtMs, usedAtMs } = known;
   const knowsAge = policy.maxAgeMs > 0 && nowMs - startedAtMs > policy.maxAgeMs;
   return knowsAge && nowMs - (usedAtMs[id] ?? 0) > policy.maxAgeMs;
 }
 
-/** Which images go: too old ones, then the least recently used until enough is freed. */
+/** The images to remove: too old ones, then the least recently used until enough bytes are freed. */
 export function imagesToRemove(known: ImageGcKnowledge, images: readonly Image[], nowMs: number): Candidate[] {
   const { policy } = known;
   const refs = new Set(Object.values(known.inUse).flat());
@@ -167,10 +167,13 @@ const noteDisk = s.assign(({ context, event }) => {
   return { capacityBytes, usedPercent, toFreeBytes, freedBytes: 0, errors: [] };
 });
 
-/** What is pulled after the question may not be in the answer. Records of pulls know whole seconds. */
+/**
+ * Notes when the list was requested: images that are pulled later may be missing in it. Records of pulls know whole
+ * seconds.
+ */
 const noteListing = s.assign((args) => ({ listedAtMs: Math.floor(now(args) / 1_000) * 1_000 }));
 
-/** Forgets images that are gone, and chooses among those that are there. */
+/** Forgets images that are gone, and chooses the ones to remove among the others. */
 const choose = s.assign((args) => {
   const { context, event } = args;
   const { images } = outputOf<{ images: readonly Image[] }>(event);
@@ -182,7 +185,7 @@ const choose = s.assign((args) => {
   };
 });
 
-/** Everything that is not in use and not too young goes. */
+/** Removes every image that is not in use and not too young. */
 const beginPurge = s.assign({ purging: true, toFreeBytes: Number.MAX_SAFE_INTEGER, freedBytes: 0, errors: [] });
 
 const answer = s.enqueueActions(({ context, enqueue }) => {
@@ -210,7 +213,9 @@ const logUnremoved = line<Context, { type: string; error: unknown }, undefined, 
 const FAILED_ONCE = 'Image garbage collection failed once. Stats initialization may not have completed yet';
 const FAILED_AGAIN = 'Image garbage collection failed multiple times in a row';
 
-/** A failure becomes an event only when it comes again: at first the disk may not have been measured yet. */
+/**
+ * A failure becomes an event only when the round before failed too: at first the disk may not have been measured yet.
+ */
 const fail = (messageOf: (context: Context, error: PlainError) => string, reason?: string) =>
   s.enqueueActions(({ context, event, enqueue }) => {
     const message = messageOf(context, errorOf(event));
@@ -244,7 +249,7 @@ const notEnough = fail(
 
 const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
 
-/** `10.0 GiB`. */
+/** A size as in upstream's texts: `10.0 GiB`. */
 function sizeText(bytes: number): string {
   const unit = Math.min(UNITS.length - 1, Math.floor(Math.log2(Math.max(1, bytes)) / 10));
   return `${(bytes / 1024 ** unit).toFixed(1)} ${UNITS[unit] ?? ''}`;
@@ -288,7 +293,7 @@ export const imageGcMachine = s.createMachine({
       always: { guard: 'isOff', target: 'off' },
       after: { [IMAGE_GC_MS]: 'locating' },
     },
-    /** Waits for the runtime to say where its images are. */
+    /** Waits for the runtime to say on which file system its images are. */
     locating: {
       invoke: {
         id: 'fsInfo',
@@ -342,7 +347,7 @@ export const imageGcMachine = s.createMachine({
       ],
     },
     settling: { always: [{ guard: 'hasRemoved', target: 'pruning' }, { target: 'waiting' }] },
-    /** Waits until nothing is recorded any more of images that are gone. */
+    /** Waits until the records of removed images are gone. */
     pruning: {
       invoke: {
         id: 'prune',

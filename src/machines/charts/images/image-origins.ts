@@ -1,13 +1,13 @@
 /**
- * The origins of images (`imageOrigins`): what an agent that died in the middle of a pull has left.
+ * The origins of images (`imageOrigins`): resolves the intents of pulls that an earlier agent did not finish.
  *
- * Decides: which images that are there were pulled by it. Such an image gets a record without credentials, so that
- *   a pod that wants it has to show one.
+ * Decides: which images of the runtime were pulled by that agent. Such an image gets a record without credentials, so
+ *   that a pod that wants it has to show one.
  * Owns: the intents that it found.
  * Hears: nothing.
- * Asks: `images.listIntents`, `cri.listImages`, `images.recordPulled`. Ends when all is recorded.
+ * Asks: `images.listIntents`, `cri.listImages`, `images.recordPulled`. Ends when every such image is recorded.
  * Invariants:
- *   I1 an intent whose image is not there stays: a later agent may still find it.
+ *   I1 an intent whose image the runtime does not have stays: a later agent may still find it.
  */
 import { declaredTypes, errorOf, line, outputOf, pick, required, setup } from '../../../kernel/xstate.ts';
 import type { Image } from '../../model/api/cri.ts';
@@ -26,7 +26,7 @@ interface Origin {
 
 interface Context extends ImageOriginsInput {
   readonly intents: readonly string[];
-  /** Images that are there and not yet recorded. */
+  /** Images that the runtime has and that are not recorded yet. */
   readonly queue: readonly Origin[];
 }
 
@@ -39,7 +39,7 @@ const s = setup({
   },
 });
 
-/** By the name under which it was to be pulled, or its full name. */
+/** Finds the images by the name under which they were to be pulled, or by their full name. */
 const match = s.assign(({ context, event }) => {
   const { images } = outputOf<{ images: readonly Image[] }>(event);
   const isOf = (intent: string) => (name: string) => name === intent || repositoryWithTag(intent) === name;

@@ -38,7 +38,7 @@ import { aggregate } from '../../model/values/go-text.ts';
 import { type Admission, admission, admittedAnyway, recordOf, type VerificationSettings } from './verification.ts';
 
 const BACKOFF_MAX_MS = 300_000;
-/** After so long without a pull a back-off begins anew. */
+/** After this time without a pull a back-off begins anew. */
 export const PULL_QUIET_MS = RESET_AFTER_MAX_DELAYS * BACKOFF_MAX_MS;
 /** After a fresh failure the reason ErrImagePull stays this long before it becomes ImagePullBackOff. */
 const SHOW_ERROR_MS = 5_000;
@@ -54,42 +54,42 @@ export interface ImageInput {
   readonly behavior: number;
   /** As the runtime is asked for it: with a tag or a digest. */
   readonly image: string;
-  /** Its repository, without tag and digest. */
+  /** The repository of the image, without tag and digest. */
   readonly repository: string;
-  /** Where pulls are recorded, and under which name. */
+  /** The folder with the records of pulls, and the name of this image's record. */
   readonly place: { readonly root: string; readonly image: string };
   /** `null`: every pod may use an image that is present. */
   readonly verification: VerificationSettings | null;
-  /** Some plugin gives credentials by the service account of a pod. */
+  /** True when a plugin gives credentials by the service account of a pod. */
   readonly usesAccounts: boolean;
 }
 
 interface Context extends ImageInput {
-  /** Who has neither an answer nor a turn. */
+  /** Requests that have neither an answer nor a turn. */
   readonly waiting: readonly ImageWanted[];
-  /** The pods whose credentials are used for the pull: all have the same pull secrets. */
+  /** The pods whose credentials are used for the pull: all name the same pull secrets. */
   readonly turn: readonly ImageWanted[];
-  /** What the runtime has of it; `null` when it has none, or was not inspected. */
+  /** The image in the runtime; `null` when the runtime does not have it, or was not asked yet. */
   readonly present: (ImageFacts & { readonly sizeBytes: string }) | null;
-  /** What is recorded of earlier pulls; `null` when that does not matter. */
+  /** The record of earlier pulls; `null` when it does not matter. */
   readonly record: PullRecord | null;
   readonly credentials: readonly PullCredential[];
   /** Index of the credential that is tried. */
   readonly attempt: number;
-  /** Why the credentials before were not accepted. */
+  /** Why the registry refused the credentials that were tried before. */
   readonly errors: readonly string[];
-  /** To be added to the record. */
+  /** The credential to add to the record. */
   readonly learnt: PulledCredentials | null;
   readonly askedAtMs: number;
   readonly beganAtMs: number;
-  /** By pod. */
+  /** Back-offs of pulls by pod uid. */
   readonly backoff: Readonly<Record<string, RememberedPull>>;
 }
 
 type Event =
   | { readonly type: 'image.asked'; readonly request: ImageWanted }
   | { readonly type: 'image.mayPull' }
-  /** Too many pulls came before it. */
+  /** The queue of pulls is full. */
   | { readonly type: 'image.throttled' }
   | Ended;
 
@@ -115,7 +115,7 @@ export const imageSetup = setup({
     hasAnotherCredential: ({ context }) => context.attempt + 1 < context.credentials.length,
   },
   delays: {
-    /** A back-off counts until a long quiet resets it. */
+    /** Until the image is forgotten. A back-off counts until a long time without pulls resets it. */
     idle: (args) => {
       const ends = Object.values(args.context.backoff).map(({ untilMs }) => untilMs + PULL_QUIET_MS - now(args));
       return Math.max(IDLE_MS, ...ends);
@@ -169,7 +169,7 @@ function refuseNeverPull(enqueue: Enqueue, context: Context, request: ImageWante
 const backoffOf = ({ backoff }: Context, { uid, remembered }: ImageWanted): RememberedPull | null =>
   backoff[uid] ?? remembered;
 
-/** True when its pod has to wait; the pod has been informed. */
+/** Refuses a request whose pod is in its back-off; true when it did. */
 function refuseInBackoff(enqueue: Enqueue, context: Context, request: ImageWanted, nowMs: number): boolean {
   const backoff = backoffOf(context, request);
   if (!backoff || backoff.untilMs <= nowMs) return false;
@@ -179,21 +179,21 @@ function refuseInBackoff(enqueue: Enqueue, context: Context, request: ImageWante
   return true;
 }
 
-/** Who shares a turn: pods for which the same credentials are looked up. */
+/** The key by which requests share a turn: pods for which the same credentials are looked up. */
 const keyOf = ({ usesAccounts }: Context, { secrets, ref, serviceAccount }: ImageWanted): string =>
   JSON.stringify([
     secrets.map(({ namespace, name, version }) => [namespace, name, version]),
     ...(usesAccounts ? [ref.namespace, serviceAccount] : []),
   ]);
 
-/** For which pod credentials are looked up: any of those who share the turn. */
+/** The pod for which credentials are looked up: any of those that share the turn. */
 export function pullingPod({ turn: [first] }: Context): PullingPod | null {
   if (first === undefined) return null;
   const { uid, serviceAccount, ref } = first;
   return { namespace: ref.namespace, name: ref.name, uid, serviceAccount };
 }
 
-/** A repeated request replaces the older one. A pull under way serves all requests with the same secrets. */
+/** A repeated request replaces the older one. A pull that runs serves all requests with the same secrets. */
 export const enlist = s.assign((args) => {
   const { context, event } = args;
   if (event.type !== 'image.asked') return {};
@@ -206,7 +206,10 @@ export const enlist = s.assign((args) => {
     : { turn, waiting: [...waiting, request], askedAtMs };
 });
 
-/** Whether an image that is there may be used each asks for itself. */
+/**
+ * True when the pull that runs serves this request too. Whether an image that exists may be used is judged for each
+ * pod.
+ */
 function joinsPull(context: Context, request: ImageWanted): boolean {
   const { turn, beganAtMs } = context;
   const [first] = turn;
@@ -223,7 +226,7 @@ export const noteRecord = s.assign(({ event }) => ({
   record: outputOf<PullRecord>(event),
 }));
 
-/** What cannot be read might say anything: then the right to the image is shown again. */
+/** A record that cannot be read might say anything: pods have to show their credentials again. */
 export const failRecord = s.assign({ record: { intended: true, record: null } });
 
 /** Answers every request that needs no credential: the pod may use the image, must not pull it, or has to wait. */
@@ -261,7 +264,9 @@ export const noteCredentials = s.assign(({ event }) => ({
   credentials: outputOf<{ credentials: readonly PullCredential[] }>(event).credentials,
 }));
 
-/** With the credentials it is known who may use what is there; for the others it is pulled, or not. */
+/**
+ * With the credentials it is known which pods may use the image that exists; for the others it is pulled, or refused.
+ */
 export const judge = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   const verdict = verdictOf(context);
@@ -275,14 +280,14 @@ export const judge = s.enqueueActions((args) => {
   enqueue.assign({ turn, learnt: verdict?.learnt ?? null });
 });
 
-/** `null` where credentials are not what decides. */
+/** Whether this credential admits the pod; `null` where credentials do not decide. */
 function verdictOf({ verification, record, repository, place, credentials }: Context): Admission | null {
   const pulled = record?.record?.[repository];
   if (verification === null || record === null || pulled === undefined) return null;
   return admittedAnyway(verification, place.image, record) === null ? admission(pulled, credentials) : null;
 }
 
-/** What goes to the record: what was learnt, or the credential of the pull. */
+/** The input that records what was learnt, or the credential of the pull. */
 export const sendLearnt = ({ context }: { context: Context }) => ({
   ...context.place,
   imageRef: context.present?.ref ?? '',
@@ -352,7 +357,7 @@ export const failPull = s.enqueueActions((args) => {
   enqueue.assign({ turn: [], backoff });
 });
 
-/** It ends as soon as it has begun. */
+/** A throttled pull ends as soon as it has begun. */
 export const throttlePull = [beginPull, s.assign({ errors: [waitingMessages.pullQPSExceeded] }), failPull];
 
 export const warn = (text: string) =>
@@ -361,7 +366,9 @@ export const warn = (text: string) =>
     enqueue(line('warn', [text, { image: context.image, error }]));
   });
 
-/** The turn ends for a reason that is not the registry's: no back-off of the pod, but not at once again either. */
+/**
+ * The turn ends for a reason that is not the registry's: the pod gets no back-off, but does not retry at once either.
+ */
 const failTurn = (text: (context: Context, error: string) => string, reason: string) =>
   s.enqueueActions(({ context, event, enqueue }) => {
     const message = text(context, errorIn(event)?.message ?? '');

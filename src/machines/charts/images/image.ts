@@ -1,16 +1,16 @@
 /**
- * One image (`image-<name>`): whether the node has it, who may use it, and the pulls for those who wait for it.
+ * One image (`image-<name>`): whether the node has it, who may use it, and the pulls for the pods that wait for it.
  *
- * Decides: whether to inspect, to pull, or to answer from what is known; whose turn a pull is; which credential is
- *   tried next; who may not ask again yet.
- * Owns: what is known of the image, who waits for it, the pull back-off of each pod.
+ * Decides: whether to inspect, to pull, or to answer from what is known; which requests a pull is for; which credential
+ *   is tried next; which pods are in their back-off.
+ * Owns: the image as the runtime has it, the requests that wait for it, the pull back-off of each pod.
  * Hears: `image.asked`, `image.mayPull` and `image.throttled` of `images`.
  * Asks: `cri.imageStatus`, `cri.pullImage`, `images.credentials`, and `images.*` for the records of pulls.
- * Sends: pods the answer for each container, `eventRecorder` what people see, `softState` the back-offs, `images` when
- *   it wants to pull and when it has.
+ * Sends: pods the answer for each container, `eventRecorder` the events of pulls, `softState` the back-offs, `images`
+ *   when it wants to pull and when a pull has ended.
  * Invariants:
- *   I1 one inspection and one pull at a time serve all requests with the same pull secrets (and, where plugins ask
- *      for it, of the same service account); no others.
+ *   I1 one inspection and one pull at a time serve all requests with the same pull secrets (and, where plugins ask for
+ *      it, of the same service account); no others.
  *   I2 within its back-off a pod gets the last error and no new pull; 10 s, 20 s, ... 300 s by pod and image.
  *   I3 policy Never never pulls; policy Always always does.
  *   I4 an image that needs a credential is given only to pods that have shown one (`images/verification.ts`).
@@ -43,7 +43,9 @@ import {
   warn,
 } from './image-setup.ts';
 
-/** Whether the image may be used: by the record of earlier pulls, then by the credentials of whose turn it is. */
+/**
+ * Whether the image may be used: by the record of earlier pulls, then by the credentials of the pods whose turn it is.
+ */
 const admitting = {
   reading: s.createStateConfig({
     invoke: {
@@ -60,7 +62,7 @@ const admitting = {
       { target: 'gettingCredentials', actions: beginTurn },
     ],
   }),
-  /** Waits for the credentials that those have whose turn it is. */
+  /** Waits for the credentials of the pods whose turn it is. */
   gettingCredentials: s.createStateConfig({
     invoke: {
       id: 'credentials',
@@ -83,7 +85,7 @@ const admitting = {
       { target: 'queued' },
     ],
   }),
-  /** Waits until it is on disk that another secret opens this image, too. */
+  /** Waits until the record says that another secret admits to this image, too. */
   learning: s.createStateConfig({
     invoke: {
       id: 'learn',
@@ -103,7 +105,7 @@ const pulling = s.createStateConfig({
   exit: sendParent(({ context }) => ({ type: 'image.pullEnded', image: context.image })),
   initial: 'asking',
   states: {
-    /** With one credential after the other, until the registry accepts one. */
+    /** Pulls with one credential after the other, until the registry accepts one. */
     asking: {
       invoke: {
         id: 'pull',
@@ -126,7 +128,7 @@ const pulling = s.createStateConfig({
 });
 
 const recording = {
-  /** Waits for the runtime to show what was pulled: its size, its user. */
+  /** Waits for the runtime to show the image that was pulled: its size, its user. */
   verifying: s.createStateConfig({
     invoke: {
       id: 'verify',
@@ -140,7 +142,7 @@ const recording = {
       onError: { target: 'done', actions: failInspection },
     },
   }),
-  /** Waits until it is on disk with which credential the image came. */
+  /** Waits until the record says with which credential the image was pulled. */
   recording: s.createStateConfig({
     invoke: {
       id: 'recordPulled',
@@ -180,9 +182,9 @@ export const imageMachine = s.createMachine({
   initial: 'idle',
   on: { 'image.asked': { actions: enlist } },
   states: {
-    /** No pod waits for it. */
+    /** No pod waits for the image. */
     idle: { on: { 'image.asked': { target: 'inspecting', actions: enlist } }, after: { idle: 'forgotten' } },
-    /** Its back-offs, which only it keeps, are over. */
+    /** The back-offs are over, and nothing else is kept of the image. */
     forgotten: { type: 'final' },
     /** Waits for the runtime to say whether it has the image. */
     inspecting: {
@@ -201,7 +203,7 @@ export const imageMachine = s.createMachine({
       ],
     },
     ...admitting,
-    /** Waits until it is on disk that a pull begins. */
+    /** Waits until the intent of the pull is on disk. */
     intending: {
       invoke: {
         id: 'recordIntent',

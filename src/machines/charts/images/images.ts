@@ -1,7 +1,7 @@
 /**
  * The images of this node: one actor for each image, and a limit on concurrent pulls.
  *
- * Decides: which pulls may run at once, and which follow the others too fast.
+ * Decides: which pulls may run at once, and which exceed the rate of pulls.
  * Owns: the queue of pulls, the pulls under way, the tokens of `registryPullQPS`.
  * Hears: `image.wanted` of containers; `image.pullWanted` and `image.pullEnded` of its images.
  * Asks: no operation; its images do.
@@ -33,7 +33,7 @@ export type ImagesInput = Pick<
   | 'rootDir'
 >;
 
-/** A name that does not parse never will; the container asks again with its pod's next configuration. */
+/** An image name that does not parse never will: the container asks again with its pod's next configuration. */
 const HOPELESS_RETRY_MS = 300_000;
 
 interface Context {
@@ -42,13 +42,13 @@ interface Context {
   readonly root: string;
   readonly verification: VerificationSettings | null;
   readonly usesAccounts: boolean;
-  /** Pulls at once; `null`: no limit. */
+  /** How many pulls may run at once; `null`: no limit. */
   readonly parallel: number | null;
   readonly qps: number;
   readonly burst: number;
   readonly tokens: number;
   readonly refilledAtMs: number;
-  /** Images with an actor, as ids. */
+  /** Ids of the images that have an actor. */
   readonly known: readonly string[];
   readonly queue: readonly string[];
   readonly pulling: readonly string[];
@@ -66,7 +66,7 @@ const s = setup({
 });
 type Args = Parameters<Parameters<typeof s.enqueueActions>[0]>[0];
 
-/** An address is a path: the name of an image must not look like one. */
+/** The id of an image's actor. An address is a path, so the slashes of the name are encoded. */
 const idOf = (image: string): string => `image-${encodeURIComponent(image)}`;
 
 const take = s.enqueueActions(({ context, event, enqueue }) => {
@@ -95,7 +95,9 @@ const take = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue.sendTo<AnyActorRef>(id, { type: 'image.asked', request: event });
 });
 
-/** Lets pulls go as long as there is room. Whose turn it is without a token has failed, as in the kubelet. */
+/**
+ * Lets queued pulls run while there is room. A pull without a token of the rate limit has failed, as in the kubelet.
+ */
 function release(args: Args, queue: readonly string[], pulling: readonly string[]): void {
   const { context, enqueue } = args;
   const nowMs = now(args);
@@ -145,14 +147,14 @@ const reapCrashed = s.enqueueActions((args) => {
   enqueue.sendTo(to('pods'), { type: 'images.started' }, { delay: ASK_AGAIN_MS });
 });
 
-/** No pod wants the image any more. */
+/** An image that no pod wants any more: its actor has ended. */
 const reap = s.enqueueActions(({ context, event, enqueue }) => {
   const id = childIn(event);
   enqueue.stopChild(id);
   enqueue.assign({ known: context.known.filter((other) => other !== id) });
 });
 
-/** Before who waits for a crashed actor asks again. */
+/** Before pods that waited for a crashed actor are asked to request the image again. */
 const ASK_AGAIN_MS = 1_000;
 
 export const imagesMachine = s.createMachine({

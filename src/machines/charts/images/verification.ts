@@ -1,8 +1,8 @@
 /**
  * Who may use an image that is already on the node (`imagePullCredentialsVerificationPolicy`). Pure.
  *
- * Invariant: a pod that never showed a credential which a registry accepted for this image does not get it for having
- * the luck that another pod did; what the node itself could pull every pod may use.
+ * Invariant: a pod that never showed a credential which a registry accepted for this image does not get it because
+ * another pod pulled it; every pod may use an image that the node's own credentials could pull.
  */
 
 import type { PullCredential, PulledCredentials, PullRecord, SourceCoordinates } from '../../model/operations/image.ts';
@@ -11,7 +11,7 @@ import { repositoryOf } from '../../model/spec/index.ts';
 
 export type VerificationSettings = NonNullable<NodeSettings['imagePullVerification']>;
 
-/** Whether anything has to be shown for this image at all. */
+/** Whether a pod has to show a credential for this image at all. */
 export function mustVerify({ policy, allowlist }: VerificationSettings, image: string, known: PullRecord): boolean {
   switch (policy) {
     case 'AlwaysVerify':
@@ -28,7 +28,7 @@ export function mustVerify({ policy, allowlist }: VerificationSettings, image: s
 const isListed = (pattern: string, repository: string): boolean =>
   pattern.endsWith('/*') ? repository.startsWith(pattern.slice(0, -1)) : repository === pattern;
 
-/** Whether a pod may use the image, as far as is known without its credentials; `null`: they decide. */
+/** Whether a pod may use the image, as far as that is known without its credentials; `null`: the credentials decide. */
 export function admittedAnyway(settings: VerificationSettings, image: string, known: PullRecord): boolean | null {
   if (!mustVerify(settings, image, known)) return true;
   const pulled = known.record?.[repositoryOf(image)];
@@ -39,18 +39,18 @@ export function admittedAnyway(settings: VerificationSettings, image: string, kn
 
 export interface Admission {
   readonly admitted: boolean;
-  /** What is to be added to the record, so that the same secret is known next time; `null`: nothing. */
+  /** The credential to add to the record, so that the same secret is recognized next time; `null`: none. */
   readonly learnt: PulledCredentials | null;
 }
 
-/** So many tenants of one image are learnt without a pull: a namespace that comes and goes must not fill the disk. */
+/** How many credentials a record learns without a pull: namespaces that come and go must not fill the disk. */
 const LEARNT_MAX = 100;
 
 type KnownSecret = PulledCredentials['secrets'][number];
 
 /**
- * Either the content of a credential or the secret that held it has been accepted before; or the service account, since
- * what a plugin gives for it changes each time.
+ * Admits a pod when the content of one of its credentials, or the secret that held it, has been accepted before; or its
+ * service account, since the credentials that a plugin gives for it change each time.
  */
 export function admission(pulled: PulledCredentials, credentials: readonly PullCredential[]): Admission {
   for (const { hash, source } of credentials) {
@@ -73,7 +73,10 @@ export function admission(pulled: PulledCredentials, credentials: readonly PullC
 
 const placeOf = ({ namespace, name, uid }: SourceCoordinates): string => JSON.stringify([namespace, name, uid]);
 
-/** The record of a pull with this credential; without one, or with the node's own, every pod may use the image. */
+/**
+ * The record of a pull with this credential; after a pull without one, or with the node's own, every pod may use the
+ * image.
+ */
 export function recordOf(used: Pick<PullCredential, 'hash' | 'source'> | undefined): PulledCredentials {
   if (!used || used.source === null) return { nodePodsAccessible: true, secrets: [] };
   const { kind, namespace, name, uid } = used.source;

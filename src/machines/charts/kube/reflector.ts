@@ -1,5 +1,5 @@
 /**
- * Reflector: follows one collection of the API server, so that its parent always knows what is in it.
+ * Reflector: follows one collection of the API server, and reports its objects to its parent.
  *
  * Decides: when to list, from where to watch on, how long to wait after a failure.
  * Owns: the newest resource version that was seen; the pages of a list that is not complete yet. Not the objects.
@@ -7,7 +7,7 @@
  * Asks: `kube.list`, `kube.watch`.
  * Sends: its parent `reflector.listed` with everything there is, then `reflector.changed` for each change since.
  * Invariants:
- *   F1 a list is published when it is complete, never page by page: what it lacks is gone.
+ *   F1 a list is published when it is complete, never page by page: an object that it lacks is gone.
  *   F2 a watch goes on after the newest version that was published; nothing between a list and its watch is lost.
  *   F3 a version that the server has forgotten (410, Expired) leads to a new list, anything else to the same watch.
  *   F4 it never gives up; the pauses double, with jitter, and start small again after quiet time.
@@ -42,21 +42,21 @@ export type ReflectorReport =
       readonly object: KubeObject;
     };
 
-/** Objects of one page, as client-go asks for. */
+/** Objects of one page, as client-go requests them. */
 const PAGE_LIMIT = 500;
 /** A hundred thousand objects; a server whose pages never end would fill memory and journal. client-go has no limit. */
 const PAGES_MAX = 200;
-/** A watch ends by itself after five to ten minutes, so that no server keeps one for ever. */
+/** A watch ends by itself after five to ten minutes, so that no server keeps it for ever. */
 const WATCH_MIN_S = 300;
 /** Pauses after failures, as client-go's: doubled each time, up to twice as long by jitter. */
 const BACK_OFF: BackOff = { baseMs: 800, maxMs: 30_000 };
 /** A failure after this long without one is a first failure again. */
 const BACKOFF_RESET_MS = 120_000;
-/** A watch that the server closed sooner than this was refused in other words. */
+/** A watch that the server closed sooner than this counts as refused. */
 const SHORT_WATCH_MS = 1_000;
 
 interface Context extends ReflectorInput {
-  /** `0`: whatever the server has at hand; empty: the newest there is. */
+  /** `0`: the version that the server has in its cache; empty: the newest version. */
   readonly resourceVersion: string;
   readonly pages: readonly KubeObject[];
   readonly continue: string;
@@ -96,7 +96,7 @@ const s = setup({
   delays: { backoff: (args) => args.context.backoffMs * (1 + random(args)) },
 });
 
-/** None in an answer that counts as a failure. */
+/** An answer with this error counts as a failure that needs a new list. */
 const isExpired = ({ event }: { event: unknown }): boolean => ['Expired', 'Gone'].includes(errorIn(event)?.code ?? '');
 
 const takePage = s.assign(({ context, event }) => {

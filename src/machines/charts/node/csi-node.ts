@@ -1,14 +1,14 @@
 /**
- * The CSINode: publishes which CSI drivers this node has. Until it exists the node is not ready.
+ * The CSINode: publishes which CSI drivers this node has. Until the object exists the node is not ready.
  *
  * Decides: create it, or keep the one that exists.
  * Owns: the drivers that registered on this node.
  * Hears: `node.registered`; `csi.driverRegistered` and `csi.driverGone` of the plugin manager.
  * Asks: `kube.get`, `kube.create`, `kube.patch` of its CSINode.
- * Sends: `nodeStatus` why storage is not usable, and that it is; the plugin manager which drivers are written, and
- *   which cannot be.
+ * Sends: `nodeStatus` why storage is not usable, and that it is; `pluginManager` which drivers are written, and which
+ *   cannot be.
  * Invariants:
- *   C1 it never gives up, and never asks twice at once for what the server does not take.
+ *   C1 it never gives up, and never repeats at once what the server refused.
  *   C2 an entry of a driver is written before pods may use that driver.
  * Upstream: pkg/volume/csi/nodeinfomanager.
  */
@@ -34,10 +34,10 @@ import { CSINODE_UNKNOWN } from './object/facts.ts';
 
 /** Upstream's pauses between tries. */
 const RETRY: BackOff = { baseMs: 500, maxMs: 60_000 };
-/** After so many tries upstream reports to a driver that it is not registered. */
+/** After this many failed tries upstream reports to a driver that it is not registered. */
 const TRIES_MAX = 4;
 
-/** Volume plugins of the tree whose work CSI drivers took over; every kubelet lists them. */
+/** In-tree volume plugins whose work CSI drivers took over; every kubelet lists them. */
 const MIGRATED = ['aws-ebs', 'azure-disk', 'azure-file', 'cinder', 'gce-pd', 'portworx-volume', 'vsphere-volume']
   .map((name) => `kubernetes.io/${name}`)
   .join(',');
@@ -45,10 +45,10 @@ const MIGRATED_PLUGINS = 'storage.alpha.kubernetes.io/migrated-plugins';
 
 export interface CSIDriver {
   readonly name: string;
-  /** What the driver calls this node. */
+  /** The driver's name of this node. */
   readonly nodeID: string;
   readonly topologyKeys: readonly string[];
-  /** Volumes that fit on this node; absent where the driver has no limit. */
+  /** How many volumes of the driver fit on this node; absent where the driver has no limit. */
   readonly count?: number;
 }
 
@@ -60,11 +60,11 @@ interface Context {
   readonly nodeName: string;
   readonly nodeUid: string;
   readonly drivers: Readonly<Record<string, CSIDriver>>;
-  /** Drivers that were here and are gone: their entries are taken back. */
+  /** Drivers that are gone from this node: their entries have to be removed. */
   readonly gone: readonly string[];
   readonly existing: CSINode | null;
   readonly retryMs: number;
-  /** Failed tries since the CSINode was last as it should be. */
+  /** Failed tries since the CSINode was last correct. */
   readonly failures: number;
 }
 
@@ -94,7 +94,7 @@ function csiNode({ nodeName, nodeUid, drivers }: Context): CSINode {
   };
 }
 
-/** Annotation and drivers of an existing CSINode as they should be, or `null` when they are. */
+/** The patch that corrects annotation and drivers of an existing CSINode; `null` when they are correct. */
 function csiNodePatch(context: Context): JsonObject | null {
   const existing = required(context.existing, 'the CSINode that exists');
   const names = new Set([...Object.keys(context.drivers), ...context.gone]);

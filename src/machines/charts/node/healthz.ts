@@ -1,7 +1,7 @@
 /**
- * healthz: the small server that says whether this process lives.
+ * healthz: the small server that answers as long as this process lives.
  *
- * Decides: nothing but to try again when the port cannot be had, and sooner when its server was lost.
+ * Decides: when to open a port again that was refused, and sooner one whose server was lost.
  * Owns: the listener on `healthzBindAddress:healthzPort`.
  * Hears: `healthz.listening` and `healthz.failed` from the listener.
  * Asks: `server.healthz`.

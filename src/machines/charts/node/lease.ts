@@ -1,5 +1,5 @@
 /**
- * The node's lease: says every few seconds that this node lives.
+ * The node's Lease: renewed every few seconds, it shows that this node lives.
  *
  * Decides: when the lease is renewed and what a refused renewal means.
  * Owns: the lease as last seen.
@@ -7,10 +7,11 @@
  * Asks: `kube.get`, `kube.create`, `kube.update` of its Lease by the heartbeat client; `kube.closeConnections`.
  * Invariants:
  *   E1 a renewal is based on the newest version that was seen; a conflict reads again.
- *   E2 a deleted lease is created again, but not while there is no Node; one without an owner gets the Node
- *      as owner once that is known.
- *   E3 renewals never stop: what fails is tried again with the next period at the latest.
- *   E4 the second renewal in a row that fails breaks the connections once: no request waits for a dead one (S058).
+ *   E2 a deleted lease is created again, but not while there is no Node; a Lease without an owner gets the Node as
+ *      owner once the Node's uid is known.
+ *   E3 renewals never stop: a failed one is tried again with the next period at the latest.
+ *   E4 the second renewal in a row that fails closes the connections once, so that no request waits for a dead one
+ *      (S058).
  * Upstream: component-helpers/apimachinery/lease. Seeds: S202, S223.
  */
 import type { Json } from '../../../kernel/json.ts';
@@ -28,7 +29,9 @@ export interface LeaseInput {
   readonly durationSeconds: number;
 }
 
-/** A lease is renewed four times in its life, as upstream, with a little jitter so that nodes do not march in step. */
+/**
+ * A lease is renewed four times in its duration, as upstream, with a little jitter so that nodes do not renew in step.
+ */
 const RENEWALS = 4;
 const JITTER = 0.04;
 /** Renewals that fail at once before the next period, as upstream. */
@@ -40,7 +43,7 @@ interface Context extends LeaseInput {
   readonly lease: Lease | null;
   /** Uid of the Node that owns the lease; empty until it is known, `null` when the Node was deleted. */
   readonly ownerUid: string | null;
-  /** The pause while there is no lease at all. */
+  /** The pause before a missing lease is created again. */
   readonly ensureMs: number;
   readonly tries: number;
 }
@@ -73,7 +76,7 @@ const target = ({ nodeName }: LeaseInput, name?: string) =>
     ...(name === undefined ? {} : { name: nodeName }),
   }) as const;
 
-/** The lease with a new time. */
+/** The lease with a new renew time. */
 function renewed({ nodeName, durationSeconds, lease, ownerUid, behavior }: Context, nowMs: number): Lease {
   const owners =
     lease?.metadata?.ownerReferences ??
@@ -87,7 +90,7 @@ function renewed({ nodeName, durationSeconds, lease, ownerUid, behavior }: Conte
     },
     spec: {
       ...lease?.spec,
-      // Who holds a lease that is there is not changed.
+      // The holder of an existing lease is not changed.
       holderIdentity:
         (hasBehavior({ behavior }, 'nodeAsKubelet') ? lease?.spec?.holderIdentity : undefined) ?? nodeName,
       leaseDurationSeconds: durationSeconds,
@@ -141,7 +144,7 @@ export const leaseMachine = s.createMachine({
         onError: { target: 'pausing', actions: failed('Failed to ensure lease exists, will retry') },
       },
     },
-    /** What it would make is collected with the Node that it belongs to. */
+    /** A lease that is created now would be garbage collected with the Node that it belongs to. */
     withoutNode: {
       entry: line('error', ({ context }) => [
         'Failed to get node when trying to set owner ref to the node lease',

@@ -1,13 +1,13 @@
 /**
- * A local server: the node's API, or its pod resources, on a unix socket for those who are on the node itself.
+ * A local server: the node's API, or its pod resources, on a unix socket for clients on the node itself.
  *
- * Decides: that a failure to open a socket is reported and retried, and never the node's end, and at once when only
- *   its server was lost.
+ * Decides: when a socket that could not be opened is tried again: after a pause, or at once when only its server was
+ *   lost. Such a failure never ends the node.
  * Owns: nothing.
  * Hears: nothing but the end of its socket.
  * Asks: `server.serveLocal`.
  * Invariants:
- *   W1 who may use it is decided by the rights on the socket's file alone.
+ *   W1 access is decided by the permissions of the socket's file alone.
  */
 import { declaredTypes, errorOf, line, pick, setup } from '../../../kernel/xstate.ts';
 import {

@@ -1,21 +1,21 @@
 /**
- * Node status: keeps the Node object of this machine true.
+ * Node status: keeps the Node object of this machine up to date.
  *
- * Decides: when there is something to say of the node, and what; which changes of conditions are events.
- * Owns: what the subsystems reported, the Node as the API server last had it.
- * Hears: `node.wanted` of `allocation`, `objects` and `csiVolumes`; `node.reported` of every subsystem that knows a
- *   part, `eviction.conditions`; `images.changed` of the runtime; the watch of its own Node.
+ * Decides: when the status is sent, and what it has; which changes of conditions are events.
+ * Owns: the reports of the subsystems, the Node as the API server last had it.
+ * Hears: `node.wanted` of `allocation`, `objects` and `csiVolumes`; `node.reported` of every subsystem that reports a
+ *   part of the Node, `eviction.conditions`; `images.changed` of the runtime; the watch of its own Node.
  * Asks: `registration` first; then `cri.watchImages`, `kube.get` of the Node, and `kube.patch` of nodes/status by the
  *   heartbeat client.
  * Sends: `lease` and `csiNode` `node.registered`; `allocation` and `podCIDR` `node.known` on each change of it;
  *   `objects` its labels and `csiVolumes` its volumes, when they changed.
  * Invariants:
- *   O1 a changed condition, or one more volume in use, is published at once, other changes with the next period, and
- *      the time alone rarely.
- *   O2 a PATCH holds what differs from the Node that the API server has, never more.
+ *   O1 a changed condition, or one more volume in use, is published at once, other changes with the next period, and a
+ *      new heartbeat alone rarely.
+ *   O2 a PATCH has only the fields that differ from the Node of the API server.
  *   O3 after a restart no PATCH reports what did not change.
- *   O4 a deleted Node stays away until another client creates it or this agent starts anew; its status is
- *      tried with each period.
+ *   O4 a deleted Node stays away until another client creates it or this agent starts anew; its status is tried with
+ *      each period.
  * Upstream: syncNodeStatus, tryUpdateNodeStatus, fastStatusUpdateOnce. Seeds: S216, S220 to S223.
  */
 
@@ -63,11 +63,11 @@ export interface NodeStatusInput {
   readonly facts: NodeFacts;
   /** How many changed decisions this node takes: `behaviors.ts`. */
   readonly behavior: number;
-  /** What is known before the subsystems speak: capacity and allocatable. */
+  /** Reports that are known before the subsystems send theirs: capacity and allocatable. */
   readonly reports: Partial<NodeReports>;
   /** `registerNode`: false waits for another client to create the Node. */
   readonly register: boolean;
-  /** Of registration; absent: false. */
+  /** For `registration`; absent: false. */
   readonly getsOnExistsOnly?: boolean;
   readonly updateFrequencyMs: number;
   readonly reportFrequencyMs: number;
@@ -77,9 +77,9 @@ export interface NodeStatusInput {
 
 /** Tries of one report before it waits for the next period, as upstream. */
 const TRIES_MAX = 5;
-/** As long as upstream waits for the runtime at the start of a kubelet. */
+/** How long upstream waits for the runtime at the start of a kubelet. */
 const DECIDING_MS = 30_000;
-/** Pause before a Node that is not there is asked for again. */
+/** Before a missing Node is requested again. */
 const GET_AGAIN_MS = 1_000;
 
 interface Context extends Omit<NodeStatusInput, 'reports'> {
@@ -87,7 +87,7 @@ interface Context extends Omit<NodeStatusInput, 'reports'> {
   /** What is said of pressure is what an earlier start said: `eviction` did not speak yet. */
   readonly isPressureOld: boolean;
   readonly node: Node | null;
-  /** Conditions of which an event was recorded, or whose state an earlier start left; `null`: as the Node has them. */
+  /** Conditions of which an event was recorded, or which an earlier start left; `null`: those of the Node. */
   readonly recorded: NonNullable<NodeStatus['conditions']> | null;
   readonly next: NodeStatus;
   readonly reportedAtMs: number;
@@ -95,7 +95,7 @@ interface Context extends Omit<NodeStatusInput, 'reports'> {
   readonly tries: number;
 }
 
-/** A part of the node's state, from the subsystem that knows it. */
+/** A part of the node's status, from the subsystem that knows it. */
 export interface NodeReported {
   readonly type: 'node.reported';
   readonly reports: Partial<NodeReports>;
@@ -115,7 +115,7 @@ const statusOf = (context: Context): NodeStatus => context.node?.status ?? {};
 const projected = (context: Context, nowMs: number): NodeStatus =>
   nodeStatus(context.facts, context.reports, statusOf(context), nowMs);
 
-/** Labels to give back to the Node, or `null`. */
+/** The patch that restores lost labels of the Node; `null`: there are none. */
 const labelsOf = (context: Context): JsonObject | null =>
   isAsKubelet(context) && context.node !== null ? lostLabels(context.facts, context.node) : null;
 
@@ -228,7 +228,7 @@ const remember = s.enqueueActions((args) => {
   enqueue.assign({ recorded: null, reports });
 });
 
-/** The Node is known as it is now: a report under way is over. */
+/** The Node is known as it is now: retries of an earlier report are over. */
 const begin = s.assign(({ context }) => (isAsKubelet(context) ? { tries: 0 } : {}));
 
 const announce = s.enqueueActions(({ context, enqueue }) => {
@@ -256,9 +256,7 @@ const compose = s.enqueueActions((args) => {
   enqueue.assign({ next, recorded, reportedAtMs: nowMs, tries: context.tries + 1 });
 });
 
-/**
- * Nodes that all changed at once do not all report at once again: half to one and a half of the period, as upstream.
- */
+/** Spreads the reports of nodes that changed together: half to one and a half of the period, as upstream. */
 const settle = s.assign((args) => {
   const { context } = args;
   const wasNews = hasNews(statusOf(context), context.next);

@@ -1,8 +1,8 @@
 /**
- * The OOM watcher: says when the machine as a whole ran out of memory.
+ * The OOM watcher: records when the machine as a whole ran out of memory.
  *
- * Decides: whether a kill concerns the node (a container that hits its own limit is its pod's matter), and whether a
- *   log that cannot be read keeps the node from starting.
+ * Decides: whether a kill concerns the node (a container that exceeds its own limit concerns its pod alone), and
+ *   whether a log that cannot be read keeps the node from starting.
  * Owns: nothing but the watch.
  * Hears: `oom.*` of its watch.
  * Asks: `host.watchOom`.
@@ -19,22 +19,22 @@ import { nodeRef } from '../../model/reasons/reasons.ts';
 
 export interface OomWatcherInput {
   readonly nodeName: string;
-  /** The kernel's log. */
+  /** The path of the kernel's log. */
   readonly path: string;
   /** The file of the kills that were reported already. */
   readonly seenFile: string;
-  /** A node that cannot read the kernel's log may run: in a user namespace, or with the embedded runtime. */
+  /** A node that cannot read the kernel's log may start: in a user namespace, or with the embedded runtime. */
   readonly optional: boolean;
 }
 
 type Event = { readonly type: 'oom.watching' } | ({ readonly type: 'oom.killed' } & OomKill);
 
-/** Before a log that broke is opened again. */
+/** Before a log whose reading failed is opened again. */
 const RETRY_MS = 60_000;
-/** The victim's cgroup of an episode that is the whole machine's. */
+/** The cgroup in an OOM record that concerns the whole machine. */
 const MACHINE = '/';
 
-/** `null`: a container reached its own limit. */
+/** The event of an OOM kill; `null`: a container exceeded its own limit. */
 function oomEvent(nodeName: string, kill: OomKill): EventRecorded | null {
   if (kill.victimContainer !== MACHINE) return null;
   const hasVictim = kill.processName !== '' && kill.pid !== 0;

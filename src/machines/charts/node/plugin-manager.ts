@@ -10,7 +10,7 @@
  *   has no more, and what they report of it now; `csiVolumes` where they listen.
  * Invariants:
  *   M1 a driver is registered exactly as long as its socket is the one it registered on.
- *   M2 one plugin that hangs, lies or crashes its actor keeps no other from registering.
+ *   M2 a plugin that hangs, sends wrong data or crashes its actor keeps no other from registering.
  * Seeds: S191, S241. Upstream: pkg/kubelet/pluginmanager.
  */
 import { type AnyActorRef, declaredTypes, errorOf, line, pick, setup, to } from '../../../kernel/xstate.ts';
@@ -26,7 +26,7 @@ import type { CSINodeReport } from './csi-node.ts';
 import { type PluginReport, type PluginVerdict, pluginMachine } from './plugin.ts';
 import { draKey, endpointOf, judge, type Verdict } from './plugin-policy.ts';
 
-/** Before a watch that broke, or the actor of a plugin that crashed, begins again. */
+/** Before a watch that broke is opened again, or the actor of a plugin that crashed is replaced. */
 const RETRY_MS = 5_000;
 
 export interface PluginManagerInput {
@@ -40,31 +40,31 @@ export interface PluginManagerInput {
 
 interface Taken {
   readonly name: string;
-  /** Of CSI. */
+  /** The version of CSI that the driver speaks. */
   readonly version: string;
   readonly endpoint: string;
-  /** It said what it calls this node: pods can have its volumes. */
+  /** The driver has said its name of this node: pods can have its volumes. */
   readonly isRegistered: boolean;
 }
 
 interface Plugin {
-  /** Of its actor. */
+  /** The id of its actor. */
   readonly id: string;
   readonly identity: string;
-  /** The driver that was taken; `null` while none was. */
+  /** The driver that was accepted; `null` before. */
   readonly driver: Taken | null;
-  /** The device plugin that was connected; `null` while none was. */
+  /** The device plugin that was connected; `null` before. */
   readonly device: DevicePlugin | null;
   /** The resource driver that was taken; `null` while none was. */
   readonly dra: DraPlugin | null;
 }
 
 interface Context extends PluginManagerInput {
-  /** By path of the socket. */
+  /** Plugins by the path of their socket. */
   readonly plugins: Readonly<Record<string, Plugin>>;
-  /** By name of a driver: how often it is asked how many volumes fit on this node; absent: it is not. */
+  /** How often each driver is asked for its attach limit, by name; absent: never. */
   readonly periods: Readonly<Record<string, number>>;
-  /** Actors that there ever were: their names are never used again. */
+  /** How many actors were spawned so far: an id is never used again. */
   readonly spawned: number;
 }
 
@@ -105,7 +105,7 @@ function end(enqueue: Enqueue, context: Context, path: string, { id, driver, dev
   withdraw(enqueue, context, id, driver.name);
 }
 
-/** Takes a driver back, unless a newer one has its name by now. */
+/** Withdraws a driver, unless a newer one has its name by now. */
 function withdraw(enqueue: Enqueue, { inCluster, plugins }: Context, id: string, name: string): void {
   if (!inCluster) return;
   const holder = Object.values(plugins).find((other) => other.id !== id && other.driver?.name === name)?.driver;
@@ -118,7 +118,7 @@ function sendEndpoint(enqueue: Enqueue, { name, endpoint, isRegistered }: Taken)
   if (isRegistered) enqueue.sendTo(to('csiVolumes'), news);
 }
 
-/** `csiVolumes` began anew and knows no driver: it says again which are to be asked. */
+/** `csiVolumes` started anew and knows no driver: it gets them again, and sends how often each is asked. */
 const sendEndpoints = s.enqueueActions(({ context, enqueue }) => {
   for (const { id, driver } of Object.values(context.plugins)) {
     if (!driver) continue;
@@ -228,7 +228,7 @@ const register = s.enqueueActions(({ context, event, enqueue }) => {
   } else if (plugin) enqueue.sendTo<AnyActorRef>(plugin.id, { type: 'plugin.announced' } satisfies PluginVerdict);
 });
 
-/** Those who wait for the cluster to know of them; to the others it is no news. */
+/** Answers plugins that wait for their driver to be in the CSINode; for other plugins nothing changes. */
 const answer = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'csi.driversWritten' && event.type !== 'csi.driversUnwritten') return;
   const verdict: PluginVerdict =

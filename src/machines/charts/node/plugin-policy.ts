@@ -1,5 +1,5 @@
 /**
- * What may register on this node, and as what. Pure.
+ * Which plugins may register on this node, and as what. Pure.
  *
  * Upstream: pkg/volume/csi/csi_plugin.go, pkg/volume/csi/nodeinfomanager, staging apimachinery's util/version.
  */
@@ -19,7 +19,7 @@ const NODE_ID_MAX_BYTES = 256;
 const COUNT_MAX = 2n ** 31n - 1n;
 
 type Version = readonly bigint[];
-/** By name of a driver: the highest version of CSI that it speaks. */
+/** By the name of a driver, the highest version of CSI that it speaks. */
 export type DriverVersions = ReadonlyMap<string, string>;
 
 /** A CSI driver by its version, a device plugin, a resource driver by its service, or none of them. */
@@ -47,7 +47,7 @@ function isLess(one: Version, other: Version): boolean {
   return false;
 }
 
-/** The highest version of CSI that both sides may speak, or upstream's error when there is none. */
+/** The highest version of CSI that both sides speak, or upstream's error when there is none. */
 export function highestSupported(versions: readonly string[]): Version | string {
   let highest: Version | null = null;
   let problem = '<nil>';

@@ -10,9 +10,10 @@
  * Sends: the plugin manager `plugin.introduced`, then `plugin.registered`, `plugin.deviceConnected` or `plugin.failed`;
  *   of a driver that is registered `plugin.changed`.
  * Invariants:
- *   G1 a plugin is registered only when the cluster has it, too.
- *   G2 what cannot be asked, or is refused, is asked again with a growing pause; a driver that was taken and then
- *      has no name for this node, or cannot be published to the cluster, is notified once and must listen anew.
+ *   G1 a plugin is registered only when it is published to the cluster.
+ *   G2 a plugin that cannot be called, or is refused, is called again with a growing pause; a driver that was accepted
+ *      and then has no name for this node, or cannot be published to the cluster, is notified once and has to create
+ *      its socket anew.
  * Upstream: pkg/kubelet/pluginmanager/operationexecutor/operation_generator.go, pkg/volume/csi/csi_node_updater.go.
  */
 import { assign, declaredTypes, errorOf, line, outputOf, pick, sendParent, setup } from '../../../kernel/xstate.ts';
@@ -28,7 +29,7 @@ import { doubledMs, OPERATION_BACK_OFF } from '../../model/values/back-off.ts';
 import type { CSIDriver } from './csi-node.ts';
 import { driverOf, endpointOf, nodeInfoProblem } from './plugin-policy.ts';
 
-/** A publication to the cluster without an end by then has failed: a plugin waits no longer than its start may take. */
+/** A publication to the cluster that takes longer has failed: no plugin waits longer than its start may take. */
 const ANNOUNCING_MAX_MS = 60_000;
 const UNANNOUNCED = 'error updating CSINode object with CSI driver node info: timed out waiting for the condition';
 
@@ -39,7 +40,7 @@ export interface PluginInput {
 export type PluginReport =
   | { readonly type: 'plugin.introduced'; readonly socket: string; readonly info: PluginInfo }
   | { readonly type: 'plugin.registered'; readonly socket: string; readonly driver: CSIDriver }
-  /** What a registered driver says of this node now. */
+  /** A registered driver reports something else about this node. */
   | { readonly type: 'plugin.changed'; readonly driver: CSIDriver }
   | { readonly type: 'plugin.deviceConnected'; readonly socket: string; readonly device: DevicePlugin }
   | { readonly type: 'plugin.failed'; readonly socket: string };
@@ -50,12 +51,12 @@ export type PluginVerdict =
   /** A resource driver is asked nothing more. */
   | { readonly type: 'plugin.acceptedDra' }
   | { readonly type: 'plugin.refused'; readonly error: string }
-  /** The cluster knows of the driver, or there is no cluster. */
+  /** The driver is in the CSINode, or there is no cluster. */
   | { readonly type: 'plugin.announced' }
   | { readonly type: 'plugin.unannounced'; readonly error: string }
-  /** How often it is to be asked for its information on this node; 0: no more. */
+  /** How often the driver is asked about this node; 0: no more. */
   | { readonly type: 'plugin.followed'; readonly periodMs: number }
-  /** It is to be asked now, if it is asked at all. */
+  /** The driver is to be asked now, if it is asked at all. */
   | { readonly type: 'plugin.asked' };
 
 interface Context {
@@ -64,7 +65,7 @@ interface Context {
   /** The error of the registration; empty when it succeeded. */
   readonly error: string;
   readonly retryMs: number;
-  /** Between two questions how many volumes fit on this node; 0: it is not asked. */
+  /** Between two questions for the attach limit; 0: the driver is not asked. */
   readonly periodMs: number;
 }
 
@@ -89,7 +90,7 @@ const introduce = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue.sendParent({ type: 'plugin.introduced', socket: context.socket, info } satisfies PluginReport);
 });
 
-/** What the plugin has said of itself. */
+/** The information that the plugin gave about itself. */
 function infoOf({ info, socket }: Context): PluginInfo {
   if (info === null) throw new Error(`the plugin at ${socket} has not said what it is`);
   return info;
@@ -122,7 +123,7 @@ const fail = (reason: (event: unknown) => string) =>
 
 const notePeriod = s.assign(({ event }) => (event.type === 'plugin.followed' ? { periodMs: event.periodMs } : {}));
 
-/** What cannot be written changes nothing. */
+/** Information that cannot be written to the CSINode changes nothing. */
 const sendChanged = s.enqueueActions(({ context, event, enqueue }) => {
   const { name } = infoOf(context);
   const { info: now, error } = event.type === 'plugin.nodeInfo' ? event : { info: nodeInfoOf(event), error: '' };
@@ -137,7 +138,7 @@ const logUnasked = line<Context, { type: string }, undefined, Event>('error', ({
   { driver: context.info?.name ?? '', socket: context.socket, err: errorOf(event).message },
 ]);
 
-/** What registered is asked nothing more, but how many volumes fit on this node, where the cluster wants to know. */
+/** A registered plugin is only asked for its attach limit, where the cluster wants to know it. */
 const registered = s.createStateConfig({
   initial: 'resting',
   on: { 'plugin.followed': { target: '.resting', actions: notePeriod } },

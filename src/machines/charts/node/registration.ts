@@ -22,15 +22,15 @@ import { reconciliation } from './object/node.ts';
 
 export interface RegistrationInput {
   readonly facts: NodeFacts;
-  /** What is posted when there is no Node yet. */
+  /** The Node that is created when there is none yet. */
   readonly node: Node;
-  /** Who may not create Nodes does not look for one either (gate KubeletRegistrationGetOnExistsOnly). */
+  /** An agent that may not create Nodes does not read one either (gate KubeletRegistrationGetOnExistsOnly). */
   readonly getsOnExistsOnly?: boolean;
 }
 
 export interface Registered {
   readonly node: Node;
-  /** False when an earlier start, or another client, created it. */
+  /** False when an earlier start, or another client, created the Node. */
   readonly isNew: boolean;
 }
 

@@ -1,12 +1,12 @@
 /**
- * Runtime state: may pods be synchronised at all?
+ * Runtime state: whether pods may be synchronised at all.
  *
- * Decides: up or down, from what the runtime says of itself and from the health of PLEG.
+ * Decides: up or down, from the conditions of the runtime and the health of PLEG.
  * Owns: the list of runtime errors and network errors.
  * Hears: `runtime.statusChanged` and `runtime.statusFailed` (runtime service), `pleg.healthy` and `pleg.unhealthy`;
  *   `runtimeState.wanted` of `nodeStatus`, which then gets each change.
  * Asks: no operation.
- * Sends: the supervisor `runtimeState.up` and `runtimeState.down` on each change, and nothing between.
+ * Sends: the supervisor `runtimeState.up` and `runtimeState.down` on each change.
  * Invariants:
  *   T1 before the first status nothing is synchronised.
  *   T2 a missing network does not stop host-network pods: only RuntimeReady and PLEG decide.
@@ -21,7 +21,7 @@ export interface RuntimeStateContext {
   readonly networkError: string;
   readonly plegError: string;
   readonly abilities: RuntimeAbilities;
-  /** The node has a Node object that shows all this. */
+  /** The runtime's conditions are part of a Node object. */
   readonly isPublished: boolean;
 }
 
@@ -32,7 +32,7 @@ export type RuntimeStateEvent =
   | { readonly type: 'pleg.healthy' }
   | { readonly type: 'pleg.unhealthy'; readonly message: string };
 
-/** What upstream says of a condition that is missing or false; empty when it is true. */
+/** Upstream's text for a condition that is missing or false; empty when it is true. */
 function conditionError(kind: 'RuntimeReady' | 'NetworkReady', conditions: readonly RuntimeCondition[]): string {
   const prefix = kind === 'RuntimeReady' ? 'container runtime not ready' : 'container runtime network not ready';
   const condition = conditions.find(({ type }) => type === kind);

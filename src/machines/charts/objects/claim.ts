@@ -1,14 +1,13 @@
 /**
  * One PersistentVolumeClaim that pods use (`object-<key>` below `objects`), and the volume that is bound to it.
  *
- * Decides: whether the claim can be mounted on this node, and where it lies.
+ * Decides: whether the claim can be mounted on this node, and which volume that mounts.
  * Owns: the version that was last published; the name of the bound volume.
  * Hears: `node.labels` of `objects`.
- * Asks: `kube.get` of the claim, again and again, for a node may not watch claims, and of the volume.
+ * Asks: `kube.get` of the claim, periodically, for a node may not watch claims, and of the volume.
  * Sends: `objects` `object.observed`.
  * Invariants:
- *   A1 a claim is usable only while it is bound to its volume, and not deleted under those who use it; what uses it
- *      already keeps it.
+ *   A1 a claim is usable only while it is bound to its volume, and not being deleted; pods that use it already keep it.
  *   A2 a volume that this agent cannot mount is reported by its kind, never left out.
  *   A3 of a volume that only some nodes can reach nothing is reported before the labels of this one are known.
  */
@@ -34,21 +33,21 @@ import type { BoundVolume } from '../../model/operations/volume.ts';
 import type { Ended } from '../../model/pods/messages.ts';
 import { pauseMs, READ_BACK_OFF } from '../../model/values/back-off.ts';
 
-/** How long what is known of a claim that is in use is good enough: as often as a kubelet syncs a pod. */
+/** How long a claim in use is not read again: as often as a kubelet syncs a pod. */
 const GET_AGAIN_MS = 60_000;
 
 export interface ClaimInput {
   readonly key: string;
-  /** Of this node; `null`: not known yet. */
+  /** Labels of this node; `null`: not known yet. */
   readonly labels: Readonly<Record<string, string>> | null;
 }
 
 interface Context extends ClaimInput {
-  /** Of the last publication; `null`: there was none. */
+  /** The version that was last published; `null`: there was none. */
   readonly version: string | null;
-  /** Of the volume that is bound; empty: none that could be mounted. */
+  /** The name of the bound volume; empty: none that could be mounted. */
   readonly volumeName: string;
-  /** The pod that the claim was made for; empty: none. */
+  /** Uid of the pod that the claim was made for; empty: none. */
   readonly owner: string;
   readonly size: BoundVolume['size'];
   readonly volume: KubeObject | null;
@@ -94,7 +93,10 @@ function refusalOf(claim: KubeObject | null, name: string): string {
 
 const PROTECTION = 'kubernetes.io/pvc-protection';
 
-/** A claim that is protected stays as long as pods use it, also those of which this agent knows nothing yet. */
+/**
+ * True when the claim is being deleted. One that is protected stays as long as pods use it, also pods that this agent
+ * does not know yet.
+ */
 function isGoing({ metadata }: KubeObject): boolean {
   const { deletionTimestamp, finalizers } = metadata;
   return deletionTimestamp !== undefined && !(Array.isArray(finalizers) && finalizers.includes(PROTECTION));
@@ -123,7 +125,7 @@ const take = s.enqueueActions((args) => {
   report(enqueue, { ...context, volumeName }, problem(context, refusal));
 });
 
-/** What was known stays: a server that is away takes no volume away. */
+/** After a failed read the published state stays: a server that is away takes no volume away. */
 const noteUnread = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   const { message } = errorOf(event);
@@ -132,7 +134,7 @@ const noteUnread = s.enqueueActions((args) => {
     report(enqueue, context, problem(context, `failed to fetch PVC from API server: ${message}`));
 });
 
-/** Of a claim that was made for a pod: that pod. */
+/** Uid of the pod that the claim was made for; empty: none. */
 function ownerOf(claim: KubeObject | null): string {
   const owners = claim?.metadata['ownerReferences'];
   const controller = Array.isArray(owners)
@@ -160,11 +162,11 @@ const sendVolume = s.enqueueActions(({ context, enqueue }) => {
 
 const specOf = (volume: KubeObject): PersistentVolumeSpec => (isObject(volume['spec']) ? volume['spec'] : {});
 
-/** Of which a node has to match one; `null`: every node will do. */
+/** Selector terms of which a node has to match one; `null`: every node will do. */
 const termsOf = (volume: KubeObject | null): readonly NodeTerm[] | null =>
   (volume && specOf(volume).nodeAffinity?.required?.nodeSelectorTerms) ?? null;
 
-/** Why a volume is not the claim's, although the claim names it; empty: it is. A volume says by uid whose it is. */
+/** Why a volume is not the claim's, although the claim names it; empty: it is. The volume names its claim by uid. */
 function holderProblem({ metadata: { name } }: KubeObject, holder: { readonly uid?: string } | undefined, uid: string) {
   if (!isObject(holder))
     return `found PV object ${name} but it has a nil pv.Spec.ClaimRef indicating it is not yet bound to the claim`;
@@ -193,7 +195,7 @@ function stateOf({ key, labels, owner, size }: Context, volume: KubeObject): Obj
 
 const GROUP_ANNOTATION = 'pv.beta.kubernetes.io/gid';
 
-/** Text that is no number names no group, as upstream has it. */
+/** The group that owns the volume's files. A text that is no number names none, as upstream. */
 function groupOf({ metadata }: KubeObject): Pick<BoundVolume, 'groupId'> {
   const { annotations } = metadata;
   const text = isObject(annotations) ? annotations[GROUP_ANNOTATION] : undefined;
@@ -268,7 +270,7 @@ export const claimMachine = s.createMachine({
     },
     /** Waits to know the labels of this node. */
     unlabelled: { always: { guard: 'knowsLabels', target: 'judging' } },
-    /** What is known is good enough for a while. */
+    /** Waits until the claim has to be read again. */
     reported: {
       after: { getAgain: 'gettingClaim' },
       on: { 'node.labels': { target: 'judging', actions: noteLabels } },

@@ -1,7 +1,7 @@
 /**
  * One object that pods use (`object-<key>` below `objects`): a ConfigMap, a Secret or a RuntimeClass.
  *
- * Decides: how it is followed, by the strategy of the configuration; what of a change is news.
+ * Decides: how it is followed, by the strategy of the configuration; which changes are published.
  * Owns: the version that was last published.
  * Hears: its reflector; `object.refresh`, `object.period` of `objects`.
  * Asks: `kube.get`, or its reflector's list and watch.
@@ -9,7 +9,7 @@
  * Invariants:
  *   O1 an unchanged object is not published.
  *   O2 an immutable object that was found is not asked for again, but for a refresh.
- *   O3 an object that cannot be read is published as unknown, never as missing; what was known of it stays.
+ *   O3 an object that cannot be read is published as unknown, never as missing; the content that was published stays.
  *   O4 a refresh is answered by the first call that began after it, also with what did not change.
  */
 import {
@@ -34,7 +34,7 @@ import { type ReflectorReport, reflectorMachine } from '../kube/reflector.ts';
 
 type Strategy = NonNullable<NodeSettings['apiServer']>['changeDetection'];
 
-/** A list that did not come by then is reported to the pods that wait for it. */
+/** A list that takes longer is reported to the pods that wait for it. */
 const SYNC_MS = 10_000;
 const REOPEN_MS = 1_000;
 
@@ -43,12 +43,12 @@ export interface ObjectInput {
   readonly strategy: Strategy;
   /** The newest refresh that was requested. */
   readonly refresh: number;
-  /** So long a value is good enough. */
+  /** How old a value may be, in milliseconds. */
   readonly periodMs: number;
 }
 
 interface Context extends ObjectInput {
-  /** Of the last publication; `null`: there was none. Empty: the object is missing. */
+  /** The version that was last published; `null`: there was none. Empty: the object is missing. */
   readonly version: string | null;
   readonly isImmutable: boolean;
   /** The newest refresh that was wanted when the call under way began, and the newest that was answered. */
@@ -115,7 +115,7 @@ const logUnsynced = s.enqueueActions(({ context, enqueue }) => {
   sendState(enqueue, context, { state: 'unknown', message });
 });
 
-/** It is not there, or could not be read. */
+/** The object does not exist, or could not be read. */
 const noteFailure = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   const { code, message } = errorOf(event);
@@ -198,15 +198,15 @@ export const objectMachine = s.createMachine({
         ],
       },
     },
-    /** What is known is good enough for a while. */
+    /** Waits until the object has to be read again. */
     resting: {
       always: { guard: 'isImmutable', target: 'settled' },
       after: { period: 'getting' },
       on: { 'object.period': { target: 'resting', reenter: true, actions: notePeriod } },
     },
-    /** It was not there, or could not be read. */
+    /** The object did not exist, or could not be read. */
     backingOff: { after: { retry: 'getting' } },
-    /** It can never change again; one of the same name may take its place. */
+    /** The object is immutable; one of the same name may take its place. */
     settled: {},
   },
 });

@@ -2,11 +2,11 @@
  * The objects of the API server that pods use: one actor each, for as long as some pod uses it.
  *
  * Decides: which objects are followed.
- * Owns: who wants what, what is known under each key, and who waits for it to be asked for anew.
+ * Owns: the keys that each pod wants, the state of each object, and the pods that wait for an object to be read again.
  * Hears: `objects.wanted`, `objects.released` of `pods`; `node.labels` of `nodeStatus`; `object.observed` of its
  *   actors.
  * Asks: nothing; its actors do.
- * Sends: `pods` `object.found`, and `objects.started` when it lost who wants what.
+ * Sends: `pods` `object.found`, and `objects.started` after it lost their requests.
  * Invariants:
  *   J1 an object is followed exactly as long as one pod wants it; of many that are new some begin in each turn.
  *   J2 a pod that wants an object gets what is known of it at once, and every change after that; where objects are not
@@ -41,9 +41,9 @@ export type ObjectsInput = Pick<NodeSettings, 'nodeName' | 'apiServer'>;
 const STARTS_MAX = 50;
 /** Before the actor of an object that crashed starts again. */
 const RESPAWN_MS = 1_000;
-/** A pod is synced so often and asks for no object more often; upstream's default for `Cache`, too. */
+/** A pod is synced this often and reads no object more often; upstream's default for `Cache`, too. */
 const PERIOD_MS = 60_000;
-/** Kinds of which one actor follows all objects for all keys; by kind, its id. */
+/** Kinds that one actor follows for all keys; by kind, its id. */
 const SHARED: Readonly<Record<string, 'services' | 'trustBundles'>> = {
   Services: 'services',
   ClusterTrustBundle: 'trustBundles',
@@ -53,15 +53,15 @@ interface Context {
   readonly strategy: NonNullable<NodeSettings['apiServer']>['changeDetection'];
   /** By uid of a pod, the keys that it wants. */
   readonly wants: Readonly<Record<string, readonly string[]>>;
-  /** By key, what is known; absent: nothing yet. */
+  /** By key, the state of the object; absent: not read yet. */
   readonly known: Readonly<Record<string, ObjectState>>;
-  /** By key, the uids that wait for its refresh, as what is known may be too old: each with that refresh. */
+  /** By key, the uids of pods that wait for a refresh of the object, each with the number of that refresh. */
   readonly awaited: Readonly<Record<string, Readonly<Record<string, number>>>>;
   /** The number of the newest refresh. */
   readonly refreshes: number;
-  /** Ids of the actors that are there. */
+  /** Ids of the actors that run. */
   readonly actors: readonly string[];
-  /** Of this node; `null`: not known yet. */
+  /** Labels of this node; `null`: not known yet. */
   readonly labels: NodeLabels['labels'] | null;
   /** See {@link NodeLabels}; 0: it is not known, or no number. */
   readonly objectTtlMs: number;
@@ -118,7 +118,7 @@ function follow(
 
 const isConfiguration = (key: string): boolean => /^(ConfigMap|Secret)$/.test(idOf(key).kind);
 
-/** What is known of it is as old as a period may be. */
+/** True when the state of an object is older than its period. */
 const isAged = ({ strategy, known }: Context, key: string): boolean =>
   strategy !== 'Watch' && known[key] !== undefined && isConfiguration(key);
 
@@ -188,7 +188,7 @@ const observe = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue.sendTo(to('pods'), { type: 'object.found', key, uids, ...state } satisfies ObjectFound);
 });
 
-/** What claims can be mounted here may depend on it, and how long an object is good enough. */
+/** Labels of the node decide which claims can be mounted, and its annotation how old an object may be. */
 const label = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'node.labels') return;
   const seconds = parseDecimal(event.objectTtl ?? '');

@@ -2,7 +2,7 @@
  * The services of the cluster (`services` below `objects`), as far as pods see them in their environment.
  *
  * Decides: which services a pod of a namespace may see, and what variables they make.
- * Owns: of each service its name, address and ports; which keys are wanted, and what was last published of them.
+ * Owns: name, address and ports of each service; the wanted keys, and the version that was last published for each.
  * Hears: its reflector, `services.wanted` of `objects`.
  * Asks: its reflector.
  * Sends: `objects` `object.observed` for each wanted key.
@@ -27,7 +27,7 @@ export interface ServicesWanted {
 }
 
 interface Context {
-  /** By `<namespace>/<name>`. */
+  /** Services by `<namespace>/<name>`. */
   readonly services: Readonly<Record<string, Service>>;
   readonly isListed: boolean;
   /** By wanted key, the version that was last published. */
@@ -44,7 +44,7 @@ type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
 const nameOf = ({ metadata: { namespace, name } }: KubeObject): string =>
   `${typeof namespace === 'string' ? namespace : ''}/${name}`;
 
-/** Publishes what changed under the wanted keys, once there was a list. */
+/** Publishes the wanted keys whose value changed, once services were listed. */
 function settle(enqueue: Enqueue, next: Context): void {
   const reported: Record<string, string> = {};
   for (const [key, before] of Object.entries(next.reported)) {

@@ -1,15 +1,15 @@
 /**
  * The ClusterTrustBundles of the cluster (`trustBundles` below `objects`), for as long as some pod projects one.
  *
- * Decides: by which version of the API they are read; which anchors a query of a pod means.
- * Owns: the bundles, which keys are wanted, and what was last published of them.
+ * Decides: by which version of the API they are read; which trust anchors a query of a pod selects.
+ * Owns: the bundles; the wanted keys, and the version that was last published for each.
  * Hears: its reflector, `trustBundles.wanted` of `objects`.
  * Asks: `kube.list` of one bundle, to find the version of the API; its reflector.
  * Sends: `objects` `object.observed` for each wanted key.
  * Invariants:
  *   Y1 nothing is published as missing before the first complete list.
- *   Y2 what did not change is not published.
- *   Y3 a cluster without this API is asked again later, and until then pods hear why they wait.
+ *   Y2 an unchanged value is not published.
+ *   Y3 a cluster without this API is asked again later, and until then pods are sent why they wait.
  * Upstream: pkg/kubelet/clustertrustbundle/clustertrustbundle_manager.go.
  */
 import { declaredTypes, errorOf, line, now, pick, random, sendParent, setup } from '../../../kernel/xstate.ts';
@@ -21,12 +21,12 @@ import type { Ended } from '../../model/pods/messages.ts';
 import { pauseMs, READ_BACK_OFF } from '../../model/values/back-off.ts';
 import { type ReflectorReport, reflectorMachine } from '../kube/reflector.ts';
 
-/** The newest that the cluster has is used. */
+/** The newest version that the cluster has is used. */
 const VERSIONS = ['v1', 'v1beta1', 'v1alpha1'].map((version) => `certificates.k8s.io/${version}`);
-/** An API server gets another API by a restart with other flags. */
+/** Before a cluster without the API is asked again: an API server gets it by a restart with other flags. */
 const ABSENT_MS = 300_000;
 const REOPEN_MS = 1_000;
-/** A list that did not come by then is reported to the pods that wait for it. */
+/** A list that takes longer is reported to the pods that wait for it. */
 const SYNC_MS = 10_000;
 
 const UNSYNCED = 'ClusterTrustBundle informer has not yet synced';
@@ -37,7 +37,7 @@ export interface TrustBundlesWanted {
 }
 
 interface Context {
-  /** By name. */
+  /** Bundles by name. */
   readonly bundles: Readonly<Record<string, TrustBundle>>;
   readonly isListed: boolean;
   /** Index of the version of the API that is tried or used. */
@@ -116,7 +116,7 @@ const noteFailure = s.enqueueActions((args) => {
   enqueue(line('warn', ['Failed to look for the ClusterTrustBundle API', { err: errorOf(event).message }]));
 });
 
-/** Who begins to want one while there is no API hears why, too. */
+/** Pods that want a bundle while there is no API are sent the reason. */
 const absent = s.createStateConfig({
   meta: { waitsFor: 'the API server to have ClusterTrustBundles' },
   entry: [

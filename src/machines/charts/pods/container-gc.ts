@@ -1,12 +1,12 @@
 /**
  * The garbage collector of containers: instances that ended and sandboxes that were replaced.
  *
- * Decides: what is old enough to count, and too much, by `containerGc` of the settings.
- * Owns: by pod what is dead, as the pods' actors say it.
+ * Decides: which dead instances are old enough to count, and which exceed the limits of `containerGc` of the settings.
+ * Owns: the dead instances and sandboxes of each pod, as its actor reports them.
  * Hears: `garbage.changed` of pods; `garbage.purge` of `eviction`, which it answers.
  * Asks: `cri.removeContainer`, `logs.remove`, `cri.removePodSandbox`, once `logs.unlink`; the runtime is never listed.
  * Invariants:
- *   G1 nothing that runs is ever removed, and of each container at least the newest instances that the settings keep.
+ *   G1 no running instance is ever removed, and of each container the newest instances that the settings keep stay.
  *   G2 an idle node is silent: without too much garbage there is no timer and no call.
  */
 import { declaredTypes, errorOf, line, now, pick, sendTo, setup, to } from '../../../kernel/xstate.ts';
@@ -37,16 +37,16 @@ interface Victim {
 interface Context {
   readonly nodeName: string;
   readonly podLogsDir: string;
-  /** Empty: there are no links to logs. */
+  /** The folder of links to logs; empty: there are none. */
   readonly containerLogsDir: string;
   readonly policy: Policy;
   readonly pods: Pods;
   readonly queue: readonly Victim[];
-  /** A caller waits for the answer. */
+  /** `eviction` waits for the answer of this round. */
   readonly purging: boolean;
 }
 
-/** Of different containers. */
+/** Orders instances of different containers. */
 const newestFirst = (a: DeadContainer, b: DeadContainer): number =>
   b.createdAt.length - a.createdAt.length || (a.createdAt < b.createdAt ? 1 : -1);
 
@@ -61,7 +61,7 @@ function groupsOf(pods: Pods): DeadContainer[][] {
   );
 }
 
-/** Without what is too young to count yet. */
+/** Instances that are old enough to count. */
 function ofAge(pods: Pods, { minAgeMs }: Policy, nowMs: number): Pods {
   if (minAgeMs === 0) return pods;
   const isOldEnough = ({ createdAt }: DeadContainer): boolean => milliseconds(createdAt) <= nowMs - minAgeMs;
@@ -94,14 +94,14 @@ function excessOf(pods: Pods, policy: Policy): DeadContainer[] {
   return [...beyond, ...oldest];
 }
 
-/** When the node is short of disk, also what is left of pods that are over. */
+/** When the node is short of disk, also the instances of pods that have ended. */
 const purgeVictimsOf = (pods: Pods, policy: Policy): Victim[] => {
   const ofOver = Object.values(pods).flatMap(({ over, dead }) => (over ? dead : []));
   const others = victimsOf(pods, policy).filter(({ id }) => !ofOver.some((each) => each.id === id));
   return [...ofOver.map(({ id }) => ({ kind: 'container' as const, id })), ...others];
 };
 
-/** What the container that is removed has written. */
+/** The log of the instance that is removed. */
 function logOf({ podLogsDir, containerLogsDir, pods, queue: [victim] }: Context) {
   const dead = Object.values(pods).flatMap((garbage) => garbage.dead);
   const { logPath = '', linkName = '' } = dead.find(({ id }) => id === victim?.id) ?? {};
@@ -172,7 +172,7 @@ export const containerGcMachine = s.createMachine({
   on: { 'garbage.changed': { actions: note }, 'garbage.purge': { target: '.next', actions: beginPurge } },
   states: {
     choosing: { always: [{ guard: 'hasLinks', target: 'sweeping' }, { target: 'idle' }] },
-    /** Waits until the links are gone whose logs are: an agent that crashed may have left them. */
+    /** Waits until links without a log are gone: an agent that crashed may have left them. */
     sweeping: {
       invoke: {
         id: 'sweep',
@@ -228,7 +228,7 @@ export const containerGcMachine = s.createMachine({
         onError: failed,
       },
     },
-    /** Waits for the pods to see what was removed. */
+    /** Waits for the pods to report what was removed. */
     settling: { after: { [CONTAINER_GC_MS]: 'idle' } },
   },
 });

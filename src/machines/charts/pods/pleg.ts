@@ -1,8 +1,8 @@
 /**
- * The pod lifecycle event generator: what the runtime's pods do, as the stream `cri.watchPods` reports it.
+ * The pod lifecycle event generator: follows the pods of the runtime by the stream `cri.watchPods`.
  *
  * Decides: whether observation of the runtime can be trusted (healthy or not).
- * Owns: nothing; the stream's port compares and speaks only of changes.
+ * Owns: nothing; the port of the stream compares, and emits only changes.
  * Hears: the items of the stream; `runtime.wanted` from `syncLoop`; `pleg.healthWanted` from `runtimeState`.
  * Asks: `cri.watchPods`.
  * Sends: `pods` every change; `syncLoop` that the runtime was listed, after `pods`; `runtimeState` its health.
@@ -23,16 +23,16 @@ import {
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
 
 /**
- * The fast period of listing the runtime, upstream's; `src/actors/cri` slows down while the runtime's events prove
- * right.
+ * The period of listing the runtime, upstream's; `src/actors/cri` lists less often while the runtime's events are
+ * complete.
  */
 export const RELIST_PERIOD_MS = 1_000;
 
 /** The kubelet's threshold: three minutes without a successful list. */
 const PLEG_THRESHOLD_MS = 180_000;
-/** One pod's inspection; past it only that pod is stale. */
+/** Deadline of one pod's inspection; after it only that pod is stale. */
 const INSPECT_DEADLINE_MS = 10_000;
-/** Inspections at once: enough to read 100 pods in a moment, few enough not to hold up the runtime's own work. */
+/** Inspections at once: enough to inspect 100 pods in a moment, few enough not to slow the runtime down. */
 const INSPECT_PARALLEL = 8;
 /** Before the stream is opened again after it broke. */
 const REOPEN_MS = 1_000;
@@ -40,7 +40,7 @@ const REOPEN_MS = 1_000;
 export type PlegInput = Receiver & Pick<NodeSettings, 'relistPeriodMs'>;
 
 interface Context extends PlegInput {
-  /** Something was published since the stream was opened. */
+  /** A change was published since the stream was opened. */
   readonly hasPublished: boolean;
 }
 
@@ -64,7 +64,7 @@ const s = setup({
   guards: { hasPublished: ({ context }) => context.hasPublished },
 });
 
-/** `syncLoop` may act on a list only when `pods` has it. */
+/** `syncLoop` may act on a list only after `pods` has it. */
 const publish = s.enqueueActions(({ context, event, enqueue }) => {
   const message = event as RuntimeMessage;
   const receiver = receiverOf(context);

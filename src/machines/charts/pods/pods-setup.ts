@@ -32,17 +32,17 @@ export interface PodsInput {
 
 export interface PodRecord extends PodRef {
   readonly isStatic: boolean;
-  /** Keys of the ConfigMaps and Secrets that it names. */
+  /** Keys of the ConfigMaps and Secrets that the pod names. */
   readonly objectKeys: readonly string[];
   readonly desired: boolean;
   readonly held: boolean;
-  /** Its actor is there. */
+  /** The pod has an actor. */
   readonly alive: boolean;
   readonly crashes: number;
   readonly kill: PodKill | null;
-  /** The node ended it, though it is wanted. */
+  /** Why the node ended the pod, though it is wanted. */
   readonly verdict: PodKill | null;
-  /** It was wanted again while it ended. */
+  /** The pod was wanted again while it ended. */
   readonly again: boolean;
 }
 
@@ -53,9 +53,9 @@ interface Context {
   readonly softState: SoftState;
   readonly records: Records;
   readonly objects: ConfigObjects;
-  /** Every pod of the runtime was named: what was not does not exist there. */
+  /** The runtime was listed completely: a pod that was not reported does not exist there. */
   readonly relisted: boolean;
-  /** Every source is ready: a pod that is not known here is orphaned. */
+  /** Every source has published: a pod that is not wanted here is orphaned. */
   readonly judges: boolean;
   /** The logs of pods that are gone could not be listed. */
   readonly lacksLogs: boolean;
@@ -112,7 +112,7 @@ export const fullName = ({ name, namespace }: PodRef): string => `${name}_${name
 
 export const refOf = ({ metadata: { uid, name, namespace } }: Pod): PodRef => ({ uid, name, namespace });
 
-/** What is remembered of one pod, by container or by image. */
+/** The soft state of one pod, by container or by image. */
 export const rememberedOf = ({ containers, begun, pulls, probes, resizes }: SoftState, uid: string) => ({
   rememberedContainers: ofPod(containers, uid),
   begun: ofPod(begun ?? {}, uid),
@@ -128,10 +128,10 @@ const ofPod = <Value>(table: Readonly<Record<string, Value>>, uid: string): Reco
     ),
   );
 
-/** What an actor of a pod ends with: the number of each container's next instance. */
+/** What the actor of a pod ends with: the number of each container's next instance. */
 export type Restarts = Readonly<Record<string, number>>;
 
-/** A pod that comes again goes on counting, though nothing of it is left in the runtime. */
+/** Restart counts go on when the same pod is wanted again, though the runtime has nothing of it. */
 export function withRestarts(softState: SoftState, uid: string, restarts: Restarts): SoftState {
   const others = Object.entries(softState.containers).filter(([key]) => !key.startsWith(`${uid}/`));
   const counted = Object.entries(restarts).map(
@@ -142,7 +142,7 @@ export function withRestarts(softState: SoftState, uid: string, restarts: Restar
 
 // ---- objects of the API server --------------------------------------------------------------------------------------
 
-/** With an API server the objects come one by one, and for as long as the pod is there. */
+/** With an API server the objects are read one by one, for as long as the pod exists. */
 export function wantObjects({ context, enqueue }: Args, uid: string, keys: readonly string[]): void {
   if (context.settings.apiServer === undefined || keys.length === 0) return;
   enqueue.sendTo(to('objects'), { type: 'objects.wanted', uid, keys } satisfies ObjectsWanted);

@@ -1,22 +1,21 @@
 /**
- * The pod workers: one actor a pod (`pod-<uid>`), for every pod that is wanted or that the runtime has.
+ * The pod workers: one actor (`pod-<uid>`) for every pod that is wanted or that the runtime has.
  *
- * Decides: who gets an actor, who waits for a predecessor of the same name, who is ended, what follows a crash.
+ * Decides: which pods get an actor, which wait for another pod of their name, which are ended, what follows a crash.
  * Owns: by uid the name, whether it is wanted, which objects it names, and the kill that was ordered; all ConfigMaps
  *   and Secrets. Never a pod: those live in their actors.
- * Hears: `config.objects`, `config.pods`, `runtime.*` and `pods.housekeeping` of `syncLoop`; `pods.kill` of those that
- *   may end pods; `softState.loaded`; `pods.wanted` of `containerManager`; `node.changed` of the root; for its pods
- *   `object.found`, `csi.*`, and the news for all of them: that a sender has started anew, and which CPUs they share.
- *   What `images` and `allocation` answer goes to the pod itself, which is registered under its uid.
- * Asks: `volume.podFolders` and `logs.podFolders` once, for what an agent that crashed has left; `podConfig` for a pod
- *   whose actor lost it; `softState` for what is remembered of containers; `objects` for what pods use.
+ * Hears: `config.objects`, `config.pods`, `runtime.*` and `pods.housekeeping` of `syncLoop`; `pods.kill`;
+ *   `softState.loaded`; `pods.wanted` of `containerManager`; `node.changed` of the root; for its pods `object.found`,
+ *   `csi.*`, restarts of senders and shared CPUs. Answers of `images` and `allocation` go to the pod's actor itself.
+ * Asks: `volume.podFolders` and `logs.podFolders` once, for leftovers of an earlier agent; `podConfig` for a pod whose
+ *   actor crashed; `softState` for restart counts and back-offs; `objects` for the objects that pods use.
  * Invariants:
  *   W1 one actor a uid, from the first message until nothing of the pod is left on the node.
  *   W2 of static pods with one full name only one is not held; the next one starts when the one before is gone.
  *   W3 a pod whose end was ordered is not started again; when it is wanted again meanwhile, it starts anew afterwards,
  *      and counts this as a restart of its containers.
- *   W4 a crashed actor comes back after a back-off and observes the runtime before it does anything.
- *   W5 an actor that got remembered state then gets which of its pods still exist.
+ *   W4 a crashed actor is replaced after a back-off, and inspects the runtime before anything else.
+ *   W5 an actor that loaded soft state is then sent which pods still exist.
  */
 import { errorOf, line, now, outputOf, to } from '../../../kernel/xstate.ts';
 import type { AllocationReport, PodsKnown } from '../../model/allocation/messages.ts';
@@ -104,7 +103,7 @@ function start(args: Args, ref: PodRef, before: PodRecord | undefined, what: Sta
   };
 }
 
-/** What starts from now on starts with it. */
+/** Pods that begin from now on get these settings. */
 const takeNode = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'node.changed') return;
   enqueue.assign({ settings: event.settings });
@@ -181,7 +180,10 @@ function endUnwanted(enqueue: Enqueue, record: PodRecord): PodRecord {
   return kill(enqueue, { ...record, desired: false }, desired ? null : ORPHAN_GRACE_SECONDS);
 }
 
-/** Folders of pods that neither a source nor the runtime knows: their volumes and files go. Only logs have names. */
+/**
+ * Ends pods that neither a source nor the runtime knows, but of which there are folders: their volumes and files are
+ * removed. Only log folders have names.
+ */
 const endLeftovers = s.enqueueActions((args) => {
   const { uids = [], pods = [] } = outputOf<Leftovers>(args.event);
   const records: Record<string, PodRecord> = { ...args.context.records };
@@ -224,7 +226,7 @@ const takeRelist = s.enqueueActions((args) => {
   enqueue.assign({ relisted: true, records: released(enqueue, context.records) });
 });
 
-/** Of the pods that wait under one name the first one starts, when no other pod has that name on this node. */
+/** Of pods that wait for one name the first one begins, when no other pod has that name on this node. */
 function released(enqueue: Enqueue, records: Records): Records {
   const taken = new Set(Object.values(records).flatMap((record) => (record.held ? [] : [fullName(record)])));
   const next: Record<string, PodRecord> = { ...records };
@@ -274,7 +276,7 @@ const reap = s.enqueueActions(({ context, event, enqueue }) => {
   });
 });
 
-/** What stands for a static pod in the API server may go now. */
+/** The mirror pod of this static pod may be deleted now. */
 function sendReleased(enqueue: Enqueue, { settings }: Args['context'], { uid, namespace, name }: PodRef): void {
   if (settings.apiServer === undefined) return;
   const message: MirrorMessage = { type: 'mirror.released', pod: { uid, namespace, name } };
@@ -292,12 +294,12 @@ const reapCrashed = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue.assign({
     records: { ...context.records, [uid]: { ...record, alive: false, crashes: record.crashes + 1 } },
   });
-  /** What it noted since the agent started is with `softState`. */
+  /** The soft state that the pod noted since the agent started is with `softState`. */
   enqueue.sendTo(to('softState'), { type: 'softState.wanted' });
   reapChild(enqueue, idOf(uid), { type: 'pod.respawn', uid }, delay);
 });
 
-/** A wanted pod is asked for again; of one that is to end, the name is enough. */
+/** A wanted pod is requested again from its source; for one that has to end its name is enough. */
 const respawn = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'pod.respawn') return;
@@ -371,7 +373,7 @@ export const podsMachine = s.createMachine({
     'pod.respawn': { actions: respawn },
   },
   states: {
-    /** Waits until it is known who is wanted. */
+    /** Waits until it is known which pods are wanted. */
     gathering: { on: { 'pods.housekeeping': { target: 'listingLogs', actions: keepHouse } } },
     listingLogs: {
       invoke: {

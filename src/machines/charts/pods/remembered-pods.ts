@@ -2,7 +2,7 @@
  * The pods of the API server that this node may start without it (`rememberedPods`): one file a pod.
  *
  * Decides: when a file is written.
- * Owns: by pod what is to be written, what is being written, the version that was.
+ * Owns: by pod the content to write, the write under way, the version that was written.
  * Hears: `pod.remembered`, `pod.forgotten` of pods.
  * Asks: `host.savePod`.
  * Invariants:
@@ -18,19 +18,19 @@ import type { NodeSettings } from '../../model/settings/node-settings.ts';
 
 export type RememberedPodsInput = Pick<NodeSettings, 'nodeName' | 'rememberedPodsDir'>;
 
-/** `null`: its file goes. */
+/** The content of a file; `null`: the file is removed. */
 type ToWrite = RememberedPod | null;
 
-/** Before a file is removed that could not be. */
+/** Before a file that could not be removed is removed again. */
 const RETRY_MS = 10_000;
 const NOTHING = { uid: '', remembered: null };
 
 interface Context {
   readonly directory: string;
-  /** By uid. */
+  /** By uid, contents that wait to be written. */
   readonly pending: Readonly<Record<string, ToWrite>>;
   readonly saving: { readonly uid: string; readonly remembered: ToWrite };
-  /** By uid, what was written since the agent started. */
+  /** By uid, the version that was written since the agent started. */
   readonly written: Readonly<Record<string, string>>;
 }
 
@@ -43,7 +43,7 @@ const s = setup({
   },
 });
 
-/** Of what the file has when all is written. */
+/** The version that the file has when everything is written. */
 function versionToBe({ pending, written }: Context, uid: string): string | undefined {
   const next = pending[uid];
   return next === undefined ? written[uid] : next === null ? undefined : versionOf(next);
@@ -56,7 +56,7 @@ const take = s.assign(({ context, event }) => {
   return { pending: { ...context.pending, [event.uid]: remembered } };
 });
 
-/** What is being written counts as written: what comes meanwhile is compared with it. */
+/** Content that is being written counts as written: later content is compared with it. */
 const takeNext = s.assign(({ context }) => {
   const uid = Object.keys(context.pending)[0] ?? '';
   const { [uid]: remembered = null, ...pending } = context.pending;
@@ -70,7 +70,7 @@ const takeNext = s.assign(({ context }) => {
 
 const noteDone = s.assign({ saving: NOTHING });
 
-/** What came meanwhile of the same pod is newer. */
+/** Content that came meanwhile for the same pod is newer. */
 const keepToRemove = s.assign(({ context: { pending, saving } }) => ({
   pending: { [saving.uid]: null, ...pending },
   saving: NOTHING,

@@ -2,8 +2,8 @@
  * The soft state of this node, which outlives the agent: facts that neither the runtime nor the API server keeps.
  *
  * Decides: when to write.
- * Owns: restart counts, back-offs and results of probes by container, back-offs of pulls; what pods were given, who was
- *   refused and why, and what running instances have.
+ * Owns: restart counts, back-offs and results of probes by container, back-offs of pulls; grants, rejections with their
+ *   reasons, and the resources of running instances during a resize.
  * Hears: `softState.noted` and `softState.begun` of containers, `softState.pulled` of images, `softState.probed` and
  *   `softState.resized` of pods, `softState.allocated` and `softState.rejected` of `allocation`, `softState.forgotten`
  *   and `pods.known` of `pods`, `softState.wanted` of both.
@@ -34,7 +34,10 @@ import type { Ended, SoftStateMessage } from '../../model/pods/messages.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
 import { PULL_QUIET_MS } from '../images/image-setup.ts';
 
-/** Changes are gathered this long: a crash of the agent may cost so much, a burst of restarts one write. */
+/**
+ * Changes are gathered for this long: a crash of the agent loses at most these, and a burst of restarts costs one
+ * write.
+ */
 const GATHER_MS = 1_000;
 /** Before a write that failed is tried again. */
 const RETRY_MS = 30_000;
@@ -44,9 +47,9 @@ export type SoftStateInput = Pick<NodeSettings, 'softStateFile'>;
 interface Context {
   readonly path: string;
   readonly state: SoftState;
-  /** Changed since the last write began. */
+  /** The state changed since the last write began. */
   readonly isDirty: boolean;
-  /** What changed is not to wait for more. */
+  /** The change must be written without waiting for others. */
   readonly isUrgent: boolean;
 }
 
@@ -68,7 +71,7 @@ const noteBegun = s.assign(({ context, event }) => {
   return { state: { ...context.state, begun }, isDirty: true };
 });
 
-/** A pull may end after its pod is gone: back-offs that would begin anew anyway go. */
+/** A pull may end after its pod is gone: back-offs that have run out are dropped. */
 const notePull = s.assign((args) => {
   const { context, event } = args;
   if (event.type !== 'softState.pulled') return {};
@@ -89,7 +92,7 @@ const noteGrant = s.assign(({ context, event }) => {
   return { state: { ...context.state, grants }, isDirty: true, isUrgent };
 });
 
-/** `null`: the change is done. */
+/** `null`: the resize is done. */
 const noteResize = s.assign(({ context, event }) => {
   if (event.type !== 'softState.resized') return {};
   const { [event.uid]: _before, ...others } = context.state.resizes ?? {};
@@ -112,7 +115,7 @@ const noteProbes = s.assign(({ context, event }) => {
 /** Keys of tables are a pod's uid alone, or with the name of a container or image behind it. */
 const uidIn = (key: string): string => key.split('/', 1)[0] ?? '';
 
-/** What is remembered of those pods alone; `null` when that is everything. */
+/** The soft state of these pods alone; `null` when it has no others. */
 function ofPods(state: SoftState, isKept: (uid: string) => boolean): SoftState | null {
   const only = <Value>(table: Readonly<Record<string, Value>> = {}): Record<string, Value> =>
     Object.fromEntries(Object.entries(table).filter(([key]) => isKept(uidIn(key))));
@@ -136,7 +139,7 @@ const forget = s.assign(({ context, event }) => {
   return state === null ? {} : { state, isDirty: true };
 });
 
-/** What was noted of a pod after it was forgotten goes at the next start. */
+/** Forgets pods that are gone, also facts that were noted after a pod was forgotten. */
 const forgetOthers = s.assign(({ context, event }) => {
   if (event.type !== 'pods.known') return {};
   const known = new Set(event.uids);
@@ -159,13 +162,13 @@ function withPossibleWaits(state: SoftState, nowMs: number): SoftState {
   return { ...state, containers, ...(state.pulls === undefined ? {} : { pulls }) };
 }
 
-/** What was noted while the soft state was read, after a crash of this actor, is newer. */
+/** Facts that were noted while the file was read, after a crash of this actor, are newer. */
 function merged(read: SoftState, noted: SoftState): SoftState {
   const tables = Object.entries(noted).map(([name, table]) => [name, { ...read[name as keyof SoftState], ...table }]);
   return { ...read, ...Object.fromEntries(tables) };
 }
 
-/** `pods` hears it last: it answers which of them there are. */
+/** `pods` is sent the state last: it answers with the pods that there are. */
 const loaded = ({ context }: { context: Context }) => ({ type: 'softState.loaded', state: context.state });
 
 export const softStateMachine = s.createMachine({

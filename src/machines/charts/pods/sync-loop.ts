@@ -1,8 +1,8 @@
 /**
- * The sync loop: when pods may be run, and when those that no source wants may be ended.
+ * The sync loop: decides when pods may be run, and when pods that no source wants may be ended.
  *
  * Decides: when the sources may publish, when enough is known to end orphaned pods, and when to clean up again.
- * Owns: which sources have spoken, which pods they want (uids), whether the runtime was listed.
+ * Owns: which sources have published, the uids of the pods that they want, whether the runtime was listed.
  * Hears: `config.sourceReady` of the sources, `sources.started` of `podConfig`, `runtime.relisted` of `pleg`,
  *   `runtime.up`/`runtime.down` of the root, `pods.started`.
  * Asks: `podConfig` and `pleg` to publish everything again when it or `pods` lost it.
@@ -27,12 +27,12 @@ import type {
 } from '../../model/pods/messages.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
 
-/** A slow housekeeping; every need of a faster one has its own event. The kubelet does it every 2 s. */
+/** The period of housekeeping. The kubelet does it every 2 s; here everything urgent has an event of its own. */
 const HOUSEKEEPING_MS = 60_000;
 
 export type SyncLoopInput = Pick<NodeSettings, 'nodeName' | 'apiServer' | 'staticPodURL'>;
 
-/** The sources that must have spoken. */
+/** The sources that have to publish before pods may be ended. */
 const sourcesOf = ({ apiServer, staticPodURL }: SyncLoopInput): readonly Source[] => [
   'file',
   ...(staticPodURL ? (['http'] as const) : []),
@@ -40,7 +40,7 @@ const sourcesOf = ({ apiServer, staticPodURL }: SyncLoopInput): readonly Source[
 ];
 
 interface Context {
-  /** By source the uids that it wants; `null` until it has spoken. */
+  /** By source the uids that it wants; `null` until it has published. */
   readonly sources: Readonly<Partial<Record<Source, readonly string[] | null>>>;
   readonly relisted: boolean;
   readonly runtimeUp: boolean;
@@ -69,7 +69,7 @@ const keepHouse = s.enqueueActions(({ context, enqueue }) => {
   enqueue.sendTo(to('pods'), { type: 'pods.housekeeping', desired: desired(context) });
 });
 
-/** Everything is published to `pods` again, and no pod is ended before that. */
+/** `pods` lost its state: everything is published to it again, and no pod is ended before that. */
 const forget = s.assign({
   sources: ({ context }) => Object.fromEntries(Object.keys(context.sources).map((source) => [source, null])),
   relisted: false,
@@ -105,7 +105,7 @@ export const syncLoopMachine = s.createMachine({
         'pods.started': { actions: [forget, askRuntime] },
       },
     },
-    /** Waits until every source has spoken, the runtime is up and its pods were listed. */
+    /** Waits until every source has published, the runtime is up and its pods were listed. */
     starting: { always: { guard: 'isComplete', target: 'syncing' } },
     syncing: {
       entry: keepHouse,

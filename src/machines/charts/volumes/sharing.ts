@@ -1,8 +1,9 @@
 /**
- * Volumes that are being given to a group for long already (`sharing`, of `volumes` and `mount-<n>`): how far each is.
+ * Reports the progress of volumes whose files take long to be given to a group (`sharing`, of `volumes` and
+ * `mount-<n>`).
  *
- * Decides: when the pod's user hears of one.
- * Owns: when that was last.
+ * Decides: when an event about a volume is recorded.
+ * Owns: when the last event of each volume was recorded.
  * Hears: nothing; it ends with the set-up.
  * Asks: `volume.sharings`.
  * Sends: `eventRecorder` `VolumePermissionChangeInProgress`.
@@ -17,19 +18,19 @@ import { type Sharing, volumeOperations } from '../../model/operations/volume.ts
 import { type Ended, eventRecorded } from '../../model/pods/messages.ts';
 import { volumeEvents } from '../../model/reasons/reasons.ts';
 
-/** A set-up that takes less is not reported. */
+/** A set-up that takes less time is not reported. */
 export const SLOW_SHARING_MS = 30_000;
 const AGAIN_MS = 60_000;
 const LIST_EVERY_MS = 10_000;
 
 export interface SharingInput {
   readonly ref: ObjectReference;
-  /** What the volumes lie in. */
+  /** The folder in which the volumes are. */
   readonly directory: string;
 }
 
 interface Context extends SharingInput {
-  /** By path: when the user last heard of it. */
+  /** By path, when the last event was recorded. */
   readonly reported: Readonly<Record<string, number>>;
 }
 
@@ -38,7 +39,7 @@ const s = setup({
   actors: pick(volumeOperations, 'volume.sharings'),
 });
 
-/** Upstream shows no more of the path than begins with the pod. */
+/** Upstream shows the path from the uid of the pod on. */
 const shown = (path: string, uid: string): string => path.slice(Math.max(0, path.indexOf(uid)));
 
 const reportSlow = s.enqueueActions((args) => {

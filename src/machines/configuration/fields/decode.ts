@@ -32,7 +32,7 @@ interface Progress {
   /** Go's name of the innermost struct whose field is being read, and the names on the way to it. */
   readonly owner: string;
   readonly path: readonly string[];
-  /** The same with list indexes, as strict errors print it. */
+  /** The same path with list indexes, as strict errors print it. */
   readonly place: string;
   readonly anyCase: boolean;
   readonly outcome: { typeError: string | null; fatal: string | null; unknown: string[] };
@@ -42,10 +42,12 @@ const TYPE_META = ['apiVersion', 'kind'];
 
 export const decodeConfiguration = (document: JsonObject): Decoded => decodeAs(kubeletConfigurationType, document);
 
-/** What drop-ins made: upstream reads it with a decoder to which `MaxPods` and `maxPods` are one field. */
+/**
+ * Decodes what the drop-ins merge to: upstream reads it with a decoder to which `MaxPods` and `maxPods` are one field.
+ */
 export const decodeMerged = (document: JsonObject): Decoded => decodeAs(kubeletConfigurationType, document, true);
 
-/** The same for any document that has `apiVersion` and `kind`. */
+/** Decodes any document that has `apiVersion` and `kind`. */
 export function decodeAs<Type extends StructType>(
   type: Type,
   document: JsonObject,
@@ -83,7 +85,7 @@ function fieldNamed({ fields }: StructType, key: string, anyCase: boolean): Fiel
   return exact ?? (anyCase ? fields.find(({ name }) => name.toLowerCase() === key.toLowerCase()) : undefined);
 }
 
-/** An object that comes twice, in different case, fills what is there. */
+/** An object that occurs twice, with keys in different case, is merged. */
 function merged(before: Json | undefined, value: Json): Json {
   if (!isObject(before) || !isObject(value)) return value;
   const entries = Object.entries(value).map(([key, item]) => [key, merged(before[key], item ?? null)] as const);
@@ -95,7 +97,7 @@ function decodeField(field: Field, value: Json, progress: Progress): Json | unde
   return decodeValue(field.type, value, progress);
 }
 
-/** Types with their own decoder in Go see `null`; for all others it changes nothing. */
+/** Types with a decoder of their own in Go read `null`; for all others it changes nothing. */
 function readsNull(type: FieldType): boolean {
   return type.kind === 'duration' || type.kind === 'durationOrNumber';
 }

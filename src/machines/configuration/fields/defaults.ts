@@ -7,8 +7,7 @@
  */
 import type { Json } from '../../../kernel/json.ts';
 import { isObject, type JsonObject } from '../../../kernel/xstate.ts';
-import type { StringMap } from '../../model/configuration/field-types.ts';
-import { type Field, isZero, type StructType, zeroOf } from '../../model/configuration/field-types.ts';
+import { type Field, isZero, type StringMap, type StructType, zeroOf } from '../../model/configuration/field-types.ts';
 import {
   asConfiguration,
   type KubeletConfiguration,
@@ -16,8 +15,7 @@ import {
 } from '../../model/configuration/fields.ts';
 import { roundedToMilli } from '../../model/values/quantity.ts';
 import { type SparseConfiguration } from './decode.ts';
-import type { FeatureSettings } from './feature-gates.ts';
-import { isEnabled } from './feature-gates.ts';
+import { type FeatureSettings, isEnabled } from './feature-gates.ts';
 
 /** Hard eviction thresholds of Linux, where the configuration names none. */
 const DEFAULT_EVICTION_HARD: StringMap = {
@@ -32,7 +30,7 @@ const NO_POD_PIDS_LIMIT = -1;
 const LONGEST_RESTART_PERIOD = '5m0s';
 const DEFAULT_PULL_POLICY = 'NeverVerifyPreloadedImages';
 
-/** Completes what a document set. `gates` are the gates that the document and the command line changed. */
+/** The complete configuration of a document. `gates` are the gates that the document and the command line changed. */
 export function applyDefaults(sparse: SparseConfiguration, gates: FeatureSettings): KubeletConfiguration {
   const dependent = { ...sparse, ...dependentDefaults(sparse, gates) };
   return asConfiguration(fill(kubeletConfigurationType, dependent));
@@ -96,8 +94,8 @@ function crashLoopBackOff(sparse: SparseConfiguration, gates: FeatureSettings): 
 }
 
 /**
- * The hard eviction thresholds of a configuration file: what it sets, the defaults where it sets none, or both where it
- * asks for that. Upstream completes neither the command line nor drop-ins in this way.
+ * The hard eviction thresholds of a configuration file: its own, the defaults where it sets none, or both where it asks
+ * for that. Upstream completes neither the command line nor drop-ins in this way.
  */
 export function evictionHardOf(sparse: SparseConfiguration): StringMap {
   const set = sparse['evictionHard'];
@@ -125,7 +123,7 @@ function podPidsLimit(value: Json | undefined): number {
   return typeof value === 'number' && value >= 0 ? value : NO_POD_PIDS_LIMIT;
 }
 
-/** What holds without a configuration file: the four settings in which the command line kept its older defaults. */
+/** The configuration without a file: the defaults, with the four older ones of the command line. */
 export function flagDefaults(gates: FeatureSettings): KubeletConfiguration {
   const defaults = applyDefaults({}, gates);
   const { authentication, authorization } = defaults;

@@ -12,7 +12,7 @@ import { FEATURE_DEPENDENCIES, FEATURE_GATES, FEATURE_GROUPS } from './feature-g
 export type FeatureSettings = Readonly<Record<string, boolean>>;
 
 export interface FeatureDecision {
-  /** What is not at its default. */
+  /** Gates that are not at their default. */
   readonly changed: FeatureSettings;
   /** klog lines about gates that are graduated or deprecated. */
   readonly warnings: readonly string[];
@@ -28,7 +28,7 @@ export function decideFeatures(settings: FeatureSettings): FeatureDecision {
   return { changed, warnings: names.flatMap((name) => warning(name, settings)), error: joined(errors) };
 }
 
-/** The faults of the gates, up to the first unknown gate. */
+/** The errors of the settings, up to the first unknown gate. */
 function refusals(names: readonly string[], settings: FeatureSettings): string[] {
   const refused: string[] = [];
   for (const name of names.filter((each) => !Object.hasOwn(FEATURE_GROUPS, each))) {
@@ -60,7 +60,7 @@ function brokenDependencies(changed: FeatureSettings): string[] {
   });
 }
 
-/** What is refused is not warned of. */
+/** A gate whose setting is refused gets no warning. */
 function warning(name: string, settings: FeatureSettings): string[] {
   const { stage, locked, enabled } = gateOf(name) ?? {};
   if (locked === true && enabled !== settings[name]) return [];
@@ -78,7 +78,7 @@ function gateOf(name: string): (typeof FEATURE_GATES)[string] | undefined {
   return Object.hasOwn(FEATURE_GATES, name) ? FEATURE_GATES[name] : undefined;
 }
 
-/** Whether a gate is on, given what was changed from the defaults. A name that is no gate is off. */
+/** Whether a gate is on, given the gates that are not at their default. A name that is no gate is off. */
 export function isEnabled(changed: FeatureSettings, name: string): boolean {
   return (Object.hasOwn(changed, name) ? changed[name] : gateOf(name)?.enabled) ?? false;
 }

@@ -34,7 +34,7 @@ export function readTypeMeta(text: string | null, value: Json): TypeMeta {
   return interpreted;
 }
 
-/** The same of a drop-in, of which upstream reads the names as they are written, and asks only for a kind. */
+/** The same for a drop-in: upstream reads these names only as they are written, and needs only a kind. */
 export function readDropInMeta(text: string | null, value: Json): TypeMeta {
   const interpreted = interpret(value);
   if (interpreted.error !== undefined) return interpreted;
@@ -72,7 +72,7 @@ function metaFieldError(field: string, value: Json): string {
   return metaError(`json: cannot unmarshal ${wordFor(value)} into Go struct field .${field} of type string`);
 }
 
-/** As Go prints a GroupVersionKind: `group/version, Kind=kind`. */
+/** A GroupVersionKind as Go prints it: `group/version, Kind=kind`. */
 export function printKind({ apiVersion, kind }: GroupVersionKind): string {
   return `${apiVersion.includes('/') ? '' : '/'}${apiVersion}, Kind=${kind}`;
 }

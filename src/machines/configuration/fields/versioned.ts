@@ -2,13 +2,17 @@
  * Decides how an effective configuration is written as `v1beta1` JSON: the answer of `/configz`, the base that drop-ins
  * are merged onto, and the dump in the log.
  *
- * Invariant: what upstream leaves out when it is zero is left out here.
+ * Invariant: a field that upstream leaves out when it is zero is left out here.
  */
 import type { Json } from '../../../kernel/json.ts';
 import { isObject, type JsonObject } from '../../../kernel/xstate.ts';
 import { type Field, type FieldType, isZero, type StructType } from '../../model/configuration/field-types.ts';
-import type { KubeletConfiguration } from '../../model/configuration/fields.ts';
-import { API_VERSION, KIND, kubeletConfigurationType } from '../../model/configuration/fields.ts';
+import {
+  API_VERSION,
+  KIND,
+  type KubeletConfiguration,
+  kubeletConfigurationType,
+} from '../../model/configuration/fields.ts';
 import { parseCpuSet } from '../../model/values/cpu-set.ts';
 
 export const MASKED = '<masked>';
@@ -19,8 +23,8 @@ export function toVersioned(configuration: KubeletConfiguration): JsonObject {
 }
 
 /**
- * As `/configz` has it of a node that runs. Where CPUs are reserved by name, upstream writes their number over the
- * reserved CPU time in the maps that were given, and `/configz` shows these maps.
+ * The configuration as `/configz` shows it on a running node. Where CPUs are reserved by name, upstream writes their
+ * number over the reserved CPU time in the maps that were given, and `/configz` shows these maps.
  */
 export function toServed(configuration: KubeletConfiguration): JsonObject {
   const { reservedSystemCPUs, kubeReserved, systemReserved } = configuration;
@@ -31,7 +35,7 @@ export function toServed(configuration: KubeletConfiguration): JsonObject {
   return toVersioned({ ...configuration, kubeReserved: kube, systemReserved: system });
 }
 
-/** The same without what may be secret: the values of the headers for the manifest URL. */
+/** The configuration without values that may be secret: those of the headers for the manifest URL. */
 export function toMasked(configuration: KubeletConfiguration): JsonObject {
   const headers = Object.keys(configuration.staticPodURLHeader).map((name) => [name, [MASKED]] as const);
   return toVersioned({ ...configuration, staticPodURLHeader: Object.fromEntries(headers) });

@@ -1,8 +1,9 @@
 /**
  * Decides what the text after a flag means: one reader for each type of flag.
  *
- * Owns the refusals that `invalid argument "x" for "--flag" flag:` quotes. A reader is given what earlier occurrences
- * of the same flag on this command line made, because lists and maps add up while scalars replace. Invariant: total.
+ * Owns the refusals that `invalid argument "x" for "--flag" flag:` quotes. A reader gets the value of earlier
+ * occurrences of the same flag on this command line, because lists and maps add up while scalars are replaced.
+ * Invariant: total.
  */
 import type { Json } from '../../../kernel/json.ts';
 import { isObject } from '../../../kernel/xstate.ts';
@@ -33,7 +34,7 @@ function readDuration(text: string): Parsed<Json> {
   return parsed.error === undefined ? { value: formatDuration(parsed.value) } : parsed;
 }
 
-/** A flag of Go's standard `flag` package, which says little of what it refuses. */
+/** A flag of Go's standard `flag` package, whose refusals give no reason. */
 function standard(reader: FlagReader): FlagReader {
   return (text, earlier) => {
     const parsed = reader(text, earlier);
@@ -46,7 +47,7 @@ function readIp(text: string): Parsed<Json> {
   return isIpAddress(text) ? { value: text } : { error: `${quote(text)} is not a valid IP address` };
 }
 
-/** Comma-separated pairs; `missing` is what to say of an item without the separator, null where it may lack one. */
+/** Comma-separated pairs; `missing` is the text about an item without the separator, null where it may lack one. */
 function pairs(separator: string, missing: string | null, convert: FlagReader): FlagReader {
   return (text, earlier) => {
     const map = new Map(Object.entries(isObject(earlier) ? earlier : {}));
@@ -132,7 +133,7 @@ export function isMemoryResource(resource: string): boolean {
   return resource === 'memory' || resource.startsWith('hugepages-');
 }
 
-/** Adds to what earlier flags gave. */
+/** Adds to the values of earlier flags. */
 function readVModule(text: string, earlier: Json | undefined): Parsed<Json> {
   const items: Json[] = [...(Array.isArray(earlier) ? earlier : [])];
   for (const item of text.split(',')) {
@@ -252,7 +253,7 @@ function readQuoted(reader: Reader, first: number): Parsed<string> {
   }
 }
 
-/** Owns what is known of a flag: its name and type, what it sets, how it is deprecated, and our sentence of help. */
+/** One flag: its name and type, what it sets, how it is deprecated, and its sentence of help. */
 export interface FlagSpec {
   readonly name: string;
   readonly kind: FlagKind;

@@ -60,7 +60,7 @@ export type CommandLine =
   | {
       readonly kind: 'error';
       readonly error: string;
-      /** What to do instead, where the flag once existed. */
+      /** The replacement, where the flag once existed. */
       readonly hint: string | null;
       readonly notes: readonly string[];
     };
@@ -77,7 +77,7 @@ interface Reading {
   readonly given: Map<string, Json>;
   readonly notes: string[];
   readonly positional: string[];
-  /** Flags that were given without a value, and so have no place for one any more. */
+  /** Flags that were given without a value: upstream has lost the place to store one. */
   readonly lost: Set<string>;
   help: boolean | null;
   version: 'no' | 'yes' | 'raw';
@@ -88,7 +88,7 @@ interface Refusal {
   readonly hint: string | null;
 }
 
-/** Upstream forgets where to put the value of such a flag: what was there before stays. */
+/** Upstream loses the place to store the value of such a flag: the value before stays. */
 const SETS_NOTHING_WHEN_EMPTY: readonly FlagKind[] = ['ip', 'reservedMemory'];
 
 const BY_NAME = new Map(FLAGS.map((flag) => [flag.name, flag]));
@@ -169,7 +169,7 @@ function readShort(letters: string, rest: string[], reading: Reading, versionTex
   return null;
 }
 
-/** Upstream looks at bytes: of a letter beyond ASCII it names the first. */
+/** Upstream reads bytes: of a letter beyond ASCII it names the first byte. */
 const firstByte = (letter: string): string => String.fromCharCode(new TextEncoder().encode(letter)[0] ?? 0);
 
 function quoteCharacter(character: string): string {
@@ -181,7 +181,7 @@ function flagNamed(name: string): FlagSpec | undefined {
   return name === 'version' ? VERSION : BY_NAME.get(name);
 }
 
-/** A switch may stand alone. */
+/** The value of a flag that may stand alone: a switch. */
 function valueWithoutArgument(flag: FlagSpec): string | undefined {
   return flag === VERSION || flag.kind === 'bool' || flag.kind === 'standardBool' ? 'true' : undefined;
 }
@@ -237,7 +237,7 @@ function kubeletFlags(given: GivenFlags): KubeletFlags {
 }
 
 const NUMBERS = /^v([0-9]+(?:\.[0-9]+)*)/;
-/** A pre-release, and what the build says of itself. */
+/** A pre-release, and build metadata. */
 const EXTRA = /^(?:-([0-9a-z-]+(?:\.[0-9a-z-]+)*))?(?:\+[0-9a-z-]+(?:\.[0-9a-z-]+)*)?\s*$/i;
 
 /**
@@ -291,13 +291,13 @@ function setAt(target: JsonObject, [key = '', ...rest]: readonly string[], value
   return { ...target, [key]: setAt(isObject(inner) ? inner : {}, rest, value) };
 }
 
-/** What `--feature-gates` set. */
+/** The gates that `--feature-gates` sets. */
 export function featureFlags(given: GivenFlags): FeatureSettings {
   const value = given['feature-gates'];
   return isObject(value) ? Object.fromEntries(Object.entries(value).map(([name, on]) => [name, on === true])) : {};
 }
 
-/** Names the certificate that the kubelet makes for itself where none is configured and none is requested. */
+/** Configures the certificate that the kubelet signs itself, where none is configured and none is requested. */
 export function withServingCertificate(
   configuration: KubeletConfiguration,
   { certDir }: KubeletFlags,

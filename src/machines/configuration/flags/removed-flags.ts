@@ -1,5 +1,5 @@
 /**
- * Owns what to do instead of a flag that the kubelet once had.
+ * Owns the replacements of flags that the kubelet once had.
  *
  * Upstream only says `unknown flag`. The hint is printed after upstream's line, so that the owner of an old unit file
  * need not search for the release note.
@@ -83,7 +83,7 @@ const REFUSALS: readonly (readonly [refused: string, hint: string])[] = [
   ],
 ];
 
-/** What to do instead of a setting that the validation refuses because it is gone; `null` for other refusals. */
+/** The replacement of a setting that the validation refuses because it was removed; `null` for other refusals. */
 export const hintForRefusal = (error: string): string | null =>
   REFUSALS.find(([refused]) => error.includes(refused))?.[1] ?? null;
 

@@ -1,5 +1,5 @@
 /**
- * Decides whether the policies of CPU and memory manager can work with what is reserved.
+ * Decides whether the policies of CPU and memory manager can work with the reserved resources.
  *
  * Invariant: a share of the machine's memory (`10%`) needs the machine; without it, the sum is not judged.
  */
@@ -25,7 +25,7 @@ function amount(text: string | undefined): Quantity {
   return parsed.error === undefined ? parsed.value : { nano: 0n, format: 'decimalSI' };
 }
 
-/** A sum is printed as its first part that is not zero was written. */
+/** A sum, printed in the format of its first part that is not zero. */
 function sum(quantities: readonly Quantity[]): Quantity {
   return quantities.reduce(
     (total, { nano, format }) => ({ nano: total.nano + nano, format: total.nano === 0n ? format : total.format }),
@@ -47,7 +47,7 @@ function noneCpuError({ cpuManagerPolicyOptions: options }: KubeletConfiguration
   return error === '' ? null : failed('cpu', `new none policy error: ${error}`);
 }
 
-/** Comes when what is reserved was settled, which upstream reports first. */
+/** Checked after reserved resources are settled, whose errors upstream reports first. */
 function cpuOptionsError(configuration: KubeletConfiguration): SettingsError | null {
   const error = cpuPolicyOptionsError(configuration);
   if (error === '') return null;
@@ -55,7 +55,7 @@ function cpuOptionsError(configuration: KubeletConfiguration): SettingsError | n
   return { error: sentence, before: [...reservedCPULines(configuration), ...before] };
 }
 
-/** `--reserved-cpus` takes the place of reserved CPU time: what was reserved, and what is. */
+/** The log lines about `--reserved-cpus`, which replaces the reserved CPU time: the time before, and the number now. */
 export function reservedCPULines({
   reservedSystemCPUs,
   kubeReserved,
@@ -75,14 +75,14 @@ export function reservedCPULines({
 const printed = (amounts: Readonly<Record<string, string>>): string =>
   Object.keys(amounts).length === 0 ? 'null' : JSON.stringify(amounts);
 
-/** What the check of reserved memory needs of the machine. */
+/** The facts about the machine that the check of reserved memory needs. */
 export interface MemoryMachine {
   readonly memoryBytes: string;
   /** Ids of its NUMA nodes. */
   readonly nodes: readonly number[];
 }
 
-/** Without a `machine` only what no machine could make right. */
+/** Without a `machine` only errors that no machine could resolve. */
 export function memoryManagerError(
   configuration: KubeletConfiguration,
   machine: MemoryMachine | null = null,
@@ -129,7 +129,7 @@ function allocatableReservation(configuration: KubeletConfiguration, machine: Me
   return sum([...kept, { nano: bytes * NANO, format: 'binarySI' }]);
 }
 
-/** Decides what `kubeReserved`, `systemReserved` and `qosReserved` keep back: known resources, no negative amounts. */
+/** The resources that `kubeReserved`, `systemReserved` and `qosReserved` may name, in amounts that are not negative. */
 const RESERVABLE = ['cpu', 'memory', 'ephemeral-storage', 'pid'];
 const ONLY_CLASS_RESOURCE = 'memory';
 const WHOLE = 100;
@@ -196,7 +196,7 @@ const RIVALS = [
 ];
 const ONE_NODE = 'single-numa-node';
 const SOCKET_REFUSAL = `Topolgy manager ${ONE_NODE} policy is incompatible with CPUManager ${BY_SOCKET} policy option`;
-/** As Go reads a boolean. */
+/** The texts that Go reads as true. */
 const TRUE = ['1', 't', 'T', 'true', 'TRUE', 'True'];
 const FALSE = ['0', 'f', 'F', 'false', 'FALSE', 'False'];
 
@@ -223,7 +223,7 @@ function noneOptionsError(options: Readonly<Record<string, string>>): string {
   return Object.keys(options).length === 0 ? '' : `None policy: received unsupported options=${goMap(options)}`;
 }
 
-/** As Go prints a map: sorted by key. */
+/** A map as Go prints it: sorted by key. */
 const goMap = (map: Readonly<Record<string, string>>): string =>
   `map[${Object.entries(map)
     .toSorted(([left], [right]) => byBytes(left, right))
@@ -238,7 +238,7 @@ const goMap = (map: Readonly<Record<string, string>>): string =>
 export const isOptionOn = (options: Readonly<Record<string, string>>, name: string): boolean =>
   TRUE.includes(options[name] ?? 'false');
 
-/** Options that are known, in force, and not built here. */
+/** Options that Kubernetes knows and that are on, but that are not implemented here. */
 export const unbuiltCpuOptions = (options: Readonly<Record<string, string>>): readonly string[] =>
   Object.keys(options).filter((name) => isOptionOn(options, name) && !BUILT.includes(name));
 

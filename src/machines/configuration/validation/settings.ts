@@ -1,9 +1,9 @@
 /**
- * Decides whether settings that upstream only reads while it builds its parts can be read at all.
+ * Decides whether settings can be read that upstream reads only while it constructs its components.
  *
  * Upstream finds these mistakes late, after it has spoken to runtime and host; here they are found before anything is
- * touched, in the same order, with the same text and the same exit status. Invariant: only what the configuration alone
- * decides is judged; the rest belongs to the part that knows the host.
+ * touched, in the same order, with the same text and the same exit status. Invariant: only errors that the
+ * configuration alone shows are found; others belong to the component that knows the host.
  */
 import { sysctlPattern } from '../../model/allocation/sysctls.ts';
 import { parseEvictionThresholds } from '../../model/configuration/eviction-thresholds.ts';
@@ -48,11 +48,11 @@ const endpoints: Check = ({ containerRuntimeEndpoint, imageServiceEndpoint }) =>
   return null;
 };
 
-/** Blanks around a name are cut off, and something must be left. */
+/** Blanks around a name are cut off, and the rest must not be empty. */
 const nodeName: Check = (_configuration, { hostnameOverride: name }) =>
   name !== '' && name.trim() === '' ? 'empty hostname is invalid' : null;
 
-/** The certificate that the kubelet makes for itself is the first that needs a name. */
+/** The self-signed certificate is the first thing that needs the node's name. */
 const nameInCertificate: Check = (configuration, flags, host) => {
   if (withServingCertificate(configuration, flags) === configuration) return null;
   const name = flags.hostnameOverride.trim().replaceAll('İ', 'i').toLowerCase();
@@ -66,7 +66,7 @@ const nameInTraces: Check = (configuration, flags, host) => {
   return typeof error === 'string' ? `could not determine hostname for tracer provider: ${error}` : null;
 };
 
-/** Belongs to the step that builds auth. */
+/** An error of the step that builds auth. */
 const auth: Check = ({ authentication, authorization }, { kubeconfig }) =>
   authRefusal({
     webhookAuthentication: authentication.webhook.enabled,
@@ -74,7 +74,7 @@ const auth: Check = ({ authentication, authorization }, { kubeconfig }) =>
     hasClient: kubeconfig !== '',
   });
 
-/** Belongs to the step that finds the addresses of the node. */
+/** An error of the step that finds the addresses of the node. */
 const nodeAddresses: Check = (_configuration, { nodeIP, cloudProvider: provider }) =>
   parseNodeAddresses(nodeIP, provider).error;
 
@@ -100,7 +100,7 @@ const swap: Check = ({ memorySwap }, _flags, { cgroupVersion }) =>
     ? 'swap feature is enabled and LimitedSwap but it is only supported with cgroupv2'
     : null;
 
-/** The policy `none` never reads its options. */
+/** With the policy `none` upstream never reads the options. */
 const topologyOptions: Check = ({ topologyManagerPolicy, topologyManagerPolicyOptions: options }) => {
   if (topologyManagerPolicy === 'none') return null;
   const unknown = Object.keys(options).find((name) => !SUPPORTED_TOPOLOGY_OPTIONS.includes(name));
@@ -189,7 +189,7 @@ const CHECKS: readonly (readonly [prefix: string, checks: readonly Check[]])[] =
   [CREATE, [syncFrequency, cloudProvider, allThresholds, changeDetection, logSize, oldestContainer, unsafeSysctls]],
 ];
 
-/** What other steps of the start refuse themselves; it is said here where a setting that comes later is wrong, too. */
+/** Errors that other steps of the start report themselves; reported here only when a later setting is wrong too. */
 const OF_OTHERS: readonly Check[] = [auth, nodeAddresses];
 
 /** The first setting that cannot be used, or null. */

@@ -117,12 +117,12 @@ export function showHiddenMetricsErrors(version: string): string[] {
   return [`invalid showHiddenMetricsForVersion: ${path}: ${rule}`];
 }
 
-/** What the rules of the configuration have in common: what they read, and how they refuse. */
+/** What all rules of the configuration share: their input, and the form of their errors. */
 export interface ConfigurationHost {
   readonly cgroupVersion: 1 | 2;
 }
 
-/** Answers with its refusals, without the words before each. */
+/** Returns its errors, without upstream's words before each. */
 export type Rule = (
   configuration: KubeletConfiguration,
   gates: FeatureSettings,

@@ -1,8 +1,8 @@
 /**
  * Decides whether an effective configuration is allowed, with every reason, in upstream's words and order.
  *
- * Owns the rules between the fields and the feature gates; of the host it gets only the cgroup version. Invariant: a
- * rule reads the configuration and answers with its refusals; no rule stops another one.
+ * Owns the rules between the fields and the feature gates; of the host it knows only the cgroup version. Invariant: a
+ * rule reads the configuration and returns its errors; no rule stops another one.
  */
 import type { KubeletConfiguration } from '../../model/configuration/fields.ts';
 import { parseCpuSet } from '../../model/values/cpu-set.ts';
@@ -208,7 +208,7 @@ const reservedMemory: Rule = ({ reservedMemory: reservations }) => {
   );
 };
 
-/** Upstream names only the first of these. */
+/** Upstream names only the first of these errors. */
 function hostError(c: KubeletConfiguration, { cgroupVersion }: ConfigurationHost): string | null {
   if (c.failCgroupV1 && cgroupVersion === 1) return CGROUP_V1_REFUSAL;
   if (c.singleProcessOOMKill === false && cgroupVersion === 1) {

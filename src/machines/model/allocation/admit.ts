@@ -1,8 +1,8 @@
 /**
- * The decision about a pod that wants to run here, or to have other resources. Pure.
+ * The decision about a pod that wants to be admitted, or to be resized. Pure.
  *
- * Upstream: pkg/kubelet/allocation. Invariant: who was taken is counted with what it was given, never with what it asks
- * for now.
+ * Upstream: pkg/kubelet/allocation. Invariant: an admitted pod is counted with its granted resources, never with those
+ * that it requests now.
  */
 
 import type { PodDemand } from '../operations/grants.ts';
@@ -12,7 +12,7 @@ import type { AdmissionRequest } from './request.ts';
 
 export type Admission =
   | { readonly rejection: Rejection; readonly victims?: undefined; readonly shortOf?: undefined }
-  /** Taken, when these pods have made room; `shortOf`: of this resource. */
+  /** Admitted once the victims have ended; `shortOf` is the resource that was short. */
   | { readonly rejection: null; readonly victims: readonly string[]; readonly shortOf?: string };
 
 const refused = (rejection: Rejection): Admission => ({ rejection });
@@ -45,17 +45,17 @@ const unexpected = (error: string): Rejection => ({
   message: `Unexpected error while attempting to recover from admission failure: ${error}`,
 });
 
-/** Why a change of resources cannot be had: `Deferred` may come true later, `Infeasible` never. */
+/** Why a resize is not granted: a `Deferred` one may be granted later, an `Infeasible` one never. */
 export interface ResizeRefusal {
   readonly reason: 'Deferred' | 'Infeasible';
-  /** As the event names it. */
+  /** The cause, as the event names it. */
   readonly cause: string;
   readonly message: string;
 }
 
 export const infeasible = (message: string): ResizeRefusal => ({ reason: 'Infeasible', cause: 'Infeasible', message });
 
-/** `wholeNode`: what pods could have at most, without what eviction keeps free. */
+/** `wholeNode`: the most that pods could have, without what eviction keeps free. */
 export function resize(
   request: AdmissionRequest,
   node: NodeView,
@@ -85,7 +85,7 @@ interface Pending {
 
 const QOS_RANK = { Guaranteed: 0, Burstable: 1, BestEffort: 2 } as const;
 
-/** First those that take nothing more, then by priority, by class, and who has waited longest. */
+/** Resizes that need no more resources come first; then by priority, by QoS class, and by the time they wait. */
 export const byUrgency = (a: Pending, b: Pending): number =>
   Number(a.increases) - Number(b.increases) ||
   (b.request.demand.priority ?? 0) - (a.request.demand.priority ?? 0) ||

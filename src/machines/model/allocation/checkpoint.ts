@@ -1,9 +1,8 @@
 /**
- * The form in which the kubelet keeps what its resource managers gave out: JSON with a checksum of the printed Go
- * value. Pure.
+ * The form of the kubelet's checkpoints of its resource managers: JSON with a checksum of the printed Go value. Pure.
  *
- * Upstream: checkpointmanager/checksum (FNV-1a of what go-spew prints). Invariant: what a Go kubelet wrote is taken,
- * and a Go kubelet takes what is written here.
+ * Upstream: checkpointmanager/checksum (FNV-1a of what go-spew prints). Invariant: a checkpoint of a Go kubelet can be
+ * read here, and one written here can be read by a Go kubelet.
  */
 
 import type { Json } from '../../../kernel/json.ts';
@@ -15,7 +14,7 @@ import { decodeJson } from '../values/json-document.ts';
 /** A Go value as spew prints it, without the name of its type where the place implies it. */
 export type GoText = string;
 
-/** A field of a struct says its type, what lies in a map or a list does not. */
+/** A field of a struct prints its type; a value in a map or a list does not. */
 export const goField = (name: string, type: string, value: GoText): GoText => `${name}:(${type})${value}`;
 
 export const goStruct = (...fields: readonly GoText[]): GoText => `{${fields.join(' ')}}`;
@@ -24,7 +23,7 @@ export const goPointer = (value: GoText): GoText => `<*>${value}`;
 
 export const goList = (values: readonly GoText[]): GoText => `[${values.join(' ')}]`;
 
-/** Keys that are numbers count as numbers. */
+/** Keys that are numbers are sorted as numbers. */
 export function goMap(entries: readonly (readonly [key: string | number, value: GoText])[]): GoText {
   const sorted = entries.toSorted(([a], [b]) => (a < b ? -1 : 1));
   return `map[${sorted.map(([key, value]) => `${key}:${value}`).join(' ')}]`;
@@ -38,7 +37,7 @@ export const MEMORY_STATE_FILE = 'memory_manager_state';
 
 export const CORRUPTED = 'checkpoint is corrupted';
 
-/** An object of any content, or in Go's words why the text is none; `null` leaves a value of `type` as it is, empty. */
+/** The object in a text, or Go's error why there is none; `null` leaves a value of `type` empty. */
 export function decoded(
   text: string,
   type: string,

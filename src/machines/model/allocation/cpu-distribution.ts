@@ -3,7 +3,7 @@
  * of each node as of any other, so that no part of a program is slower than the rest. Pure.
  *
  * Upstream: KEP-2902; cpumanager/cpu_assignment.go (takeByTopologyNUMADistributed). On machines of more than four nodes
- * that one now and then takes other nodes than those that it found best: it keeps them in memory that it writes again.
+ * upstream sometimes takes other nodes than the best that it found, because it overwrites the memory that holds them.
  */
 import type { Cpu } from '../settings/resource-managers.ts';
 import { nodesInOrder, pack } from './cpu-packing.ts';
@@ -14,7 +14,7 @@ type Free = ReadonlyMap<number, number>;
 
 const freeIn = (free: Free, node: number): number => free.get(node) ?? 0;
 
-/** What each node gives alike, and the nodes that give what is left over, by turns. */
+/** The number of CPUs that each node gives, and the nodes that give the rest by turns. */
 interface Split {
   readonly nodes: Nodes;
   readonly each: number;
@@ -27,7 +27,7 @@ interface Request {
   readonly cpus: readonly Cpu[];
   readonly free: Free;
   readonly wanted: number;
-  /** CPUs that go together: of a core, or one by one. */
+  /** CPUs that are given together: those of a core, or single ones. */
   readonly group: number;
 }
 
@@ -57,7 +57,7 @@ export function distribute(
   return [...taken].toSorted((a, b) => a - b);
 }
 
-/** Of the fewest nodes among which it can be split evenly, those that leave the machine the most even. */
+/** Of the fewest nodes that can give the same number each, those that leave the machine the most even. */
 function bestSplit(request: Request, nodes: Nodes): Split | null {
   const { cpus, wanted, group } = request;
   const all = new Set(cpus.map(({ numaNode }) => numaNode)).size;
@@ -96,7 +96,7 @@ function splitAmong({ free, wanted, group }: Request, all: Nodes, nodes: Nodes):
   return best;
 }
 
-/** Takes the rest from the nodes, a group at a time; false: they do not have it. */
+/** Takes the rest from the nodes, a group at a time; false: they do not have enough. */
 function takeByTurns(left: Map<number, number>, nodes: Nodes, rest: number, group: number): boolean {
   let missing = rest;
   while (missing > 0) {
@@ -111,7 +111,7 @@ function takeByTurns(left: Map<number, number>, nodes: Nodes, rest: number, grou
   return true;
 }
 
-/** What is taken, in its order: of each node alike, then the rest by turns. */
+/** The CPUs to take of each node, in order: the same number of each, then the rest by turns. */
 function shares(
   { nodes, each, extra }: Split,
   free: Free,
@@ -140,7 +140,7 @@ function* combinations(nodes: Nodes, count: number): Generator<Nodes> {
     }
 }
 
-/** Thousandths count, as upstream rounds. */
+/** Rounded to thousandths, as upstream. */
 const rounded = (value: number): number => Math.round(value * 1_000) / 1_000;
 
 function deviation(counts: readonly number[]): number {

@@ -1,8 +1,8 @@
 /**
- * The CPU manager's `static` policy: which containers have CPUs of their own, and what is left for all others. Pure.
+ * The CPU manager's `static` policy: which containers have exclusive CPUs, and which CPUs all others share. Pure.
  *
- * Upstream: cpumanager/policy_static.go. Invariants: no CPU is of two pods; reserved CPUs are of none; what an init
- * container had is used again by those after it.
+ * Upstream: cpumanager/policy_static.go. Invariants: no CPU is given to two pods; reserved CPUs are given to none; CPUs
+ * of an init container are used again by later containers.
  */
 import type { ExclusiveCpus, NumaSet } from '../operations/grants.ts';
 import type { CpuManagerSettings } from '../settings/resource-managers.ts';
@@ -14,13 +14,13 @@ import type { Rejection } from './predicates.ts';
 import * as released from './released-cpu-choice.ts';
 import { type NumaHint, subsetsOf } from './topology-manager.ts';
 
-/** The CPUs of a pod: of single containers, and of the rest of them. */
+/** The CPUs of a pod: exclusive ones by container, and those of its other containers. */
 export interface PodCpus {
   readonly exclusive: ExclusiveCpus;
   readonly shared: string;
 }
 
-/** What a container runs on; empty: on all. */
+/** The CPUs that a container runs on; empty: all. */
 export const cpusOf = (cpus: PodCpus | null, container: string): string =>
   cpus === null ? '' : (cpus.exclusive[container] ?? cpus.shared);
 
@@ -39,27 +39,27 @@ function freeCpus({ cpus }: CpuManagerSettings, grants: readonly Granted[]): rea
   return cpus.map(({ id }) => id).filter((id) => !taken.has(id));
 }
 
-/** What containers without CPUs of their own run on; empty when nothing is left. */
+/** The CPUs of containers without exclusive ones; empty when none are left. */
 export function sharedCpus(settings: CpuManagerSettings, grants: readonly Granted[]): string {
   const free = freeCpus(settings, grants);
   const shared = settings.isReservationStrict ? free.filter((id) => !settings.reserved.includes(id)) : free;
   return formatCpuSet(shared);
 }
 
-/** CPUs that containers may have for themselves. */
+/** CPUs that can be given exclusively. */
 export const allocatableCpus = (settings: CpuManagerSettings): readonly number[] =>
   settings.isAsReleased === true
     ? released.allocatableCpus(settings)
     : settings.cpus.map(({ id }) => id).filter((id) => !settings.reserved.includes(id));
 
-/** What a pod has so far, while its containers are given their CPUs one after the other. */
+/** The CPUs of a pod so far, while its containers get theirs one after the other. */
 export interface CpuProgress {
   readonly cpus: ExclusiveCpus;
-  /** CPUs of init containers that have ended, and that no later container took. */
+  /** CPUs of init containers that have ended and that no later container got. */
   readonly reusable: readonly number[];
 }
 
-/** Out of what a container is given CPUs: the machine's, without what others hold, with what its pod has so far. */
+/** The CPUs to choose from: those of the machine, the ones that other pods hold, and those of the pod so far. */
 interface CpuBooks {
   readonly settings: CpuManagerSettings;
   readonly grants: readonly Granted[];
@@ -69,11 +69,11 @@ interface CpuBooks {
 interface CpuRequest {
   readonly container: string;
   readonly isInit: boolean;
-  /** How many of its own. */
+  /** How many exclusive CPUs. */
   readonly cpus: number;
 }
 
-/** CPUs for one container of a pod; of `nodes` as many as they have. */
+/** Exclusive CPUs for one container of a pod: of `nodes`, as far as these have enough. */
 export function allocateCpus(
   { settings, grants, progress: { cpus, reusable } }: CpuBooks,
   { container, isInit, cpus: count }: CpuRequest,
@@ -87,13 +87,13 @@ export function allocateCpus(
   return { cpus: { ...cpus, [container]: formatCpuSet(own.ids) }, reusable: left };
 }
 
-/** The NUMA node of a CPU; -1 for one that the machine has not. */
+/** The NUMA node of a CPU; -1 for a CPU that the machine does not have. */
 function nodesIn({ cpus }: CpuManagerSettings): (id: number) => number {
   const nodes = new Map(cpus.map(({ id, numaNode }) => [id, numaNode]));
   return (id) => nodes.get(id) ?? -1;
 }
 
-/** Where so many CPUs could come from, the narrowest first. */
+/** The sets of NUMA nodes that have this many CPUs, the narrowest first. */
 export function cpuHints(
   { settings, grants, progress: { cpus, reusable } }: CpuBooks,
   count: number,
@@ -112,7 +112,7 @@ export function cpuHints(
     .map((nodes) => ({ nodes, preferred: nodes.length === fewest }));
 }
 
-/** CPUs that a container could still have for itself. */
+/** CPUs that a container could still get. */
 function assignable(settings: CpuManagerSettings, grants: readonly Granted[]): readonly number[] {
   const allocatable = new Set(allocatableCpus(settings));
   return freeCpus(settings, grants).filter((id) => allocatable.has(id));
@@ -126,7 +126,7 @@ export interface Choice {
 
 export type Chosen = { readonly ids: readonly number[] } | { readonly rejection: Rejection };
 
-/** Those of the wanted nodes first. What an init container has had is as good as what is free. */
+/** CPUs of the wanted nodes first. CPUs of init containers count like free ones. */
 function choose(settings: CpuManagerSettings, count: number, { reusable, free, nodes }: Choice): Chosen {
   const rejection = settings.wholeCores ? misaligned(settings, count, free) : null;
   if (rejection !== null) return { rejection };
@@ -141,8 +141,8 @@ function choose(settings: CpuManagerSettings, count: number, { reusable, free, n
 }
 
 /**
- * Why so many CPUs are no whole cores, as upstream counts them: not those of a core of which a CPU is reserved, and not
- * what the pod's init containers have had. `null`: they may be.
+ * Why this number of CPUs cannot be whole cores, as upstream counts them: without cores of which a CPU is reserved, and
+ * without CPUs of the pod's init containers. `null`: it can be.
  */
 function misaligned({ cpus, reserved }: CpuManagerSettings, count: number, free: readonly number[]): Rejection | null {
   const kept = new Set(cpus.filter(({ id }) => reserved.includes(id)).map(coreOf));
@@ -151,7 +151,7 @@ function misaligned({ cpus, reserved }: CpuManagerSettings, count: number, free:
   return isWhole && count <= available ? null : alignmentError(cpus, count, available);
 }
 
-/** So many of the pool, or `null`, as the options say. */
+/** This number of CPUs of the pool, chosen as the options say; `null`: there are too few. */
 function take(
   { cpus, wholeCores, isDistributed = false, isCacheAligned = false, isAsReleased = false }: CpuChoice,
   pool: readonly number[],
@@ -166,7 +166,7 @@ function take(
 
 type CpuChoice = Omit<CpuManagerSettings, 'reserved' | 'isReservationStrict'>;
 
-/** Reserved CPUs by number, or else as many as the reserved time needs. */
+/** The reserved CPUs: those of the list, or else as many as the reserved CPU time needs. */
 export function reservedCpus(choice: CpuChoice, list: string, milli: bigint): readonly number[] {
   const named = parseCpuSet(list);
   if (list !== '' && named.error === undefined) return named.value;

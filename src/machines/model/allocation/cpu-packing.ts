@@ -1,6 +1,6 @@
 /**
- * Which CPUs a container gets so that it shares as little of the machine as it can: whole NUMA nodes and sockets first,
- * then whole cores, then single threads, each from where the fewest are free. With the option
+ * Which CPUs a container gets so that it shares as few parts of the machine as possible: whole NUMA nodes and sockets
+ * first, then whole cores, then single threads, each from where the fewest are free. With the option
  * `prefer-align-cpus-by-uncorecache` caches that several cores share come between nodes and cores. Pure.
  *
  * Upstream: cpumanager/cpu_assignment.go (takeByTopologyNUMAPacked).
@@ -16,12 +16,12 @@ const numaNodeOf: Part = ({ numaNode }) => `${numaNode}`;
 const socketOf: Part = ({ socket }) => `${socket}`;
 export const coreOf: Part = ({ socket, core }) => `${socket}/${core}`;
 
-/** Without a cache that some of its node share, as upstream takes it, that of the socket. */
+/** The cache of a CPU. Without a cache that some cores of its node share, upstream takes the socket. */
 const cacheOf: Part = ({ cache, socket }) => `${cache ?? socket}`;
 
 const partsIn = (cpus: readonly Cpu[], part: Part): number => new Set(cpus.map(part)).size;
 
-/** The free ones of `all` in the order in which they are taken. */
+/** Orders free CPUs of `all` as they are taken. */
 export type Order = (all: readonly Cpu[], free: readonly Cpu[], parts: readonly Part[]) => readonly Cpu[];
 
 interface Packing {
@@ -59,14 +59,14 @@ export function pack(
 const wideParts = (cpus: readonly Cpu[]): readonly Part[] =>
   partsIn(cpus, socketOf) >= partsIn(cpus, numaNodeOf) ? [numaNodeOf, socketOf] : [socketOf, numaNodeOf];
 
-/** The numbers of the NUMA nodes of free CPUs, in the order in which these are taken. */
+/** The NUMA nodes of free CPUs, in the order in which these are taken. */
 export function nodesInOrder(cpus: readonly Cpu[], available: readonly number[]): readonly number[] {
   const free = cpus.filter(({ id }) => available.includes(id));
   return [...new Set(byNumber(cpus, free, [...wideParts(cpus), coreOf]).map(({ numaNode }) => numaNode))];
 }
 
 interface Work {
-  /** Of the machine. */
+  /** All CPUs of the machine. */
   readonly cpus: readonly Cpu[];
   readonly taken: Set<number>;
   readonly wanted: number;
@@ -83,7 +83,7 @@ function takeWhole(work: Work, free: readonly Cpu[], part: Part): void {
   for (const whole of wholeParts(work.cpus, free, part)) if (whole.length <= missing(work)) take(work, whole);
 }
 
-/** Whole caches, then from one cache what is missing, where it has that. */
+/** Takes whole caches; then the rest from one cache, where one has enough. */
 function takeOfCaches(work: Work): void {
   const size = Math.floor(work.cpus.length / partsIn(work.cpus, cacheOf));
   for (const cache of cachesInOrder(work.free())) {
@@ -98,7 +98,7 @@ function takeOfCaches(work: Work): void {
   }
 }
 
-/** Node by node, the caches with the fewest free CPUs first. */
+/** Caches node by node, those with the fewest free CPUs first. */
 function cachesInOrder(free: readonly Cpu[]): readonly string[] {
   const ofCache = Map.groupBy(free, cacheOf);
   const sizeOf = (cache: string): number => ofCache.get(cache)?.length ?? 0;
@@ -128,13 +128,16 @@ function wholeParts(cpus: readonly Cpu[], free: readonly Cpu[], part: Part): rea
   );
 }
 
-/** Parts with the fewest free CPUs come first, so that whole ones stay whole; of like ones that of the lower number. */
+/**
+ * Parts with the fewest free CPUs come first, so that whole ones stay whole; among equals the one with the lower
+ * number.
+ */
 const byNumber: Order = (all, free, parts) => {
   const numberOf = new Map(parts.map((part) => [part, numbersIn(all, part)]));
   return ranked(free, parts, (part, name) => numberOf.get(part)?.(name) ?? 0);
 };
 
-/** Parts with the fewest free CPUs come first, of like ones that with the lowest `tie`. */
+/** Parts with the fewest free CPUs come first, among equals the one with the lowest `tie`. */
 export function ranked(
   free: readonly Cpu[],
   parts: readonly Part[],
@@ -162,13 +165,13 @@ function numbersIn(all: readonly Cpu[], part: Part): (name: string) => number {
 export const threadsPerCore = (cpus: readonly Cpu[]): number =>
   Math.max(1, Math.floor(cpus.length / partsIn(cpus, coreOf)));
 
-/** What could not be had when those of the wanted nodes were taken. */
+/** Upstream's refusal when too few CPUs are left after those of the wanted nodes. */
 export function shortage(requested: number, available: number): Rejection {
   const cause = `not enough cpus available to satisfy request: requested=${requested}, available=${available}`;
   return { reason: 'UnexpectedAdmissionError', message: `Allocate failed due to ${cause}, which is unexpected` };
 }
 
-/** Why so many CPUs are not taken, when only whole cores are given. */
+/** Upstream's refusal when CPUs are given in whole cores only. */
 export function alignmentError(cpus: readonly Cpu[], requested: number, available: number): Rejection {
   const threads = threadsPerCore(cpus);
   const cause =

@@ -1,6 +1,6 @@
 /**
- * `cpu_manager_state`: which CPUs single containers have, as the kubelet writes it. A projection of what `allocation`
- * gave. Pure. Upstream: cpumanager/state/checkpoint.go (form 2) and policy_static.go (validateState).
+ * `cpu_manager_state`: the exclusive CPUs of containers, as the kubelet writes them: a projection of the grants of
+ * `allocation`. Pure. Upstream: cpumanager/state/checkpoint.go (form 2) and policy_static.go (validateState).
  */
 
 import { isObject } from '../../../kernel/xstate.ts';
@@ -10,17 +10,17 @@ import { formatCpuSet, parseCpuSet } from '../values/cpu-set.ts';
 import { quote } from '../values/go-text.ts';
 import { CORRUPTED, checksumOf, decoded, goField, goMap, goStruct } from './checkpoint.ts';
 
-/** Kubelets since 1.36 print the type with its number; they take the older name, too. */
+/** Kubelets since 1.36 print the type with its number; they read the older name, too. */
 const TYPE = 'state.CPUManagerCheckpoint';
 const NUMBERED_TYPE = 'state.CPUManagerCheckpointV2';
-/** The last form that is tried. */
+/** The oldest form, which is tried last. */
 const OLDEST_TYPE = 'state.CPUManagerCheckpointV1';
 
 export interface CpuState {
   readonly policy: string;
-  /** What is shared: `0-3`. */
+  /** The shared CPUs: `0-3`. */
   readonly shared: string;
-  /** By uid of a pod. */
+  /** Exclusive CPUs by pod uid. */
   readonly entries: Readonly<Record<string, ExclusiveCpus>>;
 }
 
@@ -61,7 +61,7 @@ export interface CpuStateProblem {
   readonly isOfMachine: boolean;
 }
 
-/** Why a file that was found keeps the node from starting. */
+/** Why an existing file keeps the node from starting. */
 export function cpuStateProblem(
   text: string,
   policy: string,
@@ -73,7 +73,7 @@ export function cpuStateProblem(
   return { error: isEmpty ? '' : mismatch(state, manager), isOfMachine: true };
 }
 
-/** What the file says, or why it cannot be used. */
+/** The content of the file, or why it cannot be used. */
 function read(text: string, policy: string): CpuState | string {
   const found = decoded(text, OLDEST_TYPE);
   if ('error' in found) return found.error;
@@ -87,13 +87,13 @@ function read(text: string, policy: string): CpuState | string {
   return unparsed(state) ?? state;
 }
 
-/** By uid of a pod, the CPUs of which the file says that they are of single containers. */
+/** The exclusive CPUs that the file names, by pod uid. */
 export function cpuEntries(text: string, policy: string): CpuState['entries'] {
   const state = read(text, policy);
   return typeof state === 'string' ? {} : state.entries;
 }
 
-/** The first list of CPUs that is none, in upstream's words. */
+/** Upstream's error about the first list of CPUs that cannot be parsed. */
 function unparsed({ shared, entries }: CpuState): string | null {
   const lists = [
     [shared, 'default cpu set', ''] as const,
@@ -110,7 +110,7 @@ function unparsed({ shared, entries }: CpuState): string | null {
   return null;
 }
 
-/** The file is of a machine with other CPUs, or of another reservation. */
+/** Upstream's error about a file of a machine with other CPUs, or of another reservation. */
 function mismatch({ shared, entries }: CpuState, { cpus, reserved, isReservationStrict }: CpuManagerSettings): string {
   const common = idsIn(shared);
   const missing = reserved.some((id) => !common.includes(id));

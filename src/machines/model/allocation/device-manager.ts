@@ -1,8 +1,9 @@
 /**
- * Which devices of its plugins a node gives to a container. Pure.
+ * Which devices of plugins a container gets. Pure.
  *
- * Upstream: devicemanager/manager.go (devicesToAllocate) and topology_hints.go. Invariants: no device is of two pods;
- * a device that is not healthy is never allocated; devices of an ended init container are reused by later containers.
+ * Upstream: devicemanager/manager.go (devicesToAllocate) and topology_hints.go. Invariants: no device is given to two
+ * pods; a device that is not healthy is never allocated; devices of an ended init container are reused by later
+ * containers.
  */
 import type { DeviceQuestion, DeviceResponse } from '../operations/devices.ts';
 import type { DeviceHolding, DeviceHoldings, NumaSet } from '../operations/grants.ts';
@@ -10,22 +11,22 @@ import { type DeviceResource, type Devices, healthyIds, heldIds, holdingOf, idsO
 import type { Rejection } from './predicates.ts';
 import { type NumaHint, type ProviderHints, subsetsOf } from './topology-manager.ts';
 
-/** What plugins have answered, by question as JSON. */
+/** Answers of plugins, by question as JSON. */
 export type DeviceAnswers = Readonly<Record<string, readonly string[]>>;
 
-/** What a pod has so far, while its containers are given their devices one after the other. */
+/** The devices of a pod so far, while its containers get theirs one after the other. */
 export interface DeviceProgress {
   readonly given: DeviceHoldings;
-  /** By resource, devices of init containers that have ended, and that no later container took. */
+  /** By resource, devices of init containers that have ended and that no later container got. */
   readonly reusable: Readonly<Record<string, readonly string[]>>;
 }
 
 export type DeviceStep = DeviceProgress | { readonly rejection: Rejection } | { readonly question: DeviceQuestion };
 
-/** What the node knows of devices while it decides about one pod. */
+/** The devices of the node while one pod is decided about. */
 export interface DeviceBooks {
   readonly devices: Devices;
-  /** Of other pods. */
+  /** Devices that other pods hold. */
   readonly others: readonly DeviceHoldings[];
   readonly answers: DeviceAnswers;
   /** NUMA nodes of the machine. */
@@ -45,14 +46,14 @@ interface DeviceRequest {
   readonly devices: Readonly<Record<string, number>>;
 }
 
-/** True for resources of device plugins; other parts of the agent account for the rest. */
+/** True for resources of device plugins; others are accounted for elsewhere. */
 const isOfPlugin = ({ devices, others }: DeviceBooks, resource: string): boolean =>
   devices[resource] !== undefined || heldIds(others, resource).length > 0;
 
 /** Of a resource whose plugin is gone. */
 const NO_OFFER: DeviceResource = { devices: [], prefers: false };
 
-/** Devices for one container; or what a plugin has to be asked first. */
+/** Devices for one container, or the question that a plugin has to answer first. */
 export function allocateDevices(
   books: DeviceBooks,
   progress: DeviceProgress,
@@ -106,7 +107,7 @@ function choose(books: DeviceBooks, { given }: DeviceProgress, choice: Choice): 
   return chooseOf(books, offer, choice, { again, available });
 }
 
-/** Devices of the wanted nodes first; a plugin that wants to is asked wherever there is a choice. */
+/** Devices of the wanted nodes first; a plugin that has preferences is asked wherever there is a choice. */
 function chooseOf(
   { answers }: DeviceBooks,
   offer: DeviceResource,
@@ -128,7 +129,7 @@ function chooseOf(
   return { ids: [...new Set([...taken, ...wanted, ...order])].slice(0, count).toSorted() };
 }
 
-/** Of the wanted nodes, of other nodes, of none. */
+/** Devices of the wanted NUMA nodes, of other nodes, of no node. */
 function byAffinity(
   { devices }: DeviceResource,
   available: readonly string[],
@@ -145,7 +146,7 @@ function byAffinity(
   ];
 }
 
-/** Where the devices could come from, by resource. */
+/** The sets of NUMA nodes that have enough devices, by resource. */
 export function deviceHints(
   books: DeviceBooks,
   { given, reusable }: DeviceProgress,
@@ -184,7 +185,7 @@ function hintsOf(all: NumaSet, { devices }: DeviceResource, { free, again, count
     .map((set): NumaHint => ({ nodes: set, preferred: set.length === fewest }));
 }
 
-/** The answer of a plugin joins those that it gave before. */
+/** Adds an answer of a plugin to the earlier ones. */
 export const withAnswer = (
   answers: DeviceAnswers,
   question: DeviceQuestion,
@@ -194,7 +195,7 @@ export const withAnswer = (
   [JSON.stringify(question)]: ids,
 });
 
-/** What plugins are still to be asked for: containers and resources whose devices are chosen. */
+/** Containers and resources whose devices are chosen, but whose plugin has not allocated them yet. */
 export const unasked = (holdings: DeviceHoldings) =>
   Object.entries(holdings).flatMap(([container, resources]) =>
     Object.entries(resources).flatMap(([resource, holding]) =>
@@ -202,7 +203,7 @@ export const unasked = (holdings: DeviceHoldings) =>
     ),
   );
 
-/** Every plugin has answered: this is what its containers have. */
+/** The holding with the responses of the plugins. */
 export function withResponses<Held extends { readonly devices?: DeviceHoldings }>(
   holding: Held,
   answers: readonly { readonly container: string; readonly resource: string; readonly response: DeviceResponse }[],

@@ -1,17 +1,16 @@
 /**
- * What a plugin answered, out of the bytes in which the device manager's checkpoint keeps it:
- * `ContainerAllocateResponse` of proto/deviceplugin. Pure. Invariants: fields that are not known are passed over; bytes
- * that are no such message are `null`.
+ * Decodes the response of a plugin from the bytes in the device manager's checkpoint: `ContainerAllocateResponse` of
+ * proto/deviceplugin. Pure. Invariants: unknown fields are skipped; bytes that are no such message give `null`.
  */
 import type { DeviceResponse } from '../operations/devices.ts';
 
-/** Bytes of a message of the protocol, and how far they were read. */
+/** The bytes of a message, and how far they were read. */
 interface Reader {
   readonly bytes: Uint8Array;
   at: number;
 }
 
-/** Fields by number, in the order in which they came: of what has a length its bytes, of numbers themselves. */
+/** Fields by number, in the order of the message: bytes for one with a length, else a number. */
 type Fields = ReadonlyMap<number, readonly (Uint8Array | number)[]>;
 
 class Malformed extends Error {}
@@ -20,7 +19,7 @@ const VARINT = 0;
 const FIXED_64 = 1;
 const DELIMITED = 2;
 const FIXED_32 = 5;
-/** Seven bits of a number a byte, and whether there are more. */
+/** A byte of a number has seven bits, and one that says whether more follow. */
 const MORE = 0x80;
 const BITS = 7;
 /** The kind of a field is in the lowest three bits of its key. */

@@ -7,16 +7,16 @@ import { fnv1a32 } from '../spec/hash.ts';
 import { byBytes } from '../values/go-text.ts';
 import { CORRUPTED, decoded, goField, goList, goMap, goStruct } from './checkpoint.ts';
 
-/** What a plugin offers of one resource. */
+/** The devices of one resource that a plugin offers. */
 export interface DeviceResource {
   readonly devices: readonly Device[];
-  /** No plugin lists these now, so that none can be given; their health is what was said last. */
+  /** No plugin lists these devices now, so none can be given; their health is the last that was reported. */
   readonly isUnlisted?: boolean;
-  /** It wants to be asked which devices go well together. */
+  /** The plugin wants to be asked which devices it prefers. */
   readonly prefers: boolean;
 }
 
-/** By resource: those that are registered, or were until lately. */
+/** By resource: registered ones, and those whose plugin is gone since a short time. */
 export type Devices = Readonly<Record<string, DeviceResource>>;
 
 const NO_NODE = '-1';
@@ -42,7 +42,7 @@ export function holdingOf(ids: readonly string[], { devices }: DeviceResource): 
 export const healthyIds = ({ devices, isUnlisted }: DeviceResource): readonly string[] =>
   isUnlisted === true ? [] : devices.filter(({ isHealthy }) => isHealthy).map(({ id }) => id);
 
-/** What the node has of devices, and what of it can be given. */
+/** Capacity and allocatable of the node's devices. */
 export function deviceAmounts(devices: Devices): {
   readonly capacity: Readonly<Record<string, string>>;
   readonly allocatable: Readonly<Record<string, string>>;
@@ -60,7 +60,10 @@ export const entriesOf = (podUid: string, holdings: DeviceHoldings): readonly De
     ),
   );
 
-/** What a container is made with, for all its resources together; the first one that names a place has it. */
+/**
+ * The devices, mounts and variables of a container, for all its resources; of two with the same path the first one
+ * counts.
+ */
 export function deviceSetup(resources: Readonly<Record<string, DeviceHolding>>): DeviceResponse {
   const byName = Object.entries(resources).toSorted(([a], [b]) => byBytes(a, b));
   const responses = byName.flatMap(([, { response }]) => response ?? []);
@@ -85,7 +88,7 @@ export function deviceSetup(resources: Readonly<Record<string, DeviceHolding>>):
   };
 }
 
-/** How the devices of a container are, by resource, as a status says it. */
+/** The health of a container's devices, by resource, as in a status. */
 interface ResourceStatus {
   readonly name: string;
   readonly resources: readonly {
@@ -99,7 +102,7 @@ interface ResourceStatus {
 /** By container. */
 export type DeviceHealth = Readonly<Record<string, readonly ResourceStatus[]>>;
 
-/** A device without a report is healthy, as upstream takes it. */
+/** The health of devices that pods hold. A device without a report is healthy, as upstream takes it. */
 export function deviceHealth(holdings: DeviceHoldings, devices: Devices): DeviceHealth {
   const statusOf = ([name, holding]: readonly [string, DeviceHolding]): ResourceStatus => ({
     name,
@@ -119,8 +122,8 @@ export function deviceHealth(holdings: DeviceHoldings, devices: Devices): Device
 }
 
 /**
- * `kubelet_internal_checkpoint`: which devices containers have, as the kubelet writes it. A projection of what
- * `allocation` gave. Pure. Upstream: devicemanager/checkpoint/checkpoint.go.
+ * `kubelet_internal_checkpoint`: the devices of containers, as the kubelet writes them: a projection of the grants of
+ * `allocation`. Pure. Upstream: devicemanager/checkpoint/checkpoint.go.
  */
 export interface DeviceStateEntry {
   readonly podUid: string;
@@ -128,7 +131,7 @@ export interface DeviceStateEntry {
   readonly resource: string;
   /** Ids by NUMA node, `-1` where there is none. */
   readonly nodes: Readonly<Record<string, readonly string[]>>;
-  /** What the plugin said, in the bytes of the protocol. */
+  /** The plugin's response, in the bytes of the protocol. */
   readonly bytes: readonly number[];
   readonly base64: string;
 }
@@ -151,7 +154,7 @@ const printedEntry = ({ podUid, container, resource, nodes, bytes }: DeviceState
     goField('AllocResp', '[]uint8', goList(bytes.map(String))),
   );
 
-/** A list that there is not is not an empty one. */
+/** Go prints an absent list otherwise than an empty one. */
 const printedEntries = (entries: readonly DeviceStateEntry[]): string =>
   entries.length === 0 ? '<nil>' : goList(entries.map(printedEntry));
 
@@ -167,13 +170,13 @@ const checksum = (entries: readonly DeviceStateEntry[], registered: Registered):
     )}`,
   );
 
-/** What a checkpoint says. */
+/** The content of a checkpoint. */
 export interface DeviceState {
   readonly entries: readonly DeviceStateEntry[];
   readonly registered: Registered;
 }
 
-/** Why a checkpoint says nothing, in upstream's words, or what it says. */
+/** The content of a checkpoint, or upstream's error why it cannot be read. */
 export function readDeviceState(text: string): DeviceState | { readonly error: string } {
   const found = decoded(text, 'checkpoint.Data');
   if ('error' in found) return found;

@@ -2,9 +2,9 @@
  * The memory manager's `Static` policy: from which NUMA nodes the containers of guaranteed pods have their memory and
  * huge pages. Pure.
  *
- * Upstream: memorymanager/policy_static.go. Invariants: no node gives more than it has beyond what is reserved; a node
- * serves containers alone or in one group with others, never both; what an init container had is used again by those
- * after it.
+ * Upstream: memorymanager/policy_static.go. Invariants: no NUMA node gives more than it has beyond its reservation; a
+ * node serves containers alone or in one group with others, never both; memory of an init container is used again by
+ * later containers.
  */
 import type { Container, Pod } from '../api/pod.ts';
 import type { MemoryBlock, MemoryBlocks, NumaSet } from '../operations/grants.ts';
@@ -21,7 +21,10 @@ type Amounts = Readonly<Record<string, string>>;
 const MEMORY = 'memory';
 const isOfMemory = (name: string): boolean => name === MEMORY || name.startsWith('hugepages-');
 
-/** Bytes by resource that a container has from chosen nodes; `null`: none, its pod is not guaranteed by container. */
+/**
+ * Bytes by resource that a container gets from chosen nodes; `null`: none, because its pod is not Guaranteed by its
+ * containers.
+ */
 export function pinnedMemory(pod: Pod, { resources }: Container): Amounts | null {
   if (podQOS(pod) !== 'Guaranteed' || hasPodLevelResources(pod.spec.resources)) return null;
   const amounts = Object.entries(requestsOf(resources)).filter(([name]) => isOfMemory(name));
@@ -30,10 +33,10 @@ export function pinnedMemory(pod: Pod, { resources }: Container): Amounts | null
   );
 }
 
-/** What a pod has so far, while its containers are given their memory one after the other. */
+/** The memory of a pod so far, while its containers get theirs one after the other. */
 export interface MemoryProgress {
   readonly blocks: MemoryBlocks;
-  /** Init containers that have ended by then: what they still have is used again. */
+  /** Init containers that have ended by then: their memory is used again. */
   readonly inits: readonly string[];
 }
 
@@ -41,7 +44,7 @@ interface Granted {
   readonly memory?: MemoryBlocks;
 }
 
-/** Out of what a container is given memory: the machine's, without what others hold, with what its pod has so far. */
+/** The memory to choose from: that of the machine, the blocks that other pods hold, and those of the pod so far. */
 interface MemoryBooks {
   readonly settings: MemoryManagerSettings;
   readonly grants: readonly Granted[];
@@ -64,7 +67,7 @@ const reusableOf = ({ blocks, inits }: MemoryProgress, nodes: NumaSet, type: str
     .filter((block) => block.type === type && isSameSet(block.numaAffinity, nodes))
     .reduce((sum, { size }) => sum + BigInt(size), 0n);
 
-/** Where the amounts could come from, the narrowest first. */
+/** The sets of NUMA nodes that have these amounts, the narrowest first. */
 export const memoryHints = (books: MemoryBooks, amounts: Amounts): readonly NumaHint[] =>
   hintsIn(machineOf(books), books.progress, entriesOf(amounts));
 
@@ -109,7 +112,7 @@ const NOT_PREFERRED = 'failed to find the default preferred hint';
 const NOT_EXTENDED = 'failed to find the extended preferred hint';
 const VIOLATION = 'preferred hint violates NUMA node allocation';
 
-/** The nodes for a container: those of `hint`, or more of them, or why there are none. */
+/** The nodes for a container: those of `hint`, or a larger set, or why there are none. */
 function choose(
   machine: Machine,
   progress: MemoryProgress,
@@ -158,7 +161,10 @@ const unexpected = (error: string): Rejection => ({
   message: `Allocate failed due to ${error}, which is unexpected`,
 });
 
-/** What init containers leave to the next one is counted with that one, so that nothing is counted twice. */
+/**
+ * Blocks that a container takes over from init containers are counted with that container, so that nothing is counted
+ * twice.
+ */
 function takenBack({ blocks, inits }: MemoryProgress, own: readonly MemoryBlock[]): MemoryBlocks {
   const rest = own.map((block) => ({ ...block, left: BigInt(block.size) }));
   const shrink = (block: MemoryBlock): MemoryBlock => {

@@ -1,6 +1,6 @@
 /**
- * `memory_manager_state`: which NUMA nodes containers have their memory from, as the kubelet writes it. A projection of
- * what `allocation` gave. Pure. Upstream: memorymanager/state/checkpoint.go and policy_static.go (validateState).
+ * `memory_manager_state`: the NUMA nodes of containers' memory, as the kubelet writes them: a projection of the grants
+ * of `allocation`. Pure. Upstream: memorymanager/state/checkpoint.go and policy_static.go (validateState).
  */
 
 import { isObject } from '../../../kernel/xstate.ts';
@@ -9,11 +9,11 @@ import type { MemoryManagerSettings } from '../settings/resource-managers.ts';
 import { CORRUPTED, checksumOf, decoded, goField, goList, goMap, goPointer, goStruct } from './checkpoint.ts';
 import { type MachineMemory, type MemoryTable, machineMemory } from './memory-state.ts';
 
-/** Kubelets since 1.36 print the type with its number; they take the older name, too. */
+/** Kubelets since 1.36 print the type with its number; they read the older name, too. */
 const TYPE = 'state.MemoryManagerCheckpoint';
 const NUMBERED_TYPE = 'state.MemoryManagerCheckpointV1';
 
-/** Amounts are whole bytes: text here, numbers in the file, whose digits are kept. */
+/** Amounts are whole bytes: text here, numbers with all digits in the file. */
 interface Table {
   readonly total: string;
   readonly systemReserved: string;
@@ -59,7 +59,7 @@ const stateOfMachine = (machine: MachineMemory): MemoryState['machineState'] =>
     ]),
   );
 
-/** Without a manager the policy is `None`, and nothing is kept. */
+/** Without a memory manager the policy is `None`, and no memory is recorded. */
 export const memoryState = (
   policyName: string,
   manager: MemoryManagerSettings | undefined,
@@ -135,7 +135,7 @@ export function memoryStateText(state: MemoryState): string {
   return text.replaceAll(AMOUNTS, '"$1":$2');
 }
 
-/** Why a file that was found keeps the node from starting; empty when it does not. */
+/** Why an existing file keeps the node from starting; empty when it does not. */
 export function memoryStateProblem(text: string, policy: string): string {
   const state = read(text);
   if (typeof state === 'string') return state;
@@ -145,13 +145,13 @@ export function memoryStateProblem(text: string, policy: string): string {
         JSON.stringify(state.policyName);
 }
 
-/** By uid of a pod, the memory of which the file says that containers have it from chosen nodes. */
+/** The memory blocks of containers that the file names, by pod uid. */
 export function memoryEntries(text: string): MemoryState['entries'] {
   const state = read(text);
   return typeof state === 'string' ? {} : state.entries;
 }
 
-/** A file of another machine, or of other reservations, though of the right policy; empty when it fits. */
+/** Upstream's error about a file of another machine or of other reservations; empty when it fits. */
 export function memoryMismatch(text: string, manager: MemoryManagerSettings): string {
   const state = read(text);
   if (typeof state === 'string' || Object.keys(state.machineState).length === 0) return '';
@@ -175,7 +175,7 @@ export function memoryMismatch(text: string, manager: MemoryManagerSettings): st
 
 const BARE_AMOUNTS = /"(total|systemReserved|allocatable|reserved|free|size)"\s*:\s*(\d+)/g;
 
-/** What the file says, or why it says nothing. */
+/** The content of the file, or why it cannot be used. */
 function read(text: string): MemoryState | string {
   const found = decoded(text.replaceAll(BARE_AMOUNTS, '"$1":"$2"'), NUMBERED_TYPE);
   if ('error' in found) return found.error;

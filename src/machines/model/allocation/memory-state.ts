@@ -1,8 +1,8 @@
 /**
- * What each NUMA node has of memory and huge pages, and what of it is whose. Pure.
+ * The memory and huge pages of each NUMA node, and the blocks that containers hold. Pure.
  *
- * Upstream: memorymanager/state. Invariant: the state follows from what pods were given, in the order in which they
- * were given it, and from nothing else.
+ * Upstream: memorymanager/state. Invariant: the state is derived from the grants of pods, in their order, and from
+ * nothing else.
  */
 import type { MemoryBlock, MemoryBlocks, NumaSet } from '../operations/grants.ts';
 import type { MachineInfo } from '../operations/host.ts';
@@ -18,10 +18,10 @@ export interface MemoryTable {
 }
 
 export interface NodeMemory {
-  /** Blocks that come from it. */
+  /** How many blocks come from this node. */
   readonly assignments: number;
   readonly tables: ReadonlyMap<string, MemoryTable>;
-  /** Itself, and the nodes with which it serves in a group. */
+  /** The node itself, and the nodes with which it serves in a group. */
   readonly cells: NumaSet;
 }
 
@@ -42,14 +42,16 @@ function emptyNode({ id, memory }: NumaMemory): NodeMemory {
   return { assignments: 0, tables: new Map(tables), cells: [id] };
 }
 
-/** After these were given. Blocks of nodes or resources that the machine does not have any more count nowhere. */
+/**
+ * The memory that is left after these blocks. Blocks of nodes or resources that the machine no longer has do not count.
+ */
 export function machineMemory({ nodes }: MemoryManagerSettings, given: readonly MemoryBlocks[]): MachineMemory {
   const machine = new Map(nodes.map((node) => [node.id, emptyNode(node)]));
   for (const block of given.flatMap((blocks) => Object.values(blocks).flat())) occupy(machine, block);
   return machine;
 }
 
-/** Node by node, as much as there is. */
+/** Takes a block from its nodes in order, from each as much as it has. */
 function occupy(machine: Map<number, NodeMemory>, { numaAffinity, type, size }: MemoryBlock): void {
   let left = BigInt(size);
   for (const id of numaAffinity) {
@@ -67,7 +69,10 @@ function occupy(machine: Map<number, NodeMemory>, { numaAffinity, type, size }: 
   }
 }
 
-/** A group is taken whole or not at all, and a node in a group is not taken alone. */
+/**
+ * True when these nodes may serve a container: a group is taken whole or not at all, and a node of a group is not taken
+ * alone.
+ */
 export function isFree(machine: MachineMemory, nodes: NumaSet): boolean {
   return nodes.every((id) => {
     const { assignments = 0, cells = [] } = machine.get(id) ?? {};
@@ -76,7 +81,7 @@ export function isFree(machine: MachineMemory, nodes: NumaSet): boolean {
   });
 }
 
-/** What containers may have, of each node. */
+/** The allocatable memory of each node. */
 export const allocatableMemory = (settings: MemoryManagerSettings): readonly MemoryBlock[] =>
   [...machineMemory(settings, [])].flatMap(([id, { tables }]) =>
     [...tables].flatMap(([type, { allocatable }]) =>
@@ -94,7 +99,7 @@ export function hugePageResource(kib: number): string {
   return kib % KIB_PER_MIB === 0 ? `hugepages-${kib / KIB_PER_MIB}Mi` : `hugepages-${kib}Ki`;
 }
 
-/** What is kept for the system: of a node, by resource, bytes. */
+/** Reserved bytes by NUMA node and resource. */
 export type SystemReserved = ReadonlyMap<number, ReadonlyMap<string, bigint>>;
 
 /** A machine without information about NUMA nodes is one node. */

@@ -1,4 +1,4 @@
-/** What the actors of pods and `allocation` say to each other. */
+/** Messages between the actors of pods and `allocation`. */
 
 import type { Node } from '../api/node.ts';
 import type { Allocation, Holding } from '../operations/grants.ts';
@@ -8,7 +8,7 @@ import type { Rejection } from './predicates.ts';
 import type { AdmissionRequest } from './request.ts';
 import type { PodShares } from './resource-grants.ts';
 
-/** All pods that are on this node, now that it is known. */
+/** The uids of all pods on this node, once they are known. */
 export interface PodsKnown {
   readonly type: 'pods.known';
   readonly uids: readonly string[];
@@ -19,43 +19,43 @@ export interface PodsWanted {
   readonly type: 'pods.wanted';
 }
 
-/** What single containers hold by the files of an earlier start, also of another kubelet; by uid of a pod. */
+/** Resources that containers hold by the state files of an earlier start, maybe of another kubelet; by pod uid. */
 export interface ResourcesHandedOver {
   readonly type: 'resources.handedOver';
   readonly holdings: Readonly<Record<string, Holding>>;
 }
 
 export type AllocationMessage =
-  /** A pod wants to run with these resources, or to have them from now on. */
+  /** A pod requests to be admitted with these resources, or to be resized to them. */
   | {
       readonly type: 'allocation.wanted';
       readonly request: AdmissionRequest;
       readonly allocation: Allocation;
-      /** The runtime has nothing of it: it runs from the beginning, also when it was over. */
+      /** The runtime has nothing of the pod: it runs from the beginning, also when it had ended before. */
       readonly isAnew: boolean;
     }
-  /** Nothing of it runs any more; what it held is free. What the node ended may run again when it starts anew. */
+  /** The pod has ended, and its resources are free. A pod that the node ended may run again when it starts anew. */
   | { readonly type: 'allocation.ended'; readonly uid: string; readonly byItself: boolean }
-  /** It is gone. */
+  /** The pod is gone. */
   | { readonly type: 'allocation.released'; readonly uid: string }
   | ResourcesHandedOver
-  /** All pods that exist: state that is kept of any other pod is obsolete. */
+  /** All pods that exist: state of any other pod is dropped. */
   | PodsKnown
-  /** Say what single containers hold. */
+  /** Requests the resources that single containers hold. */
   | { readonly type: 'resources.wanted' }
   /** The node as the API server has it. */
   | NodeKnown
-  /** The pressures under which it takes less. */
+  /** The pressures under which fewer pods are admitted. */
   | { readonly type: 'node.pressed'; readonly pressures: readonly string[] }
   | { readonly type: 'node.shuttingDown'; readonly active: boolean }
-  /** What the runtime can do. */
+  /** Abilities of the runtime. */
   | {
       readonly type: 'node.reported';
       readonly reports: { readonly features?: { readonly supplementalGroupsPolicy?: boolean } | null };
     };
 
 export type AllocationReport =
-  /** It may run with these resources. `before`: what it had of them until now. */
+  /** The pod may run with these resources. `before`: those that it had until now. */
   | ({
       readonly type: 'allocation.granted';
       readonly uid: string;
@@ -63,18 +63,18 @@ export type AllocationReport =
       readonly before?: Allocation;
     } & PodShares)
   | { readonly type: 'allocation.refused'; readonly uid: string; readonly rejection: Rejection }
-  /** It keeps what it has; what it wants has to wait, or cannot be. */
+  /** The resize is not granted now, or never: the pod keeps its resources. */
   | ({
       readonly type: 'allocation.pending';
       readonly uid: string;
       readonly allocation: Allocation;
       readonly refusal: ResizeRefusal;
     } & PodShares)
-  /** How the devices are that it holds. */
+  /** The health of the devices that the pod holds. */
   | { readonly type: 'allocation.deviceHealth'; readonly uid: string; readonly health: DeviceHealth }
-  /** Those without CPUs of their own run on these from now on. */
+  /** The CPUs of containers without exclusive ones. */
   | { readonly type: 'allocation.shared'; readonly shared: string }
-  /** `allocation` starts anew: say again what you want. */
+  /** `allocation` started anew: pods send their requests again. */
   | { readonly type: 'allocation.started' };
 
 /** The Node as the API server has it: labels, taints, pod CIDRs. */

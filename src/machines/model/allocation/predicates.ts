@@ -1,5 +1,5 @@
 /**
- * Whether this node takes a pod: the checks of admission in upstream's order, with its reasons and texts. Pure.
+ * Whether this node admits a pod: the checks of admission in upstream's order, with its reasons and texts. Pure.
  *
  * Upstream: pkg/kubelet/lifecycle/predicate.go, pkg/scheduler AdmissionCheck, pkg/kubelet/eviction (Admit).
  */
@@ -15,18 +15,18 @@ export interface Taint {
   readonly effect: string;
 }
 
-/** What of this node decides about pods. */
+/** The facts about this node that admission needs. */
 export interface NodeView {
   readonly nodeName: string;
-  /** In the units of a demand; `pods` among them. */
+  /** Allocatable amounts in the units of a demand; `pods` is one of them. */
   readonly allocatable: Readonly<Record<string, string>>;
   readonly labels: Readonly<Record<string, string>>;
   readonly taints: readonly Taint[];
   readonly sysctls: SysctlSettings;
   readonly appArmor: boolean;
-  /** The runtime keeps a pod's groups to those of its specification. */
+  /** The runtime keeps a pod's cgroups within those of its specification. */
   readonly strictGroups: boolean;
-  /** Conditions under which it takes less: `MemoryPressure`, `DiskPressure`, `PIDPressure`. */
+  /** Conditions under which fewer pods are admitted: `MemoryPressure`, `DiskPressure`, `PIDPressure`. */
   readonly pressures: readonly string[];
   readonly isShuttingDown: boolean;
 }
@@ -44,13 +44,13 @@ export interface Shortage {
   readonly capacity: bigint;
 }
 
-/** Everything that is in the way of a pod, in the order in which it counts. */
+/** All reasons against a pod, in the order in which they count. */
 export interface Verdict {
-  /** What no preemption helps with, and what is checked first. */
+  /** A refusal that no preemption can avoid, and that is checked first. */
   readonly early: Rejection | null;
   readonly shortages: readonly Shortage[];
   readonly mismatch: Rejection | null;
-  /** What is checked when there is room. */
+  /** A refusal that is checked when there is room. */
   readonly late: Rejection | null;
 }
 
@@ -86,7 +86,7 @@ const STRICT_GROUPS = {
   message: 'SupplementalGroupsPolicy=Strict is not supported in this node',
 };
 const NO_APP_ARMOR = { reason: 'AppArmor', message: 'Cannot enforce AppArmor: AppArmor is not enabled on the host' };
-/** What feature gates turn off. */
+/** The refusals of pods that need a feature whose gate is off. */
 const LACKING = {
   podLevelResources: {
     reason: 'PodLevelResourcesNotSupported',
@@ -99,14 +99,14 @@ const LACKING = {
 } as const satisfies Readonly<Record<string, Rejection>>;
 const SHUTTING_DOWN = { reason: 'NodeShutdown', message: 'Pod was rejected as the node is shutting down.' };
 
-/** A machine that comes up again takes what is in its files. */
+/** The refusal holds only for this start: after a reboot a static pod may be admitted. */
 export const isOfThisStart = ({ rules }: AdmissionRequest, { reason }: Rejection): boolean =>
   rules.isStatic && reason === SHUTTING_DOWN.reason;
 
 const MEMORY_PRESSURE = 'MemoryPressure';
 const MEMORY_PRESSURE_TAINT: Taint = { key: 'node.kubernetes.io/memory-pressure', effect: 'NoSchedule' };
 
-/** Under pressure only critical pods come in, and under that of memory alone those that asked for some. */
+/** Under pressure only critical pods are admitted; under memory pressure alone also those that request memory. */
 function pressureOf(demand: PodDemand, tolerations: readonly Toleration[], pressures: readonly string[]) {
   if (pressures.length === 0 || demand.isCritical) return null;
   const onlyMemory = pressures.length === 1 && pressures[0] === MEMORY_PRESSURE;
@@ -179,7 +179,7 @@ function mismatchOf(
 const collide = (a: HostPort, b: HostPort): boolean =>
   a.port === b.port && a.protocol === b.protocol && (a.ip === b.ip || a.ip === ANY_ADDRESS || b.ip === ANY_ADDRESS);
 
-/** The absent operator is `Equal`, the absent key every key, the absent effect every effect. */
+/** An absent operator is `Equal`, an absent key matches every key, an absent effect every effect. */
 function tolerates({ key = '', operator = 'Equal', value = '', effect = '' }: Toleration, taint: Taint): boolean {
   if (effect !== '' && effect !== taint.effect) return false;
   if (key !== '' && key !== taint.key) return false;
@@ -195,7 +195,7 @@ function matchesNode(
   return affinity === null || affinity.some((term) => matchesTerm(term, labels, nodeName));
 }
 
-/** A term that asks for nothing matches nothing. */
+/** A term without requirements matches no node. */
 export function matchesTerm(
   { matchExpressions = [], matchFields = [] }: NodeTerm,
   labels: Readonly<Record<string, string>>,

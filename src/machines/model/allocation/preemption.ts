@@ -1,6 +1,6 @@
 /**
- * Which pods a critical pod displaces when the node has too little: as few pods as possible, best-effort ones first, of
- * those the ones that come closest to what is missing. Pure. Upstream: pkg/kubelet/preemption.
+ * Which pods a critical pod preempts when resources are short: as few pods as possible, best-effort ones first, among
+ * these the ones that come closest to the missing amounts. Pure. Upstream: pkg/kubelet/preemption.
  */
 
 import type { QOSClass } from '../api/pod.ts';
@@ -12,7 +12,7 @@ export interface Candidate {
   readonly demand: PodDemand;
 }
 
-/** What is still missing of a resource. */
+/** The amount of a resource that is still missing. */
 interface Need {
   readonly resource: string;
   readonly quantity: bigint;
@@ -44,7 +44,7 @@ const notFound = (needs: readonly Need[]): string =>
   'preemption: error finding a set of pods to preempt: no set of running pods found to reclaim resources: ' +
   `[${needs.map(({ resource, quantity }) => `(res: ${resource}, q: ${quantity}), `).join('')}]`;
 
-/** Critical pods displace pods that are not critical, and those of a lower priority. */
+/** Critical pods preempt pods that are not critical, and critical ones of a lower priority. */
 const isPreemptable = (preemptor: PodDemand, other: PodDemand): boolean =>
   (preemptor.isCritical && !other.isCritical) ||
   (preemptor.priority !== null && other.priority !== null && preemptor.priority > other.priority);
@@ -60,7 +60,7 @@ const without = (needs: readonly Need[], gone: readonly Candidate[]): readonly N
     }))
     .filter(({ quantity }) => quantity > 0n);
 
-/** One after the other the pod that leaves least to be found; of two such the smaller one. */
+/** Chooses one after the other the pod that leaves least missing; of two such pods the smaller one. */
 function closest(candidates: readonly Candidate[], needs: readonly Need[]): readonly Candidate[] {
   const chosen: Candidate[] = [];
   const rest = [...candidates];
@@ -75,7 +75,7 @@ function closest(candidates: readonly Candidate[], needs: readonly Need[]): read
   return chosen;
 }
 
-/** How much of each need a pod leaves open, as squared shares, so that every need weighs the same. */
+/** How much of each need a pod leaves missing, as squared shares, so that every need counts the same. */
 function distance(candidate: Candidate, needs: readonly Need[]): number {
   return needs.reduce((sum, { resource, quantity }) => {
     const open = Number(quantity - amount(candidate, resource));

@@ -1,5 +1,5 @@
 /**
- * How 0.2.0 chose exclusive CPUs, where that was not the kubelet's way: its journals are replayed by it. Pure.
+ * How 0.2.0 chose exclusive CPUs, where that differs from the kubelet: kept to replay its journals. Pure.
  *
  * Behavior: `resourcesAsKubelet`.
  */
@@ -7,17 +7,17 @@ import type { CpuManagerSettings } from '../settings/resource-managers.ts';
 import type { Choice, Chosen } from './cpu-manager.ts';
 import { alignmentError, coreOf, type Order, pack, ranked, shortage, threadsPerCore } from './cpu-packing.ts';
 
-/** With whole cores, no container was given a sibling of a reserved CPU. */
+/** With whole cores, no container got a sibling of a reserved CPU. */
 export function allocatableCpus({ cpus, reserved, wholeCores }: CpuManagerSettings): readonly number[] {
   const cores = new Set(cpus.filter(({ id }) => wholeCores && reserved.includes(id)).map(coreOf));
   return cpus.filter((cpu) => !reserved.includes(cpu.id) && !cores.has(coreOf(cpu))).map(({ id }) => id);
 }
 
-/** Of like parts, that of the lowest free CPU came first. */
+/** Among equal parts, the one with the lowest free CPU came first. */
 export const byFirstFree: Order = (_all, free, parts) =>
   ranked(free, parts, (_part, _name, members) => Math.min(...members.map(({ id }) => id)));
 
-/** What an init container had came before what was free, and the latter was never packed together with it. */
+/** CPUs of init containers came before free ones, and both were never packed together. */
 export function choose(settings: CpuManagerSettings, count: number, { reusable, free, nodes }: Choice): Chosen {
   const { cpus, wholeCores } = settings;
   const aligned = new Set(

@@ -1,8 +1,8 @@
 /**
- * What a node must know of a pod to take it or refuse it, and what the pod then holds of the node. Pure.
+ * The facts about a pod that admission needs, and the resources that an admitted pod holds. Pure.
  *
- * A request fits in a message; the pod itself stays with its actor. Amounts are decimal text: thousandths of a
- * CPU, whole units of everything else.
+ * A request fits in a message; the pod itself stays with its actor. Amounts are decimal text: thousandths of a CPU,
+ * whole units of everything else.
  */
 import {
   type Container,
@@ -22,13 +22,13 @@ import { wantsAppArmor } from '../spec/security.ts';
 import { milliUnits, type Nano, nanoOf, wholeUnits } from '../values/quantity.ts';
 import { pinnedMemory } from './memory-manager.ts';
 
-/** What a pod asks of the node beyond resources. */
+/** Requirements of a pod beyond resources. */
 export interface PodRules {
   readonly nodeName: string;
   readonly isStatic: boolean;
   /** `spec.os.name`; empty: any. */
   readonly os: string;
-  /** Its label `kubernetes.io/os`; empty: none. */
+  /** The node's label `kubernetes.io/os` that it requires; empty: none. */
   readonly osLabel: string;
   readonly nodeSelector: Readonly<Record<string, string>>;
   /** Terms of the required node affinity; `null`: it has none. */
@@ -39,7 +39,7 @@ export interface PodRules {
   readonly hostIPC: boolean;
   readonly wantsAppArmor: boolean;
   readonly wantsStrictGroups: boolean;
-  /** A feature that it uses and that gates of this node turn off; absent: none. */
+  /** A feature that the pod uses and whose gate is off on this node; absent: none. */
   readonly lacking?: Lacking;
 }
 
@@ -59,9 +59,11 @@ export interface NodeTerm {
 export interface AdmissionRequest extends PodRef {
   readonly demand: PodDemand;
   readonly rules: PodRules;
-  /** Containers that are to have something for themselves, in the order in which they begin; absent: none. */
+  /** Containers that get exclusive resources, in the order in which they begin; absent: none. */
   readonly containers?: readonly ExclusiveRequest[];
-  /** Containers that may swap by what they ask for of memory: it cannot change while they run; absent: none. */
+  /**
+   * Containers whose swap depends on their memory request, which therefore cannot change while they run; absent: none.
+   */
   readonly swapping?: readonly string[];
 }
 
@@ -80,7 +82,7 @@ export const admissionRequest = (pod: Pod, node: NodeFacts = {}): AdmissionReque
   ...swappingOf(pod, node),
 });
 
-/** In upstream's order. */
+/** The first feature in upstream's order whose gate is off. */
 function lackingOf(pod: Pod, { admission }: NodeFacts): Pick<PodRules, 'lacking'> {
   const lacking = admission?.lacks?.find((each) =>
     each === 'podLevelResources' ? hasPodLevelResources(pod.spec.resources) : mayRestartAll(pod),
@@ -88,7 +90,7 @@ function lackingOf(pod: Pod, { admission }: NodeFacts): Pick<PodRules, 'lacking'
   return lacking === undefined ? {} : { lacking };
 }
 
-/** Those whose policy wants a new instance for memory get other swap with it. */
+/** Containers that may swap. One whose policy asks for a restart gets another swap limit with it. */
 function swappingOf(pod: Pod, node: NodeFacts): Pick<AdmissionRequest, 'swapping'> {
   const canSwap = node.limitedSwapBytes !== undefined && node.swapControllerAvailable && node.cgroupVersion === 2;
   if (!canSwap || isCritical(pod)) return {};
@@ -124,7 +126,7 @@ const isCritical = (pod: Pod): boolean =>
 export const units = (name: string, amount: Nano): string =>
   String(name === 'cpu' ? milliUnits(amount) : wholeUnits(amount));
 
-/** Of containers and sidecars; init containers are gone before others need their ports. */
+/** Host ports of containers and sidecars; init containers have ended before others need theirs. */
 function hostPorts({ spec }: Pod): readonly HostPort[] {
   return [...spec.containers, ...(spec.initContainers ?? []).filter(isSidecar)].flatMap(({ ports = [] }) =>
     ports.flatMap(({ hostIP, hostPort, protocol }) =>
@@ -158,7 +160,7 @@ function rulesOf(pod: Pod): PodRules {
 
 export const WHOLE_POD = '';
 
-/** Only what may be resized: all but ephemeral containers. */
+/** Resources of containers that can be resized: all but ephemeral ones. */
 export const allocationOf = ({ spec }: Pod): Allocation => ({
   ...(spec.resources === undefined ? {} : { [WHOLE_POD]: spec.resources }),
   ...Object.fromEntries(
@@ -167,8 +169,8 @@ export const allocationOf = ({ spec }: Pod): Allocation => ({
 });
 
 /**
- * What was given before, for the pod as it is now: a file may give it other containers without a resize of one. Those
- * that are new have what they are given at once.
+ * The granted resources, for the pod as it is now: a changed manifest may have other containers without a resize. New
+ * containers are granted their requests at once.
  */
 export function carriedOver(before: Allocation, after: Allocation): Allocation {
   const own = Object.entries(after).filter(([name]) => name !== WHOLE_POD);
@@ -178,7 +180,7 @@ export function carriedOver(before: Allocation, after: Allocation): Allocation {
   };
 }
 
-/** The pod as it may be: with the resources that it was given, not those that it asks for now. */
+/** The pod with its granted resources, not those that it requests now. */
 export function withAllocation(pod: Pod, allocation: Allocation | null): Pod {
   if (allocation === null) return pod;
   const given = <Container extends { readonly name: string; readonly resources?: ResourceRequirements }>(
@@ -201,20 +203,20 @@ export function withAllocation(pod: Pod, allocation: Allocation | null): Pod {
   };
 }
 
-/** What the containers of a pod are to have for themselves: whole CPUs, memory of chosen nodes, devices. Pure. */
+/** Exclusive resources of one container: whole CPUs, memory of chosen NUMA nodes, devices. Pure. */
 export interface ExclusiveRequest {
   readonly container: string;
-  /** It has ended before the next one begins. */
+  /** The container ends before the next one begins. */
   readonly isInit: boolean;
-  /** CPUs of its own; absent: it shares. */
+  /** How many exclusive CPUs; absent: it shares CPUs. */
   readonly cpus?: number;
-  /** Bytes by resource (`memory`, `hugepages-2Mi`) that come from chosen nodes; absent: from anywhere. */
+  /** Bytes by resource (`memory`, `hugepages-2Mi`) from chosen NUMA nodes; absent: from any. */
   readonly memory?: Readonly<Record<string, string>>;
-  /** Devices by resource, if a plugin has them; absent: none. */
+  /** How many devices by resource, where a plugin may offer it; absent: none. */
   readonly devices?: Readonly<Record<string, number>>;
 }
 
-/** In the order in which they begin, those that are to have something. */
+/** Containers that get exclusive resources, in the order in which they begin. */
 export function exclusiveRequests(
   pod: Pod,
   { admission }: Pick<NodeSettings, 'admission'>,
@@ -238,11 +240,11 @@ export function exclusiveRequests(
   });
 }
 
-/** Not of Kubernetes, but of some vendor: those that plugins may have. Upstream: IsExtendedResourceName. */
+/** Resources outside of the `kubernetes.io` domain, which plugins may offer. Upstream: IsExtendedResourceName. */
 export const isExtendedResource = (name: string): boolean =>
   name.includes('/') && !name.includes('kubernetes.io/') && !name.startsWith('requests.');
 
-/** They are never overcommitted: the limit is the request. */
+/** Extended resources are never overcommitted: the limit is the request. */
 const extendedResources = ({ resources }: Container): Readonly<Record<string, number>> =>
   Object.fromEntries(
     Object.entries(resources?.limits ?? {})

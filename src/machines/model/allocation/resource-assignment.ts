@@ -1,6 +1,6 @@
 /**
- * What the containers of one pod are given for themselves, container by container, as they begin: devices, CPUs, then
- * memory. Pure. Invariant: a pod is given all of it or nothing.
+ * Assigns exclusive resources to the containers of one pod, in the order in which they begin: devices, CPUs, then
+ * memory. Pure. Invariant: a pod gets all of them or none.
  */
 import type { DeviceQuestion } from '../operations/devices.ts';
 import type { Holding } from '../operations/grants.ts';
@@ -19,7 +19,7 @@ import type { Rejection } from './predicates.ts';
 import type { ExclusiveRequest } from './request.ts';
 import { align, type NumaHint, type ProviderHints } from './topology-manager.ts';
 
-/** What is known of devices; nothing where there are no plugins. */
+/** Devices and answers of plugins; absent where there are no plugins. */
 export interface DeviceKnowledge {
   readonly devices: Devices;
   readonly answers: DeviceAnswers;
@@ -27,7 +27,7 @@ export interface DeviceKnowledge {
 
 type Asking = { readonly question: DeviceQuestion };
 
-/** What it is given, why it is not, or what a plugin has to be asked first. */
+/** The assigned resources, a refusal, or a question that a plugin has to answer first. */
 export type Assignment = Holding | Refused | Asking;
 
 interface Progress {
@@ -47,7 +47,7 @@ const ANYWHERE: NumaHint = { nodes: null, preferred: false };
 
 type Refused = { readonly rejection: Rejection };
 
-/** What is there for the pod that is decided about. */
+/** The node while one pod is decided about. */
 interface Node extends ResourceManagers {
   readonly grants: readonly Holding[];
   readonly books: DeviceBooks;
@@ -102,11 +102,14 @@ function hintFor(
   ]);
 }
 
-/** Memory that cannot be had at all is not hinted about; giving it then says why. */
+/** Memory that no node can give gets no hint: the assignment then refuses it. */
 const hintsOfMemory = (hints: readonly NumaHint[], amounts: Readonly<Record<string, string>>): ProviderHints =>
   hints.length === 0 ? {} : Object.fromEntries(Object.keys(amounts).map((type) => [type, hints]));
 
-/** What a pod has at once: its containers and sidecars together, or an init container with the sidecars before it. */
+/**
+ * The sum of the resources that a pod uses at once: its containers and sidecars together, or an init container with the
+ * sidecars before it.
+ */
 function podRequest(requests: readonly ExclusiveRequest[]): Wanted {
   const most = (of: (request: ExclusiveRequest) => bigint): bigint => {
     let [running, peak] = [0n, 0n];

@@ -1,4 +1,4 @@
-/** What `allocation` has given to single containers, where the node keeps resources apart. Pure. */
+/** The exclusive resources that `allocation` has granted to containers. Pure. */
 import type { QOSClass, ResourceRequirements } from '../api/pod.ts';
 import type { QOSDemand } from '../cgroups/node-groups.ts';
 import type { DeviceResponse } from '../operations/devices.ts';
@@ -27,11 +27,11 @@ type Grants = Readonly<Record<string, Grant>>;
 /** By uid of a pod. */
 type Holdings = Readonly<Record<string, Holding>>;
 
-/** What all others share; empty where nothing is kept apart. */
+/** The CPUs of containers without exclusive ones; empty where the node gives none exclusively. */
 const sharedBy = ({ admission }: Settings, grants: Holdings): string =>
   admission?.cpuManager === undefined ? '' : sharedCpus(admission.cpuManager, Object.values(grants));
 
-/** What pods of the two upper classes asked for in sum. */
+/** The sum of the requests of Guaranteed and Burstable pods. */
 export function demandOf(grants: Grants): QOSDemand {
   const sum = (qos: QOSClass, name: string): string =>
     String(
@@ -57,14 +57,14 @@ export function heldBy(settings: Settings, grants: Holdings): ResourcesHeld {
   };
 }
 
-/** What is of others, and what is known of devices. */
+/** The resources that other pods hold, and the devices of the node. */
 interface Given extends DeviceKnowledge {
   readonly grants: Holdings;
-  /** To pods whose plugins are still asked. */
+  /** Resources assigned to pods whose plugins have not answered yet. */
   readonly promised: readonly Holding[];
 }
 
-/** What a pod that is taken is given; what it has it keeps. */
+/** The resources of an admitted pod; resources that it has already stay. */
 export function assignedTo(
   { admission }: Settings,
   { uid, containers = [] }: AdmissionRequest,
@@ -82,7 +82,7 @@ const holdingIn = ({ cpus, memory, devices }: Holding): Holding => ({
   ...(devices === undefined ? {} : { devices }),
 });
 
-/** Who has which devices. */
+/** The devices of containers, by pod uid. */
 export const devicesHeldBy = (grants: Holdings) => ({
   type: 'devices.held' as const,
   held: Object.fromEntries(
@@ -92,16 +92,16 @@ export const devicesHeldBy = (grants: Holdings) => ({
 
 /** The pod's part of the grant. */
 export interface PodShares {
-  /** Absent: the node does not keep CPUs apart. */
+  /** Absent: the node gives no exclusive CPUs. */
   readonly cpus?: PodCpus;
-  /** By container, the NUMA nodes of its memory: `0,1`. Absent: none has chosen ones. */
+  /** By container, the NUMA nodes of its memory: `0,1`. Absent: no container has chosen ones. */
   readonly memoryNodes?: Readonly<Record<string, string>>;
-  /** By container, its devices. Absent: none has any. */
+  /** By container, its devices. Absent: no container has any. */
   readonly devices?: Readonly<Record<string, ContainerDevices>>;
 }
 
 export interface ContainerDevices {
-  /** By resource. */
+  /** Device ids by resource. */
   readonly ids: Readonly<Record<string, readonly string[]>>;
   readonly setup: DeviceResponse;
 }
@@ -130,7 +130,7 @@ const mapValues = <From, To>(table: Readonly<Record<string, From>>, change: (val
 const nodesOf = (blocks: readonly MemoryBlock[]): string =>
   [...new Set(blocks.flatMap(({ numaAffinity }) => numaAffinity))].toSorted((a, b) => a - b).join(',');
 
-/** What was given to single containers stays as much as it is. */
+/** A container's exclusive resources cannot be resized. */
 export function pinnedResize(
   { admission }: Settings,
   { request, allocation: wanted }: { readonly request: AdmissionRequest; readonly allocation: Allocation },
@@ -152,7 +152,7 @@ const pinned = (policy: string): ResizeRefusal =>
 const requestOf = (allocation: Allocation, name: string, resource: string): string =>
   allocation[name]?.requests?.[resource] ?? '';
 
-/** Some container's share of the swap would be another, before or after. */
+/** True when the resize changes the swap limit of some container. */
 function swapsOtherwise({ swapping = [] }: AdmissionRequest, given: Allocation, wanted: Allocation): boolean {
   return swapping.some((name) => {
     const [before, after] = [given[name], wanted[name]].map((each) => nanoOf(each?.requests?.['memory'] ?? '0'));
@@ -167,12 +167,12 @@ const maySwap = ({ requests, limits }: ResourceRequirements = {}): boolean =>
 export interface ResourcesHeld {
   readonly type: 'resources.held';
   readonly cpus: Readonly<Record<string, ExclusiveCpus>>;
-  /** The CPUs of all others; empty where they are not kept apart. */
+  /** The CPUs of all other containers; empty where the node gives none exclusively. */
   readonly shared: string;
   readonly memory: Readonly<Record<string, MemoryBlocks>>;
 }
 
-/** What single containers hold, as `allocation` publishes it, and the checkpoint files of it. Pure. */
+/** The checkpoint files of exclusive resources, as far as settings decide them. Pure. */
 export interface StateFileSettings {
   readonly rootDir: string;
   readonly cpuManagerPolicy: string;
@@ -188,7 +188,7 @@ export interface StateFile {
 export const stateFilePaths = ({ rootDir }: Pick<StateFileSettings, 'rootDir'>): readonly string[] =>
   [CPU_STATE_FILE, MEMORY_STATE_FILE].map((name) => `${rootDir}/${name}`);
 
-/** Why the files of an earlier start keep the node from starting, in upstream's words; empty when they do not. */
+/** Upstream's error why the files of an earlier start keep the node from starting; empty when they do not. */
 export function stateFilesProblem(settings: StateFileSettings, contents: readonly (string | null)[]): string {
   const { cpuManagerPolicy, memoryManagerPolicy, managers } = settings;
   const [cpuFile = '', memoryFile = ''] = stateFilePaths(settings);
@@ -205,7 +205,7 @@ export function stateFilesProblem(settings: StateFileSettings, contents: readonl
   return mismatch === '' ? '' : `start memory manager error: ${mismatch}`;
 }
 
-/** What the files of an earlier start say that containers hold; `null`: nothing. */
+/** Resources that containers hold by the files of an earlier start; `null`: none. */
 export function handedOver(
   { cpuManagerPolicy, memoryManagerPolicy, managers }: StateFileSettings,
   [cpu, memory]: readonly (string | null | undefined)[],
@@ -223,7 +223,7 @@ export function handedOver(
   return uids.length === 0 ? null : { type: 'resources.handedOver', holdings: Object.fromEntries(holdings) };
 }
 
-/** The files as they have to be now. */
+/** The files with the content that they should have now. */
 export function stateFiles(settings: StateFileSettings, { cpus, shared, memory }: ResourcesHeld): readonly StateFile[] {
   const { cpuManagerPolicy, memoryManagerPolicy, managers } = settings;
   const contents = [

@@ -1,11 +1,11 @@
 /**
- * Which kernel settings a pod may have changed for itself. Pure. Upstream: pkg/kubelet/sysctl.
+ * Which kernel settings a pod may set. Pure. Upstream: pkg/kubelet/sysctl.
  *
- * A setting is safe when it belongs to a namespace of the pod and affects no other pod; the kernel must have it so.
+ * A setting is safe when the kernel keeps it in a namespace of the pod, so that it affects no other pod.
  */
 interface Safe {
   readonly name: string;
-  /** The first kernel in which it is namespaced. */
+  /** The first kernel that keeps the setting in a namespace. */
   readonly kernel?: readonly [major: number, minor: number];
 }
 
@@ -26,7 +26,7 @@ const SAFE: readonly Safe[] = [
 
 type Namespace = 'IPC' | 'Net';
 
-/** What the kernel keeps by namespace, by name; the shortest two stand for the patterns that begin with them. */
+/** Settings that the kernel keeps in the IPC namespace; the two shortest names stand for all that begin with them. */
 const IPC_NAMES = [
   'kernel.sem',
   'kernel.shm',
@@ -40,13 +40,13 @@ const IPC_NAMES = [
   'kernel.msgmni',
 ];
 
-/** The namespace that keeps a setting, or all that begin with this; `null`: none is known to. */
+/** The namespace of a setting, or of all that begin with this text; `null`: none is known. */
 function namespaceOf(name: string): Namespace | null {
   if (IPC_NAMES.includes(name) || name.startsWith('fs.mqueue.')) return 'IPC';
   return name.startsWith('net.') ? 'Net' : null;
 }
 
-/** What a node's owner names, up to its `*`; `isKnown`: some namespace keeps it. */
+/** A pattern of the configuration, up to its `*`; `isKnown`: some namespace has it. */
 export function sysctlPattern(pattern: string): { readonly name: string; readonly isKnown: boolean } {
   const [name = ''] = dotted(pattern).split('*', 1);
   return { name, isKnown: namespaceOf(name) !== null };
@@ -54,11 +54,11 @@ export function sysctlPattern(pattern: string): { readonly name: string; readonl
 
 export interface SysctlSettings {
   readonly kernelVersion: string;
-  /** Names and, with `*` at the end, prefixes that this node's owner allows beyond the safe ones. */
+  /** Names and, with `*` at the end, prefixes that the configuration allows beyond the safe ones. */
   readonly allowedUnsafe: readonly string[];
 }
 
-/** Why one of them is forbidden; `null`: all are allowed. */
+/** Why one of the pod's settings is forbidden; `null`: all are allowed. */
 export function forbiddenSysctl(
   names: readonly string[],
   pod: { readonly hostNetwork: boolean; readonly hostIPC: boolean },
@@ -75,7 +75,7 @@ export function forbiddenSysctl(
   return null;
 }
 
-/** The name, or the beginning of names, that allows it. */
+/** The name or prefix that allows a setting. */
 function allowedBy(name: string, { kernelVersion, allowedUnsafe }: SysctlSettings): string | null {
   const safe = SAFE.find((each) => each.name === name);
   if (safe && (safe.kernel === undefined || isAtLeast(kernelVersion, safe.kernel))) return name;
@@ -90,7 +90,7 @@ function isAtLeast(version: string, [major, minor]: readonly [number, number]): 
   return Number(own) > major || (Number(own) === major && Number(next) >= minor);
 }
 
-/** Where the first separator is a slash, slashes and dots change their places. */
+/** The name with dots. Where the first separator is a slash, slashes and dots are swapped. */
 function dotted(name: string): string {
   if (/[./]/.exec(name)?.[0] !== '/') return name;
   return name.replace(/[./]/g, (separator) => (separator === '/' ? '.' : '/'));

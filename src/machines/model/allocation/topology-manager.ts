@@ -1,9 +1,9 @@
 /**
- * The topology manager: from what each manager hints, the NUMA nodes that all of a container's resources should come
- * from, and whether the policy takes the container. Pure.
+ * The topology manager: from the hints of all managers, the NUMA nodes that a container's resources should come from,
+ * and whether the policy admits the container. Pure.
  *
- * Upstream: topologymanager/policy.go (HintMerger). Invariants: a preferred answer is one on which all agree; of two
- * answers of one quality the one with fewer and lower nodes is taken, whatever the order of the hints.
+ * Upstream: topologymanager/policy.go (HintMerger). Invariants: a preferred answer is one on which all managers agree;
+ * of two equally good answers the one with fewer and lower nodes is taken, whatever the order of the hints.
  */
 import type { NumaSet } from '../operations/grants.ts';
 import type { TopologySettings } from '../settings/resource-managers.ts';
@@ -12,11 +12,11 @@ import type { Rejection } from './predicates.ts';
 /** Where resources could come from. `nodes: null`: from anywhere. */
 export interface NumaHint {
   readonly nodes: NumaSet | null;
-  /** Nothing narrower could do. */
+  /** No narrower set of nodes would be enough. */
   readonly preferred: boolean;
 }
 
-/** The sets that are not empty, the smallest first; of one size in the order of their ids. */
+/** All sets but the empty one, the smallest first; sets of one size in the order of their ids. */
 export function subsetsOf(nodes: NumaSet): readonly NumaSet[] {
   const all = nodes.reduce<readonly NumaSet[]>((sets, node) => [...sets, ...sets.map((set) => [...set, node])], [[]]);
   return all.filter((set) => set.length > 0).toSorted((a, b) => a.length - b.length || firstDifference(a, b));
@@ -26,13 +26,13 @@ export function subsetsOf(nodes: NumaSet): readonly NumaSet[] {
 export const firstDifference = (a: readonly number[], b: readonly number[]): number =>
   a.map((value, at) => value - (b[at] ?? value)).find((difference) => difference !== 0) ?? 0;
 
-/** Sets of NUMA nodes and what is hinted about them. Pure. Upstream: topologymanager/bitmask. */
+/** True for two sets with the same nodes. Upstream: topologymanager/bitmask. */
 export const isSameSet = (a: NumaSet, b: NumaSet): boolean =>
   a.length === b.length && a.every((id, at) => id === b[at]);
 
 export const contains = (set: NumaSet, part: NumaSet): boolean => part.every((id) => set.includes(id));
 
-/** Of two sets of one size the one whose highest nodes are lower, as numbers of bits compare. */
+/** Of two sets of one size, the one whose highest nodes are lower, as numbers of bits compare. */
 function isLess(a: NumaSet, b: NumaSet): boolean {
   const [high, other] = [a.filter((id) => !b.includes(id)).at(-1), b.filter((id) => !a.includes(id)).at(-1)];
   return other !== undefined && (high === undefined || high < other);
@@ -42,7 +42,7 @@ function isLess(a: NumaSet, b: NumaSet): boolean {
 export const isNarrower = (a: NumaSet, b: NumaSet): boolean =>
   a.length === b.length ? isLess(a, b) : a.length < b.length;
 
-/** What one manager hints, by resource. `null`: it does not care; no hint: it cannot. Without a resource: nothing. */
+/** The hints of one manager, by resource. `null`: any nodes will do; an empty list: no nodes will do. */
 export type ProviderHints = Readonly<Record<string, readonly NumaHint[] | null>>;
 
 export const MISALIGNED: Rejection = {
@@ -53,7 +53,7 @@ export const MISALIGNED: Rejection = {
 const ANYWHERE: NumaHint = { nodes: null, preferred: true };
 const NOWHERE: NumaHint = { nodes: null, preferred: false };
 
-/** Where the resources should come from, or why the policy does not take the container. */
+/** The nodes that a container's resources should come from, or why the policy refuses the container. */
 export function align(
   settings: TopologySettings,
   providers: readonly ProviderHints[],
@@ -78,11 +78,11 @@ function alignToOne(settings: TopologySettings, lists: readonly (readonly NumaHi
   return { nodes: nodes?.length === settings.nodes.length ? null : nodes, preferred };
 }
 
-/** Hints of all managers taken together: the nodes on which they agree. */
+/** Merged hints of all managers: the nodes on which they agree. */
 interface Merged {
   readonly nodes: NumaSet;
   readonly preferred: boolean;
-  /** The nodes that every one of them named; `null`: none named any yet. */
+  /** The nodes that every hint so far has named; `null`: none named any. */
   readonly named: NumaSet | null;
 }
 
@@ -106,7 +106,7 @@ function joined({ nodes, preferred, named }: Merged, hint: NumaHint): Merged {
   };
 }
 
-/** Of merged hints that no later hint can distinguish, one is kept: there may be very many. */
+/** Keeps one of the merged hints that no later hint can distinguish: there may be very many. */
 function distinct(merged: readonly Merged[]): readonly Merged[] {
   const byKey = new Map<string, Merged>();
   for (const each of merged) {
@@ -116,7 +116,7 @@ function distinct(merged: readonly Merged[]): readonly Merged[] {
   return [...byKey.values()];
 }
 
-/** As many nodes as the manager that needs most of them needs at least. */
+/** The fewest nodes that the manager with the largest need can do with. */
 const leastNodes = (lists: readonly (readonly NumaHint[])[]): number =>
   Math.max(
     0,
@@ -126,7 +126,7 @@ const leastNodes = (lists: readonly (readonly NumaHint[])[]): number =>
     }),
   );
 
-/** Without a preferred answer, one with as many nodes as are needed is best, then one with a little less. */
+/** Without a preferred answer, one with as many nodes as needed is best, then one with slightly fewer. */
 function isBetter(settings: TopologySettings, a: Merged, b: Merged, needed: number): boolean {
   if (a.preferred !== b.preferred) return a.preferred;
   const [mine, other] = [a.nodes.length, b.nodes.length];

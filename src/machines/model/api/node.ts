@@ -1,4 +1,4 @@
-/** The Kubernetes API's Node, Lease and CSINode as they travel; see `pod.ts` for {@link Wire}. */
+/** Types of the API's Node, Lease and CSINode as JSON; see `pod.ts` for {@link Wire}. */
 import type * as k8s from '@kubernetes/client-node';
 import type { Wire } from './pod.ts';
 

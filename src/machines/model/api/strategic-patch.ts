@@ -24,11 +24,11 @@ function sorted(value: Json | undefined): Json | undefined {
   );
 }
 
-/** To a server in Go an absent list, an empty one and `null` are one; it answers with whichever its type says. */
+/** A Go server reads an absent list, an empty one and `null` alike; it answers with the form of its type. */
 const isNothing = (value: Json | undefined): boolean =>
   value === undefined || value === null || (Array.isArray(value) && value.length === 0);
 
-/** `null` when both are the same. */
+/** The patch from one version to the other; `null` when they are the same. */
 export function strategicPatch(before: JsonObject, after: JsonObject, mergeKeys: MergeKeys): JsonObject | null {
   const patch = fieldsPatch(before, after, '', mergeKeys);
   return Object.keys(patch).length === 0 ? null : patch;

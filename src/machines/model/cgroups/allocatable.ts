@@ -1,5 +1,5 @@
 /**
- * What this node has, what it keeps back, and what is left for pods.
+ * The capacity of this node, its reservations, and what is allocatable to pods.
  *
  * Amounts are exact (1e-9 units as bigint inside, quantity texts outside). Pure. Upstream:
  * pkg/kubelet/cm/node_container_manager_linux.go.
@@ -17,12 +17,12 @@ import { divideUp, formatBinary, formatDecimal, fromWhole, type Nano, nanoOf, wh
 export interface NodeResources {
   readonly capacity: StringMap;
   readonly allocatable: StringMap;
-  /** What is kept for the cluster's and for the system's own daemons. */
+  /** Resources reserved for the daemons of Kubernetes and of the system. */
   readonly kubeReserved: StringMap;
   readonly systemReserved: StringMap;
-  /** What the group of all pods may have when it is held to it: without what eviction keeps free. */
+  /** The limit of the cgroup of all pods, where it is enforced: allocatable without what eviction keeps free. */
   readonly podsLimit: StringMap;
-  /** Processes that the kernel can have at once. */
+  /** How many processes the kernel can have at once. */
   readonly pidMax: string;
 }
 
@@ -40,7 +40,7 @@ export interface NodeFacts {
 
 const HUGE_PAGES = 'hugepages-';
 
-/** Fails where the reserved CPUs are none of the machine's, or more is kept back than there is. */
+/** Fails when the reserved CPUs are not among the machine's, or more is reserved than there is. */
 export function nodeResources(settings: Settings, facts: NodeFacts): Parsed<NodeResources> {
   const reserved = reservations(settings, facts.machine);
   if (reserved.error !== undefined) return reserved;
@@ -89,7 +89,7 @@ function reservations(settings: Settings, machine: MachineInfo): Parsed<{ kube: 
   return { value: { kube: others, system: { ...system, cpu: fromWhole(BigInt(cpus.value.length)) } } };
 }
 
-/** Of hard thresholds, what must stay free of memory and of the disk of pods. */
+/** What must stay free by the hard eviction thresholds: memory, and disk of pods. */
 function evictionReservation({ evictionHard, ignoreEviction }: Settings, capacity: Amounts): Amounts {
   if (ignoreEviction) return {};
   const settings = { evictionHard, evictionSoft: {}, evictionSoftGracePeriod: {}, evictionMinimumReclaim: {} };
@@ -110,7 +110,10 @@ const NANO = 1_000_000_000n;
 const without = (capacity: Amounts, kept: readonly Amounts[]): Amounts =>
   Object.fromEntries(Object.entries(capacity).map(([name, amount]) => [name, atLeastZero(amount - total(kept, name))]));
 
-/** Huge pages are memory that nothing else can have: the scheduler must not count it twice. The kernel does not. */
+/**
+ * Huge pages cannot be used as other memory, so the scheduler must not count them twice. The kernel does not count
+ * them.
+ */
 function withoutPages(left: Amounts): Amounts {
   const huge = Object.entries(left).reduce(
     (sum, [name, amount]) => (name.startsWith(HUGE_PAGES) ? sum + amount : sum),
@@ -139,7 +142,10 @@ const amounts = (map: StringMap): Amounts =>
 const texts = (map: Amounts): StringMap =>
   Object.fromEntries(Object.entries(map).map(([name, amount]) => [name, format(name, amount)]));
 
-/** Bytes as upstream reports them: `24684096Ki`, or plain where that is not whole; everything else as plain numbers. */
+/**
+ * An amount as upstream reports it: bytes as `24684096Ki`, or as a plain number where that is not whole; others as
+ * plain numbers.
+ */
 function format(name: string, amount: Nano): string {
   const isBytes = ['memory', 'ephemeral-storage'].includes(name) || name.startsWith(HUGE_PAGES);
   if (!isBytes) return formatDecimal(amount);

@@ -1,5 +1,5 @@
 /**
- * Names of control groups: from the steps of a hierarchy to the path that the kernel shows, and back.
+ * Names of cgroups: from the steps of a hierarchy to the path that the kernel shows, and back.
  *
  * systemd names each level by all levels above it (`/a.slice/a-b.slice`), and its dash is a step down, so a dash within
  * a step is written as an underscore. Pure.
@@ -16,13 +16,13 @@ export type QOSLevel = 'burstable' | 'besteffort';
 
 interface Naming {
   readonly cgroupDriver: CgroupDriver;
-  /** As configured: steps with slashes, in the form of cgroupfs whatever the driver. */
+  /** The configured root: steps with slashes, in the form of cgroupfs whatever the driver. */
   readonly cgroupRoot: string;
 }
 
 const stepsOf = (path: string): string[] => path.split('/').filter((step) => step !== '');
 
-/** The path of the group as the kernel shows it. */
+/** The path of a cgroup as the kernel shows it. */
 function cgroupPath(steps: readonly string[], driver: CgroupDriver): string {
   if (steps.length === 0) return '/';
   if (driver === 'cgroupfs') return `/${steps.join('/')}`;
@@ -30,28 +30,28 @@ function cgroupPath(steps: readonly string[], driver: CgroupDriver): string {
   return units.map((_, depth) => `/${units.slice(0, depth + 1).join('-')}${SLICE}`).join('');
 }
 
-/** The group that holds all pods: below it what the node allows them is enforced. */
+/** The cgroup that holds all pods, below which their limits are enforced. */
 export const nodeAllocatablePath = ({ cgroupRoot, cgroupDriver }: Naming): string =>
   cgroupPath([...stepsOf(cgroupRoot), NODE_ALLOCATABLE], cgroupDriver);
 
 export const qosPath = ({ cgroupRoot, cgroupDriver }: Naming, level: QOSLevel): string =>
   cgroupPath([...stepsOf(cgroupRoot), NODE_ALLOCATABLE, level], cgroupDriver);
 
-/** Guaranteed pods lie right below the group of all pods. */
+/** The cgroup of a pod. Guaranteed pods are right below the cgroup of all pods. */
 export const podPath = ({ cgroupRoot, cgroupDriver }: Naming, level: QOSLevel | null, uid: string): string =>
   cgroupPath(
     [...stepsOf(cgroupRoot), NODE_ALLOCATABLE, ...(level === null ? [] : [level]), `${POD}${uid}`],
     cgroupDriver,
   );
 
-/** Where groups of pods may lie. */
+/** The cgroups that may contain those of pods. */
 export const podParents = (naming: Naming): readonly string[] => [
   nodeAllocatablePath(naming),
   qosPath(naming, 'burstable'),
   qosPath(naming, 'besteffort'),
 ];
 
-/** A configured group (`/system.slice`, `/kube`) as a path of the driver. */
+/** A configured cgroup (`/system.slice`, `/kube`) as a path of the driver. */
 export const configuredPath = (name: string, driver: CgroupDriver): string =>
   driver === 'systemd' && stepsOf(name).every((step) => step.endsWith(SLICE))
     ? `/${stepsOf(name).join('/')}`
@@ -64,7 +64,7 @@ type Settings = Pick<
 
 const NOT_CONFIGURED = { kubelet: '', runtime: '', misc: '' };
 
-/** Where this node's statistics are measured: a projection of its settings. */
+/** The folders and cgroups in which statistics are measured, from the settings of the node. */
 export const statsPlace = (
   settings: Settings,
   systemCgroups: StatsPlace['systemCgroups'] = NOT_CONFIGURED,

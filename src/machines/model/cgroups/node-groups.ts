@@ -1,5 +1,5 @@
 /**
- * The node's own groups and what each is held to: all pods, the two QoS levels, and the reserved groups of daemons.
+ * The node's own cgroups and their limits: of all pods, of the two QoS levels, and of daemons with reserved resources.
  *
  * Pure. Upstream: pkg/kubelet/cm/node_container_manager_linux.go and qos_container_manager_linux.go.
  */
@@ -19,12 +19,14 @@ export interface NodeGroupSettings {
   readonly enforceNodeAllocatable: readonly string[];
   readonly kubeReservedCgroup: string;
   readonly systemReservedCgroup: string;
-  /** Per cent of what guaranteed and burstable pods asked for that lower levels may not use; `null`: all may. */
+  /**
+   * The share in per cent of the requests of Guaranteed and Burstable pods that lower levels may not use; `null`: none.
+   */
   readonly memoryReservedPercent: number | null;
   readonly memoryQoS: boolean;
 }
 
-/** What active pods asked for, by level. Decimal text: bytes, thousandths of a CPU. */
+/** The sum of the requests of active pods, by QoS level. Decimal text: bytes, thousandths of a CPU. */
 export interface QOSDemand {
   readonly burstableCpuMilli: string;
   readonly burstableMemoryBytes: string;
@@ -34,10 +36,13 @@ export interface QOSDemand {
 export const NO_DEMAND: QOSDemand = { burstableCpuMilli: '0', burstableMemoryBytes: '0', guaranteedMemoryBytes: '0' };
 
 const LEAST_SHARES = '2';
-/** More than any machine has: pages are bounded in pods, not in levels. */
+/** More than any machine has: huge pages are limited in pods, not in levels. */
 const UNBOUNDED = String(2n ** 62n);
 
-/** All pods together: the node's allocatable resources, or its capacity where allocatable is not enforced. */
+/**
+ * The cgroup of all pods: limited to the node's allocatable resources, or to its capacity where allocatable is not
+ * enforced.
+ */
 export function nodeAllocatableGroup(settings: NodeGroupSettings, resources: NodeResources): DesiredCgroup {
   const enforced = settings.enforceNodeAllocatable.includes('pods');
   const limits = enforced ? resources.podsLimit : { ...resources.capacity, pid: resources.pidMax };
@@ -48,7 +53,7 @@ export function nodeAllocatableGroup(settings: NodeGroupSettings, resources: Nod
   };
 }
 
-/** CPU in shares, memory and processes as they are. */
+/** Limits of a cgroup: CPU in shares, memory and processes as they are. */
 function limitsOf(limits: StringMap): CgroupResources {
   const { cpu, memory, pid } = limits;
   return {
@@ -58,7 +63,7 @@ function limitsOf(limits: StringMap): CgroupResources {
   };
 }
 
-/** The two levels as they are made, before it is known which pods there are. */
+/** The two QoS levels at the start, before it is known which pods there are. */
 export const qosGroupsAtStart = (settings: NodeGroupSettings): readonly DesiredCgroup[] => [
   { driver: settings.cgroupDriver, path: qosPath(settings, 'burstable'), resources: unboundedPages(settings) },
   {
@@ -73,7 +78,7 @@ const unboundedPages = ({ hugePageSizes }: NodeGroupSettings): CgroupResources =
     ? {}
     : { hugePageBytes: Object.fromEntries(hugePageSizes.map((size) => [size, UNBOUNDED])) };
 
-/** The two levels as their pods need them. */
+/** The two QoS levels as the requests of their pods need them. */
 export function qosGroups(
   settings: NodeGroupSettings,
   resources: NodeResources,
@@ -98,7 +103,7 @@ export function qosGroups(
 
 const WHOLE = 100n;
 
-/** Lower levels are kept out of the memory that higher ones asked for; what they use already they keep. */
+/** Lower levels may not use the memory that higher ones request; memory in use stays. */
 function memoryLimits(
   { memoryReservedPercent }: NodeGroupSettings,
   { podsLimit }: NodeResources,
@@ -115,7 +120,7 @@ function memoryLimits(
   ];
 }
 
-/** Of version 2, where the node keeps memory for its pods (MemoryQoS): what was asked for is not reclaimed. */
+/** With MemoryQoS on cgroup v2, requested memory is protected from reclaim. */
 const minimum = ({ memoryQoS }: NodeGroupSettings, bytes: bigint): CgroupResources =>
   memoryQoS && bytes > 0n ? { unified: { 'memory.min': String(bytes) } } : {};
 
@@ -126,12 +131,12 @@ function guaranteedMinimum(settings: NodeGroupSettings, demand: QOSDemand): read
   return [{ driver: settings.cgroupDriver, path: nodeAllocatablePath(settings), resources }];
 }
 
-/** A group of daemons that must exist and is held to what is reserved for it. */
+/** A cgroup of daemons that must exist and is limited to its reserved resources. */
 export interface ReservedGroup {
   readonly desired: DesiredCgroup;
-  /** How a failure begins. */
+  /** The beginning of the text about a failure. */
   readonly failure: string;
-  /** The event when it is held. */
+  /** The event when its limits are enforced. */
   readonly success: string;
 }
 

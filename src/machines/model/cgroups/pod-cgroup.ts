@@ -1,5 +1,5 @@
 /**
- * The cgroup of a pod: where it is and what it is held to. Pure.
+ * The cgroup of a pod: its path and its limits. Pure.
  *
  * Upstream: pkg/kubelet/cm/helpers_linux.go (ResourceConfigForPod), pod_container_manager_linux.go.
  */
@@ -41,7 +41,7 @@ export function podGroupName({ pod, node }: { readonly pod: Pod | null; readonly
   return `[${path.split('/').slice(1).join(' ')}]`;
 }
 
-/** Where groups of this pod may be; all levels when only its uid is known. */
+/** Paths where cgroups of this pod may be; of all levels when only its uid is known. */
 export function podGroups({
   pod,
   uid,
@@ -74,7 +74,7 @@ const withOverhead = (pod: Pod, amounts: Amounts): Amounts => {
   return Object.fromEntries([...names].map((name) => [name, (amounts[name] ?? 0n) + (overhead[name] ?? 0n)]));
 };
 
-/** What limits a pod as a whole: only what limits every one of its containers, or the pod itself. */
+/** Limits of the pod as a whole: only where every container has one, or the pod itself. */
 function cpuAndMemory(pod: Pod, node: NodeSettings, requests: Amounts): CgroupResources {
   const qos = podQOS(pod);
   if (qos === 'BestEffort') return { cpuShares: LEAST_SHARES };
@@ -93,7 +93,7 @@ function cpuAndMemory(pod: Pod, node: NodeSettings, requests: Amounts): CgroupRe
   };
 }
 
-/** Bytes that a pod as a whole is held to, its overhead included; 0: it is not. */
+/** The memory limit of a pod as a whole, its overhead included, in bytes; 0: none. */
 export const memoryBound = (pod: Pod, node: NodeSettings): bigint =>
   BigInt(cpuAndMemory(pod, node, {}).memoryBytes ?? '0');
 
@@ -112,7 +112,7 @@ function quota(milli: bigint, node: NodeSettings, isFree: boolean): CgroupResour
   return { cpuPeriodUs: String(period), cpuQuotaUs: node.cpuCFSQuota && !isFree ? String(us) : UNLIMITED };
 }
 
-/** Every page size of the machine: what a pod did not ask for, it may not use. */
+/** Limits of every page size of the machine: a pod may not use huge pages that it does not request. */
 function hugePages(requests: Amounts, sizes: readonly string[]): CgroupResources {
   if (sizes.length === 0) return {};
   const asked = new Map(

@@ -1,5 +1,5 @@
 /**
- * Decides what the eviction settings mean: signals with a threshold, a grace period and a minimum to reclaim.
+ * Parses the eviction settings: signals with a threshold, a grace period and a minimum to reclaim.
  *
  * Invariants: a threshold of 0% or 100% is none; every soft threshold has a grace period; signals in the order of their
  * names, so that the same settings always give the same list.
@@ -24,7 +24,7 @@ const EVICTION_SIGNALS = [
 
 type EvictionSignal = (typeof EVICTION_SIGNALS)[number];
 
-/** An amount, as a quantity text, or a share of the capacity between 0 and 1. */
+/** A quantity, or a share of the capacity between 0 and 1. */
 type ThresholdValue = { readonly quantity: string } | { readonly share: number };
 
 const WHOLE = 100;
@@ -89,7 +89,7 @@ function parseStatements(settings: StringMap, refusal: Refusal): Parsed<Statemen
   return { value: found };
 }
 
-/** Go lets `NaN%` through, which no amount is less than; so does nothing. */
+/** Go accepts `NaN%`, which no amount is less than; so does this. */
 const reachable = (value: ThresholdValue): ThresholdValue =>
   'share' in value && !Number.isFinite(value.share) ? { share: 0 } : value;
 

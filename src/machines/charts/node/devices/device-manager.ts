@@ -1,13 +1,13 @@
 /**
  * The device manager: which devices the plugins of this node offer.
  *
- * Decides: when a resource is over.
+ * Decides: when a resource is removed.
  * Owns: the plugins that are connected, by resource, and their devices.
  * Hears: `devices.registered` of its server and of the plugin manager, `devices.withdrawn` of the latter; `device.*` of
  *   its actors; `devices.held` and `devices.wanted` of `allocation`.
  * Asks: `devices.serveRegistration`, `host.readCheckpoints`, `devices.writeCheckpoint`.
- * Sends: `allocation` `devices.changed`, and at the start who had devices by the checkpoint; `nodeStatus` what the node
- *   has of them.
+ * Sends: `allocation` `devices.changed`, and at the start which pods had devices by the checkpoint; `nodeStatus`
+ *   capacity and allocatable of the devices.
  * Invariants:
  *   R1 a resource has at most one plugin: the newest that registered.
  *   R2 devices of a plugin that is gone are not healthy; five minutes later the resource is none of this node's.
@@ -67,11 +67,11 @@ interface DeviceManagerInput {
 
 interface Context extends DeviceManagerInput {
   readonly resources: Resources;
-  /** By uid of a pod. */
+  /** Devices that pods hold, by pod uid. */
   readonly held: Readonly<Record<string, DeviceHoldings>>;
-  /** Connections that there ever were: their names are never used again. */
+  /** How many connections to plugins there were so far: an id is never used again. */
   readonly spawned: number;
-  /** The checkpoint does not say what is. */
+  /** The checkpoint on disk is older than the state. */
   readonly isStale: boolean;
 }
 
@@ -107,7 +107,7 @@ function report({ enqueue }: Pick<Args, 'enqueue'>, resources: Resources): void 
   enqueue.sendTo(to('nodeStatus'), { type: 'node.reported', reports });
 }
 
-/** Keeps the new state, and publishes it when it differs. */
+/** Keeps the new state of resources, and publishes it when it differs. */
 function keep(args: Args, resources: Resources, change: Partial<Context> = {}): void {
   const isNew = haveChanged(args.context.resources, resources);
   if (isNew) report(args, resources);
@@ -192,7 +192,7 @@ const withdraw = s.enqueueActions((args) => {
   end(args, event.resource, entry);
 });
 
-/** The actor of a plugin crashed: for this node its plugin is gone, and may register again. */
+/** The actor of a plugin crashed: its plugin counts as gone, and may register again. */
 const reapCrashed = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   const id = childIn(event);

@@ -1,13 +1,13 @@
 /**
  * One device plugin while it is connected: the devices that it lists.
  *
- * Decides: nothing; a plugin whose stream ends is over.
+ * Decides: nothing; a plugin whose stream ends counts as stopped.
  * Owns: its connection.
  * Hears: `devices.listed` of its stream.
  * Asks: `devices.listAndWatch`.
  * Sends: the device manager `device.listed`, and once `device.stopped`.
  * Invariants:
- *   D1 what a plugin says after its end is not heard.
+ *   D1 nothing that a plugin sends after its end is used.
  * Upstream: pkg/kubelet/cm/devicemanager/plugin/v1beta1/client.go.
  */
 import { declaredTypes, errorOf, line, pick, sendParent, setup } from '../../../../kernel/xstate.ts';
@@ -20,7 +20,7 @@ import {
 import type { Ended } from '../../../model/pods/messages.ts';
 
 interface DevicePluginInput extends DevicePlugin {
-  /** Names the connection: a resource may have a new one. */
+  /** The id of the connection: a resource may have a new one. */
   readonly id: string;
 }
 

@@ -1,5 +1,5 @@
 /**
- * Which device plugins a node takes, and what it keeps of their resources. Pure.
+ * Which device plugins may register, and what is kept of their resources. Pure.
  *
  * Upstream: pkg/kubelet/cm/devicemanager/plugin/v1beta1/server.go and handler.go.
  */
@@ -31,7 +31,7 @@ export function registrationProblem(version: string, resource: string): string {
   return isResource(resource) ? '' : invalidName(resource);
 }
 
-/** The same for one that announced itself in the folder of plugins. */
+/** Why a plugin that announced itself in the plugin folder may not register; empty when it may. */
 export function announcementProblem(versions: readonly string[], resource: string): string {
   if (!versions.includes(VERSION)) {
     return `manager version, ${VERSION}, is not among plugin supported versions [${versions.join(' ')}]`;
@@ -46,11 +46,11 @@ const invalidName = (name: string): string => `the ResourceName ${JSON.stringify
 
 /** A resource of this node. */
 export interface ResourceEntry {
-  /** Of the connection to its plugin; empty: it has none any more. */
+  /** The id of the connection to its plugin; empty: there is none any more. */
   readonly id: string;
   readonly endpoint: string;
   readonly options: DevicePluginOptions;
-  /** A plugin has listed its devices, and is there. */
+  /** The plugin is connected and has listed its devices. */
   readonly isListed: boolean;
   readonly devices: readonly Device[];
 }
@@ -76,7 +76,10 @@ export const devicesOf = (resources: Resources): Devices =>
     ]),
   );
 
-/** Without its plugin no device can be given; those of containers stay as it said last, not on a node of 0.2.0. */
+/**
+ * Without its plugin no device can be given out; the health of devices that containers hold stays as the plugin
+ * reported it last, except on a node of 0.2.0.
+ */
 export const stopped = (entry: ResourceEntry, node: { readonly behavior: number }): ResourceEntry => ({
   ...entry,
   id: '',
@@ -86,11 +89,11 @@ export const stopped = (entry: ResourceEntry, node: { readonly behavior: number 
     : entry.devices.map((device) => ({ ...device, isHealthy: false })),
 });
 
-/** Resources of which an earlier start knew: they are there, with nothing, until their plugins register again. */
+/** Resources that an earlier start knew: they exist, without devices, until their plugins register again. */
 export const rememberedResources = ({ registered }: DeviceState): readonly string[] =>
   Object.keys(registered).filter(isResource);
 
-/** Who had which devices then. */
+/** The devices that containers of an earlier start hold. */
 export function devicesHandedOver({ entries }: DeviceState): ResourcesHandedOver | null {
   const holdings: Record<string, { devices: Record<string, Record<string, DeviceHolding>> }> = {};
   for (const { podUid, container, resource, nodes, base64 } of entries) {
@@ -102,10 +105,10 @@ export function devicesHandedOver({ entries }: DeviceState): ResourcesHandedOver
   return entries.length === 0 ? null : { type: 'resources.handedOver', holdings };
 }
 
-/** What the checkpoint says of registered devices: those that are healthy. */
+/** Registered devices as the checkpoint lists them: only healthy ones. */
 export const registeredDevices = (resources: Resources): Readonly<Record<string, readonly string[]>> =>
   Object.fromEntries(Object.entries(devicesOf(resources)).map(([name, resource]) => [name, healthyIds(resource)]));
 
-/** By uid of a pod. */
+/** Entries of the checkpoint, from what pods hold by uid. */
 export const entriesOfAll = (held: Readonly<Record<string, DeviceHoldings>>): readonly DeviceEntry[] =>
   Object.entries(held).flatMap(([uid, holdings]) => entriesOf(uid, holdings));

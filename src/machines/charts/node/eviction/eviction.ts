@@ -1,17 +1,18 @@
 /**
- * The eviction manager: the node keeps enough memory, disk and processes for itself, if need be at the cost of pods.
+ * The eviction manager: it keeps enough memory, disk and process ids free on the node, if need be by evicting pods.
  *
- * Decides: when the node is short of something, what is cleared away, and which pod goes, one a turn.
- * Owns: thresholds, since when each is met, the node's pressure conditions, what it knows of pods.
+ * Decides: when a resource is short, what is removed, and which pod is evicted, one a turn.
+ * Owns: thresholds, since when each is met, the node's pressure conditions, the facts about pods that their ranking
+ *   needs.
  * Hears: `signals.*` of its watch, `node.podChanged` of pods, `storage.exceeded` of its children, `garbage.purged` of
  *   the collectors.
  * Asks: `stats.diskLayout`, `stats.watchSignals`, `stats.observe`.
- * Sends: `nodeStatus` and `allocation` the conditions when they changed; `pods` which pod to kill, and the collectors
- *   to remove what is unused.
+ * Sends: `nodeStatus` and `allocation` the conditions when they changed; `pods` which pod to kill, the collectors to
+ *   remove unused images and containers.
  * Invariants:
  *   E1 nothing is reclaimed and no pod is evicted without statistics newer than the reclaim before.
- *   E2 one pod a turn; the next turn begins when what that pod took is free, or after 30 s.
- *   E3 a critical pod never goes.
+ *   E2 one pod a turn; the next turn begins when the resources of that pod are free, or after 30 s.
+ *   E3 a critical pod is never evicted.
  *   E4 a condition is reported while it lasts and for the transition period after it.
  * Seeds: S150, S195, S239. Upstream: pkg/kubelet/eviction/eviction_manager.go.
  */
@@ -49,13 +50,13 @@ import { nodeRef, podReasons } from '../../../model/reasons/reasons.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
 import { MONITORING_MS, type StorageReport, storageWatchMachine } from './storage-watch.ts';
 
-/** How long a pod that was evicted may take before the next one is considered; as upstream. */
+/** How long an evicted pod may take to end before the next pod is considered; as upstream. */
 const POD_CLEANUP_MS = 30_000;
 /** A collector that takes longer than this is not waited for. */
 const PURGE_MS = 120_000;
 /** The longest pause between two turns in which nothing could be done and nothing changed. */
 const MAX_PAUSE_MS = 300_000;
-/** What limits of local storage are counted as; as upstream's metric has it. */
+/** The signals under which evictions for local storage limits are counted, as in upstream's metric. */
 const STORAGE_SIGNALS = {
   emptyDir: 'emptydirfs.limit',
   pod: 'ephemeralpodfs.limit',
@@ -102,7 +103,7 @@ type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
 
 type Change = ReturnType<typeof observed>;
 
-/** Takes the newest observation; publishes the conditions when they changed. */
+/** Takes the newest observation; sends the conditions when they changed. */
 function settle(enqueue: Enqueue, context: EvictionContext, change: Change): void {
   enqueue.assign(change);
   enqueue.raise({ type: 'shortage.noted' });
@@ -176,11 +177,11 @@ interface Order {
   readonly message: string;
   readonly graceSeconds: number;
   readonly annotations: Readonly<Record<string, string>>;
-  /** The node was short of something, which is a disruption of the pod. */
+  /** The pod is evicted because the node is short of a resource, which is a disruption of the pod. */
   readonly disruptionTarget: boolean;
 }
 
-/** False: a critical pod stays. */
+/** Evicts a pod; false: the pod is critical and stays. */
 function evict(enqueue: Enqueue, { uid, pod }: Pick<Candidate, 'uid' | 'pod'>, order: Order): boolean {
   const name = `${pod.namespace}/${pod.name}`;
   if (pod.isCritical) {
@@ -245,7 +246,7 @@ const logThreshold = s.enqueueActions(({ context, enqueue }) => {
 const watch = s.createStateConfig({
   initial: 'locating',
   states: {
-    /** Waits to know on which file systems images and containers are. */
+    /** Waits for the file systems of images and containers to be known. */
     locating: {
       invoke: {
         id: 'diskLayout',
@@ -285,7 +286,7 @@ const turn = s.createStateConfig({
         { guard: 'hasGrace', target: 'awaitingGrace' },
       ],
     },
-    /** Something is short, softly: waits whether it comes back by itself. */
+    /** A soft threshold is met: waits whether the shortage ends within the grace period. */
     awaitingGrace: {
       always: { guard: 'isDue', target: 'observing' },
       on: { 'shortage.noted': 'idle' },
@@ -351,7 +352,7 @@ const turn = s.createStateConfig({
       entry: evictFirst,
       always: [{ guard: 'hasVictim', target: 'cleaning' }, { target: 'pausing' }],
     },
-    /** Waits until what the pod took is free: its volumes may be in memory. */
+    /** Waits until the resources of the pod are free: its volumes may be in memory. */
     cleaning: {
       always: { guard: 'isVictimGone', target: 'observing' },
       after: {
@@ -364,19 +365,19 @@ const turn = s.createStateConfig({
         },
       },
     },
-    /** Nothing more can be done for now. */
+    /** Nothing more can be reclaimed for now. */
     pausing: {
       id: 'pausing',
       entry: s.assign({ idleTurns: ({ context }) => context.idleTurns + 1 }),
       on: { 'world.changed': 'resuming' },
       after: { pause: 'observing' },
     },
-    /** Something changed: whatever else changes until the next turn is seen in it. */
+    /** The world changed: other changes until the next turn are taken in together. */
     resuming: { after: { [MONITORING_MS]: 'observing' } },
   },
 });
 
-/** Conditions that are over end their time. */
+/** Ends conditions whose transition period is over. */
 const relief = s.createStateConfig({
   initial: 'steady',
   states: {

@@ -1,13 +1,13 @@
 /**
- * The watch over what one pod keeps on the node's disk (`storage-<uid>`), for pods that have a limit of it.
+ * Watches how much local storage a pod uses (`storage-<uid>`), for pods that have a limit of it.
  *
- * Decides: nothing but to try again.
+ * Decides: only when to try again.
  * Owns: nothing but the watch.
  * Hears: `storage.changed`.
  * Asks: `stats.watchStorage`.
  * Sends: `eviction` `storage.exceeded`, once for each limit that is exceeded.
  * Invariants:
- *   I1 a watch that fails is started again; the pod is not evicted for it.
+ *   I1 a watch that fails is started again; its failure evicts no pod.
  * Upstream: pkg/kubelet/eviction/eviction_manager.go, localStorageEviction.
  */
 import { declaredTypes, errorOf, line, pick, required, sendParent, setup } from '../../../../kernel/xstate.ts';

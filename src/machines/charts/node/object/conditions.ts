@@ -46,7 +46,7 @@ const pid = ({ pidPressure }: NodeReports): Judgement =>
 
 const REQUIRED_CAPACITY = ['cpu', 'memory', 'pods', 'ephemeral-storage'];
 
-/** Everything that keeps the node from being ready, in upstream's order, each once. */
+/** All errors that keep the node from being ready, in upstream's order, each once. */
 export function readinessErrors(reports: NodeReports): string[] {
   const missing = REQUIRED_CAPACITY.filter((name) => reports.capacity[name] === undefined);
   const errors = [
@@ -59,7 +59,7 @@ export function readinessErrors(reports: NodeReports): string[] {
   return [...new Set(errors.filter((error) => error !== ''))];
 }
 
-/** As Go prints several errors at once. */
+/** Several errors as Go prints them. */
 const aggregate = (errors: readonly string[]): string =>
   errors.length === 1 ? (errors[0] ?? '') : `[${errors.join(', ')}]`;
 
@@ -97,10 +97,7 @@ const EVENTS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   Ready: { True: 'NodeReady', False: 'NodeNotReady' },
 };
 
-/**
- * Reasons of the events about changed conditions. A node that starts not ready says nothing of that, as
- * upstream.
- */
+/** Reasons of the events about changed conditions. A node that starts as not ready records none, as upstream. */
 export function transitionEvents(before: readonly NodeCondition[], after: readonly NodeCondition[]): string[] {
   return after.flatMap(({ type, status }) => {
     const known = before.find((condition) => condition.type === type);

@@ -1,6 +1,6 @@
 /**
- * What is known of this node, as far as its Node object shows it. {@link NodeFacts} is fixed for one start of the
- * agent; {@link NodeReports} is what its subsystems say as it changes.
+ * The facts about this node that its Node object shows. {@link NodeFacts} is fixed for one start of the agent; {@link
+ * NodeReports} has what its subsystems report while it runs.
  */
 
 import type { Image } from '../../../model/api/cri.ts';
@@ -24,14 +24,14 @@ export interface NodeFacts {
   /** `--node-labels`. */
   readonly labels: Readonly<Record<string, string>>;
   readonly taints: readonly Taint[];
-  /** A unique name of the machine at its cloud; empty when there is none. */
+  /** The id of the machine at its cloud provider; empty when there is none. */
   readonly providerID: string;
   /** `--cloud-provider=external`: the cloud's controller finishes the registration. */
   readonly externalCloud: boolean;
-  /** `--node-ip` as given; only an external cloud wants to see it. */
+  /** `--node-ip` as given; only an external cloud provider reads it. */
   readonly providedNodeIP: string;
   readonly enableControllerAttachDetach: boolean;
-  /** Sorted; of the features that a node declares (KEP-5328) those that this agent has. */
+  /** The features of KEP-5328 that this agent has, sorted. */
   readonly declaredFeatures: readonly string[];
 }
 
@@ -54,7 +54,7 @@ export interface NodeReports {
   readonly pidPressure: boolean;
   readonly capacity: Readonly<Record<string, string>>;
   readonly allocatable: Readonly<Record<string, string>>;
-  /** The same of the devices that plugins offer. */
+  /** Capacity of the devices that plugins offer. */
   readonly deviceCapacity: Readonly<Record<string, string>>;
   readonly deviceAllocatable: Readonly<Record<string, string>>;
   /** Largest first, as {@link nodeImages} lists them. */
@@ -69,7 +69,7 @@ export interface NodeReports {
 export const RUNTIME_UNKNOWN = 'container runtime status check may not have completed yet';
 export const CSINODE_UNKNOWN = 'CSINode is not yet initialized';
 
-/** Something that decides readiness was not observed since the agent started. */
+/** True while a part of the readiness was not observed since the agent started. */
 export const isUndecided = ({ runtimeErrors, storageError }: NodeReports): boolean =>
   runtimeErrors.includes(RUNTIME_UNKNOWN) || storageError === CSINODE_UNKNOWN;
 
@@ -92,7 +92,7 @@ export const NOTHING_REPORTED: NodeReports = {
   volumesInUse: null,
 };
 
-/** Upstream's bound of names for one image in the status; the rest is left out. */
+/** Upstream's limit of names for one image in the status; further names are left out. */
 const NAMES_MAX = 5;
 
 /**
@@ -128,7 +128,7 @@ export const pressures = (conditions: readonly string[]): Partial<NodeReports> =
   pidPressure: conditions.includes('PIDPressure'),
 });
 
-/** A resource of devices whose plugin is gone for good stays, at zero. */
+/** Adds reports; a resource of devices whose plugin is gone for good stays, at zero. */
 export function reported(before: NodeReports, now: Partial<NodeReports>): NodeReports {
   const { deviceCapacity, deviceAllocatable } = now;
   if (deviceCapacity === undefined) return { ...before, ...now };

@@ -1,5 +1,5 @@
 /**
- * The Node object as this agent registers it, and what it corrects in one that exists already.
+ * The Node object as this agent registers it, and the corrections of a Node that exists already.
  * Upstream: pkg/kubelet/kubelet_node_status.go (initialNode, tryRegisterWithAPIServer). Seeds: S146, S216.
  */
 import type { JsonObject } from '../../../../kernel/xstate.ts';
@@ -26,14 +26,16 @@ const defaultLabels = ({ hostname, info }: NodeFacts): Readonly<Record<string, s
   'kubernetes.io/os': info.operatingSystem,
 });
 
-/** A patch with the labels of system and architecture that others changed or took; `null`: they are as they must be. */
+/**
+ * A patch with the labels of system and architecture that other clients changed or removed; `null`: they are correct.
+ */
 export function lostLabels(facts: NodeFacts, { metadata }: Node): JsonObject | null {
   const required = Object.entries(defaultLabels(facts)).filter(([name]) => STABLE_LABELS.includes(name));
   const lost = required.filter(([name, value]) => metadata?.labels?.[name] !== value);
   return lost.length === 0 ? null : { metadata: { labels: Object.fromEntries(lost) } };
 }
 
-/** Upstream gives them back with each status, the others with each start. */
+/** Labels that upstream restores with each status; others it restores with each start. */
 const STABLE_LABELS = ['kubernetes.io/arch', 'kubernetes.io/os'];
 
 function annotations(facts: NodeFacts): Readonly<Record<string, string>> {
@@ -47,7 +49,7 @@ function taints({ taints: configured, externalCloud }: NodeFacts): readonly Tain
   return externalCloud ? [...configured, UNINITIALIZED] : configured;
 }
 
-/** What POST sends. */
+/** The Node as it is created. */
 export function newNode(facts: NodeFacts, status: NodeStatus): Node {
   const notes = annotations(facts);
   const unscheduled = taints(facts);
@@ -68,8 +70,8 @@ export function newNode(facts: NodeFacts, status: NodeStatus): Node {
 }
 
 /**
- * The patch that brings an existing Node's labels and annotations in line; `null` when they are. Labels and taints that
- * others set stay, and so do `--node-labels` and taints of an earlier registration: they apply to new nodes only.
+ * The patch that corrects labels and annotations of an existing Node; `null` when they are correct. Labels and taints
+ * of other clients stay, and so do `--node-labels` and taints of an earlier registration: they apply to new nodes only.
  */
 export function reconciliation(facts: NodeFacts, existing: Node): JsonObject | null {
   const { [ATTACH_DETACH]: _managed, ...others } = existing.metadata?.annotations ?? {};
@@ -79,13 +81,13 @@ export function reconciliation(facts: NodeFacts, existing: Node): JsonObject | n
   return strategicPatch({ metadata: before }, { metadata: wanted }, {});
 }
 
-/** What those need who read ConfigMaps and Secrets. */
+/** The part of the Node that is sent to `objects`. */
 export const labelsIn = ({ metadata }: Node): NodeLabels => ({
   type: 'node.labels',
   labels: metadata?.labels ?? {},
   objectTtl: metadata?.annotations?.['node.alpha.kubernetes.io/ttl'] ?? null,
 });
-/** What those need who mount volumes. */
+/** The part of the Node that is sent to `csiVolumes`. */
 export const volumesIn = ({ status }: Node): NodeVolumes => ({
   type: 'node.volumes',
   inUse: status?.volumesInUse ?? [],

@@ -1,5 +1,5 @@
 /**
- * The status of the Node: a projection of what is known of the machine and of what its subsystems report.
+ * The status of the Node: a projection of the facts about the machine and of the reports of its subsystems.
  * Upstream: pkg/kubelet/nodestatus/setters.go. Judge: the recording `node-register`.
  */
 import type { Json } from '../../../../kernel/json.ts';
@@ -12,7 +12,7 @@ import type { NodeFacts, NodeReports } from './facts.ts';
 /** Lists of the status that the API merges by a key. Addresses are replaced whole, as upstream does. */
 const MERGE_KEYS = { 'status.conditions': 'type' };
 
-/** Extended resources that others advertise stay as advertised. */
+/** Extended resources that other clients advertise stay as they are. */
 const advertised = ({ capacity = {} }: NodeStatus): Readonly<Record<string, string>> =>
   Object.fromEntries(Object.entries(capacity).filter(([name]) => name.includes('/')));
 
@@ -37,7 +37,7 @@ export function nodeStatus(facts: NodeFacts, reports: NodeReports, before: NodeS
   };
 }
 
-/** The PATCH of nodes/status from one status to the next, or `null` when nothing at all differs. */
+/** The PATCH of nodes/status from one status to the next; `null` when nothing differs. */
 export function statusPatch(before: NodeStatus, after: NodeStatus): JsonObject | null {
   const patch = strategicPatch({ status: before }, { status: after }, MERGE_KEYS);
   if (patch === null || before.addresses === undefined) return patch;
@@ -47,11 +47,11 @@ export function statusPatch(before: NodeStatus, after: NodeStatus): JsonObject |
   return { ...patch, status: { ...status, addresses: [...(status.addresses as Json[]), { $patch: 'replace' }] } };
 }
 
-/** True when a condition changed in more than the time of its heartbeat. */
+/** True when a condition changed in more than its heartbeat. */
 export const hasConditionNews = (before: NodeStatus, after: NodeStatus): boolean =>
   hasNews({ conditions: before.conditions ?? [] }, { conditions: after.conditions ?? [] });
 
-/** True when something other than the time of the heartbeat differs. */
+/** True when anything but a heartbeat differs. */
 export function hasNews(before: NodeStatus, after: NodeStatus): boolean {
   const calm = ({ conditions, ...status }: NodeStatus): NodeStatus => ({
     ...status,
@@ -60,7 +60,9 @@ export function hasNews(before: NodeStatus, after: NodeStatus): boolean {
   return statusPatch(calm(before), calm(after)) !== null;
 }
 
-/** A pod waits until the API server knows that its volume must not be detached. */
+/**
+ * True when a volume in use has to be listed: its pod waits until the API server knows that it must not be detached.
+ */
 export const holdsMore = (
   { volumesInUse: before = [] }: NodeStatus,
   { volumesInUse: after = [] }: NodeStatus,

@@ -16,7 +16,7 @@ type Settings = Pick<
 
 const MS_PER_SECOND = 1_000;
 
-/** The configured groups; those of the two plain periods where none are named. Empty: shutdown is not graceful. */
+/** The configured groups, or those of the two plain periods. Empty: shutdown is not graceful. */
 export function shutdownPeriods(settings: Settings): readonly ShutdownPeriod[] {
   const byPriority = (settings.shutdownGracePeriodByPodPriority ?? []).map(
     ({ priority, shutdownGracePeriodSeconds }) => ({ priority, graceSeconds: shutdownGracePeriodSeconds }),
@@ -31,11 +31,11 @@ export function shutdownPeriods(settings: Settings): readonly ShutdownPeriod[] {
   ];
 }
 
-/** How long the whole may take: what logind has to wait. */
+/** How long all groups may take together: the delay that logind has to grant. */
 export const periodRequestedSeconds = (periods: readonly ShutdownPeriod[]): number =>
   periods.reduce((sum, { graceSeconds }) => sum + graceSeconds, 0);
 
-/** Index of the group of a priority: the highest one that does not begin above it, or else the lowest. */
+/** Index of the group for a priority: the highest group that does not begin above it, or else the lowest. */
 export function groupOf(periods: readonly ShutdownPeriod[], priority: number): number {
   const index = periods.findLastIndex((period) => period.priority <= priority);
   return Math.max(0, index);
@@ -48,6 +48,6 @@ export const podsOfGroup = (
 ): [uid: string, pod: NodePod][] =>
   Object.entries(pods).filter(([, { priority }]) => groupOf(periods, priority) === group);
 
-/** A pod's own grace, where it is shorter than its group's. */
+/** The grace of a pod: its own, where that is shorter than its group's. */
 export const graceOf = ({ graceSeconds }: NodePod, period: ShutdownPeriod): number =>
   Math.min(graceSeconds, period.graceSeconds);

@@ -1,8 +1,8 @@
 /**
  * The shutdown manager: when the machine shuts down, pods end first, the least important ones before the others.
  *
- * Decides: who ends when, and how long the machine waits for it.
- * Owns: the lock that delays the shutdown, the pods that may run, the group that ends now.
+ * Decides: which pods end when, and how long the machine waits for them.
+ * Owns: the inhibitor lock that delays the shutdown, the pods that may run, the group that ends now.
  * Hears: `shutdown.prepared` of logind, `node.podChanged` of pods.
  * Asks: `logind.*`.
  * Sends: `nodeStatus` and `allocation` that the node is shutting down, and no longer is; `pods` which pods to end.
@@ -31,7 +31,7 @@ import { nodeRef, podMessages, podReasons } from '../../../model/reasons/reasons
 import type { NodeSettings, ShutdownSettings } from '../../../model/settings/node-settings.ts';
 import { graceOf, periodRequestedSeconds, podsOfGroup } from './policy.ts';
 
-/** Before a bus or a lock that was lost is asked for again; as upstream. */
+/** Before a bus or a lock that was lost is requested again; as upstream. */
 const RECONNECT_MS = 1_000;
 /** Before a machine that has no logind is asked again. */
 const ABSENT_MS = 60_000;
@@ -85,7 +85,7 @@ const s = setup({
 
 type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
 
-/** The same complaint is made once. */
+/** Logs why there is no graceful shutdown; the same reason once. */
 function complain(enqueue: Enqueue, { complaint }: Context, text: string, err: string): void {
   if (complaint === err) return;
   enqueue(line('error', [text, { err }]));
@@ -248,7 +248,7 @@ const active = s.createStateConfig({
   states: {
     guarding,
     reacquiring: { after: { [RECONNECT_MS]: 'guarding' } },
-    /** Every pod had its time: the machine may go down. */
+    /** All groups have ended: the machine may shut down. */
     released: {
       id: 'released',
       entry: line('info', 'Shutdown manager completed processing shutdown event, node will shutdown shortly'),
@@ -312,7 +312,7 @@ export const shutdownMachine = s.createMachine({
         { target: 'absent', actions: logTooShort },
       ],
     },
-    /** Shutting down is not graceful for now. */
+    /** Without logind a shutdown is not graceful. */
     absent: { after: { [ABSENT_MS]: 'locating' } },
     lost: { after: { [RECONNECT_MS]: 'locating' } },
     active,

@@ -1,4 +1,4 @@
-/** The vocabulary of the allocation manager: its books, its events, how it speaks. The chart is in `allocation.ts`. */
+/** The vocabulary of the allocation manager: its books, its events, its messages. The chart is in `allocation.ts`. */
 
 import { declaredTypes, setup, to } from '../../../../kernel/xstate.ts';
 import type { DeviceAnswers } from '../../../model/allocation/device-manager.ts';
@@ -31,12 +31,12 @@ export interface Waiting extends AllocationRequest {
   readonly victims: readonly string[];
 }
 
-/** A pod while plugins are asked for it. */
+/** A pod while plugins are asked about its devices. */
 export interface Arranging extends AllocationRequest {
-  /** What it will have; `null` while that is not settled, for want of an answer. */
+  /** What the pod will hold; `null` while an answer is missing. */
   readonly holding: Holding | null;
   readonly answers: DeviceAnswers;
-  /** Of the actor that asks. */
+  /** Id of the actor that asks the plugins. */
   readonly talk: string;
 }
 
@@ -52,29 +52,31 @@ export interface Context {
   readonly taints: readonly Taint[];
   readonly pressures: readonly string[];
   readonly isShuttingDown: boolean;
-  /** Labels and taints are settled: the Node was seen, or there is no cluster that could have one. */
+  /** Labels and taints are known: the Node was seen, or there is no cluster that could have one. */
   readonly isNodeKnown: boolean;
-  /** The runtime keeps a pod's groups to those of its specification. */
+  /** The runtime keeps a pod's cgroups within those of its specification. */
   readonly strictGroups: boolean;
-  /** What an agent before noted was heard. */
+  /** The soft state of an earlier agent was taken in. */
   readonly remembers: boolean;
   readonly grants: Readonly<Record<string, Grant>>;
-  /** What the files of an earlier start, maybe of another kubelet, say that pods hold, until each asks for itself. */
+  /**
+   * By uid, what pods hold by the state files of an earlier start, maybe of another kubelet, until they ask themselves.
+   */
   readonly handedOver: Readonly<Record<string, Holding>>;
-  /** What pods were given that are over and still wanted: they stay taken, and hold nothing. */
+  /** By uid, the grants of ended pods that are still wanted: they stay admitted, and hold nothing. */
   readonly over: Readonly<Record<string, Grant>>;
   readonly rejections: Readonly<Record<string, Rejection>>;
   readonly waiting: Readonly<Record<string, Waiting>>;
-  /** Those that may be taken once the Node is known, or what has become of pods that an earlier agent took. */
+  /** Pods that are judged when the Node is known, or when it is known which pods of an earlier agent there are. */
   readonly unjudged: Readonly<Record<string, AllocationRequest>>;
-  /** Pods that an earlier agent admitted and that were not checked since. */
+  /** Uids of pods that an earlier agent admitted and that were not checked since. */
   readonly recalled: readonly string[];
   readonly resizes: Readonly<Record<string, PendingResize>>;
-  /** Those whose devices are being arranged with their plugins. */
+  /** Pods whose devices are being chosen with their plugins. */
   readonly arranging: Readonly<Record<string, Arranging>>;
-  /** What plugins offer. */
+  /** The devices that plugins offer. */
   readonly devices: Devices;
-  /** Actors that talk with plugins that there ever were: their names are never used again. */
+  /** How many actors that ask plugins there were so far: an id is never used again. */
   readonly talks: number;
   readonly demand: QOSDemand;
 }
@@ -99,7 +101,7 @@ export const allocationSetup = setup({
 
 type Args = Parameters<Parameters<typeof allocationSetup.enqueueActions>[0]>[0];
 
-/** What changes while one message is worked on; it becomes the context at the end, all at once. */
+/** The part of the context that changes while one message is handled; assigned at the end, all at once. */
 export type Books = {
   -readonly [Key in
     | 'grants'
@@ -123,7 +125,7 @@ export interface Work {
 export const heldIn = ({ grants, handedOver }: Pick<Books, 'grants' | 'handedOver'>): Context['handedOver'] =>
   Object.keys(handedOver).length === 0 ? grants : { ...handedOver, ...grants };
 
-/** Does the work, then keeps the books and sends what follows from them. */
+/** Handles a message, then keeps the books and sends what changed. */
 export const keeping = (work: (w: Work) => void) =>
   allocationSetup.enqueueActions((args) => {
     const { context, enqueue } = args;
@@ -153,7 +155,7 @@ export const keeping = (work: (w: Work) => void) =>
     enqueue.assign({ ...books, demand });
   });
 
-/** What is remembered, of pods that go on and of those that are over. */
+/** The grants of the soft state, of pods that go on and of pods that have ended. */
 export function recalledOf({ grants = {} }: Pick<SoftState, 'grants'>): Pick<Context, 'grants' | 'over' | 'recalled'> {
   const having = (isOver: boolean): Context['grants'] =>
     Object.fromEntries(Object.entries(grants).filter(([, grant]) => (grant.ended === true) === isOver));
@@ -161,7 +163,7 @@ export function recalledOf({ grants = {} }: Pick<SoftState, 'grants'>): Pick<Con
   return { grants: active, over: having(true), recalled: Object.keys(active) };
 }
 
-/** What was known before, once: others ask for it, too, and here it is known better by then which pods are over. */
+/** Takes in the soft state once. Later copies are for other actors, and are older than what is known here. */
 export const remember = keeping(({ args: { context, event }, books }) => {
   if (event.type !== 'softState.loaded' || context.remembers) return;
   const { grants, over, recalled } = recalledOf(event.state);
@@ -171,7 +173,7 @@ export const remember = keeping(({ args: { context, event }, books }) => {
   books.rejections = { ...event.state.rejections, ...books.rejections };
 });
 
-/** Of pods that are not known here: what is remembered of a pod is newer than any file. */
+/** Takes in what the state files say of pods that are not known here: soft state is newer than any file. */
 export const takeOver = keeping(({ args, books }) => {
   const { event, enqueue } = args;
   if (event.type !== 'resources.handedOver') return;
@@ -180,11 +182,11 @@ export const takeOver = keeping(({ args, books }) => {
   for (const [uid, holding] of fresh) {
     books.handedOver = { ...books.handedOver, [uid]: { ...books.handedOver[uid], ...holding } };
   }
-  // Some may be of pods that are gone: what they held is free.
+  // // Some of these pods may be gone, and hold nothing any more.
   if (fresh.length > 0) enqueue.sendTo(to('pods'), { type: 'pods.wanted' } satisfies PodsWanted);
 });
 
-/** It is over, and holds nothing of the node any more: also for the next agent. */
+/** A pod has ended, and holds nothing of the node any more: also for the next agent. */
 export function noteEnd(w: Work, uid: string, { demand, allocation }: Grant): void {
   const grant: Grant = { demand, allocation, ended: true };
   w.books.over = { ...w.books.over, [uid]: grant };
@@ -193,7 +195,7 @@ export function noteEnd(w: Work, uid: string, { demand, allocation }: Grant): vo
 
 export const isSame = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);
 
-/** To the pod that it is about, or to all of them. */
+/** Sends a message to the pod that it is about, or to all pods. */
 export const reply = ({ args }: Pick<Work, 'args'>, message: AllocationReport): void =>
   args.enqueue.sendTo(to('uid' in message ? podActor(message.uid) : 'pods'), message);
 
@@ -228,23 +230,22 @@ export const without = <Value>(
   return rest;
 };
 
-/** What a Node of the API server changes for admission. */
+/** The part of the Node that admission reads. */
 export const observed = ({ metadata, spec }: Node): Pick<Context, 'labels' | 'taints' | 'isNodeKnown'> => ({
   labels: metadata?.labels ?? {},
   taints: spec?.taints ?? [],
   isNodeKnown: true,
 });
 
-/** How the devices of a pod are, for its status. */
+/** Sends a pod the health of its devices, for its status. */
 export function reportHealth(work: Pick<Work, 'args'>, uid: string, { devices }: Holding, offered: Devices): void {
   if (devices === undefined) return;
   reply(work, { type: 'allocation.deviceHealth', uid, health: deviceHealth(devices, offered) });
 }
 
 /**
- * Pods that an agent before this one took: each is checked once more when an agent begins. It stays whatever room
- * there is, and ends only where the Node has not the labels any more that it asks for, as upstream has it. Part of
- * `allocation.ts`.
+ * Pods that an earlier agent admitted are checked once more when an agent begins. Such a pod stays whatever room there
+ * is, and is rejected only when the Node lacks labels that it needs, as upstream. Part of `allocation.ts`.
  */
 export function judgeRecalled(w: Work, wanted: AllocationRequest): void {
   const { context, enqueue } = w.args;
@@ -273,7 +274,7 @@ export function postpone(w: Work, wanted: AllocationRequest): void {
   w.books.unjudged = { ...w.books.unjudged, [wanted.request.uid]: wanted };
 }
 
-/** What an earlier agent gave to pods that have not asked yet may be of pods that are gone, or that end now. */
+/** What pods of an earlier agent hold that have not asked yet may be free soon: they may be gone, or end now. */
 const mayLeave = ({ args: { context }, books }: Work, uid: string): boolean =>
   hasBehavior(context.settings, 'resourcesAsKubelet') &&
   [...books.recalled, ...Object.keys(books.handedOver)].some((other) => other !== uid);
@@ -288,7 +289,7 @@ export const isShortEarly = (w: Work, uid: string, rejection: Rejection | null):
 /** Refusals that may be due to labels and taints that are not known yet. */
 const OF_THE_NODE = ['NodeAffinity', 'TaintToleration'];
 
-/** What is known of the Node and of other pods is too little to refuse this pod, or to end others for it. */
+/** Too little is known of the Node and of other pods to refuse this pod, or to end others for it. */
 export function isTooEarly(
   w: Work,
   { uid, rules }: AdmissionRequest,

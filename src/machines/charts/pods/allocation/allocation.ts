@@ -1,8 +1,7 @@
 /**
- * The allocation manager: which pods this node takes, and which resources each was given.
+ * The allocation manager: which pods this node takes, and which resources each of them has.
  *
- * Decides: admission of new pods, preemption for critical ones, and whether a change of resources can be had now, later
- *   or never.
+ * Decides: admission of new pods, preemption for critical ones, and whether a resize is granted now, later or never.
  * Owns: by uid what a pod holds and was given; who was refused and why; who waits for more; who waits for room.
  * Hears: `allocation.*` of pods, `pods.known` of `pods`, `node.*` of the actors that watch the node,
  *   `softState.loaded`, `resources.*` of `containerManager` and `deviceManager`, `devices.*` of the latter and of the
@@ -78,9 +77,9 @@ import type { DeviceCallsInput } from './device-calls.ts';
 
 const s = allocationSetup;
 
-/** Upstream's, of resizes that wait; ends of pods come first. */
+/** Upstream's period of retrying deferred resizes; the end of a pod retries them sooner. */
 const RETRY_MS = 180_000;
-/** A pod that is displaced and does not end by then holds up a critical one no longer. */
+/** How long a critical pod waits for the pods that it preempts. */
 const PREEMPTION_WAIT_MS = 60_000;
 
 // ---- who wants something --------------------------------------------------------------------------------------------
@@ -122,7 +121,7 @@ function refuse(w: Work, request: AdmissionRequest, rejection: Rejection): void 
   reply(w, { type: 'allocation.refused', uid, rejection });
 }
 
-/** Upstream gives out single CPUs and memory before it counts, and so that refusal is the one that a pod has. */
+/** Upstream assigns CPUs and memory before it counts, so a pod that lacks them is refused for that reason. */
 function ownShortage(w: Work, { request }: AllocationRequest, { reason }: Rejection): Rejection | null {
   if (!reason.startsWith('OutOf') && reason !== 'UnexpectedAdmissionError') return null;
   const answer = assigned(w, request, {});
@@ -136,7 +135,7 @@ function assigned(w: Work, request: AdmissionRequest, answers: DeviceAnswers): A
   return assignedTo(settings, request, { grants: heldIn(w.books), promised, devices, answers });
 }
 
-/** It is taken: at once, or when the plugins of its devices have answered. */
+/** Grants a pod its resources: at once, or when the plugins of its devices have answered. */
 function give(w: Work, { request, allocation }: AllocationRequest, answers: DeviceAnswers = {}): void {
   const { uid } = request;
   w.books.waiting = without(w.books.waiting, uid);
@@ -174,7 +173,7 @@ function grant(w: Work, { request: { uid, demand }, allocation }: AllocationRequ
   reportHealth(w, uid, given, w.args.context.devices);
 }
 
-/** Plugins offer something else: pods hear of it whose devices are in another state now. */
+/** Plugins list other devices: pods whose devices changed their health are sent it. */
 const takeDevices = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'devices.changed') return;
@@ -185,7 +184,7 @@ const takeDevices = s.enqueueActions((args) => {
   enqueue.assign({ devices: event.devices });
 });
 
-/** What plugins answered for a pod that is still there. */
+/** Takes what plugins answered for a pod that is still there. */
 const takePluginAnswers = keeping((w) => {
   const { event } = w.args;
   if (!('uid' in event) || !event.type.startsWith('devices.')) return;
@@ -253,7 +252,7 @@ function change(w: Work, wanted: AllocationRequest, { allocation }: Grant): void
   reply(w, { type: 'allocation.pending', uid, allocation, refusal, ...shares });
 }
 
-/** Something became free, or enough time went by: waiting pods and resizes are tried again, the most urgent first. */
+/** Resources became free, or time passed: waiting pods and resizes are tried again, the most urgent first. */
 function retry(w: Work): void {
   const pending = Object.values(w.books.resizes).map((each) => ({
     ...each,
@@ -320,7 +319,7 @@ const observe = s.assign(({ context, event }): Partial<Context> => {
   return event.type === 'node.shuttingDown' ? { isShuttingDown: event.active } : {};
 });
 
-/** More is known from now on: who had to wait for that is judged. */
+/** The Node, or the pods of an earlier agent, are known now: pods that waited for that are judged. */
 const judgeEarly = keeping(judgeUnjudged);
 
 function judgeUnjudged(w: Work): void {
@@ -386,7 +385,7 @@ export const allocationMachine = s.createMachine({
   initial: 'quiet',
   states: {
     quiet: { always: { guard: 'hasPending', target: 'pending' } },
-    /** Some pod waits for more than there is. */
+    /** Some pod waits for resources that are not free. */
     pending: {
       always: { guard: 'hasNoPending', target: 'quiet' },
       after: { [RETRY_MS]: { target: 'pending', reenter: true, actions: keeping(retry) } },

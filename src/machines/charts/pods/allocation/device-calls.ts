@@ -1,6 +1,5 @@
 /**
- * What device plugins are asked for one pod: which devices go well together, or what its containers need to have
- * theirs.
+ * The calls of device plugins for one pod: which devices they prefer, or what the containers need for their devices.
  *
  * Decides: nothing.
  * Owns: the answers so far.
@@ -8,7 +7,7 @@
  * Asks: `devices.getPreferredAllocation`, or `devices.allocate` for one container and resource after the other.
  * Sends: `allocation` `devices.preferred`, `devices.allocated` or `devices.refused`, once.
  * Invariants:
- *   C1 the first plugin that refuses ends it; what others were asked for is not asked again.
+ *   C1 the first plugin that refuses ends the calls; no call is repeated.
  * Upstream: devicemanager/manager.go (allocateContainerResources, callGetPreferredAllocationIfAvailable).
  */
 import { declaredTypes, errorOf, outputOf, pick, required, sendParent, setup } from '../../../../kernel/xstate.ts';
@@ -41,7 +40,7 @@ export type DeviceCallsReport =
       readonly ids: readonly string[];
     }
   | { readonly type: 'devices.allocated'; readonly uid: string; readonly answers: readonly DeviceAnswer[] }
-  /** In upstream's words. */
+  /** The text of the refusal is upstream's. */
   | { readonly type: 'devices.refused'; readonly uid: string; readonly error: string };
 
 interface Context extends DeviceCallsInput {

@@ -1,8 +1,8 @@
 /**
  * From an object of the API server to a pod that the agent can hold, or why it cannot. Pure.
  *
- * Decides nothing about defaults: the API server has set them. Invariants: what is not a pod never gets to a pod's
- * actor; who wrote which field last (`managedFields`) is of no use here and is dropped.
+ * Decides nothing about defaults: the API server has set them. Invariants: an object that is no pod never gets to a
+ * pod's actor; `managedFields` are not needed and are dropped.
  */
 
 import { isObject } from '../../../../kernel/xstate.ts';
@@ -21,7 +21,7 @@ const isText = (value: unknown): value is string => typeof value === 'string' &&
 /** ConfigMaps, Secrets, claims, tokens, volumes of drivers of one pod: each has an actor, and most have a watch. */
 const POD_OBJECTS_MAX = 500;
 const UID_LENGTH_MAX = 128;
-/** As a name of a folder: no way out of it. */
+/** A uid becomes the name of a folder: it must not lead out of its parent. */
 const isUid = (value: unknown): value is string =>
   isText(value) && value.length <= UID_LENGTH_MAX && /^[A-Za-z0-9][A-Za-z0-9-]*$/.test(value);
 
@@ -64,7 +64,7 @@ const isListOfNamed = (value: unknown): boolean =>
   value === null ||
   (Array.isArray(value) && value.every((each) => isObject(each) && isText(each['name'])));
 
-/** What the publisher of its status needs of it. */
+/** What the status publisher needs of the pod as the API server has it. */
 export const seenPod = ({ metadata, status }: Pod): SeenPod => ({
   uid: metadata.uid,
   isMirror: metadata.annotations?.[CONFIG_MIRROR_ANNOTATION] !== undefined,

@@ -1,8 +1,8 @@
 /**
  * The API server as a source of pods (`apiSource` below `podConfig`): all pods that are bound to this node.
  *
- * Decides: what was added, changed, is being deleted, was removed; what of it concerns only the status.
- * Owns: by pod what was last published; which pods are mirrors of static ones. Never a pod.
+ * Decides: which pods were added, changed, are being deleted, were removed; which changes concern only the status.
+ * Owns: of each pod the hashes of its last publication; which pods are mirrors of static ones. Never a pod.
  * Hears: the reflector of `pods` with `spec.nodeName` of this node; `config.wanted`, `status.wanted`.
  * Asks: `host.loadPods`, at the start and when pods are wanted again, until it answers. Its reflector asks the rest.
  * Sends: `pods` `config.pods`, and `object.found` of what is remembered; `syncLoop` `config.sourceReady`; `status` and
@@ -29,9 +29,9 @@ import { differences, forgotten, goneFrom, type PublishedPods, publishedOf, with
 const SOURCE = 'api';
 /** Before the reflector is started again after it crashed. */
 const REOPEN_MS = 1_000;
-/** Before the files are read again that could not be read. */
+/** Before files that could not be read are read again. */
 const RELOAD_MS = 60_000;
-/** An API server without a list by then is away: remembered pods start without it. */
+/** An API server that sends no list within this time counts as away: remembered pods start without it. */
 const AWAY_MS = 10_000;
 
 export type ApiSourceInput = Pick<NodeSettings, 'nodeName' | 'rememberedPodsDir' | 'unseenFields'>;
@@ -43,7 +43,7 @@ interface Context {
   readonly isListed: boolean;
   readonly remembered: readonly RememberedPod[];
   readonly reported: PublishedPods;
-  /** By uid, the mirror pods that there are. */
+  /** By uid, the mirror pods of this node. */
   readonly mirrors: Readonly<Record<string, Mirror>>;
   /** By uid, when a pod was first seen; kept when it has to be published again. */
   readonly seen: Readonly<Record<string, string>>;
@@ -71,7 +71,7 @@ type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
 
 const refOf = ({ metadata: { uid, namespace, name } }: Pod): PodRef => ({ uid, namespace, name });
 
-/** The pods among these objects; invalid ones are reported. */
+/** The pods among these objects; invalid objects are logged. */
 function podsOf(enqueue: Enqueue, objects: readonly KubeObject[], context: Context, nowMs: number): Pod[] {
   const atFirst = new Date(nowMs).toISOString();
   return objects.flatMap((object) => {
@@ -123,13 +123,15 @@ function sendSeen(enqueue: Enqueue, pod: Pod): void {
   if (isMirrorPod(pod)) enqueue.sendTo(to('mirrorPods'), mirrorSeen(pod));
 }
 
-/** What is not listed is gone, also where this source began anew and does not know that it was there. */
+/**
+ * Reports all pods of the list: pods that it lacks are gone, also where this source started anew and did not know them.
+ */
 function sendListed(enqueue: Enqueue, pods: readonly Pod[]): void {
   const uids = pods.map((pod) => (isMirrorPod(pod) ? hashIn(pod) : pod.metadata.uid));
   enqueue.sendTo(to('status'), { type: 'status.listed', uids } satisfies StatusListed);
 }
 
-/** After those that there are: what has none by then may be created. */
+/** Sent after the mirror pods themselves: static pods without one may then have it created. */
 function sendMirrorsListed(enqueue: Enqueue, pods: readonly Pod[]): void {
   const uids = pods.filter(isMirrorPod).map(({ metadata }) => metadata.uid);
   enqueue.sendTo(to('mirrorPods'), { type: 'mirror.listed', uids } satisfies MirrorListed);
@@ -192,7 +194,7 @@ function ownRemembered({ remembered, nodeName }: Context): { pod: Pod; objects: 
   });
 }
 
-/** A remembered pod that was deleted while this node was away has no actor that would forget it. */
+/** Forgets remembered pods that were deleted while this node was away: no actor would. */
 const forgetDeleted = s.enqueueActions(({ context, enqueue }) => {
   for (const { pod } of ownRemembered(context)) {
     const { uid } = pod.metadata;
@@ -238,7 +240,7 @@ function isExpired({ kind, data }: ConfigObject, nowMs: number): boolean {
   return kind === 'Token' && !(Date.parse(text) > nowMs);
 }
 
-/** The next list publishes again what is forgotten here. */
+/** Forgets publications, so that the next list publishes these pods again. */
 const forget = s.assign(({ context, event }) =>
   event.type === 'config.wanted' ? { reported: forgotten(context.reported, event.uids), isListed: false } : {},
 );
@@ -273,7 +275,7 @@ const following = s.createStateConfig({
   },
 });
 
-/** What to do until the API server says something; anew whenever `following` begins anew, as regions do together. */
+/** Starts remembered pods while the API server sends nothing; begins anew with `following`, as parallel regions do. */
 const remembering = s.createStateConfig({
   initial: 'loading',
   states: {
@@ -293,7 +295,10 @@ const remembering = s.createStateConfig({
         },
       },
     },
-    /** A file that is never read is of a pod that may be gone, and would start it once the API server is away. */
+    /**
+     * Reading is tried again: a file that is never read may be of a deleted pod, and would start it while the API
+     * server is away.
+     */
     unread: { after: { [RELOAD_MS]: 'loading' } },
     /** Waits for the first list. */
     waiting: {

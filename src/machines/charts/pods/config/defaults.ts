@@ -1,8 +1,8 @@
 /**
  * The defaults of the API's Pod: what the API server would have filled in (`SetObjectDefaults_Pod`).
  *
- * A static pod never passes an API server, so the agent does it. Decides only what is left out; it changes nothing that
- * was said. Invariant: applying the defaults twice is applying them once.
+ * A static pod never passes an API server, so the agent does it. It fills in fields that are absent and changes no
+ * other. Invariant: applying the defaults twice is applying them once.
  */
 import type {
   Container,
@@ -82,7 +82,7 @@ const fieldRefDefaults = <Ref extends { readonly apiVersion?: string }>(ref: Ref
   apiVersion: ref.apiVersion || 'v1',
 });
 
-/** A request that is not said equals the limit; amounts below a thousandth are rounded up to one. */
+/** A request that is absent equals the limit; amounts below a thousandth are rounded up to one. */
 function requestsFromLimits(resources: ResourceRequirements): ResourceRequirements {
   const { limits, requests } = resources;
   if (!limits && !requests) return resources;

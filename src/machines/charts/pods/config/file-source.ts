@@ -1,8 +1,8 @@
 /**
  * The folder or file of manifests as a source of static pods (`fileSource` below `podConfig`), and of the ConfigMaps
- * and Secrets that lie beside them.
+ * and Secrets in the same folder.
  *
- * Decides: what was added, changed, was removed.
+ * Decides: which pods and objects were added, changed or removed.
  * Owns: by pod and object the version that was last published, and the manifest errors that are known. Never a pod.
  * Hears: `manifests.changed` of the stream; `config.wanted` when a receiver lost its state.
  * Asks: `host.watchManifests`.
@@ -46,7 +46,7 @@ interface Context {
   readonly seen: Readonly<Record<string, string>>;
   /** By key, the published version of a ConfigMap or Secret; `null` before the first publication. */
   readonly versions: Readonly<Record<string, string>> | null;
-  /** By file, the error that was last said. */
+  /** By file, the error that was last reported. */
   readonly errors: Readonly<Record<string, string>>;
 }
 
@@ -82,7 +82,7 @@ const take = s.enqueueActions((args) => {
   enqueue.assign({ ...published, versions, errors });
 });
 
-/** Pods find their objects when they come. */
+/** Objects are sent before pods, so that pods find them. */
 function sendObjects(enqueue: Enqueue, { versions: reported, settings }: Context, objects: readonly ConfigObject[]) {
   const byKey = Object.fromEntries(objects.map((each) => [objectKey(each.kind, each.namespace, each.name), each]));
   const versions = Object.fromEntries(Object.entries(byKey).map(([key, { version }]) => [key, version]));

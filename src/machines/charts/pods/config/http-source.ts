@@ -1,14 +1,14 @@
 /**
  * A URL as a source of static pods (`httpSource` below `podConfig`): one Pod, or a list of Pods.
  *
- * Decides: what was added, changed, was removed.
- * Owns: by pod what was last published, and the error that is known. Never a pod.
+ * Decides: which pods were added, changed or removed.
+ * Owns: of each pod the hashes of its last publication, and the last error. Never a pod.
  * Hears: `manifests.fetched` of the stream, `config.wanted`.
  * Asks: `host.watchManifestUrl`.
  * Sends: `pods` `config.pods`; `syncLoop` `config.sourceReady`; `mirrorPods` its pods.
  * Invariants:
- *   H1 what cannot be fetched takes nothing back, and does not make the source ready; nor does an answer of which one
- *      pod is invalid. An empty answer does both, though it is an error.
+ *   H1 a failed fetch removes no pod, and does not make the source ready; nor does an answer of which one pod is
+ *      invalid. An empty answer does both, though it is an error.
  *   H2 an error is reported once, and once more when it is gone.
  *   H3 the values of headers are handles here.
  */
@@ -45,9 +45,9 @@ type Context = HttpSourceInput & {
 
 export interface ManifestsFetched {
   readonly type: 'manifests.fetched';
-  /** `null`: nothing could be fetched; what was fetched before stays. */
+  /** `null`: nothing could be fetched; pods of the last answer stay. */
   readonly manifests: readonly Manifest[] | null;
-  /** Empty when all is well. */
+  /** Why the fetch failed; empty: it did not. */
   readonly error: string;
 }
 

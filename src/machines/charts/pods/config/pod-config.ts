@@ -2,8 +2,8 @@
  * The sources of pods of a node, an actor each: the manifests (`file-source.ts`), a URL (`http-source.ts`), the API
  * server (`api-source.ts`).
  *
- * Decides: when the sources open; that one which crashed starts again.
- * Owns: which of them are there.
+ * Decides: when the sources open; when one that crashed starts again.
+ * Owns: which sources are open.
  * Hears: `sources.wanted` of `syncLoop`; `config.wanted` and `status.wanted` when a receiver lost its state.
  * Asks: nothing; its sources do.
  * Sends: `syncLoop` `sources.started`; the sources publish to `pods` themselves.
@@ -26,7 +26,7 @@ type SourceActor = 'fileSource' | 'httpSource' | 'apiSource';
 
 interface Context {
   readonly settings: PodConfigInput;
-  /** The sources that are there; not those between a crash and the next start. */
+  /** Sources that are open; a source between a crash and its next start is not. */
   readonly open: readonly SourceActor[];
 }
 
@@ -55,7 +55,7 @@ const openAll = s.enqueueActions(({ context, enqueue }) => {
   enqueue.assign({ open });
 });
 
-/** All of them publish everything again. */
+/** Every source publishes its pods again. */
 const wantAll = s.enqueueActions(({ context, enqueue }) => {
   const everything: ConfigWanted = { type: 'config.wanted', uids: null };
   for (const id of context.open) enqueue.sendTo<AnyActorRef>(id, everything);
@@ -90,7 +90,7 @@ export const podConfigMachine = s.createMachine({
   entry: s.enqueueActions(({ enqueue }) => enqueue.sendTo(to('syncLoop'), { type: 'sources.started' })),
   initial: 'waiting',
   states: {
-    /** Waits until pods may run. */
+    /** Waits until `syncLoop` wants the sources. */
     waiting: { on: { 'sources.wanted': { target: 'open', actions: openAll } } },
     open: {
       on: {

@@ -19,16 +19,16 @@ import { withoutUnseen } from './unseen-fields.ts';
 
 /** What a source keeps of a published pod. */
 export interface Reported extends PodRef {
-  /** Of everything that its agent acts on. */
+  /** The hash of the definition: of all fields that the pod's actor acts on. */
   readonly hash: string;
-  /** Of what others have written into its status. */
+  /** The hash of the fields of its status that other clients write. */
   readonly statusHash: string;
   readonly deleting: boolean;
-  /** `kubernetes.io/config.seen`: when the pod was first seen, for as long as it is. */
+  /** `kubernetes.io/config.seen`: when the pod was first seen. */
   readonly seen: string;
 }
 
-/** By uid. */
+/** Published pods by uid. */
 export type PublishedPods = Readonly<Record<string, Reported>>;
 
 /** The pod as this node sees it, with the annotations that say where it came from, and when. */
@@ -44,7 +44,7 @@ export const withSource = (pod: Pod, source: Source, seen: string, unseen?: read
   },
 });
 
-/** Two hashes from different beginnings: a change that both miss is not going to happen. */
+/** Two hashes with different seeds: a change is not detected only if both collide. */
 const hashOf = (value: unknown): string => {
   const text = JSON.stringify(value);
   return `${fnv1a32(text).toString(36)}.${fnv1a32(`#${text}`).toString(36)}`;
@@ -75,14 +75,14 @@ const reportOf = (pod: Pod): Reported => ({
   seen: pod.metadata.annotations?.[CONFIG_SEEN_ANNOTATION] ?? '',
 });
 
-/** What was published, what is published now ({@link publishedOf}), and what is gone. */
+/** Pods of the last publication, pods of this one ({@link publishedOf}), and pods that are gone. */
 interface Reports {
   readonly before: PublishedPods;
   readonly after: PublishedPods;
   readonly gone: readonly PodRef[];
 }
 
-/** What has to be published when these pods came or changed and those are gone. */
+/** The messages that publish these differences. */
 export function differences(source: Source, pods: readonly Pod[], reported: Reports): readonly ConfigMessage[] {
   const { gone } = reported;
   const known = pods.map((pod) => {
@@ -109,7 +109,7 @@ export function differences(source: Source, pods: readonly Pod[], reported: Repo
   return messages.filter((message) => message.pods.length > 0);
 }
 
-/** Those published pods that are not among these. */
+/** Published pods that are not among these. */
 export function goneFrom(reported: PublishedPods, pods: readonly Pod[]): readonly Reported[] {
   const there = new Set(pods.map((pod) => pod.metadata.uid));
   return Object.values(reported).filter(({ uid }) => !there.has(uid));
@@ -118,7 +118,7 @@ export function goneFrom(reported: PublishedPods, pods: readonly Pod[]): readonl
 export const publishedOf = (pods: readonly Pod[]): PublishedPods =>
   Object.fromEntries(pods.map((pod) => [pod.metadata.uid, reportOf(pod)]));
 
-/** A receiver lost its state: these pods, or all (`null`), are published again. */
+/** Forgets that pods were published, because a receiver lost its state: these pods, or all (`null`). */
 export const forgotten = (reported: PublishedPods, uids: readonly string[] | null): PublishedPods =>
   Object.fromEntries(Object.entries(reported).filter(([uid]) => uids !== null && !uids.includes(uid)));
 
@@ -137,7 +137,7 @@ interface Publication {
   readonly receiver: string;
 }
 
-/** What the source keeps of the pods that it published. */
+/** Publishes the pods of a source; returns what the source keeps of them. */
 export function publishStaticPods(enqueue: Enqueue, { source, pods, before, hasApiServer, receiver }: Publication) {
   const reported = publishedOf(pods);
   const gone = goneFrom(before, pods);

@@ -2,8 +2,8 @@
  * From a decoded manifest to a static pod: types, identity, defaults, validation, and the union of all files.
  *
  * Decides, as the Go kubelet does (`applyDefaults`, `tryDecodeSinglePod`): the name gets the node's as a suffix, the
- * uid is the hash of the file, the pod tolerates every NoExecute taint, and it may not refer to what only an API server
- * has, because it must be able to start without one. ConfigMaps and Secrets can lie as files beside it.
+ * uid is the hash of the file, the pod tolerates every NoExecute taint, and it may not refer to objects that only an
+ * API server has, because it must be able to start without one. ConfigMaps and Secrets can be files beside it.
  *
  * Invariants:
  *   P1 a pod that comes out has all defaults and passed the validation of the API server.
@@ -30,7 +30,10 @@ import { withDefaults } from './defaults.ts';
 
 export type StaticPod = { readonly pod: Pod; readonly errors?: undefined } | { readonly errors: readonly string[] };
 
-/** `hasApiServer`: then ConfigMaps and Secrets do not lie beside it, and it may name none unless the rule says so. */
+/**
+ * With `hasApiServer` ConfigMaps and Secrets are not read from files, and the pod may name none unless the rule allows
+ * it.
+ */
 export function staticPod(
   manifest: Manifest,
   nodeName: string,
@@ -43,13 +46,13 @@ export function staticPod(
   return refused.length > 0 ? { errors: refused } : { pod };
 }
 
-/** A pod with what is wrong in it, or why there is none. */
+/** A decoded pod and its errors, or why there is none. */
 interface DecodedPod {
   readonly pod: Pod | null;
   readonly errors: readonly string[];
 }
 
-/** Of each manifest the pod: it is decoded when its file was read, and used whenever another file changes. */
+/** The pod of each manifest, decoded once when its file was read, and reused when another file changes. */
 const known = new WeakMap<Manifest, { readonly nodeName: string; readonly decoded: DecodedPod }>();
 
 function decodedBy(manifest: Manifest, nodeName: string): DecodedPod {
@@ -78,7 +81,7 @@ interface Decoded {
   readonly spec?: Partial<PodSpec>;
 }
 
-/** What conforms to the schema of the Pod has this shape. */
+/** An object that conforms to the schema of the Pod has this type. */
 const isDecoded = (value: unknown): value is Decoded => isObject(value);
 
 function wrongKind(value: unknown): string | null {
@@ -119,7 +122,7 @@ function applyIdentity(decoded: Decoded, name: string, uid: string, nodeName: st
   };
 }
 
-/** Adds a toleration, or takes the place of the one that tolerates the same. */
+/** Adds a toleration, or replaces the one that tolerates the same taint. */
 function withToleration(tolerations: readonly Toleration[], wanted: Toleration): readonly Toleration[] {
   const fields = ['key', 'operator', 'value', 'effect'] as const;
   const isSame = (other: Toleration) => fields.every((field) => (other[field] ?? '') === (wanted[field] ?? ''));
@@ -130,11 +133,11 @@ function withToleration(tolerations: readonly Toleration[], wanted: Toleration):
 export interface MergedManifests {
   readonly pods: readonly Pod[];
   readonly errors: readonly ManifestError[];
-  /** Each file is a pod that could run by itself. */
+  /** Each file decodes to a pod that is valid by itself. */
   readonly isValid: boolean;
 }
 
-/** The pods of all files, and what is wrong with the files that gave none. */
+/** The pods of all files, and the errors of files that gave none. */
 export function mergeManifests(
   manifests: readonly Manifest[],
   nodeName: string,
@@ -157,7 +160,7 @@ export function mergeManifests(
   return { pods, errors, isValid: results.every(({ result }) => result.errors === undefined) };
 }
 
-/** Takes name and uid for this file, or says which file has them. */
+/** Takes name and uid for this file, or returns which file has them already. */
 function claim({ metadata }: Pod, file: string, owners: Map<string, string>): string | null {
   const { name, namespace, uid } = metadata;
   const claims = [

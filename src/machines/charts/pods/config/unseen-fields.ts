@@ -50,7 +50,7 @@ function withRules<Each extends Container>(container: Each, rules: NonNullable<C
   return (rules.length === 0 ? rest : { ...rest, restartPolicyRules: rules }) as Each;
 }
 
-/** The variable stays, with nothing in it. */
+/** The variable stays, but is empty. */
 function withoutFileKeys<Each extends Container>(container: Each): Each {
   const { env } = container;
   if (env === undefined) return container;

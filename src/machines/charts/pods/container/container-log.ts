@@ -1,13 +1,13 @@
 /**
- * The log of one instance of a container that runs (`log-<name>`).
+ * The log of one running instance of a container (`log-<name>`).
  *
  * Decides: what follows a rotation.
  * Owns: nothing but the instance it was made for.
  * Hears: `log.rotated`, `log.missing`, `log.failed` of its watch.
  * Asks: `logs.keep`, `cri.reopenContainerLog`, `logs.restore`.
  * Invariants:
- *   I1 a log that was moved aside and that the runtime does not open anew gets its name back, so that nothing that the
- *      container writes is lost to who reads it by name.
+ *   I1 a log that was moved aside and that the runtime does not open anew gets its name back, so that readers by name
+ *      lose nothing that the container writes.
  */
 import { declaredTypes, line, type PlainError, pick, setup } from '../../../../kernel/xstate.ts';
 import { operations } from '../../../model/operations/index.ts';
@@ -20,7 +20,7 @@ export interface ContainerLogInput {
 }
 
 interface Context extends ContainerLogInput {
-  /** What the log is called while the runtime is asked to open a new one; empty when it was not moved. */
+  /** The path to which the log was moved while the runtime is asked to open a new one; empty: it was not moved. */
   readonly aside: string;
 }
 
@@ -30,7 +30,7 @@ type Event =
   | { readonly type: 'log.failed'; readonly message: string }
   | Ended;
 
-/** Before a watch that broke begins again. */
+/** Before a watch that broke is opened again. */
 const WATCH_RETRY_MS = 60_000;
 
 const s = setup({

@@ -1,6 +1,4 @@
-/**
- * What the machine of a container knows and the pure rules by which it decides. See `container.ts`.
- */
+/** The context of a container's machine, and the pure rules by which it decides. See `container.ts`. */
 
 import type { OutputOf } from '../../../../kernel/xstate.ts';
 import type { ContainerStatus } from '../../../model/api/cri.ts';
@@ -32,7 +30,7 @@ export interface ContainerInput {
   readonly uid: string;
   readonly namespace: string;
   readonly podName: string;
-  /** Of its pod, where that is an object of the API server. */
+  /** The version of its pod, where that is an object of the API server. */
   readonly resourceVersion?: string;
   readonly name: string;
   readonly kind: ContainerKind;
@@ -40,21 +38,21 @@ export interface ContainerInput {
   /** The newest instance in the runtime; `null` when there is none. */
   readonly facts: ContainerFacts | null;
   readonly remembered: RememberedContainer | null;
-  /** The number of the newest instance that was started, as it is remembered; `null`: of none. */
+  /** The number of the newest instance that was started, from the soft state; `null`: none was. */
   readonly begun: number | null;
   readonly maxBackoffMs: number;
   /** How many changed decisions this node takes: `behaviors.ts`. */
   readonly behavior: number;
   /** Absent: upstream's default. */
   readonly initialBackoffMs?: number;
-  /** Where its hooks find it; empty while its sandbox has no address. */
+  /** The address for its hooks; empty while the sandbox has none. */
   readonly podIP: string;
-  /** It had its turn before: an init container of a pod that is initialised, a container of a pod that only ends. */
+  /** It had its turn before: an init container of an initialised pod, or a container of a pod that only ends. */
   readonly dormant: boolean;
 }
 
 export interface ContainerContext extends Omit<ContainerInput, 'remembered' | 'begun'> {
-  /** The instance it works on; empty before it has one. */
+  /** The id of its instance; empty before there is one. */
   readonly id: string;
   /** Number of that instance, or of the next one. */
   readonly restartCount: number;
@@ -62,21 +60,21 @@ export interface ContainerContext extends Omit<ContainerInput, 'remembered' | 'b
   /** Why it waits; empty when nothing went wrong. */
   readonly reason: string;
   readonly message: string;
-  /** Until when it waits. */
+  /** Until when it waits, in milliseconds of the clock. */
   readonly untilMs: number;
-  /** Failed tries to make the next instance. */
+  /** Failed tries to create and start the next instance. */
   readonly failures: number;
-  /** What lay between the end of the last instance and the start of this one; `null` before the first restart. */
+  /** The back-off between the end of the last instance and the start of this one; `null` before the first restart. */
   readonly backoffMs: number | null;
   /** When the instance before this one ended; `null` before the first restart, and when this agent did not see it. */
   readonly endedBeforeMs: number | null;
   readonly ended: ContainerView['ended'];
   readonly stop: ContainerStop | null;
-  /** The instance before was stopped so that the next one comes. */
+  /** The instance before was stopped so that another one replaces it. */
   readonly isReplacing: boolean;
-  /** Of the hook of its end, or the wait for its turn; 0 where neither is under way. */
+  /** When its preStop hook, or the wait for its turn to stop, began; 0: neither is under way. */
   readonly hookBeganAtMs: number;
-  /** When this agent asked for the start of its instance, or found it; 0 before that. */
+  /** When this agent requested the start of the instance, or first saw it; 0 before that. */
   readonly knownAtMs: number;
 }
 
@@ -84,12 +82,12 @@ export interface ContainerStop {
   readonly graceSeconds: number;
   readonly message: string;
   /**
-   * What follows: nothing (`end`); what would follow had it ended by itself (`exit`); another instance whatever the
-   * restart policy, and no back-off (`restart`), or one that counts from the end of the instance before (`again`); or
-   * another instance after whatever else came to pass, because all containers of the pod begin anew (`reset`).
+   * What follows the stop. `end`: nothing. `exit`: what would follow if it had ended by itself. `restart`: another
+   * instance whatever the restart policy, without back-off; `again`: the same with a back-off that counts from the end
+   * of the instance before. `reset`: another instance in any case, because all containers of the pod begin anew.
    */
   readonly after: 'end' | 'exit' | 'restart' | 'again' | 'reset';
-  /** Others stop first: its hook runs at once, and then it waits for `container.turn`. */
+  /** Other containers stop first: its hook runs at once, and then it waits for `container.turn`. */
   readonly awaitsTurn?: boolean;
 }
 
@@ -122,38 +120,41 @@ export function initialContext(input: ContainerInput): ContainerContext {
 export const isAliveInstance = ({ facts }: Pick<ContainerContext, 'facts'>): boolean =>
   facts !== null && (facts.state === 'running' || facts.state === 'unknown');
 
-/** An empty hash was made by no kubelet, or the container is no longer wanted. An init container goes on. */
+/**
+ * True for an instance of the wanted definition. An empty hash was made by no kubelet, or the container is no longer
+ * wanted. An init container goes on.
+ */
 export const isAsWanted = ({ kind, facts, wanted }: Pick<ContainerContext, 'kind' | 'facts' | 'wanted'>): boolean =>
   facts?.state === 'running' &&
   (kind === 'init' || wanted.hash === '' || facts.hash === '' || facts.hash === wanted.hash);
 
-/** The newest instance has ended, and it was already decided that there will be a next one. */
+/** The newest instance has ended, and it was decided that there will be another one. */
 export const isBetween = ({ facts, restartCount }: Pick<ContainerContext, 'facts' | 'restartCount'>): boolean =>
   facts?.state === 'exited' && restartCount > facts.restartCount;
 
-/** What the newest instance may have left behind was not read yet by this agent. */
+/** The termination message of the newest instance was not read yet by this agent. */
 export const hasLastWords = ({ facts, ended }: Pick<ContainerContext, 'facts' | 'ended'>): boolean =>
   facts !== null && facts.id !== ended?.id && (facts.messageFile !== '' || facts.messageLog !== '');
 
-/** The runtime has made the instance that is to come next; one of a sandbox that was replaced is not that. */
+/** The runtime has created the instance that comes next; one of a replaced sandbox is not that instance. */
 export const isCreated = ({ facts, restartCount }: Pick<ContainerContext, 'facts' | 'restartCount'>): boolean =>
   facts?.state === 'created' && facts.restartCount >= restartCount;
 
-/** The runtime shows the end of the instance that it worked on. */
+/** The runtime shows the end of the instance. */
 export const hasExited = ({ facts, id }: Pick<ContainerContext, 'facts' | 'id'>): boolean =>
   facts?.state === 'exited' && facts.id === id;
 
-/** It was stopped to run again, but never ran. */
+/** It was stopped to run again, but has never run. */
 export const isStillCreated = ({ facts, id, stop }: ContainerContext): boolean =>
   stop !== null && stop.after !== 'end' && facts?.state === 'created' && facts.id === id;
 
 /** A later observation does not show the instance any more. */
 export const isLost = ({ id }: Pick<ContainerContext, 'id'>, seen: ContainerFacts | null): boolean => seen?.id !== id;
 
-/** A container that ran for this many longest back-offs has earned a fresh start. */
+/** An instance that ran for this many longest back-offs resets the back-off. */
 const GOOD_RUN_BACKOFFS = 2;
 
-/** An init container or a sidecar, which have a place in an order. */
+/** Init containers and sidecars begin in an order. */
 export const runsInOrder = ({ kind }: Pick<ContainerContext, 'kind'>): boolean => kind === 'init' || kind === 'sidecar';
 
 /** After the end of an instance: whether there will be a next one. */
@@ -169,33 +170,33 @@ export function mayRestart({ kind, facts, wanted, stop, name, podName, namespace
   });
 }
 
-/** Its own end asks that all containers of its pod begin anew: that is for the pod to see. */
+/** By its rules the end of this instance asks that all containers of the pod begin anew: the pod does that. */
 export const asksForAll = ({ kind, facts, wanted, stop, name }: ContainerContext): boolean =>
   kind !== 'ephemeral' &&
   facts?.state === 'exited' &&
   (stop === null || stop.after === 'exit') &&
   restartsAll({ name, restartPolicyRules: wanted.restartPolicyRules }, facts.exitCode);
 
-/** An instance whose start failed has ended, but it never ran. */
+/** An instance whose start failed has ended, but has never run. */
 const hasRun = ({ startedAtMs }: ContainerFacts): boolean => startedAtMs > 0;
 
 /**
- * When its instance ended. The runtime dates it by the clock of the machine, which may be set: an end that lies
- * ahead, or before its start was asked for, is one of just now.
+ * When the instance ended. The runtime dates it by the clock of the machine, which may be set: an end in the future, or
+ * before the start was requested, counts as now.
  */
 function endedAt({ facts, knownAtMs }: ContainerContext, nowMs: number): number {
   const finishedAtMs = facts?.finishedAtMs ?? nowMs;
   return finishedAtMs >= knownAtMs && finishedAtMs <= nowMs ? finishedAtMs : nowMs;
 }
 
-/** How long its instance ran: what the runtime says, and no longer than this agent can know. */
+/** How long the instance ran: by the runtime's times, and no longer than this agent knows it. */
 function ranMs({ facts, knownAtMs }: ContainerContext, nowMs: number): number {
   if (facts === null || !hasRun(facts)) return 0;
   const reportedMs = facts.finishedAtMs - facts.startedAtMs;
   return knownAtMs === 0 ? reportedMs : Math.min(reportedMs, nowMs - Math.min(knownAtMs, facts.startedAtMs));
 }
 
-/** The next instance after one that never began through no fault of its own: at once, and its back-off stays. */
+/** The next instance after one that never began through no fault of its own: at once, with the same back-off. */
 export const anotherStart = (context: ContainerContext, nowMs: number): Partial<ContainerContext> => ({
   ...nextInstance(context, nowMs),
   ...backOffWords(0, context),
@@ -203,11 +204,14 @@ export const anotherStart = (context: ContainerContext, nowMs: number): Partial<
   untilMs: nowMs,
 });
 
-/** After the one it works on, and after every one that the runtime has: also after one that it never heard it made. */
+/**
+ * The next number is above that of its instance and of every instance in the runtime: the reply to a create may have
+ * been lost.
+ */
 const numberOfNext = ({ id, restartCount, facts }: ContainerContext): number =>
   Math.max(id === '' ? restartCount : restartCount + 1, (facts?.restartCount ?? -1) + 1);
 
-/** The next instance: its number, and when it may come. */
+/** The next instance: its number, and when it may be started. */
 export function nextInstance(context: ContainerContext, nowMs: number): Partial<ContainerContext> {
   const { stop } = context;
   const quietMs = ranMs(context, nowMs);
@@ -220,7 +224,7 @@ export function nextInstance(context: ContainerContext, nowMs: number): Partial<
   const isAtOnce = stop?.after === 'again' && endedMs >= (context.endedBeforeMs ?? 0) + backoffMs;
   return {
     untilMs: isAtOnce ? AT_ONCE : endedMs + backoffMs,
-    // Who never ended but for a probe is in no crash loop yet.
+    // // A container whose instances only ever ended by a probe is in no crash loop yet.
     backoffMs: stop?.after === 'again' && context.endedBeforeMs === null ? context.backoffMs : backoffMs,
     endedBeforeMs: endedMs,
     knownAtMs: 0,
@@ -237,7 +241,7 @@ export function nextInstance(context: ContainerContext, nowMs: number): Partial<
   };
 }
 
-/** All containers of the pod begin anew while this one waits: as if nothing had gone wrong before. */
+/** All containers of the pod begin anew while this one waits: its failures are forgotten. */
 export const anew = ({ id, restartCount }: ContainerContext): Partial<ContainerContext> => ({
   id: '',
   restartCount: id === '' ? restartCount : restartCount + 1,
@@ -249,7 +253,7 @@ export const anew = ({ id, restartCount }: ContainerContext): Partial<ContainerC
   message: '',
 });
 
-/** Another definition starts with a clean slate: what went wrong was the fault of the one before. */
+/** Another definition resets the back-off: failures were due to the definition before. */
 export const forgiven = ({ restartCount }: ContainerContext): Partial<ContainerContext> => ({
   image: null,
   backoffMs: restartCount === 0 ? null : 0,
@@ -259,14 +263,14 @@ export const forgiven = ({ restartCount }: ContainerContext): Partial<ContainerC
   message: '',
 });
 
-/** No time is before this one. */
+/** A time that has always passed. */
 const AT_ONCE = 0;
 
 /** The next instance does not wait: a first restart, or one whose back-off is over. */
 export const startsAtOnce = ({ backoffMs, untilMs }: Pick<ContainerContext, 'backoffMs' | 'untilMs'>): boolean =>
   backoffMs === 0 || untilMs === AT_ONCE;
 
-/** A first restart does not wait, so it is no back-off: the end of the instance before is what shows. */
+/** A first restart does not wait, so it is no back-off: the status shows the end of the instance before. */
 const backOffWords = (backoffMs: number, container: ContainerInput | ContainerContext) =>
   backoffMs === 0
     ? { reason: '', message: '' }
@@ -275,7 +279,7 @@ const backOffWords = (backoffMs: number, container: ContainerInput | ContainerCo
         message: waitingMessages.crashLoopBackOff(goDuration(backoffMs), container.name, podOf(container)),
       };
 
-/** Why the hook of its start failed, from how the call ended; `null`: it cannot be run at all. */
+/** Why the postStart hook failed, from how the call ended; `null`: the hook cannot be run at all. */
 export function hookMessage(context: ContainerContext, end: HookEnd | null): string {
   const { name, wanted } = context;
   const { postStart } = wanted;
@@ -314,13 +318,13 @@ export const refOf = (
 
 const isToComeAgain = (stop: ContainerStop | null): boolean => stop?.after === 'restart' || stop?.after === 'again';
 
-/** From the order to stop to the end of the next instance, unless something is in its way. */
+/** True from the order to stop to the end of the next instance, unless that instance fails to begin. */
 function comesAgain({ stop, reason, isReplacing }: ContainerContext, phase: ContainerView['phase']): boolean {
   if (phase === 'stopping') return isToComeAgain(stop);
   return isReplacing && reason === '' && phase !== 'ended';
 }
 
-/** An instance that goes because the hook of its start failed has never run for others. */
+/** An instance that is stopped because its postStart hook failed was never shown as running. */
 const shownPhase = ({ stop }: ContainerContext, phase: ContainerView['phase']): ContainerView['phase'] =>
   phase === 'stopping' && stop?.message === killMessages.failedPostStartHook ? 'starting' : phase;
 
@@ -346,28 +350,28 @@ export const retryDelay = (failures: number, chance: number): number => Math.rou
 /** A kill always leaves the container this much time, however short its grace and however long its hook took. */
 const MIN_STOP_SECONDS = 2;
 
-/** How long the runtime waits between the stop signal and the kill. */
+/** How long the runtime waits between the stop signal and the kill, in seconds. */
 export const stopSeconds = ({ stop }: Pick<ContainerContext, 'stop'>): number =>
   Math.max(MIN_STOP_SECONDS, stop?.graceSeconds ?? 0);
 
-/** The grace that a hook leaves. */
+/** The grace that is left after a hook. */
 export const remainingGrace = (graceSeconds: number, hookMs: number): number =>
   Math.max(0, graceSeconds - Math.floor(hookMs / 1_000));
 
 // ---- answers to calls -----------------------------------------------------------------------------------------------
 
-/** What a container reports to its pod, but its view. */
+/** What a container reports to its pod besides its view. */
 export interface Report {
   readonly phase: ContainerView['phase'];
   readonly inspect?: boolean;
   readonly seen?: ContainerStatus;
 }
 
-/** What the answer to a call shows of the instance; `null` where it shows nothing. */
+/** The instance in the answer to a call; `null` where the answer has none. */
 export const shownIn = (event: unknown): ContainerStatus | null =>
   (event as { readonly output?: { readonly status?: ContainerStatus | null } }).output?.status ?? null;
 
-/** How its pod learns what the runtime shows after a call: by the answer, or by an observation. */
+/** Whether the pod has to inspect the runtime after a call: not when the answer showed the instance. */
 export function afterCall({ event }: { readonly event: unknown }): Pick<Report, 'inspect' | 'seen'> {
   const seen = shownIn(event);
   return seen === null ? { inspect: true } : { seen };

@@ -59,7 +59,7 @@ import {
   viewOf,
 } from './container-policy.ts';
 
-/** How long a start that was given up may still be under way in the runtime. */
+/** How long a start that the agent gave up may still be under way in the runtime. */
 const GIVEN_UP_MS = 10_000;
 
 /** What the pod sends its container. */
@@ -79,11 +79,11 @@ export type ContainerOrder =
   | { readonly type: 'container.refused'; readonly reason: string; readonly message: string }
   | ({ readonly type: 'container.stop' } & ContainerStop)
   | { readonly type: 'container.turn' }
-  /** The longest back-off is another. */
+  /** The maximum of back-offs changed. */
   | { readonly type: 'container.limited'; readonly maxBackoffMs: number }
   | { readonly type: 'images.started' };
 
-/** What a hook asks of the container itself. */
+/** The call that runs a hook of the container. */
 export function hookRequest(hook: Hook | null, podIP: string) {
   if (hook?.kind !== 'httpGet') throw new Error(`no request in a hook of kind ${hook?.kind ?? 'none'}`);
   return { url: urlOf(hook, podIP), headers: hook.headers };
@@ -110,11 +110,11 @@ export const containerSetup = setup({
     isDormant: ({ context }) => context.dormant && !isAliveInstance(context),
     isAsWanted: ({ context }) => isAsWanted(context),
     isAlive: ({ context }) => isAliveInstance(context),
-    /** Its start was given up before the runtime took it; a runtime does not end what it has not begun. */
+    /** The start was given up before the runtime took it; a runtime does not end an instance that it has not begun. */
     neverRan: ({ context }) => isStillCreated(context),
     isCreated: ({ context }) => isCreated(context),
     isBetween: ({ context }) => isBetween(context),
-    /** Its end was decided before, and no other order came since. */
+    /** Another instance was decided before, and no order to stop came since. */
     goesOn: ({ context }) => isBetween(context) && context.stop === null,
     hasUnread: ({ context }) => isBetween(context) && hasLastWords(context),
     isUnknown: ({ context }) => context.facts?.state === 'unknown',
@@ -122,12 +122,12 @@ export const containerSetup = setup({
     isOver: ({ context }) => context.facts?.state === 'exited',
     hasExited: ({ context }) => hasExited(context),
     isLost: ({ context, event }) => event.type === 'container.observed' && isLost(context, event.facts),
-    /** It runs, but its definition is not the wanted one any more. */
+    /** The instance runs, but its definition is no longer the wanted one. */
     isReplaced: ({ context }) => isAliveInstance(context) && context.facts?.id === context.id && !isAsWanted(context),
     startsAtOnce: ({ context }) => startsAtOnce(context),
     asksForAll: ({ context }) => asksForAll(context),
     isReset: ({ event }) => event.type === 'container.stop' && event.after === 'reset',
-    /** All begin anew, or what was made for it belongs to a sandbox that is replaced. */
+    /** All containers begin anew, or the instance belongs to a sandbox that is replaced. */
     mustBeginAnew: ({ context, event }) =>
       event.type === 'container.stop' && (event.after === 'reset' || (event.after === 'restart' && isCreated(context))),
     hasPostStart: ({ context }) => context.wanted.postStart !== null,
@@ -137,21 +137,21 @@ export const containerSetup = setup({
     postStartSleeps: ({ context }) => context.wanted.postStart?.kind === 'sleep',
     preStopExecs: ({ context }) => context.wanted.preStop?.kind === 'exec',
     preStopGets: ({ context }) => context.wanted.preStop?.kind === 'httpGet',
-    /** Its hook has taken the whole grace. */
+    /** Its hook has used up the grace. */
     isOverdue: ({ context }) => context.stop?.graceSeconds === 0,
     preStopSleeps: ({ context }) => context.wanted.preStop?.kind === 'sleep',
     mayRestart: ({ context }) => mayRestart(context),
     mayStartAgain: ({ context }) => context.facts?.cutOff === true && mayRestart(context),
     mustStopAgain: ({ context, event }) =>
       event.type === 'container.observed' && event.facts?.state === 'running' && context.stop?.after === 'end',
-    /** Its sandbox is made anew: what ran in order before runs in order again. Or all containers begin anew. */
+    /** Its sandbox is replaced, so containers that run in order run again; or all containers begin anew. */
     mustRunAgain: ({ context, event }) =>
       event.type === 'container.stop' &&
       (event.after === 'reset' || (event.after === 'restart' && runsInOrder(context))),
     /** A regular container that ended by itself while its sandbox is replaced keeps to its restart policy. */
     mustEndOrRunAgain: ({ context, event }) =>
       event.type === 'container.stop' && (['end', 'reset'].includes(event.after) || runsInOrder(context)),
-    /** Grace only shrinks. */
+    /** The grace of an order to stop can only become shorter. */
     isShorter: ({ context, event }) =>
       event.type === 'container.stop' && event.graceSeconds < (context.stop?.graceSeconds ?? 0),
     isRedefined: ({ context, event }) =>
@@ -219,7 +219,7 @@ export const observe = s.assign({
   facts: ({ context, event }) => (event.type === 'container.observed' ? event.facts : context.facts),
 });
 
-/** The answer to a call shows what has become of the instance, or what it was before it ended. */
+/** Takes the instance that the answer to a call shows; the end of the instance is never undone. */
 export const takeShown = s.assign({
   facts: ({ context: { facts }, event }) => {
     const shown = shownIn(event);
@@ -228,7 +228,7 @@ export const takeShown = s.assign({
   },
 });
 
-/** The runtime has an instance that is unknown here because a reply was lost. It is adopted. */
+/** Takes the instance that the runtime shows. One that is unknown here, because a reply was lost, is adopted. */
 export const take = s.assign((args) => {
   const { context, event } = args;
   const facts = event.type === 'container.observed' ? event.facts : context.facts;
@@ -260,16 +260,16 @@ export const noteStop = s.assign({
       : context.stop,
 });
 
-/** Those that stop first have stopped. */
+/** The containers that stop first have stopped. */
 export const noteTurn = s.assign({ stop: ({ context: { stop } }) => stop && { ...stop, awaitsTurn: false } });
 
-/** It stops already, soon enough; only what follows is new. */
+/** The container stops already, soon enough; only what follows the stop changes. */
 export const noteAfter = s.assign({
   stop: ({ context, event }) =>
     event.type === 'container.stop' && context.stop ? { ...context.stop, after: event.after } : context.stop,
 });
 
-/** A step towards the next instance failed: why, and how long to wait. */
+/** A step towards the next instance failed: notes the reason, and how long to wait. */
 export const failed = (reason: string) =>
   s.assign((args) => {
     const error = errorOf(args.event);
@@ -298,7 +298,7 @@ export const imageReady = s.assign(({ event }) =>
   event.type === 'image.ready' ? { image: event.image, reason: '', message: '' } : {},
 );
 
-/** The image is there; people learn that when it is used. */
+/** The image exists already; the event is recorded when the image is used. */
 export const logImage = s.enqueueActions(({ context: { image }, enqueue }) => {
   if (image?.event) enqueue({ type: 'record', params: image.event });
 });
@@ -333,7 +333,7 @@ export const replaceUnknown = s.assign(({ context }) => ({
   },
 }));
 
-/** For its pod a container that was stopped for good has ended; one that comes again is still on its way. */
+/** Reports a container that was stopped for good as ended; one that gets another instance is still on its way. */
 export const logStopped = s.enqueueActions(({ context, event, enqueue }) => {
   const isSeen = hasExited(context) && shownIn(event) === null;
   const phase = context.stop?.after === 'end' ? 'ended' : 'stopping';
@@ -342,7 +342,7 @@ export const logStopped = s.enqueueActions(({ context, event, enqueue }) => {
 
 const preStopFailed = containerEvents.failedPreStopHook();
 
-/** The hook of its start failed: how, for people. */
+/** Notes how the postStart hook failed, for the event. */
 export const noteHookFailure = s.assign(({ context, event }) => {
   const { output, error } = event as unknown as { output?: never; error?: PlainError };
   return { message: hookMessage(context, error ? { error: error.message } : (output ?? null)) };
@@ -356,7 +356,7 @@ export const failPostStart = s.assign(({ context }) => ({
   },
 }));
 
-/** People learn that the server does not speak what the hook asks for. */
+/** Logs that the server does not speak the protocol that the hook asks for. */
 export const logFallback = s.enqueueActions(({ context, event, enqueue }) => {
   const output = outputOf<{ fellBack: boolean }>(event);
   const hook = context.stop === null ? context.wanted.postStart : context.wanted.preStop;
@@ -369,10 +369,10 @@ export const notePlace = s.assign({
   podIP: ({ context, event }) => (event.type === 'container.permitted' ? event.podIP : context.podIP),
 });
 
-/** A hook begins, or a wait for its turn. */
+/** The beginning of a hook, or of the wait for its turn to stop. */
 export const beginWait = s.assign({ hookBeganAtMs: (args) => now(args) });
 
-/** The hook of its end answered; a failure of it is recorded. */
+/** The preStop hook answered; a failure is recorded. */
 export const endHook = s.enqueueActions(({ event, enqueue }) => {
   const { output } = event as unknown as { output?: { exitCode?: number; fellBack?: boolean } };
   if (output?.fellBack) enqueue(logFallback);
@@ -380,12 +380,12 @@ export const endHook = s.enqueueActions(({ event, enqueue }) => {
   enqueue.assign({ hookBeganAtMs: 0 });
 });
 
-/** A hook whose container ends before it has failed. */
+/** A hook whose container ends before it counts as failed. */
 export const leaveHook = s.enqueueActions(({ context, enqueue }) => {
   if (context.hookBeganAtMs !== 0) enqueue({ type: 'record', params: preStopFailed });
 });
 
-/** The time that the hook or the wait took is gone from the grace. */
+/** The time of the hook, or of the wait, is taken off the grace. */
 export const endWait = s.assign((args) => {
   const { stop, hookBeganAtMs } = args.context;
   if (!stop) return {};

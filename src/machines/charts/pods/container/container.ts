@@ -1,5 +1,5 @@
 /**
- * One container of a pod (`container-<name>`): from what is wanted to the running instance, and back.
+ * One container of a pod (`container-<name>`): from its definition to the running instance, and to its end.
  *
  * Decides: when to ask for the image, when to create, start, stop, wait and start again.
  * Owns: the instance it works on, its restart count, its crash-loop back-off.
@@ -8,7 +8,7 @@
  *   `image.*` of `images` through its pod.
  * Asks: `cri.createContainer`, `cri.startContainer`, `cri.stopContainer`, `cri.execSync` and `probe.httpHook` for
  *   hooks, `host.terminationMessage`.
- * Sends: its pod every change; `eventRecorder` what people see; `softState` what a restart must not forget.
+ * Sends: its pod every change; `eventRecorder` its events; `softState` restart counts and back-offs.
  * Invariants:
  *   T1 a container that runs as wanted is never touched.
  *   T2 nothing is created without the pod's permission; the permission is for one instance in one sandbox.
@@ -52,7 +52,7 @@ import {
 import { preStop, started } from './hooks.ts';
 import { stopCall } from './stop-call.ts';
 
-/** How long the runtime may take to show the end of what it stopped before it is asked again. */
+/** How long the runtime may take to show the end of a stopped instance before it is asked to stop it again. */
 const SHOW_END_MS = 2_000;
 /** Bytes of a termination message, as upstream. */
 const MESSAGE_MAX_BYTES = 4_096;
@@ -71,7 +71,7 @@ const reportWaiting = s.enqueueActions(({ context, event, enqueue }) => {
 
 const isAnswerTo = ({ type }: { readonly type: string }, call: string): boolean => type === `xstate.done.actor.${call}`;
 
-/** Nothing is under way: another definition takes the place of the one before at once. */
+/** No call is under way: another definition replaces the one before at once. */
 const redefined = {
   'container.configured': [
     { guard: 'isRedefined', target: 'image', actions: [configure, forgive] },
@@ -98,7 +98,7 @@ const waiting = s.createStateConfig({
     ],
   },
   states: {
-    /** Waits for `images` to have the image. */
+    /** Waits for `images` to report that the image exists. */
     image: {
       entry: [reportWaiting, 'askImage'],
       on: {
@@ -113,7 +113,7 @@ const waiting = s.createStateConfig({
     },
     /** Waits until asking for the image again can help. */
     imageFailed: { entry: { type: 'report', params: { phase: 'waiting' } }, after: { wait: 'image' }, on: redefined },
-    /** Waits for the sandbox and for the containers that come first. */
+    /** Waits for the sandbox, and for the containers that begin first. */
     turn: {
       entry: 'askTurn',
       on: {
@@ -226,7 +226,7 @@ const running = s.createStateConfig({
   },
 });
 
-/** What an instance that ended leaves behind, and what follows from it. */
+/** The instance ended: reads its termination message, and decides what follows. */
 const exited = s.createStateConfig({
   initial: 'choosing',
   on: { 'container.stop': { guard: 'mustEndOrRunAgain', actions: noteStop } },
@@ -261,7 +261,7 @@ const exited = s.createStateConfig({
         { target: '#container.ended' },
       ],
     },
-    /** Waits for its pod, which sees this end, too, to begin with all of its containers anew, or to end. */
+    /** Waits for the pod, which sees this end too, to restart all containers, or to end. */
     asking: { on: { 'container.stop': { target: 'decided', actions: noteStop } } },
   },
 });
@@ -282,9 +282,9 @@ const stopping = s.createStateConfig({
     choosing: {
       always: [{ guard: 'hasPreStop', target: 'hook', actions: beginWait }, { target: 'turn' }],
     },
-    /** Waits for the hook that belongs to its end, within the grace; longer, it is stopped beside it. */
+    /** Waits for the preStop hook, within the grace; a longer hook goes on beside the stop call. */
     hook: preStop,
-    /** Waits until those have stopped that stop before it, within the grace. */
+    /** Waits until the containers that stop first have stopped, within the grace. */
     turn: {
       entry: beginWait,
       exit: endWait,
@@ -295,7 +295,7 @@ const stopping = s.createStateConfig({
   },
 });
 
-/** Waits until the runtime shows the end of what was stopped. */
+/** Waits until the runtime shows the end of the stopped instance. */
 const stopped = s.createStateConfig({
   entry: logStopped,
   always: { guard: 'hasExited', target: 'exited' },
@@ -314,7 +314,7 @@ const stopped = s.createStateConfig({
   },
 });
 
-/** Nothing more happens unless its pod asks for it. */
+/** Nothing happens any more unless the pod orders it. */
 const ended = s.createStateConfig({
   entry: { type: 'report', params: { phase: 'ended' } },
   on: {
@@ -333,7 +333,7 @@ export const containerMachine = s.createMachine({
   initial: 'deciding',
   on: { 'container.configured': { actions: configure }, 'container.limited': { actions: limit } },
   states: {
-    /** Decides by what the runtime has. */
+    /** Decides by the instance that the runtime has. */
     deciding: {
       always: [
         { guard: 'isDormant', target: 'ended' },

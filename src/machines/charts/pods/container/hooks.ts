@@ -1,8 +1,8 @@
 /**
- * The lifecycle hooks of a container: what runs with its start and before its end. Part of the chart of `container.ts`.
+ * The lifecycle hooks of a container: postStart and preStop. Part of the chart of `container.ts`.
  *
  * Invariants: a container whose postStart hook runs is not shown as running, and one whose hook failed is killed; a
- * preStop hook never delays the stop call beyond the grace, its time is gone from it, and it may run on until its
+ * preStop hook never delays the stop call beyond the grace, from which its time is taken, and it may run on until its
  * container ends; a container that is to stop does not wait for its postStart hook; no hook runs twice for one
  * instance.
  */
@@ -22,7 +22,7 @@ import {
 } from './container-setup.ts';
 import { stopCall } from './stop-call.ts';
 
-/** Waits for the hook that belongs to its start; the process runs meanwhile. */
+/** Waits for the postStart hook; the process runs meanwhile. */
 export const started = s.createStateConfig({
   entry: {
     type: 'report',
@@ -78,7 +78,7 @@ export const started = s.createStateConfig({
 
 const hookFailed = { type: 'record', params: () => containerEvents.failedPreStopHook() } as const;
 
-/** Its answer came, in the grace or after it. */
+/** The hook answered, within the grace or after it. */
 const hookAnswered = [
   { guard: 'isOverdue', actions: endHook },
   { target: '.answered', actions: endHook },

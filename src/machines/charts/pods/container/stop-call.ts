@@ -6,7 +6,7 @@ import { containerSetup as s, takeShown } from './container-setup.ts';
 /** Before a stop that failed is tried again. */
 const STOP_RETRY_MS = 1_000;
 
-/** Waits for the runtime to stop it, with grace. */
+/** Waits for the runtime to stop the instance, with grace. */
 const asking = s.createStateConfig({
   invoke: {
     id: 'stop',

@@ -5,17 +5,20 @@
 import type { EventRecorded } from '../../../model/pods/messages.ts';
 import { fnv1a32 } from '../../../model/spec/hash.ts';
 
-/** Together as many as upstream's caches of the event correlator hold. */
+/** All lists together hold as many entries as upstream's caches of the event correlator. */
 const LISTS = 128;
 const LENGTH_MAX = 32;
 
-/** A line of JSON for each, newest last: each turn's digest writes the whole of it, and a text is written at once. */
+/**
+ * One line of JSON for each entry, newest last. A text, because each turn's digest writes the whole list, and a text is
+ * written quickest.
+ */
 type List<Value> = string & { readonly value?: Value };
 /**
- * What was kept lately, by key: bounded, and cheap to change where nothing may be changed in place. Pure.
+ * Entries that were kept lately, by key: bounded, and cheap to change by copying. Pure.
  *
- * Invariant: a value lies in the one of many short lists that the hash of its key says; keeping one copies that list
- * only, and the oldest of a full list goes.
+ * Invariant: the hash of its key says in which of many short lists an entry lies; keeping one copies that list only,
+ * and the oldest entry of a full list is dropped.
  */
 export type Recent<Value> = readonly List<Value>[];
 
@@ -59,14 +62,16 @@ function othersOf(list: List<unknown>, key: string): string {
   return count < LENGTH_MAX ? list : list.slice(endOf(list, 0) + 1);
 }
 
-/** As upstream's spam filter: tokens by source, object and type, so that warnings do not use up what is normal. */
+/**
+ * As upstream's spam filter: tokens by source, object and type, so that warnings do not use up those of normal events.
+ */
 const SPAM_BURST = 25;
 const SPAM_REFILL_MS = 300_000;
 /** As upstream's aggregation: from this many different messages under one reason on, they are combined into one. */
 const SIMILAR_MAX = 10;
 const SIMILAR_WINDOW_MS = 600_000;
 
-/** Tuples, for each checkpoint has thousands of them. */
+/** Tuples, because each checkpoint has thousands of them. */
 type Tokens = readonly [left: number, atMs: number];
 /** Hashes of different messages under one object and reason. */
 type Similar = readonly [atMs: number, ...messages: readonly string[]];
@@ -77,7 +82,7 @@ export interface Correlation {
   readonly tokens: Recent<Tokens>;
   readonly similar: Recent<Similar>;
   readonly counters: Recent<Counter>;
-  /** Makes names of two events of one millisecond different. */
+  /** Makes the names of two events of one millisecond different. */
   readonly serial: number;
 }
 
@@ -94,12 +99,12 @@ export interface Correlated {
   readonly firstMs: number;
   readonly serial: number;
   readonly correlation: Correlation;
-  /** Of the series. */
+  /** Key of the series. */
   readonly key: string;
   readonly message: string;
-  /** It stands for different ones. */
+  /** It stands for several different events. */
   readonly isCombined: boolean;
-  /** Its object has said too much. */
+  /** Its object has used up its tokens: the event is not published. */
   readonly isSpam: boolean;
 }
 
@@ -113,7 +118,7 @@ function spend(tokens: Tokens | undefined, nowMs: number): { readonly isSpam: bo
 /** A short hash keeps the counters small; two that collide share a counter, no more. */
 const hashOf = (text: string): string => fnv1a32(text).toString(36);
 
-/** Of the name of any object (RFC 1123). */
+/** Longest name of an object (RFC 1123). */
 const NAME_MAX = 253;
 
 /**
@@ -125,7 +130,7 @@ export function nameOf(name: string, nowMs: number, serial: number): string {
   return timed.length > NAME_MAX ? uuidOf(timed) : timed;
 }
 
-/** Of version 8: the bits are the text's. */
+/** A UUID of version 8, from the hash of the text. */
 function uuidOf(text: string): string {
   const words = ['a', 'b', 'c', 'd'].map((salt) =>
     fnv1a32(salt + text)
@@ -161,7 +166,7 @@ export function correlate(before: Correlation, event: EventRecorded, nowMs: numb
     isSpam: spent.isSpam,
     correlation: {
       tokens: withRecent(before.tokens, tokenKey, spent.tokens),
-      // Upstream forgets one of a full set, so that those it still knows are counted for themselves.
+      // // Upstream drops one entry of a full set, so that entries that stay are still counted.
       similar: withRecent(before.similar, group, [nowMs, ...(isCombined ? messages.slice(1) : messages)]),
       counters: withRecent(before.counters, key, [count, firstMs, serial]),
       serial: before.serial + 1,

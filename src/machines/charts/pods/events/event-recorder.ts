@@ -1,15 +1,15 @@
 /**
- * The event recorder: what people read about pods and the node (`kubectl describe`), as log lines and, on a node with
- * an API server, as Event objects.
+ * The event recorder: writes events about pods and the node as log lines and, on a node with an API server, as Event
+ * objects (`kubectl describe`).
  *
- * Decides: what is too much (`event-correlator.ts`).
- * Owns: small counters by object, the writers that are at work.
+ * Decides: which events are combined, counted or dropped (`event-correlator.ts`).
+ * Owns: small counters by object, the writers that run.
  * Hears: `event.recorded` of every actor.
  * Asks: nothing; its writers do (`event-writer.ts`).
  * Invariants:
- *   R1 of one object and type at most so many events at once, then one now and then.
+ *   R1 an object gets at most 25 events of one type at once, then one every five minutes.
  *   R2 equal events are one with a count; similar ones within ten minutes become `(combined from similar events)`.
- *   R3 an API server that does not answer holds up no actor; beyond {@link WRITERS_MAX} events are only lines.
+ *   R3 an API server that does not answer delays no actor; beyond {@link WRITERS_MAX} events are log lines only.
  */
 import { type AnyActorRef, declaredTypes, line, now, setup } from '../../../../kernel/xstate.ts';
 import type { Ended, EventRecorded } from '../../../model/pods/messages.ts';
@@ -17,14 +17,14 @@ import { rfc3339 } from '../../../model/values/time.ts';
 import { type Correlation, correlate, nameOf, nothingRecorded } from './event-correlator.ts';
 import { type EventSeries, eventWriterMachine } from './event-writer.ts';
 
-/** Events that wait for the API server; as upstream's queue. */
+/** Events that may wait for the API server; as many as upstream's queue holds. */
 const WRITERS_MAX = 1_000;
 
 export interface EventRecorderInput {
   readonly nodeName: string;
   /** There is an API server. */
   readonly publishes: boolean;
-  /** Warnings do not use up what is normal: behavior `eventsOfEachType`. */
+  /** Tokens are counted for each type of event: behavior `eventsOfEachType`. */
   readonly ofEachType: boolean;
   /** Events have the annotations that come with them: behavior `evictionAsKubelet`. */
   readonly annotates: boolean;
@@ -85,7 +85,7 @@ function write(enqueue: Enqueue, context: Context, key: string, series: EventSer
 
 const idOf = (key: string): string => `event-${key}`;
 
-/** A writer has done its work, or crashed over it. */
+/** A writer has finished, or crashed. */
 const reap = s.enqueueActions(({ context, event, enqueue }) => {
   const key = event.type.replace(/^xstate\.(done|error)\.actor\.event-/, '');
   enqueue.stopChild(idOf(key));

@@ -3,11 +3,12 @@
  *
  * Decides: POST or PATCH, and when an event that cannot be written is given up.
  * Owns: the newest count of the series until it is written.
- * Hears: `event.counted` when the same happened again.
+ * Hears: `event.counted` when the same event occurred again.
  * Asks: `kube.create`, `kube.patch` of events, with the event client's own limits.
  * Invariants:
- *   E1 one call at a time; what happens meanwhile is one more call with the newest count.
- *   E2 what the server rejects is not tried again; what it did not answer is, twelve times, ten seconds apart.
+ *   E1 one call at a time; events during a call cause one more call, with the newest count.
+ *   E2 an event that the server rejects is not sent again; one without an answer is sent twelve times, ten seconds
+ *      apart.
  */
 
 import type { Json } from '../../../../kernel/json.ts';
@@ -30,7 +31,7 @@ export interface EventSeries {
   readonly firstTimestamp: string;
   readonly lastTimestamp: string;
   readonly count: number;
-  /** It stands for different ones: upstream does not say who reported these. */
+  /** It stands for different events: upstream does not name their reporter then. */
   readonly isCombined?: boolean;
   readonly annotations?: Readonly<Record<string, string>>;
 }
@@ -46,7 +47,7 @@ export interface EventWriterInput {
 }
 
 interface Context extends EventWriterInput {
-  /** The count that the API server has; 0: it has no such event. */
+  /** The count in the API server; 0: there is no such event. */
   readonly written: number;
   /** The count that is being written. */
   readonly writing: number;
@@ -63,11 +64,11 @@ const s = setup({
     isSettled: ({ event }) => isSettled(errorOf(event)),
     mayRetry: ({ context, event }) => errorOf(event).retriable && context.tries < TRIES_MAX,
   },
-  /** The first pause is shorter, so that many that failed together do not come back together. */
+  /** The first pause is shorter by chance, so that events that failed together are not sent together again. */
   delays: { retry: (args) => (args.context.tries === 1 ? RETRY_MS * random(args) : RETRY_MS) },
 });
 
-/** The event is written, or cannot be: a retry would not help. */
+/** The event is written, or cannot be written by a retry either. */
 const isSettled = ({ code, message }: PlainError): boolean =>
   code === 'AlreadyExists' || (code === 'Forbidden' && message.includes('because it is being terminated'));
 

@@ -1,7 +1,7 @@
 /**
  * One mirror pod (`mirror-<namespace>_<name>`): the API server's image of a static pod.
  *
- * Decides: when it is created, deleted, created anew.
+ * Decides: when the mirror pod is created, deleted, created anew.
  * Owns: the static pod it stands for, what the API server has under its name.
  * Hears: `mirror.wanted`, `mirror.unwanted`, `mirror.released` (nothing of the static pod is left on the node),
  *   `mirror.seen`, `mirror.listed` (the API server has no others), `mirror.judged`.
@@ -32,9 +32,9 @@ import type { MirrorMessage, MirrorState } from '../../../model/pods/api-message
 import type { Ended } from '../../../model/pods/messages.ts';
 import { type BackOff, pauseMs, WRITE_BACK_OFF } from '../../../model/values/back-off.ts';
 
-/** A node that is not registered yet will be soon: its static pods are what people look for first. */
+/** A node that is not registered yet will be soon, and static pods should show up with it. */
 const NODE_BACK_OFF: BackOff = { baseMs: 200, maxMs: 2_000 };
-/** How long the watch may take to show what a call has done, before it is done again. */
+/** How long the watch may take to show the effect of a call before the call is repeated. */
 const SHOW_MS = 10_000;
 
 export interface MirrorPodInput {
@@ -63,7 +63,7 @@ const s = setup({
     isOver: ({ context: { wanted, seen, ending } }) => wanted === null && seen === null && ending.length === 0,
     mustDelete: ({ context }) => context.seen !== null && mustGo(context, context.seen),
     mustCreate: ({ context: { wanted, seen, isListed } }) => wanted !== null && seen === null && isListed,
-    /** The watch was faster than the answer to the call. */
+    /** The watch showed the deletion before the call was answered. */
     isUnseen: ({ context }) => context.seen === null,
     isUnwanted: ({ context }) => context.wanted === null,
     hasNode: ({ event }) => {
@@ -104,13 +104,13 @@ const take = s.assign(({ context, event }) => {
   }
 });
 
-/** The end of a namesake that is already replaced is no news. */
+/** The end of a pod of the same name that is already replaced changes nothing. */
 function seenNow({ seen }: Context, event: MirrorMessage & { readonly type: 'mirror.seen' }): Context['seen'] {
   if (event.seen !== null) return { ...event.seen, uid: event.pod.uid };
   return seen?.uid === event.pod.uid ? null : seen;
 }
 
-/** The object as it is posted. What the API server sets itself stays out. */
+/** The object that is created, without fields that the API server sets itself. */
 function mirrorOf({ wanted, nodeName, nodeUid }: Context) {
   const pod = required(wanted, 'the static pod to mirror');
   const { apiVersion, kind, metadata, spec, status } = pod;
@@ -138,7 +138,7 @@ const noteFailure = s.assign((args) => {
   return { failures: failures + 1, untilMs: now(args) + Math.max(own, error?.retryAfterMs ?? 0) };
 });
 
-/** The node has no object yet, or could not be read. */
+/** The node has no Node object yet, or it could not be read. */
 const noteAbsence = s.assign((args) => {
   const { failures } = args.context;
   return { failures: failures + 1, untilMs: now(args) + pauseMs(NODE_BACK_OFF, failures) };
@@ -189,7 +189,7 @@ export const mirrorPodMachine = s.createMachine({
         { target: 'settled' },
       ],
     },
-    /** As it should be, or nothing can be done yet: waits for a change. */
+    /** The mirror pod is correct, or nothing can be done yet: waits for a change. */
     settled: {
       on: {
         'mirror.wanted': news,
@@ -251,7 +251,7 @@ export const mirrorPodMachine = s.createMachine({
         ],
       },
     },
-    /** Waits until the watch shows what was done. */
+    /** Waits until the watch shows the effect of the call. */
     showing: {
       always: { guard: ({ context }) => !isPending(context), target: 'deciding' },
       after: { [SHOW_MS]: 'deciding' },
@@ -262,6 +262,6 @@ export const mirrorPodMachine = s.createMachine({
   },
 });
 
-/** The watch has not yet shown the newest call. */
+/** The watch has not yet shown the effect of the last call. */
 const isPending = (context: Context): boolean =>
   context.seen === null ? context.wanted !== null : mustGo(context, context.seen);

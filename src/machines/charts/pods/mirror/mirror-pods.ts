@@ -1,13 +1,14 @@
 /**
- * Mirror pods: what the API server shows of static pods. One actor a full name (`mirror-pod.ts`).
+ * Mirror pods: the objects that show static pods in the API server. One actor for each full name (`mirror-pod.ts`).
  *
- * Decides: which static pod and which mirror pod belong together, and when a mirror pod that has no static pod may go.
+ * Decides: which static pod and which mirror pod belong together, and when a mirror pod without a static pod may be
+ *   deleted.
  * Owns: the names, whether the API server's mirror pods were listed.
  * Hears: `mirror.wanted`, `mirror.unwanted` of the sources of static pods, `mirror.seen` and `mirror.listed` of the API
  *   server, `mirror.ready` of each source of static pods, `mirror.released` of `pods`.
  * Asks: nothing; its actors do. Asks `podConfig` to publish everything again when it starts anew.
  * Invariants:
- *   I1 before every source has spoken no mirror pod is taken away for having no static pod.
+ *   I1 before every source has published, no mirror pod is deleted for having no static pod.
  */
 
 import { type AnyActorRef, declaredTypes, errorOf, line, setup, to } from '../../../../kernel/xstate.ts';
@@ -23,7 +24,7 @@ export type MirrorPodsInput = Pick<NodeSettings, 'nodeName' | 'staticPodURL'>;
 interface Context {
   readonly nodeName: string;
   readonly names: readonly string[];
-  /** Sources of static pods that have not spoken yet. */
+  /** Sources of static pods that have not published yet. */
   readonly silent: readonly ('file' | 'http')[];
   readonly isListed: boolean;
 }
@@ -50,7 +51,7 @@ const route = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue.sendTo<AnyActorRef>(id, event);
 });
 
-/** A pod of which an earlier agent left only files has no name: each mirror knows the uids that it waits for. */
+/** A pod of which an earlier agent left only files has no name: every mirror actor gets its uid. */
 const release = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'mirror.released') return;
   const id = idOf(event.pod);

@@ -1,5 +1,5 @@
 /**
- * What the actor of a container starts from: the container's definition, what the runtime has of it, whether its turn
+ * What the actor of a container starts from: the container's definition, its instances in the runtime, whether its turn
  * is over. An orphaned container (its pod's definition is gone, or no longer names it) has no definition. Pure.
  *
  * Invariant: an orphan is stopped with the hook that an earlier agent wrote into its annotations; annotations are input
@@ -47,7 +47,7 @@ export function containerInput(context: PodContext, member: Member, nowMs: numbe
   };
 }
 
-/** It had its turn: the regular containers came, or one that comes after it in this sandbox. */
+/** Its turn is over: regular containers had theirs in this sandbox, or an init container after it has begun. */
 function isInitialisedPast({ initialised, pod, runtime }: PodContext, { kind, container }: Member): boolean {
   if (kind !== 'init') return false;
   const inits = (pod?.spec.initContainers ?? []).map(({ name }) => name);
@@ -56,8 +56,8 @@ function isInitialisedPast({ initialised, pod, runtime }: PodContext, { kind, co
 }
 
 /**
- * Of a sandbox that was replaced before: what runs in order has to run again in the one that is there now, and what was
- * created never runs.
+ * Restart count and back-off, for a pod whose sandbox was replaced: containers that run in order have to run again in
+ * the new sandbox, and an instance that was only created never runs.
  */
 function rememberedOf(
   { runtime, rememberedContainers }: PodContext,

@@ -1,4 +1,4 @@
-/** What a pod's machine does on its way: containers, configuration, sandbox, end. The chart is in `pod.ts`. */
+/** The actions of a pod's machine: containers, configuration, sandbox, end. The chart is in `pod.ts`. */
 import { errorIn, errorOf, line, now, outputOf, type PlainError, random, to } from '../../../../kernel/xstate.ts';
 import { withAllocation } from '../../../model/allocation/request.ts';
 import { claimRefusal } from '../../../model/dra/released-claims.ts';
@@ -39,20 +39,17 @@ import { impossibility, isRegularTurn, nextAttempt, sandboxPlan, turnsOf } from 
 
 // ---- containers -----------------------------------------------------------------------------------------------------
 
-/**
- * Containers of a pod that one turn begins, or lets be created: a pod may have a thousand, and no turn may take longer
- * than a moment.
- */
+/** How many containers one turn begins, or lets be created: a pod may have a thousand, and no turn may take long. */
 const GROUP = 40;
 
 const missingMembers = (context: PodContext) =>
   membersOf(podOrName(context)).filter(({ container }) => context.containers[container.name] === undefined);
 
-/** It waits for its image, or for the runtime to begin it. */
+/** The container waits for its image, or for the runtime to begin it. */
 const isUnderWay = ({ view, request, isEarly }: ContainerRecord): boolean =>
   view.phase === 'waiting' && view.reason === '' && request === null && isEarly !== true;
 
-/** Those of a large pod that have no actor yet follow when none of the others is under way. */
+/** Containers of a large pod that have no actor yet follow when no other one is under way. */
 function beginNextGroup(enqueue: Enqueue, context: PodContext): void {
   const count = membersOf(podOrName(context)).length;
   if (count <= GROUP || Object.keys(context.containers).length >= count) return;
@@ -81,7 +78,7 @@ const hasBegun = (context: PodContext): boolean =>
   sandboxPlan(context) === 'use' &&
   (context.pod?.spec.containers ?? []).some(({ name }) => hasBegunInSandbox(context.runtime, name));
 
-/** What the runtime still runs under this pod's name gets an actor, so that it can be stopped. */
+/** Containers that the runtime still runs under this pod's name get an actor, so that they can be stopped. */
 const adoptOrphans = (enqueue: Enqueue, context: PodContext): Partial<PodContext> => {
   const names = orphansOf(context);
   for (const name of names) {
@@ -128,7 +125,7 @@ export const noteUsers = s.assign({
   users: ({ event }) => outputOf<UserMapping>(event),
 });
 
-/** The files are there: those whose turn it is may be created. */
+/** The files exist: containers whose turn it is may be created. */
 export const permit = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   const members = turnsOf(context).filter(({ container }) => context.writing.includes(container.name));
@@ -162,7 +159,10 @@ export const permit = s.enqueueActions((args) => {
   });
 });
 
-/** Exclusive CPUs that instances are created with: they need no update, unless an earlier agent created them. */
+/**
+ * Exclusive CPUs with which instances are created: such an instance needs no update, unless an earlier agent created
+ * it.
+ */
 function createdWith({ cpus, node, createdWith: before }: PodContext, names: readonly string[]): Partial<PodContext> {
   if (cpus === null || !hasBehavior(node, 'resourcesAsKubelet')) return {};
   const own = names.flatMap((name) =>
@@ -208,7 +208,7 @@ export const record = (text: (context: PodContext, error: PlainError) => EventTe
     enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), text(context, error)));
   });
 
-/** How the pod's names are resolved is not quite what it asked for. */
+/** Records that the resolver configuration of the pod is not quite the requested one. */
 export const recordDns = s.enqueueActions(({ context, enqueue }) => {
   const { events, nodeEvents } = podDns(podOrName(context), context.node);
   for (const text of events) enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), text));
@@ -232,7 +232,10 @@ export const recordBlocked = s.enqueueActions(({ context, enqueue }) => {
   enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), text));
 });
 
-/** `reserved for` means that the runtime's books have this name already, from a call whose reply was lost. */
+/**
+ * Notes a failure. `reserved for` means that the runtime has this sandbox name already, from a call whose reply was
+ * lost.
+ */
 export const failed = s.assign((args) => {
   const { context, event } = args;
   const message = errorIn(event)?.message ?? '';
@@ -244,7 +247,7 @@ export const failed = s.assign((args) => {
   };
 });
 
-/** The sandbox died: everything in it ends, and what ran in order before runs in order again. */
+/** The sandbox died: its containers end, and those that run in order run again. */
 export const beginReplacing = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   const graceSeconds = context.pod?.spec.terminationGracePeriodSeconds ?? 30;
@@ -263,7 +266,7 @@ export const beginReplacing = s.enqueueActions((args) => {
 
 // ---- ending ---------------------------------------------------------------------------------------------------------
 
-/** A pod that ended by itself, or that is being deleted, ends itself: no kill came for it. */
+/** The kill of a pod that ended by itself, or that is being deleted. */
 const BY_ITSELF = { graceSeconds: null, remove: false, verdict: null };
 
 export const noteKill = s.enqueueActions((args) => {
@@ -287,7 +290,10 @@ export const killOverdue = s.raise({
   verdict: { reason: podReasons.deadlineExceeded, message: podMessages.deadlineExceeded, published: 'always' },
 });
 
-/** Upstream finds it over at each look at a pod that ends: twice before its containers stop, and twice after that. */
+/**
+ * Upstream finds the deadline exceeded at each sync of a pod that ends: twice before its containers stop, and twice
+ * after that.
+ */
 export const recordOverdue = s.enqueueActions(({ context, enqueue }) => {
   if (context.kill?.verdict?.reason !== podReasons.deadlineExceeded) return;
   enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), podEvents.deadlineExceeded()));

@@ -1,9 +1,9 @@
 /**
- * What a pod holds of the node: its admission, the resources that it was given, and the cgroup that bounds it. Part of
+ * A pod's share of the node: its admission, the resources that it was granted, and the cgroup that bounds it. Part of
  * the chart of `pod.ts`.
  *
- * Invariants: G1 nothing is made for a pod that the node has not taken. G2 `pod` has the resources that were given,
- * `asked` those of its source. G3 the group is there before the sandbox and goes after it.
+ * Invariants: G1 nothing is created for a pod that the node has not admitted. G2 `pod` has the resources that were
+ * granted, `asked` those of its source. G3 the cgroup is created before the sandbox and removed after it.
  */
 import { errorOf, now, required, to } from '../../../../kernel/xstate.ts';
 import type { AllocationMessage } from '../../../model/allocation/messages.ts';
@@ -34,7 +34,7 @@ export const askAllocation = s.enqueueActions(({ context, enqueue }) => {
   else if (context.asked !== null) ask(enqueue, context, context.asked);
 });
 
-/** Its configuration is another: other resources have to be asked for, everything else is as it says. */
+/** The configuration changed: other resources have to be requested; everything else applies at once. */
 export const askChange = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'pod.configured' || context.node.admission === undefined) return;
   const isOther = JSON.stringify(allocationOf(event.pod)) !== JSON.stringify(context.allocation);
@@ -57,7 +57,7 @@ export const takeGrant = s.enqueueActions((args) => {
   settle(enqueue, context, { allocation, actuated, refusal: null, pod, ...sharesOf(event) }, now(args));
 });
 
-/** What was granted was asked for by a configuration that another one has followed meanwhile. */
+/** The grant is for a configuration that another one has followed meanwhile: requests again. */
 const askOther = s.enqueueActions(({ context, enqueue }) => {
   const { asked, allocation } = context;
   if (asked !== null && !isSame(allocationOf(asked), allocation)) ask(enqueue, context, asked);
@@ -71,14 +71,14 @@ const sharesOf = ({ cpus, memoryNodes = {}, devices = {} }: PodShares) => ({
 
 const isSame = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);
 
-/** How its devices are, for its status. */
+/** Takes the health of its devices, for its status. */
 export const takeHealth = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'allocation.deviceHealth' || context.node.reportsDeviceHealth !== true) return;
   settle(enqueue, context, { deviceHealth: event.health }, now(args));
 });
 
-/** It keeps what it has; an event is recorded once for each reason. */
+/** A resize that is not granted: the pod keeps its resources; an event is recorded once for each reason. */
 export const notePending = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'allocation.pending' || context.asked === null) return;
@@ -103,7 +103,7 @@ const noteRejection = s.enqueueActions((args) => {
   settle(enqueue, context, { rejection: event.rejection }, now(args));
 });
 
-/** What it held is free for others. */
+/** The resources of the pod are free for other pods. */
 export const endAllocation = s.enqueueActions(({ context, enqueue }) => {
   if (context.node.admission !== undefined) sendEnd(enqueue, context);
 });
@@ -118,7 +118,7 @@ export const releaseAllocation = s.enqueueActions(({ context, enqueue }) => {
 
 const isStill = ({ context }: { context: PodContext }): boolean => !anyAlive(context) && !anyReadySandbox(context);
 
-/** Waits for the node to take it. */
+/** Waits for the node to admit the pod. */
 export const admitting = s.createStateConfig({
   entry: askAllocation,
   on: {
@@ -141,7 +141,7 @@ const recordGroupFailure = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), text));
 });
 
-/** Made as soon as it is known that it may run, beside its folders and volumes. */
+/** The cgroup is created as soon as the pod is admitted, while its folders and volumes are prepared. */
 export const grouping = s.createStateConfig({
   initial: 'none',
   states: {

@@ -1,9 +1,8 @@
 /**
- * The CPUs that the containers of a pod run on, where the node keeps CPUs apart. Part of the chart of `pod.ts`.
+ * The CPUs that the containers of a pod run on, where the node gives exclusive CPUs. Part of the chart of `pod.ts`.
  *
- * Invariants: C1 an instance is created with its CPUs, and updated when they change; those that are shared are sent
- * once more. C2 a failed update is tried again, and nothing that runs is stopped for it. Upstream: cpumanager
- * (reconcileState).
+ * Invariants: C1 an instance is created with its CPUs, and updated when they change; shared CPUs are sent once more. C2
+ * a failed update is tried again, and stops no instance. Upstream: cpumanager (reconcileState).
  */
 import { cpusOf } from '../../../model/allocation/cpu-manager.ts';
 import { factsOf } from '../../../model/status/runtime-facts.ts';
@@ -17,7 +16,7 @@ export const takeShared = s.assign(({ context, event }) =>
     : {},
 );
 
-/** The next instance to update. */
+/** The next instance whose CPUs have to be updated. */
 function nextPin(context: PodContext): CpuPin | null {
   if (context.cpus === null || context.kill !== null) return null;
   for (const name of Object.keys(context.containers)) {

@@ -3,7 +3,7 @@
  * that ends a pod by itself (`activeDeadlineSeconds`, from the start of the pod over restarts of the agent). Part of
  * the chart of `pod.ts`.
  *
- * Invariant: each step is decided by what the runtime shows, so that the end goes on from wherever it was left.
+ * Invariant: each step is decided by what the runtime shows, so that an interrupted end goes on where it was.
  */
 
 import { required } from '../../../../kernel/xstate.ts';
@@ -62,7 +62,7 @@ export const terminating = s.createStateConfig({
     'pod.configured': { actions: [configure, noteKill] },
   },
   states: {
-    /** A call was given up half-way: observes what it did. */
+    /** A call was given up half-way: observes its effect. */
     settling: { entry: observeNow, always: { guard: 'isFresh', target: 'containers' } },
     /** Waits until every container has stopped, each with its grace. */
     containers: {
@@ -105,12 +105,12 @@ export const terminated = s.createStateConfig({
   on: { 'pod.kill': { actions: noteKill } },
   states: {
     published: { always: [{ guard: 'hasNothingPublished', target: 'volumes' }, { target: 'unpublishing' }] },
-    /** Waits until no CSI driver has anything published for it. */
+    /** Waits until no CSI driver has published a volume for the pod. */
     unpublishing: {
       entry: releasePublished,
       on: { 'csi.unmounted': 'volumes', 'csi.started': { actions: releasePublished } },
     },
-    /** Waits until nothing of its volumes is mounted or on disk. */
+    /** Waits until no volume of the pod is mounted or on disk. */
     volumes: {
       always: { guard: 'hasNoVolumes', target: 'group' },
       invoke: {
@@ -122,7 +122,7 @@ export const terminated = s.createStateConfig({
       },
     },
     stillMounted: { after: { wait: 'volumes' } },
-    /** Waits until its cgroup is gone, with whatever ran in it still. */
+    /** Waits until the cgroup of the pod is gone, with processes that still ran in it. */
     group: {
       always: { guard: 'hasNoGroup', target: 'deciding' },
       invoke: {
@@ -138,7 +138,7 @@ export const terminated = s.createStateConfig({
       entry: noteReclaimed,
       always: [{ guard: 'mustRemove', target: 'removing' }, { target: 'kept' }],
     },
-    /** It is over, but still wanted: its status stays until its configuration goes. */
+    /** The pod has ended, but is still wanted: its status stays until its configuration is removed. */
     kept: {
       always: { guard: 'mustRemove', target: 'removing' },
       on: { 'pod.configured': { actions: configure } },
@@ -154,7 +154,7 @@ export const terminated = s.createStateConfig({
         onError: tryAgain,
       },
     },
-    /** Waits to see that the runtime has nothing of it any more. */
+    /** Waits to see that the runtime has neither sandboxes nor containers of the pod. */
     verifying: {
       entry: observeNow,
       always: [
@@ -182,7 +182,7 @@ export const terminated = s.createStateConfig({
         onError: tryAgain,
       },
     },
-    /** Waits until nothing leads to its logs any more. */
+    /** Waits until the links to its logs are gone. */
     links: {
       invoke: {
         id: 'unlink',

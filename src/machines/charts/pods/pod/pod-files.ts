@@ -1,6 +1,4 @@
-/**
- * The files and requests of a pod's machine: what the host and the runtime are asked for. Pure. See `pod.ts`.
- */
+/** The files of a pod, and the requests to the runtime, from the context of a pod's machine. Pure. See `pod.ts`. */
 import type { SecretHandle } from '../../../../kernel/xstate.ts';
 import { cpusOf } from '../../../model/allocation/cpu-manager.ts';
 import type { ContainerConfig, KeyValue, PodSandboxConfig } from '../../../model/api/cri.ts';
@@ -31,7 +29,7 @@ import { runtimeHandler, unavailable } from './pod-objects.ts';
 import { addressesOf, type Member, membersOf, type PodContext, podOrName } from './pod-policy.ts';
 import { hasClaims } from './pod-turns.ts';
 
-/** Those of the pod and of its logs. */
+/** The folders of the pod and of its logs. */
 export function foldersOf(context: PodContext) {
   const { node } = context;
   const pod = podOrName(context);
@@ -65,7 +63,7 @@ export const logPaths = (context: PodContext) => ({
   paths: [podLogDirectory(podOrName(context), context.node)],
 });
 
-/** Ids of a pod, as upstream counts them unless the configuration says otherwise. */
+/** How many user ids a pod gets, as upstream where the configuration does not say. */
 const IDS_PER_POD = 65_536;
 
 export const usersPlace = ({ uid, node }: PodContext) => ({
@@ -119,7 +117,7 @@ function configInput(context: PodContext, { container, kind }: Member): Containe
   };
 }
 
-/** The images of volumes as the runtime knows them. */
+/** The container with the images of its volumes as the runtime names them. */
 function withImages({ volumes, images }: PodContext, container: string): MountedVolumes {
   const known = images[container];
   if (volumes === null || known === undefined) return volumes ?? {};
@@ -130,11 +128,11 @@ function withImages({ volumes, images }: PodContext, container: string): Mounted
   return Object.fromEntries(entries);
 }
 
-/** The container whose processes an ephemeral one sees; empty for all others. */
+/** The container whose processes an ephemeral container sees; empty for all other containers. */
 const targetOf = ({ spec }: Pod, name: string): string =>
   (spec.ephemeralContainers ?? []).find((each) => each.name === name)?.targetContainerName ?? '';
 
-/** What the services that it may see make of its environment; nothing on a node that runs alone. */
+/** Environment variables of the services that the pod may see; none on a node without an API server. */
 function serviceVariables({ pod, node, objects }: PodContext): readonly KeyValue[] {
   if (pod === null || node.apiServer === undefined) return [];
   return Object.entries(objects[servicesKey(pod)]?.data ?? {}).flatMap(([key, content]) =>
@@ -142,24 +140,24 @@ function serviceVariables({ pod, node, objects }: PodContext): readonly KeyValue
   );
 }
 
-/** The sub-paths of those whose turn it is. Where the container's configuration is wrong there are none. */
+/** The sub-paths of the containers whose turn it is. A container with a wrong configuration has none. */
 export const subPathsOf = (context: PodContext): readonly SubPath[] =>
   membersOf(podOrName(context))
     .filter(({ container }) => context.writing.includes(container.name))
     .flatMap((member) => subPaths(configInput(context, member)))
     .filter((each) => !namesSecret(context, each));
 
-/** The files of volumes that have variables of those whose turn it is. */
+/** The files of volumes with variables for the containers whose turn it is. */
 export const fileVariablesOf = (context: PodContext): readonly FileVariable[] =>
   membersOf(podOrName(context))
     .filter(({ container }) => context.writing.includes(container.name))
     .flatMap(({ container }) => fileVariables(container, context.volumes ?? {}));
 
-/** A sub-path becomes the name of a folder: no place for a Secret. */
+/** A sub-path becomes the name of a folder, so it must not contain the value of a Secret. */
 const namesSecret = (context: PodContext, { container, subPath }: SubPath): boolean =>
   secretsIn(subPath, context, container).length > 0;
 
-/** The handles that stand in a text about a container: of Secrets, and of files of volumes. */
+/** The handles that occur in a text about a container: of Secrets, and of files of volumes. */
 function secretsIn(text: string, { objects, fileValues }: PodContext, container: string): readonly SecretHandle[] {
   const ofFiles = Object.values(fileValues[container] ?? {}).flatMap((value) =>
     value !== null && text.includes(value.$secret) ? [value] : [],
@@ -175,9 +173,9 @@ export interface Permission {
   readonly config: ContainerConfig;
   readonly sandboxConfig: PodSandboxConfig;
   readonly secrets: readonly SecretHandle[];
-  /** What people wrote into the container; see `writtenHandles`. */
+  /** Handles of the texts in the container's definition; see `writtenHandles`. */
   readonly written: readonly SecretHandle[];
-  /** Of its command and arguments; see `wordHandles`. */
+  /** Handles of its command and arguments; see `wordHandles`. */
   readonly words?: readonly SecretHandle[];
 }
 

@@ -1,4 +1,4 @@
-/** A pod asks for the images of its containers, with the pull secrets that it has. Part of `pod.ts`. */
+/** Requests the images of a pod's containers, with the pod's pull secrets. Part of the chart of `pod.ts`. */
 import { to } from '../../../../kernel/xstate.ts';
 import { objectKey } from '../../../model/objects/config-objects.ts';
 import { eventRecorded, type ImageWanted } from '../../../model/pods/messages.ts';
@@ -9,7 +9,7 @@ import { membersOf, type PodContext, podOrName, refOf } from './pod-policy.ts';
 import { order, podSetup as s } from './pod-setup.ts';
 import { belated, impossibility, isReached, nextAttempt } from './pod-turns.ts';
 
-/** It will not be pulled for a pod that cannot run here, and not before the pod's secrets are known. */
+/** No image is pulled for a pod that cannot run here, or before the pod's secrets are known. */
 const isTooEarly = (context: PodContext): boolean => isAwaiting(context) || impossibility(context) !== null;
 
 const isEnding = ({ kill, stage }: PodContext): boolean => kill !== null || stage !== 'sync';
@@ -49,14 +49,14 @@ const marked = ({ containers }: PodContext, names: readonly string[], isEarly: b
   ...Object.fromEntries(names.flatMap((name) => (containers[name] ? [[name, { ...containers[name], isEarly }]] : []))),
 });
 
-/** All that came before them is passed: they ask for their images. */
+/** Containers that are passed all earlier ones now request their images. */
 export const askBelated = s.enqueueActions(({ context, enqueue }) => {
   const names = belated(context);
   enqueue.assign({ containers: marked(context, names, false) });
   for (const name of names) order(enqueue, name, { type: 'images.started' });
 });
 
-/** A container with image volumes hears that its image is there when those of its volumes are, too. */
+/** A container with image volumes gets the report of its own image when the images of its volumes exist too. */
 export const forwardImage = s.enqueueActions(({ event, context, enqueue }) => {
   if (event.type === 'images.started') {
     for (const name of Object.keys(context.containers)) order(enqueue, name, event);
@@ -97,7 +97,7 @@ function imageVolumes(context: PodContext, container: string) {
   });
 }
 
-/** The secrets are known now: who still waits for its image asks again. */
+/** The secrets are known now: containers that wait for their image request it again. */
 export const askImagesAgain = s.enqueueActions(({ context, enqueue }) => {
   if (isTooEarly(context)) return;
   for (const [name, { view, request }] of Object.entries(context.containers)) {
@@ -108,7 +108,7 @@ export const askImagesAgain = s.enqueueActions(({ context, enqueue }) => {
 const newestAttempt = (context: PodContext): number =>
   context.runtime?.sandboxes[0]?.metadata?.attempt ?? nextAttempt(context);
 
-/** An entry without a name is let through by the API server, and means nothing. */
+/** An entry without a name is valid for the API server, and means nothing. */
 function pullSecrets({ pod, namespace, objects }: PodContext) {
   const names = (pod?.spec.imagePullSecrets ?? []).flatMap(({ name }) => (name ? [name] : []));
   const found = names.map((name) => ({ name, secret: objects[objectKey('Secret', namespace, name)] }));

@@ -1,7 +1,7 @@
 /**
  * The logs of a pod's containers: one actor for each instance that runs. Part of the chart of `pod.ts`.
  *
- * Invariant: level-triggered by what the runtime shows, so that it does not matter in which order things happen.
+ * Invariant: level-triggered by what the runtime shows, so that the order of events does not matter.
  */
 import type { KeptLog } from '../../../model/operations/logs.ts';
 import { legacyLogName } from '../../../model/spec/index.ts';
@@ -11,12 +11,12 @@ import type { ContainerLogInput } from '../container/container-log.ts';
 import { type PodContext, podOrName } from './pod-policy.ts';
 import { podSetup as s } from './pod-setup.ts';
 
-/** Before the actor of a log that crashed comes again. */
+/** Before the actor of a log that crashed is replaced. */
 const RESPAWN_MS = 60_000;
 
 const idOf = (container: string): string => `log-${container}`;
 
-/** By the id of its actor, what is to be kept. */
+/** By the id of its actor, the log that is kept. */
 function wantedLogs(context: PodContext): Readonly<Record<string, ContainerLogInput>> {
   const { runtime, node } = context;
   const settings = node.containerLogs;
@@ -47,7 +47,7 @@ function logChanges(context: PodContext): {
   return { stale, missing: Object.fromEntries(missing) };
 }
 
-/** Who has to go goes first: an actor of the same id may come then. */
+/** Stops actors of instances that are gone before others begin: a new actor may have the same id. */
 const superviseLogs = s.enqueueActions(({ context, enqueue }) => {
   const { stale, missing } = logChanges(context);
   if (stale.length > 0) {
@@ -60,7 +60,7 @@ const superviseLogs = s.enqueueActions(({ context, enqueue }) => {
   enqueue.assign({ logs: { ...context.logs, ...Object.fromEntries(added) } });
 });
 
-/** Sees to it that the logs are kept that are written. */
+/** Keeps an actor for the log of each instance that runs. */
 export const logging = s.createStateConfig({
   always: {
     guard: ({ context }) => {
@@ -76,7 +76,7 @@ export const reapLog = s.enqueueActions(({ event, enqueue }) => {
   if (id.startsWith('log-')) reapChild(enqueue, id, { type: 'log.respawn', id }, RESPAWN_MS);
 });
 
-/** What is not in the books is spawned. */
+/** Forgets the actor, so that another one is spawned. */
 export const respawnLog = s.assign({
   logs: ({ context, event }) => {
     if (event.type !== 'log.respawn') return context.logs;

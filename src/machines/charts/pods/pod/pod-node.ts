@@ -1,7 +1,6 @@
 /**
- * A pod and its node: what it sends the managers of the node (eviction, shutdown), that it may run, how it ranks, and,
- * for the last time, that nothing of it runs any more; and what it does when the node's configuration is another. Part
- * of the chart of `pod.ts`.
+ * A pod and its node: the facts that it sends to the managers of the node (eviction, shutdown), from its admission
+ * until it no longer runs; and how it takes a change of the node's configuration. Part of the chart of `pod.ts`.
  */
 import { to } from '../../../../kernel/xstate.ts';
 import { type NodePodChanged, nodePod } from '../../../model/eviction/facts.ts';
@@ -14,13 +13,13 @@ function report(enqueue: Enqueue, { uid, node }: PodContext, pod: NodePodChanged
   if (node.shutdown !== undefined) enqueue.sendTo(to('shutdown'), message);
 }
 
-/** The pod's facts as known now: also for a manager that has lost its state. */
+/** Sends the pod's facts as they are now: also to a manager that has lost its state. */
 export const sendNode = s.enqueueActions(({ context, enqueue }) => {
   if (context.pod !== null && context.stage !== 'terminated')
     report(enqueue, context, nodePod(context.pod, context.node));
 });
 
-/** The configuration has changed: sent when that changes its rank. Before `configure`. */
+/** Sends the pod's facts when a change of its configuration changes its rank. Before `configure`. */
 export const sendNodeChange = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'pod.configured' || context.stage === 'terminated') return;
   const pod = nodePod(event.pod, context.node);
@@ -28,7 +27,10 @@ export const sendNodeChange = s.enqueueActions(({ context, event, enqueue }) => 
   if (JSON.stringify(pod) !== JSON.stringify(before)) report(enqueue, context, pod);
 });
 
-/** Logs are kept by it from now on; containers have it for what they do next. */
+/**
+ * Takes the changed configuration of the node: actors of logs begin anew with it, containers get the maximum of
+ * back-offs.
+ */
 export const takeNode = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'node.changed') return;
   const { settings: node } = event;
@@ -38,7 +40,7 @@ export const takeNode = s.enqueueActions(({ context, event, enqueue }) => {
   for (const name of Object.keys(context.containers)) order(enqueue, name, limited);
 });
 
-/** Nothing of it runs any more. */
+/** No container of the pod runs any more. */
 export const sendNodeEnd = s.enqueueActions(({ context, enqueue }) => {
   if (context.pod !== null) report(enqueue, context, null);
 });

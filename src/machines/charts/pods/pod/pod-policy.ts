@@ -1,6 +1,4 @@
-/**
- * What the machine of a pod knows and the pure rules by which it decides. See `pod.ts`.
- */
+/** The context of a pod's machine, and the pure rules by which it decides. See `pod.ts`. */
 
 import type { ResizeRefusal } from '../../../model/allocation/admit.ts';
 import type { PodCpus } from '../../../model/allocation/cpu-manager.ts';
@@ -48,23 +46,23 @@ import type { ResizeStep } from './resize-policy.ts';
 
 export interface PodInput extends PodRef {
   readonly node: NodeSettings;
-  /** `null`: only the runtime knows it. */
+  /** `null`: the pod is known from the runtime only. */
   readonly pod: Pod | null;
-  /** What is known of it in the runtime; `null`: nothing was heard yet. */
+  /** Its sandboxes and containers in the runtime; `null`: not reported yet. */
   readonly runtime: PodRuntimeStatus | null;
-  /** It crashed before: it must observe the runtime itself. */
+  /** Its actor crashed before: it has to inspect the runtime itself. */
   readonly mustInspect: boolean;
   /** Another pod of the same name has to be gone first. */
   readonly held: boolean;
-  /** What is remembered of its containers, by name. */
+  /** By container, restart count and back-off of the soft state. */
   readonly rememberedContainers: Readonly<Record<string, RememberedContainer>>;
-  /** By the same name: the number of the newest instance that was started. */
+  /** By container, the number of the newest instance that was started. */
   readonly begun: Readonly<Record<string, number>>;
-  /** What is remembered of failed pulls, by image. */
+  /** By image, failed pulls of the soft state. */
   readonly pulls: Readonly<Record<string, RememberedPull>>;
-  /** What its running instances have, when that is not yet what they were given. */
+  /** The resources that its running instances have, when they are not yet the granted ones. */
   readonly actuated: Allocation | null;
-  /** What is remembered of their probes, by name. */
+  /** By container, results of probes of the soft state. */
   readonly probed: Readonly<Record<string, ProbedInstance>>;
   /** The ConfigMaps and Secrets that it names and that exist. */
   readonly objects: ConfigObjects;
@@ -73,21 +71,21 @@ export interface PodInput extends PodRef {
 export interface ContainerRecord {
   readonly kind: ContainerKind;
   readonly view: ContainerView;
-  /** It waits for its turn to be created. */
+  /** It requested to be created, and waits for its turn. */
   readonly request: ContainerRequest | null;
   /** It was ordered to begin and has not reported yet. */
   readonly begins?: boolean;
-  /** It has asked for its image before others were passed that come first: it asks again then. */
+  /** It asked for its image before earlier containers were passed: it asks again then. */
   readonly isEarly?: boolean;
 }
 
 export interface Resize {
   readonly target: Allocation;
-  /** What is still to be done. */
+  /** Steps that are still to be done. */
   readonly steps: readonly ResizeStep[];
-  /** Containers that begin anew. */
+  /** Containers that are restarted for the resize. */
   readonly anew: readonly string[];
-  /** Their instances that were stopped for it. */
+  /** Their instances that were stopped for the resize. */
   readonly stopped?: readonly string[];
   /** Why the last try failed; empty when none did. */
   readonly error: string;
@@ -100,17 +98,17 @@ export interface CpuPin {
 }
 
 export interface PodContext extends PodInput {
-  /** The pod as its source has it; `pod` has the resources that it was given. */
+  /** The pod as its source has it; `pod` has the resources that were granted. */
   readonly asked: Pod | null;
-  /** `null`: the node has not taken it yet. */
+  /** `null`: the node has not admitted the pod yet. */
   readonly allocation: Allocation | null;
-  /** CPUs of its containers; `null`: the node does not keep CPUs apart. */
+  /** CPUs of its containers; `null`: the node gives no exclusive CPUs. */
   readonly cpus: PodCpus | null;
   /** By container, the NUMA nodes that its memory comes from: `0,1`. */
   readonly memoryNodes: Readonly<Record<string, string>>;
   /** By container, its devices. */
   readonly devices: Readonly<Record<string, ContainerDevices>>;
-  /** How they are, by container. */
+  /** By container, the health of its devices. */
   readonly deviceHealth: DeviceHealth;
   /** What of its ResourceClaims is prepared; `null`: that is not known yet. */
   readonly claims: PodClaims | null;
@@ -118,42 +116,47 @@ export interface PodContext extends PodInput {
   readonly unprepared: Readonly<Record<string, string>>;
   /** By instance, the CPUs of the last update to the runtime. */
   readonly pinned: Readonly<Record<string, string>>;
-  /** By container, the exclusive CPUs that this agent last had an instance of it created with. */
+  /** By container, the exclusive CPUs with which this agent last had an instance created. */
   readonly createdWith: Readonly<Record<string, string>>;
   /** The update to the runtime that is under way. */
   readonly pin: CpuPin | null;
-  /** Why the node does not take it. */
+  /** Why the node does not admit the pod. */
   readonly rejection: Rejection | null;
-  /** Why it does not have the resources that it asks for now. */
+  /** Why a resize is not granted now. */
   readonly refusal: ResizeRefusal | null;
-  /** A change of resources that is under way. */
+  /** A resize that is under way. */
   readonly resize: Resize | null;
-  /** Its cgroup was made, or made anew, by this agent. */
+  /** Its cgroup was created, or corrected, by this agent. */
   readonly hasGroup: boolean;
   readonly containers: Readonly<Record<string, ContainerRecord>>;
-  /** What containers with image volumes have of their images so far: by container and volume, '' for its own. */
+  /**
+   * By container and volume ('' for the container's own), images that were reported for containers with image volumes.
+   */
   readonly images: Readonly<Record<string, Readonly<Record<string, ImageFacts>>>>;
-  /** When the last of its own calls ended: what was observed before does not count any more. */
+  /** When the last of its own calls ended: observations from before do not count any more. */
   readonly actedAtMs: number;
   /** The runtime was inspected since the pod last asked for it. */
   readonly inspected: boolean;
-  /** The sandbox of this name was lost between call and reply, or is still in the runtime's books. */
+  /**
+   * Part of the sandbox's name: raised when a sandbox was lost between call and reply, or the runtime still has its
+   * name.
+   */
   readonly attempt: number;
-  /** Some regular container had its turn in this sandbox: init containers are not run again. */
+  /** Regular containers had their turn in this sandbox: init containers are not run again. */
   readonly initialised: boolean;
-  /** The last report on each API object that it uses: by key, empty or why it cannot be known now. */
+  /** By key, the last report on each API object that it uses: empty, or why it cannot be read now. */
   readonly lookups: Readonly<Record<string, string>>;
   /** By key, the actor of a service account token or a certificate. */
   readonly credentials: Readonly<Record<string, string>>;
   /** Containers whose files are being written. */
   readonly writing: readonly string[];
-  /** There is an actor that sets up its volumes. */
+  /** There is an actor that sets up the volumes. */
   readonly hasVolumes: boolean;
   /** How containers see the volumes; `null` while one of them is not set up. */
   readonly volumes: MountedVolumes | null;
   /** Sub-paths that could not be bound: by container, why. */
   readonly unbound: Readonly<Record<string, string>>;
-  /** What files of volumes have for the variables of containers that are about to be created. */
+  /** By container that is about to be created, values of variables from files in volumes. */
   readonly fileValues: Readonly<Record<string, FileValues>>;
   /** Files that could not be read: by container, why. */
   readonly unread: Readonly<Record<string, string>>;
@@ -161,7 +164,10 @@ export interface PodContext extends PodInput {
   readonly queue: readonly string[];
   readonly failures: number;
   readonly untilMs: number;
-  /** When it began, by what the runtime had of it when this agent first heard of it; `null`: nothing. */
+  /**
+   * When the pod began, by the runtime's state when this agent first heard of it; `null`: the runtime had nothing of
+   * it.
+   */
   readonly begunMs: number | null;
   /** By container, how often its actor crashed. */
   readonly crashes: Readonly<Record<string, number>>;
@@ -175,16 +181,16 @@ export interface PodContext extends PodInput {
   readonly logs: Readonly<Record<string, string>>;
   readonly kill: Kill | null;
   readonly stage: PodStage;
-  /** What it held of the node is free again. */
+  /** Its resources are free again. */
   readonly isReclaimed: boolean;
   readonly status: PodStatus | null;
 }
 
 export type Kill = Omit<PodKill, 'type' | 'graceSeconds'> & {
   readonly graceSeconds: number;
-  /** When this grace began. */
+  /** When this grace period began. */
   readonly sinceMs: number;
-  /** Its init containers had done their work by then: what one says that is stopped for the end does not count. */
+  /** Its init containers had succeeded by then: the failure of one that is stopped for the end does not count. */
   readonly wasInitialised: boolean;
 };
 
@@ -234,7 +240,7 @@ export const initialPod = (input: PodInput): PodContext => ({
   status: null,
 });
 
-/** The pod, or as much of one as its name gives when only the runtime knows it. */
+/** The pod, or one made from its name when only the runtime knows it. */
 export const podOrName = ({ pod, uid, name, namespace }: PodContext): Pod =>
   pod ?? { metadata: { uid, name, namespace }, spec: { containers: [] } };
 
@@ -279,7 +285,7 @@ export const DEFAULT_GRACE_SECONDS = 30;
 export const wantedOf = (pod: Pod, { container, kind }: Member): ContainerWanted => ({
   image: container.image ?? '',
   imagePolicy: pullPolicy(container),
-  // An ephemeral container is never changed: whatever runs under its name is as wanted.
+  // // An ephemeral container never changes: its instance is always the wanted one.
   hash: kind === 'ephemeral' ? '' : containerHash(container),
   restartPolicy: restartPolicyOf(pod, container, kind),
   restartPolicyRules: container.restartPolicyRules ?? [],
@@ -288,7 +294,7 @@ export const wantedOf = (pod: Pod, { container, kind }: Member): ContainerWanted
   preStop: hookOf(container, container.lifecycle?.preStop),
 });
 
-/** How a hook is run; `null` without one. */
+/** The call of a hook; `null` without one. */
 export function hookOf(container: Container, handler: LifecycleHandler | undefined): Hook | null {
   if (handler === undefined) return null;
   if (handler.exec) return { kind: 'exec', command: handler.exec.command ?? [] };
@@ -299,7 +305,7 @@ export function hookOf(container: Container, handler: LifecycleHandler | undefin
   return { kind: 'unsupported', path: handler.httpGet.path ?? '/', error: request.error };
 }
 
-/** A plain init container runs to success: `Always` means for it what `OnFailure` means. */
+/** The restart policy of a container. A plain init container runs to success: for it `Always` means `OnFailure`. */
 function restartPolicyOf(pod: Pod, container: Container, kind: ContainerKind): RestartPolicy {
   if (kind === 'ephemeral') return 'Never';
   const policy = (container.restartPolicy ?? pod.spec.restartPolicy ?? 'Always') as RestartPolicy;
@@ -320,7 +326,7 @@ export const changedFacts = (
     .filter(([, was, is]) => !isSame(was, is))
     .map(([name, , is]) => [name, is]);
 
-/** Whether a driver may have published a volume of it; without its definition that is assumed. */
+/** A driver may have published a volume of the pod; without its definition that is assumed. */
 export const mayBePublished = ({ pod, node }: PodContext): boolean =>
   node.apiServer !== undefined &&
   (pod === null ||
@@ -350,13 +356,13 @@ export function mergedKill(context: PodContext, asked: Omit<PodKill, 'type'>, no
   };
 }
 
-/** What those before have left of the pod's grace for the containers whose turn it is to stop. */
+/** The grace that is left for the containers whose turn it is to stop. */
 export const graceLeft = ({ graceSeconds, sinceMs }: Kill, nowMs: number): number =>
   Math.max(MIN_GRACE_SECONDS, graceSeconds - Math.floor((nowMs - sinceMs) / 1_000));
 
 const isGone = ({ view }: ContainerRecord): boolean => view.phase === 'ended';
 
-/** All at once; sidecars only when every regular container is gone, the last one first. */
+/** The containers to stop now: all regular ones at once, then the sidecars, the last one first. */
 export function nextToStop({ containers, pod }: PodContext): string[] {
   const open = Object.entries(containers).filter(([, record]) => !isGone(record));
   const first = open.filter(([, { kind }]) => kind !== 'sidecar').map(([name]) => name);
@@ -372,14 +378,14 @@ export const allGone = ({ containers }: PodContext): boolean => Object.values(co
 
 export const anyAlive = ({ runtime }: PodContext): boolean => (runtime?.containers ?? []).some(isAlive);
 
-/** All of those that run in order have, or one of them. */
+/** Containers that run in order had their turn, or one of them. */
 export const hasRunInOrder = ({ initialised, containers }: PodContext): boolean =>
   initialised || Object.values(containers).some((each) => each.view.phase === 'ended' && runsInOrder(each));
 
 export const anyReadySandbox = ({ runtime }: Pick<PodContext, 'runtime'>): boolean =>
   (runtime?.sandboxes ?? []).some(({ state }) => state === 'SANDBOX_READY');
 
-/** When the first of its sandboxes was made, of those that the runtime shows; `null`: there are none. */
+/** When the first of its sandboxes in the runtime was created; `null`: there are none. */
 export function begunAt(runtime: PodRuntimeStatus | null): number | null {
   const created = (runtime?.sandboxes ?? []).map(({ created_at }) => milliseconds(created_at));
   const known = created.filter((createdAtMs) => createdAtMs > 0);
@@ -387,8 +393,8 @@ export function begunAt(runtime: PodRuntimeStatus | null): number | null {
 }
 
 /**
- * When the pod must be over, counted from its start: as the API server has it, or from what an agent before left of a
- * static pod. Files made while this agent runs are no evidence, as the clock may be set.
+ * When the pod exceeds its deadline, counted from its start: by the API server's status, or by the sandbox that an
+ * earlier agent left of a static pod. Sandboxes made while this agent runs do not count, as the clock may be set.
  */
 export function deadlineOf({ pod, begunMs, status }: PodContext): number | null {
   const seconds = pod?.spec.activeDeadlineSeconds;

@@ -17,7 +17,7 @@ import { volumesPlace } from './pod-volumes.ts';
 
 type Failures = Readonly<Record<string, Unprepared>>;
 
-/** By container, the error for its status; the cause goes to the log here. */
+/** The errors for the statuses, by container; logs their causes. */
 function noted(enqueue: Enqueue, { namespace, name }: PodContext, text: string, failures: Failures) {
   const entries = Object.entries(failures);
   const pod = `${namespace}/${name}`;
@@ -53,7 +53,7 @@ export const readingVariables = s.createStateConfig({
   },
 });
 
-/** They are there: on to what else these containers need. */
+/** The variables are read: goes on to the other preparations of these containers. */
 export const withVariables = s.createStateConfig({
   always: [
     { guard: 'hasDevices', target: 'preparingDevices' },

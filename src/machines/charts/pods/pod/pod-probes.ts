@@ -1,5 +1,6 @@
 /**
- * The probes of a pod: one actor for each that runs now, and what their verdicts do. Part of the chart of `pod.ts`.
+ * The probes of a pod: one actor for each probe that runs now, and what follows from its verdicts. Part of the chart of
+ * `pod.ts`.
  *
  * Invariants: level-triggered, so that it does not matter in which order container, runtime and pod change; a verdict
  * about an instance that is gone does nothing.
@@ -35,7 +36,7 @@ function proberInput(context: PodContext, plan: ProberPlan, nowMs: number, chanc
   };
 }
 
-/** Who has to go goes first: an actor of the same id may come then. */
+/** Stops probers of instances that are gone before others begin: a new actor may have the same id. */
 const superviseProbers = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   const { stale, missing } = proberChanges(context);
@@ -57,7 +58,7 @@ const superviseProbers = s.enqueueActions((args) => {
   });
 });
 
-/** Sees to it that the probes run that should, whatever changed. */
+/** Keeps a prober for each probe that should run, whatever changed. */
 export const probing = s.createStateConfig({
   always: { guard: 'mustSuperviseProbers', actions: superviseProbers },
 });
@@ -86,7 +87,7 @@ function judged(state: ProbedState, { kind, verdict }: ProberReport): ProbedStat
   return kind === 'startup' ? { ...state, started: true } : state;
 }
 
-/** The instance ends; whether there will be a next one is for its restart policy to say. */
+/** Stops the instance; its restart policy decides whether there will be another one. */
 function kill(enqueue: Enqueue, context: PodContext, { container }: Probed, { kind }: ProberReport): void {
   const { name } = container;
   const comes = comesAgain(context, container);
@@ -101,17 +102,22 @@ function kill(enqueue: Enqueue, context: PodContext, { container }: Probed, { ki
   });
 }
 
-/** Beside the one that a probe ends: where none goes on it is the pod that ends, and by the grace of the pod. */
+/**
+ * True when another container goes on beside the one that a probe ends. Otherwise the pod ends, with the grace of the
+ * pod.
+ */
 const goesOn = ({ containers, probes }: PodContext, { name }: Container, ending: string): boolean =>
   name !== ending && containers[name]?.view.phase !== 'ended' && probes[name]?.failed !== true;
 
-/** How it will have ended does not matter, but a policy of `Never` does: then only a rule may bring it back. */
+/**
+ * Whether another instance follows. The exit code does not matter here, but with `Never` only a rule may restart it.
+ */
 function comesAgain({ pod }: PodContext, container: Container): 'again' | 'never' | 'asSidecar' {
   if (pod?.spec.initContainers?.some(({ name }) => name === container.name)) return 'asSidecar';
   return (container.restartPolicy ?? pod?.spec.restartPolicy) === 'Never' ? 'never' : 'again';
 }
 
-/** The next start of the agent must not forget that this instance was ready. */
+/** Keeps in the soft state that this instance was ready. */
 function remember(enqueue: Enqueue, uid: string, container: string, { id, started, ready }: ProbedState): void {
   const message: SoftStateMessage = {
     type: 'softState.probed',
@@ -123,16 +129,16 @@ function remember(enqueue: Enqueue, uid: string, container: string, { id, starte
 
 // ---- crashes --------------------------------------------------------------------------------------------------------
 
-/** Before a prober that crashed comes again. */
+/** Before a prober that crashed is replaced. */
 const RESPAWN_MS = 10_000;
 
-/** An actor of a probe crashed: the pod lives on, and the probe comes again. */
+/** A prober crashed: the pod goes on, and another prober is spawned. */
 export const reapProber = s.enqueueActions(({ event, enqueue }) => {
   const id = childIn(event);
   if (id.startsWith('prober-')) reapChild(enqueue, id, { type: 'prober.respawn', id }, RESPAWN_MS);
 });
 
-/** What is not in the books is spawned. */
+/** Forgets the prober, so that another one is spawned. */
 export const respawnProber = s.assign({
   probers: ({ context, event }) => {
     if (event.type !== 'prober.respawn') return context.probers;

@@ -1,4 +1,7 @@
-/** A pod that may start without the API server is remembered with the objects that it uses. Part of `pod.ts`. */
+/**
+ * Keeps a pod that may start without the API server on disk, with the objects that it uses. Part of the chart of
+ * `pod.ts`.
+ */
 
 import { to } from '../../../../kernel/xstate.ts';
 import { isStaticPod, type Pod } from '../../../model/api/pod.ts';
@@ -9,11 +12,13 @@ import { certificatesOf, tokensOf } from '../../../model/volumes/credentials.ts'
 import type { PodContext } from './pod-policy.ts';
 import { type Enqueue, podSetup as s } from './pod-setup.ts';
 
-/** What only the API server can give anew: values of Secrets are on no disk, keys of certificates in memory alone. */
+/**
+ * All that the pod uses can be kept on disk: values of Secrets are not, and keys of certificates are in memory alone.
+ */
 const isLasting = (pod: Pod, keys: readonly string[]): boolean =>
   Object.keys(certificatesOf(pod)).length === 0 && keys.every((key) => idOf(key).kind !== 'Secret');
 
-/** `null`: it waits for the API server, whatever happens. */
+/** What is kept of the pod; `null`: the pod cannot start without the API server. */
 function rememberedOf({ pod, node, objects, kill }: PodContext): RememberedPod | null {
   if (pod === null || kill !== null || isStaticPod(pod) || node.rememberedPodsDir === undefined) return null;
   if ((pod.spec.restartPolicy ?? 'Always') !== 'Always' || pod.metadata.deletionTimestamp !== undefined) return null;

@@ -1,10 +1,10 @@
 /**
- * In-place resize: what was given is made so in the runtime and in the pod's cgroup, without a restart where the policy
+ * In-place resize: applies granted resources in the runtime and in the pod's cgroup, without a restart where the policy
  * of a container allows it. Part of the chart of `pod.ts`.
  *
- * Invariants: R1 the pod's group never has less than its containers. R2 a step that fails is reported and tried again;
- * nothing that runs is stopped for it, and nothing is stopped twice for one change. R3 what is half done survives the
- * agent: `softState` has what the running instances have. R4 no container gets less memory than it uses.
+ * Invariants: R1 the pod's cgroup never has less than its containers. R2 a step that fails is reported and tried again;
+ * it stops no instance, and no container is stopped twice for one resize. R3 a resize that is half done survives the
+ * agent: `softState` has the resources of the running instances. R4 no container gets less memory than it uses.
  */
 import { errorOf, now, type OutputOf, outputOf, required, to } from '../../../../kernel/xstate.ts';
 import { podGroup } from '../../../model/cgroups/pod-cgroup.ts';
@@ -34,23 +34,26 @@ const DEFAULT_GRACE_SECONDS = 30;
 
 const hasGroups = ({ node }: PodContext): boolean => node.makesPodCgroups === true;
 
-/** The pod as it is given, and the resources that it has. Without them nothing can be compared. */
+/** The pod with its granted resources, and the resources that its instances have. Both have to be known. */
 function subjectOf({ uid, pod, actuated }: PodContext) {
   if (pod === null || actuated === null) throw new Error(`pod ${uid} is resized without a specification or resources`);
   return { pod, actuated };
 }
 
-/** All of them, whether the container runs or not. */
+/** Changes of all containers, whether they run or not. */
 function allChanges(context: PodContext): readonly ContainerChange[] {
   const { pod, actuated } = subjectOf(context);
   return changesOf(pod, actuated);
 }
 
-/** Of what runs. */
+/** Changes of the containers that run. */
 const changes = (context: PodContext): readonly ContainerChange[] =>
   allChanges(context).filter(({ name }) => isRunning(context, name));
 
-/** On its way with what was given before: only a running instance can be updated, or stopped to begin anew. */
+/**
+ * The container begins with the resources of before: only a running instance can be updated, or stopped to be
+ * restarted.
+ */
 function isBeginning({ runtime, containers }: PodContext, name: string): boolean {
   const state = factsOf(runtime, name)?.state;
   const { view, begins } = containers[name] ?? {};
@@ -62,7 +65,7 @@ function isBeginning({ runtime, containers }: PodContext, name: string): boolean
 const noneBegins = ({ context }: { readonly context: PodContext }): boolean =>
   !allChanges(context).some(({ name }) => isBeginning(context, name));
 
-/** It is under way for all to see. */
+/** Shows in the status that the resize is under way. */
 const announce = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   const { error } = context.resize ?? { error: '' };
@@ -76,7 +79,7 @@ const announce = s.enqueueActions((args) => {
   settle(enqueue, context, { resize }, now(args));
 });
 
-/** Containers that begin anew are stopped; the others are updated one after the other. */
+/** Containers whose policy asks for it are stopped to be restarted; the others are updated one after the other. */
 const begin = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   const { pod, actuated, allocation, node } = context;
@@ -96,7 +99,7 @@ const begin = s.enqueueActions((args) => {
   }
 });
 
-/** Containers that were stopped for this change when it was tried before. */
+/** Containers that were stopped for this resize when it was tried before. */
 const alreadyReported = ({ resize, allocation }: PodContext): readonly string[] =>
   resize !== null && JSON.stringify(resize.target) === JSON.stringify(allocation) ? resize.anew : [];
 
@@ -112,7 +115,7 @@ const takesNoMemory = ({ context }: { readonly context: PodContext }): boolean =
   return !hasGroups(context) || (podBytes === null && containers.length === 0);
 };
 
-/** What has stopped uses nothing. */
+/** An instance that has stopped uses no memory. */
 const haveStopped = ({ context: { resize, runtime } }: { readonly context: PodContext }): boolean =>
   (runtime?.containers ?? []).every((instance) => !isAlive(instance) || !resize?.stopped?.includes(instance.id));
 
@@ -130,7 +133,7 @@ const isNext =
   (kind: ResizeStep['kind']) =>
   ({ context }: { readonly context: PodContext }): boolean =>
     nextStep(context)?.kind === kind;
-/** For an instance that is being stopped or has ended: the next one begins with what is given. */
+/** The step is for an instance that is being stopped or has ended: the next one begins with the granted resources. */
 const isForNothing = ({ context }: { readonly context: PodContext }): boolean => {
   const step = nextStep(context);
   return step?.kind === 'container' && !isRunning(context, step.name);
@@ -147,7 +150,7 @@ const stepOf = <Kind extends ResizeStep['kind']>(context: PodContext, kind: Kind
   return step;
 };
 
-/** Everything is as given but what begins anew; that is as given when it is created. */
+/** All containers have the granted resources, except those that are restarted: they have them when they are created. */
 const noteActuated = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   const { resize, actuated } = context;
@@ -200,7 +203,7 @@ export const resizing = s.createStateConfig({
   initial: 'idle',
   states: {
     idle: { always: { guard: 'mustResize', target: 'awaiting' } },
-    /** Waits until every container that it is about runs or does not. */
+    /** Waits until each container of the resize either runs or does not. */
     awaiting: {
       entry: announce,
       always: [
@@ -212,7 +215,7 @@ export const resizing = s.createStateConfig({
       entry: begin,
       always: [{ guard: takesNoMemory, target: 'stepping' }, { target: 'stopping' }],
     },
-    /** Waits for the end of what begins anew: it uses memory until then. */
+    /** Waits until the containers that are restarted have stopped: they use memory until then. */
     stopping: { always: { guard: haveStopped, target: 'measuring' } },
     /** Waits to know how much memory the pod uses. */
     measuring: {
@@ -283,7 +286,7 @@ export const resizing = s.createStateConfig({
         onError: failing,
       },
     },
-    /** Waits for what begins anew; the runtime shows what became of the rest. */
+    /** Waits for the restarted containers; an observation shows the state of the others. */
     settling: {
       entry: observeNow,
       always: [

@@ -1,9 +1,9 @@
 /**
- * All containers of a pod begin anew in their sandbox, because one ended in a way for which its rules ask that. Part of
- * the chart of `pod.ts`.
+ * Restarts all containers of a pod in their sandbox, because the restart rules of one ask for it. Part of the chart of
+ * `pod.ts`.
  *
- * Invariants: A1 nothing begins before the runtime has forgotten every instance, so that an end before it is never
- * taken for one after it. A2 no container gets a grace period or a hook. A3 ephemeral containers stay.
+ * Invariants: A1 no container begins before the runtime has forgotten every instance, so that an old end is never taken
+ * for a new one. A2 no container gets a grace period or a hook. A3 ephemeral containers stay.
  */
 import { now } from '../../../../kernel/xstate.ts';
 import { killMessages } from '../../../model/reasons/reasons.ts';
@@ -33,9 +33,9 @@ export const restartingAll = s.createStateConfig({
   entry: begin,
   initial: 'stopping',
   states: {
-    /** Waits until none of them runs. */
+    /** Waits until no container of the pod runs. */
     stopping: { always: { guard: 'noneToRestartRuns', target: 'inspecting' } },
-    /** Waits to see what the runtime still has of them. */
+    /** Waits to see which instances the runtime still has. */
     inspecting: {
       entry: observeNow,
       always: [

@@ -78,7 +78,7 @@ import {
 import { proberChanges } from './probe-plan.ts';
 
 type Event =
-  /** A call of its own has ended: an inspection that is under way may not show it. */
+  /** One of its own calls has ended: an inspection that is under way may not show the effect. */
   | { readonly type: 'acted' }
   | PodMessage
   | NodeChanged
@@ -152,7 +152,7 @@ export const podSetup = setup({
       (isOver(context) || isOverInApi(context)) && !anyAlive(context) && !anyReadySandbox(context),
     isBlocked: ({ context }) => impossibility(context) !== null,
     hasSandbox: ({ context }) => sandboxPlan(context) === 'use',
-    /** A sandbox that vanished is replaced, too: what ran in order before runs in order again. */
+    /** A sandbox that vanished is replaced as well: containers that run in order run again. */
     mustReplace: ({ context }) =>
       sandboxPlan(context) === 'replace' || (sandboxPlan(context) === 'create' && hasRunInOrder(context)),
     isFinished: ({ context }) => sandboxPlan(context) === 'finished',
@@ -223,7 +223,7 @@ const isFreshAndStopped = (context: PodContext): boolean =>
 
 const isGoing = ({ phase }: ContainerView): boolean => phase !== 'waiting' && phase !== 'ended';
 
-/** Its start is done, and the runtime shows it: only then its status is that of the new instance. */
+/** The start has succeeded and the runtime shows it: only then the status is that of the new instance. */
 const isSeenToRun = ({ containers, runtime }: PodContext, name: string): boolean =>
   containers[name]?.view.phase === 'running' && factsOf(runtime, name)?.state === 'running';
 
@@ -236,7 +236,7 @@ const isUnadmitted = ({ node, allocation }: PodContext): boolean => node.admissi
 const s = podSetup;
 export type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
 
-/** All is over, and one after the other the runtime forgets the instances: the last published status stays. */
+/** The pod has ended and the runtime removes its instances one by one: the last published status stays. */
 const isForgetting = ({ stage }: PodContext, { runtime }: Partial<PodContext>): boolean =>
   stage === 'terminated' && runtime !== undefined;
 
@@ -244,7 +244,7 @@ const isForgetting = ({ stage }: PodContext, { runtime }: Partial<PodContext>): 
 const isBelated = ({ stage, status }: PodContext, { pod }: Partial<PodContext>): boolean =>
   stage === 'terminated' && status !== null && pod !== undefined;
 
-/** Changes the facts, and publishes what follows: one assignment a step, and the status when it differs. */
+/** Changes the context and publishes what follows: one assignment a step, and the status when it differs. */
 export function settle(enqueue: Enqueue, context: PodContext, change: Partial<PodContext>, nowMs: number): PodContext {
   const next = { ...context, ...change };
   const keeps = isForgetting(context, change) || isEnding(context, next) || isBelated(context, change);
@@ -283,7 +283,7 @@ export const sendStatusAgain = s.enqueueActions(({ context, enqueue }) => {
   if (context.isReclaimed) enqueue.sendTo(to('status'), { type: 'status.reclaimed', uid: context.uid });
 });
 
-/** Nothing that others could need is held any more. */
+/** The pod holds nothing any more that other pods could need. */
 export const noteReclaimed = s.enqueueActions(({ context: { uid, node }, enqueue }) => {
   enqueue.assign({ isReclaimed: true });
   enqueue.sendTo(to('status'), { type: 'status.reclaimed', uid });
@@ -301,7 +301,9 @@ type Observing = Parameters<Parameters<typeof s.enqueueActions>[0]>[0];
 
 // ---- what is observed -----------------------------------------------------------------------------------------------
 
-/** Takes in what the runtime has of the pod, and publishes what follows. `by`: the container that knows its part. */
+/**
+ * Takes the runtime's state of the pod, and publishes what follows. `by`: the container that knows its part already.
+ */
 export function learn(args: Observing, runtime: PodRuntimeStatus, change: Partial<PodContext> = {}, by = ''): void {
   const { context, enqueue } = args;
   const begun = context.runtime === null ? { begunMs: begunAt(runtime) } : {};
@@ -312,7 +314,7 @@ export function learn(args: Observing, runtime: PodRuntimeStatus, change: Partia
   }
 }
 
-/** An inspection of the whole pod. */
+/** Takes an inspection of the whole pod. */
 function learnAll(args: Observing, seen: PodRuntimeStatus, own = false): void {
   const { context, enqueue } = args;
   const runtime = joined(context.runtime, ordered(seen));
@@ -321,7 +323,7 @@ function learnAll(args: Observing, seen: PodRuntimeStatus, own = false): void {
   else if (inspected !== context.inspected) enqueue.assign({ inspected });
 }
 
-/** What is known of the runtime, also where nothing was known yet. */
+/** The state of the runtime; an empty one where none was reported yet. */
 export const runtimeOf = ({ runtime, uid, name, namespace }: PodContext): PodRuntimeStatus =>
   runtime ?? emptyRuntime(uid, name, namespace, 0);
 
@@ -342,12 +344,12 @@ export const sendCollectorsAgain = s.enqueueActions(({ context, enqueue }) => {
   if (runtime !== null) sendCollectors(enqueue, { ...context, runtime: emptyRuntime(uid, '', '', 0) }, runtime);
 });
 
-/** Its own observation began after its last call; others count only when they began later. */
+/** An inspection by this actor began after its last call; other observations count only when they began later. */
 export const learnFromInspection = s.enqueueActions((args) =>
   learnAll(args, outputOf<PodRuntimeStatus>(args.event), true),
 );
 
-/** One that began before is void, and made anew: what it shows may be news all the same. */
+/** An observation that began before the last call is dropped, and made anew: it may have shown other changes too. */
 export const learnFromWatch = s.enqueueActions((args) => {
   const { event, context, enqueue } = args;
   if (event.type !== 'runtime.podChanged') return;
@@ -355,7 +357,7 @@ export const learnFromWatch = s.enqueueActions((args) => {
   else enqueue.raise({ type: 'container.unseen' });
 });
 
-/** One sandbox or container: what has become of it stays true, whenever it was observed. */
+/** The observation of one sandbox or container: its end is never undone, whenever it was observed. */
 export const learnInstance = s.enqueueActions((args) => {
   const { event, context } = args;
   const { runtime: known } = context;
@@ -378,7 +380,7 @@ export const learnAbsence = s.enqueueActions((args) => {
   learnAll(args, emptyRuntime(context.uid, context.name, context.namespace, event.observedAtMs));
 });
 
-/** Earlier observations are void; the runtime is observed again. */
+/** Earlier observations do not count any more; the runtime is inspected again. */
 const begin = (enqueue: Enqueue, nowMs: number, more: Partial<PodContext> = {}): void => {
   enqueue.assign({ ...more, actedAtMs: nowMs, inspected: false });
   enqueue.raise({ type: 'inspection.due' });
@@ -401,7 +403,7 @@ export const takeSandbox = s.enqueueActions((args) => {
   noteActed(args);
 });
 
-/** A sandbox was stopped: its answer shows it, or a watch of the runtime will. */
+/** A sandbox was stopped: the answer shows it, or a watch of the runtime will. */
 export const takeStopped = s.enqueueActions((args) => {
   const { status } = outputOf<OutputOf<Operations['cri.stopPodSandbox']>>(args.event);
   if (status !== null) learnSandbox(args, runtimeOf(args.context), status);

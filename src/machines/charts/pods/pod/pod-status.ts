@@ -1,6 +1,4 @@
-/**
- * The status of a pod: everything that its machine knows.
- */
+/** The status of a pod, from everything that its machine knows. */
 
 import type { DeviceHealth } from '../../../model/allocation/device-state.ts';
 import { isStaticPod, type PodStatus } from '../../../model/api/pod.ts';
@@ -29,7 +27,7 @@ function healthOf(context: PodContext): DeviceHealth {
 
 export const isOver = ({ status }: PodContext): boolean => isTerminalPhase(status?.phase);
 
-/** The API server has it as over, also where nothing is left of it here. */
+/** The API server has the pod as ended, also where nothing is left of it here. */
 export const isOverInApi = ({ pod }: PodContext): boolean =>
   pod !== null && !isStaticPod(pod) && isTerminalPhase(pod.status?.phase);
 
@@ -39,7 +37,7 @@ export function statusOf(context: PodContext, nowMs: number): PodStatus | null {
   const neverRan = runtime === null || runtime.containers.length === 0;
   if (rejection !== null && (kill === null || neverRan))
     return { ...rejectedStatus(pod, rejection, nowMs), ...begun(context) };
-  // Without an observation of the runtime the last status stays.
+  // // Without a report of the runtime the last status stays.
   if (runtime === null) return context.status;
   const entries = Object.entries(containers);
   const waiting = entries
@@ -68,7 +66,10 @@ export function statusOf(context: PodContext, nowMs: number): PodStatus | null {
   });
 }
 
-/** A pod that ends but stays wanted keeps why its containers did not run; how one ended before is its last state. */
+/**
+ * A pod that ends but stays wanted keeps why its containers did not run; how an instance ended before is the last
+ * state.
+ */
 function waitedFor({ kill, containers, status }: PodContext): PodStatusFacts['waiting'] {
   if (kill === null || kill.remove) return {};
   const all = [...(status?.initContainerStatuses ?? []), ...(status?.containerStatuses ?? [])];
@@ -81,10 +82,10 @@ function waitedFor({ kill, containers, status }: PodContext): PodStatusFacts['wa
   );
 }
 
-/** The reasons of a container that was not tried yet. */
+/** The waiting reasons of a container before its first try. */
 const BEFORE_ALL: ReadonlySet<string> = new Set([waitingReasons.containerCreating, waitingReasons.podInitializing]);
 
-/** It is being stopped so that it begins anew, or its next instance is on its way, or not seen to run yet. */
+/** The container is being stopped to be restarted, or its next instance is on its way, or not seen to run yet. */
 function comesAgain(view: ContainerView, seen: ContainerFacts | null): boolean {
   const { phase } = view;
   return isReplaced(view, seen) || (isBehind(view, seen) && phase !== 'stopping' && phase !== 'ended');
@@ -94,11 +95,11 @@ function comesAgain(view: ContainerView, seen: ContainerFacts | null): boolean {
 const isBehind = ({ restartCount }: ContainerView, seen: ContainerFacts | null): boolean =>
   seen !== null && (seen.state === 'created' || seen.restartCount < restartCount);
 
-/** It is or was stopped for that, and its next instance is not seen to run yet. */
+/** The container is or was stopped to be replaced, and its next instance is not seen to run yet. */
 const isReplaced = (view: ContainerView, seen: ContainerFacts | null): boolean =>
   view.comesAgain === true && (view.phase !== 'running' || isBehind(view, seen));
 
-/** It was made and is not seen to run yet; one whose start failed is there. */
+/** The instance was created and is not seen to run yet; one whose start failed is shown. */
 function isStarting({ phase, reason }: ContainerView, { state }: ContainerFacts): boolean {
   if (phase === 'starting') return true;
   const isUnderWay = reason === '' || reason === waitingReasons.crashLoopBackOff;
@@ -117,11 +118,11 @@ function resizeOf({
   };
 }
 
-/** When it was first heard of, whatever became of it since. */
+/** The start time: when the agent first heard of the pod. */
 const begun = ({ status }: PodContext): Pick<PodStatus, 'startTime'> =>
   status?.startTime === undefined ? {} : { startTime: status.startTime };
 
-/** The status given with the order to end stays, unless the pod succeeds yet: then it has succeeded. */
+/** The verdict of the order to end, unless the pod succeeds meanwhile. */
 function verdictOf({ kill, status }: PodContext): Pick<PodStatusFacts, 'failure' | 'kill'> {
   if (!kill?.verdict) return {};
   const { published, ...verdict } = kill.verdict;
@@ -133,7 +134,10 @@ function verdictOf({ kill, status }: PodContext): Pick<PodStatusFacts, 'failure'
 const statusInApi = ({ pod }: PodContext): PodStatus | null =>
   pod === null || isStaticPod(pod) ? null : (pod.status ?? null);
 
-/** An instance whose start is not done is not there yet. What one wrote before it ended the runtime does not know. */
+/**
+ * The runtime's state without an instance whose start has not succeeded yet, and with termination messages, which the
+ * runtime does not know.
+ */
 function asSeen(runtime: PodRuntimeStatus, { containers }: PodContext): PodRuntimeStatus {
   const starting = Object.entries(containers).flatMap(([name, { view }]) => {
     const seen = factsOf(runtime, name);

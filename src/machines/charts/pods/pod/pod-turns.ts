@@ -1,10 +1,10 @@
 /**
- * Whose turn it is in a pod, and whether its sandbox will do. Pure. See `pod.ts`.
+ * Which containers of a pod have their turn, and whether its sandbox can be used. Pure. See `pod.ts`.
  *
  * Invariant: init containers run one after the other to success, sidecars start in their order and stay, the regular
- * containers come when all of these are passed. What was passed once stays passed, also when a sidecar ends or the
- * runtime forgets an init container. A regular container waits for the hooks of those before it that begin. Ephemeral
- * containers wait for no other, and no other waits for them.
+ * containers come when all of these are passed. A container that was passed once stays passed, also when a sidecar ends
+ * or the runtime forgets an init container. A regular container waits for the postStart hooks of earlier ones.
+ * Ephemeral containers wait for no other, and no other waits for them.
  */
 
 import { messageOf } from '../../../../kernel/xstate.ts';
@@ -35,7 +35,7 @@ function isPassed(context: PodContext, { container, kind }: Member): boolean {
 
 const hasRequest = ({ request }: PodContext['containers'][string]): boolean => request !== null;
 
-/** Who may be created now, of those who wait for it. */
+/** Of the containers that wait to be created, those that may be created now. */
 export function turnsOf(context: PodContext): Member[] {
   if (context.pod === null || context.volumes === null || !Object.values(context.containers).some(hasRequest))
     return [];
@@ -64,14 +64,17 @@ function oneByOne({ pod, containers }: PodContext, turns: Member[]): Member[] {
   return turns.filter((member) => member === next || !sees(member));
 }
 
-/** It begins, or its hook runs: the kubelet starts the regular containers after it when that is done or has failed. */
+/**
+ * The container begins, or its postStart hook runs: the kubelet starts later regular containers when that has succeeded
+ * or failed.
+ */
 function hasHookAhead({ containers }: PodContext, { kind, container }: Member): boolean {
   if (kind !== 'regular' || container.lifecycle?.postStart == null) return false;
   const { phase, reason } = containers[container.name]?.view ?? {};
   return phase === 'starting' || (phase === 'waiting' && reason === '');
 }
 
-/** As far as the last one that has begun in this sandbox, or the one after it: those before it were passed. */
+/** Containers up to the last one that has begun in this sandbox, or the one after it. */
 function reached(context: PodContext, members: readonly Member[]): Member[] {
   const inOrder = members.filter(isInOrder);
   const last = inOrder.findLastIndex((member) => hasBegun(context, member));
@@ -82,19 +85,19 @@ function reached(context: PodContext, members: readonly Member[]): Member[] {
   });
 }
 
-/** The runtime may not show yet what was just started. */
+/** The runtime may not show yet an instance that was just started. */
 const hasBegun = (context: PodContext, { container: { name } }: Member): boolean =>
   ['starting', 'running'].includes(context.containers[name]?.view.phase ?? '') ||
   hasBegunInSandbox(context.runtime, name);
 
-/** Whether all that comes before this container is passed. */
+/** True when all containers before this one are passed. */
 export function isReached(context: PodContext, name: string): boolean {
   const { pod, initialised } = context;
   if (pod === null || initialised || (pod.spec.initContainers ?? []).length === 0) return true;
   return reached(context, membersOf(pod)).some(({ container }) => container.name === name);
 }
 
-/** Who asked for its image too early, and would not now. */
+/** Containers that asked for their image too early and may have it now. */
 export const belated = (context: PodContext): readonly string[] =>
   Object.entries(context.containers).flatMap(([name, { isEarly }]) =>
     isEarly === true && isReached(context, name) ? [name] : [],
@@ -104,7 +107,7 @@ export const isRegularTurn = (members: readonly Member[]): boolean => members.so
 
 // ---- all anew -------------------------------------------------------------------------------------------------------
 
-/** The runtime has instances of containers that will begin anew. */
+/** The runtime has instances of containers that will be restarted. */
 export const hasToRemove = ({ pod, runtime }: PodContext): boolean =>
   pod !== null && instancesToRemove(pod, runtime).length > 0;
 
@@ -132,7 +135,10 @@ export function sandboxPlan(context: PodContext): SandboxPlan {
   return 'replace';
 }
 
-/** Never: a pod whose sandbox is gone is over. OnFailure: what succeeded is not run again. */
+/**
+ * True for a container that may run again: never with the policy `Never`, as the pod has ended with its sandbox; with
+ * `OnFailure` only one that did not succeed.
+ */
 function mayRunAgain(context: PodContext, pod: Pod, { container, kind }: Member): boolean {
   if (kind !== 'regular') return false;
   const facts = factsOf(context.runtime, container.name);
@@ -143,7 +149,7 @@ function mayRunAgain(context: PodContext, pod: Pod, { container, kind }: Member)
 export const nextAttempt = ({ runtime, attempt }: PodContext): number =>
   Math.max(attempt, ...(runtime?.sandboxes ?? []).map(({ metadata }) => (metadata?.attempt ?? 0) + 1));
 
-/** The numbers of the instances that would come next, should the same pod be wanted again. */
+/** The number of each container's next instance, in case the same pod is wanted again. */
 export const nextRestarts = ({ status }: PodContext): Readonly<Record<string, number>> =>
   Object.fromEntries(
     [...(status?.initContainerStatuses ?? []), ...(status?.containerStatuses ?? [])].map(
@@ -151,7 +157,7 @@ export const nextRestarts = ({ status }: PodContext): Readonly<Record<string, nu
     ),
   );
 
-/** Every container that they serve has ended for good: sidecars alone do not keep a pod alive. */
+/** Every regular container has ended for good: sidecars alone do not keep a pod running. */
 export function hasOnlySidecars({ containers, pod }: PodContext): boolean {
   const isLeft = Object.values(containers).some(({ kind, view }) => kind === 'sidecar' && view.phase !== 'ended');
   const served = pod?.spec.containers ?? [];

@@ -24,7 +24,10 @@ export const volumesPlace = (context: PodContext) => ({
   podDirectory: podDirectory(podOrName(context), context.node),
 });
 
-/** Volumes that need nothing of the node need no actor either. What is mounted stays while it is planned the same. */
+/**
+ * Plans the volumes. A pod whose volumes need no set-up has no actor for them. Mounted volumes stay while their plan is
+ * the same.
+ */
 function plan(enqueue: Enqueue, context: PodContext): void {
   if (isAwaiting(context)) return;
   const { node, objects } = context;
@@ -49,7 +52,7 @@ export const planVolumes = s.enqueueActions(({ context, enqueue }) => {
   plan(enqueue, context);
 });
 
-/** Nothing is set up before the pod is one to run; what is set up already follows its objects. */
+/** No volume is set up before the pod is to run; volumes that are set up follow their objects. */
 const mayPlan = ({ pod, stage, hasVolumes }: PodContext, isToRun: boolean): boolean =>
   pod !== null && stage === 'sync' && (isToRun || hasVolumes);
 
@@ -69,7 +72,7 @@ const noteFound = (isToRun: boolean) =>
     if (isRenewed && context.volumes !== null) remember(enqueue, next);
   });
 
-/** What the API server has of an object that this pod uses, or its own token. */
+/** The API server's answer about an object that this pod uses, or about its own token. */
 export const noteObject = noteFound(false);
 /** The same for a pod that is to run. */
 export const takeObject = noteFound(true);
@@ -82,7 +85,7 @@ const noteChanged = (isToRun: boolean) =>
     if (mayPlan(context, isToRun)) plan(enqueue, { ...context, objects });
   });
 
-/** A ConfigMap or Secret came, changed or went. */
+/** A ConfigMap or Secret was added, changed or removed. */
 export const noteObjects = noteChanged(false);
 /** The same for a pod that is to run. */
 export const takeObjects = noteChanged(true);
@@ -112,7 +115,7 @@ export const replaceVolumes = s.enqueueActions(({ context, event, enqueue }) => 
   reapChild(enqueue, ACTOR, { type: 'volumes.lost' }, RESPAWN_MS);
 });
 
-/** The pod's volumes are no longer in use: none is set up any more. */
+/** The pod no longer uses its volumes: their actors end. */
 export const releaseVolumes = s.enqueueActions(({ context, enqueue }) => {
   if (context.hasVolumes) enqueue.stopChild(ACTOR);
   releaseCredentials(enqueue, context);

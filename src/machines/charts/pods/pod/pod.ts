@@ -1,16 +1,17 @@
 /**
- * One pod (`pod-<uid>`): from the first message about it until nothing of it is left.
+ * One pod (`pod-<uid>`): from the first message about the pod until nothing of it is left on the node.
  *
- * Decides: when its sandbox is made and made again, whose turn it is among its containers, when it is over, how it
+ * Decides: when its sandbox is created and replaced, which containers have their turn, when the pod has ended, how it
  *   ends.
- * Owns: what is known of it in the runtime (its only writer), its sandbox, its containers' actors, its status.
+ * Owns: its state in the runtime (its only writer), its sandbox, its containers' actors, its status.
  * Hears: `pod.configured`, `pod.kill`, `pod.released`, `runtime.*`, `object.found` and `csi.mounted` through `pods`;
  *   `image.*` and `allocation.*`; its containers, their probes, its volumes.
- * Asks: `cri.runPodSandbox`, `cri.podStatus` to observe itself, `host.preparePod`, `users.map`, and what its end
- *   takes.
+ * Asks: `cri.runPodSandbox`, `cri.podStatus` to inspect itself, `host.preparePod`, `users.map`, and the operations of
+ *   its end.
  * Sends: `status` each new status.
  * Invariants:
- *   P1 nothing is made before it is known what the runtime has; what runs as wanted is never touched.
+ *   P1 nothing is created before the state of the runtime is known; an instance of the wanted definition is never
+ *      touched.
  *   P2 an observation that began before one of its own calls ended never overrides what that call did. What the answer
  *      to a call shows of its sandbox or container is not asked for again.
  *   P3 after a call that failed the runtime is observed before anything is tried again.
@@ -86,7 +87,7 @@ import {
 
 /** An inspection that failed is tried again after this. */
 const INSPECTION_RETRY_MS = 1_000;
-/** An inspection without an answer by then is made anew. */
+/** An inspection that takes longer is repeated. */
 const INSPECTION_DEADLINE_MS = 15_000;
 /** How long a new sandbox may take to show its address. */
 const SHOW_SANDBOX_MS = 2_000;
@@ -103,7 +104,7 @@ const awaiting = {
       ],
     },
   }),
-  /** Waits for the runtime's first report about it. */
+  /** Waits for the runtime's first report about the pod. */
   unheard: s.createStateConfig({
     always: { guard: ({ context }) => context.runtime !== null, target: 'choosing' },
     on: {
@@ -120,7 +121,7 @@ const awaiting = {
       'pod.kill': { target: '#terminating.settling', actions: noteKill },
     },
   }),
-  /** The runtime has it; waits for its configuration, or for the order to end because it is orphaned. */
+  /** The runtime has the pod: waits for its configuration, or for the order to end it as orphaned. */
   unclaimed: s.createStateConfig({
     on: {
       'pod.configured': { target: 'choosing', actions: configure },
@@ -133,7 +134,7 @@ const replacing = s.createStateConfig({
   entry: [beginReplacing, record(() => podEvents.sandboxChanged())],
   initial: 'containers',
   states: {
-    /** Waits until nothing runs in the old sandbox. */
+    /** Waits until no container runs in the old sandbox. */
     containers: { always: { guard: 'noneRuns', target: 'sandboxes' } },
     sandboxes: stopSandboxes('#sync.preparing'),
   },
@@ -201,7 +202,7 @@ const sync = s.createStateConfig({
         { target: 'preparing' },
       ],
     },
-    /** This node can never run it as it is: waits for another configuration. */
+    /** This node can never run the pod as it is: waits for another configuration. */
     blocked: {
       entry: recordBlocked,
       on: {
@@ -245,7 +246,7 @@ const sync = s.createStateConfig({
           ],
         },
       },
-      /** The call is given up; whether it did something is seen before the rest is stopped. */
+      /** The call is given up; its effect is observed before the rest is stopped. */
       on: { 'pod.kill': { target: '#terminating.settling', actions: noteKill } },
     },
     /** Waits until the runtime shows the new sandbox with its address. */
@@ -287,13 +288,13 @@ const sync = s.createStateConfig({
     readingVariables,
     withVariables,
     bindingSubPaths,
-    /** A step failed: waits, then observes the outcome. */
+    /** A step failed: waits, then inspects the outcome. */
     backingOff: { after: { wait: 'inspecting' } },
     inspecting: { entry: observeNow, always: { guard: 'isFresh', target: 'deciding' } },
   },
 });
 
-/** Observes this pod alone in the runtime. A stuck answer holds up no other pod. */
+/** Inspects this pod alone in the runtime. An inspection without an answer delays no other pod. */
 const observer = s.createStateConfig({
   initial: 'idle',
   states: {

@@ -1,4 +1,4 @@
-/** What the rules of `prober-policy.ts` come to for one pod: who probes, and what the status says of it. Pure. */
+/** Which probers one pod should have by the rules of `prober-policy.ts`, and what its status shows of probes. Pure. */
 import type { Container, Pod } from '../../../model/api/pod.ts';
 import { isSidecar } from '../../../model/spec/index.ts';
 import { type ContainerFacts, factsOf } from '../../../model/status/runtime-facts.ts';
@@ -19,7 +19,7 @@ const probedContainers = memoize((pod: Pod): readonly Container[] =>
   [...(pod.spec.initContainers ?? []).filter(isSidecar), ...pod.spec.containers].filter(hasProbes),
 );
 
-/** An instance that runs, and the results of its probes. */
+/** A running instance, and the results of its probes. */
 export interface Probed {
   readonly container: Container;
   readonly facts: ContainerFacts;
@@ -38,7 +38,7 @@ const instancesOf = (facts: Facts): Probed[] =>
   facts.pod === null ? [] : probedContainers(facts.pod).flatMap((each) => probedInstance(facts, each) ?? []);
 
 export interface ProberPlan extends Probed {
-  /** Id of its actor. */
+  /** The id of its actor. */
   readonly id: string;
   readonly kind: ProbeKind;
 }
@@ -56,7 +56,7 @@ const probersWanted = (facts: Facts): ProberPlan[] =>
     }));
   });
 
-/** The probers to stop, and those to start once none has to stop any more. */
+/** The probers to stop, and those to start once no prober has to stop any more. */
 export function proberChanges(facts: Facts & Pick<PodContext, 'probers'>): {
   readonly stale: readonly string[];
   readonly missing: readonly ProberPlan[];
@@ -69,7 +69,7 @@ export function proberChanges(facts: Facts & Pick<PodContext, 'probers'>): {
   return { stale, missing: wanted.filter(({ id }) => facts.probers[id] === undefined) };
 }
 
-/** Results by container, as the status wants them: only where there is such a probe. */
+/** Results of startup and readiness probes by container, for the status. */
 export function probeResults(facts: Facts): {
   readonly started: Readonly<Record<string, boolean>>;
   readonly ready: Readonly<Record<string, boolean>>;
@@ -89,7 +89,7 @@ export function probeResults(facts: Facts): {
   };
 }
 
-/** A sidecar lets the next container come only when it has started. */
+/** True when a sidecar has started, so that the next container may begin. */
 export function hasStarted(facts: Facts, container: Container): boolean {
   if (container.startupProbe === undefined) return true;
   const instance = probedInstance(facts, container);

@@ -1,6 +1,6 @@
 /**
- * What a change of resources means for what runs: which containers are updated or begin anew, and in which steps the
- * group of the pod follows, so that no container ever has more than its pod. Pure.
+ * How a resize is applied: which containers are updated or restarted, and in which steps the cgroup of the pod follows,
+ * so that no container ever has more than its pod. Pure.
  *
  * Upstream: pkg/kubelet/kuberuntime (computePodResizeAction, doPodResizeAction).
  */
@@ -17,12 +17,12 @@ import { containerResources, cpuQuota, cpuShares, milliOfShares, podOverhead } f
 import { byBytes } from '../../../model/values/go-text.ts';
 import { milliUnits, nanoOf, wholeUnits } from '../../../model/values/quantity.ts';
 
-/** A container whose resources are others than those of its running instance. */
+/** A container whose granted resources differ from those of its running instance. */
 export interface ContainerChange {
   readonly name: string;
-  /** Its policy wants a new instance. */
+  /** The resize policy asks for a restart. */
   readonly restarts: boolean;
-  /** What of it changes: `cpu`, `memory`. */
+  /** The resources that change: `cpu`, `memory`. */
   readonly resources: readonly string[];
 }
 
@@ -40,7 +40,7 @@ export function changesOf({ spec }: Pod, actuated: Allocation): readonly Contain
   });
 }
 
-/** What a container is held to: a limit that it does not have itself is that of its pod. */
+/** The limits that bind a container: where it has none of its own, those of its pod. */
 function effective(own: ResourceRequirements = {}, whole: ResourceRequirements = {}): ResourceRequirements {
   const inherited = RESIZABLE.flatMap((name) => {
     const limit = whole.limits?.[name];
@@ -64,8 +64,8 @@ export type ResizeStep =
   | { readonly kind: 'container'; readonly name: string; readonly resources: LinuxContainerResources };
 
 /**
- * First memory, then CPU. Of each, what grows of the pod comes before its containers and what shrinks after them; so
- * does a container that takes less before one that takes more. `changes`: of containers that run.
+ * First memory, then CPU. For each of them the pod grows before its containers and shrinks after them; a container that
+ * takes less comes before one that takes more. `changes`: of running containers.
  */
 export function resizeSteps(
   pod: Pod,
@@ -90,7 +90,7 @@ export function resizeSteps(
   return steps;
 }
 
-/** What a group is held to; `-1` is no limit. */
+/** The limits of a cgroup; `-1`: none. */
 type Held = Required<Pick<CgroupResources, 'memoryBytes' | 'cpuQuotaUs' | 'cpuPeriodUs' | 'cpuShares'>>;
 type Part = Exclude<keyof Held, 'cpuPeriodUs'>;
 
@@ -107,7 +107,7 @@ const heldTo = (
   node: NodeSettings,
 ): Held => ({ memoryBytes, cpuQuotaUs, cpuPeriodUs: cpuPeriodUs ?? String(node.cpuCFSQuotaPeriodUs), cpuShares });
 
-/** The group of the pod as it is, and as it is to be. */
+/** The cgroup of the pod as it is, and as it has to be. */
 const heldBy = (
   pod: Pod,
   actuated: Allocation,
@@ -117,7 +117,7 @@ const heldBy = (
   after: heldTo(podGroup(pod, node).resources, node),
 });
 
-/** A quota has its period beside it. */
+/** A quota is written together with its period. */
 const partOf = (held: Held, part: Part): Partial<Held> => ({
   [part]: held[part],
   ...(part === 'cpuQuotaUs' ? { cpuPeriodUs: held.cpuPeriodUs } : {}),
@@ -128,7 +128,7 @@ function grows(from: string, to: string): boolean {
   return to === UNLIMITED || BigInt(to) > BigInt(from);
 }
 
-/** What a group without a limit of memory reads as: the last page that hierarchies of version 1 count. */
+/** How a cgroup without a limit of memory reads: the last page that hierarchies of version 1 count. */
 const NO_LIMIT_V1 = '9223372036854771712';
 
 /** The cgroup in the sandbox's update, without the overhead of the runtime class. */
@@ -148,8 +148,9 @@ function sandboxOf(pod: Pod, held: Held, { cgroupVersion }: NodeSettings): Linux
 }
 
 /**
- * Of one resource what is new, of the others what it has; also where it has them from its pod. Upstream names each
- * request in an update, also one that is not there: then the least shares, not those of the limit of its pod.
+ * The update of one resource of a container: its new amount, and the amounts that it has of the others, also those that
+ * it has from its pod. Upstream names each request in an update; for an absent one the least shares, not those of the
+ * pod's limit.
  */
 function containerStep(
   pod: Pod,
@@ -187,11 +188,11 @@ function withPart(base: ResourceRequirements, other: ResourceRequirements, name:
   return { limits: merged(base.limits, other.limits), requests: merged(base.requests, other.requests) };
 }
 
-/** Limits of memory that become less, in bytes. */
+/** Limits of memory that decrease, in bytes. */
 export interface MemoryDecreases {
-  /** Of the group of the pod; `null`: it does not. */
+  /** The new limit of the pod's cgroup; `null`: it does not decrease. */
   readonly podBytes: string | null;
-  /** Of containers that go on with less. */
+  /** The new limits of containers that keep running. */
   readonly containers: readonly { readonly name: string; readonly bytes: string }[];
 }
 
@@ -214,13 +215,15 @@ export function memoryDecreases(
   };
 }
 
-/** What is in use, in bytes; of containers by name, where it is known. */
+/** Memory in use, in bytes; of containers by name, where it is known. */
 export interface MemoryInUse {
   readonly podBytes: string;
   readonly containers: Readonly<Record<string, string>>;
 }
 
-/** A limit of memory that is not above what is in use is refused, as it would kill who uses it. Upstream's text. */
+/**
+ * A limit of memory that is not above the memory in use is refused, because processes would be killed. Upstream's text.
+ */
 export function memoryProblem({ podBytes, containers }: MemoryDecreases, used: MemoryInUse): string {
   const below = (whose: string, limit: string, current: string | undefined): string[] =>
     current === undefined || BigInt(current) < BigInt(limit)
@@ -234,7 +237,7 @@ export function memoryProblem({ podBytes, containers }: MemoryDecreases, used: M
   return `cannot decrease memory limits: ${problems.length === 1 ? problems[0] : `[${problems.join(', ')}]`}`;
 }
 
-/** The pod's part of the events about a resize, as upstream writes it. */
+/** The part about the pod in events about a resize, as upstream writes it. */
 export function resizeSummary({ metadata, spec }: Pod, error = ''): string {
   const live = (containers: readonly Container[]) =>
     containers.map(({ name, resources = {} }) => ({ name, resources: inOrder(resources) }));

@@ -1,13 +1,13 @@
 /**
- * The rules of probing: which probes of which containers run now, what each asks, and what a verdict means. Pure; the
+ * The rules of probing: which probes of which containers run now, what each calls, and what a verdict means. Pure; the
  * actors are `prober.ts`, the pod's part is `pod-probes.ts`.
  *
  * Invariants:
- *   R1 what probes said belongs to one instance of a container: the next one begins anew.
+ *   R1 results of probes belong to one instance of a container: the next instance begins without any.
  *   R2 until its startup probe has succeeded an instance has no other; after that it has no startup probe.
  *   R3 a verdict that ends an instance is the last one of its liveness and startup probes.
- *   R4 nothing is invented after a restart of the agent: an instance keeps what was known of it, else it is not ready
- *      (and not started) until a probe succeeds.
+ *   R4 after a restart of the agent an instance keeps its results of the soft state; without them it is not ready (and
+ *      not started) until a probe succeeds.
  */
 
 import { messageOf } from '../../../../kernel/xstate.ts';
@@ -22,11 +22,11 @@ export type ProbeKind = 'startup' | 'readiness' | 'liveness';
 
 /** The results of probes of one instance of a container. */
 export interface ProbedState extends ProbedInstance {
-  /** A verdict has ended it. */
+  /** A probe has failed for good, and ends the instance. */
   readonly failed: boolean;
 }
 
-/** What is known of an instance before any of its probes spoke. */
+/** The state of an instance before any of its probes has run. */
 export function initialState(
   { name }: Container,
   id: string,
@@ -53,13 +53,13 @@ export const hasProbes = (container: Container): boolean =>
   container.readinessProbe !== undefined ||
   container.livenessProbe !== undefined;
 
-/** Has its startup probe succeeded, where it has one? */
+/** True when its startup probe has succeeded, or it has none. */
 export const isStarted = (container: Container, state: ProbedState): boolean =>
   container.startupProbe === undefined || state.started;
 
 /**
- * The probes that run now. One that could only end an instance does not while that ends anyway; readiness goes on, so
- * that clients see when it stops to serve.
+ * The probes that run now. A probe that could only end an instance does not run while that ends anyway; readiness goes
+ * on, so that clients see when it stops to serve.
  */
 export function activeKinds(
   container: Container,
@@ -85,7 +85,7 @@ export function firstDelay(probe: Probe, { startedAtMs }: ContainerFacts, nowMs:
   return Math.max(spreadMs, (probe.initialDelaySeconds ?? 0) * 1_000 - ageMs);
 }
 
-/** How often, how long, how many in a row: as the API defaults what the spec leaves open. */
+/** Period, timeout and thresholds, with the API's defaults for absent fields. */
 export const watchOf = (probe: Probe, verdict: Verdict | null): Omit<ProbeWatch, 'handler'> => ({
   periodSeconds: probe.periodSeconds ?? 10,
   timeoutSeconds: probe.timeoutSeconds ?? 1,
@@ -96,7 +96,7 @@ export const watchOf = (probe: Probe, verdict: Verdict | null): Omit<ProbeWatch,
 
 // ---- handlers -------------------------------------------------------------------------------------------------------
 
-/** A probe as it is asked, or why it cannot be. */
+/** The call of a probe, or why there can be none. */
 export type Asked = { readonly handler: ProbeHandler } | { readonly error: string };
 
 export function handlerOf(probe: Probe, container: Container, containerId: string, podIP: string): Asked {
@@ -156,7 +156,7 @@ function portOf(wanted: unknown, { ports = [] }: Container): { readonly port: nu
   return port > 0 && port <= PORT_MAX ? { port } : { error: `invalid port number: ${port}` };
 }
 
-/** Only what the spec itself says of the environment is known here. */
+/** Only variables with a literal value are known here. */
 function expandLiterals(words: readonly string[], { env = [] }: Container): readonly string[] {
   const room = new ExpansionRoom();
   const values = new Map(env.map(({ name, value }) => [name, value ?? '']));

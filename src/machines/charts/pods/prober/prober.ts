@@ -2,14 +2,14 @@
  * One probe of one instance of a container (`prober-<container>-<kind>`), from its first attempt until the instance
  * ends or has its last verdict.
  *
- * Decides: when the first attempt is made, which verdict is the last. What a verdict does is the pod's to decide.
+ * Decides: when the first attempt is made, which verdict is the last. The pod decides what follows from a verdict.
  * Owns: the verdict that holds.
  * Hears: `probe.judged` and `probe.reported` of its own watch.
  * Asks: `probe.watch`, which repeats the attempts and is silent while they succeed.
- * Sends: its pod each verdict; `eventRecorder` what people see.
+ * Sends: its pod each verdict; `eventRecorder` the events of probes.
  * Invariants:
  *   B1 a verdict names the instance that it is about.
- *   B2 after a failed liveness, or any verdict of startup, nothing is asked any more.
+ *   B2 after a failed liveness, or any verdict of startup, the probe does not run any more.
  */
 
 import { declaredTypes, errorOf, line, pick, setup, to } from '../../../../kernel/xstate.ts';
@@ -24,7 +24,7 @@ import { type Ended, eventRecorded, type ProberReport } from '../../../model/pod
 import { containerEvents, type ProbeName } from '../../../model/reasons/reasons.ts';
 import type { Asked, ProbeKind } from './prober-policy.ts';
 
-/** Before a watch that ended or failed is begun again. */
+/** Before a watch that ended or failed is opened again. */
 const WATCH_RETRY_MS = 1_000;
 
 export interface ProberInput {
@@ -82,7 +82,7 @@ const judge = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue.sendParent(report);
 });
 
-/** Names a port that the container does not have, or has no command that could be made. */
+/** The probe names a port that the container does not have, or has no command. */
 const reportImpossible = s.enqueueActions(({ context: { ref, kind, asked }, enqueue }) => {
   if ('error' in asked)
     enqueue.sendTo(to('eventRecorder'), eventRecorded(ref, containerEvents.probeErrored(NAMES[kind], asked.error)));
@@ -102,12 +102,12 @@ export const proberMachine = s.createMachine({
     },
     /** In journals of nodes that reported an impossible probe once. */
     unaskable: { entry: reportImpossible },
-    /** Waits for `initialDelaySeconds`, or for its turn among all that an agent finds when it starts. */
+    /** Waits for `initialDelaySeconds`, or for its share of the time over which an agent spreads first probes. */
     delayed: { after: { first: 'due' } },
     due: { always: [{ guard: 'isImpossible', target: 'impossible' }, { target: 'probing' }] },
     /** Reports in each period that the probe cannot be made, until the instance ends. */
     impossible: { entry: reportImpossible, after: { period: { target: 'impossible', reenter: true } } },
-    /** Waits for the watch to say something. */
+    /** Waits for the first result of the watch. */
     probing: {
       invoke: {
         id: 'watch',
@@ -131,7 +131,7 @@ export const proberMachine = s.createMachine({
       },
     },
     backingOff: { after: { [WATCH_RETRY_MS]: 'probing' } },
-    /** Has said its last about this instance. */
+    /** The last verdict about this instance was sent. */
     held: {},
   },
 });

@@ -1,8 +1,8 @@
 /**
- * What of a pod's status is written to the API server, as a patch of what is there.
+ * The part of a pod's status that is written to the API server, as a patch of the status there.
  *
- * Invariants: conditions and fields of others stay as they are; what is as it was keeps its time, so that a restart of
- * the agent is no change; a pod is not published as ended while one of its containers may still run.
+ * Invariants: conditions and fields of other clients stay; unchanged conditions keep their times, so that a restart of
+ * the agent changes nothing; a pod is not published as ended while one of its containers may still run.
  */
 import type { JsonObject } from '../../../../kernel/xstate.ts';
 import type { ContainerState, PodCondition, PodStatus } from '../../../model/api/pod.ts';
@@ -11,10 +11,9 @@ import type { SeenPod } from '../../../model/pods/api-messages.ts';
 import { conditionReasons, waitingReasons } from '../../../model/reasons/reasons.ts';
 import { isForeignCondition } from '../../../model/status/conditions.ts';
 import { isTerminalPhase } from '../../../model/status/phase.ts';
-import type { PodStage } from '../../../model/status/pod-status.ts';
-import { publishedStatus } from '../../../model/status/pod-status.ts';
+import { type PodStage, publishedStatus } from '../../../model/status/pod-status.ts';
 
-/** Fields that the node agent writes: where it says nothing, nothing is meant. */
+/** Fields that the node agent writes: one that its status lacks is removed. */
 const OWNED = [
   'phase',
   'reason',
@@ -32,12 +31,12 @@ const OWNED = [
   'allocatedResources',
 ] as const satisfies readonly (keyof PodStatus)[];
 
-/** Also set by others (the API server's eviction): the agent touches it only in ending the pod. */
+/** Also set by other clients (the API server's eviction): the agent writes this condition only when it ends the pod. */
 const SHARED_CONDITION = 'DisruptionTarget';
 
 const MERGE_KEYS = { 'status.conditions': 'type', 'status.podIPs': 'ip', 'status.hostIPs': 'ip' } as const;
 
-/** What the API server should hold. */
+/** The status that the API server should have. */
 function mergedStatus(own: PodStatus, seen: PodStatus, stage: PodStage): PodStatus {
   const published = publishedStatus(own, seen, stage === 'sync');
   const others: Record<string, unknown> = { ...seen };
@@ -70,7 +69,10 @@ function mergedConditions(own: readonly PodCondition[], seen: readonly PodCondit
 const isSharedAndAbsent = ({ type }: PodCondition, own: readonly PodCondition[]): boolean =>
   type === SHARED_CONDITION && !own.some((each) => each.type === type);
 
-/** The body of the PATCH of `pods/status`; `null` when there is nothing to say. The uid guards against a namesake. */
+/**
+ * The body of the PATCH of `pods/status`; `null` when nothing differs. The uid guards against another pod of the same
+ * name.
+ */
 export function statusPatch(own: PodStatus, seen: SeenPod, stage: PodStage): JsonObject | null {
   const before = withoutNulls(seen.status) as PodStatus;
   const after = mergedStatus(own, before, stage);
@@ -81,7 +83,7 @@ export function statusPatch(own: PodStatus, seen: SeenPod, stage: PodStage): Jso
 /** A status is JSON; its generated type does not say so. */
 const fieldsOf = (status: unknown): JsonObject => ({ status }) as JsonObject;
 
-/** Where Go writes `null` there is nothing. */
+/** A field that Go writes as `null` is absent. */
 function withoutNulls(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(withoutNulls);
   if (typeof value !== 'object' || value === null) return value;
@@ -89,13 +91,13 @@ function withoutNulls(value: unknown): unknown {
   return Object.fromEntries(entries.map(([key, each]) => [key, withoutNulls(each)]));
 }
 
-/** How long a change may wait for the next one. */
+/** How long a change may wait for others. */
 export type Urgency =
-  /** What controllers and users wait for: phase, readiness, the end. */
+  /** A change of phase, readiness, or the end: controllers and users wait for it. */
   | 'now'
-  /** What users watch: containers, what became of a resize or another change, that the node knows the pod at all. */
+  /** A change that users watch: states of containers, a resize, the first status of a pod. */
   | 'soon'
-  /** Everything else. */
+  /** Any other change. */
   | 'later';
 
 const readiness = (status: PodStatus): string | undefined =>
@@ -111,8 +113,8 @@ export function urgencyOf(own: PodStatus, seen: SeenPod, stage: PodStage): Urgen
 }
 
 /**
- * What users watch of it. A starting container is no news until it runs, or does not; nor is an address while all of
- * them start.
+ * The states that users watch. A starting container is not shown until it runs or fails; nor is an address while all
+ * containers start.
  */
 const visibleStates = (status: PodStatus): string => {
   const { containerStatuses = [], initContainerStatuses = [], ephemeralContainerStatuses = [] } = status;
@@ -130,7 +132,7 @@ const visibleStates = (status: PodStatus): string => {
   return JSON.stringify([containers, resizesOf(status), address, status.observedGeneration, gatesOf(status)]);
 };
 
-/** What it lacks to be ready, where that is the word of others. */
+/** Readiness gates that are not met: other clients set them. */
 const gatesOf = ({ conditions = [] }: PodStatus) =>
   conditions.find(({ reason }) => reason === conditionReasons.readinessGatesNotReady)?.message;
 
@@ -142,7 +144,7 @@ const ON_ITS_WAY: ReadonlySet<string> = new Set([waitingReasons.containerCreatin
 const isOnItsWay = (state: ContainerState | undefined): boolean =>
   state?.running === undefined && state?.terminated === undefined && ON_ITS_WAY.has(state?.waiting?.reason ?? '');
 
-/** The API server has its own order of fields. */
+/** Sorts fields by name: the API server has its own order. */
 function ordered(value: unknown): unknown {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return value;
   return Object.entries(value)

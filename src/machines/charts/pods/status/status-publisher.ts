@@ -1,8 +1,8 @@
 /**
  * The status of one pod in the API server (`pod-<uid>` below `status`).
  *
- * Decides: when a change is written, how long it waits for the next one, when the object there is deleted for good.
- * Owns: the newest status of the pod, what the API server has of it, the back-off.
+ * Decides: when a change is written, how long it waits for the next one, when the object is deleted for good.
+ * Owns: the newest status of the pod, its status in the API server, the back-off.
  * Hears: `status.changed`, `status.reclaimed` of the pod, `status.observed` and (when it has it no more)
  *   `status.listed` of the API server, through `status`.
  * Asks: `kube.patch` of `pods/status`, and `kube.delete` when nothing of a deleted pod is left on this node.
@@ -34,7 +34,7 @@ import type { PodStage } from '../../../model/status/pod-status.ts';
 import { pauseMs, STATUS_BACK_OFF, WRITE_BACK_OFF } from '../../../model/values/back-off.ts';
 import { statusPatch, type Urgency, urgencyOf } from './publication.ts';
 
-/** So long a change waits for others; a start that is done within `soon` is one write, any other start two. */
+/** How long a change waits for others; a start that takes less than `soon` is one write, any other start two. */
 const PATIENCE_MS: Readonly<Record<Urgency, number>> = { now: 0, soon: 500, later: 10_000 };
 
 export type PublisherInput = PodRef;
@@ -44,15 +44,17 @@ interface Context extends PodRef {
   readonly stage: PodStage;
   readonly isReclaimed: boolean;
   readonly seen: SeenPod | null;
-  /** The patch that was left over when the last one was taken, as text; `''`: the API server kept everything. */
+  /**
+   * The patch that was still needed after the last one was accepted, as text; empty: the API server kept everything.
+   */
   readonly unkept: string;
-  /** While a patch is under way: is it older than `own`? */
+  /** While a patch is under way: `own` has changed since. */
   readonly isOutdated: boolean;
-  /** While a patch is under way: was the object seen since? */
+  /** While a patch is under way: the object was observed since. */
   readonly isSeenAnew: boolean;
-  /** The uid of the object that was deleted for good; it may stay for its finalizers. */
+  /** The uid of an object that was deleted for good; the object may stay for its finalizers. */
   readonly deletedUid: string;
-  /** Since when there is something to write; `null`: there is nothing. */
+  /** Since when there is a change to write; `null`: there is none. */
   readonly sinceMs: number | null;
   readonly failures: number;
   readonly untilMs: number;
@@ -115,7 +117,7 @@ const take = s.assign(({ context, event }) => {
   }
 });
 
-/** The watch may be behind the answer of a PATCH. */
+/** The newer of two versions: the watch may be behind the answer of a PATCH. */
 function newest(known: SeenPod | null, seen: SeenPod | null): SeenPod | null {
   if (known === null || seen === null || known.uid !== seen.uid) return seen;
   return isOlder(seen.resourceVersion, known.resourceVersion) ? known : seen;
@@ -199,7 +201,7 @@ export const statusPublisherMachine = s.createMachine({
         { target: 'current', actions: s.assign({ sinceMs: null }) },
       ],
     },
-    /** The API server has what it should have: waits for a change. */
+    /** The API server has the status that it should have: waits for a change. */
     current: {
       on: {
         'status.changed': { target: 'deciding', actions: take },
@@ -207,7 +209,7 @@ export const statusPublisherMachine = s.createMachine({
         'status.observed': { target: 'deciding', actions: take },
       },
     },
-    /** Waits for more changes, as long as this one may wait. */
+    /** Waits for more changes, as long as this change may wait. */
     gathering: {
       entry: noteNeed,
       after: { patience: 'patching' },
@@ -234,7 +236,7 @@ export const statusPublisherMachine = s.createMachine({
         }),
         onDone: { target: 'deciding', actions: noteWritten },
         onError: [
-          // The watch says what there is instead, or has said it.
+          // // The watch shows, or has shown, what exists instead.
           { guard: 'isGone', target: 'deciding', actions: noteGone },
           { guard: 'isUnanswered', target: 'unanswered', actions: noteFailure },
           { target: 'backingOff', actions: noteFailure },
@@ -258,7 +260,9 @@ export const statusPublisherMachine = s.createMachine({
         ],
       },
     },
-    /** The API server may be back with any change: that one is not held up by how long it was away. */
+    /**
+     * No answer: a change of the status is tried at once, whatever the back-off, because the API server may be back.
+     */
     unanswered: {
       after: { backOff: 'deciding' },
       on: {
@@ -266,7 +270,7 @@ export const statusPublisherMachine = s.createMachine({
         'status.observed': { guard: 'isNews', target: 'deciding', actions: take },
       },
     },
-    /** The API server refused, or said when it wants to be asked: waits. */
+    /** The API server refused, or asked for a pause: waits. */
     backingOff: { after: { backOff: 'deciding' } },
   },
 });

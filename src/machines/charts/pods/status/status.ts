@@ -1,8 +1,8 @@
 /**
- * The status manager: what each pod's status was last, in short, and a line when its phase changes. On a node with an
- * API server it has one publisher a pod (`status-publisher.ts`).
+ * The status manager: a summary of each pod's last status, and a log line when its phase changes. On a node with an API
+ * server it has one publisher a pod (`status-publisher.ts`).
  *
- * Decides: what is worth a line, who needs a publisher.
+ * Decides: which changes are logged, which pods need a publisher.
  * Owns: a summary by pod, the publishers; the full status stays with the pod's actor, which is its only writer.
  * Hears: `status.changed`, `status.reclaimed` of pods, `status.removed` and `pods.started` of `pods`, `status.observed`
  *   and `status.listed` of `apiSource`.
@@ -28,7 +28,7 @@ export interface StatusInput extends Pick<NodeSettings, 'nodeName' | 'apiServer'
   readonly follower?: string;
 }
 
-/** Where a pod is known. */
+/** The publisher of one pod, and the places where the pod exists. */
 interface Publisher {
   readonly onNode: boolean;
   readonly inApi: boolean;
@@ -99,13 +99,13 @@ function drop(enqueue: Enqueue, publishers: Context['publishers'], uid: string):
   enqueue.assign({ publishers: rest });
 }
 
-/** What the API server has. */
+/** Forwards the state of the object in the API server to its publisher. */
 const observe = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'status.observed' || !context.publishes) return;
   report(enqueue, context, event.pod, { inApi: event.seen !== null }, event);
 });
 
-/** What is not among these is gone there. */
+/** Objects that the list lacks are gone from the API server. */
 const takeList = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'status.listed') return;
   const { uids } = event;
@@ -126,7 +126,7 @@ const forward = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue.sendTo<AnyActorRef>(idOf(event.uid), event);
 });
 
-/** A publisher whose pod left the node sends its last update, as long as the API server has the object. */
+/** A publisher whose pod left the node sends its last update while the API server has the object. */
 const forget = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'status.removed') return;
   const { [event.uid]: _gone, ...pods } = context.pods;
@@ -137,7 +137,7 @@ const forget = s.enqueueActions(({ context, event, enqueue }) => {
   } else if (publisher) drop(enqueue, context.publishers, event.uid);
 });
 
-/** Every pod of before has lost its actor: those that still exist publish anew. */
+/** `pods` started anew, and every pod lost its actor: pods that still exist publish their status again. */
 const beginAnew = s.enqueueActions(({ context, enqueue }) => {
   const inApi = Object.entries(context.publishers).filter(([, publisher]) => publisher.inApi);
   const kept = Object.fromEntries(inApi.map(([uid]) => [uid, { inApi: true, onNode: false }]));

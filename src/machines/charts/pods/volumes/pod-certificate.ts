@@ -1,9 +1,9 @@
 /**
  * A certificate of a pod (`certificate-<n>` below it), for one `podCertificate` source of a projected volume.
  *
- * Decides: when a key is made and a certificate is requested, and again when the signer says so, a little later by
- *   chance so that many pods do not come at once.
- * Owns: the request that is under way; since when the newest certificate should be another. Never the key: that is a
+ * Decides: when a key is made and a certificate is requested: at first, and when the signer says so, a little later by
+ *   chance so that many pods do not request at once.
+ * Owns: the request that is under way; when the newest certificate was due for renewal. Never the key: that is a
  *   handle.
  * Hears: the reflector of its PodCertificateRequest.
  * Asks: `kube.get` of the service account and the Node for their uids, `certificate.podKey`, `kube.create` of the
@@ -43,13 +43,15 @@ import { type CertificateSource, NOT_ISSUED } from '../../../model/volumes/crede
 import { type ReflectorReport, reflectorMachine } from '../../kube/reflector.ts';
 
 const RETRY: BackOff = { ...OPERATION_BACK_OFF, jitter: 0.5 };
-/** Upstream's: a request that is not seen by then was deleted; a certificate this long due is overdue. */
+/**
+ * Upstream's limits: a request that is not seen for this long was deleted; a certificate due for this long is overdue.
+ */
 const ABANDON_MS = 600_000;
 const OVERDUE_MS = 600_000;
 const JITTER_MS = 300_000;
-/** However soon a signer wants to be asked again. */
+/** The shortest time after which a signer may ask for another request. */
 const REFRESH_MIN_MS = 60_000;
-/** Without a certificate by then, the pod says what it waits for. */
+/** A pod without a certificate for this long is sent what it waits for. */
 const UNISSUED_MS = 10_000;
 
 export interface CertificateInput {
@@ -64,10 +66,10 @@ export interface CertificateInput {
 interface Context extends CertificateInput {
   readonly accountUid: string;
   readonly nodeUid: string;
-  /** What goes into the request, and the key that it is for; `null` when none is under way. */
+  /** The name of the request and its key; `null` when no request is under way. */
   readonly made: { readonly request: string; readonly key: SecretHandle } | null;
   readonly requestName: string;
-  /** The API server has shown the request. */
+  /** The watch has shown the request. */
   readonly isSeen: boolean;
   readonly isIssued: boolean;
   readonly refreshMs: number;
@@ -79,7 +81,7 @@ interface Context extends CertificateInput {
 
 type Event = ReflectorReport | { readonly type: 'certificate.issued' } | Ended;
 
-/** What came of a request. */
+/** The outcome of a request. */
 type Outcome =
   | { readonly is: 'gone' | 'unseen' | 'pending' | 'malformed' }
   | { readonly is: 'Denied' | 'Failed'; readonly reason: string; readonly message: string }
@@ -149,7 +151,9 @@ function report(enqueue: Enqueue, { key, pod }: Context, state: ObjectState): vo
 
 const nameOf = ({ pod, requestName }: Context): string => `${pod.namespace}/${requestName}`;
 
-/** As upstream's, but for the version of its owner, which upstream writes as one that no API server has. */
+/**
+ * The request as upstream's, except for the version of its owner, which upstream writes as one that no API server has.
+ */
 const requestBody = ({ pod, serviceAccount, accountUid, nodeName, nodeUid, source, made }: Context) => ({
   kind: 'PodCertificateRequest',
   apiVersion: 'certificates.k8s.io/v1beta1',
@@ -207,7 +211,7 @@ const refuse = s.enqueueActions(({ context, event, enqueue }) => {
   report(enqueue, context, { state: 'unknown', message: `${text}${why}` });
 });
 
-/** A failed step: what it was doing, and why it was not done. */
+/** A step failed: reports which one, and why. */
 const fail = (text: (context: Context, error: string) => string) =>
   s.enqueueActions((args) => {
     const { context, event, enqueue } = args;
@@ -244,7 +248,7 @@ const news = [
   { guard: 'isPending', actions: noteSeen },
 ] as const;
 
-/** The uids that a request names. */
+/** Reads the uids that a request names. */
 const lookingUp = {
   gettingAccount: s.createStateConfig({
     meta: { waitsFor: 'the API server to recordCertificateEvent who the pod’s service account is' },
@@ -319,7 +323,7 @@ const issuing = s.createStateConfig({
             resource: 'podcertificaterequests',
             namespace: pod.namespace,
           },
-          // A node may follow only what is its own.
+          // // A node may watch only requests of its own pods.
           fieldSelector: `metadata.name=${requestName},spec.nodeName=${nodeName}`,
         }),
         onDone: { target: 'backingOff', actions: failLost },
@@ -331,10 +335,10 @@ const issuing = s.createStateConfig({
         abandon: { guard: 'isUnseen', target: 'backingOff', actions: failLost },
       },
     },
-    /** Waits until the signer wants to be asked again. */
+    /** Waits until the signer wants another request. */
     issued: { after: { refresh: 'gettingAccount' } },
     backingOff: { after: { retry: 'gettingAccount' } },
-    /** For as long as the pod lives. */
+    /** Refused for as long as the pod lives. */
     refused: {},
   },
 });
@@ -358,7 +362,7 @@ export const podCertificateMachine = s.createMachine({
   type: 'parallel',
   states: {
     issuing,
-    /** How old the newest certificate is; each is complained about once. */
+    /** How old the newest certificate is; each overdue certificate is recorded once. */
     age: {
       initial: 'none',
       on: { 'certificate.issued': '.fresh' },

@@ -1,15 +1,15 @@
 /**
  * A token of a pod's service account (`token-<n>` below its pod), for a projected volume.
  *
- * Decides: when a new one is asked for: when 80 % of its life or a day has passed, as upstream does, a little earlier
- *   by chance so that many pods do not come at once.
- * Owns: since when and until when the newest token is good. Never the token: that is a handle.
+ * Decides: when a new token is requested: when 80 % of the life of the last one or a day has passed, as upstream, a
+ *   little earlier by chance so that many pods do not request at once.
+ * Owns: the times between which the newest token is valid. Never the token: that is a handle.
  * Hears: nothing but the answers to what it asks.
  * Asks: `kube.create` of `serviceaccounts/token`, bound to the pod.
  * Sends: its pod `object.found`.
  * Invariants:
- *   N1 the pod has a token as long as one is good, whatever the API server answers.
- *   N2 without a good token the pod hears why.
+ *   N1 the pod keeps a token for as long as it is valid, whatever the API server answers.
+ *   N2 without a valid token the pod is sent the reason.
  */
 
 import {
@@ -32,7 +32,7 @@ import { serviceAccountTokenRequest, type TokenSource } from '../../../model/vol
 
 const REFRESH_SHARE = 0.8;
 const REFRESH_MAX_MS = 24 * 3_600_000;
-/** As often as upstream checks whether it is time. */
+/** As often as upstream checks whether a token is due. */
 const REFRESH_MIN_MS = 60_000;
 const JITTER_MS = 10_000;
 const RETRY: BackOff = { ...OPERATION_BACK_OFF, jitter: 0.5 };
@@ -62,7 +62,7 @@ const s = setup({
 });
 
 interface TokenAnswer extends KubeObject {
-  /** The API server may give less than it was asked for. */
+  /** The API server may give a shorter life than was requested. */
   readonly spec?: { readonly expirationSeconds?: number };
   readonly status: { readonly token: SecretHandle & Record<string, never>; readonly expirationTimestamp: string };
 }
@@ -122,7 +122,7 @@ export const serviceAccountTokenMachine = s.createMachine({
         onError: { target: 'backingOff', actions: noteFailure },
       },
     },
-    /** Waits until it is time for the next one. */
+    /** Waits until the next token is due. */
     good: { after: { refresh: 'requesting' } },
     backingOff: { after: { retry: 'requesting' } },
   },

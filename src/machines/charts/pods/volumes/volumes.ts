@@ -1,8 +1,8 @@
 /**
- * The volumes of one pod (`volumes`): from its plan to what containers can mount, and again when the plan changes.
+ * The volumes of one pod (`volumes`): from their plan to the mounts for containers, and again when the plan changes.
  *
- * Decides: when volumes are set up, and when what failed is tried again.
- * Owns: the plan, what of it failed, the back-off.
+ * Decides: when volumes are set up, and when a failed set-up is tried again.
+ * Owns: the plan, the volumes that failed, the back-off.
  * Hears: `volumes.planned` from its pod, when the pod, a ConfigMap or a Secret changed; of `csiVolumes`, through its
  *   pod, what drivers have published.
  * Asks: `volume.setUp`; `sharing`, where giving volumes to a group takes long.
@@ -29,7 +29,7 @@ import { OPERATION_BACK_OFF, pauseMs } from '../../../model/values/back-off.ts';
 import type { VolumePlan } from '../../../model/volumes/plan.ts';
 import { SLOW_SHARING_MS, sharingMachine } from '../../volumes/sharing.ts';
 
-/** As long as upstream waits for volumes before it says so. */
+/** As long as upstream waits for volumes before it records that they are overdue. */
 const OVERDUE_MS = 123_000;
 
 export interface VolumesInput {
@@ -42,7 +42,7 @@ export interface VolumesInput {
 
 interface Context extends VolumesInput {
   readonly failures: readonly VolumeFailure[];
-  /** Names of the volumes that drivers have published. */
+  /** Names of the volumes that CSI drivers have published. */
   readonly published: readonly string[];
   /** Failed tries since the plan last changed. */
   readonly tries: number;
@@ -52,7 +52,7 @@ interface Context extends VolumesInput {
 export type VolumesOrder = { readonly type: 'volumes.planned'; readonly plan: VolumePlan };
 export type VolumesReport = { readonly type: 'volumes.mounted'; readonly mounted: MountedVolumes };
 
-/** File by file, of what may have many. */
+/** True for a volume whose many files are given to a group one by one. */
 const givesToGroup = (setUp: VolumeSetUp): boolean =>
   (setUp.kind === 'folder' && setUp.groupId !== null) || (setUp.kind === 'local' && setUp.ownership !== null);
 
@@ -92,7 +92,7 @@ const noteFailure = s.assign({
   },
 });
 
-/** Which of them are published already is the answer. */
+/** The answer says which of them are published already. */
 const wantPublished = s.enqueueActions(({ context: { plan, ref, serviceAccount }, enqueue }) => {
   if (plan.csi.length === 0) return;
   const wanted: CSIWanted = { type: 'csi.wanted', pod: { ...ref, serviceAccount }, volumes: plan.csi };
@@ -105,7 +105,7 @@ const logOverdue = s.enqueueActions(({ context, enqueue }) => {
 
 const notePublished = s.assign(({ event }) => (event.type === 'csi.mounted' ? { published: event.names } : {}));
 
-/** Of block devices upstream has events of their own, but for one that cannot be reached from this node. */
+/** For block devices upstream has other events, except for a volume that cannot be reached from this node. */
 const isMapping = (step: string | undefined): step is string =>
   step?.startsWith('MapVolume.') === true && step !== 'MapVolume.NodeAffinity check';
 
@@ -150,7 +150,7 @@ export const volumesMachine = s.createMachine({
         { target: 'settingUp' },
       ],
     },
-    /** Waits for the node to set up what the plan asks for. */
+    /** Waits for the node to set up the volumes of the plan. */
     settingUp: {
       invoke: {
         id: 'setUp',
@@ -176,14 +176,14 @@ export const volumesMachine = s.createMachine({
     judging: {
       always: [{ guard: 'hasFailed', target: 'backingOff', actions: reportFailures }, { target: 'publishing' }],
     },
-    /** Something failed: waits, then tries everything again. */
+    /** A volume failed: waits, then sets up everything again. */
     backingOff: { after: { wait: 'deciding' } },
-    /** Waits for the drivers, if there are any: each volume is tried by an actor of its own. */
+    /** Waits for the CSI drivers, if there are any: each volume has an actor of its own in `csiVolumes`. */
     publishing: {
       always: { guard: 'isPublished', target: 'mounted' },
       after: { [OVERDUE_MS]: { target: 'publishing', reenter: true, actions: logOverdue } },
     },
-    /** Waits for a change. */
+    /** Waits for another plan. */
     mounted: { entry: 'reportMounted' },
   },
 });
