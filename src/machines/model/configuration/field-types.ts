@@ -33,23 +33,26 @@ export interface StructType<Fields extends readonly Field[] = readonly Field[]> 
 export interface Field<Name extends string = string, Type extends FieldType = FieldType> {
   readonly name: Name;
   readonly type: Type;
-  /** Go's name of the struct without a name that holds it: decoding errors print it on the way to the field. */
+  /**
+   * The struct is embedded in another without a name of its own: decoding errors print this name on the way to the
+   * field.
+   */
   readonly embeddedIn?: string;
   /** Unset differs from zero: `null` unsets, and a set zero is printed. */
   readonly pointer?: true;
   /** Printed even when it is zero. */
   readonly always?: true;
-  /** What stands in for an unset pointer, or for the zero of a plain field. */
+  /** The default for an unset pointer, or for the zero of a plain field. */
   readonly default?: Json;
 }
 
-/** A pointer that no default stands in for: a complete value may be without it. */
+/** A pointer without a default: a complete value may lack it. */
 interface OptionalField<Name extends string, Type extends FieldType> extends Field<Name, Type> {
   readonly pointer: true;
   readonly default?: never;
 }
 
-/** What a decoded and completed value of a type is. */
+/** The type of a decoded and completed value. */
 export type ValueOf<Type extends FieldType> = Type extends { readonly kind: 'bool' }
   ? boolean
   : Type extends { readonly kind: 'integer' | 'float' }
@@ -69,7 +72,7 @@ type StructValue<Each extends Field> = {
   readonly [One in Exclude<Each, Optional<Each>> as One['name']]: ValueOf<One['type']>;
 } & { readonly [One in Optional<Each> as One['name']]?: ValueOf<One['type']> };
 
-/** What a document may set of a type, before anything is completed. */
+/** The type of a document before anything is completed. */
 export type SparseOf<Type extends StructType> = {
   readonly [One in Type['fields'][number] as One['name']]?: One['type'] extends StructType
     ? SparseOf<One['type']>
@@ -168,7 +171,7 @@ function zeroOfStruct(type: StructType): Json {
   return Object.fromEntries(set.map((field) => [field.name, zeroOf(field.type)]));
 }
 
-/** Whether a value is the zero of its type; nothing is zero, too. */
+/** Whether a value is the zero of its type; an absent value is. */
 export function isZero(type: FieldType, value: Json | undefined): boolean {
   if (value === undefined || value === null) return true;
   if (Array.isArray(value)) return value.length === 0;

@@ -245,7 +245,7 @@ export const kubeletConfigurationType = struct('v1beta1.KubeletConfiguration', [
 export type KubeletConfiguration = ValueOf<typeof kubeletConfigurationType>;
 export type LoggingConfiguration = ValueOf<typeof logging>;
 
-/** What defaulting filled by this table. */
+/** Defaulting has completed this value by the table of fields. */
 export function asConfiguration(value: JsonObject): KubeletConfiguration {
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the one place where decoded values meet the type
   return value as KubeletConfiguration;

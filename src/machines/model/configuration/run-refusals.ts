@@ -1,6 +1,6 @@
 /**
- * Decides what `run()` of the kubelet refuses of authentication, authorization and `--node-ip`. The step of the start
- * that it belongs to asks, and so does what judges the settings that come later.
+ * Decides which settings of authentication, authorization and `--node-ip` the kubelet's `run()` refuses. Asked by the
+ * step of the start that uses them, and by the validation of settings that upstream reads later.
  *
  * Upstream: cmd/kubelet/app/auth.go, component-helpers/node/util/ips.go.
  */

@@ -1,4 +1,4 @@
-/** Decides whether the cipher suites, the TLS version and the curves of the server have names that are known. */
+/** Decides whether the cipher suites, the TLS version and the curves of the server have known names. */
 
 import { quote } from '../values/go-text.ts';
 import type { KubeletConfiguration } from './fields.ts';
@@ -49,7 +49,7 @@ export function http2Refusal(cipherSuites: readonly string[], minVersion: string
   );
 }
 
-/** By the number that TLS has for a curve or another way to agree on a key, the name that OpenSSL has for it. */
+/** OpenSSL's names of curves and other key exchanges, by their numbers in TLS. */
 const CURVES: Readonly<Record<number, string>> = {
   23: 'P-256',
   24: 'P-384',
@@ -80,6 +80,6 @@ export function tlsError(configuration: KubeletConfiguration): string | null {
   return isKnown ? curvesError(tlsCurvePreferences) : `unknown tls version ${quote(tlsMinVersion)}`;
 }
 
-/** Of a pair of which only this file cannot be read. */
+/** The error about a pair of files of which this one cannot be read. */
 export const tlsPairError = (path: string): string =>
   `error reading ${path}, certificate and key must be supplied as a pair`;

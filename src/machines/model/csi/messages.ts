@@ -1,18 +1,18 @@
-/** What pods, `csiVolumes` and its actors say to each other about volumes of CSI drivers. */
+/** Messages between pods, `csiVolumes` and its actors about volumes of CSI drivers. */
 import type { ObjectReference } from '../api/pod.ts';
 import type { CSIDriverSpec, SecretReference } from '../api/storage.ts';
 
-/** A volume of a pod that a CSI driver is to publish. */
+/** A volume of a pod that a CSI driver has to publish. */
 export interface CSIVolume {
-  /** In the pod. */
+  /** The name of the volume in the pod. */
   readonly name: string;
-  /** Of the PersistentVolume, or the same as `name`: its folder, and its name in events. */
+  /** The name of the PersistentVolume, or the same as `name`: the name of its folder, and in events. */
   readonly spec: string;
   readonly driver: string;
   readonly handle: string;
-  /** Written into the pod itself, and gone with it. */
+  /** The volume is inline in the pod, and is removed with it. */
   readonly isEphemeral: boolean;
-  /** Containers have it as a device, not as a file system. */
+  /** Containers get the volume as a device, not as a file system. */
   readonly isBlock: boolean;
   readonly readOnly: boolean;
   readonly fsType: string;
@@ -22,21 +22,21 @@ export interface CSIVolume {
   readonly stageSecret: SecretReference | null;
   readonly publishSecret: SecretReference | null;
   readonly expandSecret: SecretReference | null;
-  /** `null`: of no claim. */
+  /** `null`: the volume has no claim. */
   readonly size: VolumeSize | null;
-  /** Of the pod; `null`: none. */
+  /** The group of the pod's security context; `null`: none. */
   readonly fsGroup: number | null;
   readonly fsGroupOnlyTop: boolean;
 }
 
-/** How large the volume of a claim is for the cluster: quantities, as their texts. */
+/** Sizes of a claim's volume, as quantity texts. */
 interface VolumeSize {
   readonly claim: ClaimName;
-  /** Of the PersistentVolume: what the volume has to be on this node. */
+  /** The capacity of the PersistentVolume: the size that the volume must have on this node. */
   readonly wanted: string;
-  /** What the claim says that its users have; empty: nothing yet. */
+  /** The capacity in the status of the claim; empty: none yet. */
   readonly had: string;
-  /** How far the cluster is with it: the `allocatedResourceStatuses` of the claim; empty: no more to do. */
+  /** The progress of an expansion: `allocatedResourceStatuses` of the claim; empty: nothing is to be done. */
   readonly status: string;
 }
 
@@ -46,7 +46,7 @@ interface ClaimName {
   readonly uid: string;
 }
 
-/** What a volume has become too small for. */
+/** An expansion that a volume needs. */
 export interface Expansion {
   readonly claim: ClaimName;
   readonly to: string;
@@ -59,82 +59,82 @@ export interface CSIPod extends ObjectReference {
   readonly serviceAccount: string;
 }
 
-/** Everything of a driver that a pod uses; replaces what it wanted before, and takes nothing away. */
+/** All CSI volumes that a pod uses; replaces the earlier message, and unpublishes nothing. */
 export interface CSIWanted {
   readonly type: 'csi.wanted';
   readonly pod: CSIPod;
   readonly volumes: readonly CSIVolume[];
 }
 
-/** A pod has waited for its volumes for long: an event names them. */
+/** A pod has waited long for its volumes: an event names them. */
 export interface CSIOverdue {
   readonly type: 'csi.overdue';
   readonly uid: string;
 }
 
-/** Nothing of the pod runs any more: its volumes are to be unpublished, also those that an earlier agent published. */
+/** No container of the pod runs any more: its volumes have to be unpublished, also those of an earlier agent. */
 export interface CSIReleased {
   readonly type: 'csi.released';
   readonly uid: string;
 }
 
-/** To pods. */
+/** Reports to pods. */
 export type CSIReport =
   /** Names of the volumes that containers can use now. */
   | { readonly type: 'csi.mounted'; readonly uid: string; readonly names: readonly string[] }
-  /** Nothing of a released pod is published any more. */
+  /** No volume of a released pod is published any more. */
   | { readonly type: 'csi.unmounted'; readonly uid: string }
-  /** Who wanted and released what was lost. */
+  /** Requests and releases were lost: pods send theirs again. */
   | { readonly type: 'csi.started' };
 
-/** Of the plugin manager: where a driver listens. */
+/** From `pluginManager`: the socket of a driver, or its end. */
 export type CSIDriverNews =
   | { readonly type: 'csi.driverListening'; readonly name: string; readonly endpoint: string }
   | { readonly type: 'csi.driverGone'; readonly name: string };
 
-/** To the plugin manager, of a driver whose volumes that fit on this node may become more or fewer. */
+/** To `pluginManager`, about a driver whose attach limit may change. */
 export type CSILimits =
-  /** It is to be asked so often how many; 0: no more. */
+  /** How often the driver has to be asked for its attach limit; 0: no more. */
   | { readonly type: 'csi.limitsFollowed'; readonly name: string; readonly periodMs: number }
-  /** Fewer than it said: it is to be asked now. */
+  /** The limit is lower than the driver said: it has to be asked now. */
   | { readonly type: 'csi.limitReached'; readonly name: string };
 
-/** What the Node says of volumes, as the API server has it. */
+/** The volumes in the Node's status, as the API server has it. */
 export interface NodeVolumes {
   readonly type: 'node.volumes';
   readonly inUse: readonly string[];
   readonly attached: readonly string[];
 }
 
-/** What is known of a driver. */
+/** A driver as it is known now. */
 export interface Driver {
   readonly endpoint: string | null;
-  /** Its CSIDriver; `null`: there is none. Absent: that is not known yet. */
+  /** The CSIDriver object; `null`: there is none. Absent: not known yet. */
   readonly spec?: CSIDriverSpec | null;
 }
 
-/** Why a volume cannot be had, in the words of an event. */
+/** Why a volume cannot be mounted, in the words of an event. */
 export interface CSIFailure {
   readonly step: string;
   readonly message: string;
 }
 
-/** What the driver made of a volume for the whole node. */
+/** What the driver returned when it staged a volume for the node. */
 export interface StagedDevice {
   /** Empty: the driver does not stage. */
   readonly stagingPath: string;
   readonly publishContext: Readonly<Record<string, string>>;
 }
 
-/** To the actor of a device: replaces what it knew. */
+/** To the actor of a device: replaces the earlier order. */
 export type DeviceOrder = {
   readonly type: 'device.known';
   readonly driver: Driver;
-  /** What is to be staged; `null`: as before. */
+  /** The volume to stage; `null`: as before. */
   readonly volume: CSIVolume | null;
-  /** It is published for a pod, or a pod wants it. */
+  /** The volume is published for a pod, or a pod wants it. */
   readonly isUsed: boolean;
-  /** The API server knows that the volume is in use here. */
+  /** The API server knows that the volume is in use on this node. */
   readonly isReported: boolean;
   readonly isAttached: boolean;
 };
@@ -144,23 +144,23 @@ export type DeviceReport =
   | ({
       readonly type: 'device.failed';
       readonly key: string;
-      /** It cannot be attached: no more volumes fit on this node. */
+      /** The attach limit of this node is reached: the volume cannot be attached. */
       readonly isNodeFull: boolean;
     } & CSIFailure);
 
-/** To the actor of one volume of one pod: replaces what it knew. */
+/** To the actor of one volume of one pod: replaces the earlier order. */
 export type MountOrder =
   | {
       readonly type: 'mount.known';
       readonly driver: Driver;
       readonly device: StagedDevice | null;
-      /** Another pod has a volume that only one pod may have. */
+      /** Another pod has the volume, which only one pod may use. */
       readonly isTaken: boolean;
       readonly isReleased: boolean;
-      /** This is the mount by which the volume is to be expanded; `null`: it need not be, or another is. */
+      /** The expansion that this mount has to request; `null`: none is needed, or another mount requests it. */
       readonly expansion: Expansion | null;
     }
-  /** The device that it waits for cannot be had. */
+  /** The device of the volume cannot be staged. */
   | ({ readonly type: 'mount.deviceFailed' } & CSIFailure);
 
 export type MountReport =

@@ -1,5 +1,5 @@
 /**
- * Where everything of a CSI volume lies. Pure. Other agents of the node know this layout, as upstream has it.
+ * The paths of a CSI volume. Pure. The layout is upstream's, which other agents of the node know.
  *
  * A volume with a file system has a folder for the node, by its handle, and one in the pod, by its PersistentVolume; a
  * block device has its folders by its PersistentVolume, below `volumeDevices`.
@@ -12,7 +12,7 @@ const PLUGIN = 'kubernetes.io/csi';
 const POD_PLUGIN = 'kubernetes.io~csi';
 const BLOCK = `plugins/${PLUGIN}/volumeDevices`;
 
-/** A volume as the whole node sees it. `block`: of a block device, the name of its PersistentVolume. */
+/** A volume as the node shares it between pods. `block`: the name of the PersistentVolume of a block device. */
 export interface DeviceId {
   readonly driver: string;
   readonly handle: string;
@@ -26,9 +26,9 @@ export const deviceIdOf = ({ driver, handle, spec, isBlock }: CSIVolume): Device
 });
 
 interface DevicePlace {
-  /** Of the record. */
+  /** The folder of the record. */
   readonly directory: string;
-  /** What the driver stages to. */
+  /** The path to which the driver stages. */
   readonly staging: string;
   readonly block: BlockStage | null;
 }
@@ -52,9 +52,9 @@ interface Folders {
 }
 
 interface MountPlace {
-  /** Of the record, or of what the driver publishes to. */
+  /** The folder of the record, or of the path to which the driver publishes. */
   readonly directory: string;
-  /** What the driver publishes to. */
+  /** The path to which the driver publishes. */
   readonly target: string;
   readonly block: BlockMount | null;
 }
@@ -74,6 +74,6 @@ export function mountPlace(
   return { directory, target, block: { target, link, map: `${root}/${BLOCK}/${spec}/dev/${uid}` } };
 }
 
-/** Where all pods' parts of a block device are bound. */
+/** The folder where the paths of all pods to a block device are bound. */
 export const mapFolder = ({ map }: BlockMount): string => map.slice(0, map.lastIndexOf('/'));
 export const linkFolder = ({ link }: BlockMount): string => link.slice(0, link.lastIndexOf('/'));

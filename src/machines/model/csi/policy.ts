@@ -1,5 +1,5 @@
 /**
- * What drivers are asked for the volumes of pods, and what is refused before they are asked. Pure.
+ * The requests to CSI drivers for the volumes of pods, and the refusals before a driver is called. Pure.
  *
  * Invariant: every text that a user sees is upstream's. Upstream: pkg/volume/csi.
  */
@@ -9,7 +9,7 @@ import type { NodePublishRequest, NodeStageRequest, VolumeCapability, VolumeData
 import type { Content } from '../operations/volume.ts';
 import type { CSIPod, CSIVolume, Driver, StagedDevice } from './messages.ts';
 
-/** What a driver says that it can do: see `csi.capabilities`. */
+/** The capabilities that a driver reports: see `csi.capabilities`. */
 export type Capabilities = readonly string[];
 export type Secrets = Readonly<Record<string, Content>>;
 
@@ -19,9 +19,9 @@ const EPHEMERAL = 'Ephemeral';
 
 // ---- names ----------------------------------------------------------------------------------------------------------
 
-/** A volume as the whole node sees it. */
+/** The key of a volume as the node shares it between pods. */
 export const deviceKey = ({ driver, handle }: Pick<CSIVolume, 'driver' | 'handle'>): string => `${driver}^${handle}`;
-/** As the Node lists it. */
+/** The name of the volume in the Node's status. */
 export const uniqueName = (key: string): string => `${PLUGIN}/${key}`;
 export const ephemeralHandle = (uid: string, volume: string): string => `csi-${sha256(`${uid}${volume}`)}`;
 export const attachmentName = ({ driver, handle }: Pick<CSIVolume, 'driver' | 'handle'>, nodeName: string): string =>
@@ -32,10 +32,13 @@ export const attachmentName = ({ driver, handle }: Pick<CSIVolume, 'driver' | 'h
 export const notRegistered = (driver: string): string =>
   `driver name ${driver} not found in the list of registered CSI drivers`;
 
-/** Without a CSIDriver a volume is attached first. */
+/** Without a CSIDriver object a volume has to be attached. */
 export const isAttachable = ({ spec }: Driver): boolean => spec?.attachRequired !== false;
 
-/** Why the driver does not do this kind of volume; empty when it does. Of block devices upstream does not ask it. */
+/**
+ * Why the driver does not support this kind of volume; empty when it does. For block devices upstream does not check
+ * it.
+ */
 export function modeRefusal({ driver, isEphemeral, isBlock }: CSIVolume, spec: CSIDriverSpec | null): string {
   if (isBlock) return '';
   const mode = isEphemeral ? EPHEMERAL : PERSISTENT;
@@ -47,25 +50,25 @@ export function modeRefusal({ driver, isEphemeral, isBlock }: CSIVolume, spec: C
   return `${refusal} (only supports [${modes.map((each) => JSON.stringify(each)).join(' ')}])`;
 }
 
-/** Only one pod may have it. */
+/** True for a volume that only one pod may use. */
 export const isForOnePod = ({ accessModes }: CSIVolume): boolean =>
   accessModes.length === 1 && accessModes[0] === 'ReadWriteOncePod';
 export const TAKEN = 'volume uses the ReadWriteOncePod access mode and is already in use by another pod';
 
-/** What an attachment says: attached, not yet (`null`), or why it never will be. */
+/** The state of an attachment: attached, not yet (`null`), or the error. */
 export function attachmentOf({ metadata, status }: VolumeAttachment): StagedDevice['publishContext'] | string | null {
   if (metadata?.deletionTimestamp !== undefined) return 'volume attachment is being deleted';
   if (status?.attached === true) return status.attachmentMetadata ?? {};
   return status?.attachError?.message ?? null;
 }
 
-/** The code of gRPC. */
+/** The status code of gRPC. */
 const RESOURCE_EXHAUSTED = 8;
 
 export const isNodeFull = ({ status }: VolumeAttachment): boolean =>
   status?.attachError?.errorCode === RESOURCE_EXHAUSTED;
 
-/** How often a driver is asked how many volumes fit on this node; 0: only when it registers. */
+/** How often a driver is asked for its attach limit; 0: only when it registers. */
 export const limitsPeriodMs = (spec: CSIDriverSpec | null | undefined): number =>
   (spec?.nodeAllocatableUpdatePeriodSeconds ?? 0) * 1_000;
 
@@ -88,11 +91,11 @@ function accessMode([mode = 'ReadWriteOnce']: readonly string[], capabilities: C
   }
 }
 
-/** The driver hands the volume to the group of the pod itself. */
+/** The driver gives the volume to the pod's group itself. */
 const mountsForGroup = (capabilities: Capabilities): boolean => capabilities.includes('VOLUME_MOUNT_GROUP');
 export const stages = (capabilities: Capabilities): boolean => capabilities.includes('STAGE_UNSTAGE_VOLUME');
 
-/** `group` that the driver hands the files to; empty: none. */
+/** The group to which the driver gives the files; empty: none. */
 export const capabilityOf = (volume: CSIVolume, capabilities: Capabilities, group = ''): VolumeCapability => ({
   ...(volume.isBlock
     ? { block: {} }
@@ -103,7 +106,7 @@ export const capabilityOf = (volume: CSIVolume, capabilities: Capabilities, grou
 const groupOf = ({ fsGroup }: CSIVolume, capabilities: Capabilities): string =>
   fsGroup !== null && mountsForGroup(capabilities) ? String(fsGroup) : '';
 
-/** `staging`: where to. */
+/** `staging`: the path to stage to. */
 export const stageRequest = (
   volume: CSIVolume,
   staging: string,
@@ -138,7 +141,7 @@ export const publishRequest = (
   volume_context: { ...volume.attributes, ...podInfo(volume, more.pod, more.spec) },
 });
 
-/** Of a block device a driver does not get the pod. */
+/** The pod's attributes for the driver; for a block device it gets none. */
 function podInfo(
   { isEphemeral, isBlock }: CSIVolume,
   pod: CSIPod,
@@ -154,7 +157,7 @@ function podInfo(
   };
 }
 
-/** To whom the agent itself gives the files; `null`: it leaves them alone. */
+/** The group to which the agent itself gives the files; `null`: they stay as they are. */
 export function ownershipOf(volume: CSIVolume, spec: CSIDriverSpec | null, capabilities: Capabilities) {
   const { fsGroup, fsType, accessModes, isEphemeral, isBlock, readOnly, fsGroupOnlyTop: onlyTop } = volume;
   if (fsGroup === null || readOnly || isBlock || mountsForGroup(capabilities)) return null;
@@ -168,7 +171,7 @@ const ONE_NODE: ReadonlySet<string> = new Set(['ReadWriteOnce', 'ReadWriteOncePo
 
 // ---- records --------------------------------------------------------------------------------------------------------
 
-/** Of a block device it is the only record. */
+/** The record of the device; for a block device it is the only one. */
 export const deviceData = (volume: CSIVolume, nodeName: string): VolumeData => ({
   driverName: volume.driver,
   volumeHandle: volume.handle,

@@ -1,4 +1,4 @@
-/** From the volume of a pod to what a CSI driver is asked for it. Pure. */
+/** Turns a volume of a pod into the volume that a CSI driver publishes. Pure. */
 import type { Pod, Volume } from '../api/pod.ts';
 import type { BoundVolume } from '../operations/volume.ts';
 import type { CSIVolume } from './messages.ts';
@@ -11,7 +11,9 @@ const groupOf = ({ spec: { securityContext } }: Pod): Group => ({
   fsGroupOnlyTop: securityContext?.fsGroupChangePolicy === 'OnRootMismatch',
 });
 
-/** `bound`: what lies behind a claim; `null` for a volume of the pod itself. Answers `null`: no driver is needed. */
+/**
+ * `bound`: the PersistentVolume of a claim; `null` for an inline volume. Returns `null` when no CSI driver is needed.
+ */
 export function csiVolumeOf(volume: Volume, bound: BoundVolume | null, pod: Pod): CSIVolume | null {
   if (bound) return persistent(volume, bound, pod);
   return volume.csi ? ephemeral(volume.name, volume.csi, pod) : null;

@@ -1,8 +1,9 @@
 /**
- * What the managers of the node (eviction, shutdown) know of a pod: enough to rank it, to bound it, and to say why.
+ * The facts about a pod for the managers of the node (eviction, shutdown): enough to rank it, to limit its storage, and
+ * to explain its end.
  *
- * Pure. Sent by the pod's actor when it starts, when its configuration changes, and for the last time when nothing of
- * it runs any more.
+ * Pure. Sent by the pod's actor when it starts, when its configuration changes, and for the last time when none of its
+ * containers runs any more.
  */
 import { isMirrorPod, isStaticPod, type Pod } from '../api/pod.ts';
 import type { StorageLimits } from '../operations/stats.ts';
@@ -11,7 +12,7 @@ import { hasPodLevelResources, podContainers } from '../spec/qos.ts';
 import { amountsOf, podLimits, podRequests } from '../spec/resources.ts';
 import { formatBinary, formatDecimal, type Nano, wholeUnits } from '../values/quantity.ts';
 
-/** From this priority on a pod is of the system, and never evicted. */
+/** From this priority on a pod is system-critical, and never evicted. */
 export const SYSTEM_CRITICAL_PRIORITY = 2_000_000_000;
 const EPHEMERAL_STORAGE = 'ephemeral-storage';
 
@@ -19,14 +20,14 @@ export interface NodePod {
   readonly name: string;
   readonly namespace: string;
   readonly priority: number;
-  /** Static pods, and those of the system: never evicted, always admitted. */
+  /** True for static pods and critical ones: never evicted, always admitted. */
   readonly isCritical: boolean;
   readonly graceSeconds: number;
-  /** What the whole pod asked for, in bytes. */
+  /** The sum of the requests of the pod, in bytes. */
   readonly requests: { readonly memory: string; readonly 'ephemeral-storage': string };
-  /** As written in `spec.resources`; `null` when the pod as a whole asks for none. */
+  /** The memory request in `spec.resources`, as written; `null` when there is none. */
   readonly podMemoryRequest: string | null;
-  /** By container, as written; init containers, too. */
+  /** Requests by container, init containers included, as written. */
   readonly containerRequests: Readonly<Record<string, Readonly<Record<string, string>>>>;
   /** Volumes that fill the node's disk. */
   readonly localVolumes: readonly string[];
@@ -34,12 +35,12 @@ export interface NodePod {
   readonly storage: StorageLimits | null;
 }
 
-/** `pod: null`: nothing of it runs any more. */
+/** `pod: null`: no container of the pod runs any more. */
 export interface NodePodChanged {
   readonly type: 'node.podChanged';
   readonly uid: string;
   readonly pod: NodePod | null;
-  /** What it took of the node is free, too: its volumes are unmounted, its cgroup is gone. */
+  /** The resources of the pod are free too: its volumes are unmounted, its cgroup is gone. */
   readonly isReclaimed?: true;
 }
 
@@ -104,6 +105,6 @@ function storageLimits(pod: Pod, asKubelet: boolean): StorageLimits | null {
   };
 }
 
-/** A sum is written in the family of its first part. */
+/** A sum is written in the format of its first part. */
 const sumText = (whole: Nano, first: string): string =>
   first.endsWith('i') ? formatBinary(whole) : formatDecimal(whole);

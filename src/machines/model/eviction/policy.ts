@@ -1,4 +1,4 @@
-/** What the eviction manager knows, and the pure rules by which it decides. See `eviction.ts`. */
+/** The context of the eviction manager, and the pure rules by which it decides. See `eviction.ts`. */
 
 import type { DiskLayout, EvictionThreshold, Observations, PodUse, StatsPlace } from '../operations/stats.ts';
 import type { EvictionSettings } from '../settings/node-settings.ts';
@@ -23,7 +23,7 @@ export interface EvictionContext {
   readonly place: StatsPlace;
   readonly nodeName: string;
   readonly layout: DiskLayout | null;
-  /** Those of the settings, with the derived ones once the layout is known. */
+  /** The thresholds of the settings, with the derived ones once the layout of file systems is known. */
   readonly thresholds: readonly EvictionThreshold[];
   readonly shortage: Shortage;
   readonly observedAt: ObservedAt;
@@ -31,15 +31,15 @@ export interface EvictionContext {
   readonly observations: Observations;
   readonly uses: readonly PodUse[];
   readonly pods: Readonly<Record<string, NodePod>>;
-  /** Pods whose end was ordered here and that are not gone yet. */
+  /** Pods that were ordered to end and are not gone yet. */
   readonly ordered: readonly string[];
-  /** The pod whose end is waited for. */
+  /** The pod whose end the next turn waits for. */
   readonly victim: string | null;
-  /** By signal, how many pods had to go. */
+  /** By signal, how many pods were evicted. */
   readonly evictions: Readonly<Record<string, number>>;
-  /** Turns since the last change after which nothing was better: the next one waits longer. */
+  /** Turns without an effect since the last change: the next one waits longer. */
   readonly idleTurns: number;
-  /** Reading the signals fails. */
+  /** The signals cannot be read. */
   readonly failing: boolean;
 }
 
@@ -64,7 +64,7 @@ export const initialEviction = (settings: EvictionSettings, place: StatsPlace): 
   failing: false,
 });
 
-/** What is known after one observation of the machine. */
+/** The context after an observation of the machine. */
 export function observed(
   context: EvictionContext,
   observations: Observations,
@@ -78,7 +78,7 @@ export function observed(
   return { shortage, observedAt, conditions, observations };
 }
 
-/** Time passed: a condition may be over, a grace may have ended. */
+/** Re-evaluates the last observation at a later time: a condition may have ended, a grace period may be over. */
 export const reobserved = (context: EvictionContext, nowMs: number) => observed(context, context.observations, nowMs);
 
 export const located = ({ settings }: EvictionContext, layout: DiskLayout) => ({
@@ -86,7 +86,7 @@ export const located = ({ settings }: EvictionContext, layout: DiskLayout) => ({
   thresholds: withContainerFs(settings.thresholds, layout),
 });
 
-/** What has to be done something about, most urgent first; `null` when nothing has. */
+/** The threshold that has to be acted on, the most urgent one; `null` when there is none. */
 export const target = ({ thresholds, shortage }: EvictionContext): EvictionThreshold | null =>
   mostUrgent(thresholds, shortage.due);
 
@@ -96,7 +96,7 @@ export const dueThresholds = ({ thresholds, shortage }: EvictionContext): readon
 export const graceAtMs = ({ thresholds, shortage }: EvictionContext): number | null =>
   nextGraceAtMs(thresholds, shortage);
 
-/** When the next condition is over that is reported only because of its transition period; `null` when none is. */
+/** When the next condition ends that is reported only because of its transition period; `null` when there is none. */
 export function reliefAtMs({ conditions, observedAt, settings, thresholds, shortage }: EvictionContext): number | null {
   const lasting = new Set(reportedConditions(thresholds, shortage, {}, 0, 0));
   const ends = conditions.flatMap((each) =>
@@ -113,11 +113,11 @@ export function clears(context: EvictionContext): { readonly containers: boolean
   return threshold === null ? { containers: false, images: false } : reclaimable(threshold.signal, layoutOf(context));
 }
 
-/** Everything that was short has come back, its minimum included. */
+/** Every met threshold is met no more, with its minimum reclaimed. */
 export const isCleared = ({ thresholds, observations }: EvictionContext): boolean =>
   metThresholds(thresholds, observations, true).length === 0;
 
-/** All pods that may go, the first one first. */
+/** All pods that may be evicted, the first one first. */
 export function candidates(context: EvictionContext): readonly Candidate[] {
   const threshold = target(context);
   if (threshold === null) return [];

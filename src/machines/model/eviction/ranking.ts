@@ -17,21 +17,21 @@ import { formatBinary, fromWhole, nanoOf } from '../values/quantity.ts';
 import type { NodePod } from './facts.ts';
 import { amountText, isHard, resourceOf, type StarvedResource, thresholdText } from './thresholds.ts';
 
-/** A pod that may go, and what it uses; `null` when nothing could be measured. */
+/** A pod that may be evicted, and its usage; `null` when nothing could be measured. */
 export interface Candidate {
   readonly uid: string;
   readonly pod: NodePod;
   readonly use: PodUse | null;
 }
 
-/** Parts of a pod on disk that count for a file system. */
+/** The parts of a pod's disk usage that count for a file system. */
 interface Measured {
   readonly layers: boolean;
   readonly logs: boolean;
   readonly volumes: boolean;
 }
 
-/** Which parts of a pod fill the file system of this signal. */
+/** Which parts of a pod count for the file system of this signal. */
 function measuredFor(signal: EvictionSignal, { dedicatedImageFs, splitContainerFs }: DiskLayout): Measured {
   const everything = { layers: true, logs: true, volumes: true };
   if (!dedicatedImageFs) return everything;
@@ -57,7 +57,7 @@ interface Ranked {
   readonly candidate: Candidate;
   readonly isMeasured: boolean;
   readonly exceeds: boolean;
-  /** How much more than it asked for; of processes, how many. */
+  /** The usage above the request; for process ids, the number of processes. */
   readonly excess: bigint;
 }
 
@@ -84,7 +84,7 @@ function compare(a: Ranked, b: Ranked): number {
   );
 }
 
-/** Of processes the priority alone decides before their number. */
+/** For process ids priority comes first, then the number of processes. */
 const compareProcesses = (a: Ranked, b: Ranked): number =>
   a.candidate.pod.priority - b.candidate.pod.priority ||
   first(!a.isMeasured, !b.isMeasured) ||
@@ -104,7 +104,7 @@ export function rankedForEviction(
     .map(({ candidate }) => candidate);
 }
 
-/** What may be cleared away on the node before a pod has to go. */
+/** What can be reclaimed on the node before a pod has to be evicted. */
 export function reclaimable(
   signal: EvictionSignal,
   { dedicatedImageFs, splitContainerFs }: DiskLayout,
@@ -120,7 +120,7 @@ export function reclaimable(
 
 // ---- grace ----------------------------------------------------------------------------------------------------------
 
-/** A pod that must go at once gets this long. */
+/** The grace period of a pod that must end at once, in seconds. */
 export const IMMEDIATE_GRACE_SECONDS = 1;
 
 export const evictionGrace = (threshold: EvictionThreshold, maxPodGraceSeconds: number): number =>
@@ -130,7 +130,7 @@ export const evictionGrace = (threshold: EvictionThreshold, maxPodGraceSeconds: 
 
 export interface EvictionMessage {
   readonly message: string;
-  /** Of the event. */
+  /** Annotations of the event. */
   readonly annotations: Readonly<Record<string, string>>;
 }
 

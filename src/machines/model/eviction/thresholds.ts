@@ -1,8 +1,8 @@
 /**
- * When a node is short of something: thresholds, what was observed, and the conditions that follow.
+ * When a resource of the node is short: thresholds, observations, and the conditions that follow.
  *
  * Pure. Upstream: pkg/kubelet/eviction/helpers.go. Invariant: a threshold is met when less than its amount is
- * available; once met it stays so until its minimum is reclaimed, too.
+ * available; once met it stays met until its minimum is reclaimed too.
  */
 import { parseEvictionThresholds } from '../configuration/eviction-thresholds.ts';
 import type { KubeletConfiguration } from '../configuration/fields.ts';
@@ -18,7 +18,7 @@ import { formatBinary, formatDecimal, fromWhole, nanoOf, wholeUnits } from '../v
 import { millisecondsOf } from '../values/time.ts';
 
 export type PressureCondition = 'MemoryPressure' | 'DiskPressure' | 'PIDPressure';
-/** What is reclaimed; `inodes` and `pids` are no resources of the API. */
+/** The resource that is reclaimed; `inodes` and `pids` are no resources of the API. */
 export type StarvedResource = 'memory' | 'ephemeral-storage' | 'inodes' | 'pids';
 
 const RESOURCES: Readonly<Record<EvictionSignal, StarvedResource>> = {
@@ -49,7 +49,9 @@ type Settings = Pick<
   'evictionHard' | 'evictionSoft' | 'evictionSoftGracePeriod' | 'evictionMinimumReclaim' | 'enforceNodeAllocatable'
 >;
 
-/** The configured thresholds; what pods together may have is guarded as the node is, where pods are held to it. */
+/**
+ * The configured thresholds. Where the limit of all pods is enforced, it has the memory threshold of the node as well.
+ */
 export function configuredThresholds(settings: Settings): readonly EvictionThreshold[] {
   const parsed = parseEvictionThresholds(settings);
   if (parsed.error !== undefined) return [];
@@ -84,13 +86,13 @@ export function withContainerFs(
 const isBytes = (signal: EvictionSignal): boolean =>
   resourceOf(signal) === 'memory' || resourceOf(signal) === 'ephemeral-storage';
 
-/** What a threshold means on this machine, in whole units. A share is a float of 32 bits, as upstream. */
+/** The amount of a threshold on this machine, in whole units. A share is a float of 32 bits, as upstream. */
 export function thresholdAmount(value: ThresholdValue, capacity: bigint): bigint {
   if ('quantity' in value) return wholeUnits(nanoOf(value.quantity));
   return BigInt(Math.trunc(Number(capacity) * Math.fround(value.share)));
 }
 
-/** As it stands in messages. */
+/** The threshold as messages print it. */
 export function thresholdText({ signal, value }: EvictionThreshold, { capacity }: SignalObservation): string {
   if ('quantity' in value) return value.quantity;
   return amountText(signal, thresholdAmount(value, BigInt(capacity)), true);
@@ -99,7 +101,7 @@ export function thresholdText({ signal, value }: EvictionThreshold, { capacity }
 export const amountText = (signal: EvictionSignal, amount: bigint, asBytes = isBytes(signal)): string =>
   asBytes ? formatBinary(fromWhole(amount)) : formatDecimal(fromWhole(amount));
 
-/** Whether less is available than the threshold wants; `withReclaim` also wants its minimum back. */
+/** Whether less is available than the threshold asks for; `withReclaim` adds its minimum to reclaim. */
 function isMet(threshold: EvictionThreshold, observed: SignalObservation, withReclaim: boolean): boolean {
   const capacity = BigInt(observed.capacity);
   const wanted = thresholdAmount(threshold.value, capacity);
@@ -130,11 +132,11 @@ type MetSince = Readonly<Record<string, number>>;
 export interface Shortage {
   /** Thresholds that are met, whatever their grace. */
   readonly metSince: MetSince;
-  /** Those of them whose grace is over: something must be done. */
+  /** Thresholds whose grace period is over: the node has to act. */
   readonly due: readonly number[];
 }
 
-/** What is short now, given what was short before. */
+/** The shortage now, from the shortage before and an observation. */
 export function shortageOf(
   thresholds: readonly EvictionThreshold[],
   observations: Observations,
@@ -150,7 +152,7 @@ export function shortageOf(
   return { metSince: Object.fromEntries(since), due: since.filter(isOver).map(([index]) => index) };
 }
 
-/** When the next grace ends; `null` when nothing waits. */
+/** When the next grace period ends; `null` when none is running. */
 export function nextGraceAtMs(thresholds: readonly EvictionThreshold[], { metSince, due }: Shortage): number | null {
   const ends = Object.entries(metSince).flatMap(([index, sinceMs]) =>
     due.includes(Number(index))
@@ -160,7 +162,7 @@ export function nextGraceAtMs(thresholds: readonly EvictionThreshold[], { metSin
   return ends.length === 0 ? null : Math.min(...ends);
 }
 
-/** Memory goes first: of all that is short it is what the kernel waits for least. */
+/** The most urgent threshold: memory first, because the kernel soon kills processes for want of it. */
 export function mostUrgent(thresholds: readonly EvictionThreshold[], due: readonly number[]): EvictionThreshold | null {
   const short = thresholdsAt(thresholds, due);
   return short.find(({ signal }) => resourceOf(signal) === 'memory') ?? short[0] ?? null;

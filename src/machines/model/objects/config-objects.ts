@@ -1,11 +1,11 @@
 /**
  * ConfigMaps and Secrets as pods name them.
  *
- * Decides which objects a pod needs, and what of them the environment of its containers may see. Invariant: a Secret's
- * value is only ever a handle here; where text is wanted, the handle's name stands for it until a port opens it.
+ * Decides which objects a pod needs, and which of their values the environment of its containers may use. Invariant: a
+ * Secret's value is only ever a handle here; where text is wanted, the handle's name stands for it until a port opens
+ * it.
  */
-import type { SecretHandle } from '../../../kernel/xstate.ts';
-import { isObject } from '../../../kernel/xstate.ts';
+import { isObject, type SecretHandle } from '../../../kernel/xstate.ts';
 import type { Container, Pod, Volume, VolumeProjection } from '../api/pod.ts';
 import type { KubeObject } from '../operations/kube.ts';
 import type { ConfigObject, Content } from '../operations/volume.ts';
@@ -16,7 +16,7 @@ import { memoize } from '../values/memoize.ts';
 import type { ObjectId } from './keys.ts';
 
 export type ObjectKind = ConfigObject['kind'];
-/** By `kind/namespace/name`. */
+/** Objects by `kind/namespace/name`. */
 export type ConfigObjects = Readonly<Record<string, ConfigObject>>;
 
 export const objectKey = (kind: ObjectKind, namespace: string, name: string): string => `${kind}/${namespace}/${name}`;
@@ -60,13 +60,15 @@ const inContainer = ({ env = [], envFrom = [] }: Container): Named[] => [
 export const withKeys = (objects: ConfigObjects, keys: readonly string[]): ConfigObjects =>
   Object.fromEntries(keys.flatMap((key) => (objects[key] === undefined ? [] : [[key, objects[key]]])));
 
-/** Another set of objects, or other content in one of them. */
+/** True when the sets differ, or the content of an object does. */
 export const differ = (before: ConfigObjects, after: ConfigObjects): boolean => versions(before) !== versions(after);
 
 const versions = (objects: ConfigObjects): string =>
   JSON.stringify(Object.entries(objects).map(([key, { version }]) => [key, version]));
 
-/** What variables may be made of. Bytes of a ConfigMap are none of it; bytes of a Secret are named and refused. */
+/**
+ * Values of objects that variables may use. Bytes of a ConfigMap are left out; bytes of a Secret are refused by name.
+ */
 export function environmentReferences(
   objects: ConfigObjects,
   unavailable: Readonly<Record<string, string>> = {},
@@ -89,7 +91,7 @@ function texts(kind: ObjectKind, data: ConfigObject['data']): Readonly<Record<st
   return Object.fromEntries(entries);
 }
 
-/** The handles that stand somewhere in this JSON: what a port has to open before it leaves. */
+/** The handles that occur in this JSON: a port has to resolve them. */
 export function handlesIn(json: string, objects: ConfigObjects): readonly SecretHandle[] {
   const handles = Object.values(objects).flatMap(({ data }) =>
     Object.values(data).flatMap((content) => {
@@ -100,11 +102,7 @@ export function handlesIn(json: string, objects: ConfigObjects): readonly Secret
   return [...new Map(handles.map((handle) => [handle.$secret, handle])).values()];
 }
 
-/**
- * From objects of the API server to what pods use of them. Pure.
- *
- * `null`: an object of this kind gives pods nothing.
- */
+/** The part of an API object that pods use. Pure. `null`: pods use nothing of this kind. */
 export function configObjectFrom({ kind, namespace, name }: ObjectId, object: KubeObject): ConfigObject | null {
   const data = dataOf(kind, object);
   if (data === null) return null;
@@ -141,7 +139,7 @@ function contents(value: unknown, form: 'text' | 'base64'): Readonly<Record<stri
   return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, { [form]: String(each) } as Content]));
 }
 
-/** Changes with the content, and reveals nothing of it. */
+/** A version that changes with the content, and reveals nothing of it. */
 export const versionOf = (value: unknown): string => {
   const text = JSON.stringify(value);
   return `${fnv1a32(text).toString(36)}.${fnv1a32(`#${text}`).toString(36)}`;

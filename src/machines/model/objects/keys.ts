@@ -1,10 +1,10 @@
 /**
- * What a pod needs to know of other objects of the API server, by key. Pure.
+ * Keys of the API server's objects that a pod uses. Pure.
  *
  * A key is `<kind>/<namespace>/<name>`. ConfigMaps, Secrets and RuntimeClasses are objects; `Services` stands for the
  * variables that the services of a namespace make, with the name `linked` for a pod that wants all of them and `master`
- * for one that wants those of `kubernetes` alone. The name of a ClusterTrustBundle is what a projected volume asks of
- * them (`trust-anchors.ts`).
+ * for one that wants those of `kubernetes` alone. The name of a ClusterTrustBundle is the query of a projected volume
+ * (`trust-anchors.ts`).
  */
 import { isStaticPod, type Pod, type Volume, type VolumeProjection } from '../api/pod.ts';
 import type { NodeSettings } from '../settings/node-settings.ts';
@@ -20,7 +20,7 @@ export const servicesKey = ({ metadata, spec }: Pod): string =>
 export const runtimeClassKey = ({ spec }: Pod): string | null =>
   spec.runtimeClassName ? objectKey('RuntimeClass', '', spec.runtimeClassName) : null;
 
-/** The claim behind a volume: named, or the pod's own. */
+/** The claim of a volume: a named one, or the pod's own. */
 export function claimNameOf(volume: Volume, podName: string): string | null {
   if (volume.ephemeral) return `${podName}-${volume.name}`;
   return volume.persistentVolumeClaim?.claimName ?? null;
@@ -32,7 +32,7 @@ const claimKeys = ({ metadata: { namespace, name }, spec }: Pod): readonly strin
     return claim === null ? [] : [objectKey('PersistentVolumeClaim', namespace, claim)];
   });
 
-/** Everything that the pod uses and that may change while it lives. */
+/** Keys of all objects that the pod uses and that may change while it runs. */
 export function neededKeys(pod: Pod, { apiServer }: Pick<NodeSettings, 'apiServer'>): readonly string[] {
   if (apiServer === undefined) return objectKeysOf(pod);
   return apiServer.trustBundles === true ? keysWithTrust(pod) : keysInCluster(pod);
@@ -75,7 +75,7 @@ export type TrustQuery =
   | { readonly name: string }
   | { readonly signerName: string; readonly labelSelector?: TrustSelector | null | undefined };
 
-/** `null`: it names neither a bundle nor a signer. Sources that ask for the same have the same key. */
+/** `null`: the source names neither a bundle nor a signer. Sources with the same query have the same key. */
 export function trustKey({ name, signerName, labelSelector }: TrustSource): string | null {
   const query = name ? { name } : signerName ? { signerName, labelSelector } : null;
   return query && objectKey('ClusterTrustBundle', '', withoutSlashes(JSON.stringify(query)));

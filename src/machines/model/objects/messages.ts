@@ -1,7 +1,7 @@
-/** What `pods` and the objects of the API server say to each other. */
+/** Messages between `pods`, `objects` and its actors. */
 import type { ConfigObject } from '../operations/volume.ts';
 
-/** Everything that a pod uses: replaces what it wanted before. What is known of them is sent again. */
+/** All objects that a pod uses: replaces its earlier message. States that are known are sent again. */
 export interface ObjectsWanted {
   readonly type: 'objects.wanted';
   readonly uid: string;
@@ -13,50 +13,50 @@ export interface ObjectsReleased {
   readonly uid: string;
 }
 
-/** What there is under a key. */
+/** The state of an object. */
 export type ObjectState =
   | { readonly state: 'found'; readonly object: ConfigObject }
   | { readonly state: 'missing' }
-  /** It cannot be known now: why, in words for the pod's events. */
+  /** The object cannot be read now; the message is for the pod's events. */
   | { readonly state: 'unknown'; readonly message: string };
 
 export type ObjectFound = {
   readonly type: 'object.found';
   readonly key: string;
-  /** The pods that want it. */
+  /** The pods that want the object. */
   readonly uids: readonly string[];
 } & ObjectState;
 
-/** The objects' side has lost who wants what. */
+/** `objects` started anew and lost which pod wants what. */
 export interface ObjectsStarted {
   readonly type: 'objects.started';
 }
 
-/** Of `nodeStatus`: the labels of this node, as the API server has them. */
+/** From `nodeStatus`: the labels of this node in the API server. */
 export interface NodeLabels {
   readonly type: 'node.labels';
   readonly labels: Readonly<Record<string, string>>;
-  /** Its annotation: for how many seconds a ConfigMap or a Secret is good enough. */
+  /** The node's annotation with the seconds for which a ConfigMap or Secret may be cached. */
   readonly objectTtl: string | null;
 }
 
-/** To the actor of an object that is asked for again and again: so long a value is good enough. */
+/** To the actor of an object that is read periodically: how old a value may be. */
 export interface ObjectPeriod {
   readonly type: 'object.period';
   readonly periodMs: number;
 }
 
-/** To the actor of an object that is read repeatedly: a pod needs the object as it is from now on. */
+/** To the actor of an object that is read periodically: a pod needs a value that is read from now on. */
 export interface ObjectRefresh {
   readonly type: 'object.refresh';
-  /** They are numbered. */
+  /** The number of the refresh. */
   readonly refresh: number;
 }
 
-/** An object's actor to its parent. */
+/** From the actor of an object to `objects`. */
 export type ObjectObserved = {
   readonly type: 'object.observed';
   readonly key: string;
-  /** Of what is asked for again and again: the newest refresh that this answers. */
+  /** For an object that is read periodically: the newest refresh that this answers. */
   readonly refresh?: number;
 } & ObjectState;

@@ -1,4 +1,4 @@
-/** Certificates in PEM, read as Go reads them: what lies between the blocks does not count. Pure. */
+/** Certificates in PEM, read as Go reads them: text between the blocks is ignored. Pure. */
 
 const BEGIN = /^-----BEGIN ([^-]*)-----$/;
 const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/;
@@ -20,7 +20,7 @@ export function pemBlocks(text: string): readonly string[] {
   return blocks;
 }
 
-/** Empty when it is no base64. Bits beyond the last byte do not make another certificate. */
+/** Empty when the text is no base64. Bits beyond the last byte are ignored. */
 function contentOf(lines: readonly string[]): string {
   const text = lines
     .filter((line) => !line.includes(':'))

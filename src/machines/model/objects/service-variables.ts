@@ -21,7 +21,7 @@ export interface Service {
   readonly ports: readonly ServicePort[];
 }
 
-/** Where the service is that every pod sees: the API server's. */
+/** The namespace of the service that every pod sees: the API server's. */
 const MASTER_NAMESPACE = 'default';
 const MASTER_NAMES: ReadonlySet<string> = new Set(['kubernetes']);
 

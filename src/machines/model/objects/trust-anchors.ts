@@ -1,8 +1,9 @@
 /**
- * Which trust anchors of the cluster's ClusterTrustBundles a projected volume asks for, and what it gets. Pure.
+ * The trust anchors of ClusterTrustBundles that a projected volume gets. Pure.
  *
- * Invariants: anchors are normalized and each is there once; a bundle that a query does not mean is no part of it.
- * Their order means nothing (upstream shuffles them); here it is that of their bytes: equal sets are equal files.
+ * Invariants: anchors are normalized and each occurs once; bundles that a query does not select are left out. The order
+ * of anchors has no meaning (upstream shuffles them); here they are sorted by bytes, so that equal sets give equal
+ * files.
  * Upstream: pkg/kubelet/clustertrustbundle/clustertrustbundle_manager.go.
  */
 
@@ -16,13 +17,13 @@ import { certificatesPem, pemBlocks } from './pem.ts';
 
 export interface TrustBundle {
   readonly name: string;
-  /** Empty: of no signer. */
+  /** Empty: the bundle has no signer. */
   readonly signerName: string;
   readonly labels: Readonly<Record<string, string>>;
   readonly pem: string;
 }
 
-/** Upstream's words for a kubelet without ClusterTrustBundles; those for a node without an API server. */
+/** Upstream's error of a kubelet without ClusterTrustBundles; the second is that of a node without an API server. */
 export const UNSUPPORTED = 'ClusterTrustBundle projection is not supported in static kubelet mode';
 
 const OPERATORS: ReadonlySet<string> = new Set(['In', 'NotIn', 'Exists', 'DoesNotExist']);
@@ -37,7 +38,7 @@ export function trustBundleOf({ metadata, spec }: KubeObject): TrustBundle {
   };
 }
 
-/** What there is under a key. */
+/** The state of a wanted key. */
 export function trustAnchors(key: string, bundles: readonly TrustBundle[]): ObjectState {
   const query = trustQueryOf(key);
   const operator = 'signerName' in query ? unknownOperator(query.labelSelector) : undefined;
@@ -72,7 +73,7 @@ function isMeant({ name, signerName, labels }: TrustBundle, query: TrustQuery): 
 const unknownOperator = (selector: TrustSelector | null | undefined): string | undefined =>
   selector?.matchExpressions?.find(({ operator }) => !OPERATORS.has(operator))?.operator;
 
-/** Upstream's text for what is not there. */
+/** Upstream's text for a bundle that does not exist. */
 export const missingTrust = ({ name }: TrustSource): string =>
   name
     ? `while getting ClusterTrustBundle: clustertrustbundle.certificates.k8s.io "${name}" not found`

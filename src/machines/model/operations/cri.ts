@@ -1,4 +1,4 @@
-/** What the node agent asks of a container runtime (CRI v1). Names are the RPC's. Implemented by `src/actors/cri`. */
+/** Operations on a container runtime (CRI v1). Names are the RPC's. Implemented by `src/actors/cri`. */
 import { idempotent, once, query, type SecretHandle, stream } from '../../../kernel/xstate.ts';
 import type {
   ContainerConfig,
@@ -12,7 +12,7 @@ import type {
   RuntimeHandler,
 } from '../api/cri.ts';
 
-/** Everything the runtime knows of one pod at one moment, newest first. */
+/** The runtime's state of one pod at one moment, newest first. */
 export interface PodRuntimeStatus {
   readonly uid: string;
   readonly name: string;
@@ -31,34 +31,38 @@ export interface RuntimeVersion {
 
 export interface RuntimeStatus {
   readonly conditions: readonly RuntimeCondition[];
-  /** The one without a name is the default; empty where the runtime cannot say (containerd 1.6). */
+  /** The handler without a name is the default; empty where the runtime does not report them (containerd 1.6). */
   readonly handlers: readonly RuntimeHandler[];
   readonly features: RuntimeFeatures | null;
 }
 
-/** A sandbox or container of a pod that was published before, as it became: the states of one go one way only. */
+/** A changed sandbox or container of a pod that was published before: the states of an instance go one way only. */
 export type InstanceChanged =
   | { readonly type: 'runtime.sandboxChanged'; readonly uid: string; readonly status: PodSandboxStatus }
   | { readonly type: 'runtime.containerChanged'; readonly uid: string; readonly status: ContainerStatus };
 
-/** What the stream `cri.watchPods` says: only what changed since it last spoke, and no answer to a call of our own. */
+/**
+ * An item of the stream `cri.watchPods`: only what changed since the last one, and no answer to a call of the agent
+ * itself.
+ */
 export type WatchPodsItem =
   /** The runtime state of one pod changed (or was seen for the first time). */
   | { readonly type: 'runtime.podChanged'; readonly status: PodRuntimeStatus }
   | InstanceChanged
-  /** The runtime has nothing of this pod any more. */
+  /** The runtime has neither sandboxes nor containers of this pod any more. */
   | { readonly type: 'runtime.podRemoved'; readonly uid: string }
   /**
-   * The first complete relist is done: what was not named before does not exist. `uids` are all pods of the runtime.
+   * The first complete relist is done: pods that were not reported before do not exist. `uids` are all pods of the
+   * runtime.
    */
   | { readonly type: 'runtime.relisted'; readonly uids: readonly string[] }
-  /** Relisting changed between working and failing; `message` says why it fails. */
+  /** Relisting changed between working and failing; `message` has the error. */
   | { readonly type: 'runtime.relistFailing'; readonly message: string }
   | { readonly type: 'runtime.relistWorking' }
   /** One pod's inspection exceeded its deadline or failed; only that pod is stale. */
   | { readonly type: 'runtime.podStale'; readonly uid: string; readonly message: string };
 
-/** The runtime's images changed; all that it has. */
+/** The runtime's images changed; these are all of them. */
 export type WatchImagesItem = { readonly type: 'images.changed'; readonly images: readonly Image[] };
 
 type Nothing = Record<string, never>;
@@ -68,23 +72,23 @@ export const criOperations = {
   'cri.status': query<Nothing, RuntimeStatus>(),
   /** `null` where the runtime does not implement RuntimeConfig (containerd 1.6). */
   'cri.runtimeConfig': query<Nothing, { cgroupDriver: 'systemd' | 'cgroupfs' | null }>(),
-  /** `status`, here and below: what the runtime shows after the call; `null` when that is not known. */
+  /** `status`, here and below: the instance after the call; `null` when the answer does not show it. */
   'cri.runPodSandbox': once<
     { config: PodSandboxConfig; runtimeHandler: string },
     { podSandboxId: string; status: PodSandboxStatus | null }
   >(),
   'cri.stopPodSandbox': idempotent<{ podSandboxId: string }, { status: PodSandboxStatus | null }>(),
   'cri.removePodSandbox': idempotent<{ podSandboxId: string }, null>(),
-  /** Where the name of one of `secrets` or `written` stands in variables, command or arguments, its value is sent. */
+  /** The names of `secrets` or `written` in variables, command or arguments are replaced by their values. */
   'cri.createContainer': once<
     {
       podSandboxId: string;
       config: ContainerConfig;
       sandboxConfig: PodSandboxConfig;
       secrets?: readonly SecretHandle[];
-      /** Values that people wrote into the pod; an error may quote the short ones. */
+      /** Texts of the pod's definition; an error may quote the short ones. */
       written?: readonly SecretHandle[];
-      /** Of command and arguments, which an error may quote. */
+      /** Words of command and arguments, which an error may quote. */
       words?: readonly SecretHandle[];
     },
     { containerId: string }
@@ -94,9 +98,9 @@ export const criOperations = {
     { containerId: string; timeoutSeconds: number },
     { status: ContainerStatus | null }
   >(),
-  /** What a running container is held to, from now on. */
+  /** Changes the limits of a running container. */
   'cri.updateContainerResources': idempotent<{ containerId: string; linux: LinuxContainerResources }, null>(),
-  /** `false` where the runtime does not implement it (before containerd 2.2): then there is nothing that it keeps. */
+  /** `false` where the runtime does not implement the call (before containerd 2.2): then it has nothing to update. */
   'cri.updatePodSandboxResources': idempotent<
     { podSandboxId: string; overhead: LinuxContainerResources; resources: LinuxContainerResources },
     { isSupported: boolean }

@@ -1,14 +1,14 @@
 /**
- * What the node agent asks of CSI drivers, and keeps on disk about their volumes. Implemented by `src/actors/csi`.
+ * Operations on CSI drivers, and on the records of their volumes on disk. Implemented by `src/actors/csi`.
  *
  * Requests are those of proto/csi, with handles where a driver is sent secrets; only the port opens them. Invariants:
- * what is written lies below the pod's folder or below `<root>/plugins`; the record on disk is there before the driver
- * is asked for anything, and as long as the driver may have done it. Upstream: pkg/volume/csi.
+ * everything is written below the pod's folder or below `<root>/plugins`; the record is on disk before the driver is
+ * called, and as long as the call may have had an effect. Upstream: pkg/volume/csi.
  */
 import { idempotent, query, type SecretHandle, stream } from '../../../kernel/xstate.ts';
 import type { Content, Unshared } from './volume.ts';
 
-/** `vol_data.json`, as every kubelet writes it: what the next agent has to know to take the volume away. */
+/** `vol_data.json`, as every kubelet writes it: what the next agent needs to unpublish the volume. */
 export type VolumeData = Readonly<Record<string, string>>;
 
 export type VolumeCapability = { readonly access_mode: { readonly mode: string } } & (
@@ -16,7 +16,7 @@ export type VolumeCapability = { readonly access_mode: { readonly mode: string }
       readonly mount: {
         readonly fs_type: string;
         readonly mount_flags: readonly string[];
-        /** Group that the driver hands the volume to; empty: none. */
+        /** The group to which the driver gives the volume; empty: none. */
         readonly volume_mount_group: string;
       };
     }
@@ -48,7 +48,7 @@ export interface NodeExpandRequest {
   readonly secrets: Readonly<Record<string, Content>>;
 }
 
-/** Of the pod's service account, for one audience. */
+/** A token of the pod's service account, for one audience. */
 export interface IssuedToken {
   readonly token: SecretHandle;
   readonly expirationTimestamp: string;
@@ -57,7 +57,7 @@ export interface IssuedToken {
 /** A volume of a pod whose record is on disk. */
 export interface FoundVolume {
   readonly uid: string;
-  /** Folder of the volume below `kubernetes.io~csi`. */
+  /** The name of the volume's folder below `kubernetes.io~csi`. */
   readonly spec: string;
   readonly driver: string;
   readonly handle: string;
@@ -65,23 +65,23 @@ export interface FoundVolume {
   readonly isBlock: boolean;
 }
 
-/** A volume whose record says that it is, or may be, staged. */
+/** A volume that is, or may be, staged by its record. */
 export interface FoundDevice {
   readonly directory: string;
   readonly driver: string;
   readonly handle: string;
-  /** Of a block device, the name of its PersistentVolume: its folders have it. */
+  /** The name of the PersistentVolume of a block device, which is in the paths of its folders; `null`: none. */
   readonly block: string | null;
 }
 
-/** What a block device has for the whole node; `folder` holds the record and what pods have of it. */
+/** The paths of a block device for the whole node; `folder` has the record and those of pods. */
 export interface BlockStage {
   readonly staging: string;
   readonly published: string;
   readonly folder: string;
 }
 
-/** What a pod has of a block device: what the driver makes, a link to it, and a file that it is bound to. */
+/** The paths of a block device for one pod: the driver's, a link to it, and a file that is bound to it. */
 export interface BlockMount {
   readonly target: string;
   readonly link: string;
@@ -91,17 +91,17 @@ export interface BlockMount {
 export interface CSIInventory {
   readonly volumes: readonly FoundVolume[];
   readonly devices: readonly FoundDevice[];
-  /** What could not be read, one sentence each. */
+  /** Errors of reading, one sentence each. */
   readonly errors: readonly string[];
 }
 
-/** What a driver says of a volume that is in use. */
+/** The health that a driver reports of a volume in use. */
 export type VolumeHealth = { readonly type: 'csi.health'; readonly abnormal: boolean; readonly message: string };
 
 /** The socket of the driver; `null`: it has gone since, and the call fails. */
 type Endpoint = string | null;
 
-/** `directory` holds the record; what is mounted lies in it under a fixed name. */
+/** `directory` has the record; the mount is below it under a fixed name. */
 interface Place {
   readonly root: string;
   readonly directory: string;
@@ -110,7 +110,7 @@ interface Place {
 export const csiOperations = {
   /** Names of `NodeServiceCapability.RPC.Type`. */
   'csi.capabilities': query<{ readonly endpoint: Endpoint }, { readonly capabilities: readonly string[] }>(),
-  /** Writes the record and stages; a driver that cannot stage (`null`) is not asked. What is mounted already stays. */
+  /** Writes the record and stages; a driver that cannot stage (`null`) is not called. An existing mount stays. */
   'csi.stage': idempotent<
     Place & {
       readonly endpoint: Endpoint;
@@ -120,7 +120,7 @@ export const csiOperations = {
     },
     null
   >(),
-  /** Unstages and removes the record; nothing there is fine. */
+  /** Unstages and removes the record; a missing record is ignored. */
   'csi.unstage': idempotent<
     Place & {
       readonly endpoint: Endpoint;
@@ -131,8 +131,8 @@ export const csiOperations = {
     null
   >(),
   /**
-   * Writes the record, publishes and hands the files to the group. What is mounted already is published only `again`;
-   * a driver that says for sure that it failed leaves nothing behind.
+   * Writes the record, publishes and gives the files to the group. An existing mount is published only `again`; a
+   * driver that has certainly failed leaves nothing behind.
    */
   'csi.publish': idempotent<
     Place & {
@@ -141,15 +141,15 @@ export const csiOperations = {
       readonly again: boolean;
       readonly request: NodePublishRequest;
       readonly block: BlockMount | null;
-      /** By audience. */
+      /** Tokens by audience. */
       readonly tokens: Readonly<Record<string, IssuedToken>>;
       readonly tokensIn: 'secrets' | 'volume_context';
-      /** `onlyTop`: files that belong to it already are left as they are. */
+      /** `onlyTop`: files that belong to the group already stay as they are. */
       readonly ownership: { readonly groupId: number; readonly onlyTop: boolean } | null;
     },
     Unshared | null
   >(),
-  /** Unbinds what containers saw of the pod's volumes, unpublishes this one and removes its record. */
+  /** Unbinds the paths of containers, unpublishes the volume and removes its record. */
   'csi.unpublish': idempotent<
     Place & {
       readonly podDirectory: string;
@@ -159,9 +159,9 @@ export const csiOperations = {
     },
     null
   >(),
-  /** Makes the file system, or the device, of a published volume as large as its volume has become. */
+  /** Expands the file system, or the device, of a published volume to the size of the volume. */
   'csi.expand': idempotent<{ readonly endpoint: Endpoint; readonly request: NodeExpandRequest }, null>(),
-  /** Asks at once, and then so often. Emits at the first answer, and when it changed. */
+  /** Asks at once, and then each period. Emits the first answer, and changes. */
   'csi.followHealth': stream<
     { readonly endpoint: string; readonly handle: string; readonly path: string; readonly periodMs: number },
     VolumeHealth

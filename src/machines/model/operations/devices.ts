@@ -1,14 +1,14 @@
 /**
- * What the node agent says to device plugins and they to it: proto/deviceplugin. Implemented by `src/actors/plugins`.
+ * Operations on device plugins: proto/deviceplugin. Implemented by `src/actors/plugins`.
  *
- * Plugins are named by their resource; the port knows where one listens while its devices are followed.
+ * Plugins are named by their resource; the port knows the socket of a plugin while its devices are followed.
  */
 import { idempotent, once, query, stream } from '../../../kernel/xstate.ts';
 
 export type DevicePluginOptions = {
   /** `PreStartContainer` is called before each start of a container that has its devices. */
   readonly preStart: boolean;
-  /** `GetPreferredAllocation` is asked which devices go well together. */
+  /** `GetPreferredAllocation` says which devices the plugin prefers. */
   readonly prefers: boolean;
 };
 
@@ -26,13 +26,13 @@ export type RegistrationItem =
 export interface Device {
   readonly id: string;
   readonly isHealthy: boolean;
-  /** NUMA nodes; `null`: the plugin says nothing of them. */
+  /** NUMA nodes; `null`: the plugin does not name any. */
   readonly nodes: readonly number[] | null;
 }
 
 export type DevicesListed = { readonly type: 'devices.listed'; readonly devices: readonly Device[] };
 
-/** What a container needs to have its devices: of `ContainerAllocateResponse`. */
+/** Devices, mounts and variables for a container: from `ContainerAllocateResponse`. */
 export interface DeviceResponse {
   readonly envs: Readonly<Record<string, string>>;
   readonly mounts: readonly { readonly containerPath: string; readonly hostPath: string; readonly readOnly: boolean }[];
@@ -45,7 +45,7 @@ export interface DeviceResponse {
   readonly cdiDevices: readonly string[];
 }
 
-/** Which devices to take of those that are free. */
+/** The question which of the free devices to take. */
 export interface DeviceQuestion {
   readonly resource: string;
   readonly available: readonly string[];
@@ -64,14 +64,14 @@ export interface DeviceEntry {
 }
 
 export const deviceOperations = {
-  /** Serves registration on a socket; sockets that were left beside it are removed. Emits for each plugin. */
+  /** Serves registration on a socket; other sockets in its folder are removed. Emits for each plugin. */
   'devices.serveRegistration': stream<{ socket: string }, RegistrationItem>(),
   'devices.getOptions': query<{ endpoint: string }, DevicePluginOptions>(),
-  /** Follows the devices of a plugin; ends when the plugin does. Emits when something changed. */
+  /** Follows the devices of a plugin; ends with the plugin. Emits changes. */
   'devices.listAndWatch': stream<DevicePlugin, DevicesListed>(),
   'devices.getPreferredAllocation': query<DeviceQuestion, { ids: readonly string[] }>(),
   'devices.allocate': once<{ resource: string; ids: readonly string[] }, DeviceResponse>(),
-  /** For each container what was wrong; absent: nothing. Plugins that do not want to know are not asked. */
+  /** By container, the error of its plugin; absent: none. Plugins without `preStart` are not called. */
   'devices.preStartContainers': idempotent<
     { containers: readonly { name: string; devices: Readonly<Record<string, readonly string[]>> }[] },
     { failed: Readonly<Record<string, string>> }

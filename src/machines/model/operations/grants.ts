@@ -1,75 +1,76 @@
 /**
- * What pods were given of this node, as it is kept between starts. Amounts are decimal text: bytes, or whole units.
+ * Resources that were granted to pods, as they are kept between starts. Amounts are decimal text: bytes, or whole
+ * units.
  *
  * Upstream: pkg/kubelet/allocation/state, cm/cpumanager/state, cm/memorymanager/state, cm/devicemanager/checkpoint.
  */
 import type { QOSClass, ResourceRequirements } from '../api/pod.ts';
 import type { DeviceResponse } from './devices.ts';
 
-/** Ids, ascending. */
+/** Ids of NUMA nodes, ascending. */
 export type NumaSet = readonly number[];
 
-/** By container, a list of CPUs such as `1-2,5`. */
+/** Exclusive CPUs by container: a list such as `1-2,5`. */
 export type ExclusiveCpus = Readonly<Record<string, string>>;
 
-/** Bytes of one resource that come from these nodes. */
+/** Bytes of one resource from these NUMA nodes. */
 export interface MemoryBlock {
   readonly numaAffinity: NumaSet;
   readonly type: string;
   readonly size: string;
 }
 
-/** By container. */
+/** Memory blocks by container. */
 export type MemoryBlocks = Readonly<Record<string, readonly MemoryBlock[]>>;
 
-/** What a container holds of one resource. */
+/** The devices of one resource that a container holds. */
 export interface DeviceHolding {
   /** Ids by NUMA node, `-1` where there is none, as upstream keeps them. */
   readonly nodes: Readonly<Record<string, readonly string[]>>;
-  /** What the plugin said that the container needs; `null` while it was not asked. */
+  /** The plugin's response for the container; `null` while the plugin was not called. */
   readonly response: DeviceResponse | null;
 }
 
-/** By container and resource. */
+/** Devices by container and resource. */
 export type DeviceHoldings = Readonly<Record<string, Readonly<Record<string, DeviceHolding>>>>;
 
-/** What a pod was given. */
+/** The exclusive resources of a pod. */
 export interface Holding {
   /** CPUs that are of its containers alone. */
   readonly cpus?: ExclusiveCpus;
-  /** Memory that its containers have from chosen nodes. */
+  /** Memory of its containers from chosen NUMA nodes. */
   readonly memory?: MemoryBlocks;
   readonly devices?: DeviceHoldings;
 }
 
-/** By name of the resource. */
+/** Amounts by name of the resource. */
 type Amounts = Readonly<Record<string, string>>;
 
-/** A port of the node that a container takes. */
+/** A host port of a container. */
 export interface HostPort {
   readonly ip: string;
   readonly protocol: string;
   readonly port: number;
 }
 
-/** What a pod holds while it is on the node. */
+/** The resources of the node that a pod holds. */
 export interface PodDemand {
   readonly requests: Amounts;
   readonly ports: readonly HostPort[];
   readonly qos: QOSClass;
-  /** `null`: it has none, and no other pod's is lower. */
+  /** `null`: the pod has no priority, which is the lowest. */
   readonly priority: number | null;
   /** Static, mirror, or of a critical priority: never evicted for want of resources. */
   readonly isCritical: boolean;
 }
 
-/** What a resize may change: resources by container, and of the pod as a whole under the empty name. */
+/** Resources that a resize may change: by container, and those of the pod as a whole under the empty name. */
 export type Allocation = Readonly<Record<string, ResourceRequirements>>;
 
-/** What a pod was given, for the next incarnation. */
+/** A pod's grant, for the next incarnation. */
 export interface Grant extends Holding {
   readonly demand: PodDemand;
   readonly allocation: Allocation;
-  /** The pod is over: it holds nothing any more. */
+  /** The pod has ended: it holds nothing any more. */
   readonly ended?: true;
 }

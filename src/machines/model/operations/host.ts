@@ -1,4 +1,4 @@
-/** What the node agent asks of its own machine. Implemented by `src/actors/host` and `src/actors/server`. */
+/** Operations on the machine. Implemented by `src/actors/host` and `src/actors/server`. */
 
 import type { Json } from '../../../kernel/json.ts';
 import { idempotent, once, query, type SecretHandle, stream } from '../../../kernel/xstate.ts';
@@ -11,13 +11,13 @@ export type ConfigurationSource =
       /** Absolute. */
       readonly path: string;
       readonly value: Json;
-      /** The text of a document without `apiVersion` or `kind`, which upstream quotes; null of any other. */
+      /** The text of a document without `apiVersion` or `kind`, which upstream quotes; null for any other. */
       readonly text: string | null;
-      /** What strict decoding says of keys that are set twice, in order. */
+      /** Errors of strict decoding about keys that occur twice, in order. */
       readonly duplicates: readonly string[];
     }
   | { readonly kind: 'empty'; readonly path: string }
-  /** Neither YAML nor JSON; `message` is the decoder's. */
+  /** Neither YAML nor JSON; `message` is the error of the decoder. */
   | { readonly kind: 'malformed'; readonly path: string; readonly message: string }
   /** `message` names operation, path and reason, as `open /x: no such file or directory`. */
   | { readonly kind: 'unreadable'; readonly path: string; readonly message: string };
@@ -29,13 +29,13 @@ export type DropInListing =
 
 type Nothing = Record<string, never>;
 
-/** A manifest file that gave no pod, and why, in words for its author. */
+/** A manifest file without a valid pod, and why. */
 export interface ManifestError {
   readonly file: string;
   readonly message: string;
 }
 
-/** One static pod as its file has it: decoded, not yet defaulted. `uid` is the hash of content, node and path. */
+/** A static pod as decoded from its file, before defaults. `uid` is the hash of content, node and path. */
 export interface Manifest {
   readonly file: string;
   readonly uid: string;
@@ -51,7 +51,7 @@ export interface MachineInfo {
   readonly systemUuid: string;
   readonly bootId: string;
   readonly swapBytes: string;
-  /** There is swap, and a tmpfs cannot be kept from it. */
+  /** The machine has swap, and a tmpfs cannot be kept out of it. */
   readonly noswap?: false;
   /** Sizes of huge pages that the kernel offers, in kibibytes, ascending. */
   readonly hugePageKib: readonly number[];
@@ -68,7 +68,10 @@ export interface MachineInfo {
   readonly topology: MachineTopology;
 }
 
-/** Text around what a file of the machine says when it is written; `known`: its text when the node started. */
+/**
+ * Text around the content of a file of the machine, which is read when the text is written; `known`: that content when
+ * the node started.
+ */
 export interface NodeText {
   readonly before: string;
   readonly file: string;
@@ -84,32 +87,32 @@ export interface LogForm {
   readonly splitStream?: true;
 }
 
-/** A folder of the node that is made where it is missing. */
+/** A folder of the node that is created where it is missing. */
 export interface NodeFolder {
   readonly path: string;
   readonly mode: number;
-  /** What errors call it; absent: they have its path alone. */
+  /** The name of the folder in errors; absent: its path alone. */
   readonly what?: string;
-  /** Becomes a mount that is shared, where it is in none: `mountPropagation` of volumes needs it. */
+  /** The folder becomes a shared mount, where it is not in one: `mountPropagation` of volumes needs it. */
   readonly shared?: true;
 }
 
-/** How a machine is built. */
+/** The topology of a machine. */
 export interface MachineTopology {
-  /** Those that are online. `core` is a number within its `socket`. */
+  /** CPUs that are online. `core` is a number within its `socket`. */
   readonly cpus: readonly {
     readonly id: number;
     readonly core: number;
     readonly socket: number;
     readonly numaNode: number;
-    /** Of a cache of level 3 that it shares with some of its node only. */
+    /** The level 3 cache of the CPU, where some CPUs of its NUMA node have another one. */
     readonly cache?: number;
   }[];
   readonly numaNodes: readonly {
     readonly id: number;
     readonly memoryBytes: string;
     readonly hugePages: readonly { readonly kib: number; readonly count: number }[];
-    /** How far each node is from it, in the order of the nodes; absent: the kernel does not say. */
+    /** Distances to the other NUMA nodes, in their order; absent: the kernel does not report them. */
     readonly distances?: readonly number[];
   }[];
   /** `device`: major and minor number, `8:0`. */

@@ -1,9 +1,9 @@
 /**
- * What the node agent asks about the right to use an image: who may pull it with which credentials, and who has shown
- * that right before. Implemented by `src/actors/image`.
+ * Operations on the right to use an image: credentials for pulls, and records of earlier pulls. Implemented by
+ * `src/actors/image`.
  *
- * Invariants: credentials and their hashes are handles; what they stand for is opened in a port and nowhere else. Paths
- * lie below `root`, the `--root-dir`.
+ * Invariants: credentials and their hashes are handles; only a port resolves them. Paths lie below `root`, the
+ * `--root-dir`.
  */
 import { idempotent, query, type SecretHandle } from '../../../kernel/xstate.ts';
 import type { ConfigObject } from './volume.ts';
@@ -16,32 +16,32 @@ export interface SourceCoordinates {
   readonly uid: string;
 }
 
-/** A pull secret, or the service account with whose token a plugin got them. */
+/** A pull secret, or the service account whose token a plugin used. */
 export type CredentialSource = SourceCoordinates & { readonly kind: 'Secret' | 'ServiceAccount' };
 
 /** One credential that a registry may accept. */
 export interface PullCredential {
   /** Stands for an AuthConfig of CRI as JSON. */
   readonly auth: SecretHandle;
-  /** Stands for the hash by which a record of an earlier pull knows it again. */
+  /** Stands for the hash by which a record of an earlier pull identifies the credential. */
   readonly hash: SecretHandle;
-  /** `null`: from the node itself, so that every pod may have what it opens. */
+  /** `null`: a credential of the node itself: every pod may use an image that it opens. */
   readonly source: CredentialSource | null;
 }
 
-/** Who pulled an image successfully, for one repository name of it. */
+/** The credentials with which an image was pulled, under one name of its repository. */
 export interface PulledCredentials {
-  /** It was pulled without a credential, or with one of the node. */
+  /** The image was pulled without a credential, or with one of the node. */
   readonly nodePodsAccessible: boolean;
   readonly secrets: readonly (SourceCoordinates & { readonly hash: SecretHandle })[];
-  /** Service accounts whose pods may have it; absent: none. */
+  /** Service accounts whose pods may use the image; absent: none. */
   readonly accounts?: readonly SourceCoordinates[];
 }
 
-/** The record of an image. `null` record: this agent has not pulled it, or has only begun to. */
+/** The record of an image. `null`: this agent has not pulled it, or has only begun to. */
 export interface PullRecord {
   readonly intended: boolean;
-  /** By repository name, without tag or digest. */
+  /** Credentials by repository name, without tag or digest. */
   readonly record: Readonly<Record<string, PulledCredentials>> | null;
 }
 
@@ -50,29 +50,29 @@ export interface PullingPod {
   readonly namespace: string;
   readonly name: string;
   readonly uid: string;
-  /** As the pod says it: empty for a static pod. */
+  /** The name in the pod: empty for a static pod. */
   readonly serviceAccount: string;
 }
 
 interface RecordPlace {
   readonly root: string;
-  /** As the pod names it. */
+  /** The name of the image in the pod. */
   readonly image: string;
 }
 
 export const imageOperations = {
   /**
-   * Reads the configuration of credential provider plugins (a file, or a folder of them) and remembers it for
-   * `images.credentials`. Fails with upstream's text where it is wrong or a plugin is missing. Doing it with both paths
-   * empty forgets all plugins. `tokens`: plugins may be given tokens of service accounts; `usesAccounts`: one is.
+   * Reads the configuration of credential provider plugins (a file, or a folder of them) and keeps it for
+   * `images.credentials`. Fails with upstream's text where it is wrong or a plugin is missing. With both paths empty
+   * all plugins are forgotten. `tokens`: plugins may get tokens of service accounts; `usesAccounts`: one does.
    */
   'images.registerProviders': idempotent<
     { config: string; binDir: string; tokens: boolean },
     { readonly usesAccounts: boolean }
   >(),
   /**
-   * What may be tried for a repository, in the order in which it is tried: pull secrets, the docker configuration of
-   * the node, plugins. Fails when a pull secret cannot be decoded. `pod`: whose service account plugins may get.
+   * Credentials for a repository in the order in which they are tried: pull secrets, the docker configuration of the
+   * node, plugins. Fails when a pull secret cannot be decoded. `pod`: the pod whose service account plugins may use.
    */
   'images.credentials': query<
     { root: string; repository: string; secrets: readonly ConfigObject[]; pod: PullingPod | null },
@@ -80,14 +80,14 @@ export const imageOperations = {
   >(),
   'images.pullRecord': query<RecordPlace & { imageRef: string }, PullRecord>(),
   'images.recordIntent': idempotent<RecordPlace, null>(),
-  /** Turns the intent into a record, or adds to the one that is there. `null` credentials: not known. */
+  /** Turns the intent into a record, or adds to an existing record. `null` credentials: not known. */
   'images.recordPulled': idempotent<
     RecordPlace & { imageRef: string; repository: string; credentials: PulledCredentials | null },
     null
   >(),
   'images.forgetIntent': idempotent<RecordPlace, null>(),
-  /** Images whose pull was begun by an agent that did not live to see its end. */
+  /** Images whose pull an earlier agent has begun and not finished. */
   'images.listIntents': query<{ root: string }, { images: readonly string[] }>(),
-  /** Drops the records of images that are gone, but those written after `untilMs`. */
+  /** Removes the records of images that are gone, except those written after `untilMs`. */
   'images.pruneRecords': idempotent<{ root: string; keep: readonly string[]; untilMs: number }, null>(),
 };

@@ -1,5 +1,5 @@
 /**
- * What the node agent asks of the API server. Implemented by `src/actors/kube`.
+ * Operations on the API server. Implemented by `src/actors/kube`.
  *
  * Eight verbs on one addressing scheme, as kubectl has them; the journal shows which object and which body. Values of
  * Secrets and tokens cross this boundary as handles only (`src/kernel/journal/secrets.ts`).
@@ -11,15 +11,15 @@ import type { Json } from '../../../kernel/json.ts';
 import { idempotent, once, query, stream } from '../../../kernel/xstate.ts';
 
 /**
- * Whose limits a request is under (S056 to S063): `kube` the configured QPS and burst, `event` its own,
- * `heartbeat` none, and a timeout of the lease. `bootstrap` connects with the bootstrap kubeconfig's identity.
+ * The client whose limits apply to a request (S056 to S063): `kube` has the configured QPS and burst, `event` its own,
+ * `heartbeat` none, and the timeout of the lease. `bootstrap` has the identity of the bootstrap kubeconfig.
  */
 export type KubeClient = 'kube' | 'event' | 'heartbeat' | 'bootstrap';
 
 /** The configuration's part of the input of `kube.connect`. */
 export interface KubeSettings {
   readonly kubeconfig: string;
-  /** Which client(s) this is: the bootstrap identity has only one. */
+  /** Which clients are created: the bootstrap identity has only one. */
   readonly role: 'node' | 'bootstrap';
   /** Requests a second; 0 or less: no limit. */
   readonly qps: number;
@@ -29,8 +29,8 @@ export interface KubeSettings {
   readonly heartbeatTimeoutMs: number;
   readonly userAgent: string;
   /**
-   * PEM file with certificate and key that takes the place of the kubeconfig's certificate once it exists; until then
-   * files that the kubeconfig names may be missing, too, when `isBootstrapping` says that they are being asked for.
+   * PEM file with certificate and key that replaces the kubeconfig's certificate once it exists; until then files that
+   * the kubeconfig names may be missing too, when `isBootstrapping` says that they are being requested.
    */
   readonly certificateFile: string | null;
   readonly isBootstrapping: boolean;
@@ -54,9 +54,9 @@ export interface KubeSelection {
 }
 
 /**
- * An object as the server sent it; fields that this version does not know survive, `metadata.managedFields` do not. An
- * integer beyond 2^53 is its decimal text. In a Secret each value of `data` is `{ text: handle }`, or
- * `{ base64: handle }` where its bytes are no text.
+ * An object as the server sent it: fields that this version does not know are kept, `metadata.managedFields` are not.
+ * An integer beyond 2^53 is decimal text. In a Secret each value of `data` is `{ text: handle }`, or `{ base64: handle
+ * }` where the bytes are no text.
  */
 export type KubeObject = Readonly<Record<string, Json>> & {
   readonly metadata: Readonly<Record<string, Json>> & { readonly name: string; readonly resourceVersion?: string };
@@ -78,7 +78,7 @@ export const kubeOperations = {
    * the file is no good. Connecting again replaces the clients.
    */
   'kube.connect': idempotent<KubeSettings, { readonly server: string }>(),
-  /** Breaks the connections of every client: the next request dials again, with the credentials of that moment. */
+  /** Closes the connections of every client: the next request dials again, with the credentials of that time. */
   'kube.closeConnections': idempotent<Record<string, never>, null>(),
   'kube.get': query<KubeTarget, KubeObject>(),
   /** One page. `resourceVersion: '0'`: the server may answer from its cache; `continue`: the token of the next page. */
@@ -88,8 +88,8 @@ export const kubeOperations = {
     { readonly items: readonly KubeObject[]; readonly resourceVersion: string; readonly continue: string }
   >(),
   /**
-   * Emits each change. Bookmarks are kept in the port, because they repeat without news: the output names the
-   * newest version that was seen, so that the next watch resumes there. `expired`: the server no longer has it.
+   * Emits each change. Bookmarks stay in the port, because they repeat without a change: the output has the newest
+   * version that was seen, from which the next watch resumes. `expired`: the server no longer has that version.
    */
   'kube.watch': stream<
     KubeTarget & KubeSelection & { readonly resourceVersion: string; readonly timeoutSeconds?: number },

@@ -1,23 +1,23 @@
 /**
- * What the node agent asks for the logs of containers. Implemented by `src/actors/logs/container-logs.ts`.
+ * Operations on the logs of containers. Implemented by `src/actors/logs/container-logs.ts`.
  *
- * Invariants: everything lies below `root`, the folder of all pods' logs, but for the links; a path that is not a plain
- * file is left alone, whichever process made it.
+ * Invariants: everything is below `root`, the folder of all pods' logs, except the links; a path that is not a plain
+ * file is left alone.
  */
 import { idempotent, query, stream } from '../../../kernel/xstate.ts';
 
-/** The log of one instance that runs. */
+/** The log of one running instance. */
 export interface KeptLog {
   readonly root: string;
   readonly path: string;
-  /** Where older log collectors expect it; empty: nowhere. */
+  /** The link where older log collectors expect the log; empty: none. */
   readonly link: string;
-  /** Size at which it is rotated; negative: never. */
+  /** The size at which the log is rotated; negative: never. */
   readonly maxBytes: number;
-  /** Files of one log, the one that is written included. */
+  /** The number of files of one log, including the one that is written. */
   readonly maxFiles: number;
   readonly periodMs: number;
-  /** Logs of this node that are rotated at once. */
+  /** How many logs of this node are rotated at once. */
   readonly workers: number;
 }
 
@@ -29,26 +29,26 @@ export interface PodLogs {
 
 export const logOperations = {
   /**
-   * Makes the link, and reads the size every `periodMs`. A log that is too large is moved aside, the older ones are
-   * compressed or removed; then the runtime has to reopen it. Reports a missing log once, and
-   * again after ever longer waits.
+   * Creates the link, and reads the size every `periodMs`. A log that is too large is moved aside, older files are
+   * compressed or removed; then the runtime has to reopen the log. Reports a missing log once, and again after ever
+   * longer pauses.
    */
   'logs.keep': stream<
     KeptLog,
-    /** `aside`: what the log is called now. */
+    /** `aside`: the path of the rotated log. */
     | { readonly type: 'log.rotated'; readonly aside: string }
     | { readonly type: 'log.missing' }
     | { readonly type: 'log.failed'; readonly message: string }
   >(),
-  /** The runtime did not open it anew: it gets its name back. */
+  /** The runtime did not reopen the log: it gets its name back. */
   'logs.restore': idempotent<{ root: string; path: string; aside: string }, null>(),
-  /** Removes all that an instance has written, and its link. */
+  /** Removes all logs of an instance, and the link. */
   'logs.remove': idempotent<{ root: string; path: string; link: string }, null>(),
   /**
-   * Removes links below `links` that lead into `folder`: a pod's, by the pod's name; with `dangling` those of all pods
+   * Removes links below `links` that lead into `folder`: those of a pod, by its name; with `dangling` those of all pods
    * that lead nowhere.
    */
   'logs.unlink': idempotent<{ links: string; folder: string; dangling: boolean }, null>(),
-  /** Pods of which there are logs below `root`. */
+  /** Pods with logs below `root`. */
   'logs.podFolders': query<{ root: string }, { pods: readonly PodLogs[] }>(),
 };

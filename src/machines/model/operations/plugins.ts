@@ -1,23 +1,23 @@
-/** What the node agent asks of plugins with a socket in `plugins_registry`. Implemented by `src/actors/plugins`. */
+/** Operations on plugins with a socket in `plugins_registry`. Implemented by `src/actors/plugins`. */
 import { idempotent, query, stream } from '../../../kernel/xstate.ts';
 
 export type PluginSocket = {
   readonly path: string;
-  /** Another one when the plugin removed its socket and listens anew under the same name. */
+  /** Changes when the plugin removes its socket and creates it anew under the same name. */
   readonly identity: string;
 };
 
-/** What a plugin says of itself: `PluginInfo` of proto/pluginregistration. */
+/** The information of a plugin about itself: `PluginInfo` of proto/pluginregistration. */
 export interface PluginInfo {
-  /** `CSIPlugin`, `DevicePlugin`, `DRAPlugin`, or whatever it claims to be. */
+  /** `CSIPlugin`, `DevicePlugin`, `DRAPlugin`, or any other text. */
   readonly type: string;
   readonly name: string;
-  /** Socket of its service; empty: the one where it registers. */
+  /** The socket of its service; empty: the one where it registers. */
   readonly endpoint: string;
   readonly versions: readonly string[];
 }
 
-/** What a CSI driver says of this node: `NodeGetInfoResponse` of proto/csi. */
+/** The information of a CSI driver about this node: `NodeGetInfoResponse` of proto/csi. */
 export interface CSINodeInfo {
   readonly nodeID: string;
   /** An int64 in decimal; `0`: no limit. */
@@ -28,7 +28,7 @@ export interface CSINodeInfo {
 
 export type PluginsChanged = {
   readonly type: 'plugins.changed';
-  /** All there are, in the order of paths. */
+  /** All sockets, in the order of paths. */
   readonly sockets: readonly PluginSocket[];
   /** Why a part of the folder could not be read, one sentence each. */
   readonly errors: readonly string[];
@@ -36,9 +36,9 @@ export type PluginsChanged = {
 
 export type NodeInfoChanged = {
   readonly type: 'plugin.nodeInfo';
-  /** `null`: the driver does not say. */
+  /** `null`: the driver did not answer. */
   readonly info: CSINodeInfo | null;
-  /** Why it does not; empty when it does. */
+  /** Why the driver did not answer; empty when it did. */
   readonly error: string;
 };
 
@@ -50,6 +50,6 @@ export const pluginOperations = {
   /** Notifies a plugin of its registration; `error` is empty when it succeeded. */
   'plugins.notifyRegistrationStatus': idempotent<{ socket: string; registered: boolean; error: string }, null>(),
   'plugins.csiNodeGetInfo': query<{ endpoint: string }, CSINodeInfo>(),
-  /** Asks a driver so often, first after one period. Emits at the first answer, and when it changed. */
+  /** Asks a driver each period, first after one period. Emits the first answer, and changes. */
   'plugins.followNodeInfo': stream<{ endpoint: string; periodMs: number }, NodeInfoChanged>(),
 };

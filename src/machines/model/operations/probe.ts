@@ -1,21 +1,21 @@
-/** What the node agent asks of the programs in containers: probes and HTTP hooks. Implemented by `src/actors/probe`. */
+/** Operations on the programs in containers: probes and HTTP hooks. Implemented by `src/actors/probe`. */
 import { once, type SecretHandle, stream } from '../../../kernel/xstate.ts';
 
-/** The value may be the name of a handle. */
+/** A header; the value may be the name of a handle. */
 export interface Header {
   readonly name: string;
   readonly value: string;
 }
 
-/** One probe with everything resolved: no named port, no address of a pod that is still to be found. */
+/** One probe with everything resolved: no named port, and the pod's address. */
 export type ProbeHandler =
   | {
       readonly kind: 'exec';
       readonly containerId: string;
       readonly command: readonly string[];
-      /** What stands in the command by the names of handles. */
+      /** Handles whose names occur in the command. */
       readonly secrets?: readonly SecretHandle[];
-      /** What people wrote as words of the command, which an error may quote. */
+      /** Words of the command in the pod's definition, which an error may quote. */
       readonly words?: readonly SecretHandle[];
     }
   | { readonly kind: 'httpGet'; readonly url: string; readonly headers: readonly Header[] }
@@ -28,14 +28,14 @@ export interface ProbeWatch {
   readonly handler: ProbeHandler;
   readonly periodSeconds: number;
   readonly timeoutSeconds: number;
-  /** So many equal results in a row are a verdict. */
+  /** How many equal results in a row are a verdict. */
   readonly successThreshold: number;
   readonly failureThreshold: number;
-  /** The verdict that holds until another is reached; `null`: none yet. */
+  /** The verdict until the next one is reached; `null`: none yet. */
   readonly verdict: Verdict | null;
 }
 
-/** How one attempt ended, where it is worth an event. An attempt that errored counts for no verdict. */
+/** An attempt that is worth an event. One that could not be made counts for no verdict. */
 export type ProbeReport = {
   readonly type: 'probe.reported';
   readonly result: 'failure' | 'warning' | 'errored';
