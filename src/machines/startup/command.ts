@@ -1,8 +1,8 @@
 /**
  * The command: from the arguments to a configuration, as `NewKubeletCommand` does before anything is touched.
  *
- * Steps: S006 to S031. The work is the config loader's; the supervisor waits for its answer, checks whether the
- * certificate of its own is there with its key, and says who we are.
+ * Steps: S006 to S031. The work is the config loader's; the supervisor waits for its answer, checks whether its
+ * self-signed certificate exists with its key, and logs its version.
  */
 import { assign, enqueueActions, line } from '../../kernel/xstate.ts';
 import { toMasked } from '../configuration/index.ts';
@@ -18,7 +18,7 @@ function isOutsideReserved(kubeletCgroups: string, kubeReservedCgroup: string): 
   return kubeletCgroups !== '' && kubeReservedCgroup !== '' && !kubeletCgroups.startsWith(kubeReservedCgroup);
 }
 
-/** Gates are asked where they matter, from the configuration; the supervisor keeps the rest. */
+/** Gates are read from the configuration where they matter; the supervisor keeps the rest. */
 const withoutGates = ({ gates: _gates, ...loaded }: LoadedConfiguration) => loaded;
 
 export const command = kubeletSetup.createStateConfig({

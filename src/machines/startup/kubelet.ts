@@ -2,11 +2,11 @@
  * The supervisor: `run()` -> `RunKubelet` -> `createAndInitKubelet` -> `startKubelet` -> `Run`, as one chart.
  *
  * Decides: what starts next, what a failed step means, when a crashed subsystem starts again, when the node ends.
- * Owns: flags, configuration, the node's identity, the facts that starting found out, and the subsystems.
+ * Owns: flags, configuration, the node's identity, the facts that the steps of starting found, and the subsystems.
  * Hears: the answer of each step's subsystem; `signal.received` and `agent.faulted` from the process;
  *   `lockFile.contended`, `certificate.failed`, `certificate.lost`, `oomWatcher.failed` and `server.failed`, which end
  *   the node; `configReload.applied`, `resolver.changed`.
- * Asks: the operations of the small steps (host name, folders, limits, `host.notify`); all else belongs to a subsystem.
+ * Asks: the operations of the small steps (host name, folders, limits, `host.notify`); all others belong to subsystems.
  * Invariants:
  *   S1 the phases run in the order of the documents; none hides behind a boolean, and each says what it waits for.
  *   S2 a step that upstream only logs never ends the node; a step that upstream calls fatal always does, with its
@@ -46,13 +46,13 @@ const STOPPING_NOTICE_MS = 1_000;
 
 const settings = ({ context }: { context: EstablishedContext }) => context.settings;
 
-/** What a source publishes about pods goes to what runs them once, where that is what this node does. */
+/** In a node that runs its pods once, sources and `pleg` publish to the actor that runs them. */
 const published = ({ context }: { context: EstablishedContext }) => ({
   ...context.settings,
   ...(context.input.runOnce ? { receiver: 'syncLoop' } : {}),
 });
 
-/** What each subsystem is given; everything else it finds out by asking. */
+/** The input of each subsystem; other facts it asks for itself. */
 const subsystems = {
   logging: subsystem('logging', ({ context }) => logForm(context.config.logging)),
   watchdog: subsystem('watchdog', ({ context }) => ({
@@ -159,13 +159,13 @@ const subsystems = {
   })),
 };
 
-/** Sent to the pods where they are: only they know what the node decided about them. */
+/** Settings are sent to the pods where they are: only their actors know the node's decisions about them. */
 const sendPods = kubeletSetup.enqueueActions(({ context, enqueue }) => {
   const changed: NodeChanged = { type: 'node.changed', settings: context.settings };
   enqueue.sendTo(to('pods'), changed);
 });
 
-/** The other parts that read what was changed begin anew with it, as after a crash; no container is touched. */
+/** Other subsystems that read a changed field start anew with it, as after a crash; no container is touched. */
 const takeConfiguration = kubeletSetup.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'configReload.applied') return;
   const { config, readers } = event;
@@ -174,7 +174,7 @@ const takeConfiguration = kubeletSetup.enqueueActions(({ context, event, enqueue
   for (const id of readers) if (id !== 'pods') enqueue.raise({ type: `reload.${id}` });
 });
 
-/** Ended by a signal before the pods had come as far as they should. */
+/** A signal ended the node before the pods were ready or had ended. */
 const isUnfinished = ({ input, podResults }: EstablishedContext): boolean =>
   input.runOnce !== undefined && podResults === null;
 
@@ -218,7 +218,7 @@ const alive = kubeletSetup.createStateConfig({
   },
 });
 
-/** Before the first phase. */
+/** The context before the first phase. */
 const nothingEstablished = (input: KubeletInput): KubeletContext => ({
   input,
   flags: null,

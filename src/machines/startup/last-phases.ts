@@ -1,6 +1,6 @@
 /**
- * The last phases before pods, of a node that goes on and of one that runs its pods once: the folders, and what depends
- * on the runtime. Steps: S233, S234, S237 to S241.
+ * The last phases before pods, which a node that runs its pods once has as well: the folders, and the modules that
+ * depend on the runtime. Steps: S233, S234, S237 to S241.
  */
 import { to } from '../../kernel/xstate.ts';
 import type { NodeFolder } from '../model/operations/host.ts';
@@ -9,8 +9,8 @@ import type { EstablishedContext } from './context/types.ts';
 import { kubeletSetup, warning } from './setup.ts';
 
 /**
- * The folders of the node, with upstream's modes and names. The embedded runtime has no namespaces of mounts: there is
- * nothing to share with.
+ * The folders of the node, with upstream's modes and names. The embedded runtime has no mount namespaces: no folder is
+ * made shared for it.
  */
 export function dataDirectories({ settings, config, runtime }: EstablishedContext): readonly NodeFolder[] {
   const { rootDir, podLogsDir } = settings;
@@ -28,7 +28,7 @@ export function dataDirectories({ settings, config, runtime }: EstablishedContex
   ];
 }
 
-/** Without it containers run as well: only the links that log collectors read are missing. */
+/** Containers run without this folder too: only the links for log collectors are missing. */
 export const containerLogs = (next: string) =>
   kubeletSetup.createStateConfig({
     meta: { steps: 'S234', waitsFor: 'the folder of container logs' },
@@ -43,7 +43,7 @@ export const containerLogs = (next: string) =>
 
 const startContainerManager = kubeletSetup.sendTo(to('containerManager'), { type: 'containerManager.start' });
 
-/** A container manager that crashed before it heard, or later, is there again and hears it again. */
+/** The container manager gets the message again after it crashed. */
 export const startContainerManagerAgain = { 'containerManager.created': { actions: startContainerManager } } as const;
 
 export const CONTAINER_MANAGER_PHASE = {

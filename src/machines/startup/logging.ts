@@ -1,12 +1,12 @@
 /**
- * Logging: how, and how much of what the node says is printed.
+ * Logging: the format and verbosity of printed log lines.
  *
- * Decides: nothing; `logging` of the configuration in force, and the flags over it, is what is asked for.
+ * Decides: nothing; it applies `logging` of the configuration in force, with the flags over it.
  * Owns: nothing. The journal has every line, whatever is printed.
  * Hears: nothing but the answers to what it asks.
  * Asks: `host.setLogVerbosity`. Starts again when the configuration changes.
  * Invariants:
- *   I1 what cannot be set never keeps the node from starting.
+ *   I1 a setting that fails never keeps the node from starting.
  * Seeds: S025.
  */
 import { declaredTypes, errorOf, line, pick, setup } from '../../kernel/xstate.ts';
@@ -14,7 +14,7 @@ import type { KubeletConfiguration } from '../configuration/index.ts';
 import type { LogForm } from '../model/operations/host.ts';
 import { operations } from '../model/operations/index.ts';
 
-/** `options` are those of each format. */
+/** The options of the format in use. */
 export const logForm = ({ verbosity, format, options }: KubeletConfiguration['logging']): LogForm => {
   const isJson = format === 'json';
   return {

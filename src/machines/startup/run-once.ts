@@ -3,7 +3,7 @@
  *
  * Takes the place of the sync loop, under its name, in a node that was started by `statelet run-once`.
  *
- * Decides: what became of each pod, and when there is nothing left to wait for.
+ * Decides: the result of each pod, and when all have one.
  * Owns: the pods of the first complete list of manifests, and the verdict on each.
  * Hears: `config.*` of `podConfig`, `runtime.*` of `pleg`, `status.changed` of `status`, `pods.started`.
  * Asks: `podConfig` and `pleg` to publish everything again when it begins, or when `pods` lost it. Both publish to it
@@ -32,14 +32,14 @@ import type { ContainerResult, PodResult, RunOnceFinished } from './context/type
 export const RUN_ONCE_RETRIES = 10;
 /** Upstream's wait before the second sync; each later one is twice as long. */
 const RETRY_DELAY_MS = 1_000;
-/** More would be a wait of weeks. */
+/** The largest number: more would be a wait of weeks. */
 export const RUN_ONCE_RETRIES_MAX = 20;
-/** Upstream's wait for the first list where no source was named, so that none can come. */
+/** Upstream's wait for the first list where no source is configured, so that none can come. */
 const NO_SOURCE_MS = 1_000;
-/** The same where one was named: a busy disk is no reason to give up. */
+/** The wait where a source is configured: a busy disk may take long. */
 const SOURCE_MS = 30_000;
 
-/** What all of upstream's syncs together would have waited, in milliseconds. */
+/** How long all of upstream's syncs together would wait, in milliseconds. */
 export const deadlineOf = (retries: number): number => RETRY_DELAY_MS * (2 ** retries - 1);
 
 export interface RunOnceInput {
@@ -48,7 +48,7 @@ export interface RunOnceInput {
 }
 
 interface Awaited extends PodRef {
-  /** `Always` runs until it is ready; the others until they end. */
+  /** With `Always` a pod runs until it is ready; otherwise until it ends. */
   readonly restartPolicy: string;
   readonly status: PodStatus | null;
   readonly result: PodResult | null;
@@ -68,7 +68,7 @@ type Event =
   | PodsMessage
   | StatusMessage;
 
-/** The verdict on a pod with this status, or `null` while it may still come. */
+/** The result of a pod with this status; `null`: it is not decided yet. */
 export function verdictOf(restartPolicy: string, status: PodStatus): 'Ready' | 'Succeeded' | 'Failed' | null {
   if (status.phase === 'Succeeded' || status.phase === 'Failed') return status.phase;
   const isReady = status.conditions?.some(({ type, status: value }) => type === 'Ready' && value === 'True') ?? false;
@@ -86,7 +86,7 @@ const containersOf = (status: PodStatus | null): ContainerResult[] =>
     }),
   );
 
-/** As upstream writes a pod in a sentence. */
+/** A pod as upstream writes it in a sentence. */
 const formatPod = ({ name, namespace, uid }: PodRef): string => `${name}_${namespace}(${uid})`;
 
 const failedOf = (results: readonly PodResult[]): PodResult[] =>
@@ -94,7 +94,7 @@ const failedOf = (results: readonly PodResult[]): PodResult[] =>
 
 const resultsOf = ({ pods }: Context): PodResult[] => Object.values(pods).flatMap(({ result }) => result ?? []);
 
-/** Of a pod that was refused, its own words; of one whose container failed, which. */
+/** Why a pod failed: the message of its status, or the container that failed. */
 function failureOf(status: PodStatus): string {
   if (status.message) return `${status.reason ? `${status.reason}: ` : ''}${status.message}`;
   const failed = containersOf(status).filter(({ exitCode }) => exitCode !== null && exitCode !== 0);
@@ -143,7 +143,7 @@ const begin = enqueueActions((args) => {
   enqueue.assign({ sinceMs: now(args) });
   enqueue(line('info', ['Processing manifest with pods', { numPods }]));
   enqueue.sendTo(to('pleg'), { type: 'runtime.wanted' });
-  // Pods that came before a crash of this actor say nothing new by themselves.
+  // // Pods that came before a crash of this actor publish no change by themselves.
   enqueue.sendTo(to('pods'), { type: 'status.wanted' });
 });
 

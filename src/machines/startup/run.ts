@@ -1,5 +1,5 @@
 /**
- * `run()`: everything that must be had before a kubelet object exists, in upstream's order.
+ * `run()`: the steps before a kubelet object exists, in upstream's order.
  *
  * Steps: S040 to S106. Each phase asks the subsystem that owns it and waits for its answer by name.
  */

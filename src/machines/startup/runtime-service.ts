@@ -36,10 +36,10 @@ interface RuntimeServiceContext extends RuntimeServiceInput {
 type RuntimeServiceEvent =
   | ({ readonly type: 'runtime.statusChanged'; readonly conditions: readonly RuntimeCondition[] } & RuntimeAbilities)
   | { readonly type: 'runtime.statusFailed'; readonly message: string }
-  /** `runtimeState` starts again and knows nothing. */
+  /** `runtimeState` starts anew and needs the status. */
   | { readonly type: 'runtime.statusWanted' };
 
-/** How often upstream asks for the runtime's status. */
+/** How often upstream reads the runtime's status. */
 const STATUS_PERIOD_MS = 5_000;
 /** Upstream's wait between tries of RuntimeConfig, and how many. */
 const RUNTIME_CONFIG_RETRY_MS = 2_000;
@@ -185,7 +185,7 @@ export const runtimeServiceMachine = setup({
         pausing: { after: { [STATUS_PERIOD_MS]: 'watching' } },
       },
     },
-    /** Ends a start; a service that crashed later tries again. */
+    /** A start ends here; a service that crashed later tries again. */
     failed: { after: { [STATUS_PERIOD_MS]: 'connecting' } },
   },
 });

@@ -1,4 +1,4 @@
-/** Decides what the node's two ports serve, and to whom: a projection of the configuration. Pure. */
+/** The settings of the node's two ports and its sockets: a projection of the configuration. Pure. */
 
 import type { ServerInput } from '../charts/node/server.ts';
 import { type KubeletConfiguration, millisecondsOf } from '../configuration/index.ts';
@@ -7,9 +7,9 @@ import type { ApiSettings, AuthSettings, LocalSocket, ServedPort } from '../mode
 import { gatesOf } from './context/derive-features.ts';
 import type { EstablishedContext } from './context/types.ts';
 
-/** Below the root directory. */
+/** The name of the socket below the root directory. */
 export const LOCAL_SOCKET = 'statelet.sock';
-/** Where the certificate is kept that the API server has issued. */
+/** The file of the certificate that the API server has issued. */
 const ISSUED = 'kubelet-server-current.pem';
 
 const GATED = [
@@ -51,7 +51,7 @@ function authSettings(config: KubeletConfiguration): AuthSettings {
   };
 }
 
-/** The kubelet's port. Needs a context in which starting has come to the servers. */
+/** The kubelet's port. */
 export function apiPort(context: EstablishedContext): ServerInput {
   const { config, flags, node } = context;
   const { address, port, tlsCertFile, tlsPrivateKeyFile, tlsMinVersion, tlsCipherSuites } = config;
@@ -73,7 +73,7 @@ export function apiPort(context: EstablishedContext): ServerInput {
   };
 }
 
-/** The socket for people on the node. */
+/** The socket of the whole API, for people on the node. */
 export const localSocket = (context: EstablishedContext): LocalSocket => ({
   path: `${context.settings.rootDir}/${LOCAL_SOCKET}`,
   service: 'api',
@@ -87,7 +87,7 @@ export const podResourcesSocket = (context: EstablishedContext): LocalSocket => 
   settings: apiSettings(context),
 });
 
-/** The port without authentication. */
+/** The read-only port, without authentication. */
 export function readOnlyPort(context: EstablishedContext): ServerInput {
   const { address, readOnlyPort: port } = context.config;
   return { served: { address, port, settings: apiSettings(context), secure: null }, selfSign: null };

@@ -108,9 +108,9 @@ export const SUBSYSTEMS = {
 };
 type SubsystemName = keyof typeof SUBSYSTEMS;
 
-/** What every phase says of itself, for the visualizer and for `statelet why startup`. */
+/** The meta data of a phase, for the visualizer and for `statelet why startup`. */
 export interface PhaseMeta {
-  /** Rows of the seed documents that this phase carries out. */
+  /** Rows of the seed documents that this phase implements. */
   readonly steps?: string;
   readonly waitsFor?: string;
 }
@@ -128,7 +128,7 @@ export const kubeletSetup = setup({
     clientBuilder: clientBuilderMachine,
     auth: authMachine,
     cadvisor: cadvisorMachine,
-    // Their types together are more than the compiler holds; `subsystems` of kubelet.ts gives each its input.
+    // // Their types together exceed the compiler's limit; `subsystems` of kubelet.ts gives each its input.
     ...(SUBSYSTEMS as Record<SubsystemName, AnyStateMachine>),
     ...pick(
       operations,
@@ -159,14 +159,14 @@ type Failing = {
   readonly output?: unknown;
 };
 
-/** What the event says of why something failed. */
+/** The error message of the event that reports a failure. */
 export function messageOf(event: Failing): string {
   if (event.error) return errorOf(event).message;
   if (event.message) return event.message;
   return (event.output as { message?: string } | undefined)?.message ?? 'unknown error';
 }
 
-/** Transition of a phase that cannot go on: upstream's sentence, exit code 1, and the phase's own name. */
+/** The transition of a phase that cannot go on: upstream's message, exit code 1, and the phase's own name. */
 export const failing = (phase: string) => ({
   target: '#kubelet.failed' as const,
   actions: assign<EstablishedContext, Failing, undefined, KubeletEvent, never>(({ event }) => ({
@@ -174,10 +174,10 @@ export const failing = (phase: string) => ({
   })),
 });
 
-/** Of a Go program that panics. */
+/** The exit code of a Go program that panics. */
 const PANIC_EXIT_CODE = 2;
 
-/** The process is not what it was: the service manager starts another one. */
+/** A part of the process failed that cannot be restored: the node ends, and the service manager starts it anew. */
 export const faulted = {
   target: '#kubelet.failed' as const,
   actions: assign<EstablishedContext, AgentFault, undefined, KubeletEvent, never>(({ event: { error, stack } }) => {
@@ -187,7 +187,7 @@ export const faulted = {
   }),
 };
 
-/** A port of the API that cannot be had ends the node, in upstream's words. */
+/** A port of the API that cannot be opened ends the node, in upstream's words. */
 export const notServing = {
   target: '#kubelet.failed' as const,
   actions: assign<

@@ -1,5 +1,5 @@
 /**
- * `startKubelet` and `Kubelet.Run`: two things go on at once from here, as upstream's two goroutines do.
+ * `startKubelet` and `Kubelet.Run`: from here two sequences run at once, as upstream's two goroutines.
  *
  * `kubeletRun` brings the node to synchronising pods; `serving` is the rest of `run()`: healthz, READY=1, and then the
  * wait for the end. Steps: S209 to S244, S110 to S114.
@@ -20,16 +20,16 @@ const startServers = kubeletSetup.enqueueActions(({ context, enqueue }) => {
 
 const servesHealthz = ({ context }: { context: EstablishedContext }) => context.config.healthzPort > 0;
 
-/** The end of the node ends the recorder of events, too; this long it has for its last one. */
+/** The end of the node also ends the event recorder: how long it has for its last event. */
 const LAST_EVENT_MS = 20;
 
-/** The embedded runtime has no pod network: nothing of its pods passes through a table. */
+/** The embedded runtime has no pod network: no packet of its pods passes through a table. */
 const usesIptables = ({ config, runtime }: EstablishedContext): boolean =>
   config.makeIPTablesUtilChains && !runtime.embedded;
 
 const isInCluster = ({ clients }: EstablishedContext): boolean => clients.mode === 'cluster';
 
-/** What shows the node to the cluster, in upstream's order: status, then lease. */
+/** The subsystems that show the node to the cluster, in upstream's order: status, then lease. */
 const NODE_PARTS = ['nodeStatus', 'lease', 'csiNode', 'csiVolumes', 'podCIDR'] as const;
 
 const kubeletRun = kubeletSetup.createStateConfig({
@@ -156,7 +156,7 @@ const serving = kubeletSetup.createStateConfig({
         onError: { target: 'blocked', actions: warning('Failed to notify the service manager') },
       },
     },
-    // Goal of starting: from here only a signal or contention of the lock file ends the node.
+    // // The goal of starting: from here only a signal or contention of the lock file ends the node.
     blocked: { meta: { steps: 'S114' }, entry: raise({ type: 'create.configReload' }) },
   },
 });

@@ -1,6 +1,6 @@
 /**
- * What each subsystem begins with, where that is more than a field of the configuration: derived from flags,
- * configuration, machine and runtime. Each needs a context in which starting has come to that subsystem.
+ * The inputs of subsystems that are more than fields of the configuration: derived from flags, configuration, machine
+ * and runtime. Each function needs a context in which starting has come to that subsystem.
  */
 
 import type { CSIVolumesInput } from '../charts/csi/csi-volumes-setup.ts';
@@ -78,7 +78,7 @@ function addresses({ nodeIPs, hostname }: NodeIdentity): NodeAddress[] {
   return [...nodeIPs.map((address) => ({ type: 'InternalIP', address })), { type: 'Hostname', address: hostname }];
 }
 
-/** What says whether, and how often, drivers are asked for the health of volumes. */
+/** The fields that decide whether, and how often, drivers are asked for the health of volumes. */
 type VolumeSettings = Pick<KubeletConfiguration, 'featureGates' | 'volumeStatsAggPeriod'>;
 
 const KERNEL_LOG = '/dev/kmsg';

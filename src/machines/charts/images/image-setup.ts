@@ -89,7 +89,7 @@ interface Context extends ImageInput {
 type Event =
   | { readonly type: 'image.asked'; readonly request: ImageWanted }
   | { readonly type: 'image.mayPull' }
-  /** The queue of pulls is full. */
+  /** The rate limit has no token left for this pull. */
   | { readonly type: 'image.throttled' }
   | Ended;
 

@@ -131,7 +131,7 @@ export type OomKill = {
   readonly pid: number;
   /** The cgroup of the victim. */
   readonly container: string;
-  /** The cgroup that ran out of memory; `/`: the machine did. */
+  /** The cgroup that ran out of memory; `/`: the whole machine did. */
   readonly victimContainer: string;
   /** `CONSTRAINT_NONE`, `CONSTRAINT_MEMCG`, ...; empty where an old kernel does not say. */
   readonly constraint: string;
@@ -144,7 +144,7 @@ export interface CgroupInfo {
   readonly swapCounted: boolean;
 }
 
-/** Soft state: facts that only the agent keeps, and that survive its restart. */
+/** Facts that only the agent keeps, and that survive its restart. */
 export interface SoftState {
   /** By `<pod uid>/<image>`: back-off of pulls that failed. `message` has the reason first. */
   readonly pulls?: Readonly<
@@ -154,13 +154,13 @@ export interface SoftState {
   readonly containers: Readonly<
     Record<string, { readonly restartCount: number; readonly backoffMs: number; readonly backoffUntilMs: number }>
   >;
-  /** By the same key: the number of the newest instance, which no runtime knows after the machine started anew. */
+  /** By the same key, the number of the newest instance: no runtime knows it after a reboot. */
   readonly begun?: Readonly<Record<string, number>>;
-  /** By pod uid: what a pod holds of the node and which resources it was given. */
+  /** By pod uid, its grant: the resources that it holds. */
   readonly grants?: Readonly<Record<string, Grant>>;
-  /** By pod uid, while a change of resources is under way: what the running instances have. */
+  /** By pod uid, while a resize is under way: the resources of the running instances. */
   readonly resizes?: Readonly<Record<string, Grant['allocation']>>;
-  /** By pod uid: why this node did not take it. */
+  /** By pod uid, why this node did not admit the pod. */
   readonly rejections?: Readonly<Record<string, { readonly reason: string; readonly message: string }>>;
   /** By the same key: the results of probes of the instance with this id. */
   readonly probes: Readonly<
@@ -168,7 +168,7 @@ export interface SoftState {
   >;
 }
 
-/** What the keeping of the node's chains says, by protocol; `step` is what failed, in upstream's words. */
+/** The state of the node's iptables chains, by protocol; `step` is the step that failed, in upstream's words. */
 export type IptablesItem =
   | { readonly type: 'iptables.initialized' | 'iptables.restored'; readonly protocol: 'IPv4' | 'IPv6' }
   | {
@@ -179,8 +179,8 @@ export type IptablesItem =
     };
 
 /**
- * A pod of the API server, with the objects that it uses: by key; `null` for one that does not exist. Of its tokens the
- * handles: the port keeps their values under the node's key.
+ * A pod of the API server, with the objects that it uses by key; `null` for one that does not exist. Tokens are
+ * handles, whose values the port keeps encrypted under the node's key.
  */
 export interface RememberedPod {
   readonly pod: Json;
@@ -190,16 +190,16 @@ export interface RememberedPod {
 export const hostOperations = {
   'host.permissions': query<Nothing, { uid: number }>(),
   'host.hostname': query<Nothing, { hostname: string }>(),
-  /** Addresses that another machine could use, in the order of the interfaces. */
+  /** Addresses of the machine that others can reach, in the order of the interfaces. */
   'host.addresses': query<
     Nothing,
     { addresses: readonly { interface: string; address: string; family: 'IPv4' | 'IPv6' }[] }
   >(),
-  /** `null` content: no such file. Larger than `maxBytes` is an error. */
+  /** `null` content: the file does not exist. A file larger than `maxBytes` is an error. */
   'host.readFile': query<{ path: string; maxBytes: number }, { content: string | null }>(),
-  /** Which of these files can be opened for reading; nothing of them is read. */
+  /** Which of these files can be opened for reading; their content is not read. */
   'host.readable': query<{ paths: readonly string[] }, { readable: readonly boolean[] }>(),
-  /** Reads and decodes one configuration file (YAML 1.1 or JSON); what cannot be read or decoded is an answer, too. */
+  /** Reads and decodes one configuration file (YAML 1.1 or JSON); the output says when it cannot be read or decoded. */
   'host.readConfiguration': query<{ path: string }, ConfigurationSource>(),
   /** The `*.conf` files below a directory, decoded, in the order in which they apply. */
   'host.readDropIns': query<{ path: string }, DropInListing>(),

@@ -46,8 +46,8 @@ export type ProbeJudged = { readonly type: 'probe.judged'; readonly verdict: Ver
 
 export const probeOperations = {
   /**
-   * Probes at once and then each period, and emits when the verdict changes, and of each attempt that people should
-   * read about, as long as these are not too many.
+   * Probes at once and then each period. Emits changes of the verdict, and attempts that are worth an event, as long as
+   * these are not too many.
    */
   'probe.watch': stream<ProbeWatch, ProbeReport | ProbeJudged>(),
   /** A lifecycle hook. Any answer is a success; `fellBack`: the server spoke HTTP where HTTPS was asked for. */

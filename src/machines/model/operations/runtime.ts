@@ -1,4 +1,4 @@
-/** Getting to a container runtime, before CRI can be spoken. Implemented by `src/actors/runtime/index.ts`. */
+/** Operations that find and connect a container runtime. Implemented by `src/actors/runtime/index.ts`. */
 import { idempotent, query, stream } from '../../../kernel/xstate.ts';
 import type { RuntimeStatus } from './cri.ts';
 
@@ -9,7 +9,7 @@ export interface RuntimeCondition {
   readonly message: string;
 }
 
-/** What the runtime can do, by its handlers. */
+/** Abilities of the runtime, by handler. */
 export type RuntimeAbilities = Pick<RuntimeStatus, 'handlers' | 'features'>;
 
 export const runtimeOperations = {
@@ -22,7 +22,7 @@ export const runtimeOperations = {
   'runtime.exists': query<{ endpoint: string }, { exists: boolean }>(),
   /** Starts the embedded runtime in this process and returns its endpoint. */
   'runtime.startEmbedded': idempotent<{ rootDir: string }, { endpoint: string }>(),
-  /** Asks for the runtime's conditions every `periodMs`; emits when they changed, or when asking began to fail. */
+  /** Reads the runtime's conditions every `periodMs`; emits when they changed, or when reading began to fail. */
   'runtime.watchStatus': stream<
     { periodMs: number },
     | ({ readonly type: 'runtime.statusChanged'; readonly conditions: readonly RuntimeCondition[] } & RuntimeAbilities)

@@ -1,7 +1,7 @@
-/** The node's own API: what it serves, where, and to which clients. Implemented by `src/actors/server`. */
+/** Operations that serve the node's own API. Implemented by `src/actors/server`. */
 import { idempotent, type PlainError, stream } from '../../../kernel/xstate.ts';
 
-/** Which parts of the API are on. */
+/** Which endpoints of the API are on. */
 export type ApiSettings = {
   readonly nodeName: string;
   readonly rootDir: string;
@@ -12,20 +12,20 @@ export type ApiSettings = {
   readonly profilingHandler: boolean;
   readonly debugFlagsHandler: boolean;
   readonly splitStreams: boolean;
-  /** Pods that have ended are among those of the socket for agents, too. */
+  /** The socket for monitoring agents also lists pods that have ended. */
   readonly listsEndedPods?: boolean;
-  /** Endpoints that feature gates turn off; absent: none. */
+  /** Endpoints whose feature gates are off; absent: none. */
   readonly without?: readonly ('checkpoint' | 'flagz' | 'statusz')[];
 };
 
-/** Who may use the API, and how long such an answer is cached. */
+/** How clients are authenticated and authorized, and how long an answer is cached. */
 export type AuthSettings = {
   readonly anonymous: boolean;
-  /** Tokens are asked of the API server. */
+  /** The API server reviews tokens. */
   readonly webhookAuthentication: boolean;
   /** Empty: no client authenticates by certificate. */
   readonly clientCAFile: string;
-  /** Its file is read once; absent: again whenever it changes. */
+  /** The file is read once; absent: again whenever it changes. */
   readonly isClientCAFixed?: boolean;
   readonly authorization: 'AlwaysAllow' | 'Webhook';
   readonly tokenTtlMs: number;
@@ -33,17 +33,17 @@ export type AuthSettings = {
   readonly unauthorizedTtlMs: number;
 };
 
-/** Files of the serving certificate, and how TLS is spoken. */
+/** The files of the serving certificate, and the parameters of TLS. */
 type ServingTls = {
   readonly certFile: string;
   readonly keyFile: string;
-  /** There may be no certificate yet: it is asked for at the API server, and handshakes fail until it is there. */
+  /** The certificate may not exist yet: it is requested from the API server, and handshakes fail until it is issued. */
   readonly mayBeMissing: boolean;
   /** The files are read once; absent: again whenever they change. */
   readonly isFixed?: boolean;
   readonly minVersion: string;
   readonly cipherSuites: readonly string[];
-  /** As OpenSSL names them; absent: its own choice. */
+  /** OpenSSL's names; absent: its own choice. */
   readonly curves?: readonly string[];
 };
 
@@ -55,7 +55,10 @@ export type ServedPort = {
   readonly secure: { readonly tls: ServingTls; readonly auth: AuthSettings } | null;
 };
 
-/** A unix socket; access is that of its file: the whole API for people on the node, or pod resources for agents. */
+/**
+ * A unix socket, protected by the permissions of its file: the whole API for people on the node, or pod resources for
+ * agents.
+ */
 export type LocalSocket = {
   readonly path: string;
   readonly service: 'api' | 'podResources';
@@ -63,31 +66,31 @@ export type LocalSocket = {
 };
 
 /**
- * The code of the error with which a port's operation fails when the thread that served it was lost: nothing is wrong
- * with the port, and it may be opened anew.
+ * The error code of a port's operation when the thread that served it was lost: the port itself is fine, and may be
+ * opened again.
  */
 export const THREAD_LOST = 'THREAD_LOST';
-/** Pause before a lost port is opened anew. The thread has a pace of its own, should it be lost again and again. */
+/** Pause before a lost port is opened again. A thread that is lost repeatedly has a back-off of its own. */
 export const REOPEN_MS = 50;
 
 export const isThreadLost = ({ code }: PlainError): boolean => code === THREAD_LOST;
 
 export type ServerItem =
   | { readonly type: 'server.listening'; readonly address: string; readonly port: number }
-  /** A file changed and is in force for new connections. */
+  /** A changed file is in force for new connections. */
   | {
       readonly type: 'server.certificateChanged';
       readonly subject: string;
-      /** SHA-256, hexadecimal. */
+      /** SHA-256 in hexadecimal. */
       readonly fingerprint: string;
       readonly notAfterMs: number;
     }
   | { readonly type: 'server.clientCAChanged' }
-  /** A file changed and cannot be used; what was in force stays. */
+  /** A changed file cannot be used; the certificate or authorities before stay in force. */
   | { readonly type: 'server.reloadFailed'; readonly message: string };
 
 export const serverOperations = {
-  /** Makes the certificate of a node that was given none, unless it is there; resolves with its files. */
+  /** Makes the certificate of a node without one, unless it exists; returns its files. */
   'server.selfSign': idempotent<
     { readonly directory: string; readonly hostname: string },
     { readonly certFile: string; readonly keyFile: string }

@@ -1,8 +1,8 @@
 /**
- * What the node agent asks about use of this machine. Implemented by `src/actors/stats`.
+ * Operations that measure the usage of this machine. Implemented by `src/actors/stats`.
  *
- * Only what decides something is asked here; numbers that are served to others (/stats/summary, metrics) go from port
- * to port and never through a machine. Amounts are decimal text in bytes, inodes or processes.
+ * Only measurements that machines decide by are here; statistics for clients (/stats/summary, metrics) go from port to
+ * port and never through a machine. Amounts are decimal text in bytes, inodes or processes.
  */
 import { query, stream } from '../../../kernel/xstate.ts';
 
@@ -10,7 +10,7 @@ export interface StatsPlace {
   readonly nodeName: string;
   readonly rootDir: string;
   readonly podLogsDir: string;
-  /** The cgroup of all pods; empty when pods have none of their own. */
+  /** The cgroup of all pods; empty when there is none. */
   readonly podsCgroup: string;
   /** Empty: not configured. */
   readonly systemCgroups: { readonly kubelet: string; readonly runtime: string; readonly misc: string };
@@ -32,7 +32,7 @@ export interface SignalObservation {
   readonly capacity: string;
 }
 
-/** What could not be observed is absent. */
+/** Observations by signal; one that could not be made is absent. */
 export type Observations = Readonly<Partial<Record<EvictionSignal, SignalObservation>>>;
 
 /** An amount as a quantity (`100Mi`), or a share of the capacity between 0 and 1. */
@@ -46,7 +46,7 @@ export interface EvictionThreshold {
   readonly minReclaim: ThresholdValue | null;
 }
 
-/** Where images and the writable layers of containers are. */
+/** The file systems of images and of the writable layers of containers. */
 export interface DiskLayout {
   /** Images are on a file system of their own. */
   readonly dedicatedImageFs: boolean;
@@ -59,7 +59,7 @@ export interface DiskUse {
   readonly inodes: string;
 }
 
-/** What one pod uses; `null` where it is not known. */
+/** The usage of one pod; `null` where it is not known. */
 export interface PodUse {
   readonly uid: string;
   readonly workingSetBytes: string | null;
@@ -73,18 +73,18 @@ export interface PodUse {
   readonly volumes: Readonly<Record<string, DiskUse>>;
 }
 
-/** What a pod may keep on the node's disk, as quantities (`1Gi`). */
+/** Local storage limits of a pod, as quantities (`1Gi`). */
 export interface StorageLimits {
-  /** By volume. */
+  /** Limits of volumes by name. */
   readonly emptyDirs: Readonly<Record<string, string>>;
   readonly pod: string | null;
-  /** By container. */
+  /** Limits of containers by name. */
   readonly containers: Readonly<Record<string, string>>;
 }
 
 export interface StorageExceeded {
   readonly kind: 'emptyDir' | 'pod' | 'container';
-  /** Of the volume or of the container; empty for the pod. */
+  /** The name of the volume or container; empty for the pod. */
   readonly name: string;
 }
 
@@ -96,18 +96,18 @@ export const statsOperations = {
     | { readonly type: 'signals.changed'; readonly observations: Observations }
     | { readonly type: 'signals.failed'; readonly message: string }
   >(),
-  /** One observation now; with the use of every pod when `withPods`. */
+  /** Observes once; with the usage of every pod when `withPods`. */
   'stats.observe': query<
     { place: StatsPlace; withPods: boolean },
     { readonly observations: Observations; readonly pods: readonly PodUse[] }
   >(),
-  /** Measures a pod's folders every `periodMs`; emits when a limit is exceeded, and when it no longer is. */
+  /** Measures the folders of a pod every `periodMs`; emits when a limit is exceeded, and when it no longer is. */
   'stats.watchStorage': stream<
     {
       place: StatsPlace;
       pod: { readonly uid: string; readonly name: string; readonly namespace: string };
       limits: StorageLimits;
-      /** Writable layers count for their containers' limits: they are on the node's own disk. */
+      /** Writable layers count for limits of containers: they are on the node's own file system. */
       countLayers: boolean;
       periodMs: number;
     },

@@ -1,7 +1,7 @@
-/** What the node agent asks for user namespaces of pods. Implemented by `src/actors/users/user-namespaces.ts`. */
+/** Operations for user namespaces of pods. Implemented by `src/actors/users/user-namespaces.ts`. */
 import { idempotent } from '../../../kernel/xstate.ts';
 
-/** Ids from 0 on in the pod are those from `hostId` on of the node. */
+/** Ids from 0 on in the pod are ids from `hostId` on of the node. */
 export interface UserMapping {
   readonly hostId: number;
   readonly length: number;

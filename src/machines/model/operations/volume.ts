@@ -1,19 +1,19 @@
 /**
- * What the node agent asks for the volumes of pods. Implemented by `src/actors/volume`.
+ * Operations on the volumes of pods. Implemented by `src/actors/volume`.
  *
- * Invariants: every path lies below the pod's folder, but for those of `hostPath`; a value of a Secret is a handle that
- * only the port opens; doing one of these twice is doing it once.
+ * Invariants: every path is below the pod's folder, except those of `hostPath`; a value of a Secret is a handle that
+ * only the port resolves; an operation that is repeated has no further effect.
  */
 import { idempotent, query, type SecretHandle } from '../../../kernel/xstate.ts';
 import type { PersistentVolumeSpec } from '../api/storage.ts';
 
-/** One value of a ConfigMap or Secret: text, or bytes as base64. Of a Secret only the handle is known. */
+/** One value of a ConfigMap or Secret: text, or bytes as base64. For a Secret only the handle is known. */
 export type Content = { readonly text: string | SecretHandle } | { readonly base64: string | SecretHandle };
 
 /**
- * A ConfigMap or Secret as the machines hold it; or what else a pod takes from the API server by name: the handler of a
- * RuntimeClass, the place of a claim's volume, the variables of services, trust anchors, a token of its service
- * account, a certificate with its key.
+ * A ConfigMap or Secret as the machines hold it; or another object that a pod uses by name: the handler of a
+ * RuntimeClass, the volume of a claim, the variables of services, trust anchors, a token of its service account, a
+ * certificate with its key.
  */
 export interface ConfigObject {
   readonly kind:
@@ -29,33 +29,33 @@ export interface ConfigObject {
   readonly name: string;
   /** Empty or absent for one from a file. */
   readonly uid?: string;
-  /** Of a Secret that says so: `kubernetes.io/dockerconfigjson`. */
+  /** The type of a Secret: `kubernetes.io/dockerconfigjson`. */
   readonly type?: string;
-  /** Changes with the content. */
+  /** Changes with the content of the object. */
   readonly version: string;
   readonly data: Readonly<Record<string, Content>>;
-  /** Of a claim. */
+  /** The volume of a claim. */
   readonly bound?: BoundVolume;
 }
 
 /** The PersistentVolume that is bound to a claim. */
 export interface BoundVolume {
   readonly name: string;
-  /** Without what is of no use to a node: who claims it. */
+  /** The specification without its claim, which a node does not need. */
   readonly spec: PersistentVolumeSpec;
-  /** What the claim says of its size. */
+  /** Sizes in the status of the claim. */
   readonly size: {
     readonly claim: { readonly namespace: string; readonly name: string; readonly uid: string };
-    /** The quantity that its users have; empty: nothing yet. */
+    /** The capacity in the status; empty: none yet. */
     readonly had: string;
     /** `allocatedResourceStatuses.storage`; empty: none. */
     readonly status: string;
   };
-  /** The uid of the pod that the claim was made for; empty: of none. */
+  /** The uid of the pod that the claim was made for; empty: none. */
   readonly owner: string;
-  /** The group whose members may use it, by the annotation `pv.beta.kubernetes.io/gid`; absent: none is named. */
+  /** The group whose members may use the volume, from the annotation `pv.beta.kubernetes.io/gid`; absent: none. */
   readonly groupId?: number;
-  /** Why it cannot be reached from this node, in upstream's words; empty when it can. */
+  /** Why the volume cannot be reached from this node, in upstream's words; empty when it can. */
   readonly nodeMismatch: string;
 }
 
@@ -63,9 +63,9 @@ export interface BoundVolume {
 export interface VolumeFile {
   readonly path: string;
   readonly mode: number;
-  /** Whose it is; absent: the agent's. */
+  /** The owner of the file; absent: the agent. */
   readonly userId?: number;
-  /** `joined`: texts one after the other. */
+  /** `joined`: texts that follow each other. */
   readonly content: Content | { readonly joined: readonly (string | SecretHandle)[] };
 }
 
@@ -73,7 +73,7 @@ export interface VolumeFile {
 export interface VolumeMount {
   readonly type: 'tmpfs' | 'hugetlbfs';
   readonly options: readonly string[];
-  /** Without the right to mount, a folder on disk will do. */
+  /** Where the agent may not mount, a folder on disk is used instead. */
   readonly optional: boolean;
 }
 
@@ -87,14 +87,14 @@ export type HostPathType =
   | 'BlockDevice';
 
 export type VolumeSetUp =
-  /** A folder in which containers write. */
+  /** A folder into which containers write. */
   | {
       readonly kind: 'folder';
       readonly name: string;
       readonly path: string;
       readonly mount: VolumeMount | null;
       readonly groupId: number | null;
-      /** The file system counts what it holds, if it counts by project. */
+      /** The file system measures the folder's usage, where it has project quotas. */
       readonly isCounted?: true;
     }
   /** Files that change all at once. */
@@ -106,7 +106,9 @@ export type VolumeSetUp =
       readonly groupId: number | null;
       readonly files: readonly VolumeFile[];
     }
-  /** Something of the host that must be there, or is made. `spec`: of the PersistentVolume; absent: there is none. */
+  /**
+   * A path of the host that must exist, or is created. `spec`: the name of the PersistentVolume; absent: there is none.
+   */
   | {
       readonly kind: 'host';
       readonly name: string;
@@ -114,33 +116,36 @@ export type VolumeSetUp =
       readonly path: string;
       readonly type: HostPathType;
     }
-  /** A folder of the host, bound to one of the pod; where `source` is a block device, what is on it. */
+  /**
+   * A folder of the host that is bound into the pod's folder; where `source` is a block device, the file system on it.
+   */
   | {
       readonly kind: 'local';
       readonly name: string;
-      /** Of the PersistentVolume. */
+      /** The name of the PersistentVolume. */
       readonly spec: string;
       readonly source: string;
       readonly path: string;
       /**
-       * The group that it is given to, unless another pod has it; `onlyTop`: not where its top belongs to the group.
+       * The group that gets the volume, unless another pod has it; `onlyTop`: only where the top folder does not belong
+       * to the group already.
        */
       readonly ownership: { readonly groupId: number; readonly onlyTop: boolean } | null;
-      /** For a device: what it is formatted with when it is blank, and how it is mounted. */
+      /** For a device: the file system that a blank one is formatted with, and its mount options. */
       readonly filesystem: { readonly type: string; readonly options: readonly string[]; readonly readOnly: boolean };
     }
-  /** A block device of the host: `link` in the pod's folder leads to it, and it is bound to the file `map`. */
+  /** A block device of the host: `link` in the pod's folder points to it, and it is bound to the file `map`. */
   | {
       readonly kind: 'device';
       readonly name: string;
-      /** Of the PersistentVolume. */
+      /** The name of the PersistentVolume. */
       readonly spec: string;
       readonly device: string;
       readonly link: string;
       readonly map: string;
     };
 
-/** A part of a volume that one container sees: bound to `target`, where nothing in the volume can move it. */
+/** A sub-path of a volume for one container: bound to `target`, where nothing in the volume can move it. */
 export interface SubPath {
   readonly container: string;
   readonly volume: string;
@@ -149,46 +154,46 @@ export interface SubPath {
   readonly target: string;
 }
 
-/** The value of a variable that a file of a volume has: `env` is its place in the list of the container. */
+/** A variable whose value is in a file of a volume: `env` is its index in the list of the container. */
 export interface FileVariable {
   readonly container: string;
   readonly env: number;
   readonly volumePath: string;
-  /** Of the file, within the volume. */
+  /** The path of the file within the volume. */
   readonly path: string;
   readonly key: string;
   readonly optional: boolean;
 }
 
-/** By place in the container's list; `null`: the file has no value under an optional key. */
+/** By index in the container's list; `null`: the file has no value under an optional key. */
 export type FileValues = Readonly<Record<string, SecretHandle | null>>;
 
-/** What could not be prepared for a container: the public message, and the cause. */
+/** A preparation for a container that failed: the public message, and the cause. */
 export interface Unprepared {
   readonly message: string;
-  /** Upstream keeps it from the pod's author, as it could reveal files of the node. */
+  /** Upstream hides the cause from the author of the pod, as it could reveal files of the node. */
   readonly why: string;
 }
 
 export interface VolumeFailure {
   readonly name: string;
   readonly message: string;
-  /** The PersistentVolume that events name; absent: they name the volume of the pod. */
+  /** The PersistentVolume for events; absent: they name the volume of the pod. */
   readonly spec?: string;
-  /** What failed, in upstream's words; absent: `MountVolume.SetUp`. */
+  /** The step that failed, in upstream's words; absent: `MountVolume.SetUp`. */
   readonly step?: string;
-  /** Nothing was tried: what lies behind its claim is not known, or not for this pod. */
+  /** Nothing was tried: the volume of its claim is not known, or not for this pod. */
   readonly isUnprocessed?: boolean;
 }
 
-/** A volume that another pod uses with another group, which it keeps. `spec`: of the PersistentVolume. */
+/** A volume that keeps the group that another pod gave it. `spec`: the name of the PersistentVolume. */
 export interface KeptGroup {
   readonly spec: string;
   readonly wanted: number;
   readonly has: number;
 }
 
-/** The first thing in a volume that could not be given to its group, and how many `more` there are. */
+/** The first file of a volume that could not be given to its group, and how many `more` there are. */
 export interface Unshared {
   readonly text: 'Lchown failed' | 'chmod failed';
   readonly path: string;
@@ -196,7 +201,7 @@ export interface Unshared {
   readonly more: number;
 }
 
-/** A volume that is being given to its group: what has been done of it, and for how long it takes already. */
+/** A volume whose files are being given to a group: how many were given, and since when. */
 export interface Sharing {
   readonly path: string;
   readonly files: number;
@@ -216,19 +221,19 @@ export interface VolumesSetUp {
 }
 
 export const volumeOperations = {
-  /** Sets up every volume that can be, and says which could not, in words for the pod's events. */
+  /** Sets up every volume that can be set up, and returns the failures, with texts for the pod's events. */
   'volume.setUp': idempotent<Place & { volumes: readonly VolumeSetUp[] }, VolumesSetUp>(),
   /** `failed` is by container. */
   'volume.bindSubPaths': idempotent<
     Place & { subPaths: readonly SubPath[] },
     { failed: Readonly<Record<string, Unprepared>> }
   >(),
-  /** Both are by container. A value may be a secret: it comes as a handle. */
+  /** Both are by container. A value may be a secret, and so is a handle. */
   'volume.readVariables': query<
     Place & { variables: readonly FileVariable[] },
     { values: Readonly<Record<string, FileValues>>; failed: Readonly<Record<string, Unprepared>> }
   >(),
-  /** The volumes below a folder that are being given to a group right now. */
+  /** The volumes below a folder whose files are being given to a group now. */
   'volume.sharings': query<{ directory: string }, readonly Sharing[]>(),
   /** The uids of all pods that have a folder below `root`. */
   'volume.podFolders': query<{ root: string }, { uids: readonly string[] }>(),

@@ -1,22 +1,22 @@
-/** What those who follow the API server say of the pods that it has. As in `messages.ts`. */
+/** Messages about the pods of the API server, from the actors that follow it. As in `messages.ts`. */
 import type { Pod, PodRef, PodStatus } from '../api/pod.ts';
 
-/** The API server's object of a pod; `null`: none any more. A mirror pod has its static pod's uid here. */
+/** The API server's object of a pod; `null`: it is gone. For a mirror pod the uid is that of its static pod. */
 export interface StatusObserved {
   readonly type: 'status.observed';
   readonly pod: PodRef;
   readonly seen: SeenPod | null;
 }
 
-/** Nothing else is in the API server any more; by the same uids. */
+/** The API server has no other pods of this node; by the same uids. */
 export interface StatusListed {
   readonly type: 'status.listed';
   readonly uids: readonly string[];
 }
 
-/** Of an object of the API server, what its status is published by. */
+/** The part of an API server's pod that its status publisher needs. */
 export interface SeenPod {
-  /** Of the object there; a mirror pod has another one than its static pod. */
+  /** The uid of the object; a mirror pod has another one than its static pod. */
   readonly uid: string;
   readonly isMirror: boolean;
   readonly resourceVersion: string;
@@ -24,21 +24,21 @@ export interface SeenPod {
   readonly status: PodStatus;
 }
 
-/** Of a mirror pod in the API server, what decides whether it stays. */
+/** The part of a mirror pod that decides whether it stays. */
 export interface MirrorState {
-  /** Of the static pod that it was made from. */
+  /** The hash of the static pod that it was made from. */
   readonly hash: string;
   readonly isDeleting: boolean;
 }
 
-/** `null`: the API server has it no more. */
+/** `null`: the mirror pod is gone. */
 export interface MirrorSeen {
   readonly type: 'mirror.seen';
   readonly pod: PodRef;
   readonly seen: MirrorState | null;
 }
 
-/** These are the mirror pods that the API server has, and no others. */
+/** All mirror pods of this node in the API server. */
 export interface MirrorListed {
   readonly type: 'mirror.listed';
   readonly uids: readonly string[];
@@ -53,5 +53,5 @@ export type MirrorMessage =
   | MirrorListed
   /** This source of static pods has published all its pods. */
   | { readonly type: 'mirror.ready'; readonly source: 'file' | 'http' }
-  /** Every source of static pods has spoken. */
+  /** Every source of static pods has published. */
   | { readonly type: 'mirror.judged' };

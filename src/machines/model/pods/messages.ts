@@ -1,7 +1,7 @@
 /**
- * What the actors of the pods' room say to each other. One place, so that a sender and its hearer cannot disagree.
+ * Messages between the actors of pods. In one place, so that sender and receiver cannot disagree.
  *
- * Invariants: plain JSON; past tense for facts, `wanted` for what one actor needs of another; a message about one pod
+ * Invariants: plain JSON; past tense for facts, `wanted` for a request to another actor; a message about one pod
  * carries its `uid`.
  */
 
@@ -21,15 +21,15 @@ import type { StatusListed, StatusObserved } from './api-messages.ts';
 
 export type Source = 'file' | 'http' | 'api';
 
-/** Who gets what the sources of pods and `pleg` publish about them; `pods` unless named. */
+/** The receiver of the messages of sources and `pleg`; `pods` unless named. */
 export interface Receiver {
-  /** `systemId` of an actor that lets through only some of it. */
+  /** `systemId` of an actor that forwards only some of them. */
   readonly receiver?: string;
 }
 
 export const receiverOf = ({ receiver = 'pods' }: Receiver): string => receiver;
 
-/** `systemId` of the actor of a pod: the answer to what a pod asks goes there, and not through `pods`. */
+/** `systemId` of the actor of a pod: answers to the pod go there, and not through `pods`. */
 export const podActor = (uid: string): string => `pod-${uid}`;
 
 // ---- sources of pods -> pods; `config.sourceReady` -> syncLoop ------------------------------------------------------
@@ -61,10 +61,13 @@ export interface SourceReady {
   readonly uids: readonly string[];
 }
 
-/** The sources of pods may publish, and publish everything; `podConfig` has started, and waits for that. */
+/**
+ * `sources.wanted`: the sources of pods may publish, and publish everything. `sources.started`: `podConfig` has
+ * started, and waits for that.
+ */
 export type SourcesMessage = { readonly type: 'sources.wanted' } | { readonly type: 'sources.started' };
 
-/** A receiver has lost its state (a crash): send these pods again; `null` means all of them. */
+/** A receiver has lost its state by a crash: these pods are sent again; `null` means all of them. */
 export interface ConfigWanted {
   readonly type: 'config.wanted';
   readonly uids: readonly string[] | null;
@@ -79,13 +82,13 @@ export type RuntimeMessage =
   | { readonly type: 'runtime.podStale'; readonly uid: string; readonly message: string }
   | RuntimeRelisted;
 
-/** Every pod of the runtime was named since observing began. */
+/** Every pod of the runtime was reported since observation began. */
 export interface RuntimeRelisted {
   readonly type: 'runtime.relisted';
   readonly uids: readonly string[];
 }
 
-/** A receiver has lost its state: observe everything again. */
+/** A receiver has lost its state: everything is observed again. */
 export interface RuntimeWanted {
   readonly type: 'runtime.wanted';
 }
@@ -95,7 +98,7 @@ export type PlegHealth =
   | { readonly type: 'pleg.healthy' }
   | { readonly type: 'pleg.unhealthy'; readonly message: string };
 
-/** `runtimeState` starts again and knows nothing. */
+/** `runtimeState` started anew and needs the health again. */
 export interface PlegHealthWanted {
   readonly type: 'pleg.healthWanted';
 }
@@ -103,10 +106,12 @@ export interface PlegHealthWanted {
 // ---- syncLoop <-> pods ----------------------------------------------------------------------------------------------
 
 export type PodsMessage =
-  /** Every source is ready and the runtime was listed: orphaned pods may be ended. `uids` are all wanted pods. */
+  /**
+   * Every source has published and the runtime was listed: orphaned pods may be ended. `desired` are all wanted pods.
+   */
   { readonly type: 'pods.housekeeping'; readonly desired: readonly string[] } | { readonly type: 'pods.started' };
 
-/** The root says whether pods may be synchronised. */
+/** From the root: whether pods may be synchronised. */
 export type RuntimeHealth =
   | { readonly type: 'runtime.up' }
   | { readonly type: 'runtime.down'; readonly errors: readonly string[] };
@@ -115,9 +120,9 @@ export type RuntimeHealth =
 
 export interface PodKill {
   readonly type: 'pod.kill';
-  /** Shortens the pod's own grace; `null` leaves it. */
+  /** Shortens the pod's own grace period; `null` keeps it. */
   readonly graceSeconds: number | null;
-  /** The pod is no longer wanted at all: its files and its containers go, too. */
+  /** The pod is no longer wanted at all: its files and its containers are removed, too. */
   readonly remove: boolean;
   /** Phase, reason and message that are published instead of those of the containers (eviction, deadline). */
   readonly verdict: PodVerdict | null;
@@ -126,20 +131,20 @@ export interface PodKill {
 interface PodVerdict {
   readonly reason: string;
   readonly message: string;
-  /** `always`: whatever the containers do later. `once`: with the order to end; a pod may still succeed. */
+  /** `always`: whatever the containers do later. `once`: with the order to end; the pod may still succeed. */
   readonly published: 'always' | 'once';
-  /** The node disrupted the pod: the condition `DisruptionTarget` says so. */
+  /** The node disrupted the pod: it gets the condition `DisruptionTarget`. */
   readonly disruptionTarget?: boolean;
 }
 
-/** A manager of the node (eviction, shutdown) ends a pod; it stays wanted, and its status stays. */
+/** A manager of the node (eviction, shutdown) ends a pod; the pod stays wanted, and its status stays. */
 export interface PodKillWanted {
   readonly type: 'pods.kill';
   readonly uid: string;
   /** `null`: the pod's own. */
   readonly graceSeconds: number | null;
   readonly verdict: PodVerdict;
-  /** The resource of which a critical pod lacks some, when it goes for that one. */
+  /** The resource that a critical pod lacks, when the pod is preempted for it. */
   readonly shortOf?: string;
 }
 
@@ -156,23 +161,26 @@ export type PodMessage =
 
 export type ContainerKind = 'init' | 'sidecar' | 'regular' | 'ephemeral';
 
-/** What a pod keeps of each container, as it says it. `comesAgain`: it was stopped for that, however it ends. */
+/**
+ * The state of a container as it reports it to its pod. `comesAgain`: it was stopped to be restarted, however it ends.
+ */
 export interface ContainerView {
   /**
-   * `starting`: its process runs, and so does its postStart hook. It is not published as running before that is done.
+   * `starting`: its process runs, and so does its postStart hook. It is not published as running before the hook has
+   * succeeded.
    */
   readonly phase: 'waiting' | 'starting' | 'running' | 'stopping' | 'ended';
-  /** Reason and message of `state.waiting`; empty when the container was not yet tried. */
+  /** Reason and message of `state.waiting`; empty before the first try. */
   readonly reason: string;
   readonly message: string;
-  /** Number of the instance that runs, ended, or will be made next. */
+  /** Number of the instance that runs, has ended, or comes next. */
   readonly restartCount: number;
   /** The termination message of the newest instance that ended, by its id. */
   readonly ended: { readonly id: string; readonly message: string } | null;
   readonly comesAgain?: boolean;
 }
 
-/** What a container wants to be made of; the answer is `container.permitted` or `container.refused`. */
+/** Requests the configuration of a container; the answer is `container.permitted` or `container.refused`. */
 export interface ContainerRequest {
   readonly restartCount: number;
   readonly image: { readonly ref: string; readonly uid: string | null; readonly username: string } | null;
@@ -183,15 +191,17 @@ export type ContainerReport =
       readonly type: 'container.changed';
       readonly name: string;
       readonly view: ContainerView;
-      /** The runtime may differ from the last observation: inspect it again. */
+      /** The runtime may differ from the last observation: the pod inspects it again. */
       readonly inspect: boolean;
-      /** What the runtime shows of it after a call of its own. */
+      /** The instance in the answer to a call. */
       readonly seen?: ContainerStatus;
     }
-  /** The runtime does not show the container's new state yet: inspect it again if no inspection is under way. */
+  /**
+   * The runtime does not show the container's new state yet: the pod inspects it again if no inspection is under way.
+   */
   | { readonly type: 'container.unseen' }
   | { readonly type: 'container.wanted'; readonly name: string; readonly request: ContainerRequest }
-  /** It needs its image; the pod asks `images` for it. */
+  /** The container needs its image; the pod requests it from `images`. */
   | {
       readonly type: 'container.imageWanted';
       readonly name: string;
@@ -200,20 +210,20 @@ export type ContainerReport =
       readonly ref: ObjectReference;
     };
 
-/** What a container is meant to be. */
+/** The wanted definition of a container. */
 export interface ContainerWanted {
   readonly image: string;
   readonly imagePolicy: 'Always' | 'IfNotPresent' | 'Never';
   readonly hash: string;
   readonly restartPolicy: RestartPolicy;
   readonly restartPolicyRules: NonNullable<Container['restartPolicyRules']>;
-  /** Grace when it is replaced; a kill brings its own. */
+  /** The grace period when it is replaced; a kill brings its own. */
   readonly graceSeconds: number;
   readonly postStart: Hook | null;
   readonly preStop: Hook | null;
 }
 
-/** A GET as the spec wants it; only the address of the pod is still open. */
+/** A GET request as the spec has it, without the pod's address. */
 export interface HttpRequest {
   readonly scheme: string;
   /** Empty: the pod's address. */
@@ -223,7 +233,7 @@ export interface HttpRequest {
   readonly headers: readonly Header[];
 }
 
-/** A lifecycle hook, as far as it can be run. */
+/** A lifecycle hook as it can be called. */
 export type Hook =
   | { readonly kind: 'exec'; readonly command: readonly string[] }
   | { readonly kind: 'sleep'; readonly seconds: number }
@@ -252,32 +262,32 @@ export interface ProberReport {
 export interface ImageWanted {
   readonly type: 'image.wanted';
   readonly uid: string;
-  /** Whose image: a container's, or `<container>/<volume>` for what that volume shows it. The answer repeats it. */
+  /** The name of a container, or `<container>/<volume>` for an image volume. The answer repeats it. */
   readonly container: string;
   readonly image: string;
   readonly policy: 'Always' | 'IfNotPresent' | 'Never';
   readonly ref: ObjectReference;
-  /** The container that cannot begin without it, where the image is that of a volume: `ref` is the pod then. */
+  /** The container that waits for the image of a volume: `ref` is the pod then. */
   readonly user?: ObjectReference;
   /** The pull secrets of its pod that exist, in the order of the pod. */
   readonly secrets: readonly ConfigObject[];
-  /** What the pod says of its service account; empty for a static pod. */
+  /** The service account of the pod; empty for a static pod. */
   readonly serviceAccount: string;
-  /** For the pull: a runtime may decide by them. */
+  /** Annotations for the pull, which a runtime may read. */
   readonly annotations: Readonly<Record<string, string>>;
   readonly sandboxConfig: PodSandboxConfig | null;
-  /** What the agent before this one noted of failed pulls. */
+  /** Failed pulls in the soft state of an earlier agent. */
   readonly remembered: RememberedPull | null;
 }
 
-/** `of`: the image as it was asked for. */
+/** `of`: the image as it was requested. */
 export type ImageReport = { readonly uid: string; readonly container: string; readonly of: string } & (
   | { readonly type: 'image.ready'; readonly image: ImageFacts }
-  /** `retryMs`: asking again earlier gives the same answer. */
+  /** `retryMs`: an earlier request gives the same answer. */
   | { readonly type: 'image.failed'; readonly reason: string; readonly message: string; readonly retryMs: number }
 );
 
-/** What of an image matters to a container; `event`: to be recorded when the container uses it. */
+/** The part of an image that a container needs; `event`: recorded when the container uses the image. */
 export interface ImageFacts {
   readonly ref: string;
   readonly uid: string | null;
@@ -299,7 +309,7 @@ export interface EventRecorded {
   readonly eventType: EventText['type'];
   readonly reason: string;
   readonly message: string;
-  /** Of the event object, for programs. */
+  /** Annotations of the Event object, for programs. */
   readonly annotations?: Readonly<Record<string, string>>;
 }
 
@@ -318,13 +328,13 @@ export const eventRecorded = (
 
 export type StatusMessage =
   | { readonly type: 'status.changed'; readonly pod: PodRef; readonly status: PodStatus; readonly stage: PodStage }
-  /** What it held of the node is free again. */
+  /** The resources of the pod are free again. */
   | { readonly type: 'status.reclaimed'; readonly uid: string }
   | { readonly type: 'status.removed'; readonly uid: string }
   | StatusObserved
   | StatusListed;
 
-/** `status` has lost the pods' statuses. */
+/** `status` has lost the pods' statuses and needs them again. */
 export interface StatusWanted {
   readonly type: 'status.wanted';
 }
@@ -352,13 +362,13 @@ export type RememberedPodsMessage =
   | { readonly type: 'pod.remembered'; readonly uid: string; readonly remembered: RememberedPod }
   | { readonly type: 'pod.forgotten'; readonly uid: string };
 
-/** A container was given this image just now. */
+/** A container was given this image now. */
 export interface ImageUsed {
   readonly type: 'image.used';
   readonly id: string;
 }
 
-/** A collector has lost the pods' facts. */
+/** A garbage collector has lost the pods' facts and needs them again. */
 export interface GarbageWanted {
   readonly type: 'garbage.wanted';
 }
@@ -374,7 +384,7 @@ export interface GarbagePurged {
   readonly type: 'garbage.purged';
 }
 
-/** What XState says of operations and of child actors; every machine that invokes something gets them. */
+/** XState's events of operations and child actors, for every machine that invokes something. */
 export type Ended =
   | { readonly type: `xstate.done.actor.${string}`; readonly output: unknown; readonly actorId: string }
   | { readonly type: `xstate.error.actor.${string}`; readonly error: unknown; readonly actorId: string };

@@ -1,8 +1,8 @@
 /**
  * Every reason and message that is published about a pod or the node: in events, conditions, and states of containers.
  *
- * Decides nothing; owns the exact texts. Invariant: byte for byte what kubelet 1.36 says (the recordings of
- * `test/golden` hold them), because people and programs match on them.
+ * Decides nothing; owns the exact texts. Invariant: byte for byte the texts of kubelet 1.36 (the recordings of
+ * `test/golden` have them), because people and programs match on them.
  */
 
 /** An event before the recorder adds object, source and time. */
@@ -68,7 +68,7 @@ export const podMessages = {
   deadlineExceeded: 'Pod was active on the node longer than the specified deadline',
   nodeShutdown: 'Pod was terminated in response to imminent node shutdown.',
   preempted: 'Preempted in order to admit critical pod',
-  /** Of the condition `DisruptionTarget`. */
+  /** Messages of the condition `DisruptionTarget`. */
   preemptedFor: 'Pod was preempted by Kubelet to accommodate a critical pod.',
   rejected: (message: string): string => `Pod was rejected: ${message}`,
 } as const;
@@ -130,7 +130,7 @@ export const hookMessages = {
   },
 } as const;
 
-/** Why a kill is asked for: the message of the event `Killing`. */
+/** Why a container is killed: the message of the event `Killing`. */
 export const killMessages = {
   stopping: (container: string): string => `Stopping container ${container}`,
   definitionChanged: (container: string, isSidecar: boolean): string =>
@@ -203,10 +203,10 @@ export const volumeEvents = {
       'FileSystemResizeFailed',
       `MountVolume.NodeExpandVolume failed for volume "${volume}" requested read-only file system`,
     ),
-  /** Of a volume that is in use. */
+  /** For a volume that is in use. */
   notExpanded: (volume: string, error: string): EventText =>
     warning('VolumeResizeFailed', `NodeExpandVolume.NodeExpandVolume failed for volume "${volume}" : ${error}`),
-  /** Of a volume that containers wait for. */
+  /** For a volume that containers wait for. */
   notMounted: (volume: string, error: string): EventText =>
     warning('FailedMount', `MountVolume.Setup failed while expanding volume for volume "${volume}" : ${error}`),
   notMapped: (volume: string, error: string): EventText =>
@@ -221,7 +221,7 @@ export const volumeEvents = {
       'AlreadyMountedVolume',
       `The requested fsGroup is ${wanted}, but the volume ${volume} has GID ${has}. The volume may not be shareable.`,
     ),
-  /** It takes long to give it to a group; `files`: so many have been so far. `null`: it is the first report. */
+  /** Giving the volume to a group takes long; `files`: how many were given so far. `null`: the first report. */
   sharing: (path: string, files: number | null): EventText => {
     const progress = files === null ? ` is taking longer than expected, ${SHARE_LESS}` : `, processed ${files} files.`;
     return warning('VolumePermissionChangeInProgress', `Setting volume ownership for ${path}${progress}`);
@@ -235,7 +235,7 @@ const NO_CLUSTER_DNS =
   'kubelet does not have ClusterDNS IP configured and cannot create Pod using "ClusterFirst" policy.' +
   ' Falling back to "Default" policy.';
 
-/** The event of the node for each pod that could not have what it requested. */
+/** The event of the node for each pod that cannot have the DNS policy that it requests. */
 export const nodeWithoutClusterDNS: EventText = warning('MissingClusterDNS', NO_CLUSTER_DNS);
 
 /** Events about a whole pod. */
@@ -275,7 +275,7 @@ export const podEvents = {
   networkNotReady: (error: string): EventText => warning('NetworkNotReady', `network is not ready: ${error}`),
   deadlineExceeded: (): EventText => normal('DeadlineExceeded', podMessages.deadlineExceeded),
   rejected: (reason: string, message: string): EventText => warning(reason, message),
-  /** `summary`: generation and resources of the pod as JSON; `cause`: the reason of what keeps it. */
+  /** `summary`: generation and resources of the pod as JSON; `cause`: the reason why it is deferred. */
   resizeDeferred: (cause: string, summary: string): EventText =>
     warning('ResizeDeferred', `Pod resize ${cause}: ${summary}`),
   resizeInfeasible: (cause: string, summary: string): EventText =>
@@ -291,7 +291,9 @@ export const podEvents = {
       'FailedToRetrieveImagePullSecret',
       `Unable to retrieve some image pull secrets (${names}); attempting to pull the image may not succeed.`,
     ),
-  /** `request` with its namespace. Upstream mixes reason and message up (`%!(EXTRA ...)`); this is what it means. */
+  /**
+   * `request` with its namespace. Upstream mixes up reason and message (`%!(EXTRA ...)`); this is the intended text.
+   */
   certificateRefused: (how: 'Denied' | 'Failed', request: string, reason: string, message: string): EventText =>
     warning(
       how,
@@ -305,12 +307,12 @@ export const podEvents = {
 
 const ANY_CODE = /^rpc error: code = \w+ desc = /;
 
-/** An error of creating or starting a container: its code is never said. */
+/** An error of creating or starting a container: the status code is left out. */
 export const startErrorText = (message: string): string => message.replace(ANY_CODE, '');
 
 const UNKNOWN_CODE = 'rpc error: code = Unknown desc = ';
 
-/** An error of a call about a container or an image: a code that says nothing is not said. */
+/** An error of a call about a container or an image: the code `Unknown` is left out. */
 export const runtimeErrorText = (message: string): string =>
   message.startsWith(UNKNOWN_CODE) ? message.slice(UNKNOWN_CODE.length) : message;
 
@@ -327,23 +329,23 @@ export function pullFailure(image: string, error: string): { readonly reason: st
   return { reason, message: `image pull failed for ${image} because ${because}${error.slice(reason.length)}` };
 }
 
-/** Where in a pod an event belongs: `spec.containers{name}`. */
+/** The field path of an event about a container: `spec.containers{name}`. */
 export function containerFieldPath(kind: 'init' | 'sidecar' | 'regular' | 'ephemeral', container: string): string {
   const list = kind === 'regular' ? 'containers' : kind === 'ephemeral' ? 'ephemeralContainers' : 'initContainers';
   return `spec.${list}{${container}}`;
 }
 
-/** What an event is about: the node, by name alone. */
+/** The reference of an event about the node, by name alone. */
 export const nodeRef = (nodeName: string) => ({ kind: 'Node', namespace: '', name: nodeName, uid: '' }) as const;
 
 /** Events about the node itself; where upstream has one, word for word (pkg/kubelet/events/event.go). */
 export const starting = { eventType: 'Normal', reason: 'Starting', message: 'Starting kubelet.' } as const;
 
-/** Something that every pod needs could not be set up; the node ends. */
+/** A set-up that every pod needs failed; the node ends. */
 export const setupFailed = (message: string) =>
   ({ eventType: 'Warning', reason: 'KubeletSetupFailed', message }) as const;
 
-/** Ours: upstream restarts the process instead. `fields` are paths of the configuration. */
+/** Our own event: upstream restarts the process instead. `fields` are paths of the configuration. */
 export const configurationChanged = (fields: readonly string[]) =>
   ({
     eventType: 'Normal',
@@ -351,11 +353,11 @@ export const configurationChanged = (fields: readonly string[]) =>
     message: `Changed while the node runs: ${fields.join(', ')}`,
   }) as const;
 
-/** Ours: why a new configuration, or a part of it, is not in force. */
+/** Our own event: why a new configuration, or a part of it, is not in force. */
 export const configurationRefused = (why: string) =>
   ({ eventType: 'Warning', reason: 'KubeletConfigRefused', message: `New configuration refused: ${why}` }) as const;
 
-/** The machine swaps, and its kernel cannot keep a tmpfs from it. */
+/** The machine swaps, and its kernel cannot keep a tmpfs out of swap. */
 export const memoryOnDisk = {
   eventType: 'Warning',
   reason: 'PossibleMemoryBackedVolumesOnDisk',

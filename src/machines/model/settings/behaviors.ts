@@ -73,7 +73,7 @@ const BEHAVIORS = [
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];
 
-/** What a node that starts now takes: all of them. */
+/** The number of a node that starts now: all decisions are taken in the new way. */
 export const NEWEST_BEHAVIOR: number = BEHAVIORS.length;
 
 /** Whether a node with this number takes a decision in the new way. */

@@ -1,5 +1,5 @@
 /**
- * What the pods' machines need to know of this node: derived once, in startup, from flags, configuration, the runtime
+ * The settings of this node for the machines of pods: derived once, in startup, from flags, configuration, the runtime
  * and the machine. Plain JSON; durations in milliseconds.
  */
 
@@ -8,7 +8,7 @@ import type { EvictionThreshold } from '../operations/stats.ts';
 import type { ResourceManagers } from './resource-managers.ts';
 
 export interface ShutdownPeriod {
-  /** Pods from this priority on, up to the next group's. */
+  /** The lowest priority of the group, which ends below that of the next one. */
   readonly priority: number;
   readonly graceSeconds: number;
 }
@@ -16,7 +16,7 @@ export interface ShutdownPeriod {
 export interface ShutdownSettings {
   /** Lowest priority first; never empty. */
   readonly periods: readonly ShutdownPeriod[];
-  /** Where start and end of the last shutdown are kept. */
+  /** The file with start and end of the last shutdown. */
   readonly stateFile: string;
 }
 
@@ -24,26 +24,26 @@ export interface EvictionSettings {
   readonly thresholds: readonly EvictionThreshold[];
   /** How long a condition is reported after it was observed last. */
   readonly transitionMs: number;
-  /** The grace of pods that go because of a soft threshold. */
+  /** The maximum of the grace period when a soft threshold evicts pods. */
   readonly maxPodGraceSeconds: number;
-  /** Pods are held to their limits of local storage. */
+  /** Limits of local storage are enforced. */
   readonly localStorage: boolean;
 }
 
-/** What of this node decides about pods. Amounts: thousandths of a CPU, whole units of everything else. */
+/** The facts about this node for admission. Amounts: thousandths of a CPU, whole units of everything else. */
 export interface AdmissionSettings extends ResourceManagers {
   readonly allocatable: Readonly<Record<string, string>>;
-  /** The same without what eviction keeps free: no pod can have more, ever. */
+  /** Allocatable without what eviction keeps free: the most that pods could ever have. */
   readonly wholeNode: Readonly<Record<string, string>>;
   readonly labels: Readonly<Record<string, string>>;
   readonly taints: readonly { readonly key: string; readonly value?: string; readonly effect: string }[];
   readonly sysctls: { readonly kernelVersion: string; readonly allowedUnsafe: readonly string[] };
   readonly appArmor: boolean;
-  /** Features without which pods that use them are refused; absent: none. */
+  /** Features whose gates are off: pods that use them are refused; absent: none. */
   readonly lacks?: readonly ('podLevelResources' | 'restartAll')[];
 }
 
-/** A field of pods that this node does not see: `restartRules` are policies and rules of single containers. */
+/** A field of pods that this node ignores: `restartRules` are policies and rules of single containers. */
 export type UnseenField = 'restartRules' | 'restartAll' | 'hostnameOverride' | 'fileKeyRef';
 
 export interface RuntimeHandlerAbilities {
@@ -51,7 +51,7 @@ export interface RuntimeHandlerAbilities {
   readonly recursiveReadOnlyMounts: boolean;
 }
 
-/** The node's configuration or resolv.conf is another. */
+/** The node's configuration or resolv.conf changed. */
 export interface NodeChanged {
   readonly type: 'node.changed';
   readonly settings: NodeSettings;
@@ -71,11 +71,11 @@ export interface NodeSettings {
   readonly podLogsDir: string;
   /** Folder of the legacy log symlinks, `/var/log/containers`; empty where it could not be made. */
   readonly containerLogsDir: string;
-  /** What the runtime can do, by handler; the default one is empty. Absent: none of it. */
+  /** Abilities of the runtime by handler; the default handler has an empty name. Absent: none. */
   readonly runtimeHandlers?: Readonly<Record<string, RuntimeHandlerAbilities>>;
-  /** Ids in the user namespace of a pod. */
+  /** How many ids a pod's user namespace has. */
   readonly idsPerPod?: number;
-  /** When the log of a container is rotated (see `operations/logs.ts`); absent: logs are left alone. */
+  /** When the log of a container is rotated (see `operations/logs.ts`); absent: never. */
   readonly containerLogs?: {
     readonly maxBytes: number;
     readonly maxFiles: number;
@@ -84,18 +84,18 @@ export interface NodeSettings {
   };
   /** File or folder of static pods; empty when there is none. */
   readonly staticPodPath: string;
-  /** Where static pods are fetched from; absent or empty when nowhere. Values of headers are handles. */
+  /** The URL of static pods; absent or empty: none. Values of headers are handles. */
   readonly staticPodURL?: string;
   readonly staticPodURLHeader?: Readonly<Record<string, readonly SecretHandle[]>>;
   readonly httpCheckFrequencyMs?: number;
-  /** How the API server's objects are followed; absent on a node that runs alone. */
+  /** How the API server's objects are followed; absent on a node without an API server. */
   readonly apiServer?: {
     readonly changeDetection: 'Watch' | 'Cache' | 'Get';
-    /** Projected sources that are served only where their feature gates say so. */
+    /** Projected sources that are served only with their feature gates. */
     readonly trustBundles?: boolean;
     readonly podCertificates?: boolean;
   };
-  /** Where pods of the API server are remembered that may start without it; absent: none may. */
+  /** The folder of pods that may start without the API server; absent: none may. */
   readonly rememberedPodsDir?: string;
   readonly fileCheckFrequencyMs: number;
   readonly syncFrequencyMs: number;
@@ -105,10 +105,11 @@ export interface NodeSettings {
   readonly cgroupRoot: string;
   readonly cgroupDriver: 'cgroupfs' | 'systemd';
   readonly cgroupsPerQOS: boolean;
-  /** Each pod gets a group of its own before its sandbox. */
+  /** Each pod gets a cgroup of its own before its sandbox. */
   readonly makesPodCgroups?: boolean;
   /**
-   * With the gate MemoryQoS; `null` without it. `reserves`: what pods ask for is kept for them (`TieredReservation`).
+   * With the gate MemoryQoS; `null` without it. `reserves`: requested memory is protected from reclaim
+   * (`TieredReservation`).
    */
   readonly memoryQoS?: { readonly throttlingFactor: number; readonly reserves: boolean } | null;
   readonly cpuCFSQuota: boolean;
@@ -122,16 +123,16 @@ export interface NodeSettings {
     readonly nameservers: readonly string[];
     readonly searches: readonly string[];
     readonly options: readonly string[];
-    /** There is none: `resolvConf` is empty. */
+    /** The node has no resolver file: `resolvConf` is empty. */
     readonly isAbsent?: boolean;
   };
   /** Text of the node's /etc/hosts for hostNetwork pods. */
   readonly hostsFile: string;
-  /** The machine labels files: the runtime gives what the agent makes for containers their label. */
+  /** SELinux labels processes: the runtime labels the files that the agent makes for containers. */
   readonly seLinux?: boolean;
-  /** Which pods may use an image that is present; absent: every pod, and pulls are not recorded. */
+  /** Which pods may use an image that exists; absent: every pod, and pulls are not recorded. */
   readonly imagePullVerification?: { readonly policy: string; readonly allowlist: readonly string[] };
-  /** Some credential provider plugin is given tokens of the pods' service accounts. */
+  /** Some credential provider plugin uses tokens of the pods' service accounts. */
   readonly pullsByServiceAccount?: boolean;
   readonly serializeImagePulls: boolean;
   /** 0: no limit. */
@@ -141,34 +142,36 @@ export interface NodeSettings {
   readonly registryBurst: number;
   /** Longest crash-loop back-off. */
   readonly crashLoopBackOffMaxMs: number;
-  /** The first one; absent: upstream's default. */
+  /** The first back-off of a crash loop; absent: upstream's default. */
   readonly crashLoopBackOffInitialMs?: number;
   readonly memoryCapacityBytes: string;
   readonly cpuCapacityMilli: number;
   /** The delay before CPUs that the runtime refused are sent again; absent: upstream's default. */
   readonly cpuReconcilePeriodMs?: number;
-  /** Cgroup hierarchy; it decides how swap and OOM groups are asked for. Without it neither is. */
+  /** Version of the cgroup hierarchy: swap and OOM groups depend on it. Without it neither is configured. */
   readonly cgroupVersion?: 1 | 2;
-  /** For want of memory the kernel kills single processes of a container, not all of them (hierarchy of version 2). */
+  /** The kernel's OOM killer kills single processes of a container, not all of them (cgroup v2). */
   readonly killsSingleProcess?: boolean;
-  /** The memory controller counts swap: only then may a container be kept out of it. */
+  /** The memory controller accounts swap: only then may a container be kept from swapping. */
   readonly swapControllerAvailable?: boolean;
-  /** Under `LimitedSwap`, the swap of the machine that containers share; absent: none may swap. */
+  /** Under `LimitedSwap`, the swap of the machine that containers share; absent: no container may swap. */
   readonly limitedSwapBytes?: string;
   /** Huge page sizes of the machine as the runtime names them (`2MB`, `1GB`). */
   readonly hugePageSizes?: readonly string[];
-  /** With the gate LocalStorageCapacityIsolationFSQuotaMonitoring, volumes of pods in user namespaces have projects. */
+  /**
+   * With the gate LocalStorageCapacityIsolationFSQuotaMonitoring, volumes of pods in user namespaces get project
+   * quotas.
+   */
   readonly countsByProject?: boolean;
   /** `status.capacity` of the node. */
   readonly capacity?: Readonly<Record<string, string>>;
   /**
-   * `status.allocatable` of the node: what is there for pods, and what `limits.*` resolves to in a container without
-   * limits.
+   * `status.allocatable` of the node: resources for pods, and the value of `limits.*` in a container without limits.
    */
   readonly allocatable?: Readonly<Record<string, string>>;
-  /** What decides about pods that want to run here; absent: every pod is taken. */
+  /** The facts for admission; absent: every pod is admitted. */
   readonly admission?: AdmissionSettings;
-  /** A status says how the devices of its containers are; absent: it does not. */
+  /** Statuses show the health of devices; absent: they do not. */
   readonly reportsDeviceHealth?: boolean;
   /** With the gate DRAExtendedResource off: the claim that a scheduler made for extended resources is not looked at. */
   readonly ignoresExtendedClaims?: boolean;
@@ -176,11 +179,11 @@ export interface NodeSettings {
   readonly hidesHealthMessages?: boolean;
   /** Whether static pods may name what the API server has; absent: `none`. */
   readonly staticPodReferences?: 'none' | 'any';
-  /** Absent: it sees all fields. */
+  /** Fields of pods that this node ignores; absent: none. */
   readonly unseenFields?: readonly UnseenField[];
-  /** Statuses do not say whether containers can start. */
+  /** The condition PodReadyToStartContainers is not published. */
   readonly hidesReadyToStart?: boolean;
-  /** With the gate ContainerStopSignals: containers say which signal ends them. */
+  /** With the gate ContainerStopSignals: statuses show the stop signals of containers. */
   readonly hasStopSignals?: boolean;
   readonly maxPods: number;
   /** Dead containers kept per (pod, container), minimum age and total; -1: no limit on the total. */
@@ -195,11 +198,11 @@ export interface NodeSettings {
     readonly minAgeMs: number;
     readonly maxAgeMs: number;
   };
-  /** When pods go so that the node has enough for itself; absent: never. */
+  /** When pods are evicted; absent: never. */
   readonly eviction?: EvictionSettings;
-  /** How pods end when the machine shuts down; absent: at once. */
+  /** How pods end when the machine shuts down; absent: at once, with the machine. */
   readonly shutdown?: ShutdownSettings;
-  /** Where soft facts are kept between incarnations. */
+  /** The file of the soft state. */
   readonly softStateFile: string;
   /**
    * The fast period of listing the runtime: the least gap between two lists, used until its events have proved right.

@@ -1,5 +1,5 @@
 /**
- * How CPUs, memory and devices of this node are given to single containers: derived once, in startup.
+ * Settings of the managers that give containers exclusive CPUs, memory and devices: derived once, in startup.
  *
  * Upstream: cm/cpumanager, cm/memorymanager, cm/topologymanager.
  */
@@ -10,7 +10,7 @@ export type Cpu = MachineTopology['cpus'][number];
 
 export interface CpuManagerSettings {
   readonly cpus: readonly Cpu[];
-  /** Kept for the system: shared by pods, unless `isReservationStrict`, and never of one alone. */
+  /** Reserved CPUs: shared by pods, unless `isReservationStrict`, and never exclusive. */
   readonly reserved: readonly number[];
   /** `full-pcpus-only`: no core is shared by two containers. */
   readonly wholeCores: boolean;
@@ -20,11 +20,11 @@ export interface CpuManagerSettings {
   readonly isDistributed?: boolean;
   /** `prefer-align-cpus-by-uncorecache`. */
   readonly isCacheAligned?: boolean;
-  /** They are chosen as 0.2.0 chose them; absent: as the kubelet does. */
+  /** CPUs are chosen as 0.2.0 chose them; absent: as the kubelet does. */
   readonly isAsReleased?: boolean;
 }
 
-/** Bytes of one node, by resource: all of it, and what is kept for the system. */
+/** Bytes of one NUMA node by resource: all of them, and those reserved for the system. */
 export interface NumaMemory {
   readonly id: number;
   readonly memory: Readonly<Record<string, { readonly total: string; readonly systemReserved: string }>>;
@@ -38,18 +38,18 @@ export type TopologyPolicy = 'best-effort' | 'restricted' | 'single-numa-node';
 
 export interface TopologySettings {
   readonly policy: TopologyPolicy;
-  /** What is aligned: each container by itself, or all of a pod together. */
+  /** The unit of alignment: each container by itself, or all containers of a pod together. */
   readonly scope: 'container' | 'pod';
   /** Ids of the NUMA nodes of the machine. */
   readonly nodes: NumaSet;
-  /** With `prefer-closest-numa-nodes`: by node, how far it is from each of `nodes`, in their order. */
+  /** With `prefer-closest-numa-nodes`: by NUMA node, its distance to each of `nodes`, in their order. */
   readonly distances?: readonly (readonly number[])[];
 }
 
-/** The resources that single containers may have exclusively; absent: all are shared. */
+/** The resources that containers may have exclusively; absent: all are shared. */
 export interface ResourceManagers {
   readonly cpuManager?: CpuManagerSettings;
   readonly memoryManager?: MemoryManagerSettings;
-  /** What of it should come from the same place; absent: nothing has to. */
+  /** How exclusive resources are aligned; absent: not at all. */
   readonly topology?: TopologySettings;
 }

@@ -1,8 +1,8 @@
 /**
- * CreateContainer from a container of a Pod.
+ * The configuration of CreateContainer, from a container of a Pod.
  *
- * Decides nothing that needs the world: image, addresses and mounted volumes are given. Invariant: either a complete
- * config or an error with the waiting reason and upstream's text; never a config that lacks what the pod asked for.
+ * Image, addresses and mounted volumes are given. Invariant: either a complete configuration or an error with the
+ * waiting reason and upstream's text; never a configuration that lacks something that the pod requests.
  */
 
 import { messageOf } from '../../../kernel/xstate.ts';
@@ -29,9 +29,9 @@ export interface ContainerConfigInput {
   readonly container: Container;
   readonly kind: ContainerKind;
   readonly restartCount: number;
-  /** What the runtime calls the image: the reference that PullImage or ImageStatus gave. */
+  /** The runtime's reference of the image, from PullImage or ImageStatus. */
   readonly imageRef: string;
-  /** What ImageStatus knows of the image's user. */
+  /** The image in ImageStatus, for its user. */
   readonly image: Image | null;
   readonly podIPs: readonly string[];
   readonly node: NodeSettings;
@@ -40,19 +40,19 @@ export interface ContainerConfigInput {
   readonly volumes: MountedVolumes;
   readonly serviceVariables?: readonly KeyValue[];
   readonly references?: References;
-  /** What files of volumes have for its variables. */
+  /** Values of its variables from files in volumes. */
   readonly fileValues?: FileValues;
-  /** Of an ephemeral container: the instance whose processes it sees. */
+  /** For an ephemeral container: the instance whose processes it sees. */
   readonly targetId?: string;
-  /** What of the runtime runs the pod; empty for its default. */
+  /** The runtime handler of the pod; empty for the default. */
   readonly handler?: string;
-  /** Of a pod with users of its own. */
+  /** The user namespace of the pod. */
   readonly users?: UserMapping | null;
   /** The CPUs that it runs on; empty: all. */
   readonly cpus?: string;
   /** The NUMA nodes that its memory comes from, `0,1`; empty: all. */
   readonly memoryNodes?: string;
-  /** What the plugins of its devices say that it needs; `null`: it has none. */
+  /** The responses of the plugins of its devices; `null`: it has none. */
   readonly devices?: DeviceResponse | null;
   /** CDI names of the devices of its ResourceClaims. */
   readonly claimed?: readonly string[];
@@ -116,7 +116,7 @@ function buildConfig(input: ContainerConfigInput): ContainerConfig {
   };
 }
 
-/** Variables of its devices come first: the pod's variables may refer to them, and override those of the same name. */
+/** Variables of devices come first: the pod's variables may refer to them, and override those of the same name. */
 const variablesOf = (input: ContainerConfigInput): readonly KeyValue[] => [
   ...Object.entries(input.devices?.envs ?? {}).map(([key, value]) => ({ key, value })),
   ...environment(input),
@@ -127,7 +127,7 @@ function lookupIn(envs: readonly KeyValue[]): (name: string) => string | undefin
   return (name) => variables.get(name);
 }
 
-/** What belongs to the node's ids outside belongs to the pod's inside. */
+/** In a user namespace, files that belong to the node's ids belong to the pod's ids inside. */
 function withUsers(mount: Mount, { pod, users = null }: ContainerConfigInput): Mount {
   if (pod.spec.hostUsers !== false || users === null) return mount;
   const { uids = [], gids = [] } = podUsers(users);
@@ -141,7 +141,7 @@ const deviceMounts = (setup: DeviceResponse | null = null): readonly Mount[] =>
     ...(readOnly ? { readonly: true } : {}),
   }));
 
-/** Those of plugins, then those of volumes. */
+/** Devices of plugins, then those of volumes. */
 function deviceFields(
   setup: DeviceResponse | null,
   blocks: readonly Device[],
@@ -160,7 +160,7 @@ function deviceFields(
   };
 }
 
-/** Only where the containers of the pod do not see each other's processes anyway. */
+/** Process namespaces are shared with a target only where the containers of the pod have separate ones. */
 function targeted(
   { targetId }: ContainerConfigInput,
   context: LinuxContainerSecurityContext,
@@ -192,7 +192,7 @@ function mounts(input: ContainerConfigInput, lookup: (name: string) => string | 
   ];
 }
 
-/** The parts of volumes that have to be bound first; none where the configuration is an error anyway. */
+/** The sub-paths that have to be bound first; none where the configuration is an error. */
 export function subPaths(input: ContainerConfigInput): readonly SubPath[] {
   try {
     const { pod, container, node, volumes } = input;
@@ -216,7 +216,7 @@ const terminal = ({ stdin, stdinOnce, tty }: Container): Pick<ContainerConfig, '
 
 type StopSignal = NonNullable<ContainerConfig['stop_signal']>;
 
-/** The API's names are CRI's, but for the sign of the real-time ones; validation has refused all others. */
+/** The API's names of signals are CRI's, except the sign of real-time ones; validation has refused all others. */
 function stopSignal({ lifecycle }: Container): Pick<ContainerConfig, 'stop_signal'> {
   const signal = (lifecycle?.stopSignal ?? '').replace('+', 'PLUS').replace('-', 'MINUS');
   return isSignal(signal) ? { stop_signal: signal } : {};

@@ -2,7 +2,7 @@
  * The resolver configuration of a pod.
  *
  * Decides from `dnsPolicy`, `dnsConfig` and the node's resolver. Invariant: never more than the resolver library reads;
- * what is left out is reported.
+ * omissions are reported.
  */
 import type { DNSConfig } from '../api/cri.ts';
 import type { Pod, PodDNSConfig } from '../api/pod.ts';
@@ -15,16 +15,16 @@ const MAX_SERVERS = 3;
 const MAX_SEARCHES = 32;
 const MAX_SEARCH_CHARACTERS = 2048;
 const MAX_DOMAIN_CHARACTERS = 253;
-/** Five dots: names of services with their namespace are tried in the search domains first. */
+/** With five dots, names of services with their namespace are tried in the search domains first. */
 const CLUSTER_OPTIONS = ['ndots:5'];
 
 type DnsSettings = Pick<NodeSettings, 'clusterDNS' | 'clusterDomain' | 'resolver' | 'nodeIPs'>;
 
 export interface PodDns {
   readonly config: DNSConfig;
-  /** What people are to know of it: left out for want of room, or not what the pod asked for. */
+  /** Events of the pod: omissions, or a policy that it cannot have. */
   readonly events: readonly EventText[];
-  /** What the node's owner is to know of it. */
+  /** Events of the node. */
   readonly nodeEvents: readonly EventText[];
 }
 
@@ -74,7 +74,7 @@ function clusterResolver(pod: Pod, node: DnsSettings): Resolver {
   };
 }
 
-/** A node without a file means the machine itself, once for each of its addresses, and no search domains. */
+/** Without a resolver file the node itself is the server, once for each of its addresses, without search domains. */
 function nodeResolver({ resolver, nodeIPs }: DnsSettings): Resolver {
   const { nameservers, searches, options, isAbsent = false } = resolver;
   if (!isAbsent) return { servers: nameservers, searches, options };
@@ -92,7 +92,7 @@ function merge(base: Resolver, pod: Pod): Resolver {
   };
 }
 
-/** One option of each name: the pod's wins, and of two of the pod's the later one. */
+/** One option of each name: the pod's wins over the base, and the later one of the pod's. */
 function mergedOptions(base: readonly string[], own: NonNullable<PodDNSConfig['options']>): readonly string[] {
   const wanted = own.map(({ name = '', value }) => [name, value ? `${name}:${value}` : name] as const);
   const known = base.map((option) => [option.split(':', 1)[0] ?? '', option] as const);

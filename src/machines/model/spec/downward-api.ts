@@ -1,7 +1,7 @@
 /**
- * What a pod may know of itself: `fieldRef` and `resourceFieldRef`.
+ * The downward API: `fieldRef` and `resourceFieldRef`.
  *
- * Invariant: throws an `Error` with upstream's text for a path it does not know; never answers with an empty guess.
+ * Invariant: throws an `Error` with upstream's text for an unknown path; never returns an empty guess.
  */
 import type { Container, Pod, ResourceList } from '../api/pod.ts';
 import type { NodeSettings } from '../settings/node-settings.ts';
@@ -72,7 +72,7 @@ const QUOTE_ESCAPES: Readonly<Record<string, string>> = {
   '\v': '\\v',
 };
 
-/** Controls, format marks, what has no meaning, and every space but the common one. */
+/** Control characters, format marks, unassigned code points, and every space but the common one. */
 const UNPRINTABLE = /["\\\p{C}]|(?! )\p{Z}/gu;
 
 export const goQuote = (text: string): string =>
@@ -110,7 +110,7 @@ export function resourceValue(
   return String(inUnitsOf(amount, ref.divisor, name));
 }
 
-/** What a container may use at most: its own limit, its pod's, or what the node has. Huge pages have no default. */
+/** The most that a container may use: its own limit, its pod's, or what the node has. Huge pages have no default. */
 function limitAmount({ resources }: Container, name: string, node: DownwardSettings, shared: ResourceList): Nano {
   const own = amountsOf(resources?.limits)[name] ?? 0n;
   if (own > 0n || name.startsWith(HUGEPAGES_PREFIX)) return own;
@@ -124,7 +124,7 @@ const HUGEPAGES_PREFIX = 'hugepages-';
 const isDownwardResource = (name: string): boolean =>
   name === 'cpu' || name === 'memory' || name === EPHEMERAL_STORAGE || name.startsWith(HUGEPAGES_PREFIX);
 
-/** CPU counts in thousandths before it is divided, so that a divisor of `1m` is exact. */
+/** CPU is counted in thousandths before the division, so that a divisor of `1m` is exact. */
 function inUnitsOf(amount: Nano, divisor: string | undefined, resource: string): bigint {
   const unit = divisor === undefined || nanoOf(divisor) === 0n ? nanoOf('1') : nanoOf(divisor);
   return resource === 'cpu' ? divideUp(milliUnits(amount), milliUnits(unit)) : divideUp(amount, unit);

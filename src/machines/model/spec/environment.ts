@@ -2,8 +2,7 @@
  * The environment of a container.
  *
  * Decides order and precedence: service variables, then `envFrom`, then `env`; the later one wins, and a reference sees
- * what stands before it. Invariant: never a value of another container; an unresolvable source is an error with
- * upstream's text.
+ * what stands before it. Invariant: an unresolvable source is an error with upstream's text.
  */
 
 import type { KeyValue } from '../api/cri.ts';
@@ -14,14 +13,14 @@ import { fieldValue, resourceValue } from './downward-api.ts';
 import { ExpansionRoom, expand } from './expansion.ts';
 import type { MountedVolumes } from './volumes.ts';
 
-/** What an object holds by key; `null` where it is not text. */
+/** Values of an object by key; `null` where a value is not text. */
 type Texts = Readonly<Record<string, string | null>>;
 
 /** Contents of the ConfigMaps and Secrets that a pod names, by name. */
 export interface References {
   readonly configMaps: Readonly<Record<string, Texts>>;
   readonly secrets: Readonly<Record<string, Texts>>;
-  /** By `<kind>/<namespace>/<name>`, why an object cannot be known now. */
+  /** By `<kind>/<namespace>/<name>`, why an object cannot be read now. */
   readonly unavailable?: Readonly<Record<string, string>>;
 }
 
@@ -35,7 +34,7 @@ export interface EnvironmentInput {
   readonly references?: References;
   /** Volumes that are set up. */
   readonly volumes?: MountedVolumes;
-  /** What their files have for variables of this container. */
+  /** Values of variables from files in volumes. */
   readonly fileValues?: FileValues;
 }
 
@@ -92,7 +91,9 @@ function volumePath({ volumeName }: FileKeyRef, volumes: MountedVolumes = {}): s
   throw new Error(`cannot find the volume ${JSON.stringify(volumeName)} referenced by FileKeyRef`);
 }
 
-/** What has to be read before the container is created; nothing where its configuration is wrong anyway. */
+/**
+ * Variables whose files have to be read before the container is created; none where its configuration is wrong anyway.
+ */
 export function fileVariables(
   { name, env = [] }: Container,
   volumes: MountedVolumes | undefined,
@@ -133,7 +134,7 @@ function sourceVariables(source: EnvFromSource, input: EnvironmentInput): Readon
     .flatMap(([key, value]) => (value === null ? [] : [[`${source.prefix ?? ''}${key}`, value] as const]));
 }
 
-/** A name like `constructor` is a name like any other. */
+/** Own values only: `constructor` is a name like any other. */
 const ownValue = <T>(map: Readonly<Record<string, T>>, key: string): T | undefined =>
   Object.hasOwn(map, key) ? map[key] : undefined;
 

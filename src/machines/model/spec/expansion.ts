@@ -2,16 +2,16 @@
  * `$(NAME)` references in environment, command, arguments and sub-paths.
  *
  * Invariants: one pass from left to right, results are not expanded again; `$$` is a literal dollar; an unknown name
- * stays as it is written. A result is measured before it is built, because variables that refer to each other twice
- * double with each line of a manifest.
+ * stays as it is written. The length of a result is checked before it is built, because variables that refer to each
+ * other twice double with each line of a manifest.
  */
 
 /** MAX_ARG_STRLEN of Linux: a program cannot be given a longer word or variable, so its container would not start. */
 const EXPANDED_MAX_CHARS = 131_072;
-/** What Linux takes of all words and variables of a program together: three quarters of a stack of 8 MiB. */
+/** The limit of Linux for all words and variables of a program together: three quarters of a stack of 8 MiB. */
 const EXPANDED_TOTAL_MAX_CHARS = 6_291_456;
 
-/** How much the texts of one container may still grow. */
+/** How much the expanded texts of one container may still grow. */
 export class ExpansionRoom {
   #left = EXPANDED_TOTAL_MAX_CHARS;
 
@@ -32,7 +32,7 @@ const SHOWN_CHARS = 64;
 
 type Lookup = (name: string) => string | undefined;
 
-/** `lookup` says `undefined` for an unknown name. Throws where `room` does not suffice. */
+/** `lookup` returns `undefined` for an unknown name. Throws when `room` is too small. */
 export function expand(text: string, lookup: Lookup, room = new ExpansionRoom()): string {
   const pieces: string[] = [];
   const lastClosing = text.lastIndexOf(')');
@@ -51,7 +51,7 @@ export function expand(text: string, lookup: Lookup, room = new ExpansionRoom())
   return pieces.join('') + text.slice(from);
 }
 
-/** A text in its order: what {@link expand} takes for a reference or a doubled dollar, and what is between. */
+/** Splits a text into references and doubled dollars, as {@link expand} reads them, and the text between. */
 export function piecesOf(text: string): readonly { readonly text: string; readonly isReference: boolean }[] {
   const pieces: { text: string; isReference: boolean }[] = [];
   const lastClosing = text.lastIndexOf(')');
@@ -68,7 +68,7 @@ export function piecesOf(text: string): readonly { readonly text: string; readon
   return literal < text.length ? [...pieces, { text: text.slice(literal), isReference: false }] : pieces;
 }
 
-/** What stands for the dollar at this place and what belongs to it, and where the text goes on. */
+/** The reference or doubled dollar at this place, and the index after it. */
 function referenceAt(
   text: string,
   dollar: number,
@@ -82,7 +82,7 @@ function referenceAt(
   return { value: lookup(text.slice(dollar + 2, closing)) ?? text.slice(dollar, closing + 1), end: closing + 1 };
 }
 
-/** As {@link expand}, for places where an unknown name, or an empty value, is an error; also names these. */
+/** As {@link expand}, for places where an unknown name or an empty value is an error; returns these names as well. */
 export function expandStrictly(
   text: string,
   lookup: Lookup,

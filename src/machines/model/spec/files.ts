@@ -1,7 +1,7 @@
 /**
  * The folders and files that a pod needs before its containers: input of the operation `host.preparePod`.
  *
- * Owns modes. Invariant: everything lies below the pod's folder; the same pod and addresses give the same files.
+ * Owns their modes. Invariant: everything is below the pod's folder; the same pod and addresses give the same files.
  */
 import type { Container, Pod } from '../api/pod.ts';
 import type { NodeText } from '../operations/host.ts';
@@ -11,21 +11,21 @@ import { etcHostsFile, podDirectory, podLogDirectory, terminationLogFile } from 
 
 const POD_MODE = 0o750;
 const LOG_MODE = 0o755;
-/** Any user of a container may write to its own message file. */
+/** Any user of a container may write to its termination message. */
 const TERMINATION_LOG_MODE = 0o666;
 const ETC_HOSTS_MODE = 0o644;
 
 export interface Directory {
   readonly path: string;
   readonly mode: number;
-  /** Absent: that of everything else. */
+  /** The root below which the path is; absent: that of all others. */
   readonly root?: string;
 }
 
 interface File {
   readonly path: string;
   readonly mode: number;
-  /** `null`: create it empty where it is missing, and leave it alone where it exists. */
+  /** `null`: an empty file is created where it is missing; an existing one stays. */
   readonly content: string | NodeText | null;
 }
 
@@ -50,7 +50,7 @@ export function podFiles(pod: Pod, node: NodeSettings, podIPs: readonly string[]
   };
 }
 
-/** Those of its logs, one a container: they lie below `podLogsDir`, not below the pod's folder. */
+/** The folders of its logs, one for each container: below `podLogsDir`, not below the pod's folder. */
 export function podLogFolders(pod: Pod, containers: readonly string[], node: NodeSettings): readonly Directory[] {
   const folder = podLogDirectory(pod, node);
   const paths = [folder, ...containers.map((name) => `${folder}/${name}`)];

@@ -1,8 +1,8 @@
 /**
  * FNV-1a, and the identity of a container's definition.
  *
- * Decides when a running container no longer is what its pod asks for. Invariant: equal to the kubelet's hash, so that
- * containers of a node that changes agents are kept and not restarted.
+ * It decides when a running container no longer has the wanted definition. Invariant: equal to the kubelet's hash, so
+ * that containers of a node that changes agents are kept and not restarted.
  */
 import type { Container } from '../api/pod.ts';
 
@@ -11,7 +11,7 @@ const FNV_PRIME_32 = 0x01000193;
 
 const ASCII_MAX = 0x7f;
 
-/** Of the text's UTF-8. */
+/** The hash of the text's UTF-8 bytes. */
 export function fnv1a32(text: string): number {
   let hash = FNV_OFFSET_32;
   for (let at = 0; at < text.length; at++) {
@@ -36,7 +36,7 @@ const HTML_ESCAPES: Readonly<Record<string, string>> = {
   '\u2029': '\\u2029',
 };
 
-/** JSON text as Go's `encoding/json` writes it: the same but for characters that HTML gives a meaning. */
+/** JSON text as Go's `encoding/json` writes it: with HTML's special characters escaped. */
 export const goJson = (value: unknown): string =>
   JSON.stringify(value).replace(/[<>&\u2028\u2029]/g, (character) => HTML_ESCAPES[character] ?? character);
 

@@ -1,5 +1,5 @@
 /**
- * What a pod calls itself, and its managed hosts file.
+ * The host name of a pod, and its managed hosts file.
  *
  * Invariant: the hosts file is a pure function of pod, addresses and node, so that every restart of a container finds
  * the same one.
@@ -18,7 +18,7 @@ export interface Hostname {
   readonly hostname: string;
   /** Empty without a subdomain. */
   readonly domain: string;
-  /** The kernel's host name: the whole name when the pod wants it so. */
+  /** The kernel's host name: the whole name with `setHostnameAsFQDN`. */
   readonly kernelHostname: string;
 }
 
@@ -46,14 +46,17 @@ export function podHostname(pod: Pod, node: Pick<NodeSettings, 'clusterDomain'>)
   return { hostname, domain, kernelHostname: full };
 }
 
-/** Cut to a label; what would then end in a separator loses it. */
+/** The name cut to a label, without a separator at its end. */
 function label(name: string): string {
   return name.length <= MAX_LABEL ? name : trimRight(name.slice(0, MAX_LABEL), '-.');
 }
 
 const NODE_HOSTS = '/etc/hosts';
 
-/** Text of `/etc/hosts` for the containers of a pod; in the node's network that is what the node's own says by then. */
+/**
+ * Text of `/etc/hosts` for the containers of a pod; on the host's network the node's own file, as it is when the text
+ * is written.
+ */
 export function hostsFile(pod: Pod, podIPs: readonly string[], node: NodeSettings): string | NodeText {
   const aliases = hostAliases(pod.spec.hostAliases ?? []);
   if (pod.spec.hostNetwork === true) {

@@ -24,7 +24,7 @@ interface Reference {
   readonly digest: string;
 }
 
-/** Domains of the registry whose names of one part are those of its library. */
+/** Domains of the registry in which names of one part belong to `library`. */
 const HUB = ['docker.io', 'index.docker.io'];
 
 /** Parses an image name; the error is the text of upstream's parser. */
@@ -66,7 +66,10 @@ function isDomainName(domain: string): boolean {
   return host.split('.').every((part) => DOMAIN_COMPONENT.test(part)) && (port === undefined || /^\d+$/.test(port));
 }
 
-/** The name to ask the runtime for: `:latest` where neither tag nor digest says more. Expects a name that parses. */
+/**
+ * The name that the runtime is asked for: with `:latest` where it has neither tag nor digest. Expects a name that
+ * parses.
+ */
 export function imageWithTag(image: string): string {
   const reference = parseImage(image);
   return 'error' in reference || reference.tag !== '' || reference.digest !== '' ? image : `${image}:latest`;
@@ -83,7 +86,7 @@ export function repositoryOf(image: string): string {
   return path.includes('/') ? `docker.io/${path}` : `docker.io/library/${path}`;
 }
 
-/** What the container says, or the API's default: `latest` is always pulled. */
+/** The policy in the container, or the API's default: `latest` is always pulled. */
 export function pullPolicy(container: Pick<Container, 'image' | 'imagePullPolicy'>): PullPolicy {
   const { imagePullPolicy: policy } = container;
   if (policy === 'Always' || policy === 'IfNotPresent' || policy === 'Never') return policy;

@@ -1,5 +1,5 @@
 /**
- * Where a pod's files live. Owns the layout below `--root-dir` and the log directory.
+ * The paths of a pod's files: the layout below `--root-dir` and the log directory.
  *
  * Invariant: other agents of the node (log collectors, CSI drivers, backup tools) know this layout; it never changes.
  */
@@ -24,7 +24,9 @@ export const volumeDirectory = (
 export const etcHostsFile = (pod: Pod, node: Pick<NodeSettings, 'rootDir'>): string =>
   `${podDirectory(pod, node)}/etc-hosts`;
 
-/** Upstream picks the file's name at random; here it follows from what it is for, so that a replay names the same. */
+/**
+ * Upstream picks the file's name at random; here it is derived from its content, so that a replay gives the same name.
+ */
 export function terminationLogFile(
   pod: Pod,
   container: string,
@@ -41,7 +43,7 @@ export const podLogDirectory = (pod: Pod, node: Pick<NodeSettings, 'podLogsDir'>
 /** Below {@link podLogDirectory}, which already ends the container's part of the name. */
 export const containerLogPath = (container: string, restartCount: number): string => `${container}/${restartCount}.log`;
 
-/** The name of the link that log collectors of old follow, below `containerLogsDir`. */
+/** The name of the link for older log collectors, below `containerLogsDir`. */
 export function legacyLogName(
   pod: { readonly metadata: Pick<Pod['metadata'], 'name' | 'namespace'> },
   container: string,

@@ -1,8 +1,8 @@
 /**
  * The quality-of-service class of a pod and the cgroup it implies.
  *
- * Invariants: the class follows from the spec alone and never changes while a pod lives; `status.qosClass` that the API
- * server has set is the same value.
+ * Invariants: the class is derived from the spec alone and never changes while a pod exists; `status.qosClass` that the
+ * API server has set is the same value.
  */
 
 import type { Container, Pod, QOSClass, ResourceRequirements } from '../api/pod.ts';

@@ -22,7 +22,7 @@ import { hasPodLevelResources, podContainers, podQOS } from './qos.ts';
 const MIN_SHARES = 2n;
 const MAX_SHARES = 262_144n;
 const SHARES_PER_CPU = 1024n;
-/** Microseconds of CPU time a period: the smallest quota that the kernel takes. */
+/** The smallest quota that the kernel accepts, in microseconds of CPU time a period. */
 const MIN_QUOTA_US = 1000n;
 const MILLI_PER_CPU = 1000n;
 const UNLIMITED = '-1';
@@ -42,7 +42,7 @@ export const isSidecar = (container: Pick<Container, 'restartPolicy'>): boolean 
 export const amountsOf = (list: Readonly<Record<string, string>> | undefined): Amounts =>
   Object.fromEntries(Object.entries(list ?? {}).map(([name, quantity]) => [name, nanoOf(quantity)]));
 
-/** Requests as the API server would have completed them: a limit alone is also a request. */
+/** Requests as the API server completes them: a limit alone is also a request. */
 export const requestsOf = (resources: ResourceRequirements | undefined): Amounts => ({
   ...amountsOf(resources?.limits),
   ...amountsOf(resources?.requests),
@@ -56,7 +56,10 @@ function combine(a: Amounts, b: Amounts, join: (x: Nano, y: Nano) => Nano): Amou
   return Object.fromEntries([...names].map((name) => [name, join(a[name] ?? 0n, b[name] ?? 0n)]));
 }
 
-/** What a pod needs at once: its containers and sidecars together, or an init container with the sidecars before it. */
+/**
+ * The sum that a pod uses at once: its containers and sidecars together, or an init container with the sidecars before
+ * it.
+ */
 function aggregate(pod: Pod, amounts: (resources: ResourceRequirements | undefined) => Amounts): Amounts {
   let sidecars: Amounts = {};
   let initialising: Amounts = {};
@@ -79,7 +82,7 @@ export const podRequests = memoize((pod: Pod): Amounts => podAmounts(pod, reques
 
 export const podLimits = memoize((pod: Pod): Amounts => podAmounts(pod, (resources) => amountsOf(resources?.limits)));
 
-/** What the runtime class costs beyond the containers. */
+/** The overhead of the runtime class. */
 export const podOverhead = (pod: Pod): Amounts => amountsOf(pod.spec.overhead);
 
 export function cpuShares(milli: bigint): bigint {
@@ -88,7 +91,7 @@ export function cpuShares(milli: bigint): bigint {
   return shares < MIN_SHARES ? MIN_SHARES : shares > MAX_SHARES ? MAX_SHARES : shares;
 }
 
-/** The other way round: the least that has so many shares. */
+/** The inverse: the least amount with so many shares. */
 export const milliOfShares = (shares: bigint): bigint =>
   shares < MIN_SHARES ? 0n : (shares * MILLI_PER_CPU + SHARES_PER_CPU - 1n) / SHARES_PER_CPU;
 
@@ -114,7 +117,7 @@ type ResourceSettings = Pick<
   | 'admission'
 >;
 
-/** CPU and memory in CRI's words; zeros are left out, as the contract reads them as "not specified". */
+/** CPU and memory in CRI's fields; zeros are left out, because they mean "not specified". */
 function linuxResources(requests: Amounts, limits: Amounts, node: ResourceSettings): LinuxContainerResources {
   const limitMilli = milliUnits(limits.cpu ?? 0n);
   const period = BigInt(node.cpuCFSQuotaPeriodUs);
@@ -150,7 +153,7 @@ export function sandboxOverhead(pod: Pod, node: ResourceSettings): LinuxContaine
   return Object.keys(overhead).length === 0 ? {} : linuxResources(overhead, overhead, node);
 }
 
-/** A container without its own limits is bounded by those of its pod; time on CPUs of its own is not limited. */
+/** A container without its own limits is bounded by those of its pod; time on exclusive CPUs is not limited. */
 export function containerResources(pod: Pod, container: Container, node: ResourceSettings): LinuxContainerResources {
   const podLevel = hasPodLevelResources(pod.spec.resources) ? amountsOf(pod.spec.resources?.limits) : {};
   const limits = { ...pick(podLevel), ...positive(amountsOf(container.resources?.limits)) };
@@ -179,8 +182,8 @@ function memoryQoSOf(pod: Pod, { resources }: Container, node: ResourceSettings)
 }
 
 /**
- * Swap that a container may use, bytes: under `LimitedSwap` the share of it that it asked for of the node's memory.
- * Who must not swap, or said exactly what it needs, has none.
+ * Bytes of swap that a container may use: under `LimitedSwap`, in proportion to its share of the node's memory by its
+ * request. A container that must not swap, or that has its request equal to its limit, gets none.
  */
 function swapOf(
   pod: Pod,
@@ -198,7 +201,7 @@ function swapOf(
 const isCritical = (pod: Pod): boolean =>
   isStaticPod(pod) || isMirrorPod(pod) || (pod.spec.priority ?? 0) >= CRITICAL_PRIORITY;
 
-/** A container gets no more swap than that. */
+/** The limit of memory and swap together. */
 function swapLimit(
   { memory_limit_in_bytes: memory, unified = {} }: LinuxContainerResources,
   { cgroupVersion, swapControllerAvailable: canLimitSwap = false }: ResourceSettings,
@@ -214,7 +217,7 @@ const pick = ({ cpu, memory }: Amounts): Amounts => ({
   ...(memory === undefined ? {} : { memory }),
 });
 
-/** A limit of nothing is none. */
+/** A limit of zero is no limit. */
 const positive = (amounts: Amounts): Amounts =>
   Object.fromEntries(Object.entries(amounts).filter(([, amount]) => amount > 0n));
 
@@ -222,7 +225,7 @@ const HUGEPAGES_PREFIX = 'hugepages-';
 const KIBIBYTE = 1024n;
 const PAGE_UNITS = ['B', 'KB', 'MB', 'GB', 'TB', 'PB'];
 
-/** Every page size of the machine gets a limit: what a container did not ask for, it may not use. */
+/** Limits for every huge page size of the machine: a container may not use pages that it does not request. */
 function hugepageLimits(limits: Amounts, sizes: readonly string[]): readonly HugepageLimit[] {
   const asked = new Map(
     Object.entries(limits)
@@ -235,7 +238,7 @@ function hugepageLimits(limits: Amounts, sizes: readonly string[]): readonly Hug
   });
 }
 
-/** `2Mi` as the kernel's directories have it: `2MB`. */
+/** `2Mi` as the kernel names its folders: `2MB`. */
 export function pageSizeName(quantity: string): string {
   let size = wholeUnits(nanoOf(quantity));
   let unit = 0;
@@ -246,7 +249,7 @@ export function pageSizeName(quantity: string): string {
   return `${size}${PAGE_UNITS[unit]}`;
 }
 
-/** `oom_score_adj` of a container's processes: the more of its memory a pod asked for, the later it is killed. */
+/** `oom_score_adj` of a container's processes: the more memory a pod requests, the later it is killed. */
 export function oomScoreAdj(pod: Pod, container: Container, node: Pick<NodeSettings, 'memoryCapacityBytes'>): number {
   if (isCritical(pod) && pod.spec.priorityClassName === NODE_CRITICAL) return GUARANTEED_OOM_SCORE;
   const qos = podQOS(pod);
@@ -256,7 +259,7 @@ export function oomScoreAdj(pod: Pod, container: Container, node: Pick<NodeSetti
   return capacity === 0n ? MAX_BURSTABLE_OOM_SCORE : burstableScore(decisiveRequest(pod, container), capacity);
 }
 
-/** A sidecar is never killed before the regular container that asked for the least. */
+/** A sidecar is never killed before the regular container with the smallest request. */
 function decisiveRequest(pod: Pod, container: Container): bigint {
   const own = memoryRequest(container);
   const serves = (pod.spec.initContainers ?? []).some((init) => init.name === container.name && isSidecar(init));
@@ -273,7 +276,7 @@ function burstableScore(request: bigint, capacity: bigint): number {
   return score === BEST_EFFORT_OOM_SCORE ? MAX_BURSTABLE_OOM_SCORE : score;
 }
 
-/** What a pod asked for as a whole beyond its containers, in equal parts. */
+/** The pod's own request beyond those of its containers, in equal parts. */
 function sharedRequest(pod: Pod): bigint {
   const podLevel = pod.spec.resources?.requests?.memory;
   if (podLevel === undefined) return 0n;
@@ -281,7 +284,7 @@ function sharedRequest(pod: Pod): bigint {
   return rest > 0n ? rest / BigInt(podContainers(pod).length) : 0n;
 }
 
-/** How many CPUs of its own a container is to have; 0: it shares. */
+/** How many exclusive CPUs a container gets; 0: it shares CPUs. */
 export function exclusiveCount(pod: Pod, { resources }: Container): number {
   if (podQOS(pod) !== 'Guaranteed' || hasPodLevelResources(pod.spec.resources)) return 0;
   const amount = nanoOf(resources?.requests?.['cpu'] ?? resources?.limits?.['cpu'] ?? '0');
@@ -289,10 +292,10 @@ export function exclusiveCount(pod: Pod, { resources }: Container): number {
 }
 
 /**
- * What a kernel with one hierarchy of groups does about memory beyond limits (gate MemoryQoS): what it keeps for whom,
- * and from when on it slows those that take more than they asked for. Pure.
+ * Settings of cgroup v2 for memory beyond limits (gate MemoryQoS): memory that is protected from reclaim, and the usage
+ * from which a container is throttled. Pure.
  *
- * Upstream: KEP-2570. Invariant: without the gate, or with hierarchies of version 1, nothing.
+ * Upstream: KEP-2570. Invariant: without the gate, or with cgroup v1, there are none.
  */
 type Unified = Readonly<Record<string, string>>;
 type MemorySettings = Pick<NodeSettings, 'memoryQoS' | 'cgroupVersion' | 'allocatable'>;
@@ -300,14 +303,14 @@ type MemorySettings = Pick<NodeSettings, 'memoryQoS' | 'cgroupVersion' | 'alloca
 /** Bytes: limits are whole pages. */
 const PAGE = 4096;
 
-/** What is never reclaimed of a guaranteed pod, and only in need of one that may burst. */
+/** Memory that is never reclaimed from a Guaranteed pod, and only under pressure from a Burstable one. */
 export function reservedMemory(qos: QOSClass, memory: Nano, { memoryQoS, cgroupVersion }: MemorySettings): Unified {
   const bytes = wholeUnits(memory);
   if (cgroupVersion !== 2 || memoryQoS?.reserves !== true || bytes === 0n || qos === 'BestEffort') return {};
   return { [qos === 'Guaranteed' ? 'memory.min' : 'memory.low']: String(bytes) };
 }
 
-/** From when on a container is slowed: between what it asked for and its limit, or what the node has. */
+/** The usage from which a container is throttled: between its request and its limit, or what the node has. */
 function throttledMemory(
   { request, limit }: { readonly request: bigint; readonly limit: bigint },
   { memoryQoS, cgroupVersion, allocatable }: MemorySettings,

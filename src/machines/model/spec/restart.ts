@@ -1,8 +1,8 @@
 /**
  * Whether and when a container that ended starts again.
  *
- * Decides by the container's rules, its own policy, then the pod's. Invariants: a pod that is being deleted restarts
- * nothing; a delay never shrinks but by the long quiet that resets it.
+ * Decides by the container's rules, its own policy, then the pod's. Invariants: a pod that is being deleted restarts no
+ * container; a delay only shrinks when a long time without restarts resets it.
  */
 import type { Container, Pod } from '../api/pod.ts';
 
@@ -20,7 +20,7 @@ export interface RestartQuestion {
   readonly exitCode: number;
 }
 
-/** For a container that exited. One that never ran, or whose fate is unknown, always starts. */
+/** For a container that exited. One that never ran, or whose end was not observed, always starts. */
 export function shouldRestart({ pod, container, exitCode }: RestartQuestion): boolean {
   if (pod.metadata.deletionTimestamp !== undefined) return false;
   if (container.restartPolicy !== undefined && matchingAction(container, exitCode) !== null) return true;
@@ -34,7 +34,10 @@ export function shouldRestart({ pod, container, exitCode }: RestartQuestion): bo
   }
 }
 
-/** What the first rule that fits this end asks for; `null`: no rule does. Rules count only beside its own policy. */
+/**
+ * The action of the first rule that matches this exit code; `null`: no rule does. Rules count only beside a restart
+ * policy of the container.
+ */
 function matchingAction({ restartPolicyRules = [] }: Container, exitCode: number): string | null {
   const rule = restartPolicyRules.find(({ exitCodes }) => {
     if (exitCodes === undefined) return false;
@@ -43,11 +46,11 @@ function matchingAction({ restartPolicyRules = [] }: Container, exitCode: number
   return rule?.action ?? null;
 }
 
-/** This end asks that all containers of the pod begin anew. */
+/** True when a rule asks to restart all containers of the pod. */
 export const restartsAll = (container: Container, exitCode: number): boolean =>
   matchingAction(container, exitCode) === 'RestartAllContainers';
 
-/** Whether some container of the pod may ever ask for that. */
+/** True when some container of the pod has such a rule. */
 export const mayRestartAll = ({ spec: { initContainers = [], containers } }: Pod): boolean =>
   [...initContainers, ...containers].some(({ restartPolicyRules = [] }) =>
     restartPolicyRules.some(({ action }) => action === 'RestartAllContainers'),
@@ -56,14 +59,14 @@ export const mayRestartAll = ({ spec: { initContainers = [], containers } }: Pod
 export interface BackoffQuestion {
   /** Delay of the last restart; 0 when there was none. */
   readonly previousMs: number;
-  /** Since the last restart was delayed (or not) until the container ended again. */
+  /** The time from the last restart until the container ended again. */
   readonly quietMs: number;
   readonly maxMs: number;
-  /** Of the first delay; absent: upstream's default. */
+  /** The first delay; absent: upstream's default. */
   readonly initialMs?: number | undefined;
 }
 
-/** The delay before the next restart, counted from the moment the container ended. */
+/** The delay before the next restart, counted from the end of the container. */
 export function nextBackoff({ previousMs, quietMs, maxMs, initialMs = INITIAL_BACKOFF_MS }: BackoffQuestion): number {
   const recovered = quietMs > RESET_AFTER_MAX_DELAYS * maxMs;
   const delay = previousMs === 0 || recovered ? initialMs : previousMs * 2;

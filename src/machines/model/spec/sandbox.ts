@@ -1,5 +1,5 @@
 /**
- * RunPodSandbox from a Pod.
+ * The configuration of RunPodSandbox, from a Pod.
  *
  * Invariant: a pure function of pod, attempt and node; the same config is sent again with each CreateContainer.
  */
@@ -73,7 +73,7 @@ const POD_NAME_LABEL = 'io.kubernetes.pod.name';
 const POD_NAMESPACE_LABEL = 'io.kubernetes.pod.namespace';
 const POD_UID_LABEL = 'io.kubernetes.pod.uid';
 
-/** By these the agent knows its own sandboxes and containers again. */
+/** Labels by which the agent finds its own sandboxes and containers. */
 export const podLabels = (pod: Pod): Readonly<Record<string, string>> => ({
   [POD_NAME_LABEL]: pod.metadata.name,
   [POD_NAMESPACE_LABEL]: pod.metadata.namespace,
@@ -81,13 +81,13 @@ export const podLabels = (pod: Pod): Readonly<Record<string, string>> => ({
 });
 
 /**
- * Every port that the regular containers declare, with a host port or not: what to do with it is the runtime's
- * concern. Upstream omits the ports of sidecars.
+ * Every port that the regular containers declare, with a host port or not: the runtime decides what to do with it.
+ * Upstream omits the ports of sidecars.
  */
 const portMappings = (pod: Pod): readonly PortMapping[] =>
   pod.spec.containers.flatMap(({ ports = [] }) => distinct(ports).map(portMapping));
 
-/** Of two ports of one name, or without a name and equal, the first one. */
+/** Of two ports with one name, or without a name and equal, the first one. */
 function distinct(ports: readonly ContainerPort[]): readonly ContainerPort[] {
   const named = ports.map((port) => [port.name || JSON.stringify(portMapping(port)), port] as const);
   return named.filter(([name], at) => named.findIndex(([other]) => other === name) === at).map(([, port]) => port);

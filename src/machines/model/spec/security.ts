@@ -20,7 +20,7 @@ import { podLongName } from './paths.ts';
 import { podContainers } from './qos.ts';
 import type { MountedVolumes } from './volumes.ts';
 
-/** Of a container whose `procMount` is `Default`; the paths are container runtimes' common list. */
+/** Masked for a container whose `procMount` is `Default`; the paths are container runtimes' common list. */
 const MASKED_PATHS = [
   '/proc/asound',
   '/proc/acpi',
@@ -43,7 +43,7 @@ export interface ImageUser {
   readonly username: string;
 }
 
-/** An image that says nothing runs as root. */
+/** An image without a user runs as root. */
 export function imageUser(image: Image | null): ImageUser {
   if (image?.uid !== undefined) return { uid: image.uid.value ?? '0', username: '' };
   return image === null || image.username === '' ? { uid: '0', username: '' } : { uid: null, username: image.username };
@@ -73,7 +73,7 @@ function namespaceOptions(pod: Pod, users: UserMapping | null): NamespaceOption 
   };
 }
 
-/** Why it cannot have users of its own; `null` when it can, or does not want them. */
+/** Why the pod cannot have a user namespace; `null` when it can, or does not request one. */
 export function usersRefusal(pod: Pod, handler: string, node: Pick<NodeSettings, 'runtimeHandlers'>): string | null {
   if (pod.spec.hostUsers !== false || node.runtimeHandlers?.[handler]?.userNamespaces === true) return null;
   const who = handler === '' ? 'runtime' : `RuntimeClass handler "${handler}"`;
@@ -89,7 +89,7 @@ export function podUsers(users: UserMapping | null): UserNamespace {
 
 const int64 = (value: number): { value: string } => ({ value: String(value) });
 
-/** `fsGroup` first, then those of volumes, then what the pod lists, as it lists it. */
+/** `fsGroup` first, then groups of volumes, then those of the pod in its order. */
 function supplementalGroups(pod: Pod, volumes: MountedVolumes): readonly string[] {
   const { fsGroup, supplementalGroups: groups = [] } = pod.spec.securityContext ?? {};
   const ofVolumes = Object.values(volumes).flatMap(({ groupId }) => (groupId === undefined ? [] : [groupId]));
@@ -199,7 +199,7 @@ function seccompFile({ localhostProfile = '' }: SeccompProfile, { rootDir }: Pic
 }
 
 /**
- * Which AppArmor profile a container runs under: its own field, an old annotation, or its pod's field.
+ * The AppArmor profile of a container: from its own field, an old annotation, or its pod's field.
  *
  * The API server turns annotations into fields, but not those of a static pod. Pure. Upstream: pkg/security/apparmor.
  */
@@ -210,7 +210,7 @@ const UNCONFINED = 'unconfined';
 const RUNTIME_DEFAULT = 'runtime/default';
 const LOCALHOST = 'localhost/';
 
-/** The machine has to enforce some profile for it. */
+/** True when the machine has to enforce an AppArmor profile for the pod. */
 export function wantsAppArmor(pod: Pod): boolean {
   const containers = [...podContainers(pod), ...(pod.spec.ephemeralContainers ?? [])];
   const profiles = [pod, ...containers.map((container) => ({ spec: container }))].map(
@@ -230,7 +230,7 @@ function annotated({ metadata }: Pod, { name }: Container): Profile | undefined 
     : undefined;
 }
 
-/** With the name that older runtimes know beside it. */
+/** The profile, with the name for older runtimes. */
 function appArmor(
   pod: Pod,
   container: Container,

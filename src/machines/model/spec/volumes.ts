@@ -1,9 +1,9 @@
 /**
- * How a container sees the volumes of its pod.
+ * The mounts of a container, from the volumes of its pod.
  *
- * Decides mounts and sub-paths. Invariant: a volume that was not set up is an error; it is never left out of
- * a container. A part of a volume is never mounted by its path, which others can change: it is bound to a place of
- * its own first.
+ * Decides mounts and sub-paths. Invariant: a volume that was not set up is an error; it is never left out of a
+ * container. A sub-path is never mounted by its path, which processes in containers can change: it is bound to another
+ * place first.
  */
 import type { Device, Mount, MountPropagation } from '../api/cri.ts';
 import type { Container, Pod, Volume, VolumeMount } from '../api/pod.ts';
@@ -12,21 +12,21 @@ import type { NodeSettings } from '../settings/node-settings.ts';
 import { expandStrictly } from './expansion.ts';
 import { podDirectory } from './paths.ts';
 
-/** A volume that is set up: what a mount of it binds. */
+/** A volume that is set up: the source of its mounts. */
 export interface MountedVolume {
   readonly hostPath: string;
-  /** A block device, by a link to it: nothing can be mounted, and nothing lies at `hostPath`. */
+  /** A block device, by a link to it: nothing can be mounted, and there is no `hostPath`. */
   readonly device?: string;
-  /** The volume itself is read-only: a mount cannot be more than that. */
+  /** The volume itself is read-only, and so are its mounts. */
   readonly readOnly?: boolean;
-  /** The runtime gives everything in it the container's SELinux label. */
+  /** The runtime labels everything in it with the container's SELinux label. */
   readonly relabel?: boolean;
-  /** Containers get this group, because its members may use the volume. */
+  /** A supplemental group of containers, because its members may use the volume. */
   readonly groupId?: number;
-  /** The content of an image: the runtime mounts it, and nothing lies at `hostPath`. */
+  /** The content of an image: the runtime mounts it, and there is no `hostPath`. */
   readonly image?: {
     readonly reference: string;
-    /** As the runtime knows it; absent while it is not there. */
+    /** The runtime's reference of the image; absent while the image is missing. */
     readonly ref?: string;
   };
 }
@@ -40,7 +40,7 @@ interface MountsInput {
   readonly volumes: MountedVolumes;
   /** The runtime can make a mount read-only with everything that is mounted below it. */
   readonly recursiveReadOnly: boolean;
-  /** What of the runtime runs the pod; empty for its default. */
+  /** The runtime handler of the pod; empty for the default. */
   readonly handler: string;
   /** The variables of the container. */
   readonly lookup: (name: string) => string | undefined;
@@ -82,7 +82,7 @@ export function blockDevices({ container, volumes }: Pick<MountsInput, 'containe
   });
 }
 
-/** What has to be bound before the container is created. Throws as {@link volumeMounts}. */
+/** The sub-paths that have to be bound before the container is created. Throws as {@link volumeMounts}. */
 export function volumeSubPaths(input: MountsInput): readonly SubPath[] {
   return (input.container.volumeMounts ?? []).flatMap((mount, at) => {
     const path = subPath(mount, input.lookup);
@@ -116,7 +116,7 @@ function criMount(mount: VolumeMount, volume: MountedVolume, hostPath: string, c
   };
 }
 
-/** It is read-only by its nature. Its sub-path is resolved by the runtime, within the image. */
+/** An image is always read-only. Its sub-path is resolved by the runtime, within the image. */
 function imageMount(
   mount: VolumeMount,
   volume: MountedVolume & Required<Pick<MountedVolume, 'image'>>,
@@ -138,7 +138,7 @@ function imageMount(
   };
 }
 
-/** Throws where it is asked for and cannot be. */
+/** Throws where a recursive read-only mount is requested and cannot be made. */
 export function isRecursive(mount: VolumeMount, canRecurse: boolean): boolean {
   const { name, readOnly, mountPropagation = 'None', recursiveReadOnly: wanted = 'Disabled' } = mount;
   if (wanted === 'Disabled') return false;
@@ -149,7 +149,7 @@ export function isRecursive(mount: VolumeMount, canRecurse: boolean): boolean {
   if (wanted === 'Enabled' && !canRecurse) throw new Error(`${asked} it is not supported by the runtime`);
   return canRecurse;
 }
-/** As a runtime wants it: from the root. */
+/** A path from the root, as runtimes need it. */
 export const absolute = (path: string): string => (path.startsWith('/') ? path : `/${path}`);
 
 function subPath(mount: VolumeMount, lookup: (name: string) => string | undefined): string {

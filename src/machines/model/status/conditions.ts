@@ -1,8 +1,8 @@
 /**
  * The conditions of a pod that its node agent owns.
  *
- * Invariants: order as upstream writes it; conditions of others are never touched; `lastTransitionTime` changes only
- * with `status`.
+ * Invariants: order as upstream writes it; conditions of other clients are never changed; `lastTransitionTime` changes
+ * only with `status`.
  */
 import type { Container, ContainerStatus, Pod, PodCondition, PodStatus } from '../api/pod.ts';
 import type { PodRuntimeStatus } from '../operations/cri.ts';
@@ -15,14 +15,14 @@ import { hasAnyContainerStarted } from './phase.ts';
 import { instancesOf } from './runtime-facts.ts';
 
 /**
- * Whether all containers of a pod begin anew because one of them ended in a way that asks for it. Pure.
+ * The condition of a pod whose containers are all restarted because a restart rule asks for it. Pure.
  *
- * Invariant: once it has begun it goes on until the runtime has no instance of them any more, whatever else ends
- * meanwhile; a pod that is being deleted begins nothing anew.
+ * Invariant: once begun it goes on until the runtime has no instance of them any more, whatever else ends meanwhile; a
+ * pod that is being deleted restarts none.
  */
 const ALL_RESTARTING = 'AllContainersRestarting';
 
-/** Ephemeral containers are no part of it. */
+/** Ephemeral containers are not restarted. */
 const restartable = ({ spec: { initContainers = [], containers } }: Pod): readonly Container[] => [
   ...initContainers,
   ...containers,
@@ -39,7 +39,9 @@ function asks(container: Container, runtime: PodRuntimeStatus | null): boolean {
   return newest?.state === 'CONTAINER_EXITED' && restartsAll(container, newest.exit_code);
 }
 
-/** Ids of what has to go, who asked for it last: until then it is known why. */
+/**
+ * Ids of the instances to remove; those of the container whose rule asked for it last, because they hold the reason.
+ */
 export function instancesToRemove(pod: Pod, runtime: PodRuntimeStatus | null): readonly string[] {
   const { initContainers = [], containers } = pod.spec;
   const found = [...containers, ...initContainers].map((container) => ({
@@ -55,17 +57,20 @@ export interface ConditionFacts {
   readonly runtime: PodRuntimeStatus | null;
   readonly initContainerStatuses: readonly ContainerStatus[];
   readonly containerStatuses: readonly ContainerStatus[];
-  /** Conditions that others have set: readiness gates read them. */
+  /** Conditions that other clients have set: readiness gates read them. */
   readonly foreign: readonly PodCondition[];
   /** The conditions published before. */
   readonly previous: readonly PodCondition[];
-  /** All its containers begin anew, and the runtime still has some of them. `null`: they never will. */
+  /**
+   * All its containers are being restarted, and the runtime still has instances of them. `null`: the pod has no such
+   * rule.
+   */
   readonly restartingAll: boolean | null;
   /** The condition `PodReadyToStartContainers` is left out. */
   readonly hidesReadyToStart?: boolean | undefined;
 }
 
-/** A condition before it has a time. */
+/** A condition without times. */
 type Verdict = Pick<PodCondition, 'type' | 'status' | 'reason' | 'message'>;
 
 const OWNED = new Set([
@@ -123,7 +128,7 @@ export function needsSandbox(pod: Pod, runtime: PodRuntimeStatus | null): boolea
   return !isHostNetwork && newest.network?.ip === '';
 }
 
-/** Once it is so it stays so: what runs again in a new sandbox has run before. */
+/** Once true the condition stays true: init containers that run again in a new sandbox have run before. */
 function initializedCondition(facts: ConditionFacts): Verdict {
   const type = 'Initialized';
   const { pod, phase, initContainerStatuses, containerStatuses, previous } = facts;
@@ -188,7 +193,7 @@ function readyCondition({ pod, foreign }: ConditionFacts, containersReady: Verdi
   return { type, status: 'False', reason: conditionReasons.readinessGatesNotReady, message: unmet.join(', ') };
 }
 
-/** Of a pod that is gone: what is as it was is so for the reason it was, for its phase alone is new. */
+/** Conditions of a pod that has ended: an unchanged one keeps its reason. */
 export const settled = (verdicts: readonly Verdict[], previous: readonly PodCondition[]): readonly Verdict[] =>
   verdicts.map((verdict) => {
     const before = previous.find(({ type }) => type === verdict.type);
@@ -197,7 +202,10 @@ export const settled = (verdicts: readonly Verdict[], previous: readonly PodCond
     return { type, status, ...(reason === undefined ? {} : { reason }), ...(message === undefined ? {} : { message }) };
   });
 
-/** Gives each verdict its time and generation: the old time where the status is the old one. One has no generation. */
+/**
+ * Gives each condition its time and generation: the old time where the status is unchanged. `AllContainersRestarting`
+ * has no generation.
+ */
 export function dated(
   verdicts: readonly Verdict[],
   previous: readonly PodCondition[],

@@ -1,8 +1,9 @@
 /**
- * Statuses of containers from the runtime's state, the statuses published before, and what the agent is waiting for.
+ * Statuses of containers, from the runtime's state, the statuses published before, and the waiting reasons of the
+ * agent.
  *
- * Decides per container which instance is the current one and which the last. Invariants: a container that ran never
- * is shown as if it had not; order is the spec's for init containers and by name for the others.
+ * Decides per container which instance is the current one and which the last. Invariants: a container that has run is
+ * never shown as if it had not; init containers have the order of the spec, others are sorted by name.
  */
 import type { ContainerStatus as CriContainerStatus } from '../api/cri.ts';
 import type { Container, ContainerState, ContainerStatus, Pod, ResourceRequirements, VolumeMount } from '../api/pod.ts';
@@ -35,7 +36,7 @@ export interface ContainerFacts {
   readonly showsClaims: boolean;
   /** Why a container that should run does not, by name. */
   readonly waiting: Readonly<Record<string, Waiting>>;
-  /** Containers that the agent itself stops, or stopped, and begins anew. */
+  /** Containers that the agent itself stops, or has stopped, to restart them. */
   readonly replacing: readonly string[];
   /** Results of startup and readiness probes by name; absent: no such probe, or no result yet. */
   readonly started: Readonly<Record<string, boolean>>;
@@ -43,9 +44,9 @@ export interface ContainerFacts {
   /** Restarts before the agent (or its soft state) began, by name. */
   readonly restartCounts: Readonly<Record<string, number>>;
   readonly previous: readonly ContainerStatus[];
-  /** What containers have so far of a change of their resources, by name. */
+  /** By container, the resources that it has so far of a resize. */
   readonly actuated: Readonly<Record<string, ResourceRequirements | undefined>>;
-  /** All containers of the pod begin anew: who has no instance any more was taken away for that. */
+  /** All containers of the pod are being restarted: a missing instance was removed for that. */
   readonly restartingAll: boolean;
 }
 
@@ -69,7 +70,7 @@ export function ephemeralContainerStatuses(facts: ContainerFacts): readonly Cont
     .toSorted((a, b) => (a.name < b.name ? -1 : 1));
 }
 
-/** All that the status of a container is made of, besides the container and what is true of the whole pod. */
+/** The inputs of a container's status that differ between containers. */
 interface Seen {
   readonly previous: ContainerStatus | undefined;
   readonly current: CriContainerStatus | undefined;
@@ -83,8 +84,8 @@ interface Known extends Seen {
 
 /**
  * The last status of each container of a specification. A pod may have a thousand of them, of which a turn changes one:
- * a status is made again when something that it is made of is another value, and stays the same value when it says the
- * same.
+ * a status is computed again only when one of its inputs is another value, and stays the same value when its content is
+ * unchanged.
  */
 const known = new WeakMap<Container, Known>();
 
@@ -107,7 +108,7 @@ const isMadeOf = (before: Known, seen: Seen, facts: readonly unknown[]): boolean
   before.last === seen.last &&
   before.facts.every((each, at) => each === facts[at]);
 
-/** Of what is known of a pod, what concerns one container; texts, numbers and booleans, but for the pod. */
+/** The facts of the pod that concern one container; texts, numbers and booleans, except the pod itself. */
 function factsFor(container: Container, facts: ContainerFacts, isInit: boolean): readonly unknown[] {
   const { name } = container;
   const { pod, runtimeName, canRecurse, showsClaims, waiting, replacing, started, ready, restartCounts } = facts;
@@ -133,7 +134,7 @@ function madeStatus(
   return withProbes(container, withWaiting(container, facts, found, current, isInit), facts, isInit);
 }
 
-/** The runtime has nothing: not created yet, or lost. */
+/** The status of a container without an instance: not created yet, or lost. */
 function withoutInstance(
   container: Container,
   facts: ContainerFacts,
@@ -159,7 +160,7 @@ function withoutInstance(
   };
 }
 
-/** Regular containers come when all init containers have succeeded, also those that the runtime has forgotten. */
+/** Regular containers begin when all init containers have succeeded, also those that the runtime has forgotten. */
 const hasAnyRegularInstance = ({ pod, runtime }: ContainerFacts): boolean =>
   pod.spec.containers.some(({ name }) => instancesOf(runtime, name).length > 0);
 
@@ -176,7 +177,7 @@ const unmade = (container: Container, canRecurse: boolean) => ({
   ...mountStatuses(container, canRecurse),
 });
 
-/** It was taken away so that all can begin anew, however it had ended. */
+/** The instance was removed to restart all containers, however it had ended. */
 function restartedWithAll(
   container: Container,
   { canRecurse }: ContainerFacts,
@@ -245,7 +246,7 @@ function restarts(
   return isNext ? previous.restartCount + 1 : previous.restartCount;
 }
 
-/** The runtime forgets ended instances too early; their statuses are kept. */
+/** The last state is kept when the runtime forgets ended instances too early. */
 function rememberedLastState(previous: ContainerStatus | undefined, containerID: string): ContainerState {
   if (previous?.state?.terminated !== undefined && previous.containerID !== containerID) {
     return { terminated: previous.state.terminated };
@@ -311,7 +312,7 @@ function userOf({ user }: CriContainerStatus): Pick<ContainerStatus, 'user'> {
   };
 }
 
-/** What keeps a container from running that should run; the way it last ended moves aside. */
+/** The waiting reason of a container that should run; its last end becomes the last state. */
 function withWaiting(
   container: Container,
   { pod, waiting }: ContainerFacts,
@@ -340,7 +341,7 @@ function isToBeStarted(
   if (current.state === 'CONTAINER_RUNNING') return false;
   if (current.state !== 'CONTAINER_EXITED') return true;
   if ((pod.spec.ephemeralContainers ?? []).some(({ name }) => name === container.name)) return false;
-  // Of a sidecar that will come again, too, it is the success that shows.
+  // // For a sidecar that is restarted, too, the success is shown.
   if (isInit && current.exit_code === 0) return false;
   return shouldRestart({ pod, container, exitCode: current.exit_code });
 }
@@ -360,7 +361,7 @@ function withProbes(
   return { ...status, started: isStarted, ready: isReady };
 }
 
-/** How a container's status says what it mounts. */
+/** The volume mounts in a container's status. */
 function mountStatuses({ volumeMounts = [] }: Container, canRecurse: boolean): Pick<ContainerStatus, 'volumeMounts'> {
   if (volumeMounts.length === 0) return {};
   return {
@@ -372,7 +373,7 @@ function mountStatuses({ volumeMounts = [] }: Container, canRecurse: boolean): P
   };
 }
 
-/** What comes of it; a container that cannot have what it asks for has none of it. */
+/** The recursive read-only setting that is in force; a container that cannot have the requested one does not run. */
 function recursion(mount: VolumeMount, canRecurse: boolean): string {
   try {
     return isRecursive(mount, canRecurse) ? 'Enabled' : 'Disabled';

@@ -1,11 +1,17 @@
 /**
  * The phase of a pod.
  *
- * Decides from the statuses of its containers alone. Invariant: `Succeeded` and `Failed` are only said when nothing of
- * the pod will ever run again.
+ * Decides from the statuses of its containers alone. Invariant: `Succeeded` and `Failed` are final: no container of the
+ * pod will ever run again.
  */
-import type { Container, ContainerState, ContainerStatus, Pod, PodPhase } from '../api/pod.ts';
-import { isStaticPod } from '../api/pod.ts';
+import {
+  type Container,
+  type ContainerState,
+  type ContainerStatus,
+  isStaticPod,
+  type Pod,
+  type PodPhase,
+} from '../api/pod.ts';
 import { terminatedReasons } from '../reasons/reasons.ts';
 import { isSidecar } from '../spec/resources.ts';
 import { shouldRestart } from '../spec/restart.ts';
@@ -15,9 +21,9 @@ export interface PhaseFacts {
   readonly pod: Pod;
   readonly initContainerStatuses: readonly ContainerStatus[];
   readonly containerStatuses: readonly ContainerStatus[];
-  /** The pod is stopped for good: its restart policy no longer matters. */
+  /** The pod is stopped for good: its restart policy no longer counts. */
   readonly stopped: boolean;
-  /** Containers that are being stopped so that they begin anew, however they end. */
+  /** Containers that are being stopped to be restarted, however they end. */
   readonly comingAgain?: readonly string[];
 }
 
@@ -68,14 +74,14 @@ function initProgress(
 
 type Ended = NonNullable<ContainerState['terminated']>;
 
-/** The pod's own deletion does not turn a failure that would be retried into a final one. */
+/** The deletion of the pod does not make a failure final that would be retried. */
 function restartsNever(pod: Pod, container: Container, { exitCode, reason }: Ended): boolean {
   if (reason === terminatedReasons.restartingAllContainers) return false;
   const { deletionTimestamp: _, ...metadata } = pod.metadata;
   return !shouldRestart({ pod: { ...pod, metadata }, container, exitCode });
 }
 
-/** True while a sidecar has still to start. One that ended counts for nothing: it is going to be restarted. */
+/** True while a sidecar has still to start. One that ended does not count: it is going to be restarted. */
 function countSidecars(
   containers: readonly Container[],
   statuses: readonly ContainerStatus[],

@@ -1,5 +1,5 @@
 /**
- * The status of a pod: a projection of what the runtime, the probes and the agent know of it.
+ * The status of a pod: a projection of the runtime's state, results of probes and facts of the agent.
  *
  * Owns the merge of new facts with the status published before. Invariants: a terminal phase never reverts; times
  * change only with what they date; the result is plain JSON that can be compared and patched.
@@ -41,48 +41,48 @@ import { isTerminalPhase, podPhase } from './phase.ts';
 import { podResourceStatus } from './resources.ts';
 import { withinBudget } from './termination-messages.ts';
 
-/** How far a pod is on its way out. */
+/** The stages of a pod. */
 export type PodStage =
-  /** It runs or is meant to. */
+  /** It runs, or is to run. */
   | 'sync'
   /** Its containers have stopped for good. */
   | 'stopped'
-  /** Nothing of it is left on the node: what is still unknown stays unknown. */
+  /** Nothing of it is left on the node: states that are still unknown stay unknown. */
   | 'terminated';
 
 export interface PodStatusFacts {
-  /** What of the runtime runs the pod; its default unless said. */
+  /** The runtime handler of the pod; absent: the default. */
   readonly handler?: string;
   readonly pod: Pod;
   readonly runtime: PodRuntimeStatus | null;
   readonly node: NodeSettings;
   readonly nowMs: number;
-  /** When what runs of it was begun by an agent before this one; it dates the pod where nothing else does. */
+  /** When an earlier agent began the pod, by the runtime's state; its start time where there is no other. */
   readonly begunMs?: number | null;
   /** The last result of this function for the same pod (not what was published). */
   readonly previous: PodStatus | null;
   readonly stage?: PodStage;
-  /** How the devices of its containers are. */
+  /** The health of its containers' devices. */
   readonly deviceHealth?: DeviceHealth;
   readonly waiting?: Readonly<Record<string, Waiting>>;
-  /** Containers that begin anew however they end. */
+  /** Containers that are being restarted, however they end. */
   readonly comingAgain?: readonly string[];
   /** Of those, the ones that the agent itself stops, and whose next instance is on its way. */
   readonly replacing?: readonly string[];
   readonly started?: Readonly<Record<string, boolean>>;
   readonly ready?: Readonly<Record<string, boolean>>;
   readonly restartCounts?: Readonly<Record<string, number>>;
-  /** The pod has failed whatever its containers do: its deadline is over. Its conditions change at once. */
+  /** The pod has failed whatever its containers do: its deadline is exceeded. Its conditions change at once. */
   readonly failure?: { readonly reason: string; readonly message: string };
-  /** It asks for other resources than it has, and has to wait for them. */
+  /** Its resize is not granted, and has to wait. */
   readonly resizePending?: { readonly reason: string; readonly message: string };
-  /** What its containers have so far of a change of their resources; absent: all that they ask for. */
+  /** The resources that its containers have so far of a resize; absent: all requested ones. */
   readonly actuated?: ContainerFacts['actuated'];
-  /** Its new resources are being made so; `error` is why that failed last. */
+  /** A resize is under way; `error` is why it failed last. */
   readonly resizing?: { readonly error: string };
-  /** Before its end was ordered its init containers had done their work; absent: as their states say. */
+  /** Its init containers had succeeded before its end was ordered; absent: their states decide. */
   readonly wasInitialised?: boolean;
-  /** Someone asked to kill the pod (eviction, preemption, shutdown): published once, with the order to kill. */
+  /** Why the pod is killed (eviction, preemption, shutdown): published once, with the order to kill. */
   readonly kill?: { readonly reason: string; readonly message: string; readonly disruptionTarget?: boolean };
 }
 
@@ -158,7 +158,7 @@ const containerFacts = (facts: PodStatusFacts, restartingAll: boolean): Containe
 
 type Phase = Pick<PodStatus, 'reason' | 'message'> & { readonly phase: string };
 
-/** What is final in the API server stays. Reason and message stay as long as the phase that they explain. */
+/** A phase that is final in the API server stays. Reason and message stay as long as the phase that they explain. */
 function phaseAndReason({ pod, previous, failure }: PodStatusFacts, observed: string): Phase {
   if (failure !== undefined) return { phase: 'Failed', reason: failure.reason, message: failure.message };
   const before = previous?.phase ?? '';
@@ -184,7 +184,7 @@ function disruption({ kill, pod, previous, nowMs }: PodStatusFacts): readonly Po
   return dated([verdict], before === undefined ? [] : [before], nowMs, pod.metadata.generation);
 }
 
-/** Gone with what they are about; only these have a time of observation. */
+/** The conditions of a resize, removed at its end; only these have an observed generation. */
 function resizeConditions(facts: PodStatusFacts, phase: string): readonly PodCondition[] {
   const { resizePending, resizing, pod, previous, nowMs } = facts;
   const ends = hasBehavior(facts.node, 'resizeConditionsEnd');
@@ -215,7 +215,7 @@ const observedBefore = ({ type }: PodCondition, before: readonly PodCondition[])
 
 type Addresses = Pick<PodStatus, 'hostIP' | 'hostIPs' | 'podIP' | 'podIPs'>;
 
-/** The addresses of a sandbox that is gone stay those of its pod. */
+/** When the sandbox is gone, its addresses stay those of the pod. */
 function addresses({ pod, node, runtime, previous }: PodStatusFacts): Addresses {
   const observed = pod.spec.hostNetwork === true ? node.nodeIPs : podIPs(runtime, node);
   const own = observed.length > 0 ? observed : (previous?.podIPs ?? []).map(({ ip }) => ip);
@@ -238,7 +238,7 @@ export function podIPs(runtime: PodRuntimeStatus | null, node: Pick<NodeSettings
   return ips.toSorted((a, b) => Number(isIPv6(a) !== isIPv6(primary)) - Number(isIPv6(b) !== isIPv6(primary)));
 }
 
-/** Once a pod is gone: a container that never reported its end has ended, and the phase is final. */
+/** The status of a pod that is gone: a container that never reported its end has ended, and the phase is final. */
 function closed(facts: PodStatusFacts, status: PodStatus): PodStatus {
   const { pod } = facts;
   const wasInitialised = facts.wasInitialised ?? hasInitialized(pod, status);
@@ -272,7 +272,7 @@ const ended = (status: ContainerStatus): ContainerStatus =>
       }
     : status;
 
-/** Whether a container beside the init containers has had its turn, or could have it. */
+/** Whether a container other than the init containers has had its turn, or could have it. */
 export function hasInitialized(pod: Pod, status: PodStatus | null): boolean {
   const { initContainerStatuses: inits = [], containerStatuses: regulars = [] } = status ?? {};
   if ((pod.spec.initContainers ?? []).length === 0) return true;
@@ -285,7 +285,7 @@ export function hasInitialized(pod: Pod, status: PodStatus | null): boolean {
   return [lastStatus.state, lastStatus.lastState].some((state) => state?.terminated?.exitCode === 0);
 }
 
-/** A pod that this node does not take: it never gets containers. */
+/** The status of a pod that is not admitted: it never gets containers. */
 export function rejectedStatus(
   pod: Pod,
   rejection: { readonly reason: string; readonly message: string },
@@ -305,8 +305,8 @@ export function rejectedStatus(
 /**
  * The part of a pod's status that may be published; `published` is the last one, `null` at first.
  *
- * Invariant: a pod is not published as ended while one of its containers may still run, because others then reuse
- * what it holds.
+ * Invariant: a pod is not published as ended while one of its containers may still run, because others would reuse its
+ * resources.
  */
 export function publishedStatus(
   status: PodStatus,

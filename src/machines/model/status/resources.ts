@@ -1,5 +1,5 @@
 /**
- * What a status says of resources: of a container as the runtime has them, of a pod as its spec asks for them.
+ * Resources in a status: of a container as the runtime has them, of a pod as its spec requests them.
  *
  * Invariant: a value too small for the kernel to hold is published as it was requested, not as the kernel rounded it.
  */
@@ -18,7 +18,7 @@ const MILLI_PER_CPU = 1000n;
 
 type List = Readonly<Record<string, string>>;
 
-/** Known as soon as the runtime has the container. */
+/** The resources of a container, once the runtime has it. */
 export function containerResourceStatus(
   container: Container,
   current: CriContainerStatus,
@@ -62,7 +62,7 @@ function actualRequests(asked: List, { cpu_shares }: LinuxContainerResources, ac
 const isCpuChange = (milli: bigint, asked: string | undefined, smallest: bigint): boolean =>
   milli > smallest || (milli > 0n && asked !== undefined && milliUnits(nanoOf(asked)) > smallest);
 
-/** The pod's sums, its overhead among them. */
+/** The sums of the pod, with its overhead. */
 export const podResourceStatus = memoize((pod: Pod): Pick<PodStatus, 'allocatedResources' | 'resources'> => {
   const overhead = podOverhead(pod);
   const requests = formatted(podRequests(pod), overhead);

@@ -1,5 +1,5 @@
 /**
- * The status of a pod in the runtime, made small and put in order. Pure.
+ * The state of a pod in the runtime, reduced and ordered. Pure.
  *
  * Owns the rules by which observations are joined: a later observation wins, and one instance never goes back from
  * exited to running or from running to created, whichever observation arrives last.
@@ -10,27 +10,27 @@ import type { PodRuntimeStatus } from '../operations/cri.ts';
 import { legacyLogName } from '../spec/index.ts';
 import { memoize } from '../values/memoize.ts';
 
-/** A container that no longer runs, as `containerGC` needs it. */
+/** A dead container, for `containerGC`. */
 export interface DeadContainer {
   readonly id: string;
   readonly name: string;
   readonly restartCount: number;
   /** Nanoseconds since the epoch, decimal. */
   readonly createdAt: string;
-  /** Where it has written; empty when that is not known. */
+  /** The path of its log; empty when that is not known. */
   readonly logPath: string;
-  /** The name of the link to it. */
+  /** The name of the link to its log. */
   readonly linkName: string;
 }
 
-/** From a pod to `containerGC`: everything of it that no longer runs and may be removed; empty where nothing may. */
+/** From a pod to `containerGC`: its dead instances that may be removed; empty where none may. */
 export interface GarbageChanged {
   readonly type: 'garbage.changed';
   readonly uid: string;
   readonly dead: readonly DeadContainer[];
-  /** Sandboxes that were replaced and hold no container of their own any more. */
+  /** Sandboxes that were replaced and have no container any more. */
   readonly sandboxes: readonly string[];
-  /** Nothing of the pod runs. */
+  /** No container of the pod runs. */
   readonly over: boolean;
   /** It is over because the node ended it: what is left of it goes with the next collection. */
   readonly isEvicted?: true;
@@ -43,22 +43,22 @@ export interface ImagesInUse {
   readonly refs: readonly string[];
 }
 
-/** What the pod agent needs to know of one instance in the runtime. */
+/** The facts about one instance in the runtime that the agent needs. */
 export interface ContainerFacts {
   readonly id: string;
   readonly restartCount: number;
   readonly state: 'created' | 'running' | 'exited' | 'unknown';
-  /** Hash of the definition it was made from; empty when the runtime does not know. */
+  /** Hash of the definition that it was created from; empty when the runtime does not know it. */
   readonly hash: string;
   readonly exitCode: number;
   readonly reason: string;
   readonly startedAtMs: number;
   readonly finishedAtMs: number;
-  /** The runtime gave its start up because who asked for it went away: it never ran, and not by a fault of its own. */
+  /** The runtime cancelled its start because its client disconnected: it has never run, through no fault of its own. */
   readonly cutOff: boolean;
-  /** The path of its termination message; empty without one. */
+  /** The path of its termination message; empty: it has none. */
   readonly messageFile: string;
-  /** The log to read when the file is empty; empty unless the policy says so. */
+  /** The log to read when that file is empty; empty unless the policy says so. */
   readonly messageLog: string;
 }
 
@@ -76,14 +76,14 @@ export const emptyRuntime = (uid: string, name: string, namespace: string, obser
   observedAtMs,
 });
 
-/** Without what no decision and no status needs: labels and annotations. */
+/** Without labels and annotations that neither decisions nor the status need. */
 export const slimmedSandbox = (status: PodSandboxStatus): PodSandboxStatus => ({
   ...status,
   labels: {},
   annotations: {},
 });
 
-/** The same: labels, and mounts other than images and that of the termination message. */
+/** Without labels, and mounts other than images and that of the termination message. */
 export const slimmedContainer = (status: ContainerStatus): ContainerStatus => ({
   ...status,
   labels: {},
@@ -103,7 +103,7 @@ const CONTAINER_RANK: Readonly<Record<ContainerState, number>> = {
   CONTAINER_EXITED: 2,
 };
 
-/** Joins an observation with what is known. Returns what is known when the observation is older. */
+/** Joins an observation with the known state; an older observation changes nothing. */
 export function joined(known: PodRuntimeStatus | null, seen: PodRuntimeStatus): PodRuntimeStatus {
   if (!known) return seen;
   if (seen.observedAtMs < known.observedAtMs) return known;
@@ -120,7 +120,7 @@ export function joined(known: PodRuntimeStatus | null, seen: PodRuntimeStatus): 
   };
 }
 
-/** One instance goes one way only: of two observations of it the one that is further is the later one. */
+/** An instance changes in one direction only: of two observations the one with the further state is the later one. */
 const laterContainer = (before: ContainerStatus | undefined, seen: ContainerStatus): ContainerStatus =>
   before && CONTAINER_RANK[before.state] > CONTAINER_RANK[seen.state] ? before : seen;
 
@@ -132,14 +132,14 @@ const replaced = <Status extends { readonly id: string }>(all: readonly Status[]
     ? all.map((each) => (each.id === status.id ? status : each))
     : [status, ...all];
 
-/** What is known with one container as it was observed, whenever that was. */
+/** The known state with one container as it was observed, whenever that was. */
 export function withContainer(known: PodRuntimeStatus, seen: ContainerStatus): PodRuntimeStatus {
   const before = known.containers.find(({ id }) => id === seen.id);
   const status = laterContainer(before, seen);
   return status === before ? known : { ...known, containers: replaced(known.containers, status) };
 }
 
-/** The same of a sandbox. */
+/** The known state with one sandbox as it was observed. */
 export function withSandbox(known: PodRuntimeStatus, seen: PodSandboxStatus): PodRuntimeStatus {
   const before = known.sandboxes.find(({ id }) => id === seen.id);
   const status = laterSandbox(before, seen);
@@ -149,7 +149,7 @@ export function withSandbox(known: PodRuntimeStatus, seen: PodSandboxStatus): Po
 /** Decimal text of nanoseconds as whole milliseconds. */
 export const milliseconds = (nanoseconds: string): number => Number(nanoseconds.slice(0, -6) || '0');
 
-/** Decimal text; containerd gives a sandbox whose network failed a time before all times, which is negative. */
+/** Decimal text; containerd gives a sandbox whose network failed a negative creation time. */
 const ageText = ({ created_at }: { readonly created_at: string }): string =>
   created_at.startsWith('-') ? '' : created_at;
 
@@ -175,7 +175,7 @@ export const instancesOf = (status: PodRuntimeStatus | null, name: string): read
 export const sandboxesOf = (status: PodRuntimeStatus | null): PodSandboxStatus[] =>
   [...(status?.sandboxes ?? [])].sort((a, b) => (b.metadata?.attempt ?? 0) - (a.metadata?.attempt ?? 0) || newer(a, b));
 
-/** Its newest instance is one of the sandbox that is there now, not of one that was replaced. */
+/** True when its newest instance belongs to the present sandbox, not to one that was replaced. */
 export function hasBegunInSandbox(status: PodRuntimeStatus | null, name: string): boolean {
   const [sandbox] = sandboxesOf(status);
   const [instance] = instancesOf(status, name);

@@ -10,7 +10,7 @@ import { type FieldError, forbidden } from './field.ts';
 
 type Reference = readonly [path: string, resource: string];
 
-/** What a static pod may name of the API server, where there is one. */
+/** References to objects of the API server that a static pod may have, where there is one. */
 export type ApiReferenceRule = 'none' | 'any';
 
 const NEVER = 'clustertrustbundles';
@@ -28,7 +28,7 @@ export function apiReferences(spec: PodSpec, hasApiServer = false, rule: ApiRefe
     .map(([path, resource]) => forbidden(path, `static pods may not reference ${resource}`));
 }
 
-/** Where they come from an API server, ConfigMaps and Secrets are a need, too. */
+/** With an API server, ConfigMaps and Secrets are references too. */
 function objectReferences(spec: PodSpec): Reference[] {
   const volumes = (spec.volumes ?? []).flatMap((volume, at): Reference[] => {
     const path = `spec.volumes[${at}]`;

@@ -1,4 +1,4 @@
-/** Validates what a pod may expose to its containers about itself: downward API field and resource references. */
+/** Validates downward API references to fields and resources. */
 import type { EnvVar } from '../api/pod.ts';
 import { checked, type FieldError, invalid, isQualifiedName, notSupported, required } from './field.ts';
 
@@ -6,7 +6,7 @@ type ValueFrom = NonNullable<EnvVar['valueFrom']>;
 type FieldRef = NonNullable<ValueFrom['fieldRef']>;
 type ResourceFieldRef = NonNullable<ValueFrom['resourceFieldRef']>;
 
-/** Fields that an environment variable may carry. */
+/** Fields that an environment variable may have. */
 export const ENV_FIELD_PATHS = [
   'metadata.name',
   'metadata.namespace',
@@ -18,7 +18,7 @@ export const ENV_FIELD_PATHS = [
   'status.podIP',
   'status.podIPs',
 ];
-/** Fields that a file of a volume may carry. */
+/** Fields that a file of a volume may have. */
 export const VOLUME_FIELD_PATHS = [
   'metadata.annotations',
   'metadata.labels',

@@ -8,9 +8,9 @@
 import { quote } from '../values/go-text.ts';
 import { qualifiedNameErrors } from '../values/labels.ts';
 
-/** Where a value is (`spec.containers[0].name`), and what is wrong with it, in one line. */
+/** The path of a value (`spec.containers[0].name`) and the error, in one line. */
 export type FieldError = string;
-/** Why a value is refused, without the place. */
+/** Returns the errors of a value, without its path. */
 type Check = (value: string) => readonly string[];
 
 const show = (value: unknown): string => (typeof value === 'string' ? quote(value) : JSON.stringify(value));
@@ -25,7 +25,7 @@ export const invalid = (path: string, value: unknown, detail: string): FieldErro
 export const notSupported = (path: string, value: unknown, supported: readonly string[]): FieldError =>
   `${path}: Unsupported value: ${show(value)}: supported values: ${supported.map(quote).join(', ')}`;
 
-/** Positions of the keys that came before, in one pass: of a list whose keys must be unique. */
+/** Indices of keys that occurred before, for a list whose keys must be unique. */
 export function repeatedAt(keys: readonly unknown[]): ReadonlySet<number> {
   const first = new Map<unknown, number>();
   return new Set(
@@ -51,7 +51,7 @@ export function oneOf(path: string, value: string | undefined, supported: readon
 export const optionalOneOf = (path: string, value: string | undefined, supported: readonly string[]): FieldError[] =>
   value === undefined ? [] : oneOf(path, value, supported);
 
-/** Reports every value that an earlier one equals. */
+/** An error for every value that equals an earlier one. */
 export function duplicates(entries: ReadonlyArray<readonly [path: string, value: string]>): FieldError[] {
   const seen = new Set<string>();
   return entries.flatMap(([path, value]) => {
@@ -155,7 +155,7 @@ export function portNumber(path: string, port: number): FieldError[] {
   return port >= 1 && port <= MAX_PORT ? [] : [invalid(path, port, inclusiveRange(1, MAX_PORT))];
 }
 
-/** A path below some folder: relative, and never upwards. */
+/** A path below some folder: relative, without `..`. */
 export const descendingPath: Check = (value) => [
   ...(value.startsWith('/') ? ['must be a relative path'] : []),
   ...withoutBacksteps(value),

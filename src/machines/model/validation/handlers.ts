@@ -1,4 +1,4 @@
-/** Validates what the agent does to a container by itself: probes and lifecycle hooks. */
+/** Validates probes and lifecycle hooks. */
 import type { Container, HTTPGetAction, LifecycleHandler, Probe } from '../api/pod.ts';
 import {
   checked,
@@ -29,7 +29,7 @@ export function validateHandlers(container: Container, gracePeriodSeconds: numbe
   ];
 }
 
-/** The same fields on a container that runs to its end before the pod starts. */
+/** The same fields in an init container that runs to its end. */
 export function refuseHandlers(container: Container, path: string): FieldError[] {
   const fields = ['lifecycle', 'livenessProbe', 'readinessProbe', 'startupProbe'] as const;
   return fields

@@ -29,7 +29,7 @@ import { validateAmounts, validateResources } from './resources.ts';
 import { validatePodSecurityContext } from './security.ts';
 import { validateVolumes } from './volumes.ts';
 
-/** All keys and values of annotations together, in bytes. */
+/** Limit of all keys and values of annotations together, in bytes. */
 const MAX_ANNOTATIONS_BYTES = 262_144;
 const MAX_INT32 = 2_147_483_647;
 const MAX_NAMESERVERS = 3;
@@ -136,7 +136,7 @@ function validateDns(spec: PodSpec, path: string): FieldError[] {
 const validateIp = (address: string, path: string): FieldError[] =>
   isIpAddress(address) ? [] : [invalid(path, address, 'must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)')];
 
-/** Names of the pod on the network, and of the objects that it refers to. */
+/** Host names of the pod, and names of the objects that it refers to. */
 function validateNames(spec: PodSpec, path: string): FieldError[] {
   const subdomains = [
     'serviceAccountName',
@@ -202,14 +202,14 @@ function validateOs(name: string, path: string): FieldError[] {
 
 /** Containers of one pod, init and ephemeral ones among them: far more than a machine can run. */
 export const POD_CONTAINERS_MAX = 2_000;
-/** Entries of all lists and maps of one pod: fields, variables, ports, volumes, labels. */
+/** Limit of entries in all lists and maps of one pod: fields, variables, ports, volumes, labels. */
 export const POD_VALUES_MAX = 50_000;
 
 /**
  * Why a document is too large to be a pod of this node; `null`: it is not.
  *
- * Upstream has no such limits: the API server refuses requests of more than 3 MiB. Here every decision about a pod is
- * made between two others, so what one pod can cost is bounded. Invariant: the check costs no more than the limit.
+ * Upstream has no such limits: the API server refuses requests of more than 3 MiB. Here decisions about other pods wait
+ * while one pod is handled, so the cost of one pod is limited. Invariant: the check costs no more than the limit.
  */
 export function sizeProblem(document: unknown): string | null {
   const spec = isObject(document) && isObject(document['spec']) ? document['spec'] : {};

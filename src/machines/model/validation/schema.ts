@@ -11,7 +11,7 @@ import { formatQuantity, parseQuantity, QUANTITY_REFUSAL } from '../values/quant
 import type { FieldError } from './field.ts';
 
 export type Schema = Shape & {
-  /** Absent, the field has the zero value of its type, as a Go field without a pointer has. */
+  /** An absent field has the zero value of its type, as a Go field without a pointer. */
   readonly required?: true;
 };
 
@@ -26,7 +26,7 @@ export const int32: Schema = { kind: 'int32' };
 export const int64: Schema = { kind: 'int64' };
 export const intOrString: Schema = { kind: 'intOrString' };
 export const quantity: Schema = { kind: 'quantity' };
-/** A part of the API that this agent only carries. */
+/** A part of the API that this agent keeps without reading it. */
 export const any: Schema = { kind: 'any' };
 export const list = (of: Schema): Schema => ({ kind: 'list', of });
 export const map = (of: Schema): Schema => ({ kind: 'map', of });
@@ -36,7 +36,7 @@ export const needed = (schema: Schema): Schema => ({ ...schema, required: true }
 
 const MAX_INT32 = 2_147_483_647;
 
-/** The value as the schema has it. Problems are added to `errors`; the value is then not to be used. */
+/** The value as the schema has it. Errors are added to `errors`; the value must not be used then. */
 export function conform(value: unknown, schema: Schema, path: string, errors: FieldError[]): unknown {
   if (value === null || value === undefined) return undefined;
   switch (schema.kind) {

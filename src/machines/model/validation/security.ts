@@ -1,4 +1,4 @@
-/** Validates security contexts: identities, profiles and what would contradict itself. */
+/** Validates security contexts: identities, profiles, and contradictions. */
 import type { PodSpec, SeccompProfile, SecurityContext } from '../api/pod.ts';
 import {
   checked,

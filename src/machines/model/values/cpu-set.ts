@@ -1,4 +1,4 @@
-/** Decides which CPUs a list such as `0-3,8` names, in the form and with the refusals of `cpuset.Parse`. */
+/** Decides which CPUs a list such as `0-3,8` names, in the format and with the errors of `cpuset.Parse`. */
 import { type Parsed, parseDecimal, quote } from './go-text.ts';
 
 /** More CPUs than any machine has: a longer range is refused instead of filling the memory. */
@@ -26,7 +26,7 @@ function parseRange(range: string): Parsed<readonly [start: number, end: number]
   return { value: [start.value, end.value] };
 }
 
-/** `0-1,4`: the set as the kernel and the kubelet print it. */
+/** The set as the kernel and the kubelet print it: `0-1,4`. */
 export function formatCpuSet(cpus: readonly number[]): string {
   const ranges: [number, number][] = [];
   for (const cpu of cpus) {

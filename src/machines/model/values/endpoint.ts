@@ -1,7 +1,7 @@
-/** Decides where the socket of a runtime is, as Go's `url.Parse` reads an endpoint; without a scheme it is `unix`. */
+/** The socket path of a runtime's endpoint, as Go's `url.Parse` reads it; without a scheme it is `unix`. */
 import { quote } from './go-text.ts';
 
-/** An empty path: what follows the scheme names none. */
+/** An empty path: the text after the scheme is no absolute path. */
 export type Endpoint = { readonly path: string; readonly error?: undefined } | { readonly error: string };
 
 export function parseEndpoint(endpoint: string): Endpoint {

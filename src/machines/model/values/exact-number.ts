@@ -2,13 +2,14 @@
  * Owns numbers of a document that JavaScript cannot hold as they are written: whole ones beyond 2^53, and in JSON every
  * one whose text is not canonical (`-1e0`), because Go's decoder judges and quotes the text.
  *
- * Such a number is a text with a mark. No field takes a text that begins with it: one would be read as a number.
+ * Such a number is a text with a mark. No field may have a text that begins with the mark: it would be read as a
+ * number.
  */
 import type { Json } from '../../../kernel/json.ts';
 
 const MARK = '\0number ';
 
-/** The number itself where it is the same when it is printed. */
+/** The number, where JavaScript prints it with the same text; otherwise the marked text. */
 export function numberOf(text: string): Json {
   const value = Number(text);
   const isExact = String(value) === text && (Number.isSafeInteger(value) || !/^-?[0-9]+$/.test(text));

@@ -4,7 +4,7 @@
  * Owns the texts that operators grep for. Invariant: every function is total; a refusal is a value, never a throw.
  */
 
-/** A parsed value, or the text with which Go would have refused it. */
+/** A parsed value, or Go's error. */
 export type Parsed<T> = { readonly value: T; readonly error?: undefined } | { readonly error: string };
 
 const SHORT_ESCAPES: Readonly<Record<string, string>> = {
@@ -38,7 +38,7 @@ function escapeCharacter(character: string): string {
     : `\\u${code.toString(16).padStart(4, '0')}`;
 }
 
-/** As the package `time` quotes a text: everything beyond ASCII by its bytes. */
+/** A text as the package `time` quotes it: everything beyond ASCII by its bytes. */
 export function quoteBytes(text: string): string {
   const bytes = [...new TextEncoder().encode(text)].map((byte) => {
     if (byte < 0x20 || byte > LAST_ASCII) return `\\x${byte.toString(16).padStart(2, '0')}`;
@@ -60,7 +60,7 @@ export function logLines(message: string, error: string): string[] {
   return [`${quote(message)} err=<`, ...lines.map((line) => `\t${line}`), ' >'];
 }
 
-/** How `utilerrors.Aggregate` prints: one error bare, several in brackets, repeated texts once. */
+/** Several errors as `utilerrors.Aggregate` prints them: one bare, several in brackets, repeated texts once. */
 export function aggregate(errors: readonly string[]): string {
   const unique = [...new Set(errors)];
   return unique.length === 1 ? (unique[0] ?? '') : `[${unique.join(', ')}]`;
@@ -85,7 +85,7 @@ const INTEGER_BASES: readonly (readonly [prefix: RegExp, radix: number, digits: 
 /** Underscores separate digits, or the prefix from the first digit. */
 const SEPARATED = /^(?:0[xXbBoO](?:_?[0-9a-fA-F])+|[0-9](?:_?[0-9])*)$/;
 
-/** Reads digit by digit, as `strconv` does: the first fault is the one that is reported. */
+/** Reads digit by digit, as `strconv` does: the first error is the one that is reported. */
 function magnitudeOf(text: string, bits: number): bigint | 'invalid syntax' | 'value out of range' {
   const base = INTEGER_BASES.find(([prefix]) => prefix.test(text));
   if (base === undefined) return 'invalid syntax';
@@ -110,7 +110,7 @@ export function parseInteger(text: string, bits: 32 | 64): Parsed<bigint> {
   return BigInt.asIntN(bits, value) === value ? { value } : failed('value out of range');
 }
 
-/** `strconv.ParseUint(text, 10, 31)`: what fits into a signed number of 32 bits, too. */
+/** `strconv.ParseUint(text, 10, 31)`: a number that also fits into 32 bits with a sign. */
 export function parseUnsigned31(text: string): Parsed<number> {
   const failed = (why: string) => ({ error: `strconv.ParseUint: parsing ${quote(text)}: ${why}` });
   const digits = /^[0-9]*/.exec(text)?.[0] ?? '';
@@ -130,10 +130,10 @@ export function parseDecimal(text: string): Parsed<number> {
   return BigInt.asIntN(64, value) === value ? { value: Number(value) } : failed('value out of range');
 }
 
-/** More digits than any number of 64 bits that a person would write, with zeros before it. */
+/** More digits than any number of 64 bits has, even with leading zeros. */
 const DIGITS_MAX = 1_000;
 
-/** Go's `strings.TrimRight`. An expression would try each character of a long run of them anew. */
+/** Go's `strings.TrimRight`. A regular expression would take quadratic time for a long run of these characters. */
 export function trimRight(text: string, characters: string): string {
   let end = text.length;
   while (end > 0 && characters.includes(text.charAt(end - 1))) end -= 1;
@@ -179,7 +179,7 @@ function decimal(text: string): number | null {
   return DECIMAL.test(digits) ? Number(digits) : null;
 }
 
-/** The exponent is one of two, and cannot be left out. */
+/** The exponent is a power of two, and is required. */
 function hexadecimal(text: string): number | null {
   if (LONE_HEXADECIMAL_UNDERSCORE.test(text)) return null;
   const [found, sign = '', whole = '', fraction = '', exponent = ''] = HEXADECIMAL.exec(text.replaceAll('_', '')) ?? [];

@@ -17,7 +17,7 @@ export type JsonDocument =
 const MAX_DEPTH = 100;
 const NUMBER = /-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?/y;
 const ESCAPE = /\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})/y;
-/** Characters before it are control characters, which a string must escape. */
+/** Characters below it are control characters, which a string must escape. */
 const SPACE = 0x20;
 const WORDS: Readonly<Record<string, Json>> = { true: true, false: false, null: null };
 
@@ -90,7 +90,7 @@ function match(pattern: RegExp, reader: Reader, where: string): string {
   return found;
 }
 
-/** Names the character that makes it none. */
+/** Reports the character that makes the escape invalid. */
 function readEscape(reader: Reader): void {
   ESCAPE.lastIndex = reader.position;
   const found = ESCAPE.exec(reader.text)?.[0];
@@ -140,7 +140,7 @@ function readObject(reader: Reader, path: string, depth: number): Json {
   }
 }
 
-/** An object that comes twice fills what is there. */
+/** An object that occurs twice is merged. */
 function filled(before: Json | undefined, value: Json): Json {
   if (!isObject(before) || !isObject(value)) return value;
   const entries = Object.entries(value).map(([key, item]) => [key, filled(before[key], item ?? null)] as const);

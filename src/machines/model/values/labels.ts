@@ -142,7 +142,7 @@ function isForbidden(label: string): boolean {
   return !KUBELET_LABELS.includes(label) && !isWithin(namespace, KUBELET_LABEL_NAMESPACES);
 }
 
-/** Why `--node-labels` may not be what it is, or null. */
+/** Why `--node-labels` is refused, or null. */
 export function nodeLabelsError(labels: Readonly<Record<string, string>>): string | null {
   const keys = Object.keys(labels).toSorted();
   const forbidden = keys.filter(isForbidden);

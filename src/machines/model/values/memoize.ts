@@ -1,7 +1,7 @@
 /**
  * Memoizes a function of an object, such as the index of a list by name, for as long as the object lives. Pure.
  *
- * A pod that did not change is asked the same questions at every turn, once for each of its containers.
+ * The same facts of an unchanged pod are needed at every turn, once for each of its containers.
  * Invariant: values in a context are never changed, only replaced; so a memoized result stays true.
  */
 
@@ -20,7 +20,7 @@ interface Named {
   readonly name: string;
 }
 
-/** Members from which on an index is made sooner than a list is searched. */
+/** From this length on an index is built instead of searching the list. */
 const LONG = 8;
 
 const indexOf = memoize(
@@ -28,12 +28,10 @@ const indexOf = memoize(
 );
 
 /**
- * Finds a member of a list by its name. Pure.
+ * Finds the first member of a list with this name. Pure.
  *
- * A pod may have a thousand containers, each of which is searched for in the lists of all: the index of a long list is
+ * A pod may have a thousand containers, each of which is searched for in several lists: the index of a long list is
  * kept with it.
- *
- * The first of this name.
  */
 export function byName<T extends Named>(list: readonly T[], name: string): T | undefined {
   if (list.length < LONG) return list.find((each) => each.name === name);

@@ -1,12 +1,12 @@
 /**
- * Decides what a Kubernetes resource quantity means (`100Mi`, `0.5`, `1e3`) and how it is written back.
+ * Parses and prints Kubernetes resource quantities (`100Mi`, `0.5`, `1e3`).
  *
  * Owns exact arithmetic: a quantity is an integer of nano-units, so that sums never lose a byte. Invariant: a text
  * either parses or gives upstream's refusal; quantities keep the suffix family they were written in.
  */
 import type { Parsed } from './go-text.ts';
 
-/** How the number was written, and therefore how it is printed. */
+/** The format in which the number was written, and is printed. */
 type QuantityFormat = 'binarySI' | 'decimalExponent' | 'decimalSI';
 
 export interface Quantity {
@@ -23,7 +23,9 @@ const NANO = 1_000_000_000n;
 const BINARY_SUFFIXES = ['', 'Ki', 'Mi', 'Gi', 'Ti', 'Pi', 'Ei'];
 const DECIMAL_SUFFIXES = ['n', 'u', 'm', '', 'k', 'M', 'G', 'T', 'P', 'E'];
 const FORM = /^([+-]?)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]+[+-]?[0-9]*|[+-][0-9]*|)$/;
-/** No node has anything of a larger decimal exponent, so it is refused; a smaller negative one is the smallest. */
+/**
+ * A larger decimal exponent is refused, as no node has such an amount; a smaller negative one counts as the smallest.
+ */
 const LARGEST_EXPONENT = 30;
 /** Quantities with a binary suffix are capped here, as upstream caps them. */
 const LARGEST_BINARY = 2n ** 63n - 1n;
@@ -87,12 +89,12 @@ function binaryText(units: bigint): string {
   return `${value}${BINARY_SUFFIXES[index] ?? ''}`;
 }
 
-/** Longer numbers are read in a way that forgets their text. */
+/** Upstream parses longer numbers in a way that loses their text. */
 const FAST_DIGITS = 18;
 const FAST_BINARY_DIGITS = 14;
 const SMALLEST_POWER = -9;
 
-/** A short number as upstream holds it: digits, a power of ten, and what a binary suffix multiplies with. */
+/** A short number as upstream keeps it: digits, a power of ten, and the factor of a binary suffix. */
 interface FastForm {
   readonly digits: string;
   readonly power: number;
@@ -112,7 +114,7 @@ function fastForm(text: string): FastForm | null {
   return digits.length <= FAST_DIGITS && power >= SMALLEST_POWER ? { digits, power, multiplier: 1n } : null;
 }
 
-/** How upstream prints a quantity that it has read: as it was written where that is nearly canonical. */
+/** A parsed quantity as upstream prints it: as it was written where that is nearly canonical. */
 export function quantityText(text: string): Parsed<string> {
   const parsed = parseQuantity(text);
   if (parsed.error !== undefined) return parsed;
@@ -127,14 +129,14 @@ function isKept(text: string): boolean {
   return power % 3 === 0 && !digits.endsWith('000') && !digits.startsWith('0');
 }
 
-/** `Quantity.AsInt64` of a text that is one: no fraction may be written, not even one that is whole. */
+/** `Quantity.AsInt64` of a text: no fraction may be written, not even a whole one. */
 export function isPlainInteger(text: string): boolean {
   const fast = fastForm(text);
   if (fast === null || fast.power < 0) return false;
   return BigInt(fast.digits) * fast.multiplier * 10n ** BigInt(fast.power) <= LARGEST_BINARY;
 }
 
-/** Rounded up to thousandths, as the defaults of a list of resources round. */
+/** Rounded up to thousandths, as the API's defaults round a list of resources. */
 export function roundedToMilli(text: string): string {
   const { nano, format } = amountOf(text);
   const size = nano < 0n ? -nano : nano;
@@ -153,7 +155,7 @@ export type Nano = bigint;
 
 const NANO_PER_MILLI = 1_000_000n;
 
-/** The amount of a text that was validated before. Throws on any other. */
+/** The amount in a text that was validated before. Throws on any other text. */
 export function nanoOf(text: string): Nano {
   const parsed = parseQuantity(text);
   if (parsed.error !== undefined) throw new Error(`quantity ${JSON.stringify(text)}: ${parsed.error}`);

@@ -1,7 +1,7 @@
 /**
- * Whether two values are one JSON. Pure.
+ * Whether two values have the same JSON. Pure.
  *
- * As comparing their texts, but for the order of keys; what two values share is not compared again.
+ * As comparing their texts, except for the order of keys; parts that both share are not compared.
  */
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -15,7 +15,7 @@ export function isSame(one: unknown, other: unknown): boolean {
   return hasSameFields(one as Fields, other as Fields);
 }
 
-/** A field that is undefined is none. */
+/** An undefined field counts as absent. */
 function hasSameFields(one: Fields, other: Fields): boolean {
   for (const name in one) if (!isSame(one[name], other[name])) return false;
   for (const name in other) if (other[name] !== undefined && one[name] === undefined) return false;

@@ -1,4 +1,4 @@
-/** Times and durations as the API writes them. Milliseconds are given; nothing here asks a clock. */
+/** Times and durations in the API's formats. Pure: nothing here reads a clock. */
 import { type Parsed, quoteBytes, trimRight } from './go-text.ts';
 
 const NANOSECONDS_PER_MILLISECOND = 1_000_000n;
@@ -29,10 +29,10 @@ export function goDuration(ms: number): string {
 }
 
 /**
- * Decides what a Go duration text means and how it is written back.
+ * Go's durations: their meaning and their text.
  *
  * Owns the canonical form (`1m0s`) in which every duration of the configuration is held: exact, readable, JSON. Callers
- * that need to wait ask for milliseconds. Invariant: `formatDuration(parseDuration(x))` is a fixed point.
+ * that need to wait use milliseconds. Invariant: `formatDuration(parseDuration(x))` is a fixed point.
  */
 const NANOSECONDS: Readonly<Record<string, bigint>> = {
   ns: 1n,
@@ -95,7 +95,7 @@ function decimal(value: bigint, unit: bigint): string {
   return fraction === '' ? `${value / unit}` : `${value / unit}.${fraction}`;
 }
 
-/** The nanoseconds of a duration that is already canonical; zero for a text that is none. */
+/** The nanoseconds of a canonical duration; zero for any other text. */
 export function nanosecondsOf(duration: string): bigint {
   const parsed = parseDuration(duration);
   return parsed.error === undefined ? parsed.value : 0n;

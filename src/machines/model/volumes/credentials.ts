@@ -6,17 +6,17 @@ import type { Pod, PodRef, VolumeProjection } from '../api/pod.ts';
 import { objectKey } from '../objects/config-objects.ts';
 import { memoize } from '../values/memoize.ts';
 
-/** Upstream's default where the API's defaults say nothing. */
+/** Upstream's default where the pod did not get the API's defaults. */
 const EXPIRATION_SECONDS = 3_600;
 const SERVICE_ACCOUNT = 'default';
 
 export interface TokenSource {
-  /** Empty: the API server's own. */
+  /** Empty: the audience of the API server itself. */
   readonly audience: string;
   readonly expirationSeconds: number;
 }
 
-/** What the API server is asked: a token that is good for as long as the pod is there. */
+/** The request for a token that is bound to the pod. */
 export const serviceAccountTokenRequest = (pod: Pick<PodRef, 'name' | 'uid'>, source: TokenSource) => ({
   kind: 'TokenRequest',
   apiVersion: 'authentication.k8s.io/v1',
@@ -59,12 +59,12 @@ export interface CertificateSource {
   readonly signerName: string;
   /** `RSA3072`, `RSA4096`, `ECDSAP256`, `ECDSAP384`, `ECDSAP521` or `ED25519`. */
   readonly keyType: string;
-  /** `null`: as long as the signer likes. */
+  /** `null`: the signer decides. */
   readonly maxExpirationSeconds: number | null;
   readonly userAnnotations: Readonly<Record<string, string>>;
 }
 
-/** `at` is the place among the sources of the volume. */
+/** `at` is the index among the sources of the volume. */
 export const certificateKey = (pod: Pod, volume: string, at: number): string =>
   objectKey('PodCertificate', pod.metadata.namespace, `${volume}:${at}`);
 

@@ -1,8 +1,8 @@
 /**
  * The files of volumes that the agent writes itself: configMap, secret, downwardAPI and projected.
  *
- * Decides names, modes and contents. Invariants: a file stays below its volume and never takes a name of the writer's
- * own (`..data`); of two sources with one path the later one wins; what is missing and not optional is an error with
+ * Decides names, modes and contents. Invariants: a file stays below its volume and never has a name of the writer's own
+ * (`..data`); of two sources with one path the later one wins; a missing source that is not optional is an error with
  * upstream's text.
  */
 
@@ -44,7 +44,7 @@ function filesOf(volume: Volume, input: PayloadInput): readonly VolumeFile[] | n
   return null;
 }
 
-/** The files of each part, or everything that is wrong with them. */
+/** The files of each part, or the errors of all parts. */
 function all<Part>(parts: readonly Part[], filesOf: (part: Part, at: number) => readonly VolumeFile[]): VolumeFile[] {
   const errors: string[] = [];
   const files = parts.flatMap((part, at) => {
@@ -69,7 +69,7 @@ function projection(source: VolumeProjection, place: ProjectionPlace, input: Pay
   if (secret) return keyed({ ...secret, kind: 'Secret', mode }, input);
   if (downwardAPI) return downward(downwardAPI.items ?? [], mode, input);
   const [kind] = Object.keys(source);
-  // An API server leaves out what its gates hide.
+  // // An API server leaves out fields whose gates are off.
   if (kind === undefined) return [];
   throw new Error(`a projected source of kind ${kind} is none that this node agent knows`);
 }
@@ -118,7 +118,7 @@ function downward(items: readonly DownwardItem[], mode = DEFAULT_MODE, { pod, no
   });
 }
 
-/** The path as the writer uses it, or an error: validation has refused these, but a writer asks for itself. */
+/** The path for the writer, or an error: validation has refused such paths, but a writer checks them itself. */
 function normalized(path: string): string {
   if (path === '') throw new Error('invalid path: must not be empty');
   if (path.startsWith('/')) throw new Error(`invalid path: must be relative path: ${path}`);

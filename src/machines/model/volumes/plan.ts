@@ -1,8 +1,8 @@
 /**
- * What has to be done on the node before a pod's containers can see its volumes.
+ * The plan of a pod's volumes: the set-ups on the node before its containers can use them.
  *
- * Decides which kinds this agent can set up, where each volume lies, on what medium, and why one cannot be had now.
- * Invariant: a volume that the agent cannot set up, now or ever, is a failure; it is never left out in silence.
+ * Decides which kinds this agent can set up, the path and medium of each volume, and why one cannot be set up now.
+ * Invariant: a volume that the agent cannot set up, now or ever, is a failure; it is never left out silently.
  */
 
 import { messageOf } from '../../../kernel/xstate.ts';
@@ -23,10 +23,10 @@ import { payload } from './payload.ts';
 import type { PayloadInput } from './projected.ts';
 
 export interface VolumePlan {
-  /** How containers see the volumes, once every one is set up. */
+  /** The mounts for containers, once every volume is set up. */
   readonly mounted: MountedVolumes;
   readonly setUps: readonly VolumeSetUp[];
-  /** What drivers have to publish. */
+  /** Volumes that CSI drivers have to publish. */
   readonly csi: readonly CSIVolume[];
   readonly failures: readonly VolumeFailure[];
 }
@@ -68,7 +68,7 @@ export function volumePlan(input: PayloadInput): VolumePlan {
   return { mounted, setUps, csi, failures };
 }
 
-/** Volumes of one claim are one on the node, by its PersistentVolume; the group has it if the pod may write at all. */
+/** Volumes of one claim are one on the node, by its PersistentVolume; the group gets it if the pod may write at all. */
 function addSetUp(setUps: VolumeSetUp[], setUp: VolumeSetUp): void {
   const at = 'spec' in setUp ? setUps.findIndex((each) => 'spec' in each && each.spec === setUp.spec) : -1;
   const first = setUps[at];
@@ -76,7 +76,7 @@ function addSetUp(setUps: VolumeSetUp[], setUp: VolumeSetUp): void {
   else if (first.kind === 'local' && first.ownership === null) setUps[at] = setUp;
 }
 
-/** As above; a driver gives it read-only when the pod writes by none of them. */
+/** As above; a driver publishes it read-only when all of the pod's volumes of the claim are read-only. */
 function addPublished(csi: CSIVolume[], volume: CSIVolume): void {
   const at = csi.findIndex(({ spec, isEphemeral }) => spec === volume.spec && isEphemeral === volume.isEphemeral);
   const first = csi[at];
@@ -84,7 +84,7 @@ function addPublished(csi: CSIVolume[], volume: CSIVolume): void {
   else csi[at] = { ...first, readOnly: first.readOnly && volume.readOnly };
 }
 
-/** The volume with its claim's settings. Files get the SELinux label unless they are the host's or read-only. */
+/** The volume with the settings of its claim. Files get the SELinux label unless they are the host's or read-only. */
 function asSeen(own: MountedVolume, volume: Volume, bound: BoundVolume | null, node: NodeSettings): MountedVolume {
   const seen = {
     ...own,
@@ -97,10 +97,10 @@ function asSeen(own: MountedVolume, volume: Volume, bound: BoundVolume | null, n
   return isHosts || isShut ? seen : { ...seen, relabel: true };
 }
 
-/** What lies behind a claim is not known, or not for this pod: nothing is tried. */
+/** The volume of a claim is not known, or not for this pod: nothing is tried. */
 class Unprocessed extends Error {}
 
-/** What is wrong with the volume behind a claim: events name that one, and what was attempted. */
+/** An error of the volume behind a claim: events name that volume, and the step that failed. */
 class BoundVolumeError extends Error {
   readonly at: Pick<VolumeFailure, 'name' | 'step'>;
 
@@ -110,7 +110,7 @@ class BoundVolumeError extends Error {
   }
 }
 
-/** A claim stands for the volume that is bound to it. On a node that runs alone there are none. */
+/** The PersistentVolume of a claim. A node without an API server has none. */
 function boundVolume(
   volume: Volume,
   { pod, node, objects, unavailable }: PayloadInput,
@@ -133,7 +133,7 @@ function boundVolume(
 
 const isBlock = ({ spec }: BoundVolume): boolean => spec.volumeMode === 'Block';
 
-/** Names of the volumes that containers mount: upstream leaves the others alone, also those of variables. */
+/** Names of the volumes that containers mount: upstream ignores the others, also those of variables. */
 interface Uses {
   readonly mounts: ReadonlySet<string>;
   readonly devices: ReadonlySet<string>;
@@ -156,7 +156,7 @@ function checkMode({ name }: Volume, bound: BoundVolume, { mounts, devices }: Us
 const LOCAL_DEVICES = `volumeDevices/${LOCAL_PLUGIN}`;
 const LOCAL_MAPS = 'plugins/kubernetes.io/local-volume/volumeDevices';
 
-/** A device of this machine; `null`: the volume is none. */
+/** A device of this machine; `null`: the volume is no device. */
 function localDevice(volume: Volume, bound: BoundVolume | null, { pod, node }: PayloadInput) {
   if (bound === null || !isBlock(bound)) return null;
   const { name, spec } = bound;
@@ -170,10 +170,10 @@ function localDevice(volume: Volume, bound: BoundVolume | null, { pod, node }: P
   return { mounted: { hostPath: '', device: link }, setUp };
 }
 
-/** Of a blank disk, where its volume does not say. */
+/** The file system for a blank disk whose volume does not name one. */
 const FS_TYPE_DEFAULT = 'ext4';
 
-/** A folder or a disk of this machine: bound to a folder of the pod, as every volume. `null`: none. */
+/** A folder or a disk of this machine, bound to a folder of the pod as every volume. `null`: the volume is neither. */
 function localFolder(volume: Volume, bound: BoundVolume | null, { pod, node }: PayloadInput) {
   if (bound === null || !bound.spec.local) return null;
   const { name: spec } = bound;
@@ -191,7 +191,7 @@ function localFolder(volume: Volume, bound: BoundVolume | null, { pod, node }: P
   return { mounted: { hostPath: path }, setUp };
 }
 
-/** What a claim names on this machine is used where it lies. */
+/** A hostPath volume behind a claim is used where it is. */
 function placeOf(volume: Volume, bound: BoundVolume | null): Volume {
   const { hostPath } = bound?.spec ?? {};
   return hostPath ? { name: volume.name, hostPath } : volume;
@@ -240,7 +240,9 @@ function setUpOf(volume: Volume, input: PayloadInput): VolumeSetUp | null {
   return { kind: 'files', name, path, mount, groupId, files };
 }
 
-/** Only of a pod in a user namespace: outside of one, root of a container could change the project of its files. */
+/**
+ * Only volumes of a pod in a user namespace: elsewhere the root of a container could change the project of its files.
+ */
 const isCountedByProject = ({ pod, node }: PayloadInput): boolean =>
   node.countsByProject === true && pod.spec.hostUsers === false;
 
@@ -264,13 +266,13 @@ function mediumMount(emptyDir: NonNullable<Volume['emptyDir']>, pod: Pod, node: 
   throw new Error(`unknown storage medium "${medium}"; use Memory, HugePages, or none for the disk`);
 }
 
-/** Pages that may be swapped out are no place for a secret: `noswap` where the kernel has it. */
+/** Secrets must not be in pages that may be swapped out: `noswap` where the kernel has it. */
 function memoryMount(pod: Pod, node: NodeSettings, sizeLimit?: string): VolumeMount {
   const bytes = memoryBytes(pod, node, sizeLimit);
   return { type: 'tmpfs', options: [`size=${bytes}`, 'noswap'], optional: false };
 }
 
-/** The least of the volume's limit, the pod's memory limit and what the node can give. */
+/** The least of the volume's limit, the pod's memory limit and the node's allocatable memory. */
 function memoryBytes(pod: Pod, node: NodeSettings, sizeLimit: string | undefined): bigint {
   const allocatable = wholeUnits(nanoOf(node.allocatable?.['memory'] ?? node.memoryCapacityBytes));
   const bounds = [
@@ -281,7 +283,7 @@ function memoryBytes(pod: Pod, node: NodeSettings, sizeLimit: string | undefined
   return bounds.reduce((least, bytes) => (bytes < least ? bytes : least), allocatable);
 }
 
-/** Of any size, as upstream has it: what bounds a pod's pages is its cgroup. */
+/** Without a limit of size, as upstream: the pages of a pod are limited by its cgroup. */
 function hugePagesMount(medium: string, pod: Pod, node: NodeSettings): VolumeMount {
   const pages = pageBytes(medium, pod);
   const known = (node.hugePageSizes ?? []).map((each) => wholeUnits(nanoOf(binarySize(each))));
@@ -294,7 +296,9 @@ function hugePagesMount(medium: string, pod: Pod, node: NodeSettings): VolumeMou
   return { type: 'hugetlbfs', options: [`pagesize=${pages}`], optional: false };
 }
 
-/** Of `HugePages-2Mi` what it says, of plain `HugePages` the one size that the pod asks for; it has to ask for it. */
+/**
+ * The page size of `HugePages-2Mi`, or for plain `HugePages` the one size that the pod requests; there has to be one.
+ */
 function pageBytes(medium: string, pod: Pod): bigint {
   const asked = pageSizesOf(pod);
   const isPlain = medium === HUGE_PAGES;
@@ -306,12 +310,12 @@ function pageBytes(medium: string, pod: Pod): bigint {
   throw new Error(`medium ${medium}: hugePages storage requested, but there is no resource request for huge pages`);
 }
 
-/** The runtime writes `2MB` for what is two mebibytes. */
+/** The runtime writes `2MB` for two mebibytes. */
 const binarySize = (size: string): string => size.replace(/([KMG])B$/, '$1i');
 
 const PAGES = 'hugepages-';
 
-/** Bytes in a page, of each size that the pod or one of its containers asks for. */
+/** Bytes in a page, of each size that the pod or one of its containers requests. */
 function pageSizesOf(pod: Pod): ReadonlySet<bigint> {
   const resources = [pod.spec.resources, ...podContainers(pod).map((container) => container.resources)];
   const names = resources.flatMap((each) => Object.keys({ ...each?.requests, ...each?.limits }));

@@ -1,5 +1,5 @@
 /**
- * Sources of a projected volume that only an API server can give: tokens, trust anchors, certificates.
+ * Sources of a projected volume that only an API server has: tokens, trust anchors, certificates.
  *
  * Decides their files, modes, and the error of a missing source. Invariant: a key and a token are handles.
  */
@@ -12,20 +12,20 @@ import type { NodeSettings } from '../settings/node-settings.ts';
 import { podContainers } from '../spec/qos.ts';
 import { certificateKey, NOT_ISSUED, tokenKey } from './credentials.ts';
 
-/** What the files of a pod's volumes are made of: the pod, its node, and the objects that it names. */
+/** The inputs of the files of a pod's volumes: the pod, its node, and the objects that it names. */
 export interface PayloadInput {
   readonly pod: Pod;
   readonly node: NodeSettings;
   readonly objects: ConfigObjects;
-  /** By key, why an object cannot be known now. */
+  /** By key, why an object cannot be read now. */
   readonly unavailable?: Readonly<Record<string, string>>;
 }
 
-/** Where the API's defaults say nothing: static pods have passed them, hand-made ones need not have. */
+/** The mode where the pod did not get the API's defaults. */
 export const DEFAULT_MODE = 0o644;
 const PRIVATE_MODE = 0o600;
 
-/** Where a source stands: it is part of the name of what it asks for. */
+/** The position of a source, which is part of the name of its object. */
 export interface ProjectionPlace {
   readonly volume: string;
   readonly at: number;
@@ -35,7 +35,7 @@ export interface ProjectionPlace {
 const needsApiServer = (kind: string): string =>
   `a projected source of kind ${kind} needs an API server, which this node does not have`;
 
-/** Mode and owner of a file: where one user, or the pod's group, is to read it, no other user may. */
+/** Mode and owner of a file: a file for one user, or for the pod's group, is not readable for others. */
 function accessOf(
   { mode = DEFAULT_MODE }: ProjectionPlace,
   { pod }: PayloadInput,
@@ -45,7 +45,7 @@ function accessOf(
   return { mode: pod.spec.securityContext?.fsGroup === undefined ? mode : PRIVATE_MODE };
 }
 
-/** The user that all containers set, when it is the same one. */
+/** The user of all containers, when it is the same one. */
 function soleUser(pod: Pod): number | undefined {
   const shared = pod.spec.securityContext?.runAsUser;
   const [first, ...others] = podContainers(pod).map(({ securityContext }) => securityContext?.runAsUser ?? shared);

@@ -1,7 +1,7 @@
 /**
  * Certificate manager: keeps one certificate of this node valid, by asking the cluster to sign the next one in time.
  *
- * Decides: when the certificate is replaced, how long an answer is waited for, when to ask again, and when a node
+ * Decides: when the certificate is replaced, how long it waits for a signature, when it requests again, and when a node
  *   without a valid client certificate has to end.
  * Owns: the certificate in force (its facts), the request that is under way.
  * Hears: `certificate.namesChanged` with the names of a serving certificate.
@@ -44,10 +44,10 @@ import {
   takeVerdict,
 } from './setup.ts';
 
-/** From one certificate to the next request, as upstream. */
+/** The pause between a certificate and the next request, as upstream. */
 const REST_MS = 1_000;
 
-/** In upstream's words, whether the time was over or the names were others. */
+/** In upstream's words, whether the time is over or the names have changed. */
 const waitEnded = notSigned(
   () => 'cannot watch on the certificate signing request: timed out waiting for the condition',
 );
@@ -249,7 +249,7 @@ const rotation = managerSetup.createStateConfig({
       ),
       invoke: { id: 'reconnect', src: 'kube.closeConnections', input: {}, onDone: 'resting', onError: 'resting' },
     },
-    /** A signer that leaves out what was asked for is not asked again at once. */
+    /** A signer that left out requested names is not asked again at once. */
     resting: { after: { [REST_MS]: 'deciding' } },
     backingOff: {
       meta: { waitsFor: 'the next try' },
@@ -270,7 +270,7 @@ const RESTART = 'A restart may be necessary to retrieve new initial credentials.
 const whatIsLost = ({ certificate }: { certificate: CertificateFacts | null }): string =>
   certificate === null ? 'No valid client certificate is found' : 'The currently active client certificate has expired';
 
-/** How long a node goes on without a valid client certificate. */
+/** How long a node runs without a valid client certificate. */
 const guarding = managerSetup.createStateConfig({
   initial: 'choosing',
   states: {
@@ -319,7 +319,7 @@ export const certificateManagerMachine = managerSetup.createMachine({
   initial: 'working',
   states: {
     working: { type: 'parallel', states: { rotation, guarding } },
-    /** Only when one certificate was asked for. */
+    /** Only where one certificate was requested. */
     ended: { type: 'final' },
   },
   output: ({ context }) => answerOf(context),

@@ -1,4 +1,4 @@
-/** What a node asks the cluster's signers for, when it asks again, and what their answers mean. Pure. */
+/** The requests to the cluster's signers, the times of new requests, and the meaning of the answers. Pure. */
 import type { Json } from '../../../kernel/json.ts';
 import type {
   CertificateFacts,
@@ -29,7 +29,7 @@ export const csrTarget = (client: KubeTarget['client'], name?: string): KubeTarg
   ...(name === undefined ? {} : { name }),
 });
 
-/** The object that is created. Key encipherment is for RSA keys; these are of an elliptic curve. */
+/** The object of a request. Key encipherment is for RSA keys; these keys are of an elliptic curve. */
 export const csrObject = (signerName: string, request: string, purpose: CertificatePurpose): Json => ({
   apiVersion: 'certificates.k8s.io/v1',
   kind: 'CertificateSigningRequest',
@@ -37,7 +37,7 @@ export const csrObject = (signerName: string, request: string, purpose: Certific
   spec: { request, signerName, usages: ['digital signature', purpose === 'client' ? 'client auth' : 'server auth'] },
 });
 
-/** What has become of a request. `certificate` is PEM in base64. */
+/** The state of a request. `certificate` is PEM in base64. */
 export type Verdict =
   | { readonly state: 'pending' | 'approved' }
   | { readonly state: 'issued'; readonly certificate: string }
@@ -65,12 +65,12 @@ export function verdictOf(csr: KubeObject, uid: string): Verdict {
   return status.certificate ? { state: 'issued', certificate: status.certificate } : { state: 'approved' };
 }
 
-/** Between 70 and 90 per cent of the lifetime, so that nodes that came together do not rotate together. */
+/** Between 70 and 90 per cent of the lifetime, so that nodes that joined together do not rotate together. */
 export function rotationDeadline({ notBeforeMs, notAfterMs }: CertificateFacts, random: number): number {
   return notBeforeMs + (notAfterMs - notBeforeMs) * (0.7 + 0.2 * random);
 }
 
-/** What is asked for and the certificate does not say; empty: it will do. More than is asked for does no harm. */
+/** The requested names that the certificate lacks; empty: it has all of them. Additional names are accepted. */
 export function missingIn(certificate: CertificateFacts, template: CertificateTemplate): string {
   const lacks = (wanted: readonly string[], has: readonly string[]) => wanted.filter((each) => !has.includes(each));
   if (certificate.commonName !== template.commonName) {

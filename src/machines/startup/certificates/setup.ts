@@ -1,6 +1,6 @@
 /**
- * The vocabulary of the certificate manager: what it knows, its operations, what it logs and keeps at each step. The
- * chart is in `certificate-manager.ts`.
+ * The vocabulary of the certificate manager: its context, its operations, its actions. The chart is in
+ * `certificate-manager.ts`.
  */
 import { declaredTypes, errorOf, line, now, outputOf, pick, random, setup } from '../../../kernel/xstate.ts';
 import {
@@ -19,35 +19,35 @@ import { csrTarget, missingIn, nodeTemplate, rotationDeadline, verdictOf } from 
 
 export interface CertificateManagerInput {
   readonly purpose: CertificatePurpose;
-  /** Ends with the first certificate, or with the first refusal. */
+  /** The manager ends with the first certificate, or with the first refusal. */
   readonly once: boolean;
   readonly signerName: string;
   readonly place: CertificatePlace;
-  /** Files of the configuration that serve until there is a pair; empty for none. */
+  /** Files of the configuration that are used until there is a pair; empty: none. */
   readonly certFile: string;
   readonly keyFile: string;
   readonly template: CertificateTemplate;
-  /** A serving certificate may be for names alone (gate AllowDNSOnlyNodeCSR); absent: there has to be an address. */
+  /** A serving certificate may have names alone (gate AllowDNSOnlyNodeCSR); absent: it has to have an address. */
   readonly mayLackAddresses?: boolean;
 }
 
-/** A person may have to approve. Upstream's times. */
+/** How long a signature may take, because a person may have to approve it. Upstream's time. */
 export const SIGNED_TIMEOUT_MS = 900_000;
 const RETRY: BackOff = { baseMs: 2_000, maxMs: 32_000, jitter: 0.1 };
 /** Between the end of one watch of the request and the next read of it. */
 export const READ_AGAIN_MS = 1_000;
 /** A node that has had no valid client certificate for this long ends, so that its supervisor can start it anew. */
 const LOST_MS = 300_000;
-/** A signer whose certificates are nearly over when they come is asked no faster than this. */
+/** The shortest pause before a certificate is replaced that has nearly expired when it comes. */
 const TIMER_MIN_MS = 1_000;
-/** The kernel's timers are exact up to here; a later deadline is reached in several. */
+/** The longest timer: a later deadline is reached by several timers. */
 const TIMER_MAX_MS = 86_400_000;
 
 export interface Context extends CertificateManagerInput {
   readonly certificate: CertificateFacts | null;
   readonly deadlineMs: number;
   readonly attempts: number;
-  /** What the newest request asks for. */
+  /** The template of the newest request. */
   readonly requested: CertificateTemplate | null;
   readonly key: { readonly $secret: string; readonly len: number } | null;
   readonly request: string;
@@ -57,7 +57,7 @@ export interface Context extends CertificateManagerInput {
   readonly issued: string;
   readonly refusal: string;
   readonly isServerHealthy: boolean;
-  /** When the last valid certificate ends, or when this actor began without one. */
+  /** When the last valid certificate expires, or when this actor began without one. */
   readonly validUntilMs: number;
   /** When this actor last read the clock. */
   readonly nowMs: number;
@@ -106,11 +106,14 @@ export const managerSetup = setup({
 
 const bounded = (ms: number): number => Math.min(Math.max(ms, TIMER_MIN_MS), TIMER_MAX_MS);
 
-/** Why the certificate in force will not do; empty when it will. */
+/** Why the certificate in force is not sufficient; empty when it is. */
 const lackOf = ({ certificate, template }: Context): string =>
   certificate === null ? 'there is none' : missingIn(certificate, template);
 
-/** With a valid client certificate as the node itself, otherwise with what the node was given to begin with. */
+/**
+ * The client of the node's own certificate when that is valid, otherwise that of the credentials that the node was
+ * given.
+ */
 function clientOf({ purpose, once, certificate }: Context, nowMs: number): KubeTarget['client'] {
   if (purpose === 'serving') return 'kube';
   return once || certificate === null || certificate.notAfterMs <= nowMs ? 'bootstrap' : 'kube';
@@ -149,7 +152,7 @@ export const setDeadline = managerSetup.enqueueActions((args) => {
   );
 });
 
-/** A failed attempt: logged, counted, and what it shows of the server kept. */
+/** A failed attempt: logged and counted; notes whether the server is healthy. */
 export const failed = (text: string, prefix = '') =>
   managerSetup.enqueueActions(({ context, event, enqueue }) => {
     const { message } = errorOf(event);
@@ -164,7 +167,7 @@ export const notSigned = (reason: (args: { context: Context; event: Event }) => 
     enqueue(line('error', ['Certificate request was not signed', { err, logger: context.signerName }]));
   });
 
-/** Refusals of a request that a healthy server may give. */
+/** Refusals that a healthy server may give. */
 const HEALTHY = ['Unauthorized', 'NotFound', 'Forbidden'];
 export const judgeServer = managerSetup.assign({
   isServerHealthy: ({ event }) => HEALTHY.includes(errorOf(event).code ?? ''),
@@ -207,7 +210,7 @@ export const takeNames = managerSetup.assign(({ context, event }) => {
   return { template: nodeTemplate(nodeName, event) };
 });
 
-/** A certificate that there is, and that will not do. */
+/** The certificate in force is not sufficient: logs why. */
 export const logLack = managerSetup.enqueueActions(({ context, enqueue }) => {
   if (context.certificate !== null) enqueue(line('info', [lackOf(context), { logger: context.signerName }]));
 });

@@ -1,7 +1,7 @@
 /**
- * Auth: who may talk to this node's API, and what they may do.
+ * Auth: the authentication and authorization of this node's API.
  *
- * Decides: which authenticators and which authorizer the configuration asks for, and whether they can be had.
+ * Decides: which authenticators and which authorizer the configuration asks for, and whether they can be built.
  * Owns: nothing after it has answered; the servers use the answer.
  * Hears: nothing but the answers to what it asks.
  * Asks: no operation.
@@ -29,7 +29,7 @@ export interface AuthSettings {
   readonly authorization: 'AlwaysAllow' | 'Webhook';
 }
 
-/** The whole decision, as upstream's BuildAuth takes it. */
+/** The decision of upstream's BuildAuth. */
 export function buildAuth(input: AuthInput): Answer<AuthSettings> {
   const message = authRefusal(input);
   if (message !== null) return { ok: false, message };

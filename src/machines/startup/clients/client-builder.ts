@@ -2,7 +2,7 @@
  * Client builder: the three clients of the API server, or none.
  *
  * Decides: standalone (no `--kubeconfig`: KubeClient, EventClient and HeartbeatClient are all absent) or cluster; in a
- *   cluster, whose credentials the clients speak with, and whether a certificate must be asked for first.
+ *   cluster, the credentials of the clients, and whether a certificate must be requested first.
  * Owns: nothing after it has answered.
  * Hears: nothing but the answers to what it asks.
  * Asks: `kube.connect`, `certificate.checkKubeconfig`, `certificate.writeKubeconfig`; without rotation
@@ -30,7 +30,7 @@ export interface ClientBuilderInput {
   readonly rotateCertificates: boolean;
   readonly nodeName: string;
   readonly userAgent: string;
-  /** Of the configuration: -1 or 0 where it says no limit. */
+  /** From the configuration: 0 or less means no limit. */
   readonly kubeAPIQPS: number;
   readonly kubeAPIBurst: number;
   readonly eventRecordQPS: number;
@@ -68,7 +68,7 @@ export function kubeSettings(context: ClientBuilderContext, role: KubeSettings['
   };
 }
 
-/** The manager that asks for the client certificate, once or for ever. */
+/** The input of the manager of the client certificate, which requests it once or keeps it valid. */
 export const clientCertificateInput = (
   { certDir, nodeName }: Pick<ClientBuilderInput, 'certDir' | 'nodeName'>,
   once: boolean,
@@ -226,7 +226,7 @@ export const clientBuilderMachine = s.createMachine({
         ],
       },
     },
-    /** Requests for certificates go out with the kubeconfig's own credentials when there is no valid certificate. */
+    /** Certificates are requested with the kubeconfig's own credentials when there is no valid certificate. */
     connectingRequests: {
       invoke: {
         id: 'connectRequests',

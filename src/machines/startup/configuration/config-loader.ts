@@ -1,8 +1,8 @@
 /**
- * Config loader: from arguments and files to the configuration this node runs with.
+ * Config loader: from arguments and files to the effective configuration.
  *
- * Decides: what flags, configuration file and drop-ins mean together, in upstream's order of steps; the rules
- *   themselves are pure functions in `configuration/`.
+ * Decides: the effective configuration of flags, configuration file and drop-ins, in upstream's order of steps; the
+ *   rules themselves are pure functions in `configuration/`.
  * Owns: nothing after it has answered.
  * Hears: nothing but the answers to what it asks.
  * Asks: `host.readConfiguration`, `host.readDropIns`, `host.cgroups` (two rules depend on the cgroup version).

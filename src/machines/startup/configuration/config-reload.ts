@@ -1,7 +1,7 @@
 /**
- * Configuration reload: the files and the command line once more, while the node runs.
+ * Configuration reload: reads the files and the command line again while the node runs.
  *
- * Decides: when the configuration is read again, and what of the new one takes the place of the old.
+ * Decides: when the configuration is read again, and which fields of the new one replace the old ones.
  * Owns: nothing of its own; the configuration in force is the supervisor's and comes with each start of this actor.
  * Hears: `reload.requested` from the supervisor (SIGHUP), `configuration.changed` from the watch of the files.
  * Asks: `host.watchConfiguration`, and the config loader, which reads everything and resolves it as at the start.
@@ -35,9 +35,9 @@ export interface ConfigReloadInput {
   readonly argv: readonly string[];
   readonly version: string;
   readonly nodeName: string;
-  /** What `--config` and `--config-dir` name; empty without them. */
+  /** The paths of `--config` and `--config-dir`; empty without them. */
   readonly paths: readonly string[];
-  /** In force now. */
+  /** The configuration in force. */
   readonly config: KubeletConfiguration;
 }
 
@@ -52,9 +52,9 @@ type Event =
   | { readonly type: 'configuration.changed' }
   | { readonly type: 'xstate.done.actor.watch' };
 
-/** From a change of a file to the reading of all: an editor or a script writes more than once. */
+/** From a change of a file to reading all: an editor or a script writes more than once. */
 const SETTLE_MS = 200;
-/** The period of reading the files when no hint came. */
+/** The period of reading the files without a hint. */
 const CHECK_PERIOD_MS = 10_000;
 /** Before the watch is opened again after it broke. */
 const REOPEN_MS = 10_000;

@@ -1,10 +1,10 @@
 /**
- * Container manager: the node's own resources and the cgroups that hold its pods and its daemons.
+ * Container manager: the resources of the node, and the cgroups of its pods and daemons.
  *
- * Decides: whether this machine can be a node with this configuration (cgroup version, swap, reservations), what is
- *   left for pods, and what the node's own groups are held to.
- * Owns: capacity and allocatable, the groups of all pods and of the QoS levels, the groups of kubelet and system, what
- *   active pods request in sum, the files that record what single containers hold.
+ * Decides: whether this machine can be a node with this configuration (cgroup version, swap, reservations), allocatable
+ *   resources, and the limits of the node's own cgroups.
+ * Owns: capacity and allocatable, the groups of all pods and of the QoS levels, the groups of kubelet and system, the
+ *   sum of the requests of active pods, the state files of exclusive resources.
  * Hears: `containerManager.start` from the supervisor when the runtime is up for the first time; `qos.changed` and
  *   `resources.held` of `allocation`; `pods.known` of `pods`.
  * Asks: `host.cgroups`, `host.fileSystem`, `host.tuneKernel`, `host.readCheckpoints`, `host.writeCheckpoint`,

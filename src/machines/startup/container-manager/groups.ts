@@ -1,6 +1,5 @@
 /**
- * The node's groups under the container manager: setting them up once, then keeping them as they have to be. Part of
- * the chart of `container-manager.ts`.
+ * The node's cgroups: set up once, then kept at their limits. Part of the chart of `container-manager.ts`.
  */
 import { assign, errorOf, line, required, sendTo, to } from '../../../kernel/xstate.ts';
 import { nodeAllocatablePath, podParents } from '../../model/cgroups/names.ts';
@@ -19,17 +18,17 @@ import {
   stepFailed,
 } from './setup.ts';
 
-/** Upstream's period of putting the groups right. */
+/** Upstream's period of correcting the cgroups. */
 const HOLD_PERIOD_MS = 60_000;
 /** Before a state file that could not be written is tried again. */
 const WRITE_RETRY_MS = 10_000;
-/** Pods that come together change the sums together. */
+/** Pods that start together change the sums together. */
 const GATHER_MS = 200;
 
 const nextGroup = ({ context }: { context: ContainerManagerContext }) =>
   required(context.steps[0], 'the next group to set up').desired;
 
-/** Groups are set up one after the other; the first failure ends it. */
+/** Cgroups are set up one after the other; the first failure ends the start. */
 export const settingUp = s.createStateConfig({
   entry: s.assign({ steps: ({ context }) => setUpSteps(context, resourcesIn(context)) }),
   initial: 'next',
@@ -67,7 +66,7 @@ export const settingUp = s.createStateConfig({
   },
 });
 
-/** The group of all pods: held to what the node can give. */
+/** The cgroup of all pods, limited to allocatable. */
 export const allPods = s.createStateConfig({
   initial: 'choosing',
   states: {
@@ -88,7 +87,7 @@ export const allPods = s.createStateConfig({
   },
 });
 
-/** The groups of the QoS levels: they follow what their pods ask for. */
+/** The cgroups of the QoS levels, limited by the requests of their pods. */
 export const levels = s.createStateConfig({
   initial: 'choosing',
   states: {
@@ -108,7 +107,7 @@ export const levels = s.createStateConfig({
       },
       states: {
         quiet: { on: { 'qos.changed': { target: 'gathering', actions: noteDemand } } },
-        /** Waits for pods that come at the same time. */
+        /** Waits for pods that start at the same time. */
         gathering: { after: { [GATHER_MS]: '#containerManager.running.levels.choosing' } },
       },
     },
@@ -137,7 +136,7 @@ export const gathered = (who: 'kubelet' | 'system', guard: 'gathersKubelet' | 'g
     },
   });
 
-/** Which cgroup this process is in, for those who report on it. */
+/** The cgroup of this process, for its metrics. */
 export const own = s.createStateConfig({
   initial: 'choosing',
   states: {
@@ -165,8 +164,8 @@ export const own = s.createStateConfig({
 });
 
 /**
- * Groups of pods that are gone: listed when it is known for the first time which pods there are. A pod that comes
- * while they are listed may have its group already, so which pods there are is asked for once more after that.
+ * Removes cgroups of pods that are gone. They are listed when the pods of the node are known for the first time. A pod
+ * that starts meanwhile may have its cgroup already, so the known pods are requested once more after the list.
  */
 export const orphans = s.createStateConfig({
   initial: 'waiting',
@@ -212,7 +211,7 @@ export const orphans = s.createStateConfig({
   },
 });
 
-/** The files that show operators and other kubelets what single containers hold. */
+/** State files that show operators and other kubelets the exclusive resources of containers. */
 export const stateFiles = s.createStateConfig({
   initial: 'choosing',
   states: {

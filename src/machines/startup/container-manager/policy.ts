@@ -1,4 +1,4 @@
-/** The container manager's input, and the pure rules by which it accepts a machine and names its groups. */
+/** The container manager's input, and the pure rules by which it accepts a machine and names its cgroups. */
 
 import {
   memoryManagerError,
@@ -28,7 +28,7 @@ export interface ContainerManagerInput extends NodeGroupSettings {
   readonly behavior: number;
   readonly nodeName: string;
   readonly machineInfo: MachineInfo;
-  /** The runtime puts its containers into groups. The embedded one does not: nothing is made for it. */
+  /** The runtime puts its containers into cgroups. The embedded one does not, and none is created for it. */
   readonly usesCgroups: boolean;
   readonly cgroupsPerQOS: boolean;
   readonly kubeletCgroups: string;
@@ -41,17 +41,17 @@ export interface ContainerManagerInput extends NodeGroupSettings {
   readonly isInUserNamespace?: boolean;
   readonly cpuManagerPolicy: string;
   readonly cpuManagerPolicyOptions: Readonly<Record<string, string>>;
-  /** With more NUMA nodes nothing is aligned. */
+  /** With more NUMA nodes no resource is aligned. */
   readonly maxNumaNodes: number;
   readonly memoryManagerPolicy: string;
-  /** Why the memory manager cannot work with what is reserved on this machine; empty when it can. */
+  /** Why the memory manager cannot work with the reserved memory on this machine; empty when it can. */
   readonly memoryManagerError: string;
-  /** What of this machine is given to single containers. */
+  /** The managers of exclusive resources. */
   readonly managers: ResourceManagers;
-  /** Of the kubelet; its checkpoints lie there. */
+  /** The root directory of the kubelet, with its checkpoints. */
   readonly rootDir: string;
   readonly oomScoreAdj: number;
-  /** Its file system is what pods fill; empty where local storage is not counted. */
+  /** A path on the file system of the pods; empty where local storage is not counted. */
   readonly storagePath: string;
   readonly reservations: Parameters<typeof nodeResources>[0];
 }
@@ -59,7 +59,7 @@ export interface ContainerManagerInput extends NodeGroupSettings {
 /** A name without a slash is below the root, as upstream takes it. */
 const absolute = (path: string): string => (path === '' || path.startsWith('/') ? path : `/${path}`);
 
-/** Needs a context in which the runtime and the machine are known. */
+/** The context must have the runtime and the machine. */
 export function containerManagerInput({
   input: { behavior },
   config,
@@ -114,8 +114,7 @@ export function containerManagerInput({
 }
 
 /**
- * What keeps a machine from being a node, in upstream's words. A policy that this node
- * would only seem to keep does not start it.
+ * Why a machine cannot be a node, in upstream's words. A policy that would not be enforced does not let the node start.
  */
 export function refusalOf(input: ContainerManagerInput, cgroupVersion: 1 | 2): string {
   if (cgroupVersion === 1 && input.failCgroupV1) {
@@ -139,7 +138,7 @@ function cpuRefusal({ cpuManagerPolicy, cpuManagerPolicyOptions, usesCgroups }: 
   return `the option ${JSON.stringify(option)} of ${policy} is not supported by this kubelet; leave it out`;
 }
 
-/** The sets of nodes that have to be compared double with each node. */
+/** The number of sets of NUMA nodes to compare doubles with each node. */
 function alignmentRefusal({ managers, maxNumaNodes }: ContainerManagerInput): string {
   const nodes = managers.topology?.nodes.length ?? 0;
   return nodes > maxNumaNodes ? `unsupported on machines with more than ${maxNumaNodes} NUMA Nodes` : '';
@@ -159,7 +158,7 @@ const memoryMachine = (machine: MachineInfo) => ({
   nodes: numaNodesOf(machine).map(({ id }) => id),
 });
 
-/** cgroup roots as upstream names them: what the node allocatable root holds, and the three optional ones. */
+/** The cgroup roots that upstream logs: that of node allocatable, and the three optional ones. */
 export const cgroupRoots = (input: ContainerManagerInput) => ({
   nodeAllocatable: input.cgroupsPerQOS ? nodeAllocatablePath(input) : input.cgroupRoot,
   kubelet: input.kubeletCgroups,
@@ -172,7 +171,7 @@ export const resourcesOf = (input: ContainerManagerInput, storageBytes: string |
 
 const stepsOf = (path: string): string[] => path.split('/').filter((step) => step !== '');
 
-/** As upstream prints a group: `["kubepods" "burstable"]`. */
+/** A cgroup as upstream prints it: `["kubepods" "burstable"]`. */
 export const printedGroup = (path: string): string =>
   `[${stepsOf(path)
     .map((step) => JSON.stringify(step))
@@ -193,12 +192,12 @@ export const KERNEL_SETTINGS = {
   'kernel/keys/root_maxbytes': 25_000_000,
 } as const;
 
-/** One group that has to be as wanted before a pod may run. */
+/** A cgroup that has to be set up before a pod may run. */
 export interface SetUpStep {
   readonly desired: DesiredCgroup;
-  /** Made when it is missing; otherwise it must be there. */
+  /** The cgroup is created when it is missing; otherwise it must exist. */
   readonly isMade: boolean;
-  /** How a failure begins; an event says so, too, where `event` is not empty. */
+  /** The beginning of the error; an event has it too, where `event` is not empty. */
   readonly failure: string;
   readonly event: string;
 }
@@ -231,5 +230,5 @@ export interface PodGroup {
 export const orphansOf = (uids: readonly string[], groups: readonly PodGroup[]): readonly string[] =>
   groups.filter(({ uid }) => !uids.includes(uid)).map(({ path }) => path);
 
-/** Groups of daemons are named as files, whatever the driver. */
+/** Cgroups of daemons are named as paths, whatever the driver. */
 export const daemonGroup = (name: string): string => configuredPath(name, 'cgroupfs');

@@ -34,17 +34,17 @@ export interface ContainerManagerContext extends ContainerManagerInput {
   readonly refusal: string;
   readonly steps: readonly SetUpStep[];
   readonly demand: QOSDemand;
-  /** Groups of pods that were found. */
+  /** Cgroups of pods that were found. */
   readonly found: readonly PodGroup[];
-  /** Those of pods that there are not. */
+  /** Cgroups of pods that are gone. */
   readonly orphans: readonly string[];
-  /** The group of this process; empty while it is not known. */
+  /** The cgroup of this process; empty while it is not known. */
   readonly kubeletGroup: string;
-  /** What single containers hold; `null` while it is not known. */
+  /** Exclusive resources of containers; `null` while they are not known. */
   readonly held: ResourcesHeld | null;
-  /** By path, what its state files say. */
+  /** The content of its state files, by path. */
   readonly written: Readonly<Record<string, string>>;
-  /** The one that is written now. */
+  /** The state file that is being written. */
   readonly draft: StateFile | null;
 }
 
@@ -95,13 +95,13 @@ export const containerManagerSetup = setup({
   },
 });
 
-/** Counted before anything is set up. */
+/** The resources are counted before anything is set up. */
 export const resourcesIn = ({ resources }: ContainerManagerContext): NodeResources =>
   required(resources, 'the resources of the node');
 export const cgroupsIn = ({ cgroups }: ContainerManagerContext): CgroupInfo =>
   required(cgroups, 'the cgroups of the machine');
 
-/** A state file that does not say what is held. A runtime without cgroups holds nothing apart, and has none. */
+/** A state file that is not up to date. A runtime without cgroups has no exclusive resources, and no file. */
 function staleFile(context: ContainerManagerContext): StateFile | undefined {
   if (context.held === null || !context.usesCgroups) return undefined;
   return stateFiles(context, context.held).find(({ path, content }) => context.written[path] !== content);
@@ -117,7 +117,7 @@ export const noteWritten = s.assign(({ context: { draft, written } }) =>
   draft === null ? {} : { written: { ...written, [draft.path]: draft.content }, draft: null },
 );
 
-/** Files of an earlier start: they fit, or the node does not start. */
+/** Files of an earlier start have to fit, or the node does not start. */
 export const judgeFiles = s.assign(({ context, event }) => {
   const { contents } = outputOf<{ contents: readonly (string | null)[] }>(event);
   const found = stateFilePaths(context).flatMap((path, at) => {
@@ -127,7 +127,7 @@ export const judgeFiles = s.assign(({ context, event }) => {
   return { refusal: stateFilesProblem(context, contents), written: Object.fromEntries(found) };
 });
 
-/** What they say that single containers hold goes to `allocation` before any pod does. */
+/** Exclusive resources in the files of an earlier start are sent to `allocation` before any pod asks. */
 export const handOver = s.enqueueActions(({ context, event, enqueue }) => {
   const { contents } = outputOf<{ contents: readonly (string | null)[] }>(event);
   if (context.refusal !== '' || !hasBehavior(context, 'resourcesAsKubelet')) return;
@@ -152,7 +152,7 @@ type Args = Parameters<Parameters<typeof s.enqueueActions>[0]>[0];
 
 export const noteDemand = s.assign(({ event }) => (event.type === 'qos.changed' ? { demand: event.demand } : {}));
 
-/** What became of enforcing, as an event of the node. */
+/** Records whether limits are enforced, as an event of the node. */
 function recordEvent({ context, enqueue }: Args, isSuccess: boolean, message: string): void {
   enqueue.sendTo(to('eventRecorder'), {
     type: 'event.recorded',
@@ -163,7 +163,7 @@ function recordEvent({ context, enqueue }: Args, isSuccess: boolean, message: st
   });
 }
 
-/** A group is as wanted: its purpose is logged, and the next one comes. */
+/** A cgroup is set up: records its event, and goes on with the next one. */
 export const stepDone = s.enqueueActions((args) => {
   const [step, ...steps] = args.context.steps;
   if (step && step.event !== '') recordEvent(args, true, step.event);
@@ -180,7 +180,7 @@ export const stepFailed = s.enqueueActions((args) => {
   args.enqueue.assign({ refusal });
 });
 
-/** Kept groups: each stream's own event, so that a failure of one is not taken for another's. */
+/** Failures of keeping the cgroups: each stream has an event of its own, so that they are told apart. */
 export const logHeld = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'cgroups.held') return;

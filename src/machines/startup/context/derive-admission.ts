@@ -1,5 +1,5 @@
 /**
- * What of this node decides about pods: from flags, configuration and machine to the settings of `allocation`. Pure.
+ * Derives the settings of admission (`allocation`) from flags, configuration and machine. Pure.
  */
 
 import type { KubeletConfiguration, KubeletFlags } from '../../configuration/index.ts';
@@ -39,7 +39,7 @@ export function admissionSettings(
   };
 }
 
-/** What of this machine is given to single containers. */
+/** The managers of exclusive resources. */
 export const resourceManagers = (
   behavior: number,
   config: KubeletConfiguration,
@@ -105,7 +105,7 @@ function cpuManager(
 const inUnits = (quantities: StringMap): StringMap =>
   Object.fromEntries(Object.entries(quantities).map(([name, text]) => [name, units(name, nanoOf(text))]));
 
-/** Labels of a node that no API server has labelled yet. */
+/** Labels of a node whose Node object is not known yet. */
 const defaultLabels = ({ hostname }: NodeIdentity, { architecture }: MachineInfo): StringMap => ({
   'beta.kubernetes.io/arch': architecture,
   'beta.kubernetes.io/os': OPERATING_SYSTEM,

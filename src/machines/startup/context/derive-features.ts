@@ -1,12 +1,12 @@
 /**
- * What feature gates change of this node: from the gates to settings that are there only where a gate is not at its
- * default, so that no other module has to know of gates. Pure.
+ * Derives settings from feature gates: present only where a gate is not at its default, so that no other module reads
+ * gates. Pure.
  */
 
 import { decideFeatures, isEnabled, type KubeletConfiguration } from '../../configuration/index.ts';
 import type { AdmissionSettings, NodeSettings, UnseenField } from '../../model/settings/node-settings.ts';
 
-/** Whether a gate is on, asked by its name. */
+/** Whether a gate is on, by its name. */
 export type Gates = (name: string) => boolean;
 
 export function gatesOf({ featureGates }: Pick<KubeletConfiguration, 'featureGates'>): Gates {
@@ -14,7 +14,10 @@ export function gatesOf({ featureGates }: Pick<KubeletConfiguration, 'featureGat
   return (name) => isEnabled(changed, name);
 }
 
-/** First delay of a crash loop under the gate ReduceDefaultCrashLoopBackOffDecay, and the longest where none is set. */
+/**
+ * First back-off of a crash loop with the gate ReduceDefaultCrashLoopBackOffDecay, and its maximum where none is
+ * configured.
+ */
 const REDUCED_INITIAL_MS = 1_000;
 const REDUCED_MAX_MS = 60_000;
 
@@ -49,7 +52,7 @@ export function featureSettings(isOn: Gates): FeatureSettings {
   };
 }
 
-/** Fields that pods have without effect while their gate is off; but for what they are refused. */
+/** Fields of pods that have no effect while their gate is off; other such fields let the pod be refused. */
 const UNSEEN: readonly (readonly [gate: string, field: UnseenField])[] = [
   ['ContainerRestartRules', 'restartRules'],
   ['RestartAllContainersOnContainerExits', 'restartAll'],
@@ -61,7 +64,7 @@ const UNSEEN: readonly (readonly [gate: string, field: UnseenField])[] = [
 export const longestBackoffMs = (isOn: Gates, upstreamsMs: number): number =>
   isOn('ReduceDefaultCrashLoopBackOffDecay') ? REDUCED_MAX_MS : upstreamsMs;
 
-/** Features that a node declares (KEP-5328): pods that need one which it does not declare are not taken. */
+/** Features that a node declares (KEP-5328): pods that need another one are not admitted. */
 const DECLARABLE = [
   'ExtendWebSocketsToKubelet',
   'InPlacePodLevelResourcesVerticalScaling',
@@ -73,7 +76,7 @@ const DECLARABLE = [
 export const declaredFeatures = (isOn: Gates): readonly string[] =>
   isOn('NodeDeclaredFeatures') ? DECLARABLE.filter(isOn) : [];
 
-/** What of pods this node refuses for its gates. */
+/** Features that pods of this node may not use. */
 export const featureAdmission = (isOn: Gates): Pick<AdmissionSettings, 'lacks'> => {
   const lacks = [
     ...(isOn('PodLevelResources') ? [] : (['podLevelResources'] as const)),

@@ -1,6 +1,6 @@
 /**
- * From flags, configuration, runtime and machine to what the pods' machines need: one pure function, so that every
- * decision about a default or a unit is in one place.
+ * Derives the settings of the pods' machines from flags, configuration, runtime and machine: one pure function, so that
+ * every decision about a default or a unit is in one place.
  */
 
 import { shutdownPeriods } from '../../charts/node/shutdown/policy.ts';
@@ -16,8 +16,7 @@ import { admissionSettings } from './derive-admission.ts';
 import { featureSettings, gatesOf, longestBackoffMs } from './derive-features.ts';
 import type { EstablishedContext, KubeletInput } from './types.ts';
 
-/** `nameserver`, `search` (the last one counts) and `options` of a resolv.conf. */
-/** Of several search lines the last one counts; options add up, of two of one name the later one counts. */
+/** Of several `search` lines the last one counts; `options` add up, of two with one name the later one counts. */
 export function parseResolvConf(text: string): NodeSettings['resolver'] {
   const nameservers: string[] = [];
   let searches: string[] = [];
@@ -31,7 +30,7 @@ export function parseResolvConf(text: string): NodeSettings['resolver'] {
   return { nameservers, searches, options: [...options.values()] };
 }
 
-/** The configuration was validated: what does not parse is never met here. */
+/** The configuration was validated: a text that does not parse never gets here. */
 function bytesOf(quantity: string): number {
   const parsed = parseQuantity(quantity);
   return parsed.error === undefined ? Number(wholeUnits(parsed.value.nano)) : -1;
@@ -82,7 +81,7 @@ export function deriveSettings(context: EstablishedContext): NodeSettings {
   };
 }
 
-/** What keeps the node itself going: eviction when it is short of something, and a graceful end. */
+/** Settings that protect the node itself: eviction and graceful shutdown. */
 function protection(config: KubeletConfiguration, rootDir: string): Pick<NodeSettings, 'eviction' | 'shutdown'> {
   const thresholds = configuredThresholds(config);
   const localStorage = config.localStorageCapacityIsolation;
@@ -102,14 +101,14 @@ function protection(config: KubeletConfiguration, rootDir: string): Pick<NodeSet
   };
 }
 
-/** With the gate MemoryQoS, how early the kernel slows what nears its limit, and whether it keeps memory for pods. */
+/** With the gate MemoryQoS, the factor of throttling, and whether requested memory is protected. */
 function memoryQoS(config: KubeletConfiguration): NonNullable<NodeSettings['memoryQoS']> | null {
   if (!gatesOf(config)('MemoryQoS')) return null;
   const reserves = config.memoryReservationPolicy === 'TieredReservation';
   return { throttlingFactor: config.memoryThrottlingFactor, reserves };
 }
 
-/** Where pods come from beside the files, and whether there is an API server to follow. */
+/** Sources of pods beside the files, and whether there is an API server. */
 function sources(
   { kubeconfig }: KubeletFlags,
   config: KubeletConfiguration,
@@ -136,13 +135,13 @@ function apiServer(config: KubeletConfiguration) {
   };
 }
 
-/** The configuration has the names of handles where the file has values of headers; their length is not known. */
+/** Values of headers are names of handles in the configuration; their length is not known. */
 const handleNamed = ($secret: string) => ({ $secret, len: 0 });
 
 const KIB_PER_MIB = 1_024;
 const KIB_PER_GIB = 1_024 * 1_024;
 
-/** As runtimes name huge pages: `64KB`, `2MB`, `1GB`. */
+/** Names of huge pages as runtimes use them: `64KB`, `2MB`, `1GB`. */
 export function hugePageName(kib: number): string {
   if (kib >= KIB_PER_GIB) return `${kib / KIB_PER_GIB}GB`;
   return kib >= KIB_PER_MIB ? `${kib / KIB_PER_MIB}MB` : `${kib}KB`;

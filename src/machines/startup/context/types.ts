@@ -8,17 +8,17 @@ import type { CertificatePurpose } from '../../model/operations/certificate.ts';
 import type { CgroupInfo, MachineInfo, SoftState } from '../../model/operations/host.ts';
 import type { NodeSettings, RuntimeHandlerAbilities } from '../../model/settings/node-settings.ts';
 
-/** Input of the root machine: what the process was given. It is in the journal's header. */
+/** Input of the root machine: the arguments of the process. It is in the journal's header. */
 export interface KubeletInput {
   /** Arguments after `run`. */
   readonly argv: readonly string[];
-  /** Folder for pod logs and their links instead of the configured ones; `null` leaves the kubelet's places. */
+  /** Folder for pod logs and their links instead of the configured ones; `null`: the kubelet's folders. */
   readonly dataDir: string | null;
   /** `v1.36.x+statelet.<version>`. */
   readonly version: string;
   /** How many changed decisions this node takes: `behaviors.ts` of the model. */
   readonly behavior: number;
-  /** Where the journal of this node is; soft facts live beside it. */
+  /** The folder of this node's journal; the soft state is beside it. */
   readonly journalDir: string;
   /** False: no pod of the API server starts without it. */
   readonly rememberPods?: boolean;
@@ -32,9 +32,9 @@ export interface RuntimeFacts {
   readonly embedded: boolean;
   readonly name: string;
   readonly version: string;
-  /** As the runtime says, or `null` where it cannot say (containerd 1.6). */
+  /** As the runtime reports it, or `null` where it does not (containerd 1.6). */
   readonly cgroupDriver: 'cgroupfs' | 'systemd' | null;
-  /** What its handlers can do; empty where it does not say. */
+  /** Abilities of its handlers; empty where it does not report them. */
   readonly handlers: Readonly<Record<string, RuntimeHandlerAbilities>>;
 }
 
@@ -44,20 +44,20 @@ export interface NodeIdentity {
   readonly nodeIPs: readonly string[];
 }
 
-/** What the root machine ends with. */
+/** The output of the root machine. */
 export interface KubeletMachineOutput {
   readonly exitCode: number;
   readonly failure: Failure | null;
-  /** Of `statelet run-once`; `null` when it ended before there was a verdict on every pod. */
+  /** The results of `statelet run-once`; `null` when it ended before every pod had one. */
   readonly podResults?: readonly PodResult[] | null;
 }
 
-/** What the steps of starting find out, in this order. */
+/** The facts that the steps of starting find, in this order. */
 interface Facts {
   readonly flags: KubeletFlags;
   readonly config: KubeletConfiguration;
   readonly node: NodeIdentity;
-  /** Which clients of the API server there are. */
+  /** The clients of the API server. */
   readonly clients: KubeClients;
   readonly runtime: RuntimeFacts;
   readonly machineInfo: MachineInfo;
@@ -72,22 +72,22 @@ interface Progress {
   readonly endpointNamed: boolean;
   /** True when the node makes its serving certificate itself: none is configured, none requested. */
   readonly ownsCertificate: boolean;
-  /** Some plugin is given tokens of the pods' service accounts. */
+  /** Some credential provider plugin uses tokens of the pods' service accounts. */
   readonly pullsByServiceAccount: boolean;
   readonly requestTimeoutMs: number;
   readonly resolvConf: string;
   readonly hostsFile: string;
   readonly failure: Failure | null;
-  /** Of a node that runs its pods once, when it has. */
+  /** The results of a node that runs its pods once, when they are complete. */
   readonly podResults: readonly PodResult[] | null;
-  /** Crashes since start, by subsystem: the base of its restart back-off. */
+  /** Crashes of each subsystem since the start: the base of its back-off. */
   readonly crashes: Readonly<Record<string, number>>;
 }
 
-/** The supervisor's context as others read it, at any time: a fact is `null` until its step is over. */
+/** The supervisor's context for other readers, at any time: a fact is `null` until its step has succeeded. */
 export type KubeletContext = Progress & { readonly [Fact in keyof Facts]: Facts[Fact] | null };
 
-/** The same for the phases, which run in order (S1): each reads only facts of the steps before it. */
+/** The context for the phases, which run in order (S1): each reads only facts of earlier steps. */
 export type EstablishedContext = Progress & Facts;
 
 export type KubeletEvent =
@@ -121,7 +121,7 @@ export type KubeletEvent =
   | { readonly type: 'watchdog.ready' }
   | { readonly type: 'watchdog.failed'; readonly message: string }
   | { readonly type: 'resolver.changed'; readonly text: string }
-  /** Raised: this subsystem begins anew with the configuration that is in force now. */
+  /** Raised: this subsystem starts anew with the configuration in force. */
   | { readonly type: `reload.${string}` }
   /** Raised by a phase: this subsystem may start now. */
   | { readonly type: `create.${string}` };
@@ -131,7 +131,7 @@ export type CertificateReport =
   | { readonly type: 'certificate.failed'; readonly purpose: CertificatePurpose; readonly message: string }
   | { readonly type: 'certificate.lost'; readonly message: string };
 
-/** Which clients there are. */
+/** The clients of the API server. */
 export type KubeClients =
   | { readonly mode: 'standalone' }
   | { readonly mode: 'cluster'; readonly server: string; readonly rotates: boolean };
@@ -139,17 +139,17 @@ export type KubeClients =
 export interface ContainerResult {
   readonly name: string;
   readonly state: 'waiting' | 'running' | 'terminated';
-  /** Why it waits or ended; empty where the runtime did not say. */
+  /** Why the container waits or ended; empty where the runtime gave no reason. */
   readonly reason: string;
-  /** `null` while it has not ended. */
+  /** `null`: it has not ended. */
   readonly exitCode: number | null;
   readonly restarts: number;
 }
 
-/** What became of one pod. */
+/** The result of one pod. */
 export interface PodResult extends PodRef {
   readonly result: 'Ready' | 'Succeeded' | 'Failed' | 'TimedOut';
-  /** Why it did not come so far; empty where it did. */
+  /** Why the pod did not become ready or succeed; empty where it did. */
   readonly message: string;
   readonly containers: readonly ContainerResult[];
   /** Milliseconds from the first list to the verdict. */
@@ -159,7 +159,7 @@ export interface PodResult extends PodRef {
 export interface RunOnceFinished {
   readonly type: 'runOnce.finished';
   readonly results: readonly PodResult[];
-  /** Upstream's words; empty when every pod came as far as it should. */
+  /** Upstream's words; empty when every pod became ready or succeeded. */
   readonly error: string;
 }
 
@@ -167,11 +167,7 @@ export interface ConfigReloadApplied extends Omit<ConfigurationChange, 'refused'
   readonly type: 'configReload.applied';
 }
 
-/**
- * What the parts of starting answer, and why starting ended.
- *
- * What a one-shot subsystem answers.
- */
+/** The answer of a one-shot subsystem. */
 export type Answer<Value> =
   | { readonly ok: true; readonly value: Value }
   | { readonly ok: false; readonly message: string };
@@ -182,6 +178,9 @@ export interface Failure {
   readonly phase: string;
   readonly message: string;
   readonly exitCode: number;
-  /** What upstream's command ends with on stderr, without klog's headers; default: one line that has the message. */
+  /**
+   * The lines that upstream's command prints on stderr at its end, without klog's headers; default: one line with the
+   * message.
+   */
   readonly lines?: readonly string[];
 }

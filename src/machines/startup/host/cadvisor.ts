@@ -1,5 +1,5 @@
 /**
- * cAdvisor's part in starting: what machine is this.
+ * cAdvisor's part in starting: the description of the machine.
  *
  * Decides: nothing.
  * Owns: nothing after it has answered; usage is read from cgroups on request.

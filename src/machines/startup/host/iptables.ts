@@ -1,12 +1,12 @@
 /**
- * iptables: the few chains of the node that others look for, and the rule that keeps other hosts off the loopback.
+ * iptables: the chains that other components expect on a node, and the rule that keeps other hosts off the loopback.
  *
- * Decides: what is logged of them. What the chains are is upstream's, and the port's work.
+ * Decides: what is logged about them. The chains are upstream's, and the port makes them.
  * Owns: nothing.
  * Hears: `iptables.initialized`, `iptables.failed`, `iptables.restored` of the keeping, by protocol.
  * Asks: `host.keepIptables`, which checks each minute whether the tables were flushed.
  * Invariants:
- *   I1 a node without iptables is a node all the same.
+ *   I1 a node without iptables starts and runs.
  * Seeds: S138, S224, S225. Upstream: pkg/kubelet/kubelet_network_linux.go.
  */
 import { declaredTypes, errorOf, line, pick, setup } from '../../../kernel/xstate.ts';

@@ -1,7 +1,7 @@
 /**
- * Resolver: the node's resolv.conf, as pods get it, and whether it keeps to the limits of pods.
+ * Resolver: the node's resolv.conf, which pods get, and its limits.
  *
- * Decides: what is worth an event; when new content is published to pods.
+ * Decides: which exceeded limits are events; when new content is published to pods.
  * Owns: the content that is in force.
  * Hears: `configuration.changed` of the watch of the file.
  * Asks: `host.watchConfiguration`, `host.readFile`.
@@ -31,9 +31,9 @@ export interface ResolverInput {
   /** `resolvConf` of the configuration; empty without one. */
   readonly path: string;
   readonly nodeName: string;
-  /** As it was read when the node started. */
+  /** The content of the file when the node started. */
   readonly text: string;
-  /** Pods get the domains of a cluster, too, which take of the room. */
+  /** Pods also get the search domains of the cluster, which count for the limits. */
   readonly hasClusterDomain: boolean;
 }
 
@@ -45,16 +45,16 @@ const MAX_SEARCH_PATHS = 32;
 const CLUSTER_SEARCH_PATHS = 3;
 const MAX_SEARCH_CHARACTERS = 2_048;
 const MAX_DOMAIN_CHARACTERS = 253;
-/** The period of reading the file when no hint came; upstream reads it for each pod. */
+/** The period of reading the file without a hint; upstream reads it for each pod. */
 const CHECK_PERIOD_MS = 30_000;
-/** Upstream's cap. */
+/** Upstream's limit. */
 const RESOLV_CONF_MAX_BYTES = 10 * 1024 * 1024;
 /** Before the watch is opened again after it broke. */
 const REOPEN_MS = 10_000;
-/** Between a change of the file and the reading: who writes it writes more than once. */
+/** Between a change of the file and reading it: writers often write more than once. */
 const SETTLE_MS = 100;
 
-/** What of the search line exceeds a limit, in upstream's words; empty when nothing does. */
+/** The limit that the search line exceeds, in upstream's words; empty: none. */
 export function limitExceeded({
   path,
   text,

@@ -1,14 +1,14 @@
 /**
- * Watchdog: notifies the service manager periodically that this process is well, as long as it is.
+ * Watchdog: notifies the service manager periodically, as long as this process works.
  *
  * Decides: whether systemd wants notifications (`WATCHDOG_USEC`, `WATCHDOG_PID`), how often, and when to stop.
- * Owns: nothing but how long pods were not synchronised.
+ * Owns: only since when pods are not synchronised.
  * Hears: `sync.going` and `sync.halted` of the supervisor; `watchdog.unheard` and `watchdog.heard` of the feeding.
  * Asks: `host.watchdogSettings`, `host.feedWatchdog`, which feeds from the loop that every turn runs in: a loop that
  *   hangs does not feed.
  * Sends: the supervisor `watchdog.ready`, or `watchdog.failed` when the settings cannot be understood.
  * Invariants:
- *   W1 settings of another process are not ours.
+ *   W1 settings for another process are ignored.
  *   W2 it feeds twice within the time that it is given.
  *   W3 it stops when pods were not synchronised for so long that upstream's /healthz would fail, and goes on when they
  *      are.
@@ -32,7 +32,7 @@ export interface WatchdogSettings {
 }
 
 interface Context extends WatchdogInput {
-  /** Between two notifications of the service manager; 0 where it wants none. */
+  /** Between two notifications of the service manager; 0: it wants none. */
   readonly intervalMs: number;
   readonly error: string;
 }
@@ -45,9 +45,9 @@ type Event =
 
 const MICROSECONDS = 1_000;
 const NANOSECONDS = 1_000_000;
-/** Upstream's least time without a sync of pods after which the sync loop counts as stuck. */
+/** Upstream's limit of the time without a sync of pods after which the sync loop counts as stuck. */
 const STUCK_MS = 300_000;
-/** Upstream's limit: a time that is not longer than this cannot be kept. */
+/** Upstream's limit: a shorter or equal time cannot be kept. */
 const SHORTEST_MS = 1_000;
 /** Upstream's attempts at one notification. */
 const TRIES = 2;
@@ -59,7 +59,7 @@ const notNumber = (name: string, text: string): Answer<never> =>
   refused(`: error converting ${name}: strconv.Atoi: parsing ${JSON.stringify(text)}: invalid syntax`);
 const durationOf = (ms: number): string => formatDuration(BigInt(Math.round(ms * NANOSECONDS)));
 
-/** Half of the time that the service manager gives, in milliseconds; 0 where it gives none to this process. */
+/** Half of the service manager's timeout, in milliseconds; 0 where it has none for this process. */
 export function watchdogInterval({ usec, pid, ownPid }: WatchdogSettings): Answer<number> {
   if (usec === '') return { ok: true, value: 0 };
   if (!isNumber(usec)) return notNumber('WATCHDOG_USEC', usec);
