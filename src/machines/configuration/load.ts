@@ -1,5 +1,5 @@
 /**
- * Decides what one configuration file means: a complete configuration, or why the kubelet cannot start with it.
+ * Loads one configuration file: a complete configuration, or why the kubelet cannot start with it.
  *
  * Owns the kinds that are known, strict decoding and its lenient fallback, and where relative paths lead. Invariant: a
  * file replaces the defaults of the command line entirely.

@@ -3,7 +3,7 @@
  *
  * Decides: nothing; it applies `logging` of the configuration in force, with the flags over it.
  * Owns: nothing. The journal has every line, whatever is printed.
- * Hears: nothing but the answers to what it asks.
+ * Hears: only the answers of its operations.
  * Asks: `host.setLogVerbosity`. Starts again when the configuration changes.
  * Invariants:
  *   I1 a setting that fails never keeps the node from starting.

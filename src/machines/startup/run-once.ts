@@ -7,10 +7,10 @@
  * Owns: the pods of the first complete list of manifests, and the verdict on each.
  * Hears: `config.*` of `podConfig`, `runtime.*` of `pleg`, `status.changed` of `status`, `pods.started`.
  * Asks: `podConfig` and `pleg` to publish everything again when it begins, or when `pods` lost it. Both publish to it
- *   what they otherwise publish to `pods`; it passes on what is awaited.
+ *   instead of to `pods`; it forwards messages about the pods of the first list.
  * Sends the supervisor: `runOnce.finished`, once.
  * Invariants:
- *   O1 what comes later than the first list is not run. O2 a pod that is in no manifest is neither touched nor ended.
+ *   O1 a pod that is not in the first list is not run. O2 a pod that is in no manifest is neither touched nor ended.
  *   O3 it ends: with a verdict on every pod, or when upstream's retries would be over.
  * Seeds: S112, S131. Upstream, until 1.23: pkg/kubelet/runonce.go.
  */

@@ -4,8 +4,8 @@
  *
  * Decides: which volumes begin, which devices are staged and unstaged, which of several pods gets a volume that only
  *   one pod may use.
- * Owns: which drivers are registered here and their CSIDriver objects; which pods want which volumes; what earlier
- *   agents left on disk.
+ * Owns: which drivers are registered here and their CSIDriver objects; which pods want which volumes; records that
+ *   earlier agents left on disk.
  * Hears: `csi.wanted`, `csi.overdue`, `csi.released` of pods; `csi.driverListening`, `csi.driverGone` of
  *   `pluginManager`; `node.volumes` of `nodeStatus`; the reports of its actors.
  * Asks: `csi.inventory` once; the CSIDriver objects by a reflector, from the first driver or volume on.
@@ -13,7 +13,7 @@
  *   volumes are in use; `pluginManager` how often a driver is asked for its attach limit; `pods` `pods.kill` for a pod
  *   whose volume has no room.
  * Invariants:
- *   I1 nothing begins before it is known what is left on disk; a wanted volume that is left goes on, an orphaned one is
+ *   I1 nothing begins before the records on disk are read; a wanted volume with a record goes on, an orphaned one is
  *      removed when its pod is released.
  *   I2 a device is unstaged only when no volume of it is published, and may not be detached before that.
  *   I3 a driver, a volume or a pod that hangs delays no other.

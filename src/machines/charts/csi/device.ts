@@ -10,7 +10,7 @@
  * Invariants:
  *   D1 a volume that must be attached is staged only when the API server knows that it is in use here and says that it
  *      is attached.
- *   D2 a call to the driver is never given up half-way: what follows waits for its answer or its deadline.
+ *   D2 a call to the driver is never given up half-way: the next step waits for its answer or its deadline.
  *   D3 it ends only when the volume is unstaged and its record is gone.
  * Upstream: pkg/volume/csi/csi_attacher.go, pkg/volume/util/operationexecutor.
  */

@@ -1,5 +1,6 @@
 /**
- * When a volume is expanded on this node, what is requested of its driver, and what is written to its claim. Pure.
+ * The expansion of a volume on this node: when it is due, the request to its driver, and the patches of its claim.
+ * Pure.
  *
  * Invariant: every text that a user sees is upstream's. Upstream: pkg/volume/util/operationexecutor/node_expander.go,
  * pkg/volume/util/resize_util.go, pkg/volume/csi/expander.go.

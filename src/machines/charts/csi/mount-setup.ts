@@ -1,6 +1,6 @@
 /**
- * The vocabulary of `csiMount`: what one volume of one pod knows, and the service account tokens that its driver asks
- * for (`tokenRequests` of its CSIDriver). The chart is in `mount.ts`.
+ * The vocabulary of `csiMount`: its context, and the service account tokens that its driver asks for (`tokenRequests`
+ * of its CSIDriver). The chart is in `mount.ts`.
  */
 import { declaredTypes, pick, random, type SecretHandle, setup } from '../../../kernel/xstate.ts';
 import type { CSIDriverSpec } from '../../model/api/storage.ts';

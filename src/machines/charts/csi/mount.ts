@@ -1,7 +1,7 @@
 /**
  * One volume of a CSI driver for one pod (`mount-<n>` below `csiVolumes`): published for as long as the pod wants it.
  *
- * Decides: when the driver is called, and called again; what it is told about the pod.
+ * Decides: when the driver is called, and called again; which attributes of the pod it gets.
  * Owns: the secrets' and tokens' handles, the capabilities of the driver, the back-off; `expansion`, while the volume
  *   is too small; `sharing`, while giving its files to the pod's group takes long.
  * Hears: `mount.known` of `csiVolumes`, whenever its order changed; `mount.deviceFailed`.
@@ -9,7 +9,7 @@
  * Sends: `csiVolumes` `mount.published` and `mount.expanded`; `eventRecorder` each failure.
  * Invariants:
  *   U1 a persistent volume is published only while its device is staged.
- *   U2 a call to the driver is never given up half-way: what follows waits for its answer or its deadline.
+ *   U2 a call to the driver is never given up half-way: the next step waits for its answer or its deadline.
  *   U3 it ends only when the volume is unpublished and its record is gone.
  * Upstream: pkg/volume/csi/csi_mounter.go, pkg/volume/util/operationexecutor.
  */

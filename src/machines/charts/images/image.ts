@@ -1,8 +1,8 @@
 /**
- * One image (`image-<name>`): whether the node has it, who may use it, and the pulls for the pods that wait for it.
+ * One image (`image-<name>`): whether the node has it, which pods may use it, and the pulls for pods that wait for it.
  *
- * Decides: whether to inspect, to pull, or to answer from what is known; which requests a pull is for; which credential
- *   is tried next; which pods are in their back-off.
+ * Decides: whether to inspect, to pull, or to answer at once; which requests a pull is for; which credential is tried
+ *   next; which pods are in their back-off.
  * Owns: the image as the runtime has it, the requests that wait for it, the pull back-off of each pod.
  * Hears: `image.asked`, `image.mayPull` and `image.throttled` of `images`.
  * Asks: `cri.imageStatus`, `cri.pullImage`, `images.credentials`, and `images.*` for the records of pulls.

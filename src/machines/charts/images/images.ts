@@ -9,7 +9,7 @@
  *   G1 never more pulls at once, or in a time, than the settings allow; first come, first served.
  *   G2 after its own start it sends `images.started`, so that waiting pods request again.
  *   G3 an image's actor that crashes is removed, and waiting pods request again.
- *   G4 an image's actor that ends is gone within the same turn, so that no request meets one that is over.
+ *   G4 an image's actor that ends is removed within the same turn, so that no request goes to an ended one.
  */
 import { type AnyActorRef, declaredTypes, errorOf, line, now, setup, to } from '../../../kernel/xstate.ts';
 import { type Ended, eventRecorded, type ImageReport, type ImageWanted, podActor } from '../../model/pods/messages.ts';

@@ -1,5 +1,5 @@
 /**
- * Who may use an image that is already on the node (`imagePullCredentialsVerificationPolicy`). Pure.
+ * Which pods may use an image that is already on the node (`imagePullCredentialsVerificationPolicy`). Pure.
  *
  * Invariant: a pod that never showed a credential which a registry accepted for this image does not get it because
  * another pod pulled it; every pod may use an image that the node's own credentials could pull.

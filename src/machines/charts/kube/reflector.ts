@@ -3,15 +3,15 @@
  *
  * Decides: when to list, from where to watch on, how long to wait after a failure.
  * Owns: the newest resource version that was seen; the pages of a list that is not complete yet. Not the objects.
- * Hears: nothing but the answers to what it asks.
+ * Hears: only the answers of its operations.
  * Asks: `kube.list`, `kube.watch`.
- * Sends: its parent `reflector.listed` with everything there is, then `reflector.changed` for each change since.
+ * Sends: its parent `reflector.listed` with all objects, then `reflector.changed` for each change.
  * Invariants:
  *   F1 a list is published when it is complete, never page by page: an object that it lacks is gone.
  *   F2 a watch goes on after the newest version that was published; nothing between a list and its watch is lost.
  *   F3 a version that the server has forgotten (410, Expired) leads to a new list, anything else to the same watch.
  *   F4 it never gives up; the pauses double, with jitter, and start small again after quiet time.
- *   F5 a list ends: one of more than {@link PAGES_MAX} pages is a failure, and what was published before stays.
+ *   F5 a list ends: one of more than {@link PAGES_MAX} pages is a failure, and the objects published before stay.
  * Upstream: client-go tools/cache/reflector.go.
  */
 import {

@@ -3,7 +3,7 @@
  *
  * Decides: when the lease is renewed and what a refused renewal means.
  * Owns: the lease as last seen.
- * Hears: nothing but the answers to what it asks.
+ * Hears: only the answers of its operations.
  * Asks: `kube.get`, `kube.create`, `kube.update` of its Lease by the heartbeat client; `kube.closeConnections`.
  * Invariants:
  *   E1 a renewal is based on the newest version that was seen; a conflict reads again.

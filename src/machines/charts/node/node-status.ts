@@ -1,7 +1,7 @@
 /**
  * Node status: keeps the Node object of this machine up to date.
  *
- * Decides: when the status is sent, and what it has; which changes of conditions are events.
+ * Decides: when the status is sent, and its content; which changes of conditions are events.
  * Owns: the reports of the subsystems, the Node as the API server last had it.
  * Hears: `node.wanted` of `allocation`, `objects` and `csiVolumes`; `node.reported` of every subsystem that reports a
  *   part of the Node, `eviction.conditions`; `images.changed` of the runtime; the watch of its own Node.
@@ -13,7 +13,7 @@
  *   O1 a changed condition, or one more volume in use, is published at once, other changes with the next period, and a
  *      new heartbeat alone rarely.
  *   O2 a PATCH has only the fields that differ from the Node of the API server.
- *   O3 after a restart no PATCH reports what did not change.
+ *   O3 after a restart unchanged fields are not sent.
  *   O4 a deleted Node stays away until another client creates it or this agent starts anew; its status is tried with
  *      each period.
  * Upstream: syncNodeStatus, tryUpdateNodeStatus, fastStatusUpdateOnce. Seeds: S216, S220 to S223.
@@ -169,7 +169,7 @@ function emit(enqueue: Enqueue, { facts }: Context, eventType: 'Normal' | 'Warni
   );
 }
 
-/** Those who need a part of the Node hear of it when that part changed. */
+/** Sends parts of the Node to the actors that need them, when they changed. */
 function reportParts(enqueue: Enqueue, before: Node | null, node: Node): void {
   const isNew = (part: (of: Node) => object) =>
     before === null || JSON.stringify(part(before)) !== JSON.stringify(part(node));

@@ -1,5 +1,5 @@
 /**
- * Which plugins may register on this node, and as what. Pure.
+ * Which plugins may register on this node, as a CSI driver or as a device plugin. Pure.
  *
  * Upstream: pkg/volume/csi/csi_plugin.go, pkg/volume/csi/nodeinfomanager, staging apimachinery's util/version.
  */

@@ -3,12 +3,12 @@
  *
  * Decides: create, or bring an existing Node's labels and annotations in line.
  * Owns: the pause before the next try.
- * Hears: nothing but the answers to what it asks.
+ * Hears: only the answers of its operations.
  * Asks: `kube.create`, `kube.get`, `kube.patch` of its own Node.
  * Answers: the Node as the API server has it, and whether this start made it.
  * Invariants:
  *   N1 it never gives up and never ends the agent.
- *   N2 an existing Node keeps what others set in it.
+ *   N2 an existing Node keeps the fields that other clients set.
  * Upstream: registerWithAPIServer. Seeds: S146, S216.
  */
 

@@ -8,9 +8,9 @@
  * Sends: `objects` `object.observed`.
  * Invariants:
  *   O1 an unchanged object is not published.
- *   O2 an immutable object that was found is not asked for again, but for a refresh.
+ *   O2 an immutable object that was found is not read again, except for a refresh.
  *   O3 an object that cannot be read is published as unknown, never as missing; the content that was published stays.
- *   O4 a refresh is answered by the first call that began after it, also with what did not change.
+ *   O4 a refresh is answered by the first read that began after it, also with an unchanged object.
  */
 import {
   declaredTypes,

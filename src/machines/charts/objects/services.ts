@@ -1,7 +1,7 @@
 /**
  * The services of the cluster (`services` below `objects`), as far as pods see them in their environment.
  *
- * Decides: which services a pod of a namespace may see, and what variables they make.
+ * Decides: which services a pod of a namespace may see, and which variables these become.
  * Owns: name, address and ports of each service; the wanted keys, and the version that was last published for each.
  * Hears: its reflector, `services.wanted` of `objects`.
  * Asks: its reflector.

@@ -10,12 +10,12 @@
  * Asks: `host.loadSoftState` once, `host.saveSoftState` after changes.
  * Sends: the root and `pods` `softState.loaded`.
  * Invariants:
- *   M1 at most one write under way; what changes meanwhile is written by the next one.
+ *   M1 at most one write is under way; later changes are written by the next one.
  *   M2 unreadable soft state counts as empty: pods start, and the error is reported.
- *   M3 nothing is written before it was read, so that a slow disk never costs what was known.
- *   M4 no back-off lasts longer than when it was noted, also when the clock of the machine was set back.
- *   M5 what a pod has for itself (CPUs, memory of chosen nodes, devices) is written at once: no agent that was killed
- *      and started again gives it to another.
+ *   M3 nothing is written before the file was read, so that a slow disk never loses state.
+ *   M4 no back-off becomes longer than it was when noted, also when the clock of the machine was set back.
+ *   M5 exclusive resources of pods (CPUs, memory of chosen NUMA nodes, devices) are written at once, so that an agent
+ *      that was killed does not give them to another pod after its restart.
  */
 import {
   declaredTypes,

@@ -8,13 +8,13 @@
  * Asks: `podConfig` and `pleg` to publish everything again when it or `pods` lost it.
  * Sends: the root `syncLoop.started`, which answers with `runtime.up` when the runtime is up; `pods` the housekeeping.
  * Invariants:
- *   L1 messages about a pod reach `pods` in the order in which its source or `pleg` sent them: they send them there
- *      themselves, and to this actor only what it decides by, after them.
- *   L2 nothing is ended for being unwanted before every source has spoken and the runtime was listed once, both to the
- *      `pods` that are there now.
+ *   L1 messages about a pod reach `pods` in the order in which its source or `pleg` sent them: these send them to
+ *      `pods` themselves, and only afterwards a summary to this actor.
+ *   L2 no pod is ended for being unwanted before every source has published and the runtime was listed once, both to
+ *      the present actor `pods`.
  *   L3 no housekeeping while the runtime is down.
- *   L4 no pod is wanted before the runtime was up once: from then on the node's groups are there, which those of pods
- *      are made in. The sources publish nothing before they are asked to.
+ *   L4 no pod is wanted before the runtime was up once: by then the node's cgroups exist, in which those of pods are
+ *      created. The sources publish nothing before they are asked to.
  */
 import { declaredTypes, line, sendParent, setup, to } from '../../../kernel/xstate.ts';
 import type {

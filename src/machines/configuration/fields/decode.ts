@@ -1,5 +1,5 @@
 /**
- * Decides what a decoded document means as a KubeletConfiguration, and refuses it in the words of Go's JSON decoder.
+ * Turns a decoded document into a KubeletConfiguration, or refuses it in the words of Go's JSON decoder.
  *
  * Owns strict decoding: unknown fields are reported and skipped, a wrong type is remembered and decoding goes on, a bad
  * duration or quantity ends it at once. Invariant: keys are read in the document's order, so the first error is

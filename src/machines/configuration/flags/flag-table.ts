@@ -1,8 +1,7 @@
 /**
  * Owns the flags of the kubelet's command line (Kubernetes 1.36) that are no field of the configuration.
  *
- * Those that configured the built-in cAdvisor are accepted and checked, because upstream still accepts them, and have
- * no effect.
+ * Flags of the built-in cAdvisor are accepted and checked, because upstream still accepts them, and have no effect.
  */
 import type { Json } from '../../../kernel/json.ts';
 import { CONFIGURATION_FLAGS } from './configuration-flags.ts';

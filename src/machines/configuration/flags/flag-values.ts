@@ -1,5 +1,5 @@
 /**
- * Decides what the text after a flag means: one reader for each type of flag.
+ * Reads the text after a flag: one reader for each type of flag.
  *
  * Owns the refusals that `invalid argument "x" for "--flag" flag:` quotes. A reader gets the value of earlier
  * occurrences of the same flag on this command line, because lists and maps add up while scalars are replaced.

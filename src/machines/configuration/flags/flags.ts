@@ -1,9 +1,9 @@
 /**
- * Decides what a command line means: pflag's spelling rules, typed values, deprecation notes, refusals; and the
- * effective configuration once the files are read, in which flags that were given win.
+ * Parses a command line: pflag's spelling rules, typed values, deprecation notes, refusals; and the effective
+ * configuration once the files are read, in which flags that were given win.
  *
- * Hears argv, owns nothing else. Invariants: parsing never throws and never stops half-way silently; `_` and `-` are
- * the same in a name; the result says which flags were given, because those win over every configuration file.
+ * Invariants: parsing never throws and never stops half-way silently; `_` and `-` are the same in a name; the result
+ * says which flags were given, because those win over every configuration file.
  */
 import type { Json } from '../../../kernel/json.ts';
 import { isObject, type JsonObject } from '../../../kernel/xstate.ts';

@@ -192,7 +192,9 @@ const STATES = {
   CONTAINER_UNKNOWN: 'unknown',
 } as const;
 
-/** What containerd says of a start whose caller went away, which it gives up; the embedded runtime says the same. */
+/**
+ * containerd's error of a start whose caller disconnected, and which it gives up; the embedded runtime's is the same.
+ */
 const CALLER_GONE = 'context canceled';
 
 const wasCutOff = ({ state, started_at, reason, message }: ContainerStatus): boolean =>
@@ -258,7 +260,7 @@ export const imagesOf = (uid: string, status: PodRuntimeStatus): ImagesInUse => 
   refs: [...new Set(status.containers.flatMap(imagesOfContainer))].filter((ref) => ref !== '').sort(),
 });
 
-/** Its own, and those that it has as volumes. */
+/** Its own image, and those that it has as volumes. */
 const imagesOfContainer = ({ image_ref, image_id, mounts }: ContainerStatus): string[] => [
   image_ref,
   image_id,

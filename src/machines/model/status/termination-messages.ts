@@ -1,9 +1,9 @@
-/** How much of its containers' termination messages a status holds. Pure. */
+/** Limits the termination messages of containers in a status. Pure. */
 import type { ContainerState, ContainerStatus, Pod, PodStatus } from '../api/pod.ts';
 
 /** Bytes of all termination messages of one pod, as upstream: its containers have equal parts. */
 const BUDGET_BYTES = 12_288;
-/** What stands for a byte that is no text. */
+/** Replaces a byte that is no text. */
 const REPLACEMENT = '\uFFFD';
 
 const LISTS = ['initContainerStatuses', 'containerStatuses', 'ephemeralContainerStatuses'] as const;

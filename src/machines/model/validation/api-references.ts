@@ -1,9 +1,10 @@
 /**
- * Finds what a pod needs of the API server. A static pod may need nothing of it (gate `PreventStaticPodAPIReferences`):
- * it has to start when there is no API server. Without the gate it may, but for what no kubelet ever let it have.
+ * Finds references of a pod to objects of the API server. A static pod may have none (gate
+ * `PreventStaticPodAPIReferences`), because it has to start when there is no API server. Without the gate it may,
+ * except those that no kubelet ever allowed.
  *
- * Decides that ConfigMaps and Secrets are no such need where they can lie as files beside the pods: on a node that runs
- * alone. Invariant: everything else that an API server would have to give is refused at the field that asks for it.
+ * ConfigMaps and Secrets are no such references on a node without an API server, where they can be files beside the
+ * pods. Invariant: every other reference is refused at its field.
  */
 import type { Container, PodSpec, Volume, VolumeProjection } from '../api/pod.ts';
 import { type FieldError, forbidden } from './field.ts';

@@ -3,7 +3,7 @@
  *
  * Decides: which authenticators and which authorizer the configuration asks for, and whether they can be built.
  * Owns: nothing after it has answered; the servers use the answer.
- * Hears: nothing but the answers to what it asks.
+ * Hears: only the answers of its operations.
  * Asks: no operation.
  * Answers: the attributes of authentication and authorization, or upstream's refusal.
  * Invariants:

@@ -4,7 +4,7 @@
  * Decides: standalone (no `--kubeconfig`: KubeClient, EventClient and HeartbeatClient are all absent) or cluster; in a
  *   cluster, the credentials of the clients, and whether a certificate must be requested first.
  * Owns: nothing after it has answered.
- * Hears: nothing but the answers to what it asks.
+ * Hears: only the answers of its operations.
  * Asks: `kube.connect`, `certificate.checkKubeconfig`, `certificate.writeKubeconfig`; without rotation
  *   `clientCertificate` (the certificate manager) asks once for the first certificate.
  * Answers: the mode, or the reason why there are no clients, in upstream's words.

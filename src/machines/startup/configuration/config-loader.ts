@@ -4,7 +4,7 @@
  * Decides: the effective configuration of flags, configuration file and drop-ins, in upstream's order of steps; the
  *   rules themselves are pure functions in `configuration/`.
  * Owns: nothing after it has answered.
- * Hears: nothing but the answers to what it asks.
+ * Hears: only the answers of its operations.
  * Asks: `host.readConfiguration`, `host.readDropIns`, `host.cgroups` (two rules depend on the cgroup version).
  * Answers: flags, configuration and gates, or upstream's sentence why there is none.
  * Invariants:

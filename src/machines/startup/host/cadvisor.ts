@@ -3,7 +3,7 @@
  *
  * Decides: nothing.
  * Owns: nothing after it has answered; usage is read from cgroups on request.
- * Hears: nothing but the answers to what it asks.
+ * Hears: only the answers of its operations.
  * Asks: `host.machineInfo`.
  * Answers: the description of the machine, or why there is none.
  * Invariants:

@@ -1,5 +1,5 @@
 /**
- * Which device plugins may register, and what is kept of their resources. Pure.
+ * Which device plugins may register, and the resources that they leave. Pure.
  *
  * Upstream: pkg/kubelet/cm/devicemanager/plugin/v1beta1/server.go and handler.go.
  */

@@ -1,5 +1,5 @@
 /**
- * The node's conditions, from what its subsystems report. Reasons and messages are upstream's
+ * The node's conditions, from the reports of its subsystems. Reasons and messages are upstream's
  * (pkg/kubelet/nodestatus/setters.go), byte for byte.
  *
  * A condition keeps its transition time until its status changes; the heartbeat is the time of the report.
@@ -71,7 +71,7 @@ function ready(reports: NodeReports): Judgement {
 }
 
 /**
- * The conditions this node owns, after what others have set; those keep their place and their text.
+ * The conditions that this node owns, after those of other clients, which keep their place and their text.
  * @param before conditions of the Node as last known
  */
 export function nodeConditions(

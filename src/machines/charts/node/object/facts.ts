@@ -1,6 +1,6 @@
 /**
  * The facts about this node that its Node object shows. {@link NodeFacts} is fixed for one start of the agent; {@link
- * NodeReports} has what its subsystems report while it runs.
+ * NodeReports} has the reports of its subsystems while it runs.
  */
 
 import type { Image } from '../../../model/api/cri.ts';

@@ -1,23 +1,25 @@
 /**
- * The allocation manager: which pods this node takes, and which resources each of them has.
+ * The allocation manager: which pods this node admits, and which resources each of them has.
  *
  * Decides: admission of new pods, preemption for critical ones, and whether a resize is granted now, later or never.
- * Owns: by uid what a pod holds and was given; who was refused and why; who waits for more; who waits for room.
+ * Owns: by uid the grants of pods, the rejections with their reasons, the resizes that wait, the critical pods that
+ *   wait for room.
  * Hears: `allocation.*` of pods, `pods.known` of `pods`, `node.*` of the actors that watch the node,
  *   `softState.loaded`, `resources.*` of `containerManager` and `deviceManager`, `devices.*` of the latter and of the
- *   actors that talk with plugins.
- * Asks: `pods` to end the pods that a critical one displaces.
- * Sends: pods its answers, and through `pods` what is for all of them; `softState` what must outlive the agent,
- *   `containerManager` the sums by QoS class, it and `deviceManager` what single containers hold.
+ *   actors that call plugins.
+ * Asks: `pods` to end the pods that a critical one preempts.
+ * Sends: pods its answers, through `pods` those for all pods; `softState` grants and rejections; `containerManager` the
+ *   sums by QoS class; `containerManager` and `deviceManager` the exclusive resources of containers.
  * Invariants:
- *   A1 what was taken once stays taken over a restart of the agent, but where the Node's labels are no longer for it;
- *      what was refused stays refused. Not so what is in files: it begins anew after a shutdown, and when it was over.
- *   A2 the sum of what pods were given never exceeds what the node allows, but for pods taken before it shrank.
- *   A3 a pod that displaces others is admitted only when they have ended, or when they took too long.
- *   A4 an answer comes in the same turn as the question; only a refusal for labels or taints waits until the Node was
- *      seen, one for want of room until it is known what became of the pods that an earlier agent took, and a pod with
- *      devices until their plugins have answered.
- *   A5 what another kubelet's files say that a pod holds, it keeps.
+ *   A1 an admitted pod stays admitted over a restart of the agent, unless the Node lacks labels that it needs; a
+ *      rejected pod stays rejected. A static pod is judged anew after a shutdown, and when it had ended.
+ *   A2 the sum of all grants never exceeds the node's allocatable resources, except for pods admitted before these
+ *      shrank.
+ *   A3 a pod that preempts others is admitted only when they have ended, or when they took too long.
+ *   A4 a request is answered in the same turn, except that a rejection for labels or taints waits until the Node was
+ *      seen, one for want of room until it is known which pods of an earlier agent there are, and a pod with devices
+ *      until their plugins have answered.
+ *   A5 a pod keeps the exclusive resources that it has by another kubelet's state files.
  */
 
 import { errorOf, line, now, sendTo, to } from '../../../../kernel/xstate.ts';

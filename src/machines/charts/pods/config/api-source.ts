@@ -4,14 +4,15 @@
  * Decides: which pods were added, changed, are being deleted, were removed; which changes concern only the status.
  * Owns: of each pod the hashes of its last publication; which pods are mirrors of static ones. Never a pod.
  * Hears: the reflector of `pods` with `spec.nodeName` of this node; `config.wanted`, `status.wanted`.
- * Asks: `host.loadPods`, at the start and when pods are wanted again, until it answers. Its reflector asks the rest.
- * Sends: `pods` `config.pods`, and `object.found` of what is remembered; `syncLoop` `config.sourceReady`; `status` and
- *   `mirrorPods` what the API server has; `rememberedPods` which of them are gone since.
+ * Asks: `host.loadPods`, at the start and when pods are wanted again, until it answers. Its reflector lists and
+ *   watches.
+ * Sends: `pods` `config.pods`, and `object.found` of remembered objects; `syncLoop` `config.sourceReady`; `status` and
+ *   `mirrorPods` the pods of the API server; `rememberedPods` the pods that are gone.
  * Invariants:
- *   K1 the source is ready when its first complete list is in; a list that fails takes nothing back.
+ *   K1 the source is ready when its first complete list is in; a list that fails removes no pod.
  *   K2 a mirror pod is never published as a pod to run.
  *   K3 an object of the API server that is no valid pod is reported once and ignored.
- *   K4 a pod that is remembered is published only while nothing else is known, and makes the source not ready.
+ *   K4 a remembered pod is published only before the first list, and does not make the source ready.
  */
 import { declaredTypes, errorOf, line, now, outputOf, pick, setup, to } from '../../../../kernel/xstate.ts';
 import { CONFIG_MIRROR_ANNOTATION, isMirrorPod, type Pod, type PodRef } from '../../../model/api/pod.ts';

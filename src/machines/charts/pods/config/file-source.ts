@@ -3,15 +3,15 @@
  * and Secrets in the same folder.
  *
  * Decides: which pods and objects were added, changed or removed.
- * Owns: by pod and object the version that was last published, and the manifest errors that are known. Never a pod.
+ * Owns: by pod and object the version that was last published, and the last errors of manifests. Never a pod.
  * Hears: `manifests.changed` of the stream; `config.wanted` when a receiver lost its state.
  * Asks: `host.watchManifests`.
  * Sends: `pods` `config.objects` and `config.pods`; `syncLoop` `config.sourceReady`; `mirrorPods` its pods.
  * Invariants:
  *   C1 within one change removals are published first, so that a pod whose file was rewritten leaves before it comes.
- *   C2 a manifest's error is reported once, and once more when it is gone.
+ *   C2 a manifest's error is reported once, and its end once.
  *   C3 the source is ready when its first complete list is in, even when that list is empty.
- *   C4 with an API server ConfigMaps and Secrets come from there alone, and a static pod may name none.
+ *   C4 with an API server ConfigMaps and Secrets come from it alone, and a static pod may name none.
  */
 import { declaredTypes, errorOf, line, now, pick, setup, to } from '../../../../kernel/xstate.ts';
 import { objectKey } from '../../../model/objects/config-objects.ts';

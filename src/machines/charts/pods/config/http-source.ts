@@ -9,7 +9,7 @@
  * Invariants:
  *   H1 a failed fetch removes no pod, and does not make the source ready; nor does an answer of which one pod is
  *      invalid. An empty answer does both, though it is an error.
- *   H2 an error is reported once, and once more when it is gone.
+ *   H2 an error is reported once, and its end once.
  *   H3 the values of headers are handles here.
  */
 import { declaredTypes, errorOf, line, now, pick, setup } from '../../../../kernel/xstate.ts';

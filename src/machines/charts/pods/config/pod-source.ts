@@ -1,6 +1,6 @@
 /**
- * What every source of pods does: it publishes its pods as differences to the last publication. Sources of static pods
- * publish to `pods`, say to `syncLoop` that they have published, and with an API server publish to `mirrorPods` as
+ * Shared by all sources of pods: a source publishes its pods as differences to the last publication. Sources of static
+ * pods publish to `pods`, say to `syncLoop` that they have published, and with an API server publish to `mirrorPods` as
  * well.
  *
  * Invariants: within one publication removals come first, so that a rewritten pod leaves before it comes; a pod that

@@ -1,7 +1,7 @@
 /**
  * The log of one running instance of a container (`log-<name>`).
  *
- * Decides: what follows a rotation.
+ * Decides: when the runtime has to reopen the log, and when the log gets its name back.
  * Owns: nothing but the instance it was made for.
  * Hears: `log.rotated`, `log.missing`, `log.failed` of its watch.
  * Asks: `logs.keep`, `cri.reopenContainerLog`, `logs.restore`.

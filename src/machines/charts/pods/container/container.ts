@@ -10,12 +10,12 @@
  *   hooks, `host.terminationMessage`.
  * Sends: its pod every change; `eventRecorder` its events; `softState` restart counts and back-offs.
  * Invariants:
- *   T1 a container that runs as wanted is never touched.
+ *   T1 an instance that runs with the wanted definition is never touched.
  *   T2 nothing is created without the pod's permission; the permission is for one instance in one sandbox.
- *   T3 what the answer to a call shows is taken as it is; after a call whose outcome is unknown the runtime is observed
- *      before anything is tried again: an instance that the runtime has is taken, never made twice.
- *   T4 between two starts lies the back-off: 0, 10 s, 20 s, ... up to the maximum; ten good minutes forgive it, and a
- *      start that ended with the agent that asked for it is none.
+ *   T3 the instance in the answer to a call is taken as it is; after a call whose outcome is unknown the runtime is
+ *      inspected before the next try: an existing instance is adopted, never created twice.
+ *   T4 between two starts is the back-off: 0, 10 s, 20 s, ... up to the maximum; an instance that ran for ten minutes
+ *      resets it, and a start that was cancelled with an earlier agent does not count.
  */
 import { errorOf, line, outputOf } from '../../../../kernel/xstate.ts';
 import { containerEvents, startErrorText, waitingReasons } from '../../../model/reasons/reasons.ts';

@@ -2,7 +2,7 @@
  * One mirror pod (`mirror-<namespace>_<name>`): the API server's image of a static pod.
  *
  * Decides: when the mirror pod is created, deleted, created anew.
- * Owns: the static pod it stands for, what the API server has under its name.
+ * Owns: its static pod, and the object of its name in the API server.
  * Hears: `mirror.wanted`, `mirror.unwanted`, `mirror.released` (nothing of the static pod is left on the node),
  *   `mirror.seen`, `mirror.listed` (the API server has no others), `mirror.judged`.
  * Asks: `kube.get` of the node that owns it, `kube.create`, `kube.delete`.
@@ -12,7 +12,7 @@
  *   I2 without a node object there is no mirror pod: it would have no owner.
  *   I3 the mirror of a static pod that ends stays until nothing of the pod is left, so that its end can be seen.
  *   I4 a delete names the uid that was seen.
- *   I5 none is created before the API server's mirror pods were listed: it may be there.
+ *   I5 none is created before the API server's mirror pods were listed: it may exist already.
  */
 import {
   declaredTypes,

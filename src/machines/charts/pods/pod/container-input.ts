@@ -1,6 +1,6 @@
 /**
- * What the actor of a container starts from: the container's definition, its instances in the runtime, whether its turn
- * is over. An orphaned container (its pod's definition is gone, or no longer names it) has no definition. Pure.
+ * The input of a container's actor: the container's definition, its instances in the runtime, whether its turn is over.
+ * An orphaned container (its pod's definition is gone, or no longer names it) has no definition. Pure.
  *
  * Invariant: an orphan is stopped with the hook that an earlier agent wrote into its annotations; annotations are input
  * from outside, so one that cannot be read is no hook.

@@ -3,7 +3,7 @@
  * that ends a pod by itself (`activeDeadlineSeconds`, from the start of the pod over restarts of the agent). Part of
  * the chart of `pod.ts`.
  *
- * Invariant: each step is decided by what the runtime shows, so that an interrupted end goes on where it was.
+ * Invariant: each step is decided by the state of the runtime, so that an interrupted end goes on where it was.
  */
 
 import { required } from '../../../../kernel/xstate.ts';

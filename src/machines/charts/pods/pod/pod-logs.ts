@@ -1,7 +1,7 @@
 /**
  * The logs of a pod's containers: one actor for each instance that runs. Part of the chart of `pod.ts`.
  *
- * Invariant: level-triggered by what the runtime shows, so that the order of events does not matter.
+ * Invariant: level-triggered by the state of the runtime, so that the order of events does not matter.
  */
 import type { KeptLog } from '../../../model/operations/logs.ts';
 import { legacyLogName } from '../../../model/spec/index.ts';

@@ -1,9 +1,9 @@
 /**
- * What is prepared for containers before they are created: variables from files in volumes, devices, sub-paths of
- * volumes. Part of the chart of `pod.ts`.
+ * Preparations for containers before they are created: variables from files in volumes, devices, sub-paths of volumes.
+ * Part of the chart of `pod.ts`.
  *
  * Invariants: W1 variables come first, as they may name sub-paths. W2 a container that lacks a variable, a sub-path or
- * a device that its plugin prepared is not created without it; events say as much as upstream's, the log says why.
+ * a device that its plugin prepared is not created without it; events have upstream's text, the log has the cause.
  * Upstream: devicemanager (callPreStartContainerIfNeeded).
  */
 import { line, outputOf } from '../../../../kernel/xstate.ts';

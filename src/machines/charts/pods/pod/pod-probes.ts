@@ -3,7 +3,7 @@
  * `pod.ts`.
  *
  * Invariants: level-triggered, so that it does not matter in which order container, runtime and pod change; a verdict
- * about an instance that is gone does nothing.
+ * about an instance that is gone is ignored.
  */
 import { now, random, required, to } from '../../../../kernel/xstate.ts';
 import type { Container } from '../../../model/api/pod.ts';

@@ -1,4 +1,4 @@
-/** The status of a pod, from everything that its machine knows. */
+/** The status of a pod, from the context of its machine. */
 
 import type { DeviceHealth } from '../../../model/allocation/device-state.ts';
 import { isStaticPod, type PodStatus } from '../../../model/api/pod.ts';

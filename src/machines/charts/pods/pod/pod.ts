@@ -12,11 +12,13 @@
  * Invariants:
  *   P1 nothing is created before the state of the runtime is known; an instance of the wanted definition is never
  *      touched.
- *   P2 an observation that began before one of its own calls ended never overrides what that call did. What the answer
- *      to a call shows of its sandbox or container is not asked for again.
- *   P3 after a call that failed the runtime is observed before anything is tried again.
- *   P4 grace only shrinks; containers stop before their sandbox, sidecars after the containers they serve.
- *   P5 nothing is made before its volumes are there; files go last, after the runtime has nothing of the pod any more.
+ *   P2 an observation that began before one of its own calls ended never overrides the effect of that call. A sandbox
+ *      or container in the answer to a call is not inspected again.
+ *   P3 after a call that failed the runtime is inspected before the next try.
+ *   P4 the grace period can only become shorter; containers stop before their sandbox, sidecars after the regular
+ *      containers.
+ *   P5 no sandbox is created before the volumes are set up; files are removed last, when the runtime has nothing of the
+ *      pod any more.
  */
 import { podEvents } from '../../../model/reasons/reasons.ts';
 import {

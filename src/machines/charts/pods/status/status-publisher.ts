@@ -3,17 +3,17 @@
  *
  * Decides: when a change is written, how long it waits for the next one, when the object is deleted for good.
  * Owns: the newest status of the pod, its status in the API server, the back-off.
- * Hears: `status.changed`, `status.reclaimed` of the pod, `status.observed` and (when it has it no more)
+ * Hears: `status.changed`, `status.reclaimed` of the pod, `status.observed` and (when the object is gone)
  *   `status.listed` of the API server, through `status`.
  * Asks: `kube.patch` of `pods/status`, and `kube.delete` when nothing of a deleted pod is left on this node.
  * Invariants:
- *   U1 what is written is the difference to what the API server was last seen to have; never a GET, one call at a time.
- *   U2 every write names the uid that it is meant for: a namesake is never touched.
+ *   U1 a write has the difference to the last known object of the API server; never a GET, one call at a time.
+ *   U2 every write names the uid of its pod: another pod of the same name is never changed.
  *   U3 the object is deleted only when it is being deleted, has a terminal phase, and the node has nothing of it left.
  *   U4 another client's change of the pod's own fields is written back.
  *   U5 a field that the API server accepted but did not keep (newer than it, or behind a gate) is not sent again.
- *   U6 what the API server refused, or wants to be asked later, waits; what it did not answer goes out with the next
- *      news of the pod.
+ *   U6 a write that the API server refused, or wants later, waits for the back-off; one without an answer is repeated
+ *      with the next change of the pod.
  */
 import {
   declaredTypes,

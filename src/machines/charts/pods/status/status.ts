@@ -9,7 +9,8 @@
  * Asks: every publisher to publish again, when it starts.
  * Invariants:
  *   T1 a summary exists exactly for the pods that have an actor and a configuration.
- *   T2 a publisher lives from the first message about its pod, of the node or of the API server, until neither has it.
+ *   T2 a publisher exists from the first message about its pod, from the node or the API server, until neither has the
+ *      pod.
  */
 import { type AnyActorRef, declaredTypes, errorOf, line, setup, to } from '../../../../kernel/xstate.ts';
 import type { PodRef, PodStatus } from '../../../model/api/pod.ts';

@@ -11,8 +11,8 @@
  * Sends: its pod `object.found`; `eventRecorder` a refusal, and a certificate that became too old.
  * Invariants:
  *   K1 a key is used for one request only, and is shown with its own certificate only.
- *   K2 the pod keeps the certificate that it has until there is another, whatever the signer answers.
- *   K3 a request that was denied or failed is never repeated: the pod hears why.
+ *   K2 the pod keeps its certificate until there is another one, whatever the signer answers.
+ *   K3 a request that was denied or failed is never repeated: the pod is sent the reason.
  * Upstream: pkg/kubelet/podcertificate/podcertificatemanager.go.
  */
 

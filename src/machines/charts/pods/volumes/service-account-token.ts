@@ -4,7 +4,7 @@
  * Decides: when a new token is requested: when 80 % of the life of the last one or a day has passed, as upstream, a
  *   little earlier by chance so that many pods do not request at once.
  * Owns: the times between which the newest token is valid. Never the token: that is a handle.
- * Hears: nothing but the answers to what it asks.
+ * Hears: only the answers of its operations.
  * Asks: `kube.create` of `serviceaccounts/token`, bound to the pod.
  * Sends: its pod `object.found`.
  * Invariants:

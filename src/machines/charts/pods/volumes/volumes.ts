@@ -4,13 +4,13 @@
  * Decides: when volumes are set up, and when a failed set-up is tried again.
  * Owns: the plan, the volumes that failed, the back-off.
  * Hears: `volumes.planned` from its pod, when the pod, a ConfigMap or a Secret changed; of `csiVolumes`, through its
- *   pod, what drivers have published.
+ *   pod, `csi.mounted`.
  * Asks: `volume.setUp`; `sharing`, where giving volumes to a group takes long.
  * Sends: its pod `volumes.mounted`; `csiVolumes` what drivers have to publish; `eventRecorder` each failure of its own.
  * Invariants:
  *   V1 `volumes.mounted` is sent only when every volume of the plan is set up; a later failure takes nothing back.
- *   V2 a plan that needs nothing of the node asks nothing of it.
- *   V3 a change of the plan ends a back-off: what was missing may be there.
+ *   V2 a plan without set-ups calls no operation.
+ *   V3 a change of the plan ends a back-off: a missing object may exist now.
  */
 
 import { declaredTypes, errorOf, line, now, outputOf, pick, sendParent, setup, to } from '../../../../kernel/xstate.ts';
