@@ -5,9 +5,10 @@
  * only a second observation of the runtime (the same that follows a crash): no container is touched. Everything else is
  * refused by name. Pure.
  */
+
 import type { Json } from '../../kernel/json.ts';
-import type { JsonObject } from '../../kernel/xstate.ts';
-import type { KubeletConfiguration } from './index.ts';
+import { isObject, type JsonObject } from '../../kernel/xstate.ts';
+import { asConfiguration, type KubeletConfiguration } from '../model/configuration/fields.ts';
 
 /** By the path of a field, the subsystems that read it. */
 export const RELOADABLE = {
@@ -53,6 +54,8 @@ export interface ConfigurationChange {
   readonly readers: readonly string[];
 }
 
+const fieldsOf = (value: Json | undefined): JsonObject => (isObject(value) ? value : {});
+
 const same = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);
 
 /** The part of `next` that can replace `current` while the node runs. */
@@ -63,34 +66,34 @@ export function changeOf(current: KubeletConfiguration, next: KubeletConfigurati
     config: changed.reduce((config, path) => withField(config, path, next), current),
     changed,
     refused: paths.filter((path) => !isReloadable(path)),
-    readers: [...new Set(changed.flatMap((path): readonly string[] => RELOADABLE[path as keyof typeof RELOADABLE]))],
+    readers: [...new Set(changed.flatMap((path): readonly string[] => RELOADABLE[path]))],
   };
 }
 
-const isReloadable = (path: string): boolean => Object.hasOwn(RELOADABLE, path);
+const isReloadable = (path: string): path is keyof typeof RELOADABLE => Object.hasOwn(RELOADABLE, path);
 
 function differingPaths(current: JsonObject, next: JsonObject): string[] {
   const names = [...new Set([...Object.keys(current), ...Object.keys(next)])];
   return names.flatMap((name) => {
     if (same(current[name], next[name])) return [];
     if (!STRUCTURES.includes(name)) return [name];
-    const [before, after] = [current[name] ?? {}, next[name] ?? {}] as [JsonObject, JsonObject];
+    const [before, after] = [fieldsOf(current[name]), fieldsOf(next[name])];
     const inner = [...new Set([...Object.keys(before), ...Object.keys(after)])];
     return inner.filter((key) => !same(before[key], after[key])).map((key) => `${name}.${key}`);
   });
 }
 
 function withField(config: KubeletConfiguration, path: string, from: KubeletConfiguration): KubeletConfiguration {
-  const [name, key] = path.split('.') as [string, string | undefined];
+  const [name = '', key] = path.split('.');
   const target: JsonObject = config;
   const source: JsonObject = from;
   const value = key === undefined ? source[name] : replaced(target[name], source[name], key);
   const { [name]: _old, ...rest } = target;
-  return { ...rest, ...(value === undefined ? {} : { [name]: value }) } as unknown as KubeletConfiguration;
+  return asConfiguration({ ...rest, ...(value === undefined ? {} : { [name]: value }) });
 }
 
 function replaced(target: Json | undefined, source: Json | undefined, key: string): JsonObject {
-  const { [key]: _old, ...rest } = (target ?? {}) as JsonObject;
-  const value = ((source ?? {}) as JsonObject)[key];
+  const { [key]: _old, ...rest } = fieldsOf(target);
+  const value = fieldsOf(source)[key];
   return { ...rest, ...(value === undefined ? {} : { [key]: value }) };
 }

@@ -151,7 +151,7 @@ export const runKubelet = kubeletSetup.createStateConfig({
         },
         parts: {
           meta: { steps: 'S142-S205' },
-          // // An eventless transition would be taken before the raised events: the event Starting before the
+          // An eventless transition would be taken before the raised events: the event Starting before the
           // subsystems.
           entry: [
             enqueueActions(({ context, enqueue }) => {

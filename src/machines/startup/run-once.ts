@@ -143,7 +143,7 @@ const begin = enqueueActions((args) => {
   enqueue.assign({ sinceMs: now(args) });
   enqueue(line('info', ['Processing manifest with pods', { numPods }]));
   enqueue.sendTo(to('pleg'), { type: 'runtime.wanted' });
-  // // Pods that came before a crash of this actor publish no change by themselves.
+  // Pods that came before a crash of this actor publish no change by themselves.
   enqueue.sendTo(to('pods'), { type: 'status.wanted' });
 });
 

@@ -10,6 +10,7 @@ import {
   declaredTypes,
   errorOf,
   line,
+  outputOf,
   pick,
   setup,
 } from '../../kernel/xstate.ts';
@@ -128,7 +129,7 @@ export const kubeletSetup = setup({
     clientBuilder: clientBuilderMachine,
     auth: authMachine,
     cadvisor: cadvisorMachine,
-    // // Their types together exceed the compiler's limit; `subsystems` of kubelet.ts gives each its input.
+    // Their types together exceed the compiler's limit; `subsystems` of kubelet.ts gives each its input.
     ...(SUBSYSTEMS as Record<SubsystemName, AnyStateMachine>),
     ...pick(
       operations,
@@ -163,7 +164,7 @@ type Failing = {
 export function messageOf(event: Failing): string {
   if (event.error) return errorOf(event).message;
   if (event.message) return event.message;
-  return (event.output as { message?: string } | undefined)?.message ?? 'unknown error';
+  return outputOf<{ message?: string } | undefined>(event)?.message ?? 'unknown error';
 }
 
 /** The transition of a phase that cannot go on: upstream's message, exit code 1, and the phase's own name. */

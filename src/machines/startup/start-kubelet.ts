@@ -156,7 +156,7 @@ const serving = kubeletSetup.createStateConfig({
         onError: { target: 'blocked', actions: warning('Failed to notify the service manager') },
       },
     },
-    // // The goal of starting: from here only a signal or contention of the lock file ends the node.
+    // The goal of starting: from here only a signal or contention of the lock file ends the node.
     blocked: { meta: { steps: 'S114' }, entry: raise({ type: 'create.configReload' }) },
   },
 });

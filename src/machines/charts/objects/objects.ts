@@ -110,10 +110,9 @@ function follow(
     const before = [...keysOf(context.wants)].filter((key) => sharedOf(key) === id).toSorted();
     if (wanted.length > 0 && wanted.join() !== before.join()) want(enqueue, id, wanted);
   }
-  const [known, awaited] = [context.known, context.awaited].map((table) =>
-    Object.fromEntries(Object.entries(table).filter(([key]) => keys.has(key))),
-  ) as [Context['known'], Context['awaited']];
-  return { wants, actors: [...there], known, awaited };
+  const ofWanted = <Value>(table: Readonly<Record<string, Value>>): Record<string, Value> =>
+    Object.fromEntries(Object.entries(table).filter(([key]) => keys.has(key)));
+  return { wants, actors: [...there], known: ofWanted(context.known), awaited: ofWanted(context.awaited) };
 }
 
 const isConfiguration = (key: string): boolean => /^(ConfigMap|Secret)$/.test(idOf(key).kind);

@@ -58,7 +58,7 @@ const s = setup({
     reportHealth: sendTo(to('runtimeState'), (_, params: PlegHealth) => params),
     logFailing: line('warn', ({ event }) => [
       'Listing the pods of the runtime fails',
-      { error: (event as { message: string }).message },
+      { error: event.type === 'runtime.relistFailing' ? event.message : '' },
     ]),
   },
   guards: { hasPublished: ({ context }) => context.hasPublished },

@@ -26,7 +26,6 @@ import { neededKeys } from '../../model/objects/keys.ts';
 import type { ObjectsReleased } from '../../model/objects/messages.ts';
 import type { MirrorMessage } from '../../model/pods/api-messages.ts';
 import {
-  type Ended,
   type GarbageWanted,
   type ImageReport,
   type PodKill,
@@ -196,10 +195,10 @@ const endLeftovers = s.enqueueActions((args) => {
   args.enqueue.assign({ records });
 });
 
-const cannotList = line('warn', ({ event }: { event: unknown }) => [
-  'Cannot look for folders of pods that are gone',
-  { error: errorOf(event).message },
-]);
+const logUnlisted = s.enqueueActions(({ event, enqueue }) => {
+  const error = errorOf(event).message;
+  enqueue(line('warn', ['Cannot look for folders of pods that are gone', { error }]));
+});
 
 // ---- observed -------------------------------------------------------------------------------------------------------
 
@@ -255,11 +254,11 @@ const forward = s.enqueueActions(({ context, event, enqueue }) => {
 
 // ---- ends and crashes -----------------------------------------------------------------------------------------------
 
-const uidIn = (event: Ended): string => childIn(event).replace(/^pod-/, '');
+const uidIn = (event: { readonly type: string }): string => childIn(event).replace(/^pod-/, '');
 
 const reap = s.enqueueActions(({ context, event, enqueue }) => {
   if (!event.type.startsWith('xstate.done.actor.pod-')) return;
-  const uid = uidIn(event as Ended);
+  const uid = uidIn(event);
   enqueue.stopChild(idOf(uid));
   const { [uid]: gone, ...rest } = context.records;
   enqueue.sendTo(to('status'), { type: 'status.removed', uid });
@@ -285,7 +284,7 @@ function sendReleased(enqueue: Enqueue, { settings }: Args['context'], { uid, na
 
 const reapCrashed = s.enqueueActions(({ context, event, enqueue }) => {
   if (!event.type.startsWith('xstate.error.actor.pod-')) return;
-  const uid = uidIn(event as Ended);
+  const uid = uidIn(event);
   const record = context.records[uid];
   if (!record) return enqueue.stopChild(idOf(uid));
   const delay = pauseMs(RESPAWN_BACK_OFF, record.crashes);
@@ -381,7 +380,7 @@ export const podsMachine = s.createMachine({
         src: 'logs.podFolders',
         input: ({ context }) => ({ root: context.settings.podLogsDir }),
         onDone: { target: 'listingFolders', actions: [endLeftovers, s.assign({ lacksLogs: false })] },
-        onError: { target: 'listingFolders', actions: [cannotList as never, s.assign({ lacksLogs: true })] },
+        onError: { target: 'listingFolders', actions: [logUnlisted, s.assign({ lacksLogs: true })] },
       },
     },
     listingFolders: {
@@ -393,7 +392,7 @@ export const podsMachine = s.createMachine({
           { guard: ({ context }) => context.lacksLogs, target: 'retrying', actions: endLeftovers },
           { target: 'keeping', actions: endLeftovers },
         ],
-        onError: { target: 'retrying', actions: cannotList as never },
+        onError: { target: 'retrying', actions: logUnlisted },
       },
     },
     retrying: { ...keeping, after: { [LIST_AGAIN_MS]: 'listingLogs' } },

@@ -75,9 +75,9 @@ export function withContainerFs(
 ): readonly EvictionThreshold[] {
   const source = dedicatedImageFs && !splitContainerFs ? 'imagefs' : 'nodefs';
   const others = thresholds.filter(({ signal }) => !signal.startsWith('containerfs.'));
-  const derived = others.flatMap((each) => {
-    const [fs, what] = each.signal.split('.') as [string, 'available' | 'inodesFree'];
-    return fs === source ? [{ ...each, signal: `containerfs.${what}` as const }] : [];
+  const derived = others.flatMap((each): readonly EvictionThreshold[] => {
+    if (each.signal === `${source}.available`) return [{ ...each, signal: 'containerfs.available' }];
+    return each.signal === `${source}.inodesFree` ? [{ ...each, signal: 'containerfs.inodesFree' }] : [];
   });
   return [...others, ...derived];
 }

@@ -341,7 +341,7 @@ function isToBeStarted(
   if (current.state === 'CONTAINER_RUNNING') return false;
   if (current.state !== 'CONTAINER_EXITED') return true;
   if ((pod.spec.ephemeralContainers ?? []).some(({ name }) => name === container.name)) return false;
-  // // For a sidecar that is restarted, too, the success is shown.
+  // For a sidecar that is restarted, too, the success is shown.
   if (isInit && current.exit_code === 0) return false;
   return shouldRestart({ pod, container, exitCode: current.exit_code });
 }

@@ -3,16 +3,15 @@
  *
  * As comparing their texts, except for the order of keys; parts that both share are not compared.
  */
-type Fields = Readonly<Record<string, unknown>>;
+import { isObject } from '../../../kernel/xstate.ts';
 
-const isObject = (value: unknown): value is object => typeof value === 'object' && value !== null;
+type Fields = Readonly<Record<string, unknown>>;
 
 export function isSame(one: unknown, other: unknown): boolean {
   if (Object.is(one, other)) return true;
-  if (!isObject(one) || !isObject(other) || Array.isArray(one) !== Array.isArray(other)) return false;
-  if (Array.isArray(one))
-    return one.length === (other as unknown[]).length && one.every((each, i) => isSame(each, (other as unknown[])[i]));
-  return hasSameFields(one as Fields, other as Fields);
+  if (Array.isArray(one) && Array.isArray(other))
+    return one.length === other.length && one.every((each, i) => isSame(each, other[i]));
+  return isObject(one) && isObject(other) && hasSameFields(one, other);
 }
 
 /** An undefined field counts as absent. */

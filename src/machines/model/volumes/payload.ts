@@ -69,7 +69,7 @@ function projection(source: VolumeProjection, place: ProjectionPlace, input: Pay
   if (secret) return keyed({ ...secret, kind: 'Secret', mode }, input);
   if (downwardAPI) return downward(downwardAPI.items ?? [], mode, input);
   const [kind] = Object.keys(source);
-  // // An API server leaves out fields whose gates are off.
+  // An API server leaves out fields whose gates are off.
   if (kind === undefined) return [];
   throw new Error(`a projected source of kind ${kind} is none that this node agent knows`);
 }

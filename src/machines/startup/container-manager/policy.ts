@@ -60,47 +60,22 @@ export interface ContainerManagerInput extends NodeGroupSettings {
 const absolute = (path: string): string => (path === '' || path.startsWith('/') ? path : `/${path}`);
 
 /** The context must have the runtime and the machine. */
-export function containerManagerInput({
-  input: { behavior },
-  config,
-  flags,
-  node,
-  runtime,
-  machineInfo,
-}: EstablishedContext): ContainerManagerInput {
-  const isOn = gatesOf(config);
-  const parsed = parseQosReserved(config.qosReserved);
-  const qosReserved = parsed.error === undefined ? parsed.value : {};
+export function containerManagerInput(context: EstablishedContext): ContainerManagerInput {
+  const { config, flags, machineInfo } = context;
   return {
-    behavior,
-    nodeName: node.nodeName,
+    behavior: context.input.behavior,
+    nodeName: context.node.nodeName,
     machineInfo,
-    usesCgroups: !runtime.embedded,
-    cgroupsPerQOS: config.cgroupsPerQOS,
-    cgroupRoot: absolute(config.cgroupRoot) || (config.cgroupsPerQOS ? '/' : ''),
-    cgroupDriver: runtime.cgroupDriver ?? (config.cgroupDriver as 'cgroupfs' | 'systemd'),
-    kubeletCgroups: config.kubeletCgroups,
-    runtimeCgroups: flags.runtimeCgroups,
-    systemCgroups: config.systemCgroups,
+    ...cgroupSettings(context),
+    ...managerSettings(context),
     failCgroupV1: config.failCgroupV1,
     failSwapOn: config.failSwapOn,
     protectKernelDefaults: config.protectKernelDefaults,
-    ...(isOn('KubeletInUserNamespace') && !config.protectKernelDefaults ? { isInUserNamespace: true } : {}),
-    cpuManagerPolicy: config.cpuManagerPolicy,
-    cpuManagerPolicyOptions: config.cpuManagerPolicyOptions,
-    maxNumaNodes: Number(config.topologyManagerPolicyOptions['max-allowable-numa-nodes'] ?? MAX_NUMA_NODES),
-    memoryManagerPolicy: config.memoryManagerPolicy,
-    memoryManagerError: memoryManagerError(config, memoryMachine(machineInfo))?.error ?? '',
-    managers: resourceManagers(behavior, config, machineInfo),
+    ...(gatesOf(config)('KubeletInUserNamespace') && !config.protectKernelDefaults ? { isInUserNamespace: true } : {}),
     rootDir: flags.rootDir,
     oomScoreAdj: config.oomScoreAdj,
     storagePath: config.localStorageCapacityIsolation ? flags.rootDir : '',
     hugePageSizes: machineInfo.hugePageKib.map(hugePageName),
-    enforceNodeAllocatable: config.enforceNodeAllocatable,
-    kubeReservedCgroup: config.kubeReservedCgroup,
-    systemReservedCgroup: config.systemReservedCgroup,
-    memoryReservedPercent: isOn('QOSReserved') ? (qosReserved['memory'] ?? null) : null,
-    memoryQoS: isOn('MemoryQoS') && config.memoryReservationPolicy === 'TieredReservation',
     reservations: {
       kubeReserved: config.kubeReserved,
       systemReserved: config.systemReserved,
@@ -112,6 +87,37 @@ export function containerManagerInput({
     },
   };
 }
+
+/** Names of cgroups, and what is enforced in them. */
+function cgroupSettings({ config, flags, runtime }: EstablishedContext) {
+  const isOn = gatesOf(config);
+  const parsed = parseQosReserved(config.qosReserved);
+  const qosReserved = parsed.error === undefined ? parsed.value : {};
+  return {
+    usesCgroups: !runtime.embedded,
+    cgroupsPerQOS: config.cgroupsPerQOS,
+    cgroupRoot: absolute(config.cgroupRoot) || (config.cgroupsPerQOS ? '/' : ''),
+    cgroupDriver: runtime.cgroupDriver ?? (config.cgroupDriver as 'cgroupfs' | 'systemd'),
+    kubeletCgroups: config.kubeletCgroups,
+    runtimeCgroups: flags.runtimeCgroups,
+    systemCgroups: config.systemCgroups,
+    enforceNodeAllocatable: config.enforceNodeAllocatable,
+    kubeReservedCgroup: config.kubeReservedCgroup,
+    systemReservedCgroup: config.systemReservedCgroup,
+    memoryReservedPercent: isOn('QOSReserved') ? (qosReserved['memory'] ?? null) : null,
+    memoryQoS: isOn('MemoryQoS') && config.memoryReservationPolicy === 'TieredReservation',
+  };
+}
+
+/** The managers of CPUs and memory. */
+const managerSettings = ({ config, machineInfo, input }: EstablishedContext) => ({
+  cpuManagerPolicy: config.cpuManagerPolicy,
+  cpuManagerPolicyOptions: config.cpuManagerPolicyOptions,
+  maxNumaNodes: Number(config.topologyManagerPolicyOptions['max-allowable-numa-nodes'] ?? MAX_NUMA_NODES),
+  memoryManagerPolicy: config.memoryManagerPolicy,
+  memoryManagerError: memoryManagerError(config, memoryMachine(machineInfo))?.error ?? '',
+  managers: resourceManagers(input.behavior, config, machineInfo),
+});
 
 /**
  * Why a machine cannot be a node, in upstream's words. A policy that would not be enforced does not let the node start.

@@ -2,8 +2,8 @@
  * The status of the Node: a projection of the facts about the machine and of the reports of its subsystems.
  * Upstream: pkg/kubelet/nodestatus/setters.go. Judge: the recording `node-register`.
  */
-import type { Json } from '../../../../kernel/json.ts';
-import type { JsonObject } from '../../../../kernel/xstate.ts';
+
+import { isObject, type JsonObject } from '../../../../kernel/xstate.ts';
 import type { NodeStatus } from '../../../model/api/node.ts';
 import { strategicPatch } from '../../../model/api/strategic-patch.ts';
 import { nodeConditions } from './conditions.ts';
@@ -41,10 +41,10 @@ export function nodeStatus(facts: NodeFacts, reports: NodeReports, before: NodeS
 export function statusPatch(before: NodeStatus, after: NodeStatus): JsonObject | null {
   const patch = strategicPatch({ status: before }, { status: after }, MERGE_KEYS);
   if (patch === null || before.addresses === undefined) return patch;
-  const status = patch.status as JsonObject;
-  if (status.addresses === undefined || status.addresses === null) return patch;
+  const { status } = patch;
+  if (!isObject(status) || !Array.isArray(status['addresses'])) return patch;
   // The API would merge addresses by type and so mix two of one type; `$patch: replace` says that these are all.
-  return { ...patch, status: { ...status, addresses: [...(status.addresses as Json[]), { $patch: 'replace' }] } };
+  return { ...patch, status: { ...status, addresses: [...status['addresses'], { $patch: 'replace' }] } };
 }
 
 /** True when a condition changed in more than its heartbeat. */

@@ -182,7 +182,7 @@ export const takeOver = keeping(({ args, books }) => {
   for (const [uid, holding] of fresh) {
     books.handedOver = { ...books.handedOver, [uid]: { ...books.handedOver[uid], ...holding } };
   }
-  // // Some of these pods may be gone, and hold nothing any more.
+  // Some of these pods may be gone, and hold nothing any more.
   if (fresh.length > 0) enqueue.sendTo(to('pods'), { type: 'pods.wanted' } satisfies PodsWanted);
 });
 

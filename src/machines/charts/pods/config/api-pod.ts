@@ -34,12 +34,12 @@ const followedCount = (pod: Pod): number =>
 export function podFromApi(object: KubeObject): ApiPod {
   const { metadata, spec, status } = object;
   if (!isObject(metadata)) return { error: 'metadata: the object has none' };
-  const { managedFields: _, ...meta } = metadata as Record<string, unknown>;
+  const { managedFields: _, ...meta } = metadata;
   if (!isText(meta['name']) || !isText(meta['namespace'])) return { error: 'metadata: name and namespace are needed' };
   if (!isUid(meta['uid'])) return { error: `metadata.uid: ${JSON.stringify(meta['uid'])} is no uid` };
   if (!isObject(spec) || !Array.isArray(spec['containers'])) return { error: 'spec.containers: must be a list' };
   const lists = ['containers', 'initContainers', 'ephemeralContainers', 'volumes'] as const;
-  const broken = lists.find((list) => !isListOfNamed((spec as Record<string, unknown>)[list]));
+  const broken = lists.find((list) => !isListOfNamed(spec[list]));
   if (broken !== undefined) return { error: `spec.${broken}: must be a list of objects with a name` };
   const tooLarge = sizeProblem({ meta, spec, status });
   if (tooLarge !== null) return { error: tooLarge };

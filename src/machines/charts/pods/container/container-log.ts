@@ -9,7 +9,7 @@
  *   I1 a log that was moved aside and that the runtime does not open anew gets its name back, so that readers by name
  *      lose nothing that the container writes.
  */
-import { declaredTypes, line, type PlainError, pick, setup } from '../../../../kernel/xstate.ts';
+import { declaredTypes, errorIn, line, pick, setup } from '../../../../kernel/xstate.ts';
 import { operations } from '../../../model/operations/index.ts';
 import type { KeptLog } from '../../../model/operations/logs.ts';
 import type { Ended } from '../../../model/pods/messages.ts';
@@ -41,9 +41,9 @@ const s = setup({
 
 const complain = (text: string) =>
   s.enqueueActions(({ context, event, enqueue }) => {
-    const { error, message } = event as unknown as { error?: PlainError; message?: string };
+    const message = event.type === 'log.failed' ? event.message : (errorIn(event)?.message ?? '');
     const { containerId, log } = context;
-    enqueue(line('error', [text, { containerID: containerId, path: log.path, err: error?.message ?? message ?? '' }]));
+    enqueue(line('error', [text, { containerID: containerId, path: log.path, err: message }]));
   });
 
 const noteAside = s.assign(({ event }) => (event.type === 'log.rotated' ? { aside: event.aside } : {}));

@@ -1,6 +1,6 @@
 /** The context of a container's machine, and the pure rules by which it decides. See `container.ts`. */
 
-import type { OutputOf } from '../../../../kernel/xstate.ts';
+import { type OutputOf, outputOf } from '../../../../kernel/xstate.ts';
 import type { ContainerStatus } from '../../../model/api/cri.ts';
 import type { ObjectReference } from '../../../model/api/pod.ts';
 import type { Operations } from '../../../model/operations/index.ts';
@@ -224,7 +224,7 @@ export function nextInstance(context: ContainerContext, nowMs: number): Partial<
   const isAtOnce = stop?.after === 'again' && endedMs >= (context.endedBeforeMs ?? 0) + backoffMs;
   return {
     untilMs: isAtOnce ? AT_ONCE : endedMs + backoffMs,
-    // // A container whose instances only ever ended by a probe is in no crash loop yet.
+    // A container whose instances only ever ended by a probe is in no crash loop yet.
     backoffMs: stop?.after === 'again' && context.endedBeforeMs === null ? context.backoffMs : backoffMs,
     endedBeforeMs: endedMs,
     knownAtMs: 0,
@@ -299,7 +299,7 @@ export function hookMessage(context: ContainerContext, end: HookEnd | null): str
 const refusalOf = ({ path, error }: Hook & { readonly kind: 'unsupported' }, name: string, pod: string): string =>
   path === null ? hookMessages.cannotRun(error) : hookMessages.http(path, name, pod, error);
 
-type HookEnd = { readonly error: string } | OutputOf<Operations['cri.execSync']>;
+export type HookEnd = { readonly error: string } | OutputOf<Operations['cri.execSync']>;
 
 /** `name_namespace(uid)`: how upstream's messages name a pod. */
 export const podOf = ({ podName, namespace, uid }: Pick<ContainerContext, 'podName' | 'namespace' | 'uid'>): string =>
@@ -369,7 +369,7 @@ export interface Report {
 
 /** The instance in the answer to a call; `null` where the answer has none. */
 export const shownIn = (event: unknown): ContainerStatus | null =>
-  (event as { readonly output?: { readonly status?: ContainerStatus | null } }).output?.status ?? null;
+  outputOf<{ readonly status?: ContainerStatus | null } | undefined>(event)?.status ?? null;
 
 /** Whether the pod has to inspect the runtime after a call: not when the answer showed the instance. */
 export function afterCall({ event }: { readonly event: unknown }): Pick<Report, 'inspect' | 'seen'> {

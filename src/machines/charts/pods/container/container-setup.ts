@@ -2,10 +2,10 @@
 
 import {
   declaredTypes,
+  errorIn,
   errorOf,
   now,
   outputOf,
-  type PlainError,
   pick,
   random,
   type SecretHandle,
@@ -37,6 +37,7 @@ import {
   type ContainerInput,
   type ContainerStop,
   forgiven,
+  type HookEnd,
   hasExited,
   hasLastWords,
   hookMessage,
@@ -344,8 +345,9 @@ const preStopFailed = containerEvents.failedPreStopHook();
 
 /** Notes how the postStart hook failed, for the event. */
 export const noteHookFailure = s.assign(({ context, event }) => {
-  const { output, error } = event as unknown as { output?: never; error?: PlainError };
-  return { message: hookMessage(context, error ? { error: error.message } : (output ?? null)) };
+  const error = errorIn(event);
+  const output = outputOf<HookEnd | undefined>(event) ?? null;
+  return { message: hookMessage(context, error ? { error: error.message } : output) };
 });
 
 export const failPostStart = s.assign(({ context }) => ({
@@ -374,7 +376,7 @@ export const beginWait = s.assign({ hookBeganAtMs: (args) => now(args) });
 
 /** The preStop hook answered; a failure is recorded. */
 export const endHook = s.enqueueActions(({ event, enqueue }) => {
-  const { output } = event as unknown as { output?: { exitCode?: number; fellBack?: boolean } };
+  const output = outputOf<{ exitCode?: number; fellBack?: boolean } | undefined>(event);
   if (output?.fellBack) enqueue(logFallback);
   if (output === undefined || (output.exitCode ?? 0) !== 0) enqueue({ type: 'record', params: preStopFailed });
   enqueue.assign({ hookBeganAtMs: 0 });

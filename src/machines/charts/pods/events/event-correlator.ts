@@ -166,7 +166,7 @@ export function correlate(before: Correlation, event: EventRecorded, nowMs: numb
     isSpam: spent.isSpam,
     correlation: {
       tokens: withRecent(before.tokens, tokenKey, spent.tokens),
-      // // Upstream drops one entry of a full set, so that entries that stay are still counted.
+      // Upstream drops one entry of a full set, so that entries that stay are still counted.
       similar: withRecent(before.similar, group, [nowMs, ...(isCombined ? messages.slice(1) : messages)]),
       counters: withRecent(before.counters, key, [count, firstMs, serial]),
       serial: before.serial + 1,

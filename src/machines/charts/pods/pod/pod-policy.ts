@@ -285,7 +285,7 @@ export const DEFAULT_GRACE_SECONDS = 30;
 export const wantedOf = (pod: Pod, { container, kind }: Member): ContainerWanted => ({
   image: container.image ?? '',
   imagePolicy: pullPolicy(container),
-  // // An ephemeral container never changes: its instance is always the wanted one.
+  // An ephemeral container never changes: its instance is always the wanted one.
   hash: kind === 'ephemeral' ? '' : containerHash(container),
   restartPolicy: restartPolicyOf(pod, container, kind),
   restartPolicyRules: container.restartPolicyRules ?? [],

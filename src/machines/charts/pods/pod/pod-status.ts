@@ -37,7 +37,7 @@ export function statusOf(context: PodContext, nowMs: number): PodStatus | null {
   const neverRan = runtime === null || runtime.containers.length === 0;
   if (rejection !== null && (kill === null || neverRan))
     return { ...rejectedStatus(pod, rejection, nowMs), ...begun(context) };
-  // // Without a report of the runtime the last status stays.
+  // Without a report of the runtime the last status stays.
   if (runtime === null) return context.status;
   const entries = Object.entries(containers);
   const waiting = entries

@@ -236,7 +236,7 @@ export const statusPublisherMachine = s.createMachine({
         }),
         onDone: { target: 'deciding', actions: noteWritten },
         onError: [
-          // // The watch shows, or has shown, what exists instead.
+          // The watch shows, or has shown, what exists instead.
           { guard: 'isGone', target: 'deciding', actions: noteGone },
           { guard: 'isUnanswered', target: 'unanswered', actions: noteFailure },
           { target: 'backingOff', actions: noteFailure },

@@ -323,7 +323,7 @@ const issuing = s.createStateConfig({
             resource: 'podcertificaterequests',
             namespace: pod.namespace,
           },
-          // // A node may watch only requests of its own pods.
+          // A node may watch only requests of its own pods.
           fieldSelector: `metadata.name=${requestName},spec.nodeName=${nodeName}`,
         }),
         onDone: { target: 'backingOff', actions: failLost },
