@@ -5,7 +5,7 @@
 import { declaredTypes, pick, setup } from '../../../kernel/xstate.ts';
 import type { CSIDriverSpec } from '../../model/api/storage.ts';
 import type {
-  CSIDriverNews,
+  CSIDriverChange,
   CSIOverdue,
   CSIPod,
   CSIReleased,
@@ -84,7 +84,7 @@ export interface Context extends CSIVolumesInput {
 }
 
 export type Event =
-  | CSIDriverNews
+  | CSIDriverChange
   | CSIOverdue
   | CSIReleased
   | CSIWanted

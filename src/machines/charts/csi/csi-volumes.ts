@@ -47,12 +47,12 @@ const RETRY_MS = 5_000;
 const REOPEN_MS = 1_000;
 
 /** Updates the context with an event, then reconciles. */
-const news = (take: (context: Context, event: Event) => Partial<Context>) =>
+const updating = (take: (context: Context, event: Event) => Partial<Context>) =>
   s.enqueueActions(({ context, event, enqueue }) => {
     enqueue.assign(reconcile(enqueue, { ...context, ...take(context, event) }));
   });
 
-const takeInventory = news((_, event) => {
+const takeInventory = updating((_, event) => {
   const { volumes, devices } = outputOf<CSIInventory>(event);
   return { found: { volumes, devices } };
 });
@@ -63,7 +63,7 @@ const logUnread = s.enqueueActions(({ event, enqueue }) => {
 });
 
 /** A volume that was wanted before may have to be larger now. */
-const takeWanted = news(({ pods, mounts }, event) => {
+const takeWanted = updating(({ pods, mounts }, event) => {
   if (event.type !== 'csi.wanted') return {};
   const { pod, volumes } = event;
   const bySpec = new Map(volumes.map((volume) => [volume.spec, volume]));
@@ -100,13 +100,13 @@ const reportOverdue = s.enqueueActions(({ context, event, enqueue }) => {
   if (unmounted.length > 0) enqueue.sendTo(to('eventRecorder'), eventRecorded(ref, text));
 });
 
-const takeReleased = news(({ pods }, event) => {
+const takeReleased = updating(({ pods }, event) => {
   if (event.type !== 'csi.released') return {};
   const before = pods[event.uid] ?? { pod: null, volumes: [] };
   return { pods: { ...pods, [event.uid]: { ...before, isReleased: true } } };
 });
 
-const takeEndpoint = news(({ endpoints }, event) => {
+const takeEndpoint = updating(({ endpoints }, event) => {
   if (event.type === 'csi.driverListening') return { endpoints: { ...endpoints, [event.name]: event.endpoint } };
   if (event.type !== 'csi.driverGone') return {};
   const { [event.name]: _gone, ...others } = endpoints;
@@ -114,7 +114,7 @@ const takeEndpoint = news(({ endpoints }, event) => {
 });
 
 /** Sends `volumesInUse` again when the Node lists other volumes: its publisher may have started anew. */
-const takeNode = news(({ inUse }, event) => {
+const takeNode = updating(({ inUse }, event) => {
   if (event.type !== 'node.volumes') return {};
   const isAsReported = JSON.stringify(event.inUse) === JSON.stringify(inUse);
   return { node: { inUse: event.inUse, attached: event.attached }, inUse: isAsReported ? inUse : null };
@@ -122,7 +122,7 @@ const takeNode = news(({ inUse }, event) => {
 
 const specIn = (object: KubeObject): CSIDriverSpec => (object['spec'] ?? {}) as CSIDriverSpec;
 
-const takeDrivers = news(({ drivers }, event) => {
+const takeDrivers = updating(({ drivers }, event) => {
   if (event.type === 'reflector.listed') {
     return { drivers: Object.fromEntries(event.items.map((item) => [item.metadata.name, specIn(item)])) };
   }
@@ -132,7 +132,7 @@ const takeDrivers = news(({ drivers }, event) => {
   return { drivers: event.change === 'DELETED' ? others : { ...others, [name]: specIn(event.object) } };
 });
 
-const takeStaged = news(({ devices }, event) => {
+const takeStaged = updating(({ devices }, event) => {
   if (event.type !== 'device.staged') return {};
   const { key, device: staged } = event;
   return { devices: devices.map((each) => (each.key === key ? { ...each, staged, isNodeFull: false } : each)) };
@@ -156,7 +156,7 @@ const takePublished = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue.assign({ mounts });
 });
 
-const takeExpanded = news(({ mounts, devices }, event) => {
+const takeExpanded = updating(({ mounts, devices }, event) => {
   if (event.type !== 'mount.expanded') return {};
   const { id, size } = event;
   const key = mounts.flatMap((mount) => (mount.id === id ? [deviceKey(mount.volume)] : []))[0];
@@ -183,7 +183,7 @@ const reapCrashed = s.enqueueActions(({ context, event, enqueue }) => {
   reapChild(enqueue, id, { type: 'csi.respawn' }, RETRY_MS);
 });
 
-const respawn = news(() => ({}));
+const respawn = updating(() => ({}));
 
 const start = s.enqueueActions(({ enqueue }) => {
   enqueue.sendTo(to('pods'), { type: 'csi.started' } satisfies CSIReport);

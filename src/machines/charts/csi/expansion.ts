@@ -107,14 +107,14 @@ const s = setup({
     cannotExpand: ({ context }) => !expands(context.capabilities),
     hasSecret: ({ context }) => context.volume.expandSecret !== null,
     isDone: ({ context: { claim, expansion } }) => hasSize(claim, expansion.to),
-    mustReportFailure: ({ context }) => failureToTell(context) !== null,
+    mustReportFailure: ({ context }) => failureToReport(context) !== null,
     isInUse: ({ context }) => context.failure.isInUse,
   },
   delays: retryDelays,
 });
 
 /** The patch of the claim's status after a failure; `null`: no change. */
-function failureToTell({ claim, expansion, failure, failedAt, hasFailed }: Context) {
+function failureToReport({ claim, expansion, failure, failedAt, hasFailed }: Context) {
   if (!failure.isFinal || verdictOf(claim, expansion.to) === 'unguided') return null;
   const isInfeasible = failure.isInfeasible || (hasFailed && isOutdated(claim, expansion.to));
   return failurePatch(claim, failure.message, isInfeasible, failedAt);
@@ -260,7 +260,7 @@ const failed = s.createStateConfig({
       invoke: {
         id: 'failure',
         src: 'kube.patch',
-        input: ({ context }) => patching(context, required(failureToTell(context), 'the failure to report')),
+        input: ({ context }) => patching(context, required(failureToReport(context), 'the failure to report')),
         onDone: { target: 'reported', actions: noteClaim },
         onError: {
           target: 'reported',

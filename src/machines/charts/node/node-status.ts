@@ -56,7 +56,7 @@ import {
   reported,
 } from './object/facts.ts';
 import { labelsIn, lostLabels, newNode, volumesIn } from './object/node.ts';
-import { hasConditionNews, hasNews, holdsMore, nodeStatus, statusPatch } from './object/status.ts';
+import { hasConditionChange, hasChange, holdsMore, nodeStatus, statusPatch } from './object/status.ts';
 import { nodeIn, nodeTarget, type Registered, registrationMachine } from './registration.ts';
 
 export interface NodeStatusInput {
@@ -134,15 +134,16 @@ const s = setup({
     registersItself: ({ context }) => context.register,
     isUrgent: ({ context }) => {
       const [before, after] = [statusOf(context), projected(context, context.reportedAtMs)];
-      return context.node !== null && (hasConditionNews(before, after) || holdsMore(before, after));
+      return context.node !== null && (hasConditionChange(before, after) || holdsMore(before, after));
     },
     mayTryAgain: ({ context }) => context.tries < TRIES_MAX,
   },
   delays: {
     nextReport: (args) => {
       const { context } = args;
-      const news = hasNews(statusOf(context), projected(context, context.reportedAtMs)) || labelsOf(context) !== null;
-      const period = news ? context.updateFrequencyMs : context.quietMs;
+      const isChanged =
+        hasChange(statusOf(context), projected(context, context.reportedAtMs)) || labelsOf(context) !== null;
+      const period = isChanged ? context.updateFrequencyMs : context.quietMs;
       return Math.max(0, context.reportedAtMs + period - now({ system: args.self.system }));
     },
   },
@@ -259,8 +260,8 @@ const compose = s.enqueueActions((args) => {
 /** Spreads the reports of nodes that changed together: half to one and a half of the period, as upstream. */
 const settle = s.assign((args) => {
   const { context } = args;
-  const wasNews = hasNews(statusOf(context), context.next);
-  return { tries: 0, quietMs: context.reportFrequencyMs * (wasNews ? 0.5 + random(args) : 1) };
+  const wasChanged = hasChange(statusOf(context), context.next);
+  return { tries: 0, quietMs: context.reportFrequencyMs * (wasChanged ? 0.5 + random(args) : 1) };
 });
 
 const failed = s.enqueueActions(({ context, event, enqueue }) => {

@@ -14,7 +14,7 @@
  * Seeds: S191, S241. Upstream: pkg/kubelet/pluginmanager.
  */
 import { type AnyActorRef, declaredTypes, errorOf, line, pick, setup, to } from '../../../kernel/xstate.ts';
-import type { CSIDriverNews, CSILimits } from '../../model/csi/messages.ts';
+import type { CSIDriverChange, CSILimits } from '../../model/csi/messages.ts';
 import type { DraPluginNews } from '../../model/dra/messages.ts';
 import type { DevicePlugin } from '../../model/operations/devices.ts';
 import type { DraPlugin } from '../../model/operations/dra.ts';
@@ -114,8 +114,8 @@ function withdraw(enqueue: Enqueue, { inCluster, plugins }: Context, id: string,
 }
 
 function sendEndpoint(enqueue: Enqueue, { name, endpoint, isRegistered }: Taken): void {
-  const news: CSIDriverNews = { type: 'csi.driverListening', name, endpoint };
-  if (isRegistered) enqueue.sendTo(to('csiVolumes'), news);
+  const change: CSIDriverChange = { type: 'csi.driverListening', name, endpoint };
+  if (isRegistered) enqueue.sendTo(to('csiVolumes'), change);
 }
 
 /** `csiVolumes` started anew and knows no driver: it gets them again, and sends how often each is asked. */

@@ -177,11 +177,11 @@ const observe = s.enqueueActions(({ context, event, enqueue }) => {
   const later = Object.fromEntries(before.filter(([, wanted]) => wanted > refresh));
   const known = context.known[key];
   const isKept = state.state === 'unknown' && known !== undefined && known.state !== 'unknown';
-  const isNews = !isKept && (waiting.length === 0 || known === undefined || versionOf(state) !== versionOf(known));
+  const isChange = !isKept && (waiting.length === 0 || known === undefined || versionOf(state) !== versionOf(known));
   if (!isKept) enqueue.assign({ known: { ...context.known, [key]: state } });
   if (state.state !== 'unknown') enqueue.assign({ awaited: { ...context.awaited, [key]: later } });
   const uids = Object.entries(context.wants).flatMap(([uid, keys]) =>
-    keys.includes(key) && (waiting.includes(uid) || (isNews && later[uid] === undefined)) ? [uid] : [],
+    keys.includes(key) && (waiting.includes(uid) || (isChange && later[uid] === undefined)) ? [uid] : [],
   );
   if (uids.length === 0) return;
   enqueue.sendTo(to('pods'), { type: 'object.found', key, uids, ...state } satisfies ObjectFound);

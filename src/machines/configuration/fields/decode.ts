@@ -16,7 +16,7 @@ import {
   zeroOf,
 } from '../../model/configuration/field-types.ts';
 import { kubeletConfigurationType } from '../../model/configuration/fields.ts';
-import { isNumber, textOfNumber } from '../../model/values/exact-number.ts';
+import { isNumber, jsonKind, textOfNumber } from '../../model/values/exact-number.ts';
 import { quote } from '../../model/values/go-text.ts';
 import { QUANTITY_REFUSAL, quantityText } from '../../model/values/quantity.ts';
 import { formatDuration, parseDuration } from '../../model/values/time.ts';
@@ -141,7 +141,7 @@ function decodeInteger(
 
 function decodeDuration(value: Json, progress: Progress): Json | undefined {
   if (value !== null && (typeof value !== 'string' || isNumber(value)))
-    return abort(typeError('string', wordFor(value), progress), progress);
+    return abort(typeError('string', jsonKind(value), progress), progress);
   const parsed = parseDuration(value ?? '');
   return parsed.error === undefined ? formatDuration(parsed.value) : abort(parsed.error, progress);
 }
@@ -153,7 +153,7 @@ function decodeFlushFrequency(value: Json, progress: Progress): Json | undefined
   if (typeof value === 'string' && text === null) return decodeDuration(value, progress);
   const whole = text !== null && /^-?[0-9]+$/.test(text) ? BigInt(text) : null;
   if (whole !== null && BigInt.asIntN(64, whole) === whole) return Number(whole);
-  const word = text === null ? wordFor(value) : `number ${text}`;
+  const word = text === null ? jsonKind(value) : `number ${text}`;
   const reason = `json: cannot unmarshal ${word} into Go value of type time.Duration`;
   return abort(`invalid duration ${quote(text ?? JSON.stringify(value))}: ${reason}`, progress);
 }
@@ -191,7 +191,7 @@ function decodeItem(type: FieldType, value: Json, progress: Progress): Json {
   return decoded ?? (type.kind === 'struct' ? {} : zeroOf(type));
 }
 
-function mismatch(type: FieldType, value: Json, progress: Progress, word = wordFor(value)): undefined {
+function mismatch(type: FieldType, value: Json, progress: Progress, word = jsonKind(value)): undefined {
   progress.outcome.typeError ??= typeError(goName(type), word, progress);
 }
 
@@ -201,12 +201,4 @@ function abort(error: string, progress: Progress): undefined {
 
 function typeError(type: string, word: string, { owner, path }: Progress): string {
   return `json: cannot unmarshal ${word} into Go struct field ${owner}.${path.join('.')} of type ${type}`;
-}
-
-/** Go's word for a JSON value in a decoding error. */
-export function wordFor(value: Json): string {
-  if (Array.isArray(value)) return 'array';
-  if (value === null) return 'null';
-  if (isNumber(value)) return 'number';
-  return typeof value === 'boolean' ? 'bool' : typeof value;
 }

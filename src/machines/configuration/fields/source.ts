@@ -6,9 +6,8 @@
 
 import type { Json } from '../../../kernel/json.ts';
 import { isObject, type JsonObject } from '../../../kernel/xstate.ts';
-import { isNumber } from '../../model/values/exact-number.ts';
+import { isNumber, jsonKind } from '../../model/values/exact-number.ts';
 import { quote } from '../../model/values/go-text.ts';
-import { wordFor } from './decode.ts';
 
 export interface GroupVersionKind {
   readonly apiVersion: string;
@@ -46,7 +45,7 @@ export function readDropInMeta(text: string | null, value: Json): TypeMeta {
 
 function interpret(value: Json): TypeMeta {
   if (value !== null && !isObject(value)) {
-    return { error: metaError(`json: cannot unmarshal ${wordFor(value)} into Go value of type ${META_STRUCT}`) };
+    return { error: metaError(`json: cannot unmarshal ${jsonKind(value)} into Go value of type ${META_STRUCT}`) };
   }
   const body = value ?? {};
   const meta = { apiVersion: '', kind: '' };
@@ -69,7 +68,7 @@ function metaError(reason: string): string {
 }
 
 function metaFieldError(field: string, value: Json): string {
-  return metaError(`json: cannot unmarshal ${wordFor(value)} into Go struct field .${field} of type string`);
+  return metaError(`json: cannot unmarshal ${jsonKind(value)} into Go struct field .${field} of type string`);
 }
 
 /** A GroupVersionKind as Go prints it: `group/version, Kind=kind`. */

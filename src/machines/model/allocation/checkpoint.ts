@@ -8,7 +8,7 @@
 import type { Json } from '../../../kernel/json.ts';
 import { isObject } from '../../../kernel/xstate.ts';
 import { fnv1a32 } from '../spec/hash.ts';
-import { isNumber } from '../values/exact-number.ts';
+import { jsonKind } from '../values/exact-number.ts';
 import { decodeJson } from '../values/json-document.ts';
 
 /** A Go value as spew prints it, without the name of its type where the place implies it. */
@@ -46,14 +46,7 @@ export function decoded(
   if (error !== undefined) return { error };
   if (value === null) return { value: {} };
   if (isObject(value)) return { value };
-  return { error: `json: cannot unmarshal ${wordFor(value)} into Go value of type ${type}` };
-}
-
-/** Go's word for a JSON value in a decoding error. */
-function wordFor(value: Json): string {
-  if (Array.isArray(value)) return 'array';
-  if (isNumber(value)) return 'number';
-  return typeof value === 'boolean' ? 'bool' : typeof value;
+  return { error: `json: cannot unmarshal ${jsonKind(value)} into Go value of type ${type}` };
 }
 
 /** `manager` as upstream names it: `CPU`, `memory`. */

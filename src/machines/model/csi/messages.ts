@@ -88,7 +88,7 @@ export type CSIReport =
   | { readonly type: 'csi.started' };
 
 /** From `pluginManager`: the socket of a driver, or its end. */
-export type CSIDriverNews =
+export type CSIDriverChange =
   | { readonly type: 'csi.driverListening'; readonly name: string; readonly endpoint: string }
   | { readonly type: 'csi.driverGone'; readonly name: string };
 

@@ -23,3 +23,11 @@ export function textOfNumber(value: Json): string | null {
   if (typeof value === 'number') return String(value);
   return typeof value === 'string' && value.startsWith(MARK) ? value.slice(MARK.length) : null;
 }
+
+/** The kind of a JSON value, as Go's decoding errors name it. */
+export function jsonKind(value: Json): string {
+  if (Array.isArray(value)) return 'array';
+  if (value === null) return 'null';
+  if (isNumber(value)) return 'number';
+  return typeof value === 'boolean' ? 'bool' : typeof value;
+}

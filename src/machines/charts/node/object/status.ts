@@ -48,11 +48,11 @@ export function statusPatch(before: NodeStatus, after: NodeStatus): JsonObject |
 }
 
 /** True when a condition changed in more than its heartbeat. */
-export const hasConditionNews = (before: NodeStatus, after: NodeStatus): boolean =>
-  hasNews({ conditions: before.conditions ?? [] }, { conditions: after.conditions ?? [] });
+export const hasConditionChange = (before: NodeStatus, after: NodeStatus): boolean =>
+  hasChange({ conditions: before.conditions ?? [] }, { conditions: after.conditions ?? [] });
 
 /** True when anything but a heartbeat differs. */
-export function hasNews(before: NodeStatus, after: NodeStatus): boolean {
+export function hasChange(before: NodeStatus, after: NodeStatus): boolean {
   const calm = ({ conditions, ...status }: NodeStatus): NodeStatus => ({
     ...status,
     conditions: (conditions ?? []).map(({ lastHeartbeatTime: _at, ...rest }) => rest),

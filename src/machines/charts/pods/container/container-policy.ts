@@ -97,7 +97,7 @@ export function initialContext(input: ContainerInput): ContainerContext {
   const isBehind = (remembered?.restartCount ?? 0) > known;
   return {
     ...rest,
-    ...backOffWords(isBehind ? (remembered?.backoffMs ?? 0) : 0, input),
+    ...backOffMessage(isBehind ? (remembered?.backoffMs ?? 0) : 0, input),
     id: isBehind ? '' : (input.facts?.id ?? ''),
     restartCount: Math.max(
       known,
@@ -199,7 +199,7 @@ function ranMs({ facts, knownAtMs }: ContainerContext, nowMs: number): number {
 /** The next instance after one that never began through no fault of its own: at once, with the same back-off. */
 export const anotherStart = (context: ContainerContext, nowMs: number): Partial<ContainerContext> => ({
   ...nextInstance(context, nowMs),
-  ...backOffWords(0, context),
+  ...backOffMessage(0, context),
   backoffMs: context.backoffMs,
   untilMs: nowMs,
 });
@@ -237,7 +237,7 @@ export function nextInstance(context: ContainerContext, nowMs: number): Partial<
     failures: 0,
     ...(stop?.message === killMessages.failedPostStartHook
       ? { reason: waitingReasons.postStartHookError, message: context.message }
-      : backOffWords(isAtOnce ? 0 : backoffMs, context)),
+      : backOffMessage(isAtOnce ? 0 : backoffMs, context)),
   };
 }
 
@@ -271,7 +271,7 @@ export const startsAtOnce = ({ backoffMs, untilMs }: Pick<ContainerContext, 'bac
   backoffMs === 0 || untilMs === AT_ONCE;
 
 /** A first restart does not wait, so it is no back-off: the status shows the end of the instance before. */
-const backOffWords = (backoffMs: number, container: ContainerInput | ContainerContext) =>
+const backOffMessage = (backoffMs: number, container: ContainerInput | ContainerContext) =>
   backoffMs === 0
     ? { reason: '', message: '' }
     : {

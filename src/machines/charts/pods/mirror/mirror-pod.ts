@@ -158,7 +158,7 @@ const place = ({ namespace, name }: Context) => ({
   name,
 });
 
-const news = { target: '#mirrorPod.deciding', actions: take } as const;
+const decideAgain = { target: '#mirrorPod.deciding', actions: take } as const;
 
 export const mirrorPodMachine = s.createMachine({
   id: 'mirrorPod',
@@ -192,12 +192,12 @@ export const mirrorPodMachine = s.createMachine({
     /** The mirror pod is correct, or nothing can be done yet: waits for a change. */
     settled: {
       on: {
-        'mirror.wanted': news,
-        'mirror.unwanted': news,
-        'mirror.released': news,
-        'mirror.seen': news,
-        'mirror.listed': news,
-        'mirror.judged': news,
+        'mirror.wanted': decideAgain,
+        'mirror.unwanted': decideAgain,
+        'mirror.released': decideAgain,
+        'mirror.seen': decideAgain,
+        'mirror.listed': decideAgain,
+        'mirror.judged': decideAgain,
       },
     },
     gettingNode: {
@@ -255,7 +255,7 @@ export const mirrorPodMachine = s.createMachine({
     showing: {
       always: { guard: ({ context }) => !isPending(context), target: 'deciding' },
       after: { [SHOW_MS]: 'deciding' },
-      on: { 'mirror.seen': news, 'mirror.listed': news },
+      on: { 'mirror.seen': decideAgain, 'mirror.listed': decideAgain },
     },
     backingOff: { after: { backOff: 'deciding' } },
     gone: { type: 'final' },

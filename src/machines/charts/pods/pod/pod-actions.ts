@@ -93,8 +93,8 @@ export const noteContainer = s.enqueueActions((args) => {
   if (event.type !== 'container.changed') return;
   const { name, inspect, seen, view } = event;
   const record = context.containers[name];
-  const isNews = inspect || seen !== undefined || record?.begins === true || !isSame(record?.view, view);
-  if (!record || !isNews) return;
+  const isChange = inspect || seen !== undefined || record?.begins === true || !isSame(record?.view, view);
+  if (!record || !isChange) return;
   const request = view.phase === 'waiting' ? null : record.request;
   const containers = { ...context.containers, [name]: { ...record, view, request, begins: false } };
   const acted = inspect || seen !== undefined ? { actedAtMs: now(args) } : {};

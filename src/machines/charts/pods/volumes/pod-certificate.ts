@@ -240,7 +240,7 @@ const recordCertificateEvent = (event: 'certificateOverdue' | 'certificateExpire
 
 const noteSeen = s.assign({ isSeen: true });
 
-const news = [
+const outcomes = [
   { guard: 'isDeleted', target: 'backingOff', actions: failLost },
   { guard: 'isRefused', target: 'refused', actions: refuse },
   { guard: 'isMalformed', target: 'backingOff', actions: failMalformed },
@@ -329,7 +329,7 @@ const issuing = s.createStateConfig({
         onDone: { target: 'backingOff', actions: failLost },
         onError: failAt('while following the PodCertificateRequest'),
       },
-      on: { 'reflector.listed': news, 'reflector.changed': news },
+      on: { 'reflector.listed': outcomes, 'reflector.changed': outcomes },
       after: {
         [UNISSUED_MS]: { guard: 'isUnissued', actions: logUnissued },
         abandon: { guard: 'isUnseen', target: 'backingOff', actions: failLost },

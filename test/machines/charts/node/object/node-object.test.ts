@@ -14,8 +14,8 @@ import {
 } from '../../../../../src/machines/charts/node/object/facts.ts';
 import { newNode, reconciliation } from '../../../../../src/machines/charts/node/object/node.ts';
 import {
-  hasConditionNews,
-  hasNews,
+  hasChange,
+  hasConditionChange,
   nodeStatus,
   statusPatch,
 } from '../../../../../src/machines/charts/node/object/status.ts';
@@ -74,7 +74,7 @@ it('readiness is told as the recorded PATCH does', () => {
   const before = nodeStatus(facts, reports, {}, START_MS);
   const after = nodeStatus(facts, { ...reports, storageError: '' }, before, START_MS + 1_000);
   expect(timeless(statusPatch(before, after))).toEqual(patches[1]);
-  expect(hasConditionNews(before, after)).toBe(true);
+  expect(hasConditionChange(before, after)).toBe(true);
 });
 
 it('lists the volumes in use of an earlier start until it knows which there are', () => {
@@ -90,7 +90,7 @@ it('pulled images are told as the recorded PATCH does, and hurry nobody', () => 
   const images = patches[2]!.status.images as NodeReports['images'];
   const after = nodeStatus(facts, { ...ready, images }, before, START_MS + 1_000);
   expect(timeless(statusPatch(before, after))).toEqual(patches[2]);
-  expect([hasNews(before, after), hasConditionNews(before, after)]).toEqual([true, false]);
+  expect([hasChange(before, after), hasConditionChange(before, after)]).toEqual([true, false]);
 });
 
 it('declares what the recorded kubelet does, and takes back what it does no more', () => {
@@ -102,7 +102,7 @@ it('declares what the recorded kubelet does, and takes back what it does no more
 
 it('the time alone is no news', () => {
   const before = nodeStatus(facts, reports, {}, START_MS);
-  expect(hasNews(before, nodeStatus(facts, reports, before, START_MS + 10_000))).toBe(false);
+  expect(hasChange(before, nodeStatus(facts, reports, before, START_MS + 10_000))).toBe(false);
 });
 
 it('an external cloud gets its taint and the address as given, and keeps the addresses it set', () => {
