@@ -145,13 +145,57 @@ describe('import layers', () => {
   });
 });
 
-it('CONTRIBUTING answers where to change what with files that there are', () => {
+describe('CONTRIBUTING answers where to change what', () => {
   const rows = source('CONTRIBUTING.md')
     .split('\n')
     .filter((line) => line.startsWith('| ') && line.includes('`src/'));
   const named = rows.flatMap((row) => [...row.matchAll(/`(src\/[^`]+)`/g)].map(([, path]) => path!));
-  expect(rows.length).toBeGreaterThanOrEqual(20);
-  expect(named.filter((path) => !existsSync(join(root, path)))).toEqual([]);
+
+  it('with files that there are', () => {
+    expect(rows.length).toBeGreaterThanOrEqual(20);
+    expect(named.filter((path) => !existsSync(join(root, path)))).toEqual([]);
+  });
+
+  /** What decides the answer, and so is declared in that file of `src/machines`. */
+  const declared: Readonly<Record<string, string>> = {
+    'model/configuration/fields.ts': 'kubeletConfigurationType',
+    'configuration/fields/defaults.ts': 'applyDefaults',
+    'configuration/flags/flag-table.ts': 'FLAGS',
+    'configuration/flags/configuration-flags.ts': 'CONFIGURATION_FLAGS',
+    'configuration/validation/validation.ts': 'validateConfiguration',
+    'startup/kubelet.ts': 'kubeletMachine',
+    'startup/run.ts': 'run',
+    'model/validation/pod.ts': 'validatePod',
+    'model/allocation/predicates.ts': 'judge',
+    'model/reasons/reasons.ts': 'podEvents',
+    'model/spec/container.ts': 'containerConfig',
+    'model/spec/environment.ts': 'environment',
+    'model/spec/qos.ts': 'podQOS',
+    'model/cgroups/pod-cgroup.ts': 'podGroup',
+    'model/spec/restart.ts': 'nextBackoff',
+    'model/status/phase.ts': 'podPhase',
+    'model/status/conditions.ts': 'podConditions',
+    'charts/pods/prober/prober-policy.ts': 'firstDelay',
+    'model/eviction/ranking.ts': 'rankedForEviction',
+    'charts/images/image.ts': 'imageMachine',
+    'charts/images/image-setup.ts': 'SHOW_ERROR_MS',
+    'charts/pods/pleg.ts': 'RELIST_PERIOD_MS',
+    'charts/node/object/conditions.ts': 'nodeConditions',
+    'configuration/fields/feature-gate-table.ts': 'FEATURE_GATES',
+    'charts/pods/config/defaults.ts': 'withDefaults',
+    'model/spec/hostname.ts': 'hostsFile',
+    'model/spec/dns.ts': 'podDns',
+    'charts/images/image-gc.ts': 'imagesToRemove',
+    'charts/node/shutdown/policy.ts': 'podsOfGroup',
+    'charts/csi/mount.ts': 'csiMountMachine',
+  };
+  const inMachines = named.flatMap((path) =>
+    path.startsWith('src/machines/') ? [path.slice('src/machines/'.length)] : [],
+  );
+
+  it.each(inMachines)('src/machines/%s declares what decides it', (path) => {
+    expect(source(`src/machines/${path}`)).toMatch(new RegExp(`\\b(?:const|function) ${declared[path]}\\b`));
+  });
 });
 
 describe('purity of machines', () => {
@@ -231,7 +275,9 @@ describe('duplicates', () => {
   });
 });
 
-/** What a machine's header lacks: the kinds of lines each once, in this order, and invariants `X1`, `X2`, one a line. */
+/**
+ * What a machine's header lacks: the kinds of lines each once, in this order, and invariants `X1`, `X2`, one a line.
+ */
 function headerFaults(header: string): string[] {
   const kinds = [...header.matchAll(/^ \* (Decides|Owns|Hears|Asks|Sends|Answers|Invariants):/gm)].map(
     ([, kind]) => kind!,
