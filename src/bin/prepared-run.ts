@@ -10,7 +10,7 @@ import { printLine } from '../actors/log/logger.ts';
 import type { LogLevel } from '../kernel/records.ts';
 import { hintForRefusal } from '../machines/configuration/flags/removed-flags.ts';
 import { type CommandLine, commandFailed } from '../machines/configuration/index.ts';
-import { logEntries } from '../machines/startup/context/log-entries.ts';
+import { logEntries } from '../machines/configuration/index.ts';
 import { nodeNameOf } from '../machines/startup/run.ts';
 import type { DaemonOptions } from './daemon.ts';
 import { effectiveConfiguration, parseKubeletArguments } from './effective-configuration.ts';

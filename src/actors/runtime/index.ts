@@ -13,7 +13,7 @@ import type { InputOf, Ports } from '../../kernel/operation.ts';
 import { codeOf, messageOf } from '../../kernel/thrown.ts';
 import { criOperations } from '../../machines/model/operations/cri.ts';
 import type { RuntimeCondition, runtimeOperations } from '../../machines/model/operations/runtime.ts';
-import { parseEndpoint } from '../../machines/model/values/endpoint.ts';
+import { parseEndpoint } from '../../machines/model/values/paths.ts';
 import type { CriOptions } from '../cri/adapter.ts';
 import type { RuntimeClient } from '../cri/client.ts';
 import { type CriPorts, criPorts } from '../cri/ports.ts';

@@ -15,4 +15,10 @@ export { MASKED, toMasked, toServed, toVersioned } from './fields/versioned.ts';
 export { type CommandLine, type GivenFlags, type KubeletFlags, parseCommandLine } from './flags/flags.ts';
 export { loadConfiguration, mergeDropIns } from './load.ts';
 export { type OriginatedValue, printOrigin, valuesWithOrigin } from './origins.ts';
-export { type ConfigurationFiles, commandFailed, type Resolution, resolveConfiguration } from './resolve.ts';
+export {
+  type ConfigurationFiles,
+  commandFailed,
+  logEntries,
+  type Resolution,
+  resolveConfiguration,
+} from './resolve.ts';

@@ -138,3 +138,25 @@ function settle(configuration: KubeletConfiguration, flags: KubeletFlags, host: 
 function withoutRepeats(lines: readonly string[]): string[] {
   return lines.filter((line, index) => line.startsWith('\t') || lines.indexOf(line) === index);
 }
+
+/**
+ * One log entry of upstream's stderr lines: klog writes one header for an entry, and an error of several lines stays in
+ * its entry (`err=<`, indented lines, ` >`).
+ */
+interface LogEntry {
+  /** The first line, for lists of entries. */
+  readonly text: string;
+  /** The whole entry as upstream formats it. */
+  readonly klog: string;
+}
+
+/** The entries to which lines belong. */
+export function logEntries(lines: readonly string[]): LogEntry[] {
+  const entries: string[][] = [];
+  for (const line of lines) {
+    const last = entries.at(-1);
+    if (last && (line.startsWith('\t') || line === ' >')) last.push(line);
+    else entries.push([line]);
+  }
+  return entries.map((entry) => ({ text: entry[0] ?? '', klog: entry.join('\n') }));
+}

@@ -16,14 +16,13 @@
  * Upstream: cmd/kubelet/app/server.go, pkg/kubelet/kubelet.go. Seeds: S001 to S244.
  */
 import { assign, enqueueActions, line, required, sendTo, to } from '../../kernel/xstate.ts';
-import { commandFailed, millisecondsOf } from '../configuration/index.ts';
+import { commandFailed, logEntries, millisecondsOf } from '../configuration/index.ts';
 import { hasBehavior } from '../model/settings/behaviors.ts';
 import type { NodeChanged } from '../model/settings/node-settings.ts';
 import { clientCertificateInput } from './clients/client-builder.ts';
 import { command } from './command.ts';
 import { containerManagerInput } from './container-manager/policy.ts';
 import { deriveSettings } from './context/derive-settings.ts';
-import { logEntries } from './context/log-entries.ts';
 import type { EstablishedContext, KubeletContext, KubeletInput } from './context/types.ts';
 import { logForm } from './logging.ts';
 import { run } from './run.ts';

@@ -4,8 +4,13 @@
  */
 import { assign, enqueueActions, line, raise } from '../../kernel/xstate.ts';
 import type { Failure } from './context/types.ts';
-import { CONTAINER_MANAGER_PHASE, containerLogs, dataDirectories, startContainerManagerAgain } from './last-phases.ts';
 import { kubeletSetup, messageOf } from './setup.ts';
+import {
+  CONTAINER_MANAGER_PHASE,
+  containerLogs,
+  dataDirectories,
+  startContainerManagerAgain,
+} from './start-kubelet.ts';
 
 const failureOf = (phase: string, text: string): Failure => ({
   phase: `runOnce.${phase}`,

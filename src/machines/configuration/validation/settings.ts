@@ -10,8 +10,8 @@ import { parseEvictionThresholds } from '../../model/configuration/eviction-thre
 import type { KubeletConfiguration } from '../../model/configuration/fields.ts';
 import { authRefusal, parseNodeAddresses } from '../../model/configuration/run-refusals.ts';
 import { tlsError } from '../../model/configuration/tls-options.ts';
-import { parseEndpoint } from '../../model/values/endpoint.ts';
 import { parseBool, parseDecimal, quote } from '../../model/values/go-text.ts';
+import { parseEndpoint } from '../../model/values/paths.ts';
 import { isPlainInteger, parseQuantity } from '../../model/values/quantity.ts';
 import { nanosecondsOf } from '../../model/values/time.ts';
 import { type KubeletFlags, withServingCertificate } from '../flags/flags.ts';

@@ -1,4 +1,5 @@
-/** Decides how paths are joined and cleaned, as Go's `path/filepath` does on Linux. */
+/** Paths as Go's `path/filepath` joins and cleans them on Linux, and the socket paths in endpoints. Pure. */
+import { quote } from './go-text.ts';
 
 /** `filepath.Clean`: no empty or `.` element, `..` resolved where something is before it. */
 export function cleanPath(path: string): string {
@@ -23,4 +24,18 @@ export function joinPath(...parts: readonly string[]): string {
 /** `filepath.Dir`. */
 export function directoryOf(path: string): string {
   return cleanPath(path.slice(0, path.lastIndexOf('/') + 1) || '.');
+}
+
+/** The socket path of a runtime's endpoint; empty: the text after the scheme is no absolute path. */
+export type Endpoint = { readonly path: string; readonly error?: undefined } | { readonly error: string };
+
+/** As Go's `url.Parse` reads an endpoint; without a scheme it is `unix`. */
+export function parseEndpoint(endpoint: string): Endpoint {
+  const [, scheme = 'unix', rest = `//${endpoint}`] = /^([a-z][a-z0-9+.-]*):(.*)$/is.exec(endpoint) ?? [];
+  const protocol = scheme.toLowerCase();
+  if (protocol === 'tcp') return { error: 'only support unix socket endpoint' };
+  if (protocol !== 'unix') return { error: `protocol ${quote(protocol)} not supported` };
+  const [place = ''] = rest.split(/[?#]/, 1);
+  const path = place.startsWith('//') ? place.replace(/^\/\/[^/]*/, '') : place;
+  return { path: path.startsWith('/') ? path : '' };
 }

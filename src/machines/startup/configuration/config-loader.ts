@@ -33,13 +33,13 @@ import {
   type GivenFlags,
   type KubeletConfiguration,
   type KubeletFlags,
+  logEntries,
   millisecondsOf,
   parseCommandLine,
   type Resolution,
   resolveConfiguration,
 } from '../../configuration/index.ts';
 import { operations } from '../../model/operations/index.ts';
-import { logEntries } from '../context/log-entries.ts';
 import type { Failure } from '../context/types.ts';
 
 export interface ConfigLoaderInput {

@@ -3,10 +3,9 @@ import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { versionError } from '../../../../src/machines/configuration/flags/flags.ts';
 import { formatCpuSet, parseCpuSet } from '../../../../src/machines/model/values/cpu-set.ts';
-import { parseEndpoint } from '../../../../src/machines/model/values/endpoint.ts';
 import { quote } from '../../../../src/machines/model/values/go-text.ts';
 import { isIpAddress, parseIp } from '../../../../src/machines/model/values/ip.ts';
-import { cleanPath, directoryOf, joinPath } from '../../../../src/machines/model/values/paths.ts';
+import { cleanPath, directoryOf, joinPath, parseEndpoint } from '../../../../src/machines/model/values/paths.ts';
 import {
   formatQuantity,
   milliUnits,

@@ -1,11 +1,15 @@
 /**
- * A pod's share of the node: its admission, the resources that it was granted, and the cgroup that bounds it. Part of
- * the chart of `pod.ts`.
+ * A pod's share of the node: its admission, the resources that it was granted, the cgroup that bounds it, and the CPUs
+ * that its containers run on where the node gives exclusive CPUs. Part of the chart of `pod.ts`.
  *
  * Invariants: G1 nothing is created for a pod that the node has not admitted. G2 `pod` has the resources that were
- * granted, `asked` those of its source. G3 the cgroup is created before the sandbox and removed after it.
+ * granted, `asked` those of its source. G3 the cgroup is created before the sandbox and removed after it. C1 an
+ * instance is created with its CPUs, and updated when they change; shared CPUs are sent once more. C2 a failed update
+ * of CPUs is tried again, and stops no instance. Upstream: cpumanager (reconcileState).
  */
+
 import { errorOf, now, required, to } from '../../../../kernel/xstate.ts';
+import { cpusOf } from '../../../model/allocation/cpu-manager.ts';
 import type { AllocationMessage } from '../../../model/allocation/messages.ts';
 import { admissionRequest, allocationOf, carriedOver, withAllocation } from '../../../model/allocation/request.ts';
 import type { PodShares } from '../../../model/allocation/resource-grants.ts';
@@ -13,8 +17,9 @@ import type { Pod } from '../../../model/api/pod.ts';
 import { podGroup, podGroupName } from '../../../model/cgroups/pod-cgroup.ts';
 import { eventRecorded } from '../../../model/pods/messages.ts';
 import { podEvents } from '../../../model/reasons/reasons.ts';
-import { configure, failed, noteKill } from './pod-actions.ts';
-import { anyAlive, anyReadySandbox, type PodContext, refOf } from './pod-policy.ts';
+import { factsOf } from '../../../model/status/runtime-facts.ts';
+import { complain, configure, failed, noteKill } from './pod-actions.ts';
+import { anyAlive, anyReadySandbox, type CpuPin, type PodContext, refOf } from './pod-policy.ts';
 import { type Enqueue, podSetup as s, settle } from './pod-setup.ts';
 import { resizeSummary } from './resize-policy.ts';
 
@@ -158,5 +163,62 @@ export const grouping = s.createStateConfig({
     },
     failing: { after: { wait: 'none' } },
     made: {},
+  },
+});
+
+// ---- CPUs -----------------------------------------------------------------------------------------------------------
+
+/** Takes the CPUs of containers without exclusive ones. */
+export const takeShared = s.assign(({ context, event }) =>
+  event.type === 'allocation.shared' && context.cpus !== null
+    ? { cpus: { ...context.cpus, shared: event.shared } }
+    : {},
+);
+
+/** The next instance whose CPUs have to be updated. */
+function nextPin(context: PodContext): CpuPin | null {
+  if (context.cpus === null || context.kill !== null) return null;
+  for (const name of Object.keys(context.containers)) {
+    const facts = factsOf(context.runtime, name);
+    const cpus = cpusOf(context.cpus, name);
+    if (facts?.state !== 'running' || cpus === '') continue;
+    const known = context.pinned[facts.id] ?? context.createdWith[name];
+    if (known !== cpus) return { id: facts.id, cpus };
+  }
+  return null;
+}
+
+const isThere = ({ runtime }: PodContext, id: string): boolean =>
+  (runtime?.containers ?? []).some((instance) => instance.id === id);
+
+const noteReported = s.assign(({ context }) => {
+  const others = Object.entries(context.pinned).filter(([id]) => isThere(context, id));
+  const pinned = Object.fromEntries(others);
+  return { pinned: context.pin === null ? pinned : { ...pinned, [context.pin.id]: context.pin.cpus }, pin: null };
+});
+
+export const pinning = s.createStateConfig({
+  initial: 'idle',
+  states: {
+    idle: {
+      always: {
+        guard: ({ context }) => nextPin(context) !== null,
+        target: 'reporting',
+        actions: s.assign({ pin: ({ context }) => nextPin(context) }),
+      },
+    },
+    reporting: {
+      invoke: {
+        id: 'pin',
+        src: 'cri.updateContainerResources',
+        input: ({ context }) => ({
+          containerId: context.pin?.id ?? '',
+          linux: { cpuset_cpus: context.pin?.cpus ?? '' },
+        }),
+        onDone: { target: 'idle', actions: noteReported },
+        onError: { target: 'failing', actions: complain('Cannot give the container its CPUs') },
+      },
+    },
+    failing: { after: { pinAgain: 'idle' } },
   },
 });

@@ -45,12 +45,13 @@ import {
   endAllocation,
   grouping,
   notePending,
+  pinning,
   releaseAllocation,
   takeGrant,
   takeHealth,
+  takeShared,
 } from './pod-allocation.ts';
 import { askClaims, preparingClaims, takeClaims } from './pod-claims.ts';
-import { pinning, takeShared } from './pod-cpus.ts';
 import { deadline, stopSandboxes, terminated, terminating } from './pod-end.ts';
 import { foldersOf, sandboxOf, turnFiles, usersPlace } from './pod-files.ts';
 import { askBelated, askImage, askImagesAgain, forwardImage } from './pod-images.ts';

@@ -1,4 +1,4 @@
-/** Pods on a node that keeps CPUs and memory apart: proves C1 and C2 of `pod-cpus.ts`. */
+/** Pods on a node that keeps CPUs and memory apart: proves C1 and C2 of `pod-allocation.ts`. */
 import { afterEach, expect, it } from 'vitest';
 import type { Pod, ResourceRequirements } from '../../../../../src/machines/model/api/pod.ts';
 import type { NodeSettings } from '../../../../../src/machines/model/settings/node-settings.ts';
