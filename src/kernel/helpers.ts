@@ -69,8 +69,8 @@ export const errorIn = (event: unknown): PlainError | undefined => (event as { e
 export const outputOf = <Output>(event: unknown): Output => (event as { output: Output }).output;
 
 /**
- * The types of a machine, as `types` of `setup` takes them: `declaredTypes<{ context: Context; events: Event }>()`.
+ * The types of a machine, as `types` of `setup` takes them: `typed<{ context: Context; events: Event }>()`.
  * XState reads the type of the value alone, never the value.
  */
 // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- a machine says its types, there is no value
-export const declaredTypes = <Types>(): Types => ({}) as Types;
+export const typed = <Types>(): Types => ({}) as Types;

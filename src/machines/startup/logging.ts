@@ -9,7 +9,7 @@
  *   I1 a setting that fails never keeps the node from starting.
  * Seeds: S025.
  */
-import { declaredTypes, errorOf, line, pick, setup } from '../../kernel/xstate.ts';
+import { errorOf, line, pick, setup, typed } from '../../kernel/xstate.ts';
 import type { KubeletConfiguration } from '../configuration/index.ts';
 import type { LogForm } from '../model/operations/host.ts';
 import { operations } from '../model/operations/index.ts';
@@ -25,7 +25,7 @@ export const logForm = ({ verbosity, format, options }: KubeletConfiguration['lo
 };
 
 export const loggingMachine = setup({
-  types: declaredTypes<{ input: LogForm; context: LogForm }>(),
+  types: typed<{ input: LogForm; context: LogForm }>(),
   actors: pick(operations, 'host.setLogVerbosity'),
 }).createMachine({
   id: 'logging',

@@ -15,7 +15,7 @@
  * Seeds: S112, S131. Upstream, until 1.23: pkg/kubelet/runonce.go.
  */
 
-import { declaredTypes, line, now, sendParent, setup, to } from '../../kernel/xstate.ts';
+import { line, now, sendParent, setup, to, typed } from '../../kernel/xstate.ts';
 import type { Pod, PodRef, PodStatus } from '../model/api/pod.ts';
 import type {
   ConfigMessage,
@@ -102,7 +102,7 @@ function failureOf(status: PodStatus): string {
 }
 
 const { createMachine, enqueueActions } = setup({
-  types: declaredTypes<{ input: RunOnceInput; context: Context; events: Event }>(),
+  types: typed<{ input: RunOnceInput; context: Context; events: Event }>(),
   guards: {
     hasSource: ({ context }) => context.staticPodPath !== '',
     isOver: ({ context }) => Object.values(context.pods).every(({ result }) => result !== null),

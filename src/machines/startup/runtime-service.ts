@@ -14,7 +14,7 @@
  *   R3 a runtime that goes away later never ends the node.
  * Seeds: S106, S236. Upstream: PreInitRuntimeService, getCgroupDriverFromCRI, updateRuntimeUp.
  */
-import { assign, declaredTypes, errorOf, line, pick, sendParent, sendTo, setup, to } from '../../kernel/xstate.ts';
+import { assign, errorOf, line, pick, sendParent, sendTo, setup, to, typed } from '../../kernel/xstate.ts';
 import type { RuntimeHandler } from '../model/api/cri.ts';
 import { operations } from '../model/operations/index.ts';
 import type { RuntimeAbilities, RuntimeCondition } from '../model/operations/runtime.ts';
@@ -54,7 +54,7 @@ const reportFailure = sendParent<
 >(({ event }) => failure(errorOf(event).message));
 
 export const runtimeServiceMachine = setup({
-  types: declaredTypes<{ input: RuntimeServiceInput; context: RuntimeServiceContext; events: RuntimeServiceEvent }>(),
+  types: typed<{ input: RuntimeServiceInput; context: RuntimeServiceContext; events: RuntimeServiceEvent }>(),
   actors: pick(
     operations,
     'runtime.exists',

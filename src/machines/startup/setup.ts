@@ -7,12 +7,12 @@ import {
   type AgentFault,
   type AnyStateMachine,
   assign,
-  declaredTypes,
   errorOf,
   line,
   outputOf,
   pick,
   setup,
+  typed,
 } from '../../kernel/xstate.ts';
 import { csiVolumesMachine } from '../charts/csi/csi-volumes.ts';
 import { imageGcMachine } from '../charts/images/image-gc.ts';
@@ -117,7 +117,7 @@ export interface PhaseMeta {
 }
 
 export const kubeletSetup = setup({
-  types: declaredTypes<{
+  types: typed<{
     input: KubeletInput;
     context: EstablishedContext;
     events: KubeletEvent;

@@ -2,7 +2,7 @@
  * The vocabulary of `csiVolumes`: its context, its events, and what is derived from them. Pure. The chart is in
  * `csi-volumes.ts`.
  */
-import { declaredTypes, pick, setup } from '../../../kernel/xstate.ts';
+import { pick, setup, typed } from '../../../kernel/xstate.ts';
 import type { CSIDriverSpec } from '../../model/api/storage.ts';
 import type {
   CSIDriverChange,
@@ -96,7 +96,7 @@ export type Event =
   | { readonly type: 'csi.respawn' };
 
 export const csiVolumesSetup = setup({
-  types: declaredTypes<{ input: CSIVolumesInput; context: Context; events: Event }>(),
+  types: typed<{ input: CSIVolumesInput; context: Context; events: Event }>(),
   actors: {
     device: csiDeviceMachine,
     health: csiHealthMachine,

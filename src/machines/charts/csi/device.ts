@@ -14,17 +14,7 @@
  *   D3 it ends only when the volume is unstaged and its record is gone.
  * Upstream: pkg/volume/csi/csi_attacher.go, pkg/volume/util/operationexecutor.
  */
-import {
-  declaredTypes,
-  errorOf,
-  line,
-  now,
-  outputOf,
-  pick,
-  required,
-  sendParent,
-  setup,
-} from '../../../kernel/xstate.ts';
+import { errorOf, line, now, outputOf, pick, required, sendParent, setup, typed } from '../../../kernel/xstate.ts';
 import type { VolumeAttachment } from '../../model/api/storage.ts';
 import type { CSIFailure, DeviceOrder, DeviceReport, StagedDevice } from '../../model/csi/messages.ts';
 import { type DeviceId, devicePlace } from '../../model/csi/places.ts';
@@ -81,7 +71,7 @@ interface Context extends DeviceInput {
 }
 
 const s = setup({
-  types: declaredTypes<{ input: DeviceInput; context: Context; events: DeviceOrder | Ended }>(),
+  types: typed<{ input: DeviceInput; context: Context; events: DeviceOrder | Ended }>(),
   actors: {
     ...pick(csiOperations, 'csi.capabilities', 'csi.stage', 'csi.unstage'),
     ...pick(kubeOperations, 'kube.get'),

@@ -14,7 +14,7 @@
  *   Z3 a call to the driver is never given up half-way; a pod that ends is left between two steps.
  * Upstream: pkg/volume/util/operationexecutor/node_expander.go.
  */
-import { declaredTypes, errorOf, line, now, outputOf, pick, required, setup, to } from '../../../kernel/xstate.ts';
+import { errorOf, line, now, outputOf, pick, required, setup, to, typed } from '../../../kernel/xstate.ts';
 import type { PersistentVolumeClaim } from '../../model/api/storage.ts';
 import type { CSIPod, CSIVolume, Driver, Expansion } from '../../model/csi/messages.ts';
 import { type Capabilities, notRegistered, type Secrets } from '../../model/csi/policy.ts';
@@ -87,7 +87,7 @@ interface Context extends ExpansionInput {
 }
 
 const s = setup({
-  types: declaredTypes<{
+  types: typed<{
     input: ExpansionInput;
     context: Context;
     events: ExpansionOrder | Ended;

@@ -12,7 +12,7 @@
  * Upstream: pkg/kubelet/server/stats/volume_stat_calculator.go.
  */
 
-import { declaredTypes, pick, setup, to } from '../../../kernel/xstate.ts';
+import { pick, setup, to, typed } from '../../../kernel/xstate.ts';
 import type { ObjectReference } from '../../model/api/pod.ts';
 import { csiOperations, type VolumeHealth } from '../../model/operations/csi.ts';
 import { type Ended, eventRecorded } from '../../model/pods/messages.ts';
@@ -30,7 +30,7 @@ interface HealthInput {
 }
 
 const s = setup({
-  types: declaredTypes<{ input: HealthInput; context: HealthInput; events: VolumeHealth | Ended }>(),
+  types: typed<{ input: HealthInput; context: HealthInput; events: VolumeHealth | Ended }>(),
   actors: pick(csiOperations, 'csi.followHealth'),
   delays: { period: ({ context }) => context.periodMs },
 });

@@ -2,7 +2,7 @@
  * The vocabulary of `csiMount`: its context, and the service account tokens that its driver asks for (`tokenRequests`
  * of its CSIDriver). The chart is in `mount.ts`.
  */
-import { declaredTypes, pick, random, type SecretHandle, setup } from '../../../kernel/xstate.ts';
+import { pick, random, type SecretHandle, setup, typed } from '../../../kernel/xstate.ts';
 import type { CSIDriverSpec } from '../../model/api/storage.ts';
 import type { CSIFailure, CSIPod, CSIVolume, Expansion, MountOrder } from '../../model/csi/messages.ts';
 import { mountPlace } from '../../model/csi/places.ts';
@@ -52,7 +52,7 @@ export interface Context extends MountInput {
 }
 
 export const csiMountSetup = setup({
-  types: declaredTypes<{ input: MountInput; context: Context; events: MountOrder | Ended }>(),
+  types: typed<{ input: MountInput; context: Context; events: MountOrder | Ended }>(),
   actors: {
     ...pick(csiOperations, 'csi.capabilities', 'csi.publish', 'csi.unpublish'),
     ...pick(kubeOperations, 'kube.get', 'kube.create'),

@@ -14,7 +14,6 @@
  */
 
 import {
-  declaredTypes,
   errorOf,
   line,
   now,
@@ -24,6 +23,7 @@ import {
   sendTo,
   setup,
   to,
+  typed,
 } from '../../../kernel/xstate.ts';
 import type { Image } from '../../model/api/cri.ts';
 import { operations } from '../../model/operations/index.ts';
@@ -123,7 +123,7 @@ export function imagesToRemove(known: ImageGcKnowledge, images: readonly Image[]
 type Event = ImagesInUse | ImageUsed | GarbagePurge | Ended;
 
 const s = setup({
-  types: declaredTypes<{ input: ImageGcInput; context: Context; events: Event }>(),
+  types: typed<{ input: ImageGcInput; context: Context; events: Event }>(),
   actors: pick(
     operations,
     'cri.imageFsInfo',

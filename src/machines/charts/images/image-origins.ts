@@ -9,7 +9,7 @@
  * Invariants:
  *   I1 an intent whose image the runtime does not have stays: a later agent may still find it.
  */
-import { declaredTypes, errorOf, line, outputOf, pick, required, setup } from '../../../kernel/xstate.ts';
+import { errorOf, line, outputOf, pick, required, setup, typed } from '../../../kernel/xstate.ts';
 import type { Image } from '../../model/api/cri.ts';
 import { operations } from '../../model/operations/index.ts';
 import type { Ended } from '../../model/pods/messages.ts';
@@ -31,7 +31,7 @@ interface Context extends ImageOriginsInput {
 }
 
 const s = setup({
-  types: declaredTypes<{ input: ImageOriginsInput; context: Context; events: Ended }>(),
+  types: typed<{ input: ImageOriginsInput; context: Context; events: Ended }>(),
   actors: pick(operations, 'images.listIntents', 'cri.listImages', 'images.recordPulled'),
   guards: {
     hasNone: ({ context }) => context.intents.length === 0,

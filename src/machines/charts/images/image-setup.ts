@@ -1,16 +1,5 @@
 /** The vocabulary of an image's machine: its context, its operations, its actions. The chart is in `image.ts`. */
-import {
-  declaredTypes,
-  errorIn,
-  errorOf,
-  line,
-  now,
-  outputOf,
-  pick,
-  required,
-  setup,
-  to,
-} from '../../../kernel/xstate.ts';
+import { errorIn, errorOf, line, now, outputOf, pick, required, setup, to, typed } from '../../../kernel/xstate.ts';
 import type { Image } from '../../model/api/cri.ts';
 import type { PullCredential, PulledCredentials, PullingPod, PullRecord } from '../../model/operations/image.ts';
 import { operations } from '../../model/operations/index.ts';
@@ -94,7 +83,7 @@ type Event =
   | Ended;
 
 export const imageSetup = setup({
-  types: declaredTypes<{ input: ImageInput; context: Context; events: Event }>(),
+  types: typed<{ input: ImageInput; context: Context; events: Event }>(),
   actors: pick(
     operations,
     'cri.imageStatus',

@@ -11,7 +11,7 @@
  *   G3 an image's actor that crashes is removed, and waiting pods request again.
  *   G4 an image's actor that ends is removed within the same turn, so that no request goes to an ended one.
  */
-import { type AnyActorRef, declaredTypes, errorOf, line, now, setup, to } from '../../../kernel/xstate.ts';
+import { type AnyActorRef, errorOf, line, now, setup, to, typed } from '../../../kernel/xstate.ts';
 import { type Ended, eventRecorded, type ImageReport, type ImageWanted, podActor } from '../../model/pods/messages.ts';
 import { containerEvents, waitingMessages, waitingReasons } from '../../model/reasons/reasons.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
@@ -61,7 +61,7 @@ type Event =
   | Ended;
 
 const s = setup({
-  types: declaredTypes<{ input: ImagesInput; context: Context; events: Event }>(),
+  types: typed<{ input: ImagesInput; context: Context; events: Event }>(),
   actors: { image: imageMachine, origins: imageOriginsMachine },
 });
 type Args = Parameters<Parameters<typeof s.enqueueActions>[0]>[0];

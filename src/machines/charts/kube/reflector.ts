@@ -16,7 +16,6 @@
  */
 import {
   assign,
-  declaredTypes,
   errorIn,
   line,
   now,
@@ -25,6 +24,7 @@ import {
   random,
   sendParent,
   setup,
+  typed,
 } from '../../../kernel/xstate.ts';
 import { type KubeObject, type KubeSelection, type KubeTarget, kubeOperations } from '../../model/operations/kube.ts';
 import type { Ended } from '../../model/pods/messages.ts';
@@ -85,7 +85,7 @@ const pageOf = (event: unknown): ListPage => outputOf<ListPage>(event);
 const hasMore = (event: unknown): boolean => pageOf(event).continue !== '';
 
 const s = setup({
-  types: declaredTypes<{ input: ReflectorInput; context: Context; events: Event }>(),
+  types: typed<{ input: ReflectorInput; context: Context; events: Event }>(),
   actors: pick(kubeOperations, 'kube.list', 'kube.watch'),
   guards: {
     isListed: ({ context }) => context.isListed,

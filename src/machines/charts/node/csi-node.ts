@@ -14,7 +14,6 @@
  */
 import {
   assign,
-  declaredTypes,
   errorOf,
   type JsonObject,
   line,
@@ -24,6 +23,7 @@ import {
   sendTo,
   setup,
   to,
+  typed,
 } from '../../../kernel/xstate.ts';
 import type { CSINode } from '../../model/api/node.ts';
 import { strategicPatch } from '../../model/api/strategic-patch.ts';
@@ -111,7 +111,7 @@ const target = (nodeName: string) =>
   ({ client: 'kube', apiVersion: 'storage.k8s.io/v1', resource: 'csinodes', name: nodeName }) as const;
 
 const s = setup({
-  types: declaredTypes<{ input: { nodeName: string }; context: Context; events: Event }>(),
+  types: typed<{ input: { nodeName: string }; context: Context; events: Event }>(),
   actors: pick(kubeOperations, 'kube.get', 'kube.create', 'kube.patch'),
   guards: { isInLine: ({ context }) => csiNodePatch(context) === null },
   delays: { retry: ({ context }) => context.retryMs },

@@ -10,7 +10,7 @@
  *   H1 a port that is taken never ends the node; it is tried again every 5 s.
  * Seeds: S110, S111. Upstream: cmd/kubelet/app/server.go.
  */
-import { declaredTypes, errorOf, line, pick, sendParent, setup } from '../../../kernel/xstate.ts';
+import { errorOf, line, pick, sendParent, setup, typed } from '../../../kernel/xstate.ts';
 import { operations } from '../../model/operations/index.ts';
 import { isThreadLost, REOPEN_MS } from '../../model/operations/server.ts';
 
@@ -27,7 +27,7 @@ type HealthzEvent =
 const RETRY_MS = 5_000;
 
 export const healthzMachine = setup({
-  types: declaredTypes<{ input: HealthzInput; context: HealthzInput; events: HealthzEvent }>(),
+  types: typed<{ input: HealthzInput; context: HealthzInput; events: HealthzEvent }>(),
   actors: pick(operations, 'server.healthz'),
   delays: { retry: RETRY_MS, reopen: REOPEN_MS },
 }).createMachine({

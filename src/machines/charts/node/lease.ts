@@ -15,7 +15,7 @@
  * Upstream: component-helpers/apimachinery/lease. Seeds: S202, S223.
  */
 import type { Json } from '../../../kernel/json.ts';
-import { assign, declaredTypes, errorOf, line, now, outputOf, pick, random, setup } from '../../../kernel/xstate.ts';
+import { assign, errorOf, line, now, outputOf, pick, random, setup, typed } from '../../../kernel/xstate.ts';
 import type { Lease } from '../../model/api/node.ts';
 import { kubeOperations } from '../../model/operations/kube.ts';
 import type { Ended } from '../../model/pods/messages.ts';
@@ -54,7 +54,7 @@ type Event = { readonly type: 'node.registered'; readonly uid: string } | { read
 export const microTime = (ms: number): string => new Date(ms).toISOString().replace(/Z$/, '000Z');
 
 const s = setup({
-  types: declaredTypes<{ input: LeaseInput; context: Context; events: Event }>(),
+  types: typed<{ input: LeaseInput; context: Context; events: Event }>(),
   actors: pick(kubeOperations, 'kube.get', 'kube.create', 'kube.update', 'kube.closeConnections'),
   guards: {
     isRepeated: ({ context }) => context.tries === REPEATED_TRIES,

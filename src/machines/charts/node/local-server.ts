@@ -9,7 +9,7 @@
  * Invariants:
  *   W1 access is decided by the permissions of the socket's file alone.
  */
-import { declaredTypes, errorOf, line, pick, setup } from '../../../kernel/xstate.ts';
+import { errorOf, line, pick, setup, typed } from '../../../kernel/xstate.ts';
 import {
   isThreadLost,
   type LocalSocket,
@@ -22,7 +22,7 @@ import {
 const RETRY_MS = 30_000;
 
 const s = setup({
-  types: declaredTypes<{ input: LocalSocket; context: LocalSocket; events: ServerItem }>(),
+  types: typed<{ input: LocalSocket; context: LocalSocket; events: ServerItem }>(),
   actors: pick(serverOperations, 'server.serveLocal'),
 });
 

@@ -21,7 +21,6 @@
 
 import {
   assign,
-  declaredTypes,
   errorOf,
   type JsonObject,
   line,
@@ -32,6 +31,7 @@ import {
   sendTo,
   setup,
   to,
+  typed,
 } from '../../../kernel/xstate.ts';
 import type { NodeKnown } from '../../model/allocation/messages.ts';
 import type { Node, NodeStatus } from '../../model/api/node.ts';
@@ -122,7 +122,7 @@ const labelsOf = (context: Context): JsonObject | null =>
 const isAsKubelet = (context: Context): boolean => hasBehavior(context, 'nodeAsKubelet');
 
 const s = setup({
-  types: declaredTypes<{ input: NodeStatusInput; context: Context; events: Event }>(),
+  types: typed<{ input: NodeStatusInput; context: Context; events: Event }>(),
   actors: {
     registration: registrationMachine,
     reflector: reflectorMachine,

@@ -12,7 +12,7 @@
  *   O2 only at the start is a failure fatal; later it is tried again.
  * Seeds: S154, S235. Upstream: pkg/kubelet/oom/oom_watcher_linux.go, pkg/kubelet/kubelet.go.
  */
-import { declaredTypes, errorOf, line, pick, sendParent, setup, stateIn, to } from '../../../kernel/xstate.ts';
+import { errorOf, line, pick, sendParent, setup, stateIn, to, typed } from '../../../kernel/xstate.ts';
 import { hostOperations, type OomKill } from '../../model/operations/host.ts';
 import { type EventRecorded, eventRecorded } from '../../model/pods/messages.ts';
 import { nodeRef } from '../../model/reasons/reasons.ts';
@@ -44,7 +44,7 @@ function oomEvent(nodeName: string, kill: OomKill): EventRecorded | null {
 }
 
 const s = setup({
-  types: declaredTypes<{ input: OomWatcherInput; context: OomWatcherInput; events: Event }>(),
+  types: typed<{ input: OomWatcherInput; context: OomWatcherInput; events: Event }>(),
   actors: pick(hostOperations, 'host.watchOom'),
   guards: { isOpen: stateIn({ opening: 'watching' }) },
 });

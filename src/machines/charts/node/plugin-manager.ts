@@ -1,19 +1,19 @@
 /**
  * The plugin manager: one actor for each plugin that put a socket into the plugin folder.
  *
- * Decides: which plugins are taken (CSI drivers, one a name; device plugins; resource drivers).
- * Owns: the sockets that are there, and which driver registered on which.
- * Hears: `plugins.changed` of its watch; `plugin.*` of its actors; of `csiNode` which drivers the cluster knows; of
- *   `csiVolumes` which drivers are to be asked, how often, how many volumes fit on this node.
+ * Decides: which plugins are accepted (CSI drivers, one a name; device plugins; resource drivers).
+ * Owns: the sockets in the folder, and which driver registered on which.
+ * Hears: `plugins.changed` of its watch; `plugin.*` of its actors; of `csiNode` which drivers are in the CSINode; of
+ *   `csiVolumes` how often each driver is asked for its attach limit.
  * Asks: `plugins.watch`; its actors ask the plugins.
- * Sends: `deviceManager` which device plugins are connected, `draManager` which resource drivers; in a cluster, `csiNode` which drivers this node has and
- *   has no more, and what they report of it now; `csiVolumes` where they listen.
+ * Sends: `deviceManager` which device plugins are connected, `draManager` which resource drivers; in a cluster,
+ *   `csiNode` which drivers registered and are gone, and their reports about this node; `csiVolumes` their sockets.
  * Invariants:
  *   M1 a driver is registered exactly as long as its socket is the one it registered on.
  *   M2 a plugin that hangs, sends wrong data or crashes its actor keeps no other from registering.
  * Seeds: S191, S241. Upstream: pkg/kubelet/pluginmanager.
  */
-import { type AnyActorRef, declaredTypes, errorOf, line, pick, setup, to } from '../../../kernel/xstate.ts';
+import { type AnyActorRef, errorOf, line, pick, setup, to, typed } from '../../../kernel/xstate.ts';
 import type { CSIDriverChange, CSILimits } from '../../model/csi/messages.ts';
 import type { DraPluginNews } from '../../model/dra/messages.ts';
 import type { DevicePlugin } from '../../model/operations/devices.ts';
@@ -55,7 +55,7 @@ interface Plugin {
   readonly driver: Taken | null;
   /** The device plugin that was connected; `null` before. */
   readonly device: DevicePlugin | null;
-  /** The resource driver that was taken; `null` while none was. */
+  /** The resource driver that was accepted; `null` before. */
   readonly dra: DraPlugin | null;
 }
 
@@ -79,7 +79,7 @@ type Event =
   | { readonly type: 'plugin.respawn'; readonly path: string; readonly id: string };
 
 const s = setup({
-  types: declaredTypes<{ input: PluginManagerInput; context: Context; events: Event }>(),
+  types: typed<{ input: PluginManagerInput; context: Context; events: Event }>(),
   actors: { plugin: pluginMachine, ...pick(pluginOperations, 'plugins.watch') },
 });
 

@@ -1,5 +1,5 @@
 /**
- * Which plugins may register on this node, as a CSI driver or as a device plugin. Pure.
+ * Which plugins may register on this node, as a CSI driver, a device plugin or a resource driver. Pure.
  *
  * Upstream: pkg/volume/csi/csi_plugin.go, pkg/volume/csi/nodeinfomanager, staging apimachinery's util/version.
  */
@@ -12,7 +12,7 @@ import { announcementProblem } from './devices/device-policy.ts';
 const CSI_PLUGIN = 'CSIPlugin';
 const DEVICE_PLUGIN = 'DevicePlugin';
 const DRA_PLUGIN = 'DRAPlugin';
-/** What a CSINode takes: it has the drivers of the whole node, so one bad entry would keep the others out. */
+/** The limit of a CSINode: the object has the drivers of the whole node, so one bad entry would keep the others out. */
 const DRIVER_NAME_MAX_CHARACTERS = 63;
 const NODE_ID_MAX_BYTES = 256;
 /** The field of the CSINode is an int32. */
@@ -92,7 +92,7 @@ function validated(
 
 export const endpointOf = ({ endpoint }: PluginInfo, socket: string): string => endpoint || socket;
 
-/** What is taken on this node already. */
+/** The drivers and plugins that are registered on this node. */
 export interface Taken {
   readonly drivers: DriverVersions;
   /** Sockets of resource drivers, as `driver endpoint`. */
@@ -122,7 +122,7 @@ function judgedDra(info: PluginInfo, endpoint: string, { draPlugins }: Taken): V
 
 const goQuoted = (texts: readonly string[]): string => `[${texts.map((text) => JSON.stringify(text)).join(' ')}]`;
 
-/** Whether the plugin that listens on `socket` is taken; `error` is the text for the plugin. */
+/** Whether the plugin that listens on `socket` is accepted; `error` is the text for the plugin. */
 export function judge(info: PluginInfo, socket: string, taken: Taken): Verdict {
   const { type, name } = info;
   if (type === DEVICE_PLUGIN) {

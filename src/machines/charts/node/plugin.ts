@@ -1,10 +1,10 @@
 /**
  * One plugin: the handshake with the socket that it put into the plugin folder.
  *
- * Decides: when it is called again, and the answer to it.
- * Owns: what the plugin says of itself; how often a driver is asked how many volumes fit on this node.
- * Hears: `plugin.accepted`, `plugin.acceptedDevice`, `plugin.acceptedDra`, `plugin.refused`, `plugin.announced`, `plugin.unannounced`,
- *   `plugin.followed`, `plugin.asked` of the plugin manager.
+ * Decides: when the plugin is called again, and how its registration is answered.
+ * Owns: the information that the plugin gave about itself; how often a driver is asked for its attach limit.
+ * Hears: `plugin.accepted`, `plugin.acceptedDevice`, `plugin.acceptedDra`, `plugin.refused`, `plugin.announced`,
+ *   `plugin.unannounced`, `plugin.followed`, `plugin.asked` of the plugin manager.
  * Asks: `plugins.getInfo`, `plugins.csiNodeGetInfo`, `plugins.followNodeInfo`, `devices.getOptions`,
  *   `plugins.notifyRegistrationStatus`.
  * Sends: the plugin manager `plugin.introduced`, then `plugin.registered`, `plugin.deviceConnected` or `plugin.failed`;
@@ -16,7 +16,7 @@
  *      its socket anew.
  * Upstream: pkg/kubelet/pluginmanager/operationexecutor/operation_generator.go, pkg/volume/csi/csi_node_updater.go.
  */
-import { assign, declaredTypes, errorOf, line, outputOf, pick, sendParent, setup } from '../../../kernel/xstate.ts';
+import { assign, errorOf, line, outputOf, pick, sendParent, setup, typed } from '../../../kernel/xstate.ts';
 import { type DevicePlugin, type DevicePluginOptions, deviceOperations } from '../../model/operations/devices.ts';
 import {
   type CSINodeInfo,
@@ -72,7 +72,7 @@ interface Context {
 type Event = PluginVerdict | NodeInfoChanged | Ended;
 
 const s = setup({
-  types: declaredTypes<{ input: PluginInput; context: Context; events: Event }>(),
+  types: typed<{ input: PluginInput; context: Context; events: Event }>(),
   actors: {
     ...pick(pluginOperations, 'plugins.getInfo', 'plugins.notifyRegistrationStatus'),
     ...pick(pluginOperations, 'plugins.csiNodeGetInfo', 'plugins.followNodeInfo'),

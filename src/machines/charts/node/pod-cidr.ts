@@ -9,7 +9,7 @@
  *   D1 the runtime gets each change once, and again until it accepts it.
  * Seeds: S222. Upstream: updatePodCIDR.
  */
-import { assign, declaredTypes, errorOf, line, pick, setup } from '../../../kernel/xstate.ts';
+import { assign, errorOf, line, pick, setup, typed } from '../../../kernel/xstate.ts';
 import type { Node } from '../../model/api/node.ts';
 import { criOperations } from '../../model/operations/cri.ts';
 import type { Ended } from '../../model/pods/messages.ts';
@@ -29,7 +29,7 @@ export const podCIDROf = ({ spec }: Node): string =>
   spec?.podCIDRs && spec.podCIDRs.length > 0 ? spec.podCIDRs.join(',') : (spec?.podCIDR ?? '');
 
 const s = setup({
-  types: declaredTypes<{ context: Context; events: Event }>(),
+  types: typed<{ context: Context; events: Event }>(),
   actors: pick(criOperations, 'cri.updateRuntimeConfig'),
   guards: { isReported: ({ context }) => context.wanted === '' || context.wanted === context.known },
 });

@@ -12,7 +12,7 @@
  * Upstream: registerWithAPIServer. Seeds: S146, S216.
  */
 
-import { assign, declaredTypes, errorOf, line, outputOf, pick, required, setup } from '../../../kernel/xstate.ts';
+import { assign, errorOf, line, outputOf, pick, required, setup, typed } from '../../../kernel/xstate.ts';
 import type { Node } from '../../model/api/node.ts';
 import { kubeOperations } from '../../model/operations/kube.ts';
 import type { Ended } from '../../model/pods/messages.ts';
@@ -48,7 +48,7 @@ const mayExist = ({ getsOnExistsOnly = false }: Context, code: string): boolean 
   code === 'AlreadyExists' || (code === 'Forbidden' && !getsOnExistsOnly);
 
 const s = setup({
-  types: declaredTypes<{ input: RegistrationInput; context: Context; events: Ended; output: Registered }>(),
+  types: typed<{ input: RegistrationInput; context: Context; events: Ended; output: Registered }>(),
   actors: pick(kubeOperations, 'kube.create', 'kube.get', 'kube.patch'),
   guards: { isInLine: ({ context }) => reconciliation(context.facts, existingIn(context)) === null },
   delays: { retry: ({ context }) => context.retryMs },

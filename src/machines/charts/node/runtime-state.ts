@@ -12,7 +12,7 @@
  *   T2 a missing network does not stop host-network pods: only RuntimeReady and PLEG decide.
  * Seeds: S183, S236. Upstream: pkg/kubelet/runtime.go, updateRuntimeUp.
  */
-import { assign, declaredTypes, line, sendParent, sendTo, setup, to } from '../../../kernel/xstate.ts';
+import { assign, line, sendParent, sendTo, setup, to, typed } from '../../../kernel/xstate.ts';
 import type { RuntimeAbilities, RuntimeCondition } from '../../model/operations/runtime.ts';
 import { type NodeReports, RUNTIME_UNKNOWN } from './object/facts.ts';
 
@@ -74,7 +74,7 @@ function reportsOf(context: RuntimeStateContext): Partial<NodeReports> {
 }
 
 const s = setup({
-  types: declaredTypes<{ context: RuntimeStateContext; events: RuntimeStateEvent }>(),
+  types: typed<{ context: RuntimeStateContext; events: RuntimeStateEvent }>(),
   guards: { isUp: ({ context }) => errorsOf(context).length === 0 },
 });
 

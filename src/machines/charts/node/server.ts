@@ -12,7 +12,7 @@
  *   V2 a changed file that cannot be used is reported, and the last good one stays in force.
  * Seeds: S065, S187, S210 to S212. Upstream: pkg/kubelet/server/server.go.
  */
-import { assign, declaredTypes, errorOf, line, pick, required, sendParent, setup } from '../../../kernel/xstate.ts';
+import { assign, errorOf, line, pick, required, sendParent, setup, typed } from '../../../kernel/xstate.ts';
 import { http2Refusal } from '../../model/configuration/tls-options.ts';
 import {
   isThreadLost,
@@ -38,7 +38,7 @@ const refusalOf = ({ secure }: ServedPort): string =>
   secure === null ? '' : http2Refusal(secure.tls.cipherSuites, secure.tls.minVersion);
 
 const s = setup({
-  types: declaredTypes<{ input: ServerInput; context: Context; events: ServerItem }>(),
+  types: typed<{ input: ServerInput; context: Context; events: ServerItem }>(),
   actors: pick(serverOperations, 'server.selfSign', 'server.serve'),
   guards: { isRefused: ({ context }) => context.failure !== '', mustSign: ({ context }) => context.selfSign !== null },
 });

@@ -11,17 +11,7 @@
  *   A2 a volume that this agent cannot mount is reported by its kind, never left out.
  *   A3 of a volume that only some nodes can reach nothing is reported before the labels of this one are known.
  */
-import {
-  declaredTypes,
-  errorOf,
-  isObject,
-  now,
-  outputOf,
-  pick,
-  random,
-  sendParent,
-  setup,
-} from '../../../kernel/xstate.ts';
+import { errorOf, isObject, now, outputOf, pick, random, sendParent, setup, typed } from '../../../kernel/xstate.ts';
 import { matchesTerm } from '../../model/allocation/predicates.ts';
 import type { NodeTerm } from '../../model/allocation/request.ts';
 import type { PersistentVolumeClaim, PersistentVolumeSpec } from '../../model/api/storage.ts';
@@ -56,7 +46,7 @@ interface Context extends ClaimInput {
 }
 
 const s = setup({
-  types: declaredTypes<{ input: ClaimInput; context: Context; events: NodeLabels | Ended }>(),
+  types: typed<{ input: ClaimInput; context: Context; events: NodeLabels | Ended }>(),
   actors: pick(kubeOperations, 'kube.get'),
   guards: {
     hasVolume: ({ context }) => context.volumeName !== '',

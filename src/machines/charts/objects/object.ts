@@ -12,17 +12,7 @@
  *   O3 an object that cannot be read is published as unknown, never as missing; the content that was published stays.
  *   O4 a refresh is answered by the first read that began after it, also with an unchanged object.
  */
-import {
-  declaredTypes,
-  errorOf,
-  line,
-  now,
-  outputOf,
-  pick,
-  random,
-  sendParent,
-  setup,
-} from '../../../kernel/xstate.ts';
+import { errorOf, line, now, outputOf, pick, random, sendParent, setup, typed } from '../../../kernel/xstate.ts';
 import { configObjectFrom } from '../../model/objects/config-objects.ts';
 import { idOf } from '../../model/objects/keys.ts';
 import type { ObjectObserved, ObjectPeriod, ObjectRefresh, ObjectState } from '../../model/objects/messages.ts';
@@ -59,7 +49,7 @@ interface Context extends ObjectInput {
 }
 
 const s = setup({
-  types: declaredTypes<{
+  types: typed<{
     input: ObjectInput;
     context: Context;
     events: ReflectorReport | ObjectRefresh | ObjectPeriod | Ended;

@@ -13,7 +13,7 @@
  *      watched it is asked for anew first.
  *   J3 an object that became unreadable takes nothing back from those who have it.
  */
-import { type AnyActorRef, declaredTypes, errorOf, line, setup, to } from '../../../kernel/xstate.ts';
+import { type AnyActorRef, errorOf, line, setup, to, typed } from '../../../kernel/xstate.ts';
 import { versionOf } from '../../model/objects/config-objects.ts';
 import { idOf } from '../../model/objects/keys.ts';
 import type {
@@ -77,7 +77,7 @@ type Event =
   | { readonly type: 'object.respawn'; readonly id: string };
 
 const s = setup({
-  types: declaredTypes<{ input: ObjectsInput; context: Context; events: Event }>(),
+  types: typed<{ input: ObjectsInput; context: Context; events: Event }>(),
   actors: { claim: claimMachine, object: objectMachine, services: servicesMachine, trustBundles: trustBundlesMachine },
 });
 

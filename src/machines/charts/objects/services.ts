@@ -10,7 +10,7 @@
  *   S1 nothing is published before the first complete list: a pod must not miss the address of the API server.
  *   S2 a service without an address of its own makes no variables.
  */
-import { declaredTypes, errorOf, line, sendParent, setup } from '../../../kernel/xstate.ts';
+import { errorOf, line, sendParent, setup, typed } from '../../../kernel/xstate.ts';
 import { versionOf } from '../../model/objects/config-objects.ts';
 import { idOf } from '../../model/objects/keys.ts';
 import type { ObjectObserved } from '../../model/objects/messages.ts';
@@ -35,7 +35,7 @@ interface Context {
 }
 
 const s = setup({
-  types: declaredTypes<{ context: Context; events: ReflectorReport | ServicesWanted | Ended }>(),
+  types: typed<{ context: Context; events: ReflectorReport | ServicesWanted | Ended }>(),
   actors: { reflector: reflectorMachine },
 });
 

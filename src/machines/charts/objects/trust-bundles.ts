@@ -12,7 +12,7 @@
  *   Y3 a cluster without this API is asked again later, and until then pods are sent why they wait.
  * Upstream: pkg/kubelet/clustertrustbundle/clustertrustbundle_manager.go.
  */
-import { declaredTypes, errorOf, line, now, pick, random, sendParent, setup } from '../../../kernel/xstate.ts';
+import { errorOf, line, now, pick, random, sendParent, setup, typed } from '../../../kernel/xstate.ts';
 import { versionOf } from '../../model/objects/config-objects.ts';
 import type { ObjectObserved, ObjectState } from '../../model/objects/messages.ts';
 import { type TrustBundle, trustAnchors, trustBundleOf, UNSUPPORTED } from '../../model/objects/trust-anchors.ts';
@@ -51,7 +51,7 @@ interface Context {
 const isNotFound = (event: unknown): boolean => errorOf(event).code === 'NotFound';
 
 const s = setup({
-  types: declaredTypes<{ context: Context; events: ReflectorReport | TrustBundlesWanted | Ended }>(),
+  types: typed<{ context: Context; events: ReflectorReport | TrustBundlesWanted | Ended }>(),
   actors: { reflector: reflectorMachine, ...pick(kubeOperations, 'kube.list') },
   guards: {
     isAbsent: ({ event }) => isNotFound(event),

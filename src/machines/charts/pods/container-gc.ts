@@ -9,7 +9,7 @@
  *   G1 no running instance is ever removed, and of each container the newest instances that the settings keep stay.
  *   G2 an idle node is silent: without too much garbage there is no timer and no call.
  */
-import { declaredTypes, errorOf, line, now, pick, sendTo, setup, to } from '../../../kernel/xstate.ts';
+import { errorOf, line, now, pick, sendTo, setup, to, typed } from '../../../kernel/xstate.ts';
 import { operations } from '../../model/operations/index.ts';
 import { type Ended, eventRecorded, type GarbagePurge } from '../../model/pods/messages.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
@@ -109,7 +109,7 @@ function logOf({ podLogsDir, containerLogsDir, pods, queue: [victim] }: Context)
 }
 
 const s = setup({
-  types: declaredTypes<{ input: ContainerGcInput; context: Context; events: GarbageChanged | GarbagePurge | Ended }>(),
+  types: typed<{ input: ContainerGcInput; context: Context; events: GarbageChanged | GarbagePurge | Ended }>(),
   actors: pick(operations, 'cri.removeContainer', 'cri.removePodSandbox', 'logs.remove', 'logs.unlink'),
   guards: {
     hasVictims: ({ context }) => victimsOf(context.pods, context.policy).length > 0,

@@ -10,7 +10,7 @@
  *   P1 unhealthy until the first complete list; unhealthy again when listing has failed for {@link PLEG_THRESHOLD_MS}.
  *   P2 one pod that cannot be inspected never makes the node unhealthy.
  */
-import { declaredTypes, errorOf, line, type PlainError, pick, sendTo, setup, to } from '../../../kernel/xstate.ts';
+import { errorOf, line, type PlainError, pick, sendTo, setup, to, typed } from '../../../kernel/xstate.ts';
 import { criOperations, type WatchPodsItem } from '../../model/operations/cri.ts';
 import {
   type PlegHealth,
@@ -48,7 +48,7 @@ const NOT_YET = 'PLEG is not healthy: pleg has yet to be successful';
 const NOT_SEEN = 'PLEG is not healthy: pleg was last seen active 3m0s ago; threshold is 3m0s';
 
 const s = setup({
-  types: declaredTypes<{
+  types: typed<{
     input: PlegInput;
     context: Context;
     events: WatchPodsItem | RuntimeWanted | PlegHealthWanted | { type: 'xstate.error.actor.watch'; error: PlainError };

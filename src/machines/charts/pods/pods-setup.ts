@@ -2,7 +2,7 @@
  * The vocabulary of the pod workers' machine: its records, its events, how it sends to its pods, and which pod gets
  * which objects of the API server. See `pods.ts`.
  */
-import { type AnyActorRef, declaredTypes, pick, setup, to } from '../../../kernel/xstate.ts';
+import { type AnyActorRef, pick, setup, to, typed } from '../../../kernel/xstate.ts';
 import type { AllocationReport, PodsWanted } from '../../model/allocation/messages.ts';
 import type { Pod, PodRef } from '../../model/api/pod.ts';
 import type { CSIReport } from '../../model/csi/messages.ts';
@@ -85,7 +85,7 @@ type Event =
   | { readonly type: 'pod.respawn'; readonly uid: string };
 
 export const podsSetup = setup({
-  types: declaredTypes<{ input: PodsInput; context: Context; events: Event }>(),
+  types: typed<{ input: PodsInput; context: Context; events: Event }>(),
   actors: { pod: podMachine, ...pick(operations, 'volume.podFolders', 'logs.podFolders') },
 });
 

@@ -179,10 +179,7 @@ function endUnwanted(enqueue: Enqueue, record: PodRecord): PodRecord {
   return kill(enqueue, { ...record, desired: false }, desired ? null : ORPHAN_GRACE_SECONDS);
 }
 
-/**
- * Ends pods that neither a source nor the runtime knows, but of which there are folders: their volumes and files are
- * removed. Only log folders have names.
- */
+/** Removes volumes and files of pods that neither a source nor the runtime knows. Only log folders have names. */
 const endLeftovers = s.enqueueActions((args) => {
   const { uids = [], pods = [] } = outputOf<Leftovers>(args.event);
   const records: Record<string, PodRecord> = { ...args.context.records };

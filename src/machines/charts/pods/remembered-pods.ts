@@ -10,7 +10,7 @@
  *   B2 a pod whose end was ordered is forgotten before anything of it ends.
  *   B3 a file that cannot be written loses only the remembered state; one that cannot be removed is tried again.
  */
-import { declaredTypes, errorOf, line, pick, setup } from '../../../kernel/xstate.ts';
+import { errorOf, line, pick, setup, typed } from '../../../kernel/xstate.ts';
 import { versionOf } from '../../model/objects/config-objects.ts';
 import { hostOperations, type RememberedPod } from '../../model/operations/host.ts';
 import type { Ended, RememberedPodsMessage } from '../../model/pods/messages.ts';
@@ -35,7 +35,7 @@ interface Context {
 }
 
 const s = setup({
-  types: declaredTypes<{ input: RememberedPodsInput; context: Context; events: RememberedPodsMessage | Ended }>(),
+  types: typed<{ input: RememberedPodsInput; context: Context; events: RememberedPodsMessage | Ended }>(),
   actors: pick(hostOperations, 'host.savePod'),
   guards: {
     isPending: ({ context }) => Object.keys(context.pending).length > 0,

@@ -17,18 +17,7 @@
  *   M5 exclusive resources of pods (CPUs, memory of chosen NUMA nodes, devices) are written at once, so that an agent
  *      that was killed does not give them to another pod after its restart.
  */
-import {
-  declaredTypes,
-  errorOf,
-  line,
-  now,
-  outputOf,
-  pick,
-  sendParent,
-  sendTo,
-  setup,
-  to,
-} from '../../../kernel/xstate.ts';
+import { errorOf, line, now, outputOf, pick, sendParent, sendTo, setup, to, typed } from '../../../kernel/xstate.ts';
 import { hostOperations, type SoftState } from '../../model/operations/host.ts';
 import type { Ended, SoftStateMessage } from '../../model/pods/messages.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
@@ -54,7 +43,7 @@ interface Context {
 }
 
 const s = setup({
-  types: declaredTypes<{ input: SoftStateInput; context: Context; events: SoftStateMessage | Ended }>(),
+  types: typed<{ input: SoftStateInput; context: Context; events: SoftStateMessage | Ended }>(),
   actors: pick(hostOperations, 'host.loadSoftState', 'host.saveSoftState'),
   guards: { isDirty: ({ context }) => context.isDirty, isUrgent: ({ context }) => context.isUrgent },
 });

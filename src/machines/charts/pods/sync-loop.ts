@@ -16,7 +16,7 @@
  *   L4 no pod is wanted before the runtime was up once: by then the node's cgroups exist, in which those of pods are
  *      created. The sources publish nothing before they are asked to.
  */
-import { declaredTypes, line, sendParent, setup, to } from '../../../kernel/xstate.ts';
+import { line, sendParent, setup, to, typed } from '../../../kernel/xstate.ts';
 import type {
   PodsMessage,
   RuntimeHealth,
@@ -49,7 +49,7 @@ interface Context {
 type Event = SourcesMessage | SourceReady | RuntimeRelisted | RuntimeHealth | PodsMessage;
 
 const s = setup({
-  types: declaredTypes<{ input: SyncLoopInput; context: Context; events: Event }>(),
+  types: typed<{ input: SyncLoopInput; context: Context; events: Event }>(),
   guards: {
     isComplete: ({ context }) =>
       context.runtimeUp && context.relisted && Object.values(context.sources).every((uids) => uids !== null),

@@ -12,7 +12,7 @@
  * Upstream: pkg/volume/volume_linux.go.
  */
 
-import { declaredTypes, now, outputOf, pick, setup, to } from '../../../kernel/xstate.ts';
+import { now, outputOf, pick, setup, to, typed } from '../../../kernel/xstate.ts';
 import type { ObjectReference } from '../../model/api/pod.ts';
 import { type Sharing, volumeOperations } from '../../model/operations/volume.ts';
 import { type Ended, eventRecorded } from '../../model/pods/messages.ts';
@@ -35,7 +35,7 @@ interface Context extends SharingInput {
 }
 
 const s = setup({
-  types: declaredTypes<{ input: SharingInput; context: Context; events: Ended }>(),
+  types: typed<{ input: SharingInput; context: Context; events: Ended }>(),
   actors: pick(volumeOperations, 'volume.sharings'),
 });
 

@@ -175,9 +175,9 @@ export interface NodeSettings {
   readonly reportsDeviceHealth?: boolean;
   /** With the gate DRAExtendedResource off: the claim that a scheduler made for extended resources is not looked at. */
   readonly ignoresExtendedClaims?: boolean;
-  /** With the gate ResourceHealthStatusMessage off: a status does not say what drivers say of their devices. */
+  /** With the gate ResourceHealthStatusMessage off: statuses leave out the drivers' messages about devices. */
   readonly hidesHealthMessages?: boolean;
-  /** Whether static pods may name what the API server has; absent: `none`. */
+  /** Whether static pods may refer to objects of the API server; absent: `none`. */
   readonly staticPodReferences?: 'none' | 'any';
   /** Fields of pods that this node ignores; absent: none. */
   readonly unseenFields?: readonly UnseenField[];

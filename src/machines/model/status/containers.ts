@@ -32,7 +32,7 @@ export interface ContainerFacts {
   readonly imageAsNamed: boolean;
   /** The runtime can make mounts recursively read-only. */
   readonly canRecurse: boolean;
-  /** Its resources name the claims that it uses; not on a node of 0.2.0. */
+  /** The resources in a status name the claims of the container; not on a node of 0.2.0. */
   readonly showsClaims: boolean;
   /** Why a container that should run does not, by name. */
   readonly waiting: Readonly<Record<string, Waiting>>;

@@ -23,7 +23,10 @@ export function containerResourceStatus(
   container: Container,
   current: CriContainerStatus,
   showsClaims: boolean,
-  /** What it has so far of its requests, for the runtime does not know of memory; absent: what it asks for. */
+  /**
+   * The requests that the container has so far of a resize, because the runtime does not know memory requests; absent:
+   * those of its definition.
+   */
   actuated: List | undefined = container.resources?.requests,
 ): Pick<ContainerStatus, 'resources' | 'allocatedResources'> {
   const { requests, limits, claims } = container.resources ?? {};

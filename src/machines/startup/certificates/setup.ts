@@ -2,7 +2,7 @@
  * The vocabulary of the certificate manager: its context, its operations, its actions. The chart is in
  * `certificate-manager.ts`.
  */
-import { declaredTypes, errorOf, line, now, outputOf, pick, random, setup } from '../../../kernel/xstate.ts';
+import { errorOf, line, now, outputOf, pick, random, setup, typed } from '../../../kernel/xstate.ts';
 import {
   type CertificateFacts,
   type CertificateNames,
@@ -69,7 +69,7 @@ type Event =
   | Ended;
 
 export const managerSetup = setup({
-  types: declaredTypes<{
+  types: typed<{
     input: CertificateManagerInput;
     context: Context;
     events: Event;

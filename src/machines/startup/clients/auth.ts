@@ -11,7 +11,7 @@
  *   A2 an unknown mode is refused.
  * Seeds: S064, S065. Upstream: cmd/kubelet/app/auth.go.
  */
-import { declaredTypes, setup } from '../../../kernel/xstate.ts';
+import { setup, typed } from '../../../kernel/xstate.ts';
 import { authRefusal } from '../../model/configuration/run-refusals.ts';
 import type { Answer } from '../context/types.ts';
 
@@ -44,7 +44,7 @@ export function buildAuth(input: AuthInput): Answer<AuthSettings> {
 }
 
 export const authMachine = setup({
-  types: declaredTypes<{ input: AuthInput; context: AuthInput; output: Answer<AuthSettings> }>(),
+  types: typed<{ input: AuthInput; context: AuthInput; output: Answer<AuthSettings> }>(),
   guards: { isBuildable: ({ context }) => buildAuth(context).ok },
 }).createMachine({
   id: 'auth',

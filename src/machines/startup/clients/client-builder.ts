@@ -15,7 +15,7 @@
  * Seeds: S052, S056 to S063. Upstream: cmd/kubelet/app/server.go, pkg/kubelet/certificate/bootstrap.
  */
 
-import { assign, declaredTypes, errorOf, line, outputOf, pick, setup } from '../../../kernel/xstate.ts';
+import { assign, errorOf, line, outputOf, pick, setup, typed } from '../../../kernel/xstate.ts';
 import { certificateOperations, currentPair } from '../../model/operations/certificate.ts';
 import { type KubeSettings, kubeOperations } from '../../model/operations/kube.ts';
 import { certificateManagerMachine } from '../certificates/certificate-manager.ts';
@@ -83,7 +83,7 @@ export const clientCertificateInput = (
 });
 
 const s = setup({
-  types: declaredTypes<{ input: ClientBuilderInput; context: ClientBuilderContext; output: Answer<KubeClients> }>(),
+  types: typed<{ input: ClientBuilderInput; context: ClientBuilderContext; output: Answer<KubeClients> }>(),
   actors: {
     ...pick(kubeOperations, 'kube.connect'),
     ...pick(certificateOperations, 'certificate.checkKubeconfig', 'certificate.writeKubeconfig'),

@@ -14,7 +14,6 @@
  */
 import {
   assign,
-  declaredTypes,
   enqueueActions,
   errorOf,
   isObject,
@@ -23,6 +22,7 @@ import {
   pick,
   required,
   setup,
+  typed,
 } from '../../../kernel/xstate.ts';
 import { hintForRefusal } from '../../configuration/flags/removed-flags.ts';
 import {
@@ -117,7 +117,7 @@ const configDir = ({ flags }: ConfigLoaderContext): string => flags?.configDir ?
 const unreadable = (path: string, error: unknown) => ({ kind: 'unreadable', path, message: messageOf(error) }) as const;
 
 export const configLoaderMachine = setup({
-  types: declaredTypes<{ input: ConfigLoaderInput; context: ConfigLoaderContext; output: ConfigLoaderAnswer }>(),
+  types: typed<{ input: ConfigLoaderInput; context: ConfigLoaderContext; output: ConfigLoaderAnswer }>(),
   actors: pick(operations, 'host.readConfiguration', 'host.readDropIns', 'host.cgroups'),
   guards: {
     isRefused: ({ context }) => context.resolution !== null,

@@ -13,17 +13,7 @@
  * Seeds: S024, S109. Upstream, until 1.23: pkg/kubelet/kubeletconfig (it restarted the process).
  */
 
-import {
-  assign,
-  declaredTypes,
-  enqueueActions,
-  errorOf,
-  line,
-  pick,
-  sendTo,
-  setup,
-  to,
-} from '../../../kernel/xstate.ts';
+import { assign, enqueueActions, errorOf, line, pick, sendTo, setup, to, typed } from '../../../kernel/xstate.ts';
 import type { KubeletConfiguration } from '../../configuration/index.ts';
 import { type ConfigurationChange, changeOf } from '../../configuration/reloadable.ts';
 import { operations } from '../../model/operations/index.ts';
@@ -63,7 +53,7 @@ const CHANGED = 'The configuration was changed';
 const NOT_NOW = 'These fields cannot change while the node runs and keep their values; restart it to change them';
 
 export const configReloadMachine = setup({
-  types: declaredTypes<{ input: ConfigReloadInput; context: Context; events: Event }>(),
+  types: typed<{ input: ConfigReloadInput; context: Context; events: Event }>(),
   actors: { configLoader: configLoaderMachine, ...pick(operations, 'host.watchConfiguration') },
   guards: {
     hasFiles: ({ context }) => context.paths.length > 0,

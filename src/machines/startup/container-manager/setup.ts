@@ -2,7 +2,7 @@
  * The vocabulary of the container manager: its events, its operations, its actions. The chart is in
  * `container-manager.ts`.
  */
-import { declaredTypes, errorOf, line, outputOf, pick, required, setup, to } from '../../../kernel/xstate.ts';
+import { errorOf, line, outputOf, pick, required, setup, to, typed } from '../../../kernel/xstate.ts';
 import type { PodsKnown } from '../../model/allocation/messages.ts';
 import {
   handedOver,
@@ -57,7 +57,7 @@ type Event =
   | Ended;
 
 export const containerManagerSetup = setup({
-  types: declaredTypes<{ input: ContainerManagerInput; context: ContainerManagerContext; events: Event }>(),
+  types: typed<{ input: ContainerManagerInput; context: ContainerManagerContext; events: Event }>(),
   actors: {
     ...pick(
       hostOperations,

@@ -10,13 +10,13 @@
  *   I1 the machine is described once, before anything is derived from it.
  * Seeds: S070, S072, S077, S164. Upstream: pkg/kubelet/cadvisor.
  */
-import { assign, declaredTypes, errorOf, pick, setup } from '../../../kernel/xstate.ts';
+import { assign, errorOf, pick, setup, typed } from '../../../kernel/xstate.ts';
 import type { MachineInfo } from '../../model/operations/host.ts';
 import { operations } from '../../model/operations/index.ts';
 import type { Answer } from '../context/types.ts';
 
 export const cadvisorMachine = setup({
-  types: declaredTypes<{ context: { answer: Answer<MachineInfo> }; output: Answer<MachineInfo> }>(),
+  types: typed<{ context: { answer: Answer<MachineInfo> }; output: Answer<MachineInfo> }>(),
   actors: pick(operations, 'host.machineInfo'),
 }).createMachine({
   id: 'cadvisor',

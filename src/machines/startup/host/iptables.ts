@@ -9,7 +9,7 @@
  *   I1 a node without iptables starts and runs.
  * Seeds: S138, S224, S225. Upstream: pkg/kubelet/kubelet_network_linux.go.
  */
-import { declaredTypes, errorOf, line, pick, setup } from '../../../kernel/xstate.ts';
+import { errorOf, line, pick, setup, typed } from '../../../kernel/xstate.ts';
 import type { IptablesItem } from '../../model/operations/host.ts';
 import { operations } from '../../model/operations/index.ts';
 
@@ -17,7 +17,7 @@ import { operations } from '../../model/operations/index.ts';
 const MONITOR_PERIOD_MS = 60_000;
 
 export const iptablesMachine = setup({
-  types: declaredTypes<{ context: Record<string, never>; events: IptablesItem }>(),
+  types: typed<{ context: Record<string, never>; events: IptablesItem }>(),
   actors: pick(operations, 'host.keepIptables'),
 }).createMachine({
   id: 'iptables',

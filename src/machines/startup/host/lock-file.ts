@@ -11,7 +11,7 @@
  *   L2 contention ends the process only with `--exit-on-lock-contention`.
  * Seeds: S047 to S049. Upstream: cmd/kubelet/app/server.go, server_linux.go.
  */
-import { declaredTypes, errorOf, line, pick, sendParent, setup } from '../../../kernel/xstate.ts';
+import { errorOf, line, pick, sendParent, setup, typed } from '../../../kernel/xstate.ts';
 import { operations } from '../../model/operations/index.ts';
 
 export interface LockFileInput {
@@ -20,7 +20,7 @@ export interface LockFileInput {
 }
 
 export const lockFileMachine = setup({
-  types: declaredTypes<{ input: LockFileInput; context: LockFileInput; events: { type: 'lock.contended' } }>(),
+  types: typed<{ input: LockFileInput; context: LockFileInput; events: { type: 'lock.contended' } }>(),
   actors: pick(operations, 'host.acquireLock', 'host.watchLock'),
   guards: {
     mustGiveWay: ({ context }) => context.exitOnContention,

@@ -11,18 +11,7 @@
  *   D2 unchanged content is not published.
  * Seeds: S155, S157, S243. Upstream: pkg/kubelet/network/dns.
  */
-import {
-  assign,
-  declaredTypes,
-  errorOf,
-  line,
-  pick,
-  required,
-  sendParent,
-  sendTo,
-  setup,
-  to,
-} from '../../../kernel/xstate.ts';
+import { assign, errorOf, line, pick, required, sendParent, sendTo, setup, to, typed } from '../../../kernel/xstate.ts';
 import { operations } from '../../model/operations/index.ts';
 import { nodeRef } from '../../model/reasons/reasons.ts';
 import { parseResolvConf } from '../context/derive-settings.ts';
@@ -81,7 +70,7 @@ export function limitExceeded({
 }
 
 const s = setup({
-  types: declaredTypes<{ input: ResolverInput; context: Context; events: Event }>(),
+  types: typed<{ input: ResolverInput; context: Context; events: Event }>(),
   actors: pick(operations, 'host.watchConfiguration', 'host.readFile'),
   guards: { hasFile: ({ context }) => context.path !== '' },
   delays: { settle: SETTLE_MS, reopen: REOPEN_MS },

@@ -14,7 +14,7 @@
  *      are.
  * Seeds: S113, S230. Upstream: pkg/kubelet/watchdog.
  */
-import { assign, declaredTypes, errorOf, line, pick, sendParent, setup } from '../../../kernel/xstate.ts';
+import { assign, errorOf, line, pick, sendParent, setup, typed } from '../../../kernel/xstate.ts';
 import { operations } from '../../model/operations/index.ts';
 import { formatDuration } from '../../model/values/time.ts';
 import type { Answer } from '../context/types.ts';
@@ -73,7 +73,7 @@ export function watchdogInterval({ usec, pid, ownPid }: WatchdogSettings): Answe
 }
 
 export const watchdogMachine = setup({
-  types: declaredTypes<{ input: WatchdogInput; context: Context; events: Event }>(),
+  types: typed<{ input: WatchdogInput; context: Context; events: Event }>(),
   actors: pick(operations, 'host.watchdogSettings', 'host.feedWatchdog'),
   guards: {
     isMisconfigured: ({ context }) => context.error !== '',

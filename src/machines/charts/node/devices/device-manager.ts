@@ -85,7 +85,7 @@ type Event =
   | Ended;
 
 const s = setup({
-  types: declaredTypes<{ input: DeviceManagerInput; context: Context; events: Event }>(),
+  types: typed<{ input: DeviceManagerInput; context: Context; events: Event }>(),
   actors: {
     devicePlugin: devicePluginMachine,
     ...pick(deviceOperations, 'devices.serveRegistration', 'devices.writeCheckpoint'),

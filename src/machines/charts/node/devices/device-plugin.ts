@@ -10,7 +10,7 @@
  *   D1 nothing that a plugin sends after its end is used.
  * Upstream: pkg/kubelet/cm/devicemanager/plugin/v1beta1/client.go.
  */
-import { declaredTypes, errorOf, line, pick, sendParent, setup } from '../../../../kernel/xstate.ts';
+import { errorOf, line, pick, sendParent, setup, typed } from '../../../../kernel/xstate.ts';
 import {
   type Device,
   type DevicePlugin,
@@ -34,7 +34,7 @@ export type DevicePluginReport =
   | { readonly type: 'device.stopped'; readonly id: string; readonly resource: string };
 
 const s = setup({
-  types: declaredTypes<{ input: DevicePluginInput; context: DevicePluginInput; events: DevicesListed | Ended }>(),
+  types: typed<{ input: DevicePluginInput; context: DevicePluginInput; events: DevicesListed | Ended }>(),
   actors: pick(deviceOperations, 'devices.listAndWatch'),
 });
 

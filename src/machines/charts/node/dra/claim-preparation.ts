@@ -11,7 +11,16 @@
  *   E2 the first problem ends it; nothing is recorded of a pod that may not have its claims.
  * Upstream: pkg/kubelet/cm/dra/manager.go (prepareResources).
  */
-import { assign, errorOf, type JsonObject, outputOf, pick, sendParent, setup } from '../../../../kernel/xstate.ts';
+import {
+  assign,
+  errorOf,
+  type JsonObject,
+  outputOf,
+  pick,
+  sendParent,
+  setup,
+  typed,
+} from '../../../../kernel/xstate.ts';
 import { judgedClaim } from '../../../model/dra/claims.ts';
 import type { ClaimVerdict, ClaimWanted, FetchedClaim } from '../../../model/dra/messages.ts';
 import { type DraCall, type DraPrepared, draOperations } from '../../../model/operations/dra.ts';
@@ -49,12 +58,12 @@ interface Context extends ClaimPreparationInput {
 }
 
 const s = setup({
-  types: {
-    input: {} as ClaimPreparationInput,
-    context: {} as Context,
-    events: {} as ClaimVerdict | Ended,
-    output: {} as ClaimPreparationOutput,
-  },
+  types: typed<{
+    input: ClaimPreparationInput;
+    context: Context;
+    events: ClaimVerdict | Ended;
+    output: ClaimPreparationOutput;
+  }>(),
   actors: { ...pick(kubeOperations, 'kube.get'), ...pick(draOperations, 'dra.prepare') },
   guards: {
     isRefused: ({ context }) => context.error !== '',

@@ -10,7 +10,7 @@
  *   F1 it always ends, by the drivers' answer or by the time limit of the call.
  * Upstream: pkg/kubelet/cm/dra/manager.go (unprepareResources).
  */
-import { assign, errorOf, pick, setup } from '../../../../kernel/xstate.ts';
+import { assign, errorOf, pick, setup, typed } from '../../../../kernel/xstate.ts';
 import { type DraCall, draOperations } from '../../../model/operations/dra.ts';
 import type { Ended } from '../../../model/pods/messages.ts';
 
@@ -30,12 +30,7 @@ interface Context extends ClaimReleaseInput {
 }
 
 const s = setup({
-  types: {
-    input: {} as ClaimReleaseInput,
-    context: {} as Context,
-    events: {} as Ended,
-    output: {} as ClaimReleaseOutput,
-  },
+  types: typed<{ input: ClaimReleaseInput; context: Context; events: Ended; output: ClaimReleaseOutput }>(),
   actors: pick(draOperations, 'dra.unprepare'),
 });
 

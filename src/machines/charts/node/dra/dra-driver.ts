@@ -10,7 +10,7 @@
  *   D1 a driver whose watch ended is not connected, and the health of its devices is unknown.
  * Upstream: pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go.
  */
-import { errorOf, line, pick, sendParent, setup } from '../../../../kernel/xstate.ts';
+import { errorOf, line, pick, sendParent, setup, typed } from '../../../../kernel/xstate.ts';
 import { type DraItem, type DraPlugin, draOperations } from '../../../model/operations/dra.ts';
 import type { Ended } from '../../../model/pods/messages.ts';
 
@@ -25,7 +25,7 @@ export interface DraDriverInput extends DraPlugin {
 export type DraDriverReport = { readonly type: 'dra.reported'; readonly id: string; readonly item: DraItem };
 
 const s = setup({
-  types: { input: {} as DraDriverInput, context: {} as DraDriverInput, events: {} as DraItem | Ended },
+  types: typed<{ input: DraDriverInput; context: DraDriverInput; events: DraItem | Ended }>(),
   actors: pick(draOperations, 'dra.follow'),
 });
 

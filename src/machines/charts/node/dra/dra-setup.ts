@@ -1,5 +1,5 @@
 /** The vocabulary of `draManager`: its events, its children, its answers. The chart is in `dra-manager.ts`. */
-import { pick, setup, to } from '../../../../kernel/xstate.ts';
+import { pick, setup, to, typed } from '../../../../kernel/xstate.ts';
 import type { PodsKnown } from '../../../model/allocation/messages.ts';
 import { CLAIM_STATE_FILE } from '../../../model/dra/claim-state.ts';
 import type { ClaimHealth, ClaimReport, ClaimRequest, DraPluginNews } from '../../../model/dra/messages.ts';
@@ -62,7 +62,7 @@ export type DraManagerEvent =
   | Ended;
 
 export const draSetup = setup({
-  types: { input: {} as DraManagerInput, context: {} as DraManagerContext, events: {} as DraManagerEvent },
+  types: typed<{ input: DraManagerInput; context: DraManagerContext; events: DraManagerEvent }>(),
   actors: {
     preparation: claimPreparationMachine,
     release: claimReleaseMachine,

@@ -10,7 +10,7 @@
  *   L1 it never gives up: a scheduler would send pods for devices that no driver prepares.
  * Upstream: pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go (wipeResourceSlices).
  */
-import { assign, errorOf, line, pick, setup } from '../../../../kernel/xstate.ts';
+import { assign, errorOf, line, pick, setup, typed } from '../../../../kernel/xstate.ts';
 import { kubeOperations } from '../../../model/operations/kube.ts';
 import type { Ended } from '../../../model/pods/messages.ts';
 import { type BackOff, doubledMs } from '../../../model/values/back-off.ts';
@@ -29,7 +29,7 @@ interface Context extends SliceRemovalInput {
 }
 
 const s = setup({
-  types: { input: {} as SliceRemovalInput, context: {} as Context, events: {} as Ended },
+  types: typed<{ input: SliceRemovalInput; context: Context; events: Ended }>(),
   actors: pick(kubeOperations, 'kube.deleteCollection'),
   guards: { isGone: ({ event }) => errorOf(event).code === 'NotFound' },
   delays: { retry: ({ context }) => context.retryMs },

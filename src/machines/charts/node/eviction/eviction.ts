@@ -16,7 +16,7 @@
  *   E4 a condition is reported while it lasts and for the transition period after it.
  * Seeds: S150, S195, S239. Upstream: pkg/kubelet/eviction/eviction_manager.go.
  */
-import { declaredTypes, errorOf, line, now, outputOf, pick, required, setup, to } from '../../../../kernel/xstate.ts';
+import { errorOf, line, now, outputOf, pick, required, setup, to, typed } from '../../../../kernel/xstate.ts';
 import { statsPlace } from '../../../model/cgroups/names.ts';
 import type { NodePodChanged } from '../../../model/eviction/facts.ts';
 import {
@@ -74,7 +74,7 @@ type Event =
   | Ended;
 
 const s = setup({
-  types: declaredTypes<{ input: NodeSettings; context: EvictionContext; events: Event }>(),
+  types: typed<{ input: NodeSettings; context: EvictionContext; events: Event }>(),
   actors: {
     ...pick(statsOperations, 'stats.diskLayout', 'stats.watchSignals', 'stats.observe'),
     storageWatch: storageWatchMachine,

@@ -10,7 +10,7 @@
  *   I1 a watch that fails is started again; its failure evicts no pod.
  * Upstream: pkg/kubelet/eviction/eviction_manager.go, localStorageEviction.
  */
-import { declaredTypes, errorOf, line, pick, required, sendParent, setup } from '../../../../kernel/xstate.ts';
+import { errorOf, line, pick, required, sendParent, setup, typed } from '../../../../kernel/xstate.ts';
 import {
   type StatsPlace,
   type StorageExceeded,
@@ -37,7 +37,7 @@ export interface StorageReport {
 type Event = { readonly type: 'storage.changed'; readonly exceeded: StorageExceeded | null };
 
 const s = setup({
-  types: declaredTypes<{ input: StorageWatchInput; context: StorageWatchInput; events: Event }>(),
+  types: typed<{ input: StorageWatchInput; context: StorageWatchInput; events: Event }>(),
   actors: pick(statsOperations, 'stats.watchStorage'),
 });
 

@@ -12,18 +12,7 @@
  *   D3 without logind the node runs as ever, and its end is not graceful.
  * Seeds: S203, S241. Upstream: pkg/kubelet/nodeshutdown/nodeshutdown_manager_linux.go.
  */
-import {
-  declaredTypes,
-  errorIn,
-  line,
-  now,
-  outputOf,
-  pick,
-  required,
-  setup,
-  stateIn,
-  to,
-} from '../../../../kernel/xstate.ts';
+import { errorIn, line, now, outputOf, pick, required, setup, stateIn, to, typed } from '../../../../kernel/xstate.ts';
 import type { NodePod, NodePodChanged } from '../../../model/eviction/facts.ts';
 import { logindOperations } from '../../../model/operations/logind.ts';
 import { type Ended, eventRecorded, type PodKillWanted } from '../../../model/pods/messages.ts';
@@ -61,7 +50,7 @@ const openPods = ({ settings, group, pods }: Context) => podsOfGroup(settings.pe
 const graceSeconds = ({ settings, group }: Context): number => settings.periods[group]?.graceSeconds ?? 0;
 
 const s = setup({
-  types: declaredTypes<{ input: NodeSettings; context: Context; events: Event }>(),
+  types: typed<{ input: NodeSettings; context: Context; events: Event }>(),
   actors: pick(
     logindOperations,
     'logind.inhibitDelay',

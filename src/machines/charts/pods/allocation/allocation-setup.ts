@@ -1,6 +1,6 @@
 /** The vocabulary of the allocation manager: its books, its events, its messages. The chart is in `allocation.ts`. */
 
-import { declaredTypes, setup, to } from '../../../../kernel/xstate.ts';
+import { setup, to, typed } from '../../../../kernel/xstate.ts';
 import type { DeviceAnswers } from '../../../model/allocation/device-manager.ts';
 import { type Devices, deviceHealth } from '../../../model/allocation/device-state.ts';
 import type { AllocationMessage, AllocationReport, PodsWanted } from '../../../model/allocation/messages.ts';
@@ -91,7 +91,7 @@ type Event =
   | { readonly type: 'allocation.waited'; readonly uid: string };
 
 export const allocationSetup = setup({
-  types: declaredTypes<{ input: AllocationInput; context: Context; events: Event }>(),
+  types: typed<{ input: AllocationInput; context: Context; events: Event }>(),
   actors: { deviceCalls: deviceCallsMachine },
   guards: {
     hasPending: ({ context }) => Object.keys(context.resizes).length > 0,

@@ -10,7 +10,7 @@
  *   C1 the first plugin that refuses ends the calls; no call is repeated.
  * Upstream: devicemanager/manager.go (allocateContainerResources, callGetPreferredAllocationIfAvailable).
  */
-import { declaredTypes, errorOf, outputOf, pick, required, sendParent, setup } from '../../../../kernel/xstate.ts';
+import { errorOf, outputOf, pick, required, sendParent, setup, typed } from '../../../../kernel/xstate.ts';
 import { type DeviceQuestion, type DeviceResponse, deviceOperations } from '../../../model/operations/devices.ts';
 import type { Ended } from '../../../model/pods/messages.ts';
 
@@ -48,7 +48,7 @@ interface Context extends DeviceCallsInput {
 }
 
 const s = setup({
-  types: declaredTypes<{ input: DeviceCallsInput; context: Context; events: Ended }>(),
+  types: typed<{ input: DeviceCallsInput; context: Context; events: Ended }>(),
   actors: pick(deviceOperations, 'devices.getPreferredAllocation', 'devices.allocate'),
   guards: {
     isAsked: ({ context }) => context.question !== null,

@@ -14,7 +14,7 @@
  *   K3 an object of the API server that is no valid pod is reported once and ignored.
  *   K4 a remembered pod is published only before the first list, and does not make the source ready.
  */
-import { declaredTypes, errorOf, line, now, outputOf, pick, setup, to } from '../../../../kernel/xstate.ts';
+import { errorOf, line, now, outputOf, pick, setup, to, typed } from '../../../../kernel/xstate.ts';
 import { CONFIG_MIRROR_ANNOTATION, isMirrorPod, type Pod, type PodRef } from '../../../model/api/pod.ts';
 import type { ObjectFound, ObjectState } from '../../../model/objects/messages.ts';
 import { hostOperations, type RememberedPod } from '../../../model/operations/host.ts';
@@ -56,7 +56,7 @@ interface Mirror extends PodRef {
 }
 
 const s = setup({
-  types: declaredTypes<{
+  types: typed<{
     input: ApiSourceInput;
     context: Context;
     events: ReflectorReport | ConfigWanted | StatusWanted | Ended;

@@ -13,7 +13,7 @@
  *   C3 the source is ready when its first complete list is in, even when that list is empty.
  *   C4 with an API server ConfigMaps and Secrets come from it alone, and a static pod may name none.
  */
-import { declaredTypes, errorOf, line, now, pick, setup, to } from '../../../../kernel/xstate.ts';
+import { errorOf, line, now, pick, setup, to, typed } from '../../../../kernel/xstate.ts';
 import { objectKey } from '../../../model/objects/config-objects.ts';
 import { hostOperations, type Manifest, type ManifestError } from '../../../model/operations/host.ts';
 import type { ConfigObject } from '../../../model/operations/volume.ts';
@@ -58,7 +58,7 @@ interface ManifestsChanged {
 }
 
 const s = setup({
-  types: declaredTypes<{ input: FileSourceInput; context: Context; events: ManifestsChanged | ConfigWanted | Ended }>(),
+  types: typed<{ input: FileSourceInput; context: Context; events: ManifestsChanged | ConfigWanted | Ended }>(),
   actors: pick(hostOperations, 'host.watchManifests'),
   guards: { hasNoPath: ({ context }) => context.settings.staticPodPath === '' },
 });

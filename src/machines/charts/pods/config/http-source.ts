@@ -12,7 +12,7 @@
  *   H2 an error is reported once, and its end once.
  *   H3 the values of headers are handles here.
  */
-import { declaredTypes, errorOf, line, now, pick, setup } from '../../../../kernel/xstate.ts';
+import { errorOf, line, now, pick, setup, typed } from '../../../../kernel/xstate.ts';
 import { hostOperations, type Manifest } from '../../../model/operations/host.ts';
 import { type ConfigWanted, type Ended, type Receiver, receiverOf } from '../../../model/pods/messages.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
@@ -52,7 +52,7 @@ export interface ManifestsFetched {
 }
 
 const s = setup({
-  types: declaredTypes<{ input: HttpSourceInput; context: Context; events: ManifestsFetched | ConfigWanted | Ended }>(),
+  types: typed<{ input: HttpSourceInput; context: Context; events: ManifestsFetched | ConfigWanted | Ended }>(),
   actors: pick(hostOperations, 'host.watchManifestUrl'),
 });
 

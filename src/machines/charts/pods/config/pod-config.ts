@@ -10,7 +10,7 @@
  * Invariants:
  *   D1 no source opens before `syncLoop` wants them; one that starts anew publishes everything.
  */
-import { type AnyActorRef, declaredTypes, errorOf, line, setup, to } from '../../../../kernel/xstate.ts';
+import { type AnyActorRef, errorOf, line, setup, to, typed } from '../../../../kernel/xstate.ts';
 import type { ConfigWanted, Ended, SourcesMessage, StatusWanted } from '../../../model/pods/messages.ts';
 import { childIn, reapChild } from '../../children.ts';
 import { type ApiSourceInput, apiSourceMachine } from './api-source.ts';
@@ -38,7 +38,7 @@ type Event =
   | { readonly type: 'source.respawn'; readonly id: SourceActor };
 
 const s = setup({
-  types: declaredTypes<{ input: PodConfigInput; context: Context; events: Event }>(),
+  types: typed<{ input: PodConfigInput; context: Context; events: Event }>(),
   actors: { fileSource: fileSourceMachine, httpSource: httpSourceMachine, apiSource: apiSourceMachine },
 });
 

@@ -9,7 +9,7 @@
  *   I1 a log that was moved aside and that the runtime does not open anew gets its name back, so that readers by name
  *      lose nothing that the container writes.
  */
-import { declaredTypes, errorIn, line, pick, setup } from '../../../../kernel/xstate.ts';
+import { errorIn, line, pick, setup, typed } from '../../../../kernel/xstate.ts';
 import { operations } from '../../../model/operations/index.ts';
 import type { KeptLog } from '../../../model/operations/logs.ts';
 import type { Ended } from '../../../model/pods/messages.ts';
@@ -34,7 +34,7 @@ type Event =
 const WATCH_RETRY_MS = 60_000;
 
 const s = setup({
-  types: declaredTypes<{ input: ContainerLogInput; context: Context; events: Event }>(),
+  types: typed<{ input: ContainerLogInput; context: Context; events: Event }>(),
   actors: pick(operations, 'logs.keep', 'cri.reopenContainerLog', 'logs.restore'),
   guards: { wasMoved: ({ context }) => context.aside !== '' },
 });

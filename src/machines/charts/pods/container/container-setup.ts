@@ -1,7 +1,6 @@
 /** The vocabulary of a container's machine: its events, its operations, its actions. The chart is in `container.ts`. */
 
 import {
-  declaredTypes,
   errorIn,
   errorOf,
   now,
@@ -13,6 +12,7 @@ import {
   sendTo,
   setup,
   to,
+  typed,
 } from '../../../../kernel/xstate.ts';
 import type { ContainerConfig, PodSandboxConfig } from '../../../model/api/cri.ts';
 import { operations } from '../../../model/operations/index.ts';
@@ -93,7 +93,7 @@ export function hookRequest(hook: Hook | null, podIP: string) {
 const sleepMs = (hook: Hook | null): number => (hook?.kind === 'sleep' ? hook.seconds * 1_000 : 0);
 
 export const containerSetup = setup({
-  types: declaredTypes<{
+  types: typed<{
     input: ContainerInput;
     context: ContainerContext;
     events: ContainerOrder | ImageReport | Ended;

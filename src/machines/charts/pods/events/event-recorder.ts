@@ -11,7 +11,7 @@
  *   R2 equal events are one with a count; similar ones within ten minutes become `(combined from similar events)`.
  *   R3 an API server that does not answer delays no actor; beyond {@link WRITERS_MAX} events are log lines only.
  */
-import { type AnyActorRef, declaredTypes, line, now, setup } from '../../../../kernel/xstate.ts';
+import { type AnyActorRef, line, now, setup, typed } from '../../../../kernel/xstate.ts';
 import type { Ended, EventRecorded } from '../../../model/pods/messages.ts';
 import { rfc3339 } from '../../../model/values/time.ts';
 import { type Correlation, correlate, nameOf, nothingRecorded } from './event-correlator.ts';
@@ -36,7 +36,7 @@ interface Context extends Correlation, EventRecorderInput {
 }
 
 const s = setup({
-  types: declaredTypes<{ input: EventRecorderInput; context: Context; events: EventRecorded | Ended }>(),
+  types: typed<{ input: EventRecorderInput; context: Context; events: EventRecorded | Ended }>(),
   actors: { writer: eventWriterMachine },
 });
 

@@ -12,7 +12,7 @@
  */
 
 import type { Json } from '../../../../kernel/json.ts';
-import { declaredTypes, errorOf, line, type PlainError, pick, random, setup } from '../../../../kernel/xstate.ts';
+import { errorOf, line, type PlainError, pick, random, setup, typed } from '../../../../kernel/xstate.ts';
 import type { ObjectReference } from '../../../model/api/pod.ts';
 import { kubeOperations } from '../../../model/operations/kube.ts';
 import type { Ended } from '../../../model/pods/messages.ts';
@@ -55,7 +55,7 @@ interface Context extends EventWriterInput {
 }
 
 const s = setup({
-  types: declaredTypes<{ input: EventWriterInput; context: Context; events: EventCounted | Ended }>(),
+  types: typed<{ input: EventWriterInput; context: Context; events: EventCounted | Ended }>(),
   actors: pick(kubeOperations, 'kube.create', 'kube.patch'),
   guards: {
     isWritten: ({ context }) => context.written >= context.series.count,

@@ -15,7 +15,6 @@
  *   I5 none is created before the API server's mirror pods were listed: it may exist already.
  */
 import {
-  declaredTypes,
   errorIn,
   errorOf,
   line,
@@ -25,6 +24,7 @@ import {
   random,
   required,
   setup,
+  typed,
 } from '../../../../kernel/xstate.ts';
 import { CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, type Pod } from '../../../model/api/pod.ts';
 import { kubeOperations } from '../../../model/operations/kube.ts';
@@ -57,7 +57,7 @@ interface Context extends MirrorPodInput {
 }
 
 const s = setup({
-  types: declaredTypes<{ input: MirrorPodInput; context: Context; events: MirrorMessage | Ended }>(),
+  types: typed<{ input: MirrorPodInput; context: Context; events: MirrorMessage | Ended }>(),
   actors: pick(kubeOperations, 'kube.get', 'kube.create', 'kube.delete'),
   guards: {
     isOver: ({ context: { wanted, seen, ending } }) => wanted === null && seen === null && ending.length === 0,

@@ -11,7 +11,7 @@
  *   I1 before every source has published, no mirror pod is deleted for having no static pod.
  */
 
-import { type AnyActorRef, declaredTypes, errorOf, line, setup, to } from '../../../../kernel/xstate.ts';
+import { type AnyActorRef, errorOf, line, setup, to, typed } from '../../../../kernel/xstate.ts';
 import type { PodRef } from '../../../model/api/pod.ts';
 import type { MirrorMessage } from '../../../model/pods/api-messages.ts';
 import type { Ended } from '../../../model/pods/messages.ts';
@@ -30,7 +30,7 @@ interface Context {
 }
 
 const s = setup({
-  types: declaredTypes<{ input: MirrorPodsInput; context: Context; events: MirrorMessage | Ended }>(),
+  types: typed<{ input: MirrorPodsInput; context: Context; events: MirrorMessage | Ended }>(),
   actors: { mirror: mirrorPodMachine },
 });
 

@@ -17,7 +17,7 @@ import { hasClaims } from './pod-turns.ts';
 
 const ask = (enqueue: Enqueue, request: ClaimRequest): void => enqueue.sendTo(to('draManager'), request);
 
-/** What is prepared of an earlier start, or of a sandbox before this one. */
+/** Asks for the claims that an earlier start, or an earlier sandbox, has prepared. */
 export const askClaims = s.enqueueActions(({ context, enqueue }) => {
   if (hasClaims(context)) ask(enqueue, { type: 'claims.asked', uid: context.uid });
 });
@@ -88,7 +88,7 @@ const noteStillPrepared = s.enqueueActions((args) => {
   enqueue(line('error', ['Error syncing pod, skipping', { pod: `${namespace}/${name}`, uid, err: event.error }]));
 });
 
-/** Waits until its claims are taken back. */
+/** Waits until its claims are given back. */
 export const releasingClaims = s.createStateConfig({
   initial: 'asking',
   states: {

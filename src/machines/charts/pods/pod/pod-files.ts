@@ -185,11 +185,11 @@ const refusal = (message: string): Refusal => ({
   error: { reason: waitingReasons.createContainerConfigError, message },
 });
 
-/** What drivers prepared for a container. */
+/** The devices of claims that drivers prepared for a container. */
 const claimedDevices = (context: PodContext, { container }: Member): readonly string[] | { readonly error: string } =>
   hasClaims(context) ? cdiDevicesOf(podOrName(context), container, context.node, context.claims?.prepared ?? {}) : [];
 
-/** What a container is created from, or why it cannot be. */
+/** The configuration that a container is created with, or why it cannot be created. */
 export function permission(context: PodContext, member: Member): Permission | Refusal {
   const { name } = member.container;
   for (const failed of [context.unprepared, context.unread, context.unbound]) {

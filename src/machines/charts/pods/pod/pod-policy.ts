@@ -110,7 +110,7 @@ export interface PodContext extends PodInput {
   readonly devices: Readonly<Record<string, ContainerDevices>>;
   /** By container, the health of its devices. */
   readonly deviceHealth: DeviceHealth;
-  /** What of its ResourceClaims is prepared; `null`: that is not known yet. */
+  /** The ResourceClaims that are prepared; `null`: not known yet. */
   readonly claims: PodClaims | null;
   /** Containers that cannot begin with their devices: why. */
   readonly unprepared: Readonly<Record<string, string>>;
@@ -129,18 +129,13 @@ export interface PodContext extends PodInput {
   /** Its cgroup was created, or corrected, by this agent. */
   readonly hasGroup: boolean;
   readonly containers: Readonly<Record<string, ContainerRecord>>;
-  /**
-   * By container and volume ('' for the container's own), images that were reported for containers with image volumes.
-   */
+  /** For containers with image volumes, reported images by container and volume ('' for the container's own). */
   readonly images: Readonly<Record<string, Readonly<Record<string, ImageFacts>>>>;
   /** When the last of its own calls ended: observations from before do not count any more. */
   readonly actedAtMs: number;
   /** The runtime was inspected since the pod last asked for it. */
   readonly inspected: boolean;
-  /**
-   * Part of the sandbox's name: raised when a sandbox was lost between call and reply, or the runtime still has its
-   * name.
-   */
+  /** In the name of the sandbox: raised when one was lost between call and reply, or the runtime still has the name. */
   readonly attempt: number;
   /** Regular containers had their turn in this sandbox: init containers are not run again. */
   readonly initialised: boolean;

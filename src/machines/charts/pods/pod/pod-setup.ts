@@ -101,7 +101,7 @@ type Event =
   | { readonly type: 'log.respawn'; readonly id: string };
 
 export const podSetup = setup({
-  types: declaredTypes<{ input: PodInput; context: PodContext; events: Event }>(),
+  types: typed<{ input: PodInput; context: PodContext; events: Event }>(),
   actors: {
     container: containerMachine,
     prober: proberMachine,
@@ -301,9 +301,7 @@ type Observing = Parameters<Parameters<typeof s.enqueueActions>[0]>[0];
 
 // ---- what is observed -----------------------------------------------------------------------------------------------
 
-/**
- * Takes the runtime's state of the pod, and publishes what follows. `by`: the container that knows its part already.
- */
+/** Takes the runtime's state of the pod, and publishes what follows. `by`: the container that knows its part. */
 export function learn(args: Observing, runtime: PodRuntimeStatus, change: Partial<PodContext> = {}, by = ''): void {
   const { context, enqueue } = args;
   const begun = context.runtime === null ? { begunMs: begunAt(runtime) } : {};

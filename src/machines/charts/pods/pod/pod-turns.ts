@@ -164,11 +164,11 @@ export function hasOnlySidecars({ containers, pod }: PodContext): boolean {
   return isLeft && served.length > 0 && served.every(({ name }) => containers[name]?.view.phase === 'ended');
 }
 
-/** Why this pod cannot have a sandbox here as things are; `null` when it can. */
-/** It has claims that drivers prepare. Only what the API server has can have any. */
+/** The pod has claims that resource drivers prepare, which only pods of the API server can have. */
 export const hasClaims = ({ pod, node }: PodContext): boolean =>
   pod !== null && node.apiServer !== undefined && hasBehavior(node, 'dynamicResources') && usesClaims(pod, node);
 
+/** Why this pod cannot have a sandbox on this node as it is; `null` when it can. */
 export function impossibility(context: PodContext): string | null {
   const { pod, node } = context;
   if (pod === null) return null;

@@ -12,7 +12,7 @@
  *   B2 after a failed liveness, or any verdict of startup, the probe does not run any more.
  */
 
-import { declaredTypes, errorOf, line, pick, setup, to } from '../../../../kernel/xstate.ts';
+import { errorOf, line, pick, setup, to, typed } from '../../../../kernel/xstate.ts';
 import type { ObjectReference } from '../../../model/api/pod.ts';
 import {
   type ProbeJudged,
@@ -52,7 +52,7 @@ function textOf(kind: ProbeKind, { result, output }: ProbeReport) {
 }
 
 const s = setup({
-  types: declaredTypes<{ input: ProberInput; context: ProberInput; events: ProbeJudged | ProbeReport | Ended }>(),
+  types: typed<{ input: ProberInput; context: ProberInput; events: ProbeJudged | ProbeReport | Ended }>(),
   actors: pick(probeOperations, 'probe.watch'),
   guards: {
     isDue: ({ context }) => context.delayMs === 0,

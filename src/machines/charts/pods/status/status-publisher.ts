@@ -15,16 +15,7 @@
  *   U6 a write that the API server refused, or wants later, waits for the back-off; one without an answer is repeated
  *      with the next change of the pod.
  */
-import {
-  declaredTypes,
-  errorOf,
-  now,
-  outputOf,
-  type PlainError,
-  pick,
-  random,
-  setup,
-} from '../../../../kernel/xstate.ts';
+import { errorOf, now, outputOf, type PlainError, pick, random, setup, typed } from '../../../../kernel/xstate.ts';
 import type { PodRef, PodStatus } from '../../../model/api/pod.ts';
 import { kubeOperations } from '../../../model/operations/kube.ts';
 import type { SeenPod } from '../../../model/pods/api-messages.ts';
@@ -64,7 +55,7 @@ type CallError = PlainError & { readonly retryAfterMs?: number };
 const isUnanswered = ({ retriable, retryAfterMs }: CallError): boolean => retriable && retryAfterMs === undefined;
 
 const s = setup({
-  types: declaredTypes<{ input: PublisherInput; context: Context; events: StatusMessage | Ended }>(),
+  types: typed<{ input: PublisherInput; context: Context; events: StatusMessage | Ended }>(),
   actors: pick(kubeOperations, 'kube.patch', 'kube.delete'),
   guards: {
     hasPatch: ({ context }) => !['', context.unkept].includes(patchText(context)),

@@ -12,7 +12,7 @@
  *   T2 a publisher exists from the first message about its pod, from the node or the API server, until neither has the
  *      pod.
  */
-import { type AnyActorRef, declaredTypes, errorOf, line, setup, to } from '../../../../kernel/xstate.ts';
+import { type AnyActorRef, errorOf, line, setup, to, typed } from '../../../../kernel/xstate.ts';
 import type { PodRef, PodStatus } from '../../../model/api/pod.ts';
 import type { Ended, PodsMessage, StatusMessage } from '../../../model/pods/messages.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
@@ -44,7 +44,7 @@ interface Context {
 }
 
 const s = setup({
-  types: declaredTypes<{ input: StatusInput; context: Context; events: StatusMessage | PodsMessage | Ended }>(),
+  types: typed<{ input: StatusInput; context: Context; events: StatusMessage | PodsMessage | Ended }>(),
   actors: { publisher: statusPublisherMachine },
 });
 

@@ -18,7 +18,6 @@
 
 import {
   assign,
-  declaredTypes,
   errorIn,
   isObject,
   now,
@@ -29,6 +28,7 @@ import {
   sendParent,
   setup,
   to,
+  typed,
 } from '../../../../kernel/xstate.ts';
 import type { ObjectReference, PodRef } from '../../../model/api/pod.ts';
 import { versionOf } from '../../../model/objects/config-objects.ts';
@@ -117,7 +117,7 @@ const isOutcome =
     kinds.includes(outcomeOf(event).is);
 
 const s = setup({
-  types: declaredTypes<{ input: CertificateInput; context: Context; events: Event }>(),
+  types: typed<{ input: CertificateInput; context: Context; events: Event }>(),
   actors: {
     reflector: reflectorMachine,
     ...pick({ ...kubeOperations, ...certificateOperations }, 'kube.get', 'kube.create', 'certificate.podKey'),

@@ -13,7 +13,6 @@
  */
 
 import {
-  declaredTypes,
   errorOf,
   now,
   outputOf,
@@ -22,6 +21,7 @@ import {
   type SecretHandle,
   sendParent,
   setup,
+  typed,
 } from '../../../../kernel/xstate.ts';
 import type { PodRef } from '../../../model/api/pod.ts';
 import type { ObjectFound } from '../../../model/objects/messages.ts';
@@ -53,7 +53,7 @@ interface Context extends TokenInput {
 }
 
 const s = setup({
-  types: declaredTypes<{ input: TokenInput; context: Context; events: Ended }>(),
+  types: typed<{ input: TokenInput; context: Context; events: Ended }>(),
   actors: pick(kubeOperations, 'kube.create'),
   delays: {
     refresh: (args) => Math.max(0, args.context.refreshMs - now(args)),

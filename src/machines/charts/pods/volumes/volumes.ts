@@ -13,7 +13,7 @@
  *   V3 a change of the plan ends a back-off: a missing object may exist now.
  */
 
-import { declaredTypes, errorOf, line, now, outputOf, pick, sendParent, setup, to } from '../../../../kernel/xstate.ts';
+import { errorOf, line, now, outputOf, pick, sendParent, setup, to, typed } from '../../../../kernel/xstate.ts';
 import type { ObjectReference } from '../../../model/api/pod.ts';
 import type { CSIOverdue, CSIReport, CSIWanted } from '../../../model/csi/messages.ts';
 import {
@@ -57,7 +57,7 @@ const givesToGroup = (setUp: VolumeSetUp): boolean =>
   (setUp.kind === 'folder' && setUp.groupId !== null) || (setUp.kind === 'local' && setUp.ownership !== null);
 
 const s = setup({
-  types: declaredTypes<{ input: VolumesInput; context: Context; events: VolumesOrder | CSIReport | Ended }>(),
+  types: typed<{ input: VolumesInput; context: Context; events: VolumesOrder | CSIReport | Ended }>(),
   actors: { ...pick(volumeOperations, 'volume.setUp'), sharing: sharingMachine },
   guards: {
     isNew: ({ context, event }) =>
