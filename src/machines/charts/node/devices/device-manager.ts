@@ -17,17 +17,7 @@
  * Seeds: S241. Upstream: pkg/kubelet/cm/devicemanager.
  */
 
-import {
-  declaredTypes,
-  errorOf,
-  type JsonObject,
-  line,
-  outputOf,
-  pick,
-  sendTo,
-  setup,
-  to,
-} from '../../../../kernel/xstate.ts';
+import { errorOf, type JsonObject, line, outputOf, pick, sendTo, setup, to, typed } from '../../../../kernel/xstate.ts';
 import { deviceAmounts, readDeviceState } from '../../../model/allocation/device-state.ts';
 import { deviceOperations, type RegistrationItem } from '../../../model/operations/devices.ts';
 import type { DeviceHoldings } from '../../../model/operations/grants.ts';

@@ -11,8 +11,7 @@ import { keysWithTrust } from '../../../model/objects/keys.ts';
 import type { KubeObject } from '../../../model/operations/kube.ts';
 import type { SeenPod } from '../../../model/pods/api-messages.ts';
 import { sizeProblem } from '../../../model/validation/pod.ts';
-import { certificatesOf } from '../../../model/volumes/certificates.ts';
-import { tokensOf } from '../../../model/volumes/tokens.ts';
+import { certificatesOf, tokensOf } from '../../../model/volumes/credentials.ts';
 
 export type ApiPod = { readonly pod: Pod; readonly error?: undefined } | { readonly error: string };
 

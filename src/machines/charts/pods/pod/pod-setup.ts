@@ -1,15 +1,6 @@
 /** The vocabulary of a pod's machine: its events, its operations, its actions. The chart is in `pod.ts`. */
-import {
-  type AnyActorRef,
-  declaredTypes,
-  now,
-  type OutputOf,
-  outputOf,
-  pick,
-  setup,
-  stateIn,
-  to,
-} from '../../../../kernel/xstate.ts';
+import type { AnyActorRef, OutputOf } from '../../../../kernel/xstate.ts';
+import { now, outputOf, pick, setup, stateIn, to, typed } from '../../../../kernel/xstate.ts';
 import type { AllocationReport } from '../../../model/allocation/messages.ts';
 import type { PodSandboxStatus } from '../../../model/api/cri.ts';
 import type { CSIReport } from '../../../model/csi/messages.ts';
