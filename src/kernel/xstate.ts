@@ -16,7 +16,7 @@ export {
   stopChild,
 } from 'xstate';
 export { AGENT_PHASE, type AgentFault } from './fault.ts';
-export { typed, errorIn, errorOf, line, now, outputOf, random, sha256, to } from './helpers.ts';
+export { errorIn, errorOf, line, now, outputOf, random, sha256, to, typed } from './helpers.ts';
 export type { SecretHandle } from './journal/secrets.ts';
 export { isObject, type JsonEvent, type JsonObject, type PlainError } from './json.ts';
 export type { InputOf, ItemOf, OperationTable, OutputOf } from './operation.ts';

@@ -56,7 +56,7 @@ import {
   reported,
 } from './object/facts.ts';
 import { labelsIn, lostLabels, newNode, volumesIn } from './object/node.ts';
-import { hasConditionChange, hasChange, holdsMore, nodeStatus, statusPatch } from './object/status.ts';
+import { hasChange, hasConditionChange, holdsMore, nodeStatus, statusPatch } from './object/status.ts';
 import { nodeIn, nodeTarget, type Registered, registrationMachine } from './registration.ts';
 
 export interface NodeStatusInput {
