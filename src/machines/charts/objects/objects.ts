@@ -27,6 +27,7 @@ import type {
   ObjectsWanted,
 } from '../../model/objects/messages.ts';
 import type { Ended } from '../../model/pods/messages.ts';
+import { hasBehavior } from '../../model/settings/behaviors.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
 import { parseDecimal } from '../../model/values/go-text.ts';
 import { childIn, reapChild } from '../children.ts';
@@ -35,9 +36,9 @@ import { objectMachine } from './object.ts';
 import { servicesMachine } from './services.ts';
 import { trustBundlesMachine } from './trust-bundles.ts';
 
-export type ObjectsInput = Pick<NodeSettings, 'nodeName' | 'apiServer'>;
+export type ObjectsInput = Pick<NodeSettings, 'nodeName' | 'apiServer' | 'behavior'>;
 
-/** Actors that begin in one turn: each costs the more, the more there are. */
+/** Actors that begin for one pod in a turn: each costs the more, the more there are. A node of 0.2.0 has no limit. */
 const STARTS_MAX = 50;
 /** Before the actor of an object that crashed starts again. */
 const RESPAWN_MS = 1_000;
@@ -50,6 +51,8 @@ const SHARED: Readonly<Record<string, 'services' | 'trustBundles'>> = {
 };
 
 interface Context {
+  /** How many changed decisions this node takes: `behaviors.ts`. */
+  readonly behavior: number;
   readonly strategy: NonNullable<NodeSettings['apiServer']>['changeDetection'];
   /** By uid of a pod, the keys that it wants. */
   readonly wants: Readonly<Record<string, readonly string[]>>;
@@ -97,7 +100,7 @@ function follow(
   const actors = new Set([...keys].map(actorOf));
   for (const id of context.actors) if (!actors.has(id)) enqueue.stopChild(id);
   const there = new Set(context.actors.filter((id) => actors.has(id)));
-  const most = there.size + STARTS_MAX;
+  const most = hasBehavior(context, 'resourcesLimited') ? there.size + STARTS_MAX : Number.POSITIVE_INFINITY;
   for (const key of keys) {
     const isLater = there.size >= most && sharedOf(key) === undefined;
     if (isLater || there.has(actorOf(key))) continue;
@@ -225,6 +228,7 @@ const respawn = s.enqueueActions(({ context, event, enqueue }) => {
 export const objectsMachine = s.createMachine({
   id: 'objects',
   context: ({ input }) => ({
+    behavior: input.behavior,
     strategy: input.apiServer?.changeDetection ?? 'Watch',
     wants: {},
     known: {},

@@ -43,8 +43,12 @@ const BEHAVIORS = [
   },
   {
     name: 'resourcesLimited',
-    before: 'A node took device plugins of as many resources as there were.',
-    since: 'It takes those of 128, and says of further ones that they are not followed.',
+    before:
+      'A node took device plugins of as many resources as there were, and pods with as many objects and ephemeral ' +
+      'containers; the objects of one pod were all requested in one turn.',
+    since:
+      'It takes plugins of 128 resources and says of further ones that they are not followed, pods with 500 objects and ' +
+      '2,000 containers, and requests 50 objects of a pod in a turn.',
   },
   {
     name: 'imagesAsKubelet',

@@ -211,9 +211,9 @@ export const POD_VALUES_MAX = 50_000;
  * Upstream has no such limits: the API server refuses requests of more than 3 MiB. Here decisions about other pods wait
  * while one pod is handled, so the cost of one pod is limited. Invariant: the check costs no more than the limit.
  */
-export function sizeProblem(document: unknown): string | null {
+export function sizeProblem(document: unknown, countsEphemeral = true): string | null {
   const spec = isObject(document) && isObject(document['spec']) ? document['spec'] : {};
-  const lists = [spec['containers'], spec['initContainers'], spec['ephemeralContainers']];
+  const lists = [spec['containers'], spec['initContainers'], countsEphemeral ? spec['ephemeralContainers'] : []];
   const containers = lists.reduce((sum: number, list) => sum + lengthOf(list), 0);
   if (containers > POD_CONTAINERS_MAX) {
     const detail = `this node takes pods of at most ${POD_CONTAINERS_MAX} containers, init containers among them`;

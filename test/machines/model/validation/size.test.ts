@@ -3,8 +3,10 @@ import { describe, expect, it } from 'vitest';
 import type { JsonObject } from '../../../../src/kernel/json.ts';
 import { podFromApi } from '../../../../src/machines/charts/pods/config/api-pod.ts';
 import { staticPod } from '../../../../src/machines/charts/pods/config/static-pod.ts';
+import { NEWEST_BEHAVIOR } from '../../../../src/machines/model/settings/behaviors.ts';
 import { POD_CONTAINERS_MAX, POD_VALUES_MAX, sizeProblem } from '../../../../src/machines/model/validation/pod.ts';
 
+const NEWEST = { behavior: NEWEST_BEHAVIOR };
 const containers = (length: number) => Array.from({ length }, (_, at) => ({ name: `c${at}`, image: 'i' }));
 const pod = (spec: object) => ({ apiVersion: 'v1', kind: 'Pod', metadata: { name: 'a' }, spec });
 
@@ -39,7 +41,7 @@ describe('a pod', () => {
   it('of the API server names as many objects as the limit, and none more', () => {
     const metadata = { name: 'a', namespace: 'b', uid: 'c' };
     const naming = (volumes: readonly JsonObject[]) =>
-      podFromApi({ metadata, spec: { containers: containers(1), volumes } }).error;
+      podFromApi({ metadata, spec: { containers: containers(1), volumes } }, NEWEST).error;
     const configMaps = (length: number) =>
       Array.from({ length }, (_, at) => ({ name: `v${at}`, configMap: { name: `m${at}` } }));
     const tokens = (length: number) =>
@@ -55,7 +57,11 @@ describe('a pod', () => {
 
   it('of the API server is refused with that', () => {
     const metadata = { name: 'a', namespace: 'b', uid: 'c' };
-    const { error } = podFromApi({ metadata, spec: { containers: containers(POD_CONTAINERS_MAX + 1) } });
+    const { error } = podFromApi({ metadata, spec: { containers: containers(POD_CONTAINERS_MAX + 1) } }, NEWEST);
     expect(error).toContain('spec.containers: Too many: 2001');
+    const ephemeralContainers = containers(POD_CONTAINERS_MAX);
+    const spec = { containers: containers(1), ephemeralContainers };
+    expect(podFromApi({ metadata, spec }, NEWEST).error).toContain('Too many: 2001');
+    expect(podFromApi({ metadata, spec }, { behavior: 0 }).error).toBeUndefined();
   });
 });

@@ -10,6 +10,7 @@ import { CONFIG_MIRROR_ANNOTATION, type Pod, type PodMeta, type PodStatus } from
 import { keysWithTrust } from '../../../model/objects/keys.ts';
 import type { KubeObject } from '../../../model/operations/kube.ts';
 import type { SeenPod } from '../../../model/pods/api-messages.ts';
+import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import { sizeProblem } from '../../../model/validation/pod.ts';
 import { certificatesOf, tokensOf } from '../../../model/volumes/credentials.ts';
 
@@ -30,7 +31,9 @@ const followedCount = (pod: Pod): number =>
   Object.keys(certificatesOf(pod)).length +
   (pod.spec.volumes ?? []).filter(({ csi }) => csi != null).length;
 
-export function podFromApi(object: KubeObject): ApiPod {
+/** A pod of the API server, or why it is none. A node of 0.2.0 takes one with any number of objects. */
+export function podFromApi(object: KubeObject, node: { readonly behavior: number }): ApiPod {
+  const isLimited = hasBehavior(node, 'resourcesLimited');
   const { metadata, spec, status } = object;
   if (!isObject(metadata)) return { error: 'metadata: the object has none' };
   const { managedFields: _, ...meta } = metadata;
@@ -40,7 +43,7 @@ export function podFromApi(object: KubeObject): ApiPod {
   const lists = ['containers', 'initContainers', 'ephemeralContainers', 'volumes'] as const;
   const broken = lists.find((list) => !isListOfNamed(spec[list]));
   if (broken !== undefined) return { error: `spec.${broken}: must be a list of objects with a name` };
-  const tooLarge = sizeProblem({ meta, spec, status });
+  const tooLarge = sizeProblem({ meta, spec, status }, isLimited);
   if (tooLarge !== null) return { error: tooLarge };
   const pod = {
     apiVersion: 'v1',
@@ -50,7 +53,7 @@ export function podFromApi(object: KubeObject): ApiPod {
     status: (isObject(status) ? status : {}) as PodStatus,
   };
   const count = followedCount(pod);
-  if (count > POD_OBJECTS_MAX) {
+  if (isLimited && count > POD_OBJECTS_MAX) {
     return {
       error: `the pod needs ${count} objects, tokens and volumes of drivers: this node takes pods of at most ${POD_OBJECTS_MAX}`,
     };

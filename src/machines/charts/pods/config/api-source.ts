@@ -35,9 +35,11 @@ const RELOAD_MS = 60_000;
 /** An API server that sends no list within this time counts as away: remembered pods start without it. */
 const AWAY_MS = 10_000;
 
-export type ApiSourceInput = Pick<NodeSettings, 'nodeName' | 'rememberedPodsDir' | 'unseenFields'>;
+export type ApiSourceInput = Pick<NodeSettings, 'nodeName' | 'rememberedPodsDir' | 'unseenFields' | 'behavior'>;
 
 interface Context {
+  /** How many changed decisions this node takes: `behaviors.ts`. */
+  readonly behavior: number;
   readonly nodeName: string;
   readonly directory: string;
   readonly unseenFields?: ApiSourceInput['unseenFields'];
@@ -76,7 +78,7 @@ const refOf = ({ metadata: { uid, namespace, name } }: Pod): PodRef => ({ uid, n
 function podsOf(enqueue: Enqueue, objects: readonly KubeObject[], context: Context, nowMs: number): Pod[] {
   const atFirst = new Date(nowMs).toISOString();
   return objects.flatMap((object) => {
-    const result = podFromApi(object);
+    const result = podFromApi(object, context);
     if (result.error === undefined) {
       const { pod } = result;
       const seen = context.seen[pod.metadata.uid] ?? atFirst;
@@ -187,9 +189,9 @@ const noteRemembered = s.assign({
 });
 
 /** The pods of this node among those that are remembered. */
-function ownRemembered({ remembered, nodeName }: Context): { pod: Pod; objects: RememberedPod['objects'] }[] {
+function ownRemembered({ remembered, nodeName, behavior }: Context): { pod: Pod; objects: RememberedPod['objects'] }[] {
   return remembered.flatMap(({ pod, objects }) => {
-    const result = podFromApi(pod as never);
+    const result = podFromApi(pod as never, { behavior });
     const isOwn = result.error === undefined && result.pod.spec.nodeName === nodeName;
     return isOwn ? [{ pod: result.pod, objects }] : [];
   });
@@ -313,6 +315,7 @@ const remembering = s.createStateConfig({
 export const apiSourceMachine = s.createMachine({
   id: 'apiSource',
   context: ({ input }) => ({
+    behavior: input.behavior,
     nodeName: input.nodeName,
     directory: input.rememberedPodsDir ?? '',
     ...(input.unseenFields === undefined ? {} : { unseenFields: input.unseenFields }),
