@@ -244,6 +244,8 @@ export const podEvents = {
   sandboxChanged: (): EventText => normal('SandboxChanged', 'Pod sandbox changed, it will be killed and re-created.'),
   failedCreatePodSandBox: (error: string): EventText =>
     warning('FailedCreatePodSandBox', `Failed to create pod sandbox: ${error}`),
+  failedValidation: (pod: string, source: string, error: string): EventText =>
+    warning('FailedValidation', `Error validating pod ${pod} from ${source} due to ${error}, ignoring`),
   failedPrepareDynamicResources: (error: string): EventText =>
     warning('FailedPrepareDynamicResources', `Failed to prepare dynamic resources: ${error}`),
   failedPodSandBoxStatus: (error: string): EventText =>

@@ -6,8 +6,9 @@
  * Hears: the reflector of `pods` with `spec.nodeName` of this node; `config.wanted`, `status.wanted`.
  * Asks: `host.loadPods`, at the start and when pods are wanted again, until it answers. Its reflector lists and
  *   watches.
- * Sends: `pods` `config.pods`, and `object.found` of remembered objects; `syncLoop` `config.sourceReady`; `status` and
- *   `mirrorPods` the pods of the API server; `rememberedPods` the pods that are gone.
+ * Sends: `eventRecorder` why a pod is not taken; `pods` `config.pods`, and `object.found` of remembered objects;
+ *   `syncLoop` `config.sourceReady`; `status` and `mirrorPods` the pods of the API server; `rememberedPods` the pods
+ *   that are gone.
  * Invariants:
  *   K1 the source is ready when its first complete list is in; a list that fails removes no pod.
  *   K2 a mirror pod is never published as a pod to run.
@@ -21,7 +22,15 @@ import { hostOperations, type RememberedPod } from '../../../model/operations/ho
 import type { KubeObject } from '../../../model/operations/kube.ts';
 import type { ConfigObject } from '../../../model/operations/volume.ts';
 import type { MirrorListed, MirrorSeen, StatusListed, StatusObserved } from '../../../model/pods/api-messages.ts';
-import type { ConfigWanted, Ended, SourceReady, StatusWanted } from '../../../model/pods/messages.ts';
+import {
+  type ConfigWanted,
+  type Ended,
+  eventRecorded,
+  type SourceReady,
+  type StatusWanted,
+} from '../../../model/pods/messages.ts';
+import { podEvents } from '../../../model/reasons/reasons.ts';
+import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
 import { type ReflectorReport, reflectorMachine } from '../../kube/reflector.ts';
 import { podFromApi, seenPod } from './api-pod.ts';
@@ -84,14 +93,20 @@ function podsOf(enqueue: Enqueue, objects: readonly KubeObject[], context: Conte
       const seen = context.seen[pod.metadata.uid] ?? atFirst;
       return [isMirrorPod(pod) ? pod : withSource(pod, SOURCE, seen, context.unseenFields)];
     }
-    enqueue(
-      line('error', [
-        'The API server sent something that is no pod',
-        { name: object.metadata?.name ?? '', error: result.error },
-      ]),
-    );
+    reportInvalid(enqueue, object, result.error, context);
     return [];
   });
+}
+
+/** The events of a pod that this node does not take say why it waits. A node of 0.2.0 only logs it. */
+function reportInvalid(enqueue: Enqueue, object: KubeObject, error: string, context: Context): void {
+  const { name, namespace, uid } = object.metadata ?? {};
+  enqueue(line('error', ['The API server sent something that is no pod', { name: name ?? '', error }]));
+  const isNamed = typeof name === 'string' && typeof namespace === 'string' && typeof uid === 'string';
+  if (!isNamed || !hasBehavior(context, 'resourcesLimited')) return;
+  const ref = { kind: 'Pod', namespace, name, uid } as const;
+  const text = podEvents.failedValidation(`${name}_${namespace}(${uid})`, SOURCE, error);
+  enqueue.sendTo(to('eventRecorder'), eventRecorded(ref, text));
 }
 
 function report(enqueue: Enqueue, context: Context, pods: readonly Pod[], gone: readonly PodRef[]): Context {

@@ -53,6 +53,21 @@ describe('a pod that is bound to the node', () => {
     cluster.node.until('it is gone', isGone('web'));
   });
 
+  it('hears in an event that this node does not take it', () => {
+    cluster = clusterNode();
+    const volumes = Array.from({ length: 501 }, (_, at) => ({ name: `v${at}`, configMap: { name: `m${at}` } }));
+    cluster.kube.createPod('large', { volumes });
+    cluster.node.boot().run(30_000);
+    const events = cluster.kube.of('create', /events$/).map(({ body }) => [body.reason, body.message]);
+    expect(events).toEqual([
+      [
+        'FailedValidation',
+        expect.stringMatching(/^Error validating pod large_default\(.+\) from api due to the pod needs 502/),
+      ],
+    ]);
+    expect(cluster.node.world.runtime.started).toEqual([]);
+  });
+
   it('knows where it came from and since when', () => {
     const { node } = running();
     const [sandbox] = node.world.runtime.sandboxes.values();
