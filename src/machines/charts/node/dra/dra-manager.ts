@@ -56,7 +56,8 @@ const restore = s.assign(({ event }) => {
 const noteKnown = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'pods.known') return;
   const known = new Set(event.uids);
-  enqueue.assign({ abandoned: podsIn(context.cache).filter((uid) => !known.has(uid)) });
+  const gone = podsIn(context.cache).filter((uid) => !known.has(uid));
+  enqueue.assign({ abandoned: [...new Set([...context.abandoned, ...gone])] });
 });
 
 const sendKnown = s.enqueueActions(({ context, event, enqueue }) => {
@@ -180,7 +181,10 @@ export const draManagerMachine = s.createMachine({
         checkpoint,
         reconciling: {
           initial: 'resting',
-          states: { resting: { after: { [RECONCILE_MS]: { target: 'resting', reenter: true, actions: reconcile } } } },
+          states: {
+            resting: { always: { guard: 'hasAbandoned', target: 'waiting' } },
+            waiting: { after: { [RECONCILE_MS]: { target: 'resting', actions: reconcile } } },
+          },
         },
       },
     },

@@ -70,7 +70,11 @@ export const draSetup = setup({
     slices: sliceRemovalMachine,
     ...pick(hostOperations, 'host.readCheckpoints', 'host.writeCheckpoint'),
   },
-  guards: { isStale: ({ context }) => context.isStale, isAwaited: ({ context }) => context.waiting.length > 0 },
+  guards: {
+    isStale: ({ context }) => context.isStale,
+    isAwaited: ({ context }) => context.waiting.length > 0,
+    hasAbandoned: ({ context }) => context.abandoned.length > 0,
+  },
 });
 
 export type DraArgs = Parameters<Parameters<typeof draSetup.enqueueActions>[0]>[0];

@@ -195,6 +195,7 @@ it('claims of a pod that is over are taken back each minute until that succeeds'
   world.register();
   world.want('u1', 'mine');
   world.send({ type: 'claims.abandoned', uid: 'u1' });
+  world.send({ type: 'pods.known', uids: ['u1'] });
   world.settle(50_000);
   expect(world.state()).toEqual([['mine', 'u1']]);
   refuses = false;
