@@ -111,6 +111,7 @@ it.skipIf(requirement('containerd', containerdAvailable()).skip)(
 evictionSoftGracePeriod:
   nodefs.available: 5s
 imageGCHighThresholdPercent: 100
+imageMinimumGCAge: 1s
 `;
     node = new TestNode({ endpoint: containerd.endpoint, configuration });
     const images = async () =>
