@@ -26,6 +26,11 @@ export async function selfSigned(directory: string, hostname: string): Promise<C
   const { certFile, keyFile } = files;
   const [hasCertificate, hasKey] = await Promise.all([certFile, keyFile].map(canRead));
   if (hasCertificate && hasKey) return files;
+  if (hasKey && !hasCertificate && (await canRead(hidden(certFile)))) {
+    // An agent that was killed between the two renames has left the other half ready.
+    await rename(hidden(certFile), certFile);
+    return files;
+  }
   if (hasCertificate || hasKey) throw new OperationError(tlsPairError(hasKey ? certFile : keyFile));
   await mkdir(directory, { recursive: true, mode: DIRECTORY_MODE });
   const { generate } = await import('./generate-certificate.ts');

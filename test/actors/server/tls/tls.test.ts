@@ -1,6 +1,6 @@
 /** Handshakes, certificates of clients, and files that change while connections go on. */
 import { X509Certificate } from 'node:crypto';
-import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type ConnectionOptions, connect, type TLSSocket } from 'node:tls';
@@ -167,6 +167,16 @@ describe('a node that was given no certificate', () => {
     expect([files.certFile, files.keyFile].map((file) => statSync(file).mode & 0o777)).toEqual([0o644, 0o600]);
     await selfSigned(directory, 'node1');
     expect(readFileSync(files.certFile, 'utf8')).toBe(text);
+    rmSync(directory, { recursive: true });
+  });
+
+  it('completes a pair of which an agent that was killed has put only the key into its place', async () => {
+    const directory = mkdtempSync(join(tmpdir(), 'statelet-pki-'));
+    const { certFile } = await selfSigned(directory, 'node1');
+    const text = readFileSync(certFile, 'utf8');
+    renameSync(certFile, `${certFile}.new`);
+    await selfSigned(directory, 'node1');
+    expect([readFileSync(certFile, 'utf8'), readdirSync(directory)]).toEqual([text, ['kubelet.crt', 'kubelet.key']]);
     rmSync(directory, { recursive: true });
   });
 
