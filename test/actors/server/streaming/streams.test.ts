@@ -151,7 +151,7 @@ it('a client that attaches and has no more to say hears what is said to its last
       const { streamtype: type = '' } = stream.headers;
       streams[type] = stream;
       if (type !== 'stdin') return;
-      stream.on('data', (chunk) => setTimeout(() => streams['stdout']!.write(`heard ${chunk}`), 20));
+      stream.on('data', (chunk) => setImmediate(() => streams['stdout']!.write(`heard ${chunk}`)));
       // As containerd: it stops telling, and the session ends.
       stream.on('end', () => {
         streams['stdout']!.end();
