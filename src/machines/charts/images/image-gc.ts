@@ -54,7 +54,7 @@ interface Context {
   readonly listedAtMs: number;
   readonly policy: Policy;
   readonly startedAtMs: number;
-  /** When an image that no pod has used was used at the latest: 0 on a node of before `imagesAsKubelet`. */
+  /** The last use that is assumed of an image that no pod has used. It is 0 without `imagesAsKubelet`. */
   readonly unusedSinceMs: number;
   /** By image id; an image that no pod used since the agent started counts as the oldest. */
   readonly usedAtMs: Readonly<Record<string, number>>;

@@ -33,7 +33,7 @@ export const PULL_QUIET_MS = RESET_AFTER_MAX_DELAYS * BACKOFF_MAX_MS;
 const SHOW_ERROR_MS = 5_000;
 /** An image that must not be pulled is looked for again after this: it may have come from elsewhere. */
 const NEVER_PULL_RETRY_MS = 10_000;
-/** The same on a node of before `imagesAsKubelet`. */
+/** The time after which a node without the behavior `imagesAsKubelet` looks for such an image again. */
 const NEVER_PULL_LATE_RETRY_MS = 300_000;
 /** An image that no pod requested for so long is forgotten, so that a node does not hold every image it ever had. */
 const IDLE_MS = 300_000;

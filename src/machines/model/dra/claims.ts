@@ -128,7 +128,7 @@ export function cdiDevicesOf(
 ): readonly string[] | { readonly error: string } {
   const names: string[] = [];
   for (const [claim, request] of requestsOf(pod, container, node)) {
-    const devices = claims[claim];
+    const devices = Object.hasOwn(claims, claim) ? claims[claim] : undefined;
     if (devices === undefined) return { error: unknownClaim(claim, pod.metadata.namespace) };
     names.push(...allOf(devices).flatMap(([, device]) => (isFor(device, request) ? device.cdi : [])));
   }
@@ -174,7 +174,9 @@ export function claimHealthOf(
     const found = claim === undefined ? null : claimNameOf(pod, claim);
     if (found === null || 'error' in found) return [];
     const [base = ''] = request.split('/', 1);
-    const devices = allOf(claims[found.name] ?? {}).filter(([, device]) => isFor(device, base));
+    const devices = allOf(Object.hasOwn(claims, found.name) ? (claims[found.name] ?? {}) : {}).filter(([, device]) =>
+      isFor(device, base),
+    );
     const states = devices.map(([driver, device]) => healthOf(driver, device, health, hasMessages));
     const each = [...new Map(states.map((state) => [state.resourceID, state])).values()];
     return each.length === 0 ? [] : [{ name: `claim:${name}${request === '' ? '' : `/${request}`}`, resources: each }];

@@ -84,6 +84,11 @@ describe('a container', () => {
     });
   });
 
+  it('is not made without a claim whose name every object has', () => {
+    const each = pod([{ name: 'gpu', resourceClaimName: 'constructor' }], [{ name: 'gpu' }]);
+    expect(cdiDevicesOf(each, appOf(each), node, {})).toHaveProperty('error');
+  });
+
   it('shows its claims, and none of others', () => {
     const each = pod([...mine, { name: 'net', resourceClaimName: 'other' }], [{ name: 'gpu' }]);
     expect(Object.keys(containerClaims(each, appOf(each), node, { ...claims, other: {} }))).toEqual(['mine']);

@@ -84,7 +84,7 @@ export function claimGauge(view: Pick<NodeView, 'contexts'>): Family {
   const [context] = view.contexts<DraManagerContext>('kubelet/draManager');
   const prepared = Object.values(context?.cache ?? {}).filter(({ isPrepared }) => isPrepared);
   const drivers = [...new Set(prepared.flatMap((entry) => Object.keys(entry.drivers)))].toSorted();
-  const of = (driver: string) => prepared.filter((entry) => entry.drivers[driver] !== undefined).length;
+  const of = (driver: string) => prepared.filter((entry) => Object.hasOwn(entry.drivers, driver)).length;
   return gaugeOf('dra_resource_claims_in_use', IN_USE, [
     one(prepared.length, { driver_name: '<any>' }),
     ...drivers.map((driver) => one(of(driver), { driver_name: driver })),

@@ -28,9 +28,13 @@ const keyOf = ({ namespace, name }: { readonly namespace: string; readonly name:
 export const restored = (claims: readonly ClaimState[]): ClaimCache =>
   Object.fromEntries(claims.map((claim) => [keyOf(claim), { ...claim, isPrepared: false, isEnding: false }]));
 
+/** The registrations of a driver, whose name may be one that every object has, such as `constructor`. */
+export const registrationsOf = (drivers: Drivers, driver: string): Drivers[string] =>
+  Object.hasOwn(drivers, driver) ? (drivers[driver] ?? []) : [];
+
 /** The newest registration that listens, else the newest. */
 function driverPlugin(drivers: Drivers, driver: string): DraPlugin | null {
-  const all = drivers[driver] ?? [];
+  const all = registrationsOf(drivers, driver);
   const { endpoint, service } = all.findLast(({ isConnected }) => isConnected) ?? all.at(-1) ?? {};
   return endpoint === undefined || service === undefined ? null : { driver, endpoint, service };
 }

@@ -6,20 +6,20 @@
  */
 import { line } from '../../../../kernel/xstate.ts';
 import type { DraPlugin } from '../../../model/operations/dra.ts';
-import { podsIn } from './claim-cache.ts';
+import { podsIn, registrationsOf } from './claim-cache.ts';
 import { answerPod, type DraArgs, type DraManagerContext, podHealth, draSetup as s } from './dra-setup.ts';
 
 /** How long a driver may be away before its ResourceSlices are deleted: enough for its pod to be replaced. */
 const ABSENCE_MAX_MS = 30_000;
 
 const isUsable = ({ drivers }: DraManagerContext, driver: string): boolean =>
-  (drivers[driver] ?? []).some(({ isConnected }) => isConnected);
+  registrationsOf(drivers, driver).some(({ isConnected }) => isConnected);
 
 /** Deletes the slices of a driver that stays away; of one that comes back in time they stay. */
 function followUse({ enqueue }: DraArgs, before: DraManagerContext, after: DraManagerContext, driver: string): void {
   if (!after.inCluster) return;
   const id = `slices-${driver}`;
-  const isNew = before.drivers[driver] === undefined;
+  const isNew = registrationsOf(before.drivers, driver).length === 0;
   if (isUsable(after, driver)) enqueue.cancel(id);
   else if (isNew || isUsable(before, driver)) {
     enqueue.raise({ type: 'slices.expired', driver }, { delay: ABSENCE_MAX_MS, id });
@@ -45,7 +45,7 @@ export const connect = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'dra.registered') return;
   const { driver, endpoint, service } = event;
-  const before = context.drivers[driver] ?? [];
+  const before = registrationsOf(context.drivers, driver);
   if (before.some((plugin) => isAt(plugin, event))) return;
   const id = `dra-driver-${context.spawned}`;
   const all = [...before, { driver, endpoint, service, isConnected: false }];
@@ -77,7 +77,7 @@ export function forgetDriver(args: DraArgs, id: string): void {
   const { [id]: gone, ...followed } = context.followed;
   if (gone === undefined) return;
   enqueue.stopChild(id);
-  const left = (context.drivers[gone.driver] ?? []).filter((plugin) => !isAt(plugin, gone));
+  const left = registrationsOf(context.drivers, gone.driver).filter((plugin) => !isAt(plugin, gone));
   const { [gone.driver]: _all, ...others } = context.drivers;
   const { [gone.driver]: _health, ...health } = context.health;
   enqueue(
@@ -108,7 +108,9 @@ export const takeReport = s.enqueueActions((args) => {
   const { isConnected } = event.item;
   const drivers = {
     ...context.drivers,
-    [driver]: (context.drivers[driver] ?? []).map((each) => (isAt(each, plugin) ? { ...each, isConnected } : each)),
+    [driver]: registrationsOf(context.drivers, driver).map((each) =>
+      isAt(each, plugin) ? { ...each, isConnected } : each,
+    ),
   };
   followUse(args, context, { ...context, drivers }, driver);
   enqueue.assign({ drivers });
@@ -116,7 +118,7 @@ export const takeReport = s.enqueueActions((args) => {
 
 /** To the pods with devices of a driver. */
 function sendHealth({ enqueue, context: before }: DraArgs, after: DraManagerContext, driver: string): void {
-  const entries = Object.entries(after.cache).filter(([, { drivers }]) => drivers[driver] !== undefined);
+  const entries = Object.entries(after.cache).filter(([, { drivers }]) => Object.hasOwn(drivers, driver));
   for (const uid of podsIn(Object.fromEntries(entries))) {
     const health = podHealth(after, uid);
     const isNews = JSON.stringify(health) !== JSON.stringify(podHealth(before, uid));

@@ -51,8 +51,8 @@ const changes = (context: PodContext): readonly ContainerChange[] =>
   allChanges(context).filter(({ name }) => isRunning(context, name));
 
 /**
- * The container begins with the resources of before: only a running instance can be updated, or stopped to be
- * restarted.
+ * The container begins with the resources that it had before the resize: only a running instance can be updated, or
+ * stopped to be restarted.
  */
 function isBeginning({ runtime, containers }: PodContext, name: string): boolean {
   const state = factsOf(runtime, name)?.state;

@@ -237,6 +237,20 @@ it('a driver that withdraws is not called any more; with another registration of
   expect(world.toPod('u2')).toMatchObject([{ type: 'claims.failed' }]);
 });
 
+it('a driver or a claim may have a name that every object has', () => {
+  const odd = run({ 'kube.get': ({ name }: { name: string }) => ok(claimObject(name, 'u1', 'constructor')) });
+  odd.want('u1', 'constructor');
+  const error = 'prepare dynamic resources: DRA driver constructor is not registered';
+  expect(odd.toPod()).toEqual([{ type: 'claims.failed', uid: 'u1', error }]);
+  odd.send({ type: 'dra.registered', driver: 'constructor', endpoint: '/c.sock', service: 'v1.DRAPlugin' });
+  odd.want('u1', 'constructor');
+  expect(odd.toPod().at(-1)).toEqual({
+    type: 'claims.prepared',
+    uid: 'u1',
+    claims: { constructor: { constructor: [DEVICE] } },
+  });
+});
+
 it('standalone nothing is asked of a cluster', () => {
   const world = run({}, { inCluster: false });
   world.register();
