@@ -21,6 +21,7 @@ import type { DeviceId } from '../../model/csi/places.ts';
 import { deviceKey, isAttachable, isForOnePod, limitsPeriodMs, uniqueName } from '../../model/csi/policy.ts';
 import { type CSIInventory, csiOperations, type FoundVolume } from '../../model/operations/csi.ts';
 import type { Ended } from '../../model/pods/messages.ts';
+import { memoize } from '../../model/values/memoize.ts';
 import { type ReflectorReport, reflectorMachine } from '../kube/reflector.ts';
 import { csiDeviceMachine } from './device.ts';
 import { csiHealthMachine } from './health.ts';
@@ -144,9 +145,33 @@ export const volumeFound = ({ spec, driver, handle, isEphemeral, isBlock }: Foun
 
 export const podFound = (uid: string): CSIPod => ({ kind: 'Pod', namespace: '', name: '', uid, serviceAccount: '' });
 
+const NO_MOUNTS: readonly Mount[] = [];
+
+const mountsByDevice = memoize((mounts: readonly Mount[]) =>
+  Map.groupBy(
+    mounts.filter(({ volume }) => !volume.isEphemeral),
+    ({ volume }) => deviceKey(volume),
+  ),
+);
+
 /** Mounts of one device, the oldest first. */
 export const usersOf = ({ mounts }: Pick<Context, 'mounts'>, key: string): readonly Mount[] =>
-  mounts.filter(({ volume }) => !volume.isEphemeral && deviceKey(volume) === key);
+  mountsByDevice(mounts).get(key) ?? NO_MOUNTS;
+
+const devicesByKey = memoize((devices: readonly Device[]) => new Map(devices.map((device) => [device.key, device])));
+
+export const deviceOf = ({ devices }: Pick<Context, 'devices'>, key: string): Device | undefined =>
+  devicesByKey(devices).get(key);
+
+/** Names a volume of a pod among all mounts. */
+const volumeKey = (uid: string, spec: string): string => `${uid}/${spec}`;
+
+const mountsByVolume = memoize(
+  (mounts: readonly Mount[]) => new Map(mounts.map((mount) => [volumeKey(mount.uid, mount.volume.spec), mount])),
+);
+
+export const mountOf = ({ mounts }: Pick<Context, 'mounts'>, uid: string, spec: string): Mount | undefined =>
+  mountsByVolume(mounts).get(volumeKey(uid, spec));
 
 const isFoundElsewhere = ({ found }: Context, key: string, uid: string): boolean =>
   (found?.volumes ?? []).some((each) => !each.isEphemeral && each.uid !== uid && deviceKey(each) === key);
@@ -169,22 +194,27 @@ export function fullDriver({ pods, devices, drivers }: Context, uid: string): st
 
 /** Names of a pod's volumes that are not published, and of those that are not attached. */
 export function missingVolumes(context: Context, uid: string) {
-  const isPublished = (volume: CSIVolume) =>
-    context.mounts.some((mount) => mount.uid === uid && mount.volume.spec === volume.spec && mount.isPublished);
+  const isPublished = ({ spec }: CSIVolume) => mountOf(context, uid, spec)?.isPublished ?? false;
   const isAttached = (volume: CSIVolume) =>
     volume.isEphemeral ||
     !isAttachable(driverOf(context, volume.driver)) ||
-    context.node.attached.includes(uniqueName(deviceKey(volume)));
+    isNamed(context.node.attached, deviceKey(volume));
   const unmounted = (context.pods[uid]?.volumes ?? []).filter((volume) => !isPublished(volume));
   const names = (volumes: readonly CSIVolume[]) => volumes.map(({ name }) => name).toSorted();
   return { unmounted: names(unmounted), unattached: names(unmounted.filter((volume) => !isAttached(volume))) };
 }
 
-/** Keys of the devices that are in use, or may still be. */
-export function usedKeys({ mounts, found }: Context): ReadonlySet<string> {
-  const volumes = [...mounts.map(({ volume }) => volume), ...(found?.volumes ?? [])];
-  return new Set(volumes.filter(({ isEphemeral }) => !isEphemeral).map(deviceKey));
-}
+const foundByDevice = memoize(
+  (found: readonly FoundVolume[]) => new Set(found.filter(({ isEphemeral }) => !isEphemeral).map(deviceKey)),
+);
+
+/** True while a volume of the device is in use, or may still be. */
+export const isDeviceUsed = ({ mounts, found }: Context, key: string): boolean =>
+  mountsByDevice(mounts).has(key) || (found !== null && foundByDevice(found.volumes).has(key));
+
+const setOf = memoize((names: readonly string[]) => new Set(names));
+
+export const isNamed = (names: readonly string[], key: string): boolean => setOf(names).has(uniqueName(key));
 
 /** The volumes that the Node must list: one that is used, or not unstaged yet, must not be detached. */
 export function volumesInUse(context: Context): readonly string[] {

@@ -7,18 +7,21 @@
 import { type AnyActorRef, to } from '../../../kernel/xstate.ts';
 import type { CSIFailure, CSILimits, CSIReport, DeviceOrder, Expansion, MountOrder } from '../../model/csi/messages.ts';
 import { type DeviceId, deviceIdOf, mountPlace } from '../../model/csi/places.ts';
-import { deviceKey, limitsPeriodMs, uniqueName } from '../../model/csi/policy.ts';
+import { deviceKey, limitsPeriodMs } from '../../model/csi/policy.ts';
 import type { FoundVolume } from '../../model/operations/csi.ts';
 import {
   type Context,
   type Device,
+  deviceOf,
   driverOf,
   type Enqueue,
+  isDeviceUsed,
+  isNamed,
   isTaken,
   type Mount,
+  mountOf,
   podDirectoryOf,
   podFound,
-  usedKeys,
   usersOf,
   volumeFound,
   volumesInUse,
@@ -39,36 +42,40 @@ export function reconcile(enqueue: Enqueue, before: Context): Context {
 
 // ---- volumes of pods ------------------------------------------------------------------------------------------------
 
-const isSame = (one: { uid: string; spec: string }, other: { uid: string; spec: string }): boolean =>
-  one.uid === other.uid && one.spec === other.spec;
-
 /**
  * A wanted volume begins at once; one that was only found on disk begins when its pod is released, to be unpublished.
  */
 function beginMounts(enqueue: Enqueue, before: Listed): Listed {
   const crashed = before.mounts.filter(({ id }) => id === '');
-  const wanted = Object.entries(before.pods).flatMap(([uid, { volumes, isReleased }]): Begin[] =>
+  const wanted = Object.entries(before.pods).flatMap(([uid, { volumes, isReleased }]): Wanted[] =>
     isReleased
       ? foundOf(before, uid).map((found) => ({ uid, volume: volumeFound(found), isWanted: false }))
       : volumes.map((volume) => ({ uid, volume, isWanted: true })),
   );
-  return [...crashed, ...wanted].reduce((context, each) => beginMount(enqueue, context, each), before);
+  const begins = new Map<string, Begin>();
+  for (const { uid, volume, isWanted } of [...crashed, ...wanted]) {
+    const [key, existing] = [`${uid}/${volume.spec}`, mountOf(before, uid, volume.spec)];
+    if (isWithoutActor(existing) && !begins.has(key)) begins.set(key, { uid, volume, isWanted, existing });
+  }
+  return [...begins.values()].reduce((context, begin) => beginMount(enqueue, context, begin), before);
 }
 
-type Begin = Pick<Mount, 'uid' | 'volume' | 'isWanted'>;
+const isWithoutActor = (entry: { readonly id: string } | undefined): boolean => entry === undefined || entry.id === '';
+
+type Wanted = Pick<Mount, 'uid' | 'volume' | 'isWanted'>;
+/** `existing`: the entry of an actor that crashed. */
+type Begin = Wanted & { readonly existing: Mount | undefined };
 
 const foundOf = ({ found }: Context, uid: string): readonly FoundVolume[] =>
   (found?.volumes ?? []).filter((volume) => volume.uid === uid);
 
-function beginMount(enqueue: Enqueue, before: Listed, { uid, volume, isWanted }: Begin): Listed {
-  const at = { uid, spec: volume.spec };
-  const existing = before.mounts.find((mount) => isSame({ uid: mount.uid, spec: mount.volume.spec }, at));
-  if (existing && existing.id !== '') return before;
+function beginMount(enqueue: Enqueue, before: Listed, { uid, volume, isWanted, existing }: Begin): Listed {
+  const isThis = (each: FoundVolume) => each.uid === uid && each.spec === volume.spec;
   const mount = { id: `mount-${before.spawned}`, uid, volume, isWanted, isPublished: false, reported: '' };
   const found = before.found.volumes;
   const context = {
     ...before,
-    found: { ...before.found, volumes: found.filter((each) => !isSame(each, at)) },
+    found: { ...before.found, volumes: found.filter((each) => !isThis(each)) },
     mounts: existing ? before.mounts.map((each) => (each === existing ? mount : each)) : [...before.mounts, mount],
     spawned: before.spawned + 1,
   };
@@ -82,7 +89,7 @@ function beginMount(enqueue: Enqueue, before: Listed, { uid, volume, isWanted }:
     volume,
     podDirectory: podDirectoryOf(before, uid),
     pod: before.pods[uid]?.pod ?? podFound(uid),
-    mayBePublished: existing !== undefined || found.some((each) => isSame(each, at)),
+    mayBePublished: existing !== undefined || found.some(isThis),
   };
   enqueue.spawnChild('mount', { id: mount.id, input });
   return noteMountReported(context, mount.id, JSON.stringify(known));
@@ -95,7 +102,7 @@ const noteMountReported = (context: Listed, id: string, reported: string): Liste
 
 function mountOrder(context: Context, mount: Mount): Extract<MountOrder, { type: 'mount.known' }> {
   const { volume, uid } = mount;
-  const device = context.devices.find(({ key }) => !volume.isEphemeral && key === deviceKey(volume));
+  const device = volume.isEphemeral ? undefined : deviceOf(context, deviceKey(volume));
   return {
     type: 'mount.known',
     driver: driverOf(context, volume.driver),
@@ -115,33 +122,44 @@ function expansionOf(context: Context, { id, volume }: Mount, has: string): Expa
   return user?.id === id ? { claim: size.claim, to: size.wanted, status: size.status } : null;
 }
 
-function sendMounts(enqueue: Enqueue, before: Listed): Listed {
-  return before.mounts.reduce((context, mount) => {
+function sendMounts(enqueue: Enqueue, context: Listed): Listed {
+  const mounts = context.mounts.map((mount) => {
     const { type, ...known } = mountOrder(context, mount);
     const reported = JSON.stringify(known);
-    if (mount.id === '' || reported === mount.reported) return context;
+    if (mount.id === '' || reported === mount.reported) return mount;
     enqueue.sendTo<AnyActorRef>(mount.id, { type, ...known } satisfies MountOrder);
-    return noteMountReported(context, mount.id, reported);
-  }, before);
+    return { ...mount, reported };
+  });
+  return { ...context, mounts: sameIfEqual(context.mounts, mounts) };
 }
+
+/** The list before when no entry was exchanged: what was derived from it still holds. */
+const sameIfEqual = <Entry>(before: readonly Entry[], after: readonly Entry[]): readonly Entry[] =>
+  after.every((entry, at) => entry === before[at]) ? before : after;
 
 // ---- devices --------------------------------------------------------------------------------------------------------
 
 /** A device begins with its first user; an unused one that was found on disk begins to be unstaged. */
 function beginDevices(enqueue: Enqueue, before: Listed): Listed {
-  const used = usedKeys(before);
-  const unused = before.found.devices.filter((device) => !used.has(deviceKey(device)));
+  const unused = before.found.devices.filter((device) => !isDeviceUsed(before, deviceKey(device)));
   const crashed = before.devices.filter(({ id }) => id === '').map(({ volume }) => volume);
   const wanted = before.mounts.flatMap(({ volume, isWanted }) =>
     volume.isEphemeral || !isWanted ? [] : [deviceIdOf(volume)],
   );
-  return [...crashed, ...wanted, ...unused].reduce((context, id) => beginDevice(enqueue, context, id), before);
+  const begins = new Map<string, DeviceId>();
+  for (const id of [...crashed, ...wanted, ...unused]) {
+    const key = deviceKey(id);
+    if (isWithoutActor(deviceOf(before, key)) && !begins.has(key)) begins.set(key, id);
+  }
+  const begin = (context: Listed, [key, volume]: [string, DeviceId]) =>
+    beginDevice(enqueue, context, { key, volume, existing: deviceOf(before, key) });
+  return [...begins].reduce(begin, before);
 }
 
-function beginDevice(enqueue: Enqueue, before: Listed, volume: DeviceId): Listed {
-  const key = deviceKey(volume);
-  const existing = before.devices.find((device) => device.key === key);
-  if (existing && existing.id !== '') return before;
+/** `existing`: the entry of an actor that crashed. */
+type BeginDevice = Pick<Device, 'key' | 'volume'> & { readonly existing: Device | undefined };
+
+function beginDevice(enqueue: Enqueue, before: Listed, { key, volume, existing }: BeginDevice): Listed {
   const device = {
     id: `device-${before.spawned}`,
     key,
@@ -167,12 +185,13 @@ function beginDevice(enqueue: Enqueue, before: Listed, volume: DeviceId): Listed
 }
 
 /** The size that a volume had when its first user began is its size on this node. */
-function noteSizes(_enqueue: Enqueue, before: Listed): Listed {
-  return before.devices.reduce((context, { key, size }) => {
-    if (size !== '') return context;
-    const had = usersOf(context, key).find(({ volume }) => isKnown(volume.size?.had ?? ''))?.volume.size?.had;
-    return had === undefined ? context : noteDevice(context, key, { size: had });
-  }, before);
+function noteSizes(_enqueue: Enqueue, context: Listed): Listed {
+  const devices = context.devices.map((device) => {
+    if (device.size !== '') return device;
+    const had = usersOf(context, device.key).find(({ volume }) => isKnown(volume.size?.had ?? ''))?.volume.size?.had;
+    return had === undefined ? device : { ...device, size: had };
+  });
+  return { ...context, devices: sameIfEqual(context.devices, devices) };
 }
 
 const noteDevice = (context: Listed, key: string, more: Partial<Device>): Listed => ({
@@ -181,25 +200,25 @@ const noteDevice = (context: Listed, key: string, more: Partial<Device>): Listed
 });
 
 function deviceOrder(context: Context, { key, volume }: Device): DeviceOrder {
-  const name = uniqueName(key);
   return {
     type: 'device.known',
     driver: driverOf(context, volume.driver),
     volume: usersOf(context, key).find(({ isWanted }) => isWanted)?.volume ?? null,
-    isUsed: usedKeys(context).has(key),
-    isReported: context.node.inUse.includes(name),
-    isAttached: context.node.attached.includes(name),
+    isUsed: isDeviceUsed(context, key),
+    isReported: isNamed(context.node.inUse, key),
+    isAttached: isNamed(context.node.attached, key),
   };
 }
 
-function sendDevices(enqueue: Enqueue, before: Listed): Listed {
-  return before.devices.reduce((context, device) => {
+function sendDevices(enqueue: Enqueue, context: Listed): Listed {
+  const devices = context.devices.map((device) => {
     const { type, ...known } = deviceOrder(context, device);
     const reported = JSON.stringify(known);
-    if (device.id === '' || reported === device.reported) return context;
+    if (device.id === '' || reported === device.reported) return device;
     enqueue.sendTo<AnyActorRef>(device.id, { type, ...known } satisfies DeviceOrder);
-    return noteDevice(context, device.key, known.isUsed ? { reported } : { reported, staged: null });
-  }, before);
+    return known.isUsed ? { ...device, reported } : { ...device, reported, staged: null };
+  });
+  return { ...context, devices: sameIfEqual(context.devices, devices) };
 }
 
 export function sendUsers(enqueue: Enqueue, context: Context, key: string, failure: CSIFailure): void {
