@@ -30,6 +30,7 @@ import type { Ended } from '../../model/pods/messages.ts';
 import { hasBehavior } from '../../model/settings/behaviors.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
 import { parseDecimal } from '../../model/values/go-text.ts';
+import { memoize } from '../../model/values/memoize.ts';
 import { childIn, reapChild } from '../children.ts';
 import { claimMachine } from './claim.ts';
 import { objectMachine } from './object.ts';
@@ -88,7 +89,29 @@ type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
 
 const sharedOf = (key: string) => SHARED[idOf(key).kind];
 const actorOf = (key: string): string => sharedOf(key) ?? `object-${key.replaceAll('/', ':')}`;
-const keysOf = (wants: Context['wants']): ReadonlySet<string> => new Set(Object.values(wants).flat());
+
+interface Wanted {
+  readonly actor: string;
+  readonly shared: string | undefined;
+}
+
+/** The list of a pod stays the same while other pods come and go, and taking its keys apart is what costs. */
+const wantedOf = memoize((keys: readonly string[]): readonly (readonly [key: string, Wanted])[] =>
+  keys.map((key) => [key, { actor: actorOf(key), shared: sharedOf(key) }]),
+);
+
+const allWanted = memoize((wants: Context['wants']) => new Map(Object.values(wants).flatMap(wantedOf)));
+
+/** Keys of a kind that one actor follows, in their order. */
+const sharedKeys = (wants: Context['wants'], id: string): string[] =>
+  [...allWanted(wants)].flatMap(([key, { shared }]) => (shared === id ? [key] : [])).toSorted();
+
+/** The entries of a table whose keys are wanted; the table itself when these are all. */
+function ofWanted<Value>(table: Readonly<Record<string, Value>>, wanted: ReadonlyMap<string, Wanted>) {
+  const entries = Object.entries(table);
+  const kept = entries.filter(([key]) => wanted.has(key));
+  return kept.length === entries.length ? table : Object.fromEntries(kept);
+}
 
 /** Starts an actor for each wanted object and stops those of objects that are no longer wanted. */
 function follow(
@@ -96,26 +119,24 @@ function follow(
   context: Context,
   wants: Context['wants'],
 ): Pick<Context, 'wants' | 'actors' | 'known' | 'awaited'> {
-  const keys = keysOf(wants);
-  const actors = new Set([...keys].map(actorOf));
+  const wanted = allWanted(wants);
+  const actors = new Set(Array.from(wanted.values(), ({ actor }) => actor));
   for (const id of context.actors) if (!actors.has(id)) enqueue.stopChild(id);
   const there = new Set(context.actors.filter((id) => actors.has(id)));
   const most = hasBehavior(context, 'resourcesLimited') ? there.size + STARTS_MAX : Number.POSITIVE_INFINITY;
-  for (const key of keys) {
-    const isLater = there.size >= most && sharedOf(key) === undefined;
-    if (isLater || there.has(actorOf(key))) continue;
+  for (const [key, { actor, shared }] of wanted) {
+    const isLater = there.size >= most && shared === undefined;
+    if (isLater || there.has(actor)) continue;
     start(enqueue, context, key);
-    there.add(actorOf(key));
+    there.add(actor);
   }
   if (there.size < actors.size) enqueue.raise({ type: 'objects.more' }, { delay: 0, id: 'more' });
   for (const id of Object.values(SHARED)) {
-    const wanted = [...keys].filter((key) => sharedOf(key) === id).toSorted();
-    const before = [...keysOf(context.wants)].filter((key) => sharedOf(key) === id).toSorted();
-    if (wanted.length > 0 && wanted.join() !== before.join()) want(enqueue, id, wanted);
+    const keys = sharedKeys(wants, id);
+    if (keys.length > 0 && keys.join() !== sharedKeys(context.wants, id).join()) want(enqueue, id, keys);
   }
-  const ofWanted = <Value>(table: Readonly<Record<string, Value>>): Record<string, Value> =>
-    Object.fromEntries(Object.entries(table).filter(([key]) => keys.has(key)));
-  return { wants, actors: [...there], known: ofWanted(context.known), awaited: ofWanted(context.awaited) };
+  const known = ofWanted(context.known, wanted);
+  return { wants, actors: [...there], known, awaited: ofWanted(context.awaited, wanted) };
 }
 
 const isConfiguration = (key: string): boolean => /^(ConfigMap|Secret)$/.test(idOf(key).kind);
@@ -196,10 +217,11 @@ const label = s.enqueueActions(({ context, event, enqueue }) => {
   const seconds = parseDecimal(event.objectTtl ?? '');
   const objectTtlMs = seconds.error === undefined ? seconds.value * 1_000 : 0;
   enqueue.assign({ labels: event.labels, objectTtlMs });
-  for (const key of keysOf(context.wants)) {
+  const running = new Set(context.actors);
+  for (const [key, { actor }] of allWanted(context.wants)) {
     const periodMs = periodOf({ ...context, objectTtlMs }, key);
-    if (periodMs === periodOf(context, key) || !context.actors.includes(actorOf(key))) continue;
-    enqueue.sendTo<AnyActorRef>(actorOf(key), { type: 'object.period', periodMs } satisfies ObjectPeriod);
+    if (periodMs === periodOf(context, key) || !running.has(actor)) continue;
+    enqueue.sendTo<AnyActorRef>(actor, { type: 'object.period', periodMs } satisfies ObjectPeriod);
   }
   const claims = context.actors.filter((id) => id.startsWith('object-PersistentVolumeClaim:'));
   for (const id of claims) enqueue.sendTo<AnyActorRef>(id, event);
@@ -216,7 +238,7 @@ const reapCrashed = s.enqueueActions(({ context, event, enqueue }) => {
 const respawn = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'object.respawn' || context.actors.includes(event.id)) return;
   const { id } = event;
-  const keys = [...keysOf(context.wants)].filter((key) => actorOf(key) === id);
+  const keys = [...allWanted(context.wants)].flatMap(([key, { actor }]) => (actor === id ? [key] : []));
   const [key] = keys;
   if (key === undefined) return;
   start(enqueue, context, key);
