@@ -67,11 +67,3 @@ export const NOT_EQUAL: Readonly<Record<string, string>> = {
     'The kubelet prints a Go structure; this node names the amounts. The capacity is that of the recorded machine.',
   'val-enforce-kube-reserved-with-cgroup': 'This node names the group that is missing, not each of its folders.',
 };
-
-const NO_MANAGER =
-  'The kubelet runs. This node cannot give CPUs in this way, and ends with a clear error instead.';
-
-/** Cases in which the pure pipeline agrees with the kubelet, and the container manager refuses afterwards. */
-export const REFUSED_HERE: Readonly<Record<string, string>> = {
-  'val-cpumanager-options-distribute-and-align': NO_MANAGER,
-};

@@ -9,7 +9,7 @@ import { resolve } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { readConfiguration, readDropIns } from '../../../src/actors/host/configuration/configuration.ts';
 import { commandFailed, parseCommandLine } from '../../../src/machines/configuration/index.ts';
-import { ENDS_ELSEWHERE, EXCUSED, REFUSED_HERE } from '../../golden/config-excused.ts';
+import { ENDS_ELSEWHERE, EXCUSED } from '../../golden/config-excused.ts';
 import { type Case, readCases, withCase } from '../configuration/corpus.ts';
 import { BootNode, MACHINE_INFO, ok } from './boot-node.ts';
 
@@ -24,9 +24,7 @@ const isComparable = (each: Case) => !Object.hasOwn(EXCUSED, each.name) && !deci
 
 const cases = readCases().filter(isComparable);
 const ended = cases.filter(({ expect: { exit } }) => exit === 1);
-const ran = cases.filter((each) => each.expect.exit === 'running' && !usesCluster(each));
-const running = ran.filter(({ name }) => !Object.hasOwn(REFUSED_HERE, name));
-const refused = ran.filter(({ name }) => Object.hasOwn(REFUSED_HERE, name));
+const running = cases.filter((each) => each.expect.exit === 'running' && !usesCluster(each));
 
 /** The machine on which the corpus was measured, with the files of the case as the host decodes them. */
 async function bootCase({ argv }: Case, directory: string): Promise<BootNode> {
@@ -65,20 +63,6 @@ describe('a kubelet that ran', () => {
       expect(node.crashes()).toEqual([]);
       expect(node.state()).toMatchObject({ alive: { startup: { startKubelet: { serving: 'blocked' } } } });
     });
-  });
-});
-
-describe('a kubelet that ran with what this node does not have', () => {
-  it.each(refused.map((each) => [each.name, each] as const))('%s', async (_, raw) => {
-    await withCase(raw, async (filled, directory) => {
-      const failure = failureOf(await bootCase(filled, directory));
-      expect(failure).toMatchObject({ phase: 'run.containerManager', exitCode: 1 });
-      expect(failure!.message).toMatch(/manager policy "\w+" is not supported by this kubelet/);
-    });
-  });
-
-  it('is every case that is excused for it', () => {
-    expect(refused.map(({ name }) => name).toSorted()).toEqual(Object.keys(REFUSED_HERE).toSorted());
   });
 });
 

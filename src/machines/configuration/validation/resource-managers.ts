@@ -186,7 +186,6 @@ const ALPHA = [BY_SOCKET, ACROSS_CORES];
 const BY_CACHE = 'prefer-align-cpus-by-uncorecache';
 const BETA = [ACROSS_NUMA];
 const STABLE = [FULL_CORES, STRICT_RESERVATION, BY_CACHE];
-const BUILT = [FULL_CORES, STRICT_RESERVATION, BY_CACHE, ACROSS_NUMA];
 /** Options that contradict each other, in the order in which upstream checks them. */
 const RIVALS = [
   [FULL_CORES, ACROSS_CORES],
@@ -238,9 +237,9 @@ const goMap = (map: Readonly<Record<string, string>>): string =>
 export const isOptionOn = (options: Readonly<Record<string, string>>, name: string): boolean =>
   TRUE.includes(options[name] ?? 'false');
 
-/** Options that Kubernetes knows and that are on, but that are not implemented here. */
-export const unbuiltCpuOptions = (options: Readonly<Record<string, string>>): readonly string[] =>
-  Object.keys(options).filter((name) => isOptionOn(options, name) && !BUILT.includes(name));
+/** Alpha options that are on. */
+export const alphaCpuOptions = (options: Readonly<Record<string, string>>): readonly string[] =>
+  Object.keys(options).filter((name) => isOptionOn(options, name) && ALPHA.includes(name));
 
 const notEnabled = (level: string, name: string): string =>
   `CPU Manager Policy ${level}-level Options not enabled, but option ${quote(name)} provided`;

@@ -5,7 +5,7 @@
  * of an init container are used again by later containers.
  */
 import type { ExclusiveCpus, NumaSet } from '../operations/grants.ts';
-import type { CpuManagerSettings } from '../settings/resource-managers.ts';
+import type { Cpu, CpuManagerSettings } from '../settings/resource-managers.ts';
 import { formatCpuSet, parseCpuSet } from '../values/cpu-set.ts';
 import { MILLI } from '../values/quantity.ts';
 import { distribute } from './cpu-distribution.ts';
@@ -109,7 +109,15 @@ export function cpuHints(
   return sets
     .filter((nodes) => countIn(reusable, nodes) === reusable.length)
     .filter((nodes) => reusable.length + countIn(free, nodes) >= count)
-    .map((nodes) => ({ nodes, preferred: nodes.length === fewest }));
+    .map((nodes) => ({ nodes, preferred: nodes.length === fewest || isOfFewestSockets(settings, nodes, fewest) }));
+}
+
+/** With `align-by-socket`, whether the nodes are of as few sockets as `fewest` nodes can be. */
+function isOfFewestSockets({ cpus, isSocketAligned }: CpuManagerSettings, nodes: NumaSet, fewest: number): boolean {
+  const [all, sockets] = [new Set(cpus.map(({ numaNode }) => numaNode)), new Set(cpus.map(({ socket }) => socket))];
+  const nodesPerSocket = Math.floor(all.size / sockets.size);
+  if (isSocketAligned !== true || nodesPerSocket === 0) return false;
+  return socketsOf(cpus, nodes).size === Math.ceil(fewest / nodesPerSocket);
 }
 
 /** CPUs that a container could still get. */
@@ -131,14 +139,25 @@ function choose(settings: CpuManagerSettings, count: number, { reusable, free, n
   const rejection = settings.wholeCores ? misaligned(settings, count, free) : null;
   if (rejection !== null) return { rejection };
   const pool = [...new Set([...free, ...reusable])];
-  const nodeOf = nodesIn(settings);
-  const aligned = nodes === null ? [] : pool.filter((id) => nodes.includes(nodeOf(id)));
+  const aligned = nodes === null ? [] : alignedCpus(settings, pool, nodes);
   const first = take(settings, aligned, Math.min(count, aligned.length)) ?? [];
   const rest = pool.filter((id) => !first.includes(id));
   const second = take(settings, rest, count - first.length);
   if (second === null) return { rejection: shortage(count - first.length, rest.length) };
   return { ids: [...first, ...second].toSorted((a, b) => a - b) };
 }
+
+/** CPUs of the pool that belong to these nodes or, with `align-by-socket`, to the sockets that these are of. */
+export function alignedCpus(settings: CpuManagerSettings, pool: readonly number[], nodes: NumaSet): readonly number[] {
+  const { cpus, isSocketAligned = false } = settings;
+  const sockets = socketsOf(cpus, nodes);
+  const isAligned = ({ socket, numaNode }: Cpu) => (isSocketAligned ? sockets.has(socket) : nodes.includes(numaNode));
+  const aligned = new Set(cpus.filter(isAligned).map(({ id }) => id));
+  return pool.filter((id) => aligned.has(id));
+}
+
+const socketsOf = (cpus: readonly Cpu[], nodes: NumaSet): ReadonlySet<number> =>
+  new Set(cpus.filter(({ numaNode }) => nodes.includes(numaNode)).map(({ socket }) => socket));
 
 /**
  * Why this number of CPUs cannot be whole cores, as upstream counts them: without cores of which a CPU is reserved, and
@@ -153,13 +172,21 @@ function misaligned({ cpus, reserved }: CpuManagerSettings, count: number, free:
 
 /** This number of CPUs of the pool, chosen as the options say; `null`: there are too few. */
 function take(
-  { cpus, wholeCores, isDistributed = false, isCacheAligned = false, isAsReleased = false }: CpuChoice,
+  {
+    cpus,
+    wholeCores,
+    isDistributed = false,
+    isCacheAligned = false,
+    isSpread = false,
+    isAsReleased = false,
+  }: CpuChoice,
   pool: readonly number[],
   count: number,
 ): readonly number[] | null {
   if (isDistributed) return distribute(cpus, pool, count, wholeCores ? threadsPerCore(cpus) : 1);
   return pack(cpus, pool, count, {
     byCache: isCacheAligned,
+    isSpread,
     ...(isAsReleased ? { inOrder: released.byFirstFree } : {}),
   });
 }

@@ -1,7 +1,8 @@
 /**
  * Which CPUs a container gets so that it shares as few parts of the machine as possible: whole NUMA nodes and sockets
  * first, then whole cores, then single threads, each from where the fewest are free. With the option
- * `prefer-align-cpus-by-uncorecache` caches that several cores share come between nodes and cores. Pure.
+ * `prefer-align-cpus-by-uncorecache` caches that several cores share come between nodes and cores; with
+ * `distribute-cpus-across-cores` threads are taken in the order of their numbers, which is core by core. Pure.
  *
  * Upstream: cpumanager/cpu_assignment.go (takeByTopologyNUMAPacked).
  */
@@ -28,6 +29,7 @@ interface Packing {
   /** Default: {@link byNumber}. */
   readonly inOrder?: Order;
   readonly byCache?: boolean;
+  readonly isSpread?: boolean;
 }
 
 /** `wanted` of the `available` CPUs, ascending; `null`: there are fewer. */
@@ -35,10 +37,11 @@ export function pack(
   cpus: readonly Cpu[],
   available: readonly number[],
   wanted: number,
-  { inOrder = byNumber, byCache = false }: Packing = {},
+  { inOrder = byNumber, byCache = false, isSpread = false }: Packing = {},
 ): readonly number[] | null {
   if (available.length < wanted) return null;
-  const parts = [...wideParts(cpus), coreOf];
+  const wide = wideParts(cpus);
+  const parts = isSpread ? wide : [...wide, coreOf];
   const taken = new Set<number>();
   const free = (): readonly Cpu[] =>
     inOrder(
@@ -51,7 +54,8 @@ export function pack(
     if (part === coreOf && byCache) takeOfCaches(work);
     takeWhole(work, free(), part);
   }
-  take(work, free().slice(0, wanted - taken.size));
+  const rest = isSpread ? inOrder(cpus, free(), wide.slice(0, wide.indexOf(socketOf) + 1)) : free();
+  take(work, rest.slice(0, wanted - taken.size));
   return [...taken].toSorted((a, b) => a - b);
 }
 

@@ -73,6 +73,11 @@ const BEHAVIORS = [
       'A postStart hook that cannot be run was told as a command that had failed; one that had failed with all it said.',
     since: 'Why it cannot be run is told, and of a command what it said of its error, as by the kubelet.',
   },
+  {
+    name: 'alphaCpuOptions',
+    before: 'The alpha options of the static CPU policy ended the start.',
+    since: 'They are built.',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];

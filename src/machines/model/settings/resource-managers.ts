@@ -20,6 +20,10 @@ export interface CpuManagerSettings {
   readonly isDistributed?: boolean;
   /** `prefer-align-cpus-by-uncorecache`. */
   readonly isCacheAligned?: boolean;
+  /** `distribute-cpus-across-cores`: the threads of a core go to different containers. */
+  readonly isSpread?: boolean;
+  /** `align-by-socket`: the CPUs of a container come from one socket, where one is enough. */
+  readonly isSocketAligned?: boolean;
   /** CPUs are chosen as 0.2.0 chose them; absent: as the kubelet does. */
   readonly isAsReleased?: boolean;
 }

@@ -1,9 +1,9 @@
 /** The container manager's input, and the pure rules by which it accepts a machine and names its cgroups. */
 
 import {
+  alphaCpuOptions,
   memoryManagerError,
   parseQosReserved,
-  unbuiltCpuOptions,
 } from '../../configuration/validation/resource-managers.ts';
 import { numaNodesOf } from '../../model/allocation/memory-state.ts';
 import { type NodeFacts, type NodeResources, nodeResources } from '../../model/cgroups/allocatable.ts';
@@ -16,6 +16,7 @@ import {
 } from '../../model/cgroups/node-groups.ts';
 import type { DesiredCgroup } from '../../model/operations/cgroup.ts';
 import type { MachineInfo } from '../../model/operations/host.ts';
+import { hasBehavior } from '../../model/settings/behaviors.ts';
 import type { ResourceManagers } from '../../model/settings/resource-managers.ts';
 import type { Parsed } from '../../model/values/go-text.ts';
 import { resourceManagers } from '../context/derive-admission.ts';
@@ -135,11 +136,12 @@ export function refusalOf(input: ContainerManagerInput, cgroupVersion: 1 | 2): s
   return cpuRefusal(input) || alignmentRefusal(input) || memoryRefusal(input);
 }
 
-function cpuRefusal({ cpuManagerPolicy, cpuManagerPolicyOptions, usesCgroups }: ContainerManagerInput): string {
+function cpuRefusal(input: ContainerManagerInput): string {
+  const { cpuManagerPolicy, cpuManagerPolicyOptions, usesCgroups } = input;
   if (cpuManagerPolicy === 'none') return '';
   const policy = `the CPU manager policy ${JSON.stringify(cpuManagerPolicy)}`;
   if (!usesCgroups) return `${policy} needs a runtime that keeps containers in cgroups; the embedded one does not`;
-  const [option] = unbuiltCpuOptions(cpuManagerPolicyOptions);
+  const [option] = hasBehavior(input, 'alphaCpuOptions') ? [] : alphaCpuOptions(cpuManagerPolicyOptions);
   if (option === undefined) return '';
   return `the option ${JSON.stringify(option)} of ${policy} is not supported by this kubelet; leave it out`;
 }

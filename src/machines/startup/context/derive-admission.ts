@@ -91,6 +91,8 @@ function cpuManager(
     wholeCores: isOptionOn(options, 'full-pcpus-only'),
     ...(isOptionOn(options, 'distribute-cpus-across-numa') ? { isDistributed: true } : {}),
     ...(isOptionOn(options, 'prefer-align-cpus-by-uncorecache') ? { isCacheAligned: true } : {}),
+    ...(isOptionOn(options, 'distribute-cpus-across-cores') ? { isSpread: true } : {}),
+    ...(isOptionOn(options, 'align-by-socket') ? { isSocketAligned: true } : {}),
     ...(isAsReleased ? { isAsReleased } : {}),
   };
   return {

@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { distribute } from '../../../../src/machines/model/allocation/cpu-distribution.ts';
+import { alignedCpus, cpuHints } from '../../../../src/machines/model/allocation/cpu-manager.ts';
 import { pack, threadsPerCore } from '../../../../src/machines/model/allocation/cpu-packing.ts';
 import type { Cpu } from '../../../../src/machines/model/settings/resource-managers.ts';
 import { formatCpuSet, parseCpuSet } from '../../../../src/machines/model/values/cpu-set.ts';
@@ -53,6 +54,13 @@ interface Recorded {
   readonly byCache: string;
   readonly distributed: string;
   readonly distributedCores: string;
+  readonly spread: string;
+  /** With `align-by-socket`: the hints for the CPUs, and the free CPUs that are aligned with a node. */
+  readonly bySocket: {
+    readonly hints: readonly (readonly [nodes: readonly number[], preferred: boolean])[];
+    readonly node: number;
+    readonly aligned: string;
+  };
 }
 
 const GOLDEN = join(import.meta.dirname, '../../../golden/cpus/choices.ndjson');
@@ -61,20 +69,38 @@ const recorded = readFileSync(GOLDEN, 'utf8')
   .split('\n')
   .map((line) => JSON.parse(line) as Recorded);
 
+function machineOf({ cpus, free }: Recorded) {
+  const parsed = parseCpuSet(free);
+  return {
+    cpus: cpus.map(([id, core, socket, numaNode, cache]) => ({ id, core, socket, numaNode, cache })),
+    free: parsed.error === undefined ? parsed.value : [],
+  };
+}
+
 it.each(recorded.map((each, at) => [at + 1, each] as const))('as recorded on machine %i', (_, each) => {
-  const cpus = each.cpus.map(([id, core, socket, numaNode, cache]) => ({ id, core, socket, numaNode, cache }));
-  const parsed = parseCpuSet(each.free);
-  const free = parsed.error === undefined ? parsed.value : [];
+  const { cpus, free } = machineOf(each);
   const { wanted } = each;
   const answers = {
     packed: pack(cpus, free, wanted),
     byCache: pack(cpus, free, wanted, { byCache: true }),
     distributed: distribute(cpus, free, wanted, 1),
     distributedCores: distribute(cpus, free, wanted, threadsPerCore(cpus)),
+    spread: pack(cpus, free, wanted, { isSpread: true }),
   };
   const texts = Object.fromEntries(Object.entries(answers).map(([name, found]) => [name, formatCpuSet(found!)]));
-  const { packed, byCache, distributed, distributedCores } = each;
-  expect(texts).toEqual({ packed, byCache, distributed, distributedCores });
+  const { packed, byCache, distributed, distributedCores, spread } = each;
+  expect(texts).toEqual({ packed, byCache, distributed, distributedCores, spread });
+});
+
+it.each(recorded.map((each, at) => [at + 1, each] as const))('by socket as recorded on machine %i', (_, each) => {
+  const { cpus, free } = machineOf(each);
+  const settings = { cpus, reserved: [], wholeCores: false, isReservationStrict: false, isSocketAligned: true };
+  const taken = cpus.map(({ id }) => id).filter((id) => !free.includes(id));
+  const books = { settings, grants: [{ cpus: { other: formatCpuSet(taken) } }], progress: { cpus: {}, reusable: [] } };
+  const hints = cpuHints(books, each.wanted).map(({ nodes, preferred }) => `${nodes} ${preferred}`);
+  const { hints: recordedHints, node, aligned } = each.bySocket;
+  expect(hints.toSorted()).toEqual(recordedHints.map(([nodes, preferred]) => `${nodes} ${preferred}`).toSorted());
+  expect(formatCpuSet(alignedCpus(settings, free, [node]))).toBe(aligned);
 });
 
 it('fewer than are wanted are not distributed', () => {

@@ -188,8 +188,8 @@ describe('a node that cannot start', () => {
       'the CPU manager policy "static" needs a runtime that keeps containers in cgroups; the embedded one does not',
     ],
     [
-      'CPUs shall be given in a way that is not built',
-      { cpuManagerPolicy: 'static', cpuManagerPolicyOptions: { 'align-by-socket': 'true' } },
+      'CPUs shall be given in a way that was not built in 0.2.0',
+      { behavior: 0, cpuManagerPolicy: 'static', cpuManagerPolicyOptions: { 'align-by-socket': 'true' } },
       {},
       'the option "align-by-socket" of the CPU manager policy "static" is not supported by this kubelet; ' +
         'leave it out',
