@@ -96,7 +96,6 @@ export function mergeFeatureSettings(file: FeatureSettings, flags: FeatureSettin
  * Go client works inside, are accepted in silence, as a kubelet does.
  */
 const OBJECTS_ARE_JSON = 'objects are exchanged with the API server as JSON';
-const NO_CLAIMS = 'this kubelet does not prepare resource claims';
 const NO_RESIZE = 'containers that have CPUs or memory of their own are not resized in place';
 
 const WITHOUT_EFFECT: Readonly<Record<string, string>> = {
@@ -104,7 +103,6 @@ const WITHOUT_EFFECT: Readonly<Record<string, string>> = {
   ChangeContainerStatusOnKubeletRestart: 'a restart of the kubelet never changes the status of containers',
   ClientsAllowCBOR: OBJECTS_ARE_JSON,
   ClientsPreferCBOR: OBJECTS_ARE_JSON,
-  DRANodeAllocatableResources: NO_CLAIMS,
   EventedPLEG: 'the events of the runtime are followed at all times',
   GitRepoVolumeDriver: 'gitRepo volumes are refused: clone in an init container into an emptyDir',
   ImageVolumeWithDigest: 'statuses do not have the digest of an image volume',
